@@ -1,0 +1,7 @@
+"""Local Kafka and Redis for the demo, the tests and `make up`, and the set-up that installs them.
+
+Standard library only: these modules run on the system's Python before `.venv` exists.
+
+    setup ──▶ system (Debian packages), python_env (.venv), kafka_install (jars) ──▶ stamps
+    servers, background ──▶ kafka_node, redis_node ──▶ processes (guard) ──▶ tools
+"""

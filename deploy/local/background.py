@@ -1,0 +1,149 @@
+"""`make up` and `make down`: servers that go on after the command, found again by a state file.
+
+`.servers/state.json` keeps each server's address and process (its id and when it began, so that
+a number used again is never taken for it). The data stay in `.servers/data/` from one `up` to the
+next, and so do the ports when nobody has taken them.
+"""
+
+import fcntl
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from local.kafka_node import start_kafka
+from local.processes import Server, port_is_free, start_ticks, stop_process
+from local.redis_node import start_redis
+from local.tools import (
+    KAFKA_VARIABLE,
+    REDIS_VARIABLE,
+    SERVERS,
+    LocalServerError,
+    given_address,
+)
+
+STATE: Final = SERVERS / "state.json"
+DATA: Final = SERVERS / "data"
+STOP_TIMEOUT_S: Final = 20.0
+VARIABLES: Final = {"kafka": KAFKA_VARIABLE, "redis": REDIS_VARIABLE}
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server in the background: its address and its process; a stopped one keeps its address."""
+
+    address: str
+    pid: int
+    started: int
+
+    @property
+    def alive(self) -> bool:
+        """Whether that very process still runs."""
+        return start_ticks(self.pid) == self.started
+
+    @property
+    def port(self) -> int:
+        """The port in the address."""
+        return int(self.address.rpartition(":")[2])
+
+
+def up() -> int:
+    """Have both servers run; print the two lines to put into a shell."""
+    with state_lock():
+        state = load_state()
+        addresses = {name: _ensure_running(name, state) for name in VARIABLES}
+    for name, variable in VARIABLES.items():
+        print(f"export {variable}={addresses[name]}")
+    return 0
+
+
+def down() -> int:
+    """Stop what `up` started, by process id."""
+    with state_lock():
+        for name, server in load_state().items():
+            if stop_process(server.pid, server.started, STOP_TIMEOUT_S):
+                _say(f"{name} stopped (process {server.pid})")
+            else:
+                _say(f"{name} was not running")
+    return 0
+
+
+def status() -> int:
+    """Print a line for each server; 1 when one does not run."""
+    state = load_state()
+    all_run = True
+    for name, variable in VARIABLES.items():
+        server = state.get(name)
+        if given := given_address(variable):
+            print(f"{name}: {given} ({variable})")
+        elif server is not None and server.alive:
+            print(f"{name}: {server.address} (process {server.pid})")
+        else:
+            print(f"{name}: not running")
+            all_run = False
+    return 0 if all_run else 1
+
+
+def _ensure_running(name: str, state: dict[str, Running]) -> str:
+    """The server's address; started first when neither the environment nor `state` has one."""
+    if given := given_address(VARIABLES[name]):
+        _say(f"{name} at {given}, as {VARIABLES[name]} says")
+        return given
+    known = state.get(name)
+    if known is not None and known.alive:
+        _say(f"{name} already runs at {known.address} (process {known.pid})")
+        return known.address
+    port = known.port if known is not None and port_is_free(known.port) else None
+    server = _start(name, port)
+    ticks = start_ticks(server.pid)
+    if ticks is None:
+        raise LocalServerError(f"{name} ended just after its start; its log: {server.log}")
+    state[name] = Running(server.address, server.pid, ticks)
+    save_state(state)  # at once: a failure of the other server must not lose this one
+    _say(f"{name} runs at {server.address} (process {server.pid}, log {server.log})")
+    return server.address
+
+
+def _start(name: str, port: int | None) -> Server:
+    starters: dict[str, Callable[[], Server]] = {
+        "kafka": lambda: start_kafka(DATA / "kafka", port=port, outlive=True),
+        "redis": lambda: start_redis(DATA / "redis", port=port, outlive=True),
+    }
+    return starters[name]()
+
+
+def load_state() -> dict[str, Running]:
+    """What the state file says; nothing when there is none."""
+    try:
+        raw = json.loads(STATE.read_text(encoding="utf-8"))
+        return {name: Running(**fields) for name, fields in raw.items()}
+    except FileNotFoundError:
+        return {}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise LocalServerError(
+            f"{STATE} is damaged ({error}); delete it after stopping what it was about"
+        ) from error
+
+
+def save_state(state: dict[str, Running]) -> None:
+    """Write the state file, whole or not at all."""
+    STATE.parent.mkdir(parents=True, exist_ok=True)
+    fresh = STATE.with_suffix(".new")
+    text = json.dumps({name: asdict(server) for name, server in state.items()}, indent=2)
+    fresh.write_text(text + "\n", encoding="utf-8")
+    fresh.replace(STATE)
+
+
+@contextmanager
+def state_lock() -> Iterator[None]:
+    """One `up` or `down` at a time."""
+    SERVERS.mkdir(exist_ok=True)
+    with (SERVERS / "state.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,74 @@
+"""Asks a Kafka broker whether it is ready, in its own protocol over a plain socket.
+
+Ready means more than listening. A broker answers ApiVersions only once the controller has let it
+join ("unfenced"), so topics can be created from then on. Asking for a group's and a transaction's
+coordinator makes it create its two internal topics now, which otherwise costs the first consumer
+and the first transaction seconds of retries.
+
+Request: length, api key, api version, correlation id, client id, then the body.
+Answer: length, correlation id, then the body. All big-endian; strings have a 16-bit length.
+"""
+
+import socket
+import struct
+from typing import Final
+
+from local.processes import LOOPBACK, PROBE_TIMEOUT_S
+
+_FIND_COORDINATOR: Final = 10
+_API_VERSIONS: Final = 18
+_GROUP, _TRANSACTION = 0, 1  # coordinator types
+_CLIENT_ID: Final = b"readiness"
+_CORRELATION_ID: Final = 7
+_ANSWER_LIMIT: Final = 1 << 16
+
+
+def answers(port: int) -> bool:
+    """Whether topics, groups and transactions work there now; OSError counts as no."""
+    with socket.create_connection((LOOPBACK, port), timeout=PROBE_TIMEOUT_S) as broker:
+        return _api_versions_answered(broker) and all(
+            _has_coordinator(broker, kind) for kind in (_GROUP, _TRANSACTION)
+        )
+
+
+def _api_versions_answered(broker: socket.socket) -> bool:
+    """ApiVersions version 0: empty request; the answer begins with an error code."""
+    return _error_code(_ask(broker, _API_VERSIONS, 0, b""), at=0) == 0
+
+
+def _has_coordinator(broker: socket.socket, kind: int) -> bool:
+    """FindCoordinator version 1: key, type; the answer is a throttle time, then an error code."""
+    body = _string(b"readiness") + struct.pack(">b", kind)
+    return _error_code(_ask(broker, _FIND_COORDINATOR, 1, body), at=4) == 0
+
+
+def _ask(broker: socket.socket, api_key: int, version: int, body: bytes) -> bytes:
+    """Send one request and return the body of its answer, empty when it is none of ours."""
+    request = struct.pack(">hhi", api_key, version, _CORRELATION_ID) + _string(_CLIENT_ID) + body
+    broker.sendall(struct.pack(">i", len(request)) + request)
+    length, correlation_id = struct.unpack(">ii", _receive(broker, 8))
+    if correlation_id != _CORRELATION_ID or not 4 <= length <= _ANSWER_LIMIT:
+        return b""
+    return _receive(broker, length - 4)
+
+
+def _receive(broker: socket.socket, size: int) -> bytes:
+    """Exactly so many bytes; ConnectionError when the broker hangs up before."""
+    received = b""
+    while len(received) < size:
+        chunk = broker.recv(size - len(received))
+        if not chunk:
+            raise ConnectionResetError("the broker hung up")
+        received += chunk
+    return received
+
+
+def _error_code(body: bytes, at: int) -> int | None:
+    """The 16-bit error code at a place of an answer; None when the answer is too short."""
+    if len(body) < at + 2:
+        return None
+    return int.from_bytes(body[at : at + 2], "big", signed=True)
+
+
+def _string(value: bytes) -> bytes:
+    return struct.pack(">h", len(value)) + value

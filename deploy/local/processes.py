@@ -1,0 +1,294 @@
+"""One server process: start it and wait until it answers, stop it, kill it, start it again.
+
+What holds:
+- a server is known by its process id, never by its name;
+- it has a session of its own, so a Ctrl-C in the terminal reaches only whoever started it, who
+  can then finish with the server before stopping it;
+- it ends with the process that started it (see guard.py), unless it is meant to outlive it.
+"""
+
+import os
+import random
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from local.tools import LocalServerError
+
+LOOPBACK: Final = "127.0.0.1"
+POLL_INTERVAL_S: Final = 0.01
+PROBE_TIMEOUT_S: Final = 1.0
+LOG_TAIL_LINES: Final = 15
+PORT_ATTEMPTS: Final = 3
+_PORTS_FROM: Final = 15_000
+_PORT_TRIES: Final = 200
+
+
+@dataclass(frozen=True)
+class Launch:
+    """All that is needed to start a server, and to start it again just as it was."""
+
+    name: str
+    command: tuple[str, ...]
+    directory: Path
+    port: int
+    answers: Callable[[int], bool]  # speaks the protocol on a port; OSError counts as no
+    start_timeout_s: float
+    outlive: bool = False
+
+    @property
+    def log(self) -> Path:
+        """Where the server's standard output and error go."""
+        return self.directory / f"{self.name}.log"
+
+
+class Server:
+    """A server on this machine. As a context manager it is stopped at the end."""
+
+    def __init__(self, launch: Launch) -> None:
+        self._launch = launch
+        self._process: subprocess.Popen[bytes] | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        """`host:port`, the same after a restart."""
+        return f"{LOOPBACK}:{self._launch.port}"
+
+    @property
+    def port(self) -> int:
+        """The port clients connect to."""
+        return self._launch.port
+
+    @property
+    def directory(self) -> Path:
+        """Where its configuration, log and data are."""
+        return self._launch.directory
+
+    @property
+    def log(self) -> Path:
+        """The server's log."""
+        return self._launch.log
+
+    @property
+    def pid(self) -> int:
+        """Process id of the running server."""
+        if self._process is None:
+            raise LocalServerError(f"{self._launch.name} is not running")
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is there (it may have crashed since it was started)."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> Self:
+        """Start the process and return once it answers; LocalServerError if it does not."""
+        if self.running:
+            return self
+        self._clear()
+        try:
+            self._spawn()
+            self._await_answer()
+        except BaseException:  # Ctrl-C too: what was half started must not stay
+            self.kill()
+            raise
+        return self
+
+    def stop(self, timeout_s: float = 10.0) -> None:
+        """SIGTERM, then SIGKILL after the timeout; returns when the process is gone."""
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        self._clear()
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash; returns when the process is gone."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        self._clear()
+
+    def restart(self) -> None:
+        """Stop it if it runs, then start it on the same port with the same data."""
+        self.stop()
+        self.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _spawn(self) -> None:
+        launch = self._launch
+        launch.directory.mkdir(parents=True, exist_ok=True)
+        self._guard = None if launch.outlive else start_guard()
+        with launch.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                launch.command,
+                cwd=launch.directory,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        if self._guard is not None:
+            assert self._guard.stdin is not None
+            self._guard.stdin.write(f"{self._process.pid}\n".encode())
+            self._guard.stdin.flush()
+
+    def _await_answer(self) -> None:
+        assert self._process is not None
+        launch = self._launch
+        deadline = time.monotonic() + launch.start_timeout_s
+        while time.monotonic() < deadline:
+            if (code := self._process.poll()) is not None:
+                raise failed_start(launch, f"it ended with exit code {code}")
+            with suppress(OSError):
+                if launch.answers(launch.port):
+                    return
+            time.sleep(POLL_INTERVAL_S)
+        raise failed_start(launch, f"no answer within {launch.start_timeout_s:g} s")
+
+    def _clear(self) -> None:
+        """Forget the ended process and let its guard go."""
+        if self._guard is not None:
+            assert self._guard.stdin is not None
+            with suppress(OSError):  # the guard itself was killed: nothing is left to close
+                self._guard.stdin.close()
+            self._guard.wait()
+        self._process = self._guard = None
+
+
+def start_guard() -> subprocess.Popen[bytes]:
+    """A guard (guard.py) that waits for a process id on its standard input."""
+    return subprocess.Popen(
+        [sys.executable, "-E", "-S", str(Path(__file__).with_name("guard.py"))],
+        stdin=subprocess.PIPE,
+        # Not ours: whoever captures our output would wait for the guard, too.
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def failed_start(launch: Launch, reason: str) -> LocalServerError:
+    """The one clear line, then the end of the log."""
+    tail = log_tail(launch.log)
+    where = f"the end of {launch.log}:" if tail else f"its log {launch.log} is empty"
+    lines = [f"{launch.name} did not start on port {launch.port}: {reason}; {where}", *tail]
+    return LocalServerError("\n    ".join(lines))
+
+
+def log_tail(log: Path, lines: int = LOG_TAIL_LINES) -> list[str]:
+    """The last lines of a log; none when it cannot be read."""
+    try:
+        return log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
+    except OSError:
+        return []
+
+
+def start_on(port: int | None, start: Callable[[int], Server]) -> Server:
+    """Start on the given port, or on a free one: another if somebody takes it in between."""
+    if port is not None:
+        return start(port)
+    for _ in range(PORT_ATTEMPTS - 1):
+        try:
+            return start(free_port())
+        except LocalServerError as error:
+            if "in use" not in str(error):
+                raise
+    return start(free_port())
+
+
+def free_port() -> int:
+    """A port of the loopback nobody listens on, found by binding it.
+
+    Outside the range that the kernel hands out by itself: there, while a server restarts, some
+    outgoing connection (even a client's own attempt to reconnect) may take the server's port.
+    """
+    first_ephemeral = _first_ephemeral_port()
+    for _ in range(_PORT_TRIES if first_ephemeral > _PORTS_FROM else 0):
+        port = random.randrange(_PORTS_FROM, first_ephemeral)
+        if port_is_free(port):
+            return port
+    with closing(socket.socket()) as any_port:
+        any_port.bind((LOOPBACK, 0))
+        return int(any_port.getsockname()[1])
+
+
+def port_is_free(port: int) -> bool:
+    """Whether a server could listen on this port of the loopback now."""
+    with closing(socket.socket()) as probe:
+        # As servers do; a port whose old connections are still dying counts as free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+            probe.listen(1)
+        except OSError:
+            return False
+    return True
+
+
+def _first_ephemeral_port() -> int:
+    try:
+        text = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii")
+        return int(text.split()[0])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def start_ticks(pid: int) -> int | None:
+    """When a process began (clock ticks since boot): with the pid it names one process for good.
+
+    None when there is no such process, or only the remains of one that nobody has waited for.
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    fields = stat.rpartition(")")[2].split()  # the name before it may hold anything
+    state, started = fields[0], int(fields[19])
+    return None if state in "ZX" else started
+
+
+def stop_process(pid: int, started: int, timeout_s: float = 10.0) -> bool:
+    """Stop a process that is not our child: SIGTERM, then SIGKILL; False when it was gone.
+
+    The pidfd is opened before the identity is checked, so the signal cannot reach another one.
+    """
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return False
+    try:
+        if start_ticks(pid) != started:
+            return False
+        for signal_number in (signal.SIGTERM, signal.SIGKILL):
+            signal.pidfd_send_signal(process, signal_number)
+            if select.select([process], [], [], timeout_s)[0]:
+                return True
+    except ProcessLookupError:
+        return True
+    finally:
+        os.close(process)
+    raise LocalServerError(f"process {pid} does not end, not even by SIGKILL")

@@ -1,0 +1,78 @@
+"""A Redis server with the settings the service wants."""
+
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from local.processes import LOOPBACK, PROBE_TIMEOUT_S, Launch, Server, start_on
+from local.tools import REDIS_MINIMUM, LocalServerError, find_redis_server
+
+START_TIMEOUT_S: Final = 30.0  # a large append-only file is read first
+NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
+
+SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "bind": LOOPBACK,
+        "protected-mode": "yes",
+        # Beliefs are longer than the default of 64 bytes, past which a hash silently becomes a
+        # table of twice the size.
+        "hash-max-listpack-value": "4096",
+        "hash-max-listpack-entries": "128",
+        "maxmemory-policy": "noeviction",
+        "appendonly": "yes",
+        "appendfsync": "everysec",
+        "save": '""',
+    }
+)
+
+
+def start_redis(
+    directory: Path,
+    *,
+    port: int | None = None,
+    settings: Mapping[str, str] = NO_SETTINGS,
+    outlive: bool = False,
+) -> Server:
+    """Start Redis with its data in `directory` and return once it answers.
+
+    `settings` are redis.conf's, over SETTINGS; a key twice in redis.conf (`save`) is one value
+    here. With `outlive` it goes on after this process.
+    """
+    redis_server = find_redis_server()
+    if redis_server is None:
+        raise LocalServerError(
+            f"no redis-server {REDIS_MINIMUM} or newer on PATH: run `make setup`"
+        )
+
+    def start(on_port: int) -> Server:
+        configuration = directory / "redis.conf"
+        directory.mkdir(parents=True, exist_ok=True)
+        configuration.write_text(render_conf(directory, on_port, settings), encoding="utf-8")
+        return Server(
+            Launch(
+                name="redis",
+                command=(str(redis_server), str(configuration.resolve())),
+                directory=directory,
+                port=on_port,
+                answers=answers,
+                start_timeout_s=START_TIMEOUT_S,
+                outlive=outlive,
+            )
+        ).start()
+
+    return start_on(port, start)
+
+
+def render_conf(directory: Path, port: int, settings: Mapping[str, str]) -> str:
+    """The text of redis.conf."""
+    merged = {"port": str(port), "dir": f'"{directory.resolve()}"', **SETTINGS, **settings}
+    return "".join(f"{key} {value}\n" for key, value in merged.items())
+
+
+def answers(port: int) -> bool:
+    """Whether Redis answers PING (while it still loads its data it answers with an error)."""
+    with socket.create_connection((LOOPBACK, port), timeout=PROBE_TIMEOUT_S) as connection:
+        connection.sendall(b"PING\r\n")
+        return connection.recv(64).startswith((b"+PONG", b"-NOAUTH"))

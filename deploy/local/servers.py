@@ -1,0 +1,117 @@
+"""Kafka and Redis on this machine: for the demo, the tests, and by hand.
+
+    with servers() as at:                  # both, until the block ends, however it ends
+        run(at.kafka, at.redis)
+
+    with start_redis(folder) as redis:     # one, to stop, kill and restart at will
+        redis.kill()
+        redis.restart()
+
+By hand: `python -m local.servers up|down|status` (`make up`, `make down`).
+"""
+
+import argparse
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from local import background
+from local.kafka_node import NO_PROPERTIES, start_kafka
+from local.processes import Server
+from local.redis_node import NO_SETTINGS, start_redis
+from local.tools import KAFKA_VARIABLE, REDIS_VARIABLE, LocalServerError, given_address
+
+__all__ = ["Addresses", "LocalServerError", "Server", "servers", "start_kafka", "start_redis"]
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Where the two servers are."""
+
+    kafka: str
+    redis: str
+
+    def environment(self) -> dict[str, str]:
+        """The variables that tell a child process."""
+        return {KAFKA_VARIABLE: self.kafka, REDIS_VARIABLE: self.redis}
+
+
+@contextmanager
+def servers(
+    *,
+    kafka_properties: Mapping[str, str] = NO_PROPERTIES,
+    redis_settings: Mapping[str, str] = NO_SETTINGS,
+) -> Iterator[Addresses]:
+    """Both servers: those the environment names, else new ones in a temporary folder.
+
+    What was started is stopped and its data removed at the end of the block: after an exception,
+    Ctrl-C, SIGTERM or SIGHUP too. After a SIGKILL the servers end, their folder stays.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(signals_as_exit())
+        folder = stack.enter_context(
+            tempfile.TemporaryDirectory(prefix="stream-rater-", ignore_cleanup_errors=True)
+        )
+        redis = given_address(REDIS_VARIABLE)
+        if redis is None:
+            started = start_redis(Path(folder, "redis"), settings=redis_settings)
+            redis = stack.enter_context(started).address
+        kafka = given_address(KAFKA_VARIABLE)
+        if kafka is None:
+            started = start_kafka(Path(folder, "kafka"), properties=kafka_properties)
+            kafka = stack.enter_context(started).address
+        yield Addresses(kafka=kafka, redis=redis)
+
+
+@contextmanager
+def signals_as_exit() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end the block as an exception does, so that it can clean up.
+
+    Only in the main thread and only where nobody else handles the signal.
+    """
+    ours = []
+    if threading.current_thread() is threading.main_thread():
+        wanted = (signal.SIGTERM, signal.SIGHUP)
+        ours = [number for number in wanted if signal.getsignal(number) is signal.SIG_DFL]
+    for number in ours:
+        signal.signal(number, _exit)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _exit(number: int, _frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command line; 0 done, 1 failed or (status) something does not run."""
+    parser = argparse.ArgumentParser(prog="local.servers", description="Kafka and Redis by hand.")
+    parser.add_argument("command", choices=("up", "down", "status"))
+    command: str = parser.parse_args(arguments).command
+    try:
+        match command:
+            case "up":
+                return background.up()
+            case "down":
+                return background.down()
+            case _:
+                return background.status()
+    except (LocalServerError, OSError) as error:
+        print(f"servers: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

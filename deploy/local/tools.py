@@ -1,0 +1,84 @@
+"""Where the tools of the local servers are. Finds, never installs."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+SERVERS: Final = ROOT / ".servers"
+
+KAFKA_VERSION: Final = "4.4.0"  # the same as in pom.xml; a test compares them
+KAFKA_HOME: Final = SERVERS / f"kafka-{KAFKA_VERSION}"
+JAVA_MINIMUM: Final = 17  # Kafka 4 brokers
+REDIS_MINIMUM: Final = 7  # Redis Functions
+
+KAFKA_VARIABLE: Final = "STREAM_RATER_KAFKA"
+REDIS_VARIABLE: Final = "STREAM_RATER_REDIS"
+
+
+class LocalServerError(Exception):
+    """What went wrong with a local server, or its set-up, in words for the person at the terminal.
+
+    The first line says it all; further lines, if any, are the end of the server's log.
+    """
+
+
+def given_address(variable: str) -> str | None:
+    """Address of a server that already runs, from the environment; None when it is ours to run."""
+    return os.environ.get(variable, "").strip() or None
+
+
+def find_java() -> Path | None:
+    """A `java` of at least JAVA_MINIMUM: JAVA_HOME's, else the one on PATH, else Debian's."""
+    return next((java for java in _java_candidates() if java_major(java) >= JAVA_MINIMUM), None)
+
+
+def _java_candidates() -> Iterator[Path]:
+    if home := os.environ.get("JAVA_HOME"):
+        yield Path(home, "bin", "java")
+    if on_path := shutil.which("java"):
+        yield Path(on_path)
+    yield from sorted(Path("/usr/lib/jvm").glob("*/bin/java"))
+
+
+def java_major(java: Path) -> int:
+    """Major version of a `java`, 0 when it cannot be told.
+
+    Read from the `release` file beside it: starting a JVM to ask would cost setup its quickness.
+    """
+    release = java.resolve().parent.parent / "release"
+    try:
+        text = release.read_text(encoding="utf-8")
+    except OSError:
+        text = _output_of(str(java), "-version") if java.exists() else ""
+    found = re.search(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)', text)
+    return int(found[1]) if found else 0
+
+
+def find_redis_server() -> Path | None:
+    """A `redis-server` on PATH of at least REDIS_MINIMUM."""
+    on_path = shutil.which("redis-server")
+    if on_path is None or redis_major(Path(on_path)) < REDIS_MINIMUM:
+        return None
+    return Path(on_path)
+
+
+def redis_major(redis_server: Path) -> int:
+    """Major version of a `redis-server`, 0 when it cannot be told."""
+    found = re.search(r"\bv=(\d+)\.", _output_of(str(redis_server), "--version"))
+    return int(found[1]) if found else 0
+
+
+def _output_of(*command: str) -> str:
+    """What a short command prints, both streams; empty when it cannot run."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=30, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout + done.stderr

@@ -1,0 +1,1 @@
+"""stream_rater: a streaming rater for games, exact to the bit whatever crashes."""

@@ -1,0 +1,300 @@
+"""The log and the store in memory: for the simulator, the unit tests and `demo --embedded`.
+
+They keep the promises of Kafka and Redis that the protocol rests on, and no more; the contract
+suite holds both to the same. An effect on several shards is a generator that pauses after each
+shard, so that a simulator can let others in between, or let it die there.
+"""
+
+import itertools
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from stream_rater.events import Headers
+from stream_rater.pipeline.ports import (
+    Apply,
+    CommitSource,
+    Committed,
+    Effect,
+    Event,
+    Held,
+    LogStarts,
+    LogTrouble,
+    NewProducer,
+    Player,
+    Poll,
+    Polled,
+    Position,
+    Priors,
+    Publish,
+    ReadBeliefs,
+    ReadPriors,
+    Record,
+    Rejection,
+    Scatter,
+    Seek,
+    ShardEnds,
+)
+from stream_rater.rating.record import HEADER_SIZE
+
+Steps = Generator[None, None, Any]
+"""An effect being performed: yields after each atomic piece, returns the outcome."""
+
+POLL_RECORDS = 500
+
+
+@dataclass
+class Transaction:
+    """What a producer has sent and not ended."""
+
+    events: Sequence[Event] = ()
+    rejections: Sequence[Rejection] = ()
+    offsets: Mapping[int, int] = field(default_factory=dict)
+
+
+class Group:
+    """A consumer group on one topic: who owns which partitions, and the committed offsets."""
+
+    def __init__(self, partitions: int) -> None:
+        self.partitions = partitions
+        self.generation = 0
+        self.owners: dict[int, object] = {}
+        self.committed: dict[int, int] = {}
+        self.pending: dict[int, Transaction] = {}
+        """Transactions not ended, by producer: their offsets are not stable."""
+
+    def assign(self, members: Sequence[object]) -> None:
+        """A rebalance: deal the partitions out anew, which fences everyone until the next poll."""
+        self.generation += 1
+        self.owners = (
+            {p: members[p % len(members)] for p in range(self.partitions)} if members else {}
+        )
+
+    def owned_by(self, member: object) -> frozenset[int]:
+        """The partitions of a member, as the coordinator sees it."""
+        return frozenset(p for p, owner in self.owners.items() if owner is member)
+
+
+class Log:
+    """The four topics and the two groups."""
+
+    def __init__(self, partitions: int, shards: int) -> None:
+        self.rounds: list[list[Record]] = [[] for _ in range(partitions)]
+        self.parts: list[list[Record]] = [[] for _ in range(shards)]
+        self.changed: list[list[tuple[bytes, bytes]]] = [[] for _ in range(shards)]
+        self.rejected: list[Rejection] = []
+        self.estimators = Group(partitions)
+        self.updaters = Group(shards)
+        self._producers = itertools.count()
+
+    def submit(
+        self, partition: int, value: bytes, headers: Headers = (), received_s: float = 0.0
+    ) -> int:
+        """Append a record to round-completed; returns its offset."""
+        log = self.rounds[partition]
+        log.append(Record(partition, len(log), value, headers, received_s))
+        return len(log) - 1
+
+    def append_part(self, shard: int, value: bytes) -> int:
+        """Append a part; returns its offset."""
+        log = self.parts[shard]
+        log.append(Record(shard, len(log), value))
+        return len(log) - 1
+
+    def new_producer(self) -> int:
+        """A producer's id, never used before."""
+        return next(self._producers)
+
+    def end(self, group: Group, producer: int, *, commit: bool) -> None:
+        """End a producer's transaction, if it has one."""
+        transaction = group.pending.pop(producer, None)
+        if transaction is None or not commit:
+            return
+        for event in transaction.events:
+            self.changed[event.shard].append((event.key, event.value))
+        self.rejected.extend(transaction.rejections)
+        group.committed.update(transaction.offsets)
+
+
+class Store:
+    """Positions and beliefs, by shard."""
+
+    def __init__(self) -> None:
+        self.positions: dict[int, Position] = {}
+        self.beliefs: dict[int, dict[Player, bytes]] = {}
+
+    def read_priors(self, shard: int, players: Sequence[Player]) -> Priors:
+        """Headers and `applied`, at one instant."""
+        held = self.read(shard, players)
+        nothing = bytes(HEADER_SIZE)
+        headers = b"".join(r[:HEADER_SIZE] if r else nothing for r in held.records)
+        return Priors(held.position.applied, headers)
+
+    def read(self, shard: int, players: Sequence[Player]) -> Held:
+        """Records and position, at one instant."""
+        beliefs = self.beliefs.get(shard, {})
+        position = self.positions.get(shard, Position())
+        return Held(position, [beliefs.get(player) for player in players])
+
+    def apply(
+        self, shard: int, position: Position, beliefs: Sequence[tuple[Player, bytes]]
+    ) -> bool:
+        """Compare and set on `applied`."""
+        if self.positions.get(shard, Position()).applied != position.start:
+            return False
+        self.positions[shard] = position
+        self.beliefs.setdefault(shard, {}).update(beliefs)
+        return True
+
+
+class Worker:
+    """One member of a group with its producer: performs one machine's effects."""
+
+    def __init__(self, log: Log, store: Store, group: Group, source: list[list[Record]]) -> None:
+        self.log = log
+        self.store = store
+        self.group = group
+        self.now_s = 0.0
+        self.producer = log.new_producer()
+        self._source = source
+        self._owned: frozenset[int] = frozenset()
+        self._generation = -1
+        self._reading: dict[int, int] = {}
+        self._actions: dict[type, Callable[[Any], Steps]] = {
+            Poll: self._poll,
+            Committed: self._committed,
+            LogStarts: self._log_starts,
+            Seek: self._seek,
+            NewProducer: self._new_producer,
+            ShardEnds: self._shard_ends,
+            ReadPriors: self._read_priors,
+            ReadBeliefs: self._read_beliefs,
+            Scatter: self._scatter,
+            Apply: self._apply,
+            CommitSource: self._commit_source,
+            Publish: self._publish,
+        }
+
+    def perform(self, effect: Effect[Any]) -> Any:
+        """Perform an effect at one go."""
+        steps = self.steps(effect)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                return done.value
+
+    def steps(self, effect: Effect[Any]) -> Steps:
+        """Perform an effect, pausing after each atomic piece."""
+        outcome = yield from self._actions[type(effect)](effect)
+        return outcome
+
+    def _poll(self, effect: Poll) -> Steps:
+        yield
+        polled = self._membership()
+        if effect.full:
+            return polled
+        records: list[Record] = []
+        for partition, offset in self._reading.items():
+            new = self._source[partition][offset : offset + POLL_RECORDS]
+            self._reading[partition] = offset + len(new)
+            records += new
+        return Polled(polled.now_s, polled.lost, polled.gained, records)
+
+    def _membership(self) -> Polled:
+        if self._generation == self.group.generation:
+            return Polled(self.now_s)
+        owned = self.group.owned_by(self)
+        slept = self.group.generation > self._generation + 1  # others may have owned what we own
+        lost = self._owned if slept else self._owned - owned
+        gained = owned if slept else owned - self._owned
+        self._generation = self.group.generation
+        self._owned = owned
+        for partition in lost:
+            self._reading.pop(partition, None)
+        return Polled(self.now_s, lost, gained)
+
+    def _committed(self, effect: Committed) -> Steps:
+        yield
+        for transaction in self.group.pending.values():
+            if effect.partitions & transaction.offsets.keys():
+                raise LogTrouble("committed offsets are not stable: a transaction is pending")
+        return {p: self.group.committed.get(p) for p in effect.partitions}
+
+    def _log_starts(self, effect: LogStarts) -> Steps:
+        yield
+        return {p: self._source[p][0].offset if self._source[p] else 0 for p in effect.partitions}
+
+    def _seek(self, effect: Seek) -> Steps:
+        yield
+        self._reading.update({p: o for p, o in effect.offsets.items() if p in self._owned})
+
+    def _new_producer(self, effect: NewProducer) -> Steps:
+        yield
+        self.log.end(self.group, self.producer, commit=False)
+        self.producer = self.log.new_producer()
+
+    def _shard_ends(self, effect: ShardEnds) -> Steps:
+        ends = []
+        for parts in self.log.parts:
+            yield
+            ends.append(len(parts))
+        return ends
+
+    def _read_priors(self, effect: ReadPriors) -> Steps:
+        read = {}
+        for shard, players in effect.players.items():
+            yield
+            read[shard] = self.store.read_priors(shard, players)
+        return read
+
+    def _read_beliefs(self, effect: ReadBeliefs) -> Steps:
+        read = {}
+        for shard, players in effect.players.items():
+            yield
+            read[shard] = self.store.read(shard, players)
+        return read
+
+    def _scatter(self, effect: Scatter) -> Steps:
+        offsets = []
+        for shard, data in effect.parts:
+            yield
+            offsets.append(self.log.append_part(shard, data))
+        yield
+        return offsets
+
+    def _apply(self, effect: Apply) -> Steps:
+        done = {}
+        for shard, application in effect.applications.items():
+            yield
+            done[shard] = self.store.apply(shard, application.position, application.beliefs)
+        yield
+        return done
+
+    def _commit_source(self, effect: CommitSource) -> Steps:
+        yield from self._transaction(
+            Transaction(rejections=effect.rejections, offsets=effect.offsets)
+        )
+
+    def _publish(self, effect: Publish) -> Steps:
+        yield from self._transaction(Transaction(events=effect.events, offsets=effect.offsets))
+
+    def _transaction(self, transaction: Transaction) -> Steps:
+        """Send, then end: two steps, between which the offsets are not stable."""
+        yield
+        if self._generation != self.group.generation:
+            raise LogTrouble("fenced: the group has a new generation")
+        self.group.pending[self.producer] = transaction
+        yield
+        self.log.end(self.group, self.producer, commit=True)
+        yield
+
+
+def estimator_worker(log: Log, store: Store) -> Worker:
+    """A member of the estimators' group."""
+    return Worker(log, store, log.estimators, log.rounds)
+
+
+def updater_worker(log: Log, store: Store) -> Worker:
+    """A member of the updaters' group."""
+    return Worker(log, store, log.updaters, log.parts)

@@ -1,0 +1,139 @@
+"""Reading and writing topics without belonging to a group: for `submit`, `watch` and `verify`."""
+
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+
+from stream_rater.adapters.kafka import record_of
+from stream_rater.adapters.topics import QUIET, client_options
+from stream_rater.adapters.worker import cloud_event_headers
+from stream_rater.config import Settings
+from stream_rater.events import ROUND_COMPLETED
+from stream_rater.pipeline.ports import LogTrouble, Record
+
+TIMEOUT_S = 30.0
+
+
+def _consumer(settings: Settings) -> Consumer:
+    return Consumer(
+        client_options(settings)
+        | {
+            "group.id": f"stream-rater-{uuid.uuid4().hex}",  # required, never used
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "fetch.message.max.bytes": 16 * 2**20,
+        },
+        logger=QUIET,
+    )
+
+
+def follow(
+    settings: Settings, topic: str, partitions: int, *, from_start: bool, wait_s: float = 0.2
+) -> Iterator[Message | None]:
+    """Messages of all partitions as they come, None after each `wait_s` without one."""
+    consumer = _consumer(settings)
+    begin = OFFSET_BEGINNING if from_start else OFFSET_END
+    consumer.assign([TopicPartition(topic, p, begin) for p in range(partitions)])
+    try:
+        while True:
+            message = consumer.poll(wait_s)
+            error = None if message is None else message.error()
+            if error is None:
+                yield message
+            elif error.code() != KafkaError._PARTITION_EOF:
+                raise LogTrouble(f"kafka: {error.str()}")
+    except KafkaException as error:
+        raise LogTrouble(f"kafka: {error.args[0].str()}") from None
+    finally:
+        consumer.close()
+
+
+def read_all(settings: Settings, topic: str, partitions: int) -> Iterator[Record]:
+    """Every record that a topic holds now, partition by partition, in order."""
+    consumer = _consumer(settings)
+    try:
+        for partition in range(partitions):
+            consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
+            yield from _until_end(consumer)
+    except KafkaException as error:
+        raise LogTrouble(f"kafka: {error.args[0].str()}") from None
+    finally:
+        consumer.close()
+
+
+def _until_end(consumer: Consumer) -> Iterator[Record]:
+    while True:
+        message = consumer.poll(TIMEOUT_S)
+        if message is None:
+            raise LogTrouble(f"kafka: nothing to read within {TIMEOUT_S:.0f} s")
+        error = message.error()
+        if error is None:
+            yield record_of(message)
+        elif error.code() == KafkaError._PARTITION_EOF:
+            return
+        else:
+            raise LogTrouble(f"kafka: {error.str()}")
+
+
+class Submitter:
+    """Produces rounds, keyed by ladder, and knows when they have arrived."""
+
+    def __init__(self, settings: Settings, topic: str) -> None:
+        self._topic = topic
+        self.failures: list[str] = []
+        self._producer = Producer(
+            client_options(settings)
+            | {
+                "enable.idempotence": True,
+                "partitioner": "murmur2_random",
+                "compression.type": "lz4",
+                "message.max.bytes": 16 * 2**20,
+                "linger.ms": 5,
+            },
+            logger=QUIET,
+        )
+
+    def submit(self, ladder: str, round_id: str, completed_at: str, value: bytes) -> None:
+        """Send one round; waits while the queue is full."""
+        message: dict[str, Any] = {
+            "value": value,
+            "key": ladder.encode(),
+            "headers": cloud_event_headers(round_id, ROUND_COMPLETED, completed_at),
+            "on_delivery": self._delivered(round_id),
+        }
+        while True:
+            try:
+                self._producer.produce(self._topic, **message)
+                break
+            except BufferError:
+                self._producer.poll(0.1)
+            except KafkaException as error:
+                self.failures.append(f"{round_id}: {error.args[0].str()}")
+                break
+        self._producer.poll(0)
+
+    def _delivered(self, round_id: str) -> Callable[[KafkaError | None, Message], None]:
+        def callback(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                self.failures.append(f"{round_id}: {error.str()}")
+
+        return callback
+
+    def flush(self) -> None:
+        """Wait until all have arrived or failed."""
+        left = self._producer.flush(2 * TIMEOUT_S)
+        if left:
+            self.failures.append(f"{left} rounds were not acknowledged in time")

@@ -1,0 +1,213 @@
+"""The store on Redis: beliefs in small hashes, read and written by Redis Functions.
+
+One call a shard, all shards of an effect in one round trip. Calls are never retried here: what a
+failed call did is unknown, and the state machines know how to find out.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import resources
+from typing import Any
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from stream_rater.config import Settings
+from stream_rater.pipeline.ports import (
+    Application,
+    Held,
+    Player,
+    Position,
+    Priors,
+    StoreTrouble,
+)
+from stream_rater.pipeline.sharding import belief_key, position_key
+from stream_rater.rating.record import HEADER_SIZE
+
+LIBRARY = "stream_rater_1"
+LAYOUT_KEY = "stream-rater:layout"
+TIMEOUT_S = 5.0
+SMALL_HASH_BYTES = 512
+"""Beliefs may be so long; Redis must still keep hashes of them in its compact encoding."""
+
+
+def _packed(strings: Sequence[bytes]) -> bytes:
+    """Strings one after the other, each behind its length, as the functions read them."""
+    return b"".join([part for s in strings for part in (len(s).to_bytes(4, "little"), s)])
+
+
+def _reason(error: Exception) -> str:
+    """What Redis said, without the command, which holds ids and binary data."""
+    return f"redis: {str(error).rpartition(' caused error: ')[2]}"
+
+
+class LayoutMismatch(Exception):
+    """The store was laid out for other shards, buckets or topics; `rebuild` is the way out."""
+
+
+def connect(settings: Settings) -> "redis.Redis":
+    """A client of the configured server; raises StoreTrouble if the address makes no sense."""
+    address = settings.redis if "://" in settings.redis else f"redis://{settings.redis}/0"
+    try:
+        return redis.Redis.from_url(
+            address,
+            socket_timeout=TIMEOUT_S,
+            socket_connect_timeout=TIMEOUT_S,
+            socket_keepalive=True,
+            retry=Retry(NoBackoff(), 0),
+            protocol=2,
+        )
+    except ValueError as error:
+        raise StoreTrouble(f"redis {settings.redis!r}: {error}") from None
+
+
+class RedisStore:
+    """Positions and beliefs of all shards."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._client = connect(settings)
+        self._buckets = settings.buckets
+
+    # --- at start ---
+
+    def prepare(self) -> list[str]:
+        """Load the functions; returns warnings about the server's settings, a line each."""
+        self._guard(self._load_functions)
+        return self._guard(self._warnings)  # type: ignore[no-any-return]
+
+    def _load_functions(self) -> None:
+        code = resources.files(__package__).joinpath("functions.lua").read_text()
+        libraries = self._client.function_list(library=LIBRARY, withcode=True)
+        if not libraries:
+            self._client.function_load(code, replace=False)
+            return
+        fields: list[Any] = libraries[0]
+        loaded = dict(zip(fields[::2], fields[1::2], strict=True))[b"library_code"]
+        if loaded.decode() != code:
+            raise LayoutMismatch(
+                f"Redis has another {LIBRARY} than this release: "
+                f"stop the other workers and run `redis-cli FUNCTION DELETE {LIBRARY}`"
+            )
+
+    def _warnings(self) -> list[str]:
+        try:
+            found: dict[Any, Any] = self._client.config_get("hash-max-listpack-*")
+        except redis.ResponseError:
+            return []  # hosted servers forbid CONFIG
+        value = int(found.get("hash-max-listpack-value", 0))
+        if value >= SMALL_HASH_BYTES:
+            return []
+        return [
+            f"redis: hash-max-listpack-value is {value}; beliefs are longer, so hashes turn into "
+            f"tables and take more memory: set it to {SMALL_HASH_BYTES} or more"
+        ]
+
+    def check_layout(self, layout: Mapping[str, str]) -> None:
+        """Remember how the store is laid out, or refuse one laid out otherwise."""
+        self._guard(lambda: self._check_layout(layout))
+
+    def _check_layout(self, layout: Mapping[str, str]) -> None:
+        for name, value in layout.items():
+            self._client.hsetnx(LAYOUT_KEY, name, value)
+            held: Any = self._client.hget(LAYOUT_KEY, name)
+            if held is not None and held != value.encode():
+                raise LayoutMismatch(
+                    f"the store was laid out with {name} = {held.decode()}, this service has "
+                    f"{value}: restore the setting, or stop all workers and run "
+                    "`stream-rater rebuild`"
+                )
+
+    # --- the protocol's calls ---
+
+    def read_priors(self, players: Mapping[int, Sequence[Player]]) -> dict[int, Priors]:
+        """`applied` and headers, by shard."""
+        replies = self._call(
+            ("FCALL_RO", f"{LIBRARY}_priors", 1, position_key(shard), self._pack(shard, wanted),
+             HEADER_SIZE)
+            for shard, wanted in players.items()
+        )  # fmt: skip
+        return {
+            shard: Priors(int(applied), headers)
+            for shard, (applied, headers) in zip(players, replies, strict=True)
+        }
+
+    def read(self, players: Mapping[int, Sequence[Player]]) -> dict[int, Held]:
+        """Positions and whole records, by shard."""
+        replies = self._call(
+            ("FCALL_RO", f"{LIBRARY}_beliefs", 1, position_key(shard), self._pack(shard, wanted))
+            for shard, wanted in players.items()
+        )
+        return {
+            shard: Held(Position(int(applied), int(start), fresh), records)
+            for shard, (applied, start, fresh, records) in zip(players, replies, strict=True)
+        }
+
+    def apply(self, applications: Mapping[int, Application]) -> dict[int, bool]:
+        """Compare and set, by shard."""
+        replies = self._call(
+            ("FCALL", f"{LIBRARY}_apply", 1, position_key(shard), each.position.start,
+             each.position.applied, each.position.fresh, self._pack_writes(shard, each))
+            for shard, each in applications.items()
+        )  # fmt: skip
+        return {shard: reply == 1 for shard, reply in zip(applications, replies, strict=True)}
+
+    def _pack(self, shard: int, players: Sequence[Player]) -> bytes:
+        flat: list[bytes] = []
+        for ladder, player in players:
+            field = player.encode()
+            flat += (belief_key(shard, ladder, field, self._buckets).encode(), field)
+        return _packed(flat)
+
+    def _pack_writes(self, shard: int, application: Application) -> bytes:
+        flat: list[bytes] = []
+        for (ladder, player), record in application.beliefs:
+            field = player.encode()
+            flat += (belief_key(shard, ladder, field, self._buckets).encode(), field, record)
+        return _packed(flat)
+
+    def _call(self, commands: Iterator[tuple[Any, ...]]) -> list[Any]:
+        pipeline: Any = self._client.pipeline(transaction=False)
+        for command in commands:
+            pipeline.execute_command(*command)
+        replies: list[Any] = self._guard(pipeline.execute)
+        return replies
+
+    def _guard(self, action: Any) -> Any:
+        """Run an action; whatever Redis raises is StoreTrouble."""
+        try:
+            return action()
+        except redis.ResponseError as error:
+            if "Function not found" in str(error):
+                self._guard(self._load_functions)
+            raise StoreTrouble(_reason(error)) from None
+        except redis.RedisError as error:
+            raise StoreTrouble(_reason(error)) from None
+
+    # --- for operators ---
+
+    def count_beliefs(self) -> int:
+        """How many beliefs the store holds in all."""
+
+        def count() -> int:
+            keys = self._client.scan_iter(match="{*}:belief:*", count=10_000)
+            total = 0
+            batch: list[bytes] = []
+            for key in keys:
+                batch.append(key)
+                if len(batch) == 1000:
+                    total += self._lengths(batch)
+                    batch = []
+            return total + self._lengths(batch)
+
+        counted: int = self._guard(count)
+        return counted
+
+    def _lengths(self, keys: Sequence[bytes]) -> int:
+        pipeline = self._client.pipeline(transaction=False)
+        for key in keys:
+            pipeline.hlen(key)
+        return sum(pipeline.execute()) if keys else 0
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()

@@ -1,0 +1,206 @@
+"""The four topics: their names, how they must be made, and making them."""
+
+import logging
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+import confluent_kafka.admin as admin_api
+from confluent_kafka.cimpl import NewTopic
+
+from stream_rater import events
+from stream_rater.config import Settings
+from stream_rater.pipeline.ports import LogTrouble
+
+TIMEOUT_S = 10.0
+
+QUIET = logging.getLogger("stream_rater.librdkafka")
+"""librdkafka's own log: whatever matters comes back as an error, which we log once."""
+QUIET.addHandler(logging.NullHandler())
+QUIET.propagate = False
+
+LATEST: Any = admin_api.OffsetSpec.latest()
+EARLIEST: Any = admin_api.OffsetSpec.earliest()
+
+DAY_MS = 86_400_000
+MESSAGE_BYTES = 16 * 2**20
+"""Rounds may be large, and so may their parts."""
+
+
+class TopicMismatch(Exception):
+    """A topic exists and cannot serve: one line with its name and the way out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """Names, with the configured prefix."""
+
+    rounds: str
+    parts: str
+    changed: str
+    rejected: str
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Topics":
+        """The names for these settings."""
+        prefix = settings.topic_prefix
+        return cls(
+            rounds=prefix + events.ROUND_COMPLETED,
+            parts=prefix + events.PERFORMANCE_ESTIMATED,
+            changed=prefix + events.RATING_CHANGED,
+            rejected=prefix + events.ROUND_REJECTED,
+        )
+
+
+def _wanted(settings: Settings) -> dict[str, tuple[int, dict[str, str]]]:
+    """Partitions and configuration of each topic as we create it."""
+    topics = Topics.of(settings)
+    large = {"max.message.bytes": str(MESSAGE_BYTES)}
+    return {
+        # The source of truth: `verify` and `rebuild` read all of it. Its own clock judges skew.
+        topics.rounds: (
+            settings.partitions,
+            {"retention.ms": "-1", "message.timestamp.type": "LogAppendTime", **large},
+        ),
+        # Must outlive the longest outage of the store.
+        topics.parts: (settings.shards, {"retention.ms": str(7 * DAY_MS), **large}),
+        topics.changed: (settings.shards, {"cleanup.policy": "compact"}),
+        topics.rejected: (1, {"retention.ms": str(30 * DAY_MS), **large}),
+    }
+
+
+def _result(future: "Future[Any]") -> Any:
+    try:
+        return future.result(TIMEOUT_S)
+    except KafkaException as error:
+        raise LogTrouble(f"kafka: {error.args[0].str()}") from None
+
+
+class Admin:
+    """What the service asks of Kafka besides reading and writing."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._client = admin_api.AdminClient(client_options(settings), logger=QUIET)
+        self.topics = Topics.of(settings)
+
+    def create_topics(self) -> None:
+        """Create what is missing."""
+        self.partitions()  # tells whether Kafka can be reached at all
+        new = [
+            NewTopic(
+                name, num_partitions=count, replication_factor=self._settings.replication,
+                config=config,
+            )
+            for name, (count, config) in _wanted(self._settings).items()
+        ]  # fmt: skip
+        for future in self._client.create_topics(new, operation_timeout=TIMEOUT_S).values():
+            try:
+                future.result(TIMEOUT_S)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise LogTrouble(f"kafka: {error.args[0].str()}") from None
+
+    def partitions(self) -> dict[str, int]:
+        """Number of partitions of each of our topics."""
+        try:
+            known = self._client.list_topics(timeout=TIMEOUT_S).topics
+        except KafkaException as error:
+            raise LogTrouble(f"kafka at {self._settings.kafka}: {error.args[0].str()}") from None
+        return {name: len(known[name].partitions) for name in self._names() if name in known}
+
+    def _names(self) -> tuple[str, ...]:
+        topics = self.topics
+        return (topics.rounds, topics.parts, topics.changed, topics.rejected)
+
+    def check_topics(self) -> dict[str, int]:
+        """Partitions by topic; raises TopicMismatch where a topic cannot serve."""
+        found = self.partitions()
+        for name in self._names():
+            if name not in found:
+                raise TopicMismatch(f"topic {name} does not exist and could not be created")
+        parts, changed = self.topics.parts, self.topics.changed
+        if found[parts] != found[changed]:
+            raise TopicMismatch(
+                f"{parts} has {found[parts]} partitions and {changed} {found[changed]}: "
+                "both must have one a shard"
+            )
+        self._check_configuration()
+        return found
+
+    def _check_configuration(self) -> None:
+        topics = self.topics
+        held = {name: self._configuration(name) for name in self._names()}
+        if "compact" not in held[topics.changed].get("cleanup.policy", ""):
+            raise TopicMismatch(f"{topics.changed}: cleanup.policy must be compact")
+        for name in (topics.rounds, topics.parts):
+            if "compact" in held[name].get("cleanup.policy", ""):
+                raise TopicMismatch(f"{name}: cleanup.policy must not be compact")
+        for name in (topics.parts, topics.rejected):
+            size = int(held[name].get("max.message.bytes", MESSAGE_BYTES))
+            if size < int(held[topics.rounds].get("max.message.bytes", MESSAGE_BYTES)):
+                raise TopicMismatch(
+                    f"{name}: max.message.bytes is {size}, less than that of {topics.rounds}"
+                )
+
+    def _configuration(self, topic: str) -> Mapping[str, str]:
+        resource = admin_api.ConfigResource(admin_api.ResourceType.TOPIC, topic)
+        entries = _result(self._client.describe_configs([resource])[resource])
+        return {name: entry.value for name, entry in entries.items()}
+
+    def topic_id(self, topic: str) -> str:
+        """What tells a topic from another of the same name that was there before."""
+        described = self._client.describe_topics(TopicCollection([topic]))
+        return str(_result(described[topic]).topic_id)
+
+    def ends(self, topic: str, partitions: int) -> list[int]:
+        """The end offset of each partition, transactions pending or not."""
+        return self._offsets(topic, partitions, LATEST)
+
+    def starts(self, topic: str, partitions: int) -> list[int]:
+        """The first offset of each partition."""
+        return self._offsets(topic, partitions, EARLIEST)
+
+    def behind(self, group: str, topic: str, partitions: int) -> int:
+        """Records of a topic that a group has not committed, as long as none is pending."""
+        name = self._settings.topic_prefix + group
+        asked = ConsumerGroupTopicPartitions(
+            name, [TopicPartition(topic, p) for p in range(partitions)]
+        )
+        found = self._client.list_consumer_group_offsets(
+            [asked], require_stable=True, request_timeout=TIMEOUT_S
+        )
+        committed = {tp.partition: tp.offset for tp in _result(found[name]).topic_partitions}
+        ends = self.ends(topic, partitions)
+        starts_ = self.starts(topic, partitions)
+        return sum(
+            max(0, end - max(committed.get(p, start), start))
+            for p, (start, end) in enumerate(zip(starts_, ends, strict=True))
+        )
+
+    def _offsets(self, topic: str, partitions: int, spec: Any) -> list[int]:
+        asked = {TopicPartition(topic, p): spec for p in range(partitions)}
+        found = self._client.list_offsets(asked, request_timeout=TIMEOUT_S)
+        by_partition = {tp.partition: _result(future).offset for tp, future in found.items()}
+        return [by_partition[p] for p in range(partitions)]
+
+
+def client_options(settings: Settings) -> dict[str, Any]:
+    """librdkafka properties that every client of ours has."""
+    return {
+        "bootstrap.servers": settings.kafka,
+        "client.id": f"stream-rater-{settings.instance_id or 'worker'}",
+        "retry.backoff.ms": 5,  # back-to-back transactions wait for this: 100 ms by default
+        "reconnect.backoff.ms": 50,
+        "reconnect.backoff.max.ms": 1000,
+        "log_level": 3,
+        **settings.kafka_options,
+    }

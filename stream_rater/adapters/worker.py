@@ -1,0 +1,168 @@
+"""Performs a machine's effects on the real Kafka and Redis."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from confluent_kafka import Producer
+
+from stream_rater import events
+from stream_rater.adapters.kafka import Input, Parts, Transactions
+from stream_rater.adapters.redis import RedisStore
+from stream_rater.adapters.topics import Admin
+from stream_rater.config import Settings
+from stream_rater.pipeline.ports import (
+    Apply,
+    CommitSource,
+    Committed,
+    Effect,
+    LogStarts,
+    NewProducer,
+    Poll,
+    Polled,
+    Publish,
+    ReadBeliefs,
+    ReadPriors,
+    Rejection,
+    Scatter,
+    Seek,
+    ShardEnds,
+)
+
+SOURCE = "stream-rater"
+
+Headers = list[tuple[str, bytes]]
+
+
+class Stopping(Exception):
+    """Asked to stop, at a poll, where nothing is in hand."""
+
+
+def cloud_event_headers(event_id: str, kind: str, time_: str, source: str = SOURCE) -> Headers:
+    """CloudEvents 1.0 in Kafka's binary mode."""
+    return [
+        ("content-type", events.JSON.encode()),
+        ("ce_specversion", b"1.0"),
+        ("ce_id", event_id.encode()),
+        ("ce_type", kind.encode()),
+        ("ce_source", source.encode()),
+        ("ce_time", time_.encode()),
+    ]
+
+
+def rejection_headers(rejection: Rejection, topic: str) -> Headers:
+    """Where a rejected record came from and why, with its own content type."""
+    record = rejection.record
+    content_type = events.header(record.headers, "content-type") or events.JSON
+    event_id = f"{topic}:{record.partition}:{record.offset}"
+    received = datetime.fromtimestamp(record.received_s, UTC).isoformat()
+    envelope = dict(cloud_event_headers(event_id, events.ROUND_REJECTED, received))
+    envelope["content-type"] = content_type.encode()
+    return [
+        *envelope.items(),
+        ("error-code", rejection.code.encode()),
+        ("error", rejection.message.encode("utf-8", "replace")),
+        ("source-topic", topic.encode()),
+        ("source-partition", str(record.partition).encode()),
+        ("source-offset", str(record.offset).encode()),
+    ]
+
+
+class Worker:
+    """One member of a group: performs effects until it is asked to stop.
+
+    `on_effect` is told each effect's name and seconds.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        input_: Input,
+        admin: Admin,
+        store: RedisStore,
+        shards: int,
+        role: str,
+        *,
+        stop: threading.Event,
+        on_effect: Callable[[str, float], None],
+    ) -> None:
+        self.input = input_
+        self._admin = admin
+        self._store = store
+        self._shards = shards
+        self._stop = stop
+        self._on_effect = on_effect
+        self._parts = Parts(settings, admin.topics.parts)
+        self._transactions = Transactions(settings, role, input_)
+        self.polled_s = time.monotonic()
+        """When the machine last came to a poll."""
+        self._actions: dict[type, Callable[[Any], Any]] = {
+            Poll: self._poll,
+            Committed: lambda e: self.input.committed(e.partitions),
+            LogStarts: self._log_starts,
+            Seek: lambda e: self.input.seek(e.offsets),
+            NewProducer: self._new_producer,
+            ShardEnds: lambda _: admin.ends(admin.topics.parts, shards),
+            ReadPriors: lambda e: store.read_priors(e.players),
+            ReadBeliefs: lambda e: store.read(e.players),
+            Scatter: lambda e: self._parts.scatter(e.parts),
+            Apply: lambda e: store.apply(e.applications),
+            CommitSource: self._commit_source,
+            Publish: self._publish,
+        }
+
+    def perform(self, effect: Effect[Any]) -> Any:
+        """The effect's outcome; raises its trouble, or Stopping."""
+        began_s = time.perf_counter()
+        outcome = self._actions[type(effect)](effect)
+        self._on_effect(type(effect).__name__, time.perf_counter() - began_s)
+        return outcome
+
+    def _poll(self, effect: Poll) -> Polled:
+        if self._stop.is_set():
+            raise Stopping
+        self.polled_s = time.monotonic()
+        return self.input.poll(effect.timeout_s, full=effect.full)
+
+    def _log_starts(self, effect: LogStarts) -> Mapping[int, int]:
+        found = self._admin.starts(self.input.topic, max(effect.partitions) + 1)
+        return {p: found[p] for p in effect.partitions}
+
+    def _new_producer(self, _: NewProducer) -> None:
+        if self._stop.is_set():
+            raise Stopping
+        self._parts.renew()
+        self._transactions.renew()
+
+    def _commit_source(self, effect: CommitSource) -> None:
+        if not effect.rejections:
+            self.input.commit(effect.offsets)
+            return
+
+        def send(producer: Producer) -> None:
+            for rejection in effect.rejections:
+                self._transactions.produce(
+                    producer,
+                    self._admin.topics.rejected,
+                    value=rejection.record.value,
+                    key=rejection.record.key,
+                    headers=rejection_headers(rejection, self.input.topic),
+                )
+
+        self._transactions.run(send, effect.offsets)
+
+    def _publish(self, effect: Publish) -> None:
+        def send(producer: Producer) -> None:
+            for event in effect.events:
+                self._transactions.produce(
+                    producer,
+                    self._admin.topics.changed,
+                    value=event.value,
+                    key=event.key,
+                    partition=event.shard,
+                    headers=cloud_event_headers(event.event_id, events.RATING_CHANGED, event.time),
+                )
+
+        self._transactions.run(send, effect.offsets)

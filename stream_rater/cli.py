@@ -1,0 +1,140 @@
+"""`stream-rater …`: the commands. Exit codes: 0 done, 1 the work failed, 2 wrong usage."""
+
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stream_rater import commands, log
+from stream_rater.config import (
+    ANY_LADDER,
+    BadConfiguration,
+    Ladders,
+    Settings,
+    one_ladder,
+    read_ladders,
+    read_rating,
+    read_settings,
+)
+
+ROUNDS = click.Path(exists=True, dir_okay=False, path_type=Path)
+FILE = click.Path(dir_okay=False, path_type=Path)
+
+Command = Callable[..., Any]
+
+
+def _one_line(command: Command) -> Command:
+    """Errors that a user can mend end in one line on stderr: 2 for configuration, 1 for work."""
+
+    @wraps(command)
+    def run(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+        except BadConfiguration as error:
+            click.echo(f"stream-rater: {error}", err=True)
+            sys.exit(2)
+        except commands.Failed as error:
+            click.echo(f"stream-rater: {error}", err=True)
+            sys.exit(1)
+        except BrokenPipeError:
+            sys.exit(1)
+
+    return run
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="stream-rater")
+def main() -> None:
+    """Rate players from finished rounds: offline, or streaming on Kafka and Redis."""
+
+
+def _settings(path: Path | None) -> Settings:
+    settings = read_settings(path)
+    log.configure(settings.log_level)
+    return settings
+
+
+SETTINGS = click.option(
+    "--settings", "settings_path", type=ROUNDS, help="TOML file; STREAM_RATER_* override it."
+)
+
+
+@main.command()
+@click.argument("rounds", type=ROUNDS)
+@click.option("--config", type=ROUNDS, help="Rating configuration (JSON or TOML).")
+@click.option("--ladders", "ladders_path", type=ROUNDS, help="Ladders file (TOML) instead.")
+@click.option("--out", type=FILE, help="Where to write; standard output otherwise.")
+@click.option("--records", is_flag=True, help="Add each belief's bytes (base64).")
+@_one_line
+def rate(
+    rounds: Path, config: Path | None, ladders_path: Path | None, out: Path | None, records: bool
+) -> None:
+    """Rate the rounds of a JSON-lines file (.gz or not), without any server."""
+    if config and ladders_path:
+        raise BadConfiguration("give --config or --ladders, not both")
+    ladders: Ladders = ANY_LADDER
+    if config:
+        ladders = one_ladder(read_rating(config))
+    if ladders_path:
+        ladders = read_ladders(ladders_path)
+    commands.rate(rounds, ladders, out, records=records)
+
+
+@main.command()
+@click.option("--role", type=click.Choice(["all", "estimator", "updater"]), default="all")
+@SETTINGS
+@_one_line
+def run(role: str, settings_path: Path | None) -> None:
+    """Run the service until SIGTERM or Ctrl-C."""
+    settings = _settings(settings_path)
+    roles = frozenset({"estimator", "updater"} if role == "all" else {role})
+    commands.run(settings, roles)
+
+
+@main.command()
+@click.argument("rounds", type=ROUNDS)
+@click.option("--per-second", type=float, help="At most so many rounds a second.")
+@SETTINGS
+@_one_line
+def submit(rounds: Path, per_second: float | None, settings_path: Path | None) -> None:
+    """Send the rounds of a JSON-lines file to round-completed, each validated before."""
+    commands.submit(rounds, _settings(settings_path), per_second)
+
+
+@main.command()
+@click.option("--ladder", help="Only this ladder.")
+@click.option("--player", help="Only this player.")
+@click.option("--from-start", is_flag=True, help="From the first event kept, not from now.")
+@click.option("--json", "as_json", is_flag=True, help="The events as they are, one a line.")
+@click.option("--count", type=int, help="Stop after so many events.")
+@SETTINGS
+@_one_line
+def watch(settings_path: Path | None, **options: Any) -> None:
+    """Follow rating-changed."""
+    commands.watch(_settings(settings_path), **options)
+
+
+@main.command()
+@click.option("--wait", "wait_s", default=60.0, show_default=True,
+              help="Seconds to wait for the workers to catch up.")  # fmt: skip
+@SETTINGS
+@_one_line
+def verify(wait_s: float, settings_path: Path | None) -> None:
+    """Compare every belief in Redis with a sequential replay of the log, bit for bit."""
+    commands.verify(_settings(settings_path), wait_s)
+
+
+@main.command()
+@click.option("--embedded", is_flag=True, help="In memory: no servers, nothing durable.")
+@click.option("--rounds", default=300, show_default=True, help="Length of the season.")
+@_one_line
+def demo(embedded: bool, rounds: int) -> None:
+    """A made-up season, rated as the service would."""
+    if not embedded:
+        raise click.UsageError(
+            "`make demo` shows the service on real servers; here, give --embedded"
+        )
+    commands.embedded_demo(rounds)

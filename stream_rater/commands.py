@@ -1,0 +1,287 @@
+"""What the commands do, once their words are understood (`cli`)."""
+
+import base64
+import signal
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+import msgspec
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from stream_rater import embedded, http
+from stream_rater.adapters.reader import Submitter, follow, read_all
+from stream_rater.adapters.redis import LayoutMismatch, RedisStore
+from stream_rater.adapters.topics import Admin, TopicMismatch
+from stream_rater.config import BadConfiguration, Ladders, Settings, service_ladders
+from stream_rater.events import RatingChanged, rating_changed_from_json
+from stream_rater.lab.offline import Replay, read_lines, records_of
+from stream_rater.lab.replay import Pool
+from stream_rater.lab.verify import Verdict, compare
+from stream_rater.pipeline.ports import Trouble
+from stream_rater.service import ESTIMATORS, UPDATERS, Service
+from stream_rater.standings import Invalid, Reader
+
+T = TypeVar("T")
+
+SHOWN_MISTAKES = 20
+
+_to_json = msgspec.json.Encoder().encode
+
+
+class Failed(Exception):
+    """The work failed: one line says why."""
+
+
+@contextmanager
+def _named_failures() -> Iterator[None]:
+    try:
+        yield
+    except (TopicMismatch, LayoutMismatch) as error:
+        raise BadConfiguration(str(error)) from None
+    except (Trouble, OSError) as error:
+        raise Failed(str(error)) from None
+
+
+def _progress() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
+        console=Console(stderr=True), transient=True,
+    )  # fmt: skip
+
+
+def _track(items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
+    with _progress() as progress:
+        yield from progress.track(items, total=total, description=label)
+
+
+class _Mistakes:
+    """Lines of an input file that are no valid rounds, told on stderr with their place."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.count = 0
+
+    def add(self, line: int, invalid: Invalid) -> None:
+        self.count += 1
+        if self.count <= SHOWN_MISTAKES:
+            print(f"{self._path}:{line + 1}: {invalid.code}: {invalid}", file=sys.stderr)
+
+    def conclude(self) -> None:
+        if self.count:
+            raise Failed(f"{self._path}: {self.count} rounds were invalid; the others were taken")
+
+
+# --- rate ---------------------------------------------------------------------------------------
+
+
+def rate(path: Path, ladders: Ladders, out: Path | None, *, records: bool) -> None:
+    """Rate a file's rounds offline and write the final ratings."""
+    replay, mistakes = Replay(ladders, Settings().duplicate_window), _Mistakes(path)
+    with _named_failures():
+        for record in _track(records_of(read_lines(path)), "rounds"):
+            try:
+                replay.feed(record)
+            except Invalid as invalid:
+                mistakes.add(record.offset, invalid)
+        with _opened(out) as file:
+            _write_ratings(replay, file, records=records)
+    mistakes.conclude()
+
+
+@contextmanager
+def _opened(out: Path | None) -> Iterator[IO[bytes]]:
+    if out is None:
+        yield sys.stdout.buffer
+        return
+    with out.open("wb") as file:
+        yield file
+
+
+class RatingLine(msgspec.Struct, omit_defaults=True):
+    """One player's final rating, as `rate` writes it."""
+
+    ladder: str
+    player: str
+    mu: float
+    sigma: float
+    rating: float
+    rounds: int
+    record: str | None = None
+    """The belief's bytes, base64."""
+
+
+def _rating_line(ladder: str, pool: Pool, player: str, header: Any, *, records: bool) -> RatingLine:
+    mu, sigma = float(header["mu"]), float(header["sigma"])
+    record = base64.b64encode(pool.belief_bytes(player)).decode() if records else None
+    rating = float(pool.law.rating(mu, sigma))
+    return RatingLine(ladder, player, mu, sigma, rating, int(header["rounds"]), record)
+
+
+def _write_ratings(replay: Replay, file: IO[bytes], *, records: bool) -> None:
+    for ladder, pool in sorted(replay.pools.items()):
+        lines = [
+            _rating_line(ladder, pool, player, header, records=records) for player, header in pool
+        ]
+        lines.sort(key=lambda line: (-line.rating, line.player))
+        file.writelines(_to_json(line) + b"\n" for line in lines)
+
+
+# --- run ----------------------------------------------------------------------------------------
+
+
+def run(settings: Settings, roles: frozenset[str]) -> None:
+    """The service, until SIGTERM or SIGINT."""
+    ladders = service_ladders(settings)
+    with _named_failures():
+        service = Service(settings, ladders, roles)
+        server = _serve(settings, service)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: service.stop())
+        try:
+            service.run()
+        finally:
+            if server is not None:
+                server.close()
+
+
+def _serve(settings: Settings, service: Service) -> http.Server | None:
+    if not settings.http:
+        return None
+    app = http.application(service.metrics.registry, service.unhealthy, service.unready)
+    try:
+        server = http.Server(settings.http, app)
+    except (OSError, ValueError) as error:
+        raise BadConfiguration(f"http {settings.http!r}: {error}") from None
+    service.log.info("http", port=server.port)
+    return server
+
+
+# --- submit -------------------------------------------------------------------------------------
+
+
+def submit(path: Path, settings: Settings, per_second: float | None) -> None:
+    """Send a file's valid rounds to Kafka."""
+    reader, mistakes = Reader(service_ladders(settings)), _Mistakes(path)
+    with _named_failures():
+        admin = Admin(settings)
+        admin.create_topics()
+        submitter = Submitter(settings, admin.topics.rounds)
+        total = sum(1 for line in read_lines(path) if line.strip())
+        sent, began_s = 0, time.monotonic()
+        for record in _track(records_of(read_lines(path)), "rounds", total):
+            value = (record.value or b"").strip()
+            try:
+                standings = reader.read(value, received_s=time.time())
+            except Invalid as invalid:
+                mistakes.add(record.offset, invalid)
+                continue
+            submitter.submit(standings.ladder, standings.round_id, standings.completed_at, value)
+            sent += 1
+            if per_second:
+                time.sleep(max(0.0, began_s + sent / per_second - time.monotonic()))
+        submitter.flush()
+    if submitter.failures:
+        raise Failed(f"{len(submitter.failures)} rounds not sent, first {submitter.failures[0]}")
+    print(f"{sent} rounds sent", file=sys.stderr)
+    mistakes.conclude()
+
+
+# --- watch --------------------------------------------------------------------------------------
+
+
+def watch(
+    settings: Settings, *, ladder: str | None, player: str | None, from_start: bool,
+    as_json: bool, count: int | None,
+) -> None:  # fmt: skip
+    """Print rating-changed events as they come."""
+    with _named_failures():
+        admin = Admin(settings)
+        topic = admin.topics.changed
+        partitions = admin.check_topics()[topic]
+        shown = 0
+        for message in follow(settings, topic, partitions, from_start=from_start):
+            if message is None:
+                continue
+            value = message.value() or b""
+            event = rating_changed_from_json(value)
+            if (ladder and event.ladder != ladder) or (player and event.player != player):
+                continue
+            print(value.decode() if as_json else _told(event), flush=True)
+            shown += 1
+            if count is not None and shown >= count:
+                return
+
+
+def _told(event: RatingChanged) -> str:
+    rank = "did not finish" if event.rank is None else f"rank {event.rank}"
+    change = event.rating - event.previous_rating
+    return (
+        f"{event.completed_at}  {event.ladder:<16} {event.player:<24} {rank:<14} "
+        f"{event.previous_rating:7.1f} -> {event.rating:7.1f} ({change:+.1f})  {event.round_id}"
+    )
+
+
+# --- verify -------------------------------------------------------------------------------------
+
+
+def verify(settings: Settings, wait_s: float) -> None:
+    """Compare the store with the log's sequential replay; Failed where they differ."""
+    with _named_failures():
+        admin = Admin(settings)
+        partitions = admin.check_topics()
+        _wait_until_caught_up(admin, partitions, wait_s)
+        store = RedisStore(settings)
+        store.prepare()
+        topic = admin.topics.rounds
+        records = read_all(settings, topic, partitions[topic])
+        verdict = compare(
+            _track(records, "rounds"),
+            service_ladders(settings),
+            settings.duplicate_window,
+            partitions[admin.topics.parts],
+            store.read,
+        )
+        surplus = store.count_beliefs() - verdict.beliefs + len(verdict.missing)
+    _report(verdict, surplus)
+
+
+def _wait_until_caught_up(admin: Admin, partitions: dict[str, int], wait_s: float) -> None:
+    deadline_s = time.monotonic() + wait_s
+    topics = admin.topics
+    while True:
+        behind = admin.behind(ESTIMATORS, topics.rounds, partitions[topics.rounds])
+        behind += admin.behind(UPDATERS, topics.parts, partitions[topics.parts])
+        if behind == 0:
+            return
+        if time.monotonic() > deadline_s:
+            raise Failed(f"the workers are {behind} records behind: nothing was compared")
+        time.sleep(0.2)
+
+
+def _report(verdict: Verdict, surplus: int) -> None:
+    for name, players in (("missing", verdict.missing), ("different", verdict.differing)):
+        for ladder, player in players[:SHOWN_MISTAKES]:
+            print(f"{name}: ladder {ladder!r}, player {player!r}", file=sys.stderr)
+    counted = (
+        f"{verdict.rounds} rounds replayed, {verdict.rejected} rejected, "
+        f"{verdict.beliefs} beliefs compared"
+    )
+    if not verdict.equal or surplus:
+        raise Failed(
+            f"{counted}: {len(verdict.missing)} missing, {len(verdict.differing)} different, "
+            f"{surplus} that the log does not explain"
+        )
+    print(f"{counted}: all equal, bit for bit")
+
+
+# --- demo ---------------------------------------------------------------------------------------
+
+
+def embedded_demo(rounds: int) -> None:
+    """A season on the in-memory adapters."""
+    embedded.play(rounds, Console())

@@ -1,0 +1,158 @@
+"""What can be set: ladders (one TOML file) and the service's settings (environment or TOML)."""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from stream_rater.rating.parameters import EloMMR, RatingConfig
+
+TEMPLATE = "*"
+"""The ladder id that stands for every ladder not named."""
+
+PREFIX = "STREAM_RATER_"
+
+
+class BadConfiguration(ValueError):
+    """A configuration that makes no sense: one line, with the file and the place in it."""
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a round may be at most; beyond it is rejected."""
+
+    max_bytes: Annotated[int, Meta(gt=0)] = 8 * 2**20
+    max_depth: Annotated[int, Meta(ge=3, le=64)] = 16
+    max_entries: Annotated[int, Meta(ge=2)] = 1_000_000
+    max_weight: Annotated[float, Meta(gt=0)] = 1000.0
+    max_skew_s: Annotated[int, Meta(ge=0)] = 86_400
+    """How far a round's completion may lie ahead of the time the log received it."""
+
+
+class Ladder(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One independent rating pool."""
+
+    rating: RatingConfig
+    limits: Limits = Limits()
+
+
+DEFAULT_RATING = EloMMR(weight_limit=0.2, sigma_limit=80.0, rho=1.0)
+"""The parameters of the paper's reference implementation."""
+
+
+class Ladders(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Every ladder, by id; `*` is a template for all others. Without it they are rejected."""
+
+    ladders: dict[str, Ladder]
+    limits: Limits = Limits()
+    """Size and depth, which are checked before the ladder is known."""
+
+    def find(self, ladder: str) -> Ladder | None:
+        """The ladder of this id, the template's where it has none of its own, or None."""
+        return self.ladders.get(ladder) or self.ladders.get(TEMPLATE)
+
+
+ANY_LADDER = Ladders(ladders={TEMPLATE: Ladder(rating=DEFAULT_RATING)})
+"""What holds without a ladders file."""
+
+
+def one_ladder(rating: RatingConfig) -> Ladders:
+    """Every ladder rated by the same parameters, as the offline commands do."""
+    return Ladders(ladders={TEMPLATE: Ladder(rating=rating)})
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The service's settings. Each is `STREAM_RATER_<NAME>` in the environment, or in TOML."""
+
+    kafka: str = "127.0.0.1:9092"
+    """Bootstrap servers."""
+    redis: str = "redis://127.0.0.1:6379/0"
+    """URL, or host:port."""
+    ladders: str = ""
+    """Path of the ladders file; empty: every ladder, by default parameters."""
+    instance_id: str = ""
+    """A name that survives a restart: static group membership and the transactional id. Empty: a
+    random one, so that a killed worker's shards wait for its session to time out."""
+    http: str = "127.0.0.1:9108"
+    """Where /healthz, /readyz and /metrics listen; port 0 picks a free one, empty turns it off."""
+    topic_prefix: str = ""
+    """Before every topic name and consumer group: several services on one Kafka."""
+    partitions: Annotated[int, Meta(ge=1, le=10_000)] = 4
+    """Partitions of round-completed where the service creates it."""
+    shards: Annotated[int, Meta(ge=1, le=10_000)] = 8
+    """Partitions of performance-estimated and rating-changed where the service creates them."""
+    buckets: Annotated[int, Meta(ge=1, le=10_000_000)] = 1024
+    """Hashes that hold a ladder's beliefs, per shard: about 50 players each is best."""
+    replication: Annotated[int, Meta(ge=1, le=7)] = 1
+    """Replication factor of the topics that the service creates."""
+    session_timeout_ms: Annotated[int, Meta(ge=1000)] = 6000
+    transaction_timeout_ms: Annotated[int, Meta(ge=1000)] = 10_000
+    duplicate_window: Annotated[int, Meta(ge=0)] = 100_000
+    """Offsets of round-completed in which a round id is accepted once."""
+    wave_players: Annotated[int, Meta(ge=1)] = 20_000
+    """Players rated in one go, about; more is faster but slower to answer."""
+    log_level: str = "info"
+    kafka_options: dict[str, str] = {}
+    """Further librdkafka properties (TOML only)."""
+
+
+def _named(path: Path | str, action: Any) -> Any:
+    try:
+        return action()
+    except FileNotFoundError:
+        raise BadConfiguration(f"{path}: no such file") from None
+    except OSError as error:
+        raise BadConfiguration(f"{path}: {error.strerror}") from None
+    except RecursionError:
+        raise BadConfiguration(f"{path}: nested too deeply") from None
+    except (tomllib.TOMLDecodeError, msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
+        raise BadConfiguration(f"{path}: {error}") from None
+
+
+def read_table(path: Path) -> dict[str, Any]:
+    """A JSON or TOML file, by its suffix, as a table."""
+
+    def read() -> dict[str, Any]:
+        data = path.read_bytes()
+        if path.suffix == ".json":
+            return msgspec.json.decode(data, type=dict[str, Any])
+        return tomllib.loads(data.decode())
+
+    table: dict[str, Any] = _named(path, read)
+    return table
+
+
+def read_rating(path: Path) -> RatingConfig:
+    """A rating configuration from a JSON or TOML file."""
+    table = read_table(path)
+    rating: RatingConfig = _named(path, lambda: msgspec.convert(table, RatingConfig))
+    return rating
+
+
+def read_ladders(path: Path) -> Ladders:
+    """The ladders file."""
+    table = read_table(path)
+    ladders: Ladders = _named(path, lambda: msgspec.convert(table, Ladders))
+    return ladders
+
+
+def read_settings(
+    path: Path | None = None, environment: Mapping[str, str] = os.environ
+) -> Settings:
+    """Settings from a TOML file, if any, with the environment's on top."""
+    table = read_table(path) if path is not None else {}
+    known = set(Settings.__struct_fields__) - {"kafka_options"}
+    for name, value in environment.items():
+        if name.startswith(PREFIX) and name.removeprefix(PREFIX).lower() in known:
+            table[name.removeprefix(PREFIX).lower()] = value
+    where = path or "environment"
+    settings: Settings = _named(where, lambda: msgspec.convert(table, Settings, strict=False))
+    return settings
+
+
+def service_ladders(settings: Settings) -> Ladders:
+    """The ladders that these settings name."""
+    return read_ladders(Path(settings.ladders)) if settings.ladders else ANY_LADDER

@@ -1,0 +1,97 @@
+"""The events that travel: what they hold, how they are encoded, and how ids are joined.
+
+JSON is the default; MessagePack where `content-type` says so. Decoders are made once.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+
+ROUND_COMPLETED = "round-completed"
+PERFORMANCE_ESTIMATED = "performance-estimated"
+RATING_CHANGED = "rating-changed"
+ROUND_REJECTED = "round-rejected"
+
+Headers = Sequence[tuple[str, bytes]]
+"""A record's headers, as Kafka gives them."""
+
+JSON = "application/json"
+MSGPACK = "application/msgpack"
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """One line of a round's standings: a player or a team, ranked or not finished."""
+
+    player: str | None = None
+    rank: int | None = None
+    dnf: bool = False
+    team: tuple[str, ...] | None = None
+    shares: tuple[float, ...] | None = None
+
+
+class RoundCompleted(msgspec.Struct, frozen=True, kw_only=True):
+    """A finished round, as a game backend reports it. Not validated: see `standings`."""
+
+    round_id: str
+    ladder: str
+    completed_at: str
+    standings: list[Entry]
+    weight: float = 1.0
+    performance_ceiling: float | None = None
+
+
+class RatingChanged(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One player's rating after one round."""
+
+    event_id: str
+    ladder: str
+    player: str
+    round_id: str
+    completed_at: str
+    rank: int | None
+    """None for a player who did not finish."""
+    mu: float
+    sigma: float
+    previous_mu: float
+    previous_sigma: float
+    performance: float
+    rating: float
+    previous_rating: float
+    rounds: int
+    provisional: bool
+
+
+round_from_json = msgspec.json.Decoder(RoundCompleted).decode
+round_from_msgpack = msgspec.msgpack.Decoder(RoundCompleted).decode
+rating_changed_from_json = msgspec.json.Decoder(RatingChanged).decode
+to_json = msgspec.json.Encoder().encode
+
+_timestamp = msgspec.json.Decoder(Annotated[datetime, msgspec.Meta(tz=True)]).decode
+
+_ESCAPES = str.maketrans({c: f"%{ord(c):02X}" for c in "%:{}"})
+
+
+def escape(part: str) -> str:
+    """Percent-encode what separates parts of a key (`:`), what tags a shard (`{}`) and `%`."""
+    return part.translate(_ESCAPES)
+
+
+def joined(*parts: str) -> str:
+    """A key or event id: escaped parts with colons between, so that no two sets of parts meet."""
+    return ":".join(map(escape, parts))
+
+
+def parse_time(text: str) -> int:
+    """Unix seconds, rounded down, of an RFC 3339 time with a zone; ValueError otherwise."""
+    moment = _timestamp(to_json(text))
+    return int(moment.timestamp() // 1)
+
+
+def header(headers: Headers, name: str) -> str:
+    """The first header of this name as text, or the empty string."""
+    for key, value in headers:
+        if key == name:
+            return (value or b"").decode("utf-8", "replace")  # Kafka has headers without a value
+    return ""

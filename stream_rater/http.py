@@ -1,0 +1,50 @@
+"""/healthz, /readyz and /metrics."""
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+from wsgiref.types import StartResponse, WSGIEnvironment
+
+from prometheus_client import CollectorRegistry, make_wsgi_app
+from waitress.server import create_server
+
+PLAIN = [("Content-Type", "text/plain; charset=utf-8")]
+
+Reasons = Callable[[], list[str]]
+
+
+def application(
+    registry: CollectorRegistry, unhealthy: Reasons, unready: Reasons
+) -> Callable[[WSGIEnvironment, StartResponse], Iterable[bytes]]:
+    """The WSGI application; each probe answers 200, or 503 with the reasons, a line each."""
+    metrics: Any = make_wsgi_app(registry)
+    probes = {"/healthz": unhealthy, "/readyz": unready}
+
+    def serve(environ: WSGIEnvironment, respond: StartResponse) -> Iterable[bytes]:
+        path = environ.get("PATH_INFO", "")
+        if path == "/metrics":
+            page: Iterable[bytes] = metrics(environ, respond)
+            return page
+        if path not in probes:
+            respond("404 Not Found", PLAIN)
+            return [b"/healthz, /readyz or /metrics\n"]
+        reasons = probes[path]()
+        respond("503 Service Unavailable" if reasons else "200 OK", PLAIN)
+        return ["".join(f"{each}\n" for each in reasons or ["ok"]).encode()]
+
+    return serve
+
+
+class Server:
+    """Serves an application in a thread of its own."""
+
+    def __init__(self, address: str, app: Any) -> None:
+        host, _, port = address.rpartition(":")
+        self._server: Any = create_server(app, host=host or "127.0.0.1", port=int(port), threads=2)
+        self.port: int = self._server.effective_port
+        self._thread = threading.Thread(target=self._server.run, name="http", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._server.close()

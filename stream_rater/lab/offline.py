@@ -1,0 +1,47 @@
+"""Rounds from a file through the sequential replay: what `rate` and `verify` run."""
+
+import gzip
+import math
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from stream_rater.config import Ladders
+from stream_rater.lab.replay import Pool
+from stream_rater.pipeline.ports import Record
+from stream_rater.pipeline.verdicts import Verdicts
+from stream_rater.standings import Reader
+
+
+class Replay:
+    """The sequential truth about a log: every ladder's pool, fed one record at a time."""
+
+    def __init__(self, ladders: Ladders, window: int) -> None:
+        self._reader = Reader(ladders)
+        self._window = window
+        self._verdicts: dict[int, Verdicts] = {}
+        self.pools: dict[str, Pool] = {}
+        """By ladder."""
+
+    def feed(self, record: Record) -> None:
+        """Rate the round in a record of `round-completed`; raises Invalid."""
+        verdicts = self._verdicts.get(record.partition)
+        if verdicts is None:
+            verdicts = self._verdicts[record.partition] = Verdicts(self._reader, self._window)
+        standings = verdicts.judge(record)
+        pool = self.pools.get(standings.ladder)
+        if pool is None:
+            pool = self.pools[standings.ladder] = Pool(self._reader.ladder(standings.ladder))
+        pool.rate(standings, record.offset)
+
+
+def read_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file, gzip-compressed if its name ends in .gz."""
+    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+        yield from file
+
+
+def records_of(lines: Iterable[bytes]) -> Iterator[Record]:
+    """Each line that is not blank as a record, numbered from 0 as in the file, always in time."""
+    for number, line in enumerate(lines):
+        if line.strip():
+            yield Record(0, number, line, received_s=math.inf)

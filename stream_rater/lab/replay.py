@@ -1,0 +1,69 @@
+"""The sequential replay: one round after the other, in memory, nothing else.
+
+It is what the service's ratings must equal bit for bit, and what the offline commands run. A round
+goes through the same functions as in the stream; only here each sees all before it.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from stream_rater.config import Ladder
+from stream_rater.rating import record, systems
+from stream_rater.rating.model import Beliefs, Evidence, Ints, Table, newcomers
+from stream_rater.standings import Standings, wave_of
+
+
+class Pool:
+    """The beliefs of one ladder's players, growing as they appear."""
+
+    def __init__(self, ladder: Ladder) -> None:
+        self.rating = ladder.rating
+        self.law = systems.law_of(ladder.rating)
+        self._rows: dict[str, int] = {}
+        self._beliefs = self._empty(1024, self.law.kept + 1 if self.law.kept else 8)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def _empty(self, players: int, capacity: int) -> Beliefs:
+        return newcomers(players, capacity, self.law.initial_mu, self.law.initial_sigma)
+
+    def _grow(self, players: int, capacity: int) -> None:
+        old = self._beliefs
+        new = self._empty(players, capacity)
+        new.header[: len(old)] = old.header
+        new.factors[: len(old), : old.factors.shape[1]] = old.factors
+        self._beliefs = new
+
+    def rows(self, players: list[str]) -> Ints:
+        """Row of each player, new ones included."""
+        known = self._rows
+        rows = np.array([known.setdefault(player, len(known)) for player in players], np.int64)
+        if len(known) > len(self._beliefs):
+            self._grow(max(len(known), 2 * len(self._beliefs)), self._beliefs.factors.shape[1])
+        return rows
+
+    def rate(self, standings: Standings, offset: int) -> tuple[Ints, Evidence] | None:
+        """Rate one round; the players' rows and evidence, or None where it changes nothing."""
+        if not standings.rates(skip_all_tied=self.rating.skip_all_tied):
+            return None
+        rows = self.rows(standings.players)
+        header = self._beliefs.header[rows]
+        if self.law.kept == 0 and int(header["count"].max()) + 1 >= self._beliefs.factors.shape[1]:
+            self._grow(len(self._beliefs), 2 * self._beliefs.factors.shape[1])
+        evidence = systems.estimate(self.rating, wave_of([standings], header))
+        same = np.zeros(len(rows), np.int64)
+        systems.update(self._beliefs, rows, evidence, [self.law], same)
+        systems.note_round(self._beliefs, rows, same + offset, same + standings.time)
+        return rows, evidence
+
+    def belief_bytes(self, player: str) -> bytes:
+        """The record of one player, as the service stores it."""
+        row = slice(self._rows[player], self._rows[player] + 1)
+        return record.encode(Beliefs(self._beliefs.header[row], self._beliefs.factors[row]))[0]
+
+    def __iter__(self) -> Iterator[tuple[str, Table]]:
+        """Each player with the belief's header."""
+        for player, row in self._rows.items():
+            yield player, self._beliefs.header[row]

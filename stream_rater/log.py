@@ -1,0 +1,31 @@
+"""Logs: one structured line an event, human-readable on a terminal, JSON otherwise."""
+
+import logging
+import sys
+
+import structlog
+
+
+def configure(level: str = "info") -> None:
+    """Log to standard error from now on."""
+    terminal = sys.stderr.isatty()
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.dict_tracebacks,
+            structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(
+            logging.getLevelNamesMapping().get(level.upper(), logging.INFO)
+        ),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+
+
+def logger(role: str) -> structlog.stdlib.BoundLogger:
+    """A logger whose lines carry the role."""
+    bound: structlog.stdlib.BoundLogger = structlog.get_logger().bind(role=role)
+    return bound

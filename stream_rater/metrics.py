@@ -1,0 +1,169 @@
+"""Every metric, declared once, and the observer that feeds them and the log.
+
+Nothing here is labelled by player, round or template ladder: labels stay few.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from stream_rater.pipeline.observer import Observer
+
+FAST_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+
+LOG_EVERY_S = 1.0
+"""Repeated troubles of one kind are logged at most so often; the counters count them all."""
+
+
+class Metrics:
+    """The metrics of one process."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.rounds = Counter(
+            "stream_rater_rounds_total",
+            "Rounds by outcome: accepted (valid), rejected, scattered (estimated and sent), "
+            "resumed (found scattered by a predecessor)",
+            ["outcome"], registry=self.registry,
+        )  # fmt: skip
+        self.rejected = Counter(
+            "stream_rater_rejected_total",
+            "Rejected rounds by error code",
+            ["code"],
+            registry=self.registry,
+        )
+        self.updates = Counter(
+            "stream_rater_updates_total",
+            "Rows by outcome: applied, repeated (already in the store), replayed (the store had "
+            "lost them)",
+            ["outcome"], registry=self.registry,
+        )  # fmt: skip
+        self.events = Counter(
+            "stream_rater_events_total",
+            "rating-changed events by outcome: published, settled (for a predecessor)",
+            ["outcome"], registry=self.registry,
+        )  # fmt: skip
+        self.seconds = Histogram(
+            "stream_rater_stage_seconds",
+            "Time of one effect, by role and effect (Poll includes waiting)",
+            ["role", "stage"], buckets=FAST_S, registry=self.registry,
+        )  # fmt: skip
+        self.owned = Gauge(
+            "stream_rater_owned",
+            "Partitions of round-completed (estimator) or shards (updater) owned",
+            ["role"], registry=self.registry,
+        )  # fmt: skip
+        self.refused = Gauge(
+            "stream_rater_refused_shards",
+            "Shards that wait for an operator",
+            registry=self.registry,
+        )
+        self.troubles = Counter(
+            "stream_rater_restarts_total",
+            "Times a state machine started over",
+            ["role"],
+            registry=self.registry,
+        )
+
+
+class Lag(Collector):
+    """Records between the last finished one and the end, by topic and partition, when scraped."""
+
+    def __init__(self) -> None:
+        self._sources: list[tuple[str, Callable[[], Mapping[int, int]], ServiceObserver]] = []
+
+    def add(
+        self, topic: str, ends: Callable[[], Mapping[int, int]], observer: "ServiceObserver"
+    ) -> None:
+        """A topic whose owned partitions' end offsets `ends` knows."""
+        self._sources.append((topic, ends, observer))
+
+    def collect(self) -> Iterable[Metric]:
+        family = GaugeMetricFamily(
+            "stream_rater_lag_records",
+            "Records not yet finished, by topic and partition",
+            labels=["topic", "partition"],
+        )
+        for topic, ends, observer in self._sources:
+            for partition, end in ends().items():
+                lag = max(0, end - observer.finished.get(partition, end))
+                family.add_metric([topic, str(partition)], lag)
+        return [family]
+
+
+class ServiceObserver(Observer):
+    """Counts and logs what one machine tells."""
+
+    def __init__(self, metrics: Metrics, role: str, log: structlog.stdlib.BoundLogger) -> None:
+        self._metrics = metrics
+        self._role = role
+        self._log = log
+        self._logged_s: dict[str, float] = {}
+        self.finished: dict[int, int] = {}
+        """The next offset to be finished, by partition."""
+        self.refused: dict[int, str] = {}
+        """Why, by shard."""
+
+    def owned(self, partitions: frozenset[int]) -> None:
+        self._metrics.owned.labels(self._role).set(len(partitions))
+        self.refused = {s: why for s, why in self.refused.items() if s in partitions}
+        self._metrics.refused.set(len(self.refused))
+        self._log.info("owned", partitions=sorted(partitions))
+
+    def round_accepted(self, ladder: str) -> None:
+        self._metrics.rounds.labels("accepted").inc()
+
+    def round_rejected(self, code: str, message: str, partition: int, offset: int) -> None:
+        self._metrics.rounds.labels("rejected").inc()
+        self._metrics.rejected.labels(code).inc()
+        self._sometimes(
+            code, "round rejected", code=code, error=message, partition=partition, offset=offset
+        )
+
+    def rounds_scattered(self, rounds: int, players: int) -> None:
+        self._metrics.rounds.labels("scattered").inc(rounds)
+        self._log.debug("wave scattered", rounds=rounds, players=players)
+
+    def rounds_resumed(self, rounds: int) -> None:
+        self._metrics.rounds.labels("resumed").inc(rounds)
+
+    def beliefs_applied(self, applied: int, repeated: int, *, replayed: bool) -> None:
+        self._metrics.updates.labels("replayed" if replayed else "applied").inc(applied)
+        self._metrics.updates.labels("repeated").inc(repeated)
+
+    def events_published(self, events: int, *, settled: bool) -> None:
+        self._metrics.events.labels("settled" if settled else "published").inc(events)
+
+    def positions(self, next_offsets: Mapping[int, int]) -> None:
+        self.finished.update(next_offsets)
+
+    def rounds_missing(self, partition: int, committed: int, start: int) -> None:
+        self._log.error(
+            "rounds were deleted from the log before they were read",
+            partition=partition, from_offset=committed, to_offset=start,
+        )  # fmt: skip
+
+    def started_over(self, reason: str) -> None:
+        self._metrics.troubles.labels(self._role).inc()
+        self._sometimes("trouble", "started over", reason=reason)
+
+    def shard_opened(self, shard: int) -> None:
+        if self.refused.pop(shard, None) is not None:
+            self._metrics.refused.set(len(self.refused))
+            self._log.info("shard goes on", shard=shard)
+
+    def shard_refused(self, shard: int, reason: str) -> None:
+        if self.refused.get(shard) != reason:
+            self._log.error("shard refused", shard=shard, reason=reason)
+        self.refused[shard] = reason
+        self._metrics.refused.set(len(self.refused))
+
+    def _sometimes(self, kind: str, event: str, **fields: object) -> None:
+        now_s = time.monotonic()
+        if now_s - self._logged_s.get(kind, -LOG_EVERY_S) >= LOG_EVERY_S:
+            self._logged_s[kind] = now_s
+            self._log.warning(event, **fields)

@@ -1,0 +1,117 @@
+"""A wave's rounds and priors in, parts out: the pure half of stage 1's state machine.
+
+Rounds of several ladders share a wave; those of one configuration are estimated in one call. What a
+round's evidence is does not depend on the rounds beside it, so that a predecessor's half-sent wave
+and its successor's, cut otherwise, agree bit for bit.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stream_rater.config import Ladder
+from stream_rater.pipeline import parts
+from stream_rater.pipeline.parts import Part, RoundInPart
+from stream_rater.pipeline.ports import Player
+from stream_rater.rating import systems
+from stream_rater.rating.model import Evidence, Ints, Table
+from stream_rater.standings import Standings, wave_of
+
+Key = tuple[int, int]
+"""A round, by (partition, offset)."""
+
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A valid round that is not yet scattered."""
+
+    key: Key
+    standings: Standings
+    players: Sequence[Player]
+    shards: Ints
+    """(P,) each player's."""
+
+
+def priors_of(headers: Table, again: Flags) -> Table:
+    """Step 5: the priors; where a belief already holds this very round, those before it."""
+    priors = headers.copy()
+    for now, before in (
+        ("mu", "previous_mu"), ("sigma", "previous_sigma"), ("time", "previous_time"),
+    ):  # fmt: skip
+        priors[now] = np.where(again, headers[before], headers[now])
+    priors["rounds"] -= again.astype(np.uint32)
+    return priors
+
+
+def estimate(
+    rounds: Sequence[Pending], priors: Table, ladder: Callable[[str], Ladder]
+) -> tuple[Part, Ints]:
+    """All rows of a wave as one part, and each row's shard; `priors` in the order of the rows."""
+    groups: dict[int, list[int]] = {}
+    ratings = [ladder(each.standings.ladder).rating for each in rounds]
+    for i, rating in enumerate(ratings):
+        groups.setdefault(id(rating), []).append(i)
+    starts = np.cumsum([0, *(len(each.players) for each in rounds)])
+    evidence: list[Evidence] = []
+    heads: list[RoundInPart] = []
+    members: list[Pending] = []
+    for law, indices in enumerate(groups.values()):
+        rating = ratings[indices[0]]
+        rows = np.concatenate([np.arange(starts[i], starts[i + 1]) for i in indices])
+        mine = [rounds[i] for i in indices]
+        known = _with_newcomers(priors[rows], rating.initial_mu, rating.initial_sigma)
+        evidence.append(systems.estimate(rating, wave_of([m.standings for m in mine], known)))
+        heads += [_round_in_part(each, law) for each in mine]
+        members += mine
+    part = Part(
+        laws=[systems.law_of(ratings[indices[0]]) for indices in groups.values()],
+        rounds=heads,
+        round_index=np.repeat(np.arange(len(members)), [len(m.players) for m in members]),
+        place=np.concatenate([m.standings.player_places() for m in members]),
+        evidence=np.concatenate(evidence),
+        players=[player for m in members for player in m.standings.players],
+    )
+    return part, np.concatenate([m.shards for m in members])
+
+
+def _with_newcomers(priors: Table, mu: float, sigma: float) -> Table:
+    """Priors with the initial rating where there is no belief yet."""
+    missing = priors["version"] == 0
+    priors["mu"][missing] = mu
+    priors["sigma"][missing] = sigma
+    return priors
+
+
+def _round_in_part(pending: Pending, law: int) -> RoundInPart:
+    standings = pending.standings
+    return RoundInPart(
+        offset=pending.key[1],
+        law=law,
+        time=standings.time,
+        round_id=standings.round_id,
+        ladder=standings.ladder,
+        completed_at=standings.completed_at,
+    )
+
+
+def messages(part: Part, shards: Ints, most_rows: int) -> Iterator[tuple[int, bytes]]:
+    """The part's rows by shard, as (shard, message) of at most so many rows."""
+    order = np.argsort(shards, kind="stable")
+    bounds = np.flatnonzero(np.diff(shards[order])) + 1
+    for rows in np.split(order, bounds):
+        for start in range(0, len(rows), most_rows):
+            chunk = rows[start : start + most_rows]
+            yield int(shards[chunk[0]]), parts.encode(part.slice(chunk))
+
+
+def by_shard(rounds: Sequence[Pending]) -> dict[int, list[Player]]:
+    """The rounds' players, by shard."""
+    found: dict[int, list[Player]] = {}
+    for each in rounds:
+        for player, shard in zip(each.players, each.shards.tolist(), strict=True):
+            found.setdefault(shard, []).append(player)
+    return found

@@ -1,0 +1,400 @@
+"""Stage 1's state machine: from `round-completed` to parts, steps 1 to 7 of the protocol.
+
+1. On assignment forget everything and fetch the committed offset c; then set floor[s] to the end of
+   shard s's parts, for every shard. Read [c - W, c) again for its round ids.
+2. The verdict on a record is a pure function of the record and the W offsets before it
+   (`verdicts`).
+3. Candidates: rounds that share no player with an earlier round not yet scattered (`waves`).
+4. Read a shard's `applied` and the priors asked for in one call. `applied` < floor: not ready; else
+   the floor rises to it. This one lazy rule covers takeover, rollback and failover (`progress`).
+5. For a round at offset o, each of its players: any `last` > o: it is wholly scattered, produce
+   nothing, but await for all its players what the log holds now. `last` == o: use the prior before
+   it. Else use the current prior. Nobody is read before what it awaits was seen applied.
+6. Produce the parts. Only when all are acknowledged is the round scattered, and its players await
+   the end of their parts.
+7. Commit the contiguous prefix of finished offsets, in one transaction with the rejections among
+   them. After any trouble: a new producer, and back to 1.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+import numpy as np
+
+from stream_rater.config import Ladders
+from stream_rater.pipeline import estimation, sharding
+from stream_rater.pipeline.estimation import Flags, Key, Pending
+from stream_rater.pipeline.observer import Observer
+from stream_rater.pipeline.ports import (
+    Committed,
+    CommitSource,
+    LogStarts,
+    NewProducer,
+    Player,
+    Poll,
+    Priors,
+    ReadPriors,
+    Record,
+    Rejection,
+    Scatter,
+    Seek,
+    ShardEnds,
+    Step,
+    Trouble,
+    ask,
+    pause_s,
+)
+from stream_rater.pipeline.progress import Progress
+from stream_rater.pipeline.verdicts import Verdicts
+from stream_rater.pipeline.waves import Waves
+from stream_rater.rating import record as belief_record
+from stream_rater.rating.model import HEADER, NEVER, Table
+from stream_rater.rating.record import UnknownRecord
+from stream_rater.standings import Invalid, Reader
+
+BUSY_S = 0.001
+"""How long a poll takes while rounds wait for the store; it grows with the time waited in vain."""
+
+READ_AHEAD = 4
+"""Reading rests while more than so many waves' players, or offsets, wait in memory."""
+
+REJECTED_BYTES = 64 * 2**20
+"""Reading rests while more than so many bytes wait to be rejected."""
+
+IN_FLIGHT = 20
+"""Sending rests while more than so many waves' players are in parts not seen applied."""
+
+ROWS_PER_PART = 5000
+"""A shard's slice of a wave is cut into messages of at most so many rows."""
+
+REFUSED_S = 5.0
+"""How often a shard with beliefs that cannot be read is tried again."""
+
+
+@dataclass(slots=True)
+class _Source:
+    """One owned partition of `round-completed`."""
+
+    verdicts: Verdicts
+    committed: int
+    next_offset: int
+    """The next offset to be read."""
+    unfinished: deque[int] = field(default_factory=deque)
+    """Offsets read and not committed, in order."""
+    finished: set[int] = field(default_factory=set)
+    """Those of them that are done."""
+    rejections: dict[int, Rejection] = field(default_factory=dict)
+    rejected_bytes: int = 0
+
+
+class Estimator:
+    """Owns partitions of `round-completed`. Drive it with `run()`."""
+
+    def __init__(
+        self,
+        ladders: Ladders,
+        shards: int,
+        *,
+        window: int = 100_000,
+        wave_players: int = 20_000,
+        rows_per_part: int = ROWS_PER_PART,
+        observer: Observer | None = None,
+        idle_s: float = 0.1,
+    ) -> None:
+        self._reader = Reader(ladders)
+        self._shards = shards
+        self._window = window
+        self._wave_players = wave_players
+        self._rows_per_part = rows_per_part
+        self._observer = observer or Observer()
+        self._idle_s = idle_s
+        self._owned: frozenset[int] = frozenset()
+        self._now_s = 0.0
+        self._forget_everything()
+
+    def _forget_everything(self) -> None:
+        self._sources: dict[int, _Source] = {}
+        self._rounds: dict[Key, Pending] = {}
+        self._waiting = 0
+        """Players of those rounds."""
+        self._waves = Waves()
+        self._progress = Progress(self._shards)
+        self._in_vain = 0
+        """Turns since a round could be rated while some wait."""
+
+    def run(self) -> Step[NoReturn]:
+        """The machine: steps 1 to 7, for ever."""
+        to_open = frozenset[int]()
+        troubles = 0
+        while True:
+            try:
+                if troubles:
+                    yield from self._start_over(troubles)
+                    to_open = self._owned
+                yield from self._open(to_open)
+                to_open = yield from self._read_on()
+                if not to_open:
+                    yield from self._rate_wave()
+                    yield from self._commit()
+                troubles = 0
+            except Trouble as trouble:
+                self._observer.started_over(str(trouble))
+                troubles += 1
+
+    def _start_over(self, troubles: int) -> Step[None]:
+        """After a pause, what is owned by then, with a new producer."""
+        self._forget_everything()
+        yield from self._poll(pause_s(troubles), full=True)
+        yield from ask(NewProducer())
+
+    # --- step 1 ---
+
+    def _open(self, partitions: frozenset[int]) -> Step[None]:
+        if not partitions:
+            return
+        committed = yield from self._committed(partitions)
+        yield from self._raise_floors()
+        starts = yield from ask(LogStarts(partitions))
+        offsets = {}
+        for partition in partitions:
+            c = committed[partition]
+            start = starts[partition]
+            if c is not None and c < start:
+                self._observer.rounds_missing(partition, c, start)
+            c = max(c or 0, start)
+            offsets[partition] = max(start, c - self._window)
+            self._sources[partition] = _Source(
+                Verdicts(self._reader, self._window), committed=c, next_offset=offsets[partition]
+            )
+        yield from ask(Seek(offsets))
+
+    def _committed(self, partitions: frozenset[int]) -> Step[Mapping[int, int | None]]:
+        return (yield from ask(Committed(partitions)))
+
+    def _raise_floors(self) -> Step[None]:
+        self._progress.take_over((yield from ask(ShardEnds())))
+
+    # --- polls ---
+
+    def _read_on(self) -> Step[frozenset[int]]:
+        """Read what came; returns the partitions that are newly owned."""
+        timeout_s = self._idle_s
+        if self._rounds:
+            timeout_s = min(timeout_s, BUSY_S * (1 + self._in_vain // 10))
+        return (yield from self._poll(timeout_s, full=self._is_full()))
+
+    def _is_full(self) -> bool:
+        most = READ_AHEAD * self._wave_players
+        sources = self._sources.values()
+        return (
+            self._waiting > most
+            or any(len(each.unfinished) > most for each in sources)
+            or sum(each.rejected_bytes for each in sources) > REJECTED_BYTES
+        )
+
+    def _poll(self, timeout_s: float, *, full: bool) -> Step[frozenset[int]]:
+        polled = yield from ask(Poll(timeout_s, full=full))
+        self._now_s = polled.now_s
+        self._progress.retry(polled.now_s)
+        if polled.lost or polled.gained:
+            self._owned = (self._owned - polled.lost) | polled.gained
+            self._observer.owned(self._owned)
+            self._drop(polled.lost | polled.gained)
+        for record in polled.records:
+            self._read(record)
+        return polled.gained
+
+    def _drop(self, partitions: frozenset[int]) -> None:
+        """Forget partitions; what their players await stays true, whoever owns them."""
+        for partition in partitions:
+            self._sources.pop(partition, None)
+        kept = [each for key, each in self._rounds.items() if key[0] not in partitions]
+        self._rounds, self._waves, self._waiting = {}, Waves(), 0
+        for pending in kept:
+            self._admit(pending)
+
+    # --- steps 2 and 3 ---
+
+    def _read(self, record: Record) -> None:
+        source = self._sources.get(record.partition)
+        if source is None or record.offset < source.next_offset:
+            return
+        source.next_offset = record.offset + 1
+        live = record.offset >= source.committed
+        if live:
+            source.unfinished.append(record.offset)
+        try:
+            standings = source.verdicts.judge(record)
+        except Invalid as invalid:
+            if live:
+                self._reject(source, Rejection(record, invalid.code, str(invalid)))
+            return
+        if not live:
+            return
+        self._observer.round_accepted(standings.ladder)
+        rating = self._reader.ladder(standings.ladder).rating
+        if not standings.rates(skip_all_tied=rating.skip_all_tied):
+            source.finished.add(record.offset)
+            return
+        self._admit(
+            Pending(
+                key=(record.partition, record.offset),
+                standings=standings,
+                players=[(standings.ladder, player) for player in standings.players],
+                shards=sharding.shards_of(standings.players, self._shards),
+            )
+        )
+
+    def _reject(self, source: _Source, rejection: Rejection) -> None:
+        record = rejection.record
+        source.rejections[record.offset] = rejection
+        source.rejected_bytes += len(record.value or b"")
+        source.finished.add(record.offset)
+        self._observer.round_rejected(
+            rejection.code, rejection.message, record.partition, record.offset
+        )
+
+    def _admit(self, pending: Pending) -> None:
+        self._rounds[pending.key] = pending
+        self._waiting += len(pending.players)
+        self._waves.add(pending.key, pending.players)
+
+    def _wave(self) -> list[Pending]:
+        """Candidates whose players await nothing, up to a wave's size."""
+        wave: list[Pending] = []
+        players = 0
+        if len(self._progress) > IN_FLIGHT * self._wave_players:
+            return wave
+        for key in self._waves.candidates():
+            pending = self._rounds[key]  # type: ignore[index]
+            if players and players + len(pending.players) > self._wave_players:
+                break
+            if self._progress.ready(pending.players, pending.shards):
+                wave.append(pending)
+                players += len(pending.players)
+        return wave
+
+    # --- steps 4 to 6 ---
+
+    def _rate_wave(self) -> Step[None]:
+        if not self._rounds:
+            return
+        self._in_vain += 1
+        wave = self._wave()
+        if not wave:
+            yield from self._look_at_positions()
+            return
+        headers, accepted = yield from self._read_priors(wave)
+        ready, resumed, priors = self._classify(wave, headers, accepted)
+        if ready:
+            yield from self._scatter(ready, priors)
+        if resumed:
+            yield from self._resume(resumed)
+        if ready or resumed:
+            self._in_vain = 0
+
+    def _look_at_positions(self) -> Step[None]:
+        waiting = self._progress.waiting()
+        if waiting:
+            self._accept((yield from ask(ReadPriors({shard: () for shard in waiting}))))
+
+    def _accept(self, read: Mapping[int, Priors]) -> set[int]:
+        """The shards whose priors count."""
+        return {s for s, priors in read.items() if self._progress.accept(s, priors.applied)}
+
+    def _read_priors(self, wave: Sequence[Pending]) -> Step[tuple[Table, Flags]]:
+        """(P,) headers of the wave's players, and whether each one's shard was accepted."""
+        players = [player for pending in wave for player in pending.players]
+        shards = np.concatenate([pending.shards for pending in wave])
+        order = np.argsort(shards, kind="stable")
+        asked: dict[int, list[Player]] = {}
+        for i in order.tolist():
+            asked.setdefault(int(shards[i]), []).append(players[i])
+        read = yield from ask(ReadPriors(asked))
+        accepted = self._accept(read)
+        headers = np.zeros(len(players), HEADER)
+        start = 0
+        for shard, wanted in asked.items():
+            try:
+                found = belief_record.read_headers(read[shard].headers)
+            except UnknownRecord as error:
+                accepted.discard(shard)
+                self._progress.refuse(shard, self._now_s + REFUSED_S)
+                self._observer.shard_refused(shard, str(error))
+            else:
+                headers[order[start : start + len(wanted)]] = found
+            start += len(wanted)
+        return headers, np.isin(shards, list(accepted))
+
+    @staticmethod
+    def _classify(
+        wave: Sequence[Pending], headers: Table, accepted: Flags
+    ) -> tuple[list[Pending], list[Pending], Table]:
+        """Step 5: rounds to scatter, rounds that were scattered, and the former's priors."""
+        sizes = [len(pending.players) for pending in wave]
+        starts = np.cumsum([0, *sizes[:-1]])
+        offset = np.repeat([pending.key[1] for pending in wave], sizes)
+        last = np.where(headers["version"] == 0, NEVER, headers["last"])
+
+        known = np.logical_and.reduceat(accepted, starts)
+        scattered = np.logical_or.reduceat(last > offset, starts)
+        chosen = known & ~scattered
+        rows = np.repeat(chosen, sizes)
+        return (
+            [each for each, yes in zip(wave, chosen, strict=True) if yes],
+            [each for each, yes in zip(wave, known & scattered, strict=True) if yes],
+            estimation.priors_of(headers[rows], (last == offset)[rows]),
+        )
+
+    def _scatter(self, ready: Sequence[Pending], priors: Table) -> Step[None]:
+        part, shards = estimation.estimate(ready, priors, self._reader.ladder)
+        messages = list(estimation.messages(part, shards, self._rows_per_part))
+        offsets = yield from ask(Scatter(messages))
+        ends: dict[int, int] = {}
+        for (shard, _), offset in zip(messages, offsets, strict=True):
+            ends[shard] = max(ends.get(shard, 0), offset + 1)
+        self._finish(ready, ends)
+        self._observer.rounds_scattered(len(ready), len(part.players))
+
+    def _resume(self, resumed: Sequence[Pending]) -> Step[None]:
+        """Somebody scattered these: their parts are in the log, somewhere before its end."""
+        ends = yield from ask(ShardEnds())
+        self._finish(resumed, dict(enumerate(ends)))
+        self._observer.rounds_resumed(len(resumed))
+
+    def _finish(self, rounds: Sequence[Pending], part_ends: Mapping[int, int]) -> None:
+        """The rounds are wholly scattered: their players' next ones wait for the store."""
+        for shard, players in estimation.by_shard(rounds).items():
+            self._progress.sent(shard, part_ends[shard], players)
+        self._waves.finish([each.key for each in rounds])
+        for pending in rounds:
+            partition, offset = pending.key
+            del self._rounds[pending.key]
+            self._waiting -= len(pending.players)
+            self._sources[partition].finished.add(offset)
+
+    # --- step 7 ---
+
+    def _commit(self) -> Step[None]:
+        offsets: dict[int, int] = {}
+        rejections: list[Rejection] = []
+        for partition, source in self._sources.items():
+            for offset in _finished_prefix(source):
+                offsets[partition] = offset + 1
+                rejection = source.rejections.pop(offset, None)
+                if rejection is not None:
+                    source.rejected_bytes -= len(rejection.record.value or b"")
+                    rejections.append(rejection)
+        if offsets:
+            yield from ask(CommitSource(offsets, rejections))
+            self._observer.positions(offsets)
+
+
+def _finished_prefix(source: _Source) -> Iterable[int]:
+    """Take the offsets that are finished, up to the first that is not."""
+    while source.unfinished and source.unfinished[0] in source.finished:
+        offset = source.unfinished.popleft()
+        source.finished.remove(offset)
+        yield offset

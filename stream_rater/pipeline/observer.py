@@ -1,0 +1,43 @@
+"""What the state machines tell whoever watches them: counts and moments, nothing they wait for."""
+
+from collections.abc import Mapping
+
+
+class Observer:
+    """Ignores everything; metrics, logs and tests override what they care about."""
+
+    def owned(self, partitions: frozenset[int]) -> None:
+        """The partitions (or shards) that the machine owns from now on."""
+
+    def round_accepted(self, ladder: str) -> None:
+        """A valid round was read."""
+
+    def round_rejected(self, code: str, message: str, partition: int, offset: int) -> None:
+        """A record will go to round-rejected."""
+
+    def rounds_scattered(self, rounds: int, players: int) -> None:
+        """A wave was estimated and acknowledged."""
+
+    def rounds_resumed(self, rounds: int) -> None:
+        """Rounds that a predecessor had already scattered."""
+
+    def beliefs_applied(self, applied: int, repeated: int, *, replayed: bool) -> None:
+        """Rows written to the store and rows ignored; `replayed` where the store had lost them."""
+
+    def events_published(self, events: int, *, settled: bool) -> None:
+        """A transaction was committed; `settled` where a predecessor had applied its rows."""
+
+    def positions(self, next_offsets: Mapping[int, int]) -> None:
+        """The next offset to be finished, by partition."""
+
+    def rounds_missing(self, partition: int, committed: int, start: int) -> None:
+        """The log was cut: offsets [committed, start) were deleted before they were read."""
+
+    def started_over(self, reason: str) -> None:
+        """Trouble: everything is forgotten and read again."""
+
+    def shard_opened(self, shard: int) -> None:
+        """A shard's store and log are in order, and it goes on from there."""
+
+    def shard_refused(self, shard: int, reason: str) -> None:
+        """A shard cannot go on without an operator."""

@@ -1,0 +1,229 @@
+"""What the state machines ask of the world: effects, their outcomes, and the two kinds of trouble.
+
+An effect is a frozen value; `ask` yields it and returns its outcome with the right type. Effects on
+several shards are atomic per shard only.
+"""
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from stream_rater.events import Headers
+
+T = TypeVar("T")
+
+Player = tuple[str, str]
+"""(ladder, player id): whose belief it is."""
+
+
+class Trouble(Exception):
+    """An effect failed, or whether it happened is unknown: forget everything and start over."""
+
+
+class LogTrouble(Trouble):
+    """Kafka: a delivery, commit or transaction failed, is in doubt, or was fenced."""
+
+
+class StoreTrouble(Trouble):
+    """Redis: a call failed, or its outcome is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect(Generic[T]):
+    """Something to be done by the driver, with an outcome of type T."""
+
+
+Step = Generator[Effect[Any], Any, T]
+"""Part of a state machine: yields effects, returns a T."""
+
+
+def ask(effect: Effect[T]) -> Step[T]:
+    """Yield the effect; return its outcome."""
+    outcome: T = yield effect
+    return outcome
+
+
+PAUSE_S = 0.05
+LONGEST_PAUSE_S = 1.0
+
+
+def pause_s(troubles: int) -> float:
+    """How long to rest after so many troubles in a row: not at all, then ever longer."""
+    return min(LONGEST_PAUSE_S, PAUSE_S * 2 ** min(troubles - 2, 10)) if troubles > 1 else 0.0
+
+
+# --- the log, as both machines read it ---------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record of the machine's input topic."""
+
+    partition: int
+    offset: int
+    value: bytes | None
+    headers: Headers = ()
+    received_s: float = 0.0
+    """When the log took it in, Unix seconds."""
+    key: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """What came of a poll: first what was lost, then what was gained, then records."""
+
+    now_s: float
+    """Monotonic seconds."""
+    lost: frozenset[int] = frozenset()
+    gained: frozenset[int] = frozenset()
+    """Partitions newly owned; nothing is read of them before a Seek."""
+    records: Sequence[Record] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Poll(Effect[Polled]):
+    """Wait for records of the owned partitions, or a change of ownership, or the time-out."""
+
+    timeout_s: float
+    full: bool = False
+    """Membership only, no records: the machine holds as many as it wants, or rests after trouble.
+    Unless ownership changes, such a poll takes its time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed(Effect[Mapping[int, int | None]]):
+    """The group's committed offsets, with no transaction pending on them; None: never committed."""
+
+    partitions: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class LogStarts(Effect[Mapping[int, int]]):
+    """The first offset that the log still holds, by partition of the input topic."""
+
+    partitions: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Seek(Effect[None]):
+    """Read on from these offsets, with nothing left of what was fetched before; partitions that are
+    no longer owned are ignored."""
+
+    offsets: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class NewProducer(Effect[None]):
+    """Destroy the producers and start others, fencing whatever the old ones left undecided."""
+
+
+# --- what the estimator asks --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ShardEnds(Effect[Sequence[int]]):
+    """The end offset of every partition of `performance-estimated`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Priors:
+    """A shard's `applied` and the headers asked for, read at one instant."""
+
+    applied: int
+    headers: bytes
+    """record.HEADER_SIZE bytes a player, zeros where there is no belief."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPriors(Effect[Mapping[int, Priors]]):
+    """Of each shard, `applied` and the players' headers, in one call a shard."""
+
+    players: Mapping[int, Sequence[Player]]
+
+
+@dataclass(frozen=True, slots=True)
+class Scatter(Effect[Sequence[int]]):
+    """Append parts, as (shard, bytes); returns their offsets once all are acknowledged."""
+
+    parts: Sequence[tuple[int, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A record that cannot be rated, and why."""
+
+    record: Record
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommitSource(Effect[None]):
+    """Commit offsets of `round-completed`: plainly, or in one transaction with the rejections."""
+
+    offsets: Mapping[int, int]
+    rejections: Sequence[Rejection] = ()
+
+
+# --- what the updater asks ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a shard's store has come."""
+
+    applied: int = 0
+    """The next offset of its partition: the store is the fold of all before it."""
+    start: int = 0
+    """`applied` before the last call."""
+    fresh: bytes = b""
+    """Which rows of the last call changed a belief: bits, in order, high bit first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A shard's position and the records asked for, read at one instant."""
+
+    position: Position
+    records: Sequence[bytes | None] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBeliefs(Effect[Mapping[int, Held]]):
+    """Of each shard, its position and the players' whole records, in one call a shard."""
+
+    players: Mapping[int, Sequence[Player]]
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """What one call writes to a shard, if `applied` is still `position.start`."""
+
+    position: Position
+    beliefs: Sequence[tuple[Player, bytes]] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Apply(Effect[Mapping[int, bool]]):
+    """Compare and set, by shard; False where `applied` was another, and nothing was written."""
+
+    applications: Mapping[int, Application]
+
+
+class Event(NamedTuple):
+    """One `rating-changed`, ready to be sent."""
+
+    shard: int
+    key: bytes
+    value: bytes
+    event_id: str
+    time: str
+    """When the round was completed, as reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Publish(Effect[None]):
+    """One transaction: events, and the shards' committed offsets."""
+
+    events: Sequence[Event]
+    offsets: Mapping[int, int]

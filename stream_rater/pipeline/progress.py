@@ -1,0 +1,88 @@
+"""How far the store has come, as an estimator sees it: which priors it may use (steps 1, 4 to 6).
+
+A prior must hold every earlier round of its player. Positions alone say whether it does: the store
+is the fold of a shard's parts before `applied`, so what matters is where the parts end.
+
+- floor[s]: no prior of shard s counts while `applied` is below. It begins at the end of the parts at
+  take-over, which covers whatever predecessors sent, and rises with every `applied` that counted, so
+  that a store that went back is not believed until it has caught up again.
+- await[player]: where the part of the player's last round ends. Once `applied` is that far, and
+  counts, the await is forgotten: the floor has risen past it.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from stream_rater.pipeline.ports import Player
+from stream_rater.rating.model import Ints
+
+
+class Progress:
+    """Floors of all shards, and the awaits of players with parts in flight."""
+
+    def __init__(self, shards: int) -> None:
+        self._floor = [0] * shards
+        self._awaits: dict[Player, int] = {}
+        self._in_flight: list[deque[tuple[int, Sequence[Player]]]] = [
+            deque() for _ in range(shards)
+        ]
+        """By shard, where parts end that were not seen applied, rising, and who is in them."""
+        self._behind: set[int] = set()
+        """Shards last seen below their floor."""
+        self._refused: dict[int, float] = {}
+        """Shards whose beliefs cannot be read, and until when not to try again."""
+
+    def __len__(self) -> int:
+        """How many players have a part in flight."""
+        return len(self._awaits)
+
+    def take_over(self, ends: Sequence[int]) -> None:
+        """Step 1: nothing counts before all parts that there are now have been applied."""
+        for shard, end in enumerate(ends):
+            if end > self._floor[shard]:
+                self._floor[shard] = end
+                self._behind.add(shard)
+
+    def accept(self, shard: int, applied: int) -> bool:
+        """Step 4: whether what was read together with this `applied` counts."""
+        if applied < self._floor[shard]:
+            self._behind.add(shard)
+            return False
+        self._floor[shard] = applied
+        self._behind.discard(shard)
+        self._forget_awaits(shard, applied)
+        return shard not in self._refused
+
+    def _forget_awaits(self, shard: int, applied: int) -> None:
+        in_flight = self._in_flight[shard]
+        while in_flight and in_flight[0][0] <= applied:
+            end, players = in_flight.popleft()
+            for player in players:
+                if self._awaits.get(player) == end:  # else a later round's
+                    del self._awaits[player]
+
+    def sent(self, shard: int, end: int, players: Sequence[Player]) -> None:
+        """Step 6: these players' parts, before `end`, are in the log."""
+        self._in_flight[shard].append((end, players))
+        self._awaits.update(dict.fromkeys(players, end))
+
+    def ready(self, players: Iterable[Player], shards: Ints) -> bool:
+        """Whether these players' priors would count, as far as we have seen."""
+        if self._behind or self._refused:
+            closed = self._behind | self._refused.keys()
+            if not closed.isdisjoint(shards.tolist()):
+                return False
+        return self._awaits.keys().isdisjoint(players)
+
+    def waiting(self) -> list[int]:
+        """Shards whose `applied` would tell news."""
+        return [s for s, parts in enumerate(self._in_flight) if parts or s in self._behind]
+
+    def refuse(self, shard: int, until_s: float) -> None:
+        """A belief in this shard cannot be read: count none of them for a while."""
+        self._refused[shard] = until_s
+
+    def retry(self, now_s: float) -> None:
+        """Shards that were refused long enough may be read again."""
+        if self._refused:
+            self._refused = {s: until for s, until in self._refused.items() if until > now_s}

@@ -1,0 +1,75 @@
+"""Which shard a player belongs to, and under which keys the store holds what.
+
+A shard is `murmur2(player id) mod S`, the hash of Kafka's default partitioner, so that any client
+in any language finds a player's partition of `rating-changed`.
+"""
+
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from stream_rater.events import escape
+from stream_rater.rating.compiled import kernel
+from stream_rater.rating.model import Ints
+
+Bytes = npt.NDArray[np.uint8]
+
+MULTIPLIER = np.uint32(0x5BD1E995)
+SEED = np.uint32(0x9747B28C)
+
+
+@kernel
+def _murmur2(data: Bytes, start: int, end: int) -> np.uint32:
+    """Austin Appleby's MurmurHash2 with Kafka's seed, of data[start:end]."""
+    size = end - start
+    h = np.uint32(SEED ^ np.uint32(size))
+    i = start
+    while i + 4 <= end:
+        k = np.uint32(data[i])
+        k |= np.uint32(data[i + 1]) << np.uint32(8)
+        k |= np.uint32(data[i + 2]) << np.uint32(16)
+        k |= np.uint32(data[i + 3]) << np.uint32(24)
+        k = np.uint32(k * MULTIPLIER)
+        k = np.uint32(np.uint32(k ^ (k >> np.uint32(24))) * MULTIPLIER)
+        h = np.uint32(np.uint32(h * MULTIPLIER) ^ k)
+        i += 4
+    rest = end - i
+    if rest >= 3:
+        h = np.uint32(h ^ (np.uint32(data[i + 2]) << np.uint32(16)))
+    if rest >= 2:
+        h = np.uint32(h ^ (np.uint32(data[i + 1]) << np.uint32(8)))
+    if rest >= 1:
+        h = np.uint32(np.uint32(h ^ np.uint32(data[i])) * MULTIPLIER)
+    h = np.uint32(np.uint32(h ^ (h >> np.uint32(13))) * MULTIPLIER)
+    return np.uint32(h ^ (h >> np.uint32(15)))
+
+
+@kernel
+def _shards(data: Bytes, ends: Ints, shards: int) -> Ints:
+    out = np.empty(len(ends), np.int64)
+    start = 0
+    for i in range(len(ends)):
+        positive = np.int64(_murmur2(data, start, ends[i])) & 0x7FFFFFFF
+        out[i] = positive % shards
+        start = ends[i]
+    return out
+
+
+def shards_of(players: Sequence[str], shards: int) -> Ints:
+    """(P,) shard of each player id."""
+    encoded = [player.encode() for player in players]
+    ends = np.cumsum([len(each) for each in encoded], dtype=np.int64)
+    found: Ints = _shards(np.frombuffer(b"".join(encoded), np.uint8), ends, shards)
+    return found
+
+
+def position_key(shard: int) -> str:
+    """The hash that holds a shard's position. The braces keep a shard in one Redis Cluster slot."""
+    return f"{{{shard}}}:position"
+
+
+def belief_key(shard: int, ladder: str, player: bytes, buckets: int) -> str:
+    """The hash, of a ladder's `buckets` in this shard, that holds a player's belief."""
+    return f"{{{shard}}}:belief:{escape(ladder)}:{zlib.crc32(player) % buckets}"

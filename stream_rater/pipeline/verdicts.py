@@ -1,0 +1,39 @@
+"""The verdict on each record of a partition: valid, rejected or a duplicate (protocol step 2).
+
+A pure function of the record, the ladders and the W offsets before it. A duplicate has the ladder
+and round id of a valid record among those; that one may itself be a duplicate, or else the verdict
+would hang on the whole log. So a round is rated once per id within W offsets of any repetition.
+"""
+
+from collections import deque
+
+from stream_rater.pipeline.ports import Record
+from stream_rater.standings import Invalid, Reader, Standings
+
+
+class Verdicts:
+    """Reads one partition's records in order, remembering the ids of the last W offsets."""
+
+    def __init__(self, reader: Reader, window: int) -> None:
+        self._reader = reader
+        self._window = window
+        self._recent: deque[tuple[int, tuple[str, str]]] = deque()
+        self._latest: dict[tuple[str, str], int] = {}
+
+    def judge(self, record: Record) -> Standings:
+        """The round in a record; raises Invalid with the code to reject it by."""
+        self._forget_before(record.offset - self._window)
+        standings = self._reader.read(record.value, record.headers, record.received_s)
+        round_id = (standings.ladder, standings.round_id)
+        earlier = self._latest.get(round_id)
+        self._latest[round_id] = record.offset
+        self._recent.append((record.offset, round_id))
+        if earlier is not None:
+            raise Invalid("duplicate-round", f"round_id {round_id[1]!r} stands at offset {earlier}")
+        return standings
+
+    def _forget_before(self, offset: int) -> None:
+        while self._recent and self._recent[0][0] < offset:
+            seen, round_id = self._recent.popleft()
+            if self._latest[round_id] == seen:
+                del self._latest[round_id]

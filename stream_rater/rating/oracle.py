@@ -1,0 +1,134 @@
+"""Elo-MMR said slowly: one player, one opponent, one number at a time, straight from the paper.
+
+Nothing here is shared with the kernels: other formulas (tanh instead of logarithms), libm instead
+of our own functions, bisection instead of Halley. The fast path must agree with it.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from stream_rater.rating.parameters import EloMMR
+
+C = math.pi / math.sqrt(3.0)
+SECONDS_PER_DAY = 86400.0
+LEAST_WEIGHT = 1e-9
+
+
+@dataclass
+class Player:
+    """A belief with its whole history: performances p_k, with o_k and u_k = C / beta_k."""
+
+    mu: float
+    sigma: float
+    center: float
+    precision: float
+    history: list[tuple[float, float, float]] = field(default_factory=list)
+    """(p, u, o) of each round, oldest first."""
+    rounds: int = 0
+    time: int = 0
+
+
+def newcomer(config: EloMMR) -> Player:
+    """A player before the first round."""
+    sigma = config.initial_sigma
+    return Player(config.initial_mu, sigma, config.initial_mu, 1.0 / sigma**2)
+
+
+def zero(increasing: Callable[[float], float], low: float, high: float) -> float:
+    """The zero of an increasing function by bisection, to the last bit."""
+    for _ in range(2000):
+        middle = 0.5 * (low + high)
+        if middle in (low, high):
+            break
+        if increasing(middle) < 0.0:
+            low = middle
+        else:
+            high = middle
+    return 0.5 * (low + high)
+
+
+def variances(player: Player, config: EloMMR, weight: float, time: int) -> tuple[float, float]:
+    """This player's (beta^2, gamma^2) in a round of this weight."""
+    w, s = config.limits
+    w *= weight
+    if player.rounds < len(config.newcomer_weights):
+        w *= config.newcomer_weights[player.rounds]
+    w = max(w, LEAST_WEIGHT)
+    days = max(time - player.time, 0) / SECONDS_PER_DAY if player.rounds else 0.0
+    drift = config.drift_per_day
+    return (1.0 + 1.0 / w) * s**2 + drift / w, w * s**2 + drift * days
+
+
+def diffuse(player: Player, gamma2: float, rho: float) -> None:
+    """Algorithm 2."""
+    variance = player.sigma**2
+    kappa = variance / (variance + gamma2)
+    stays = 0.0 if math.isinf(rho) else kappa**rho
+    total = player.precision + sum(u * o / C**2 for _, u, o in player.history)
+    gaussian, moved = stays * player.precision, (1.0 - stays) * total
+    player.center = (gaussian * player.center + moved * player.mu) / (gaussian + moved)
+    player.precision = kappa * (gaussian + moved)
+    player.history = [(p, u, kappa * stays * o) for p, u, o in player.history]
+    player.sigma = math.sqrt(variance + gamma2)
+
+
+def performance(
+    place: Sequence[int], mu: Sequence[float], delta: Sequence[float], i: int, tie: float
+) -> float:
+    """Entry i's performance: the zero of Q_i (Theorem 3.2). Place 0 did not finish."""
+
+    def minus_q(x: float) -> float:
+        total = 0.0
+        for j, (mu_j, delta_j) in enumerate(zip(mu, delta, strict=True)):
+            u = C / delta_j
+            won = u * (1.0 - math.tanh((x - mu_j) * u / 2.0)) / 2.0
+            lost = won - u
+            if j == i or place[j] == place[i] != 0:
+                total += tie * (won + lost)
+            elif place[j] == place[i] == 0:
+                continue
+            elif place[j] == 0 or 0 < place[i] < place[j]:
+                total += won
+            else:
+                total += lost
+        return -total
+
+    reach = 60.0 * max(delta) + 1.0
+    return zero(minus_q, min(mu) - reach, max(mu) + reach)
+
+
+def update(player: Player, p: float, beta2: float) -> None:
+    """The second phase of Algorithm 3, for a player already diffused."""
+    u = C / math.sqrt(beta2)
+    player.history.append((p, u, u))
+
+    def slope(x: float) -> float:
+        pull = sum(o * math.tanh((x - p) * u / 2.0) for p, u, o in player.history)
+        return player.precision * (x - player.center) + pull
+
+    points = [player.center, *(p for p, _, _ in player.history)]
+    player.mu = zero(slope, min(points), max(points))
+    player.sigma = (1.0 / player.sigma**2 + 1.0 / beta2) ** -0.5
+
+
+def rate_round(
+    players: Sequence[Player], place: Sequence[int], config: EloMMR,
+    weight: float = 1.0, ceiling: float = math.inf, time: int = 0,
+) -> list[float]:  # fmt: skip
+    """Algorithm 1 for one round, players in any order; returns the performances."""
+    spreads = [variances(player, config, weight, time) for player in players]
+    for player, (_, gamma2) in zip(players, spreads, strict=True):
+        diffuse(player, gamma2, config.momentum)
+    mu = [player.mu for player in players]
+    delta = [
+        math.sqrt(player.sigma**2 + beta2)
+        for player, (beta2, _) in zip(players, spreads, strict=True)
+    ]
+    tie = 1.0 if config.ties == "full" else 0.5
+    found = [min(performance(place, mu, delta, i, tie), ceiling) for i in range(len(players))]
+    for player, p, (beta2, _) in zip(players, found, spreads, strict=True):
+        update(player, p, beta2)
+        player.time = max(player.time, time) if player.rounds else time
+        player.rounds += 1
+    return found

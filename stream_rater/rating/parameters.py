@@ -1,0 +1,117 @@
+"""What can be set about a ladder's rating system, by the names of golden/ and of the README.
+
+Each system has a struct of its own, told apart by `system`; what all share is in `Common`.
+Unknown names and values out of range are refused with their place (msgspec names the field).
+"""
+
+import hashlib
+import math
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+DEFAULT_KEPT = 16
+"""Logistic factors kept in a record, unless `history` says otherwise."""
+
+Positive = Annotated[float, Meta(ge=1e-6, le=1e9)]
+NotNegative = Annotated[float, Meta(ge=0, le=1e9)]
+Finite = Annotated[float, Meta(ge=-1e9, le=1e9)]
+
+
+class BadParameters(ValueError):
+    """A rating configuration that makes no sense, in one line."""
+
+
+class MinusSigma(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Display mu less so many sigmas (what the player is at least)."""
+
+    minus_sigma: NotNegative
+
+
+class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What every system has."""
+
+    initial_mu: Finite = 1500.0
+    initial_sigma: Positive = 350.0
+    history: Annotated[int, Meta(ge=1, le=64)] | Literal["full"] = DEFAULT_KEPT
+    display: Literal["mu"] | MinusSigma | None = None
+    floor: Finite | None = None
+    provisional_rounds: Annotated[int, Meta(ge=0, le=1_000_000)] = 5
+
+    @property
+    def kept(self) -> int:
+        """Logistic factors kept: 0 means all of them."""
+        return 0 if self.history == "full" else self.history
+
+
+class EloMMR(Common, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="system",
+             tag="elo-mmr"):  # fmt: skip
+    """Elo-MMR(rho), sections 3 and 4 of the paper.
+
+    (weight_limit, sigma_limit) and (beta, gamma) are two forms of the same pair: a player who has
+    played for ever has uncertainty sigma_limit, and each round then weighs weight_limit against
+    all before it.
+    """
+
+    weight_limit: Positive | None = None
+    sigma_limit: Positive | None = None
+    beta: Positive | None = None
+    gamma: Positive | None = None
+    rho: NotNegative | Literal["inf"] = 1.0
+    ties: Literal["full", "split"] = "full"
+    drift_per_day: NotNegative = 0.0
+    newcomer_weights: tuple[Annotated[float, Meta(ge=1e-6, le=1000)], ...] = ()
+    skip_all_tied: bool = False
+
+    def __post_init__(self) -> None:
+        by_limit = self.weight_limit is not None and self.sigma_limit is not None
+        by_spread = self.beta is not None and self.gamma is not None
+        given = sum(x is not None for x in (self.weight_limit, self.sigma_limit))
+        spread = sum(x is not None for x in (self.beta, self.gamma))
+        if by_limit == by_spread or given + spread != 2:
+            raise ValueError("give either weight_limit and sigma_limit, or beta and gamma")
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """(weight_limit, sigma_limit), whichever form was given.
+
+        From gamma^2 = w s^2 and beta^2 = (1 + 1/w) s^2 follows s^4 + gamma^2 s^2 = gamma^2 beta^2.
+        """
+        if self.weight_limit is not None and self.sigma_limit is not None:
+            return self.weight_limit, self.sigma_limit
+        assert self.beta is not None and self.gamma is not None
+        drift = self.gamma**2
+        root = math.sqrt(1.0 + 4.0 * self.beta**2 / drift)
+        variance = 2.0 * self.beta**2 / (root + 1.0)  # drift (root - 1) / 2, without cancellation
+        return drift / variance, math.sqrt(variance)
+
+    @property
+    def momentum(self) -> float:
+        """rho as a float, infinite for "inf"."""
+        return math.inf if self.rho == "inf" else self.rho
+
+
+RatingConfig = EloMMR
+"""Any system's parameters (a union, once there are several)."""
+
+
+def from_json(data: bytes) -> RatingConfig:
+    """Parse a rating configuration; raise BadParameters with the place of the mistake."""
+    try:
+        return msgspec.json.decode(data, type=RatingConfig)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise BadParameters(str(error)) from None
+
+
+def from_builtins(table: object) -> RatingConfig:
+    """The same from a parsed TOML or JSON table."""
+    try:
+        return msgspec.convert(table, RatingConfig)
+    except (msgspec.ValidationError, ValueError) as error:
+        raise BadParameters(str(error)) from None
+
+
+def fingerprint(config: RatingConfig) -> str:
+    """A short hash of everything in the configuration, the same on every machine."""
+    return hashlib.sha256(msgspec.json.encode(config, order="deterministic")).hexdigest()[:16]

@@ -1,0 +1,35 @@
+"""One safeguarded step towards the root of an increasing function.
+
+Every root in this package is unique (the functions are strictly monotone: Lemma 3.1 of the paper)
+and bracketed beforehand, so Newton's or Halley's step is taken where it makes progress and the
+bracket is halved where it does not. "Progress" means less than half the step before: a plain
+bracketed Newton creeps through hundreds of steps on real data (a newcomer at 1500 with one
+performance of 2303), because each step lands just inside the bracket on alternating sides.
+
+A loop around `safeguard` tests the proposed step against its tolerance first, before the bracket:
+near the root rounding may put a perfectly good last step outside it.
+"""
+
+from stream_rater.rating.compiled import kernel
+
+MAX_STEPS = 200
+"""Bisection alone narrows any bracket of floats to nothing in far fewer."""
+
+
+@kernel
+def safeguard(
+    x: float, value: float, step: float, low: float, high: float, last: float
+) -> tuple[float, float, float, float]:
+    """Shrink the bracket by the sign of `value` at x, then step or bisect.
+
+    Returns the next x, the bracket (low, high) and the step that was taken.
+    """
+    if value < 0.0:
+        low = x
+    else:
+        high = x
+    target = x + step
+    if not (abs(step) < 0.5 * abs(last) and low < target < high):
+        target = 0.5 * (low + high)
+        step = target - x
+    return target, low, high, step

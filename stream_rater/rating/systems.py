@@ -1,0 +1,100 @@
+"""One small interface for every rating system: `estimate` for stage 1, `update` for stage 2.
+
+The estimator calls `estimate` with a ladder's configuration. What stage 2 needs of that
+configuration is in a `Law`, which travels with the evidence, so that an updater rates by what the
+estimator rated by, whatever its own files say.
+"""
+
+import math
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from stream_rater.rating import belief, performance
+from stream_rater.rating.compiled import KERNEL_VERSION
+from stream_rater.rating.model import Beliefs, Evidence, Ints, Wave
+from stream_rater.rating.parameters import MinusSigma, RatingConfig, fingerprint
+
+
+class Law(msgspec.Struct, frozen=True, array_like=True):
+    """A ladder's parameters in the form stage 2 uses, and how its ratings are shown."""
+
+    system: str
+    kernel: int
+    """KERNEL_VERSION of the stage 1 that computed the evidence."""
+    config: str
+    """Fingerprint of the configuration."""
+    rho: float
+    """Inverse momentum; infinite is written as -1 (JSON and msgpack readers differ on infinity)."""
+    kept: int
+    initial_mu: float
+    initial_sigma: float
+    shown_sigmas: float
+    """The displayed rating is mu - shown_sigmas * (sigma - shown_sigma_offset), not below floor."""
+    shown_sigma_offset: float
+    floor: float | None
+    provisional_rounds: int
+
+    @property
+    def momentum(self) -> float:
+        """rho, infinite where that is meant."""
+        return math.inf if self.rho < 0.0 else self.rho
+
+    def rating(self, mu: Any, sigma: Any) -> Any:
+        """The displayed number for mu and sigma (floats or arrays)."""
+        shown = mu - self.shown_sigmas * (sigma - self.shown_sigma_offset)
+        return shown if self.floor is None else np.maximum(shown, self.floor)
+
+
+def law_of(config: RatingConfig) -> Law:
+    """What stage 2 and the events need of a configuration."""
+    sigmas, offset = 2.0, config.limits[1]
+    if config.display == "mu":
+        sigmas, offset = 0.0, 0.0
+    elif isinstance(config.display, MinusSigma):
+        sigmas, offset = config.display.minus_sigma, 0.0
+    return Law(
+        system="elo-mmr",
+        kernel=KERNEL_VERSION,
+        config=fingerprint(config),
+        rho=-1.0 if config.rho == "inf" else config.momentum,
+        kept=config.kept,
+        initial_mu=config.initial_mu,
+        initial_sigma=config.initial_sigma,
+        shown_sigmas=sigmas,
+        shown_sigma_offset=offset,
+        floor=config.floor,
+        provisional_rounds=config.provisional_rounds,
+    )
+
+
+def estimate(config: RatingConfig, wave: Wave) -> Evidence:
+    """Stage 1 for every player of a wave whose rounds share this configuration."""
+    weight_limit, sigma_limit = config.limits
+    evidence: Evidence = performance.estimate(
+        wave.round_starts, wave.weight, wave.ceiling, wave.time, wave.place, wave.entry_starts,
+        wave.share, wave.mu, wave.sigma, wave.rounds, wave.last_time,
+        weight_limit, sigma_limit, config.drift_per_day,
+        np.array(config.newcomer_weights, dtype=np.float64),
+        config.initial_mu, 1.0 if config.ties == "full" else 0.5,
+    )  # fmt: skip
+    return evidence
+
+
+def update(beliefs: Beliefs, rows: Ints, evidence: Evidence, laws: list[Law], law: Ints) -> None:
+    """Stage 2, in place, for the players in `rows`; law[i] is the index of row i's law."""
+    rho = np.array([each.momentum for each in laws])[law]
+    kept = np.array([each.kept for each in laws], dtype=np.int64)[law]
+    belief.update(beliefs.header, beliefs.factors, rows, evidence, rho, kept)
+
+
+def note_round(beliefs: Beliefs, rows: Ints, offset: Ints, time: Ints) -> None:
+    """Book-keeping of a round just rated: its source offset, its time, one round more."""
+    header = beliefs.header
+    before = header["time"][rows]
+    first = header["rounds"][rows] == 0
+    header["previous_time"][rows] = before
+    header["time"][rows] = np.where(first, time, np.maximum(before, time))
+    header["last"][rows] = offset
+    header["rounds"][rows] += 1

@@ -1,0 +1,151 @@
+"""`stream-rater run`: the state machines on real servers, a thread for each role."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from stream_rater import log
+from stream_rater.adapters.kafka import Input
+from stream_rater.adapters.redis import RedisStore
+from stream_rater.adapters.topics import Admin
+from stream_rater.adapters.worker import Stopping, Worker
+from stream_rater.config import Ladders, Settings
+from stream_rater.metrics import Lag, Metrics, ServiceObserver
+from stream_rater.pipeline.estimator import Estimator
+from stream_rater.pipeline.ports import Effect, Step, Trouble
+from stream_rater.pipeline.updater import Updater
+
+ESTIMATORS = "stream-rater-estimators"
+UPDATERS = "stream-rater-updaters"
+"""Consumer groups (behind the topic prefix)."""
+
+STALE_S = 30.0
+"""A role that has not come to a poll for so long is not healthy."""
+
+
+@dataclass
+class Role:
+    """One running state machine."""
+
+    name: str
+    worker: Worker
+    observer: ServiceObserver
+    machine: Step[Any]
+    failure: BaseException | None = None
+
+    def drive(self, on_end: Callable[[], None]) -> None:
+        """Perform effects until asked to stop."""
+        outcome, trouble = None, None
+        try:
+            while True:
+                effect: Effect[Any] = (
+                    self.machine.send(outcome) if trouble is None else self.machine.throw(trouble)
+                )
+                outcome, trouble = None, None
+                try:
+                    outcome = self.worker.perform(effect)
+                except Trouble as error:
+                    trouble = error
+        except Stopping:
+            pass
+        except BaseException as error:
+            self.failure = error
+        finally:
+            self.worker.input.close()
+            on_end()
+
+
+class Service:
+    """Everything one process runs."""
+
+    def __init__(self, settings: Settings, ladders: Ladders, roles: frozenset[str]) -> None:
+        self._settings = settings
+        self._ladders = ladders
+        self._stop = threading.Event()
+        self.log = log.logger("service")
+        self.metrics = Metrics()
+        self._lag = Lag()
+        self.metrics.registry.register(self._lag)
+        admin = Admin(settings)
+        admin.create_topics()
+        partitions = admin.check_topics()
+        self._shards = partitions[admin.topics.parts]
+        self._prepare_store(admin, partitions)
+        self._admin = admin
+        self._roles = [self._role(name) for name in sorted(roles)]
+
+    def _prepare_store(self, admin: Admin, partitions: dict[str, int]) -> None:
+        store = RedisStore(self._settings)
+        for warning in store.prepare():
+            self.log.warning(warning)
+        store.check_layout(
+            {
+                "shards": str(self._shards),
+                "buckets": str(self._settings.buckets),
+                "partitions": str(partitions[admin.topics.rounds]),
+                "topic": admin.topic_id(admin.topics.rounds),
+            }
+        )
+        store.close()
+
+    def _role(self, name: str) -> Role:
+        estimating = name == "estimator"
+        topics = self._admin.topics
+        topic = topics.rounds if estimating else topics.parts
+        input_ = Input(self._settings, topic, ESTIMATORS if estimating else UPDATERS)
+        observer = ServiceObserver(self.metrics, name, log.logger(name))
+        self._lag.add(topic, input_.lag, observer)
+        worker = Worker(
+            self._settings, input_, self._admin, RedisStore(self._settings), self._shards, name,
+            stop=self._stop,
+            on_effect=lambda stage, s: self.metrics.seconds.labels(name, stage).observe(s),
+        )  # fmt: skip
+        if estimating:
+            machine = Estimator(
+                self._ladders, self._shards, window=self._settings.duplicate_window,
+                wave_players=self._settings.wave_players, observer=observer,
+            ).run()  # fmt: skip
+        else:
+            machine = Updater(observer=observer).run()
+        return Role(name, worker, observer, machine)
+
+    def run(self) -> None:
+        """Until `stop` is called or a role fails; raises what made it fail."""
+        threads = [
+            threading.Thread(target=role.drive, args=(self.stop,), name=role.name)
+            for role in self._roles
+        ]
+        for thread in threads:
+            thread.start()
+        self.log.info("running", roles=[role.name for role in self._roles])
+        for thread in threads:
+            while thread.is_alive():  # in slices, so that signals are served
+                thread.join(0.2)
+        for role in self._roles:
+            if role.failure is not None:
+                raise role.failure
+        self.log.info("stopped")
+
+    def stop(self) -> None:
+        """Finish what is in hand, commit, leave."""
+        self._stop.set()
+
+    def unhealthy(self) -> list[str]:
+        """Why the process should be restarted: roles that no longer come to a poll."""
+        now_s = time.monotonic()
+        return [
+            f"{role.name}: no poll for {now_s - role.worker.polled_s:.0f} s"
+            for role in self._roles
+            if now_s - role.worker.polled_s > STALE_S
+        ]
+
+    def unready(self) -> list[str]:
+        """Why the process does not rate all that it owns."""
+        reasons = self.unhealthy()
+        for role in self._roles:
+            if not role.worker.input.joined:
+                reasons.append(f"{role.name}: not in its consumer group yet")
+            reasons += [f"shard {s}: {why}" for s, why in role.observer.refused.items()]
+        return reasons

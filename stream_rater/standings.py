@@ -1,0 +1,262 @@
+"""What is a valid round: from the bytes of `round-completed` to `Standings`, or a named refusal.
+
+The verdict is a pure function of the record (its bytes, headers and the time the log received it)
+and the ladders' configuration. Codes are those of the event contract; each message says where.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from stream_rater import events, nesting
+from stream_rater.config import Ladder, Ladders, Limits
+from stream_rater.events import Entry, Headers, RoundCompleted
+from stream_rater.rating.model import DID_NOT_FINISH, Floats, Ints, Places, Table, Wave
+
+MAX_ID_BYTES = 128
+MIN_ENTRIES = 2
+MAX_RANK = 2**31 - 1
+MAX_TIME_LENGTH = 64
+"""More digits than any clock has; the text goes into every event of the round."""
+LEAST_SHARE = 1e-6
+"""A member's evidence has a variance over share^2."""
+LEAST_CEILING = -1e9
+"""A lower cap would not leave the arithmetic room; no ladder's ratings reach it."""
+EARLIEST = events.parse_time("1900-01-01T00:00:00Z")
+"""Rounds before this are absurd."""
+
+
+class Invalid(Exception):
+    """A round that cannot be rated: `code` from the contract, and a message with the place."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Standings:
+    """A valid round: its entries in order of place, those that did not finish last."""
+
+    round_id: str
+    ladder: str
+    completed_at: str
+    time: int
+    """Unix seconds."""
+    weight: float
+    ceiling: float
+    """Cap on performances; infinite for none."""
+    place: Places
+    """(E,) rank as reported, or DID_NOT_FINISH."""
+    players: list[str]
+    """(P,) ids, entry by entry."""
+    entry_starts: Ints
+    """(E+1,) first player of each entry."""
+    share: Floats
+    """(P,) part of the round each player played."""
+
+    def rates(self, *, skip_all_tied: bool) -> bool:
+        """Whether anything can be learnt: somebody finished, and it is not one big tie to skip."""
+        if self.place[0] == DID_NOT_FINISH:
+            return False
+        return not (skip_all_tied and self.place[0] == self.place[-1])
+
+    def player_places(self) -> Places:
+        """(P,) each player's place."""
+        return np.repeat(self.place, np.diff(self.entry_starts))
+
+
+_FIELD_CODES = (
+    (re.compile(r"\.rank`"), "bad-rank"),
+    (re.compile(r"\.weight`|`weight`"), "bad-weight"),
+    (re.compile(r"\.shares(\[|`)"), "bad-shares"),
+    (re.compile(r"\.completed_at`|`completed_at`"), "bad-time"),
+    (re.compile(r"\.(round_id|ladder|player|team)(\[[\d.]*\])?`|`(round_id|ladder)`"), "bad-id"),
+)
+
+
+def _decode(data: bytes, content_type: str, limits: Limits) -> RoundCompleted:
+    if len(data) > limits.max_bytes:
+        raise Invalid("too-large", f"{len(data)} bytes, over the limit of {limits.max_bytes}")
+    packed = "msgpack" in content_type.lower()
+    depth = nesting.msgpack_depth(data, limits.max_depth) if packed else nesting.json_depth(data)
+    if depth > limits.max_depth:
+        raise Invalid("too-deep", f"nesting deeper than {limits.max_depth}")
+    try:
+        return events.round_from_msgpack(data) if packed else events.round_from_json(data)
+    except msgspec.ValidationError as error:
+        for pattern, code in _FIELD_CODES:
+            if pattern.search(str(error)):
+                raise Invalid(code, str(error)) from None
+        raise Invalid("malformed", str(error)) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Invalid("malformed", str(error)) from None
+
+
+def _check_id(name: str, value: str) -> None:
+    if not value:
+        raise Invalid("bad-id", f"{name}: empty")
+    if len(value) * 4 > MAX_ID_BYTES and len(value.encode()) > MAX_ID_BYTES:
+        raise Invalid("bad-id", f"{name}: over {MAX_ID_BYTES} bytes")
+
+
+def _check_time(completed_at: str, received_s: float, limits: Limits) -> int:
+    if len(completed_at) > MAX_TIME_LENGTH:
+        raise Invalid("bad-time", f"completed_at: over {MAX_TIME_LENGTH} characters")
+    try:
+        time = events.parse_time(completed_at)
+    except (ValueError, OverflowError) as error:
+        raise Invalid("bad-time", f"completed_at: {error}") from None
+    if time < EARLIEST:
+        raise Invalid("bad-time", "completed_at: before the year 1900")
+    if time > received_s + limits.max_skew_s:
+        raise Invalid("bad-time", f"completed_at: over {limits.max_skew_s} s ahead of its arrival")
+    return time
+
+
+def _check_weight(name: str, value: float, most: float) -> None:
+    if not 0.0 < value <= most:
+        raise Invalid("bad-weight", f"{name}: {value} is not in (0, {most:g}]")
+
+
+def _place(index: int, entry: Entry) -> int:
+    if entry.dnf:
+        return DID_NOT_FINISH
+    if entry.rank is None:
+        raise Invalid("bad-rank", f"standings[{index}]: neither rank nor dnf")
+    if not 1 <= entry.rank <= MAX_RANK:
+        raise Invalid("bad-rank", f"standings[{index}].rank: not in 1..{MAX_RANK}")
+    return entry.rank
+
+
+def _members(index: int, entry: Entry) -> Sequence[str]:
+    if (entry.player is None) == (not entry.team):
+        raise Invalid("malformed", f"standings[{index}]: needs a player or a team, one of them")
+    return entry.team if entry.team else (entry.player or "",)
+
+
+def _shares(index: int, entry: Entry, size: int) -> Sequence[float]:
+    if entry.shares is None:
+        return (1.0,) * size
+    if len(entry.shares) != size:
+        raise Invalid(
+            "bad-shares", f"standings[{index}].shares: {len(entry.shares)} for {size} players"
+        )
+    for share in entry.shares:
+        if not LEAST_SHARE <= share <= 1.0:
+            raise Invalid(
+                "bad-shares", f"standings[{index}].shares: {share} is not in [{LEAST_SHARE}, 1]"
+            )
+    return entry.shares
+
+
+def _check_players(players: list[str]) -> None:
+    longest = max(map(len, players))
+    if min(map(len, players)) == 0 or longest * 4 > MAX_ID_BYTES:
+        for player in players:
+            _check_id(f"player {player[:MAX_ID_BYTES]!r}", player)
+    if len(set(players)) < len(players):
+        seen: set[str] = set()
+        twice = next(p for p in players if p in seen or seen.add(p))  # type: ignore[func-returns-value]
+        raise Invalid("duplicate-player", f"player {twice!r} stands in the round twice")
+
+
+def _order(place: Places) -> Ints:
+    """Indices that put entries in order of place, as given where they tie, unfinished last."""
+    return np.argsort(np.where(place == DID_NOT_FINISH, MAX_RANK, place), kind="stable")
+
+
+def _columns(entries: list[Entry]) -> tuple[Places, list[str], Ints, Floats]:
+    """Place by entry, players, first player by entry, and share by player."""
+    place = np.array([_place(i, e) for i, e in enumerate(entries)], np.int32)
+    members = [_members(i, e) for i, e in enumerate(entries)]
+    shares = [_shares(i, e, len(members[i])) for i, e in enumerate(entries)]
+    order = _order(place)
+    players = [player for i in order for player in members[i]]
+    starts = np.zeros(len(entries) + 1, np.int64)
+    np.cumsum([len(members[i]) for i in order], out=starts[1:])
+    share = np.array([part for i in order for part in shares[i]], np.float64)
+    return place[order], players, starts, share
+
+
+class Reader:
+    """Reads rounds for a set of ladders."""
+
+    def __init__(self, ladders: Ladders) -> None:
+        self._ladders = ladders
+
+    def ladder(self, ladder: str) -> Ladder:
+        """The configuration of a ladder whose round was read."""
+        found = self._ladders.find(ladder)
+        assert found is not None, "read() refuses unknown ladders"
+        return found
+
+    def read(
+        self, data: bytes | None, headers: Headers = (), received_s: float = math.inf
+    ) -> Standings:
+        """The round in a record of `round-completed`, received at that Unix time; or Invalid."""
+        event = _decode(data or b"", events.header(headers, "content-type"), self._ladders.limits)
+        _check_id("round_id", event.round_id)
+        _check_id("ladder", event.ladder)
+        ladder = self._ladders.find(event.ladder)
+        if ladder is None:
+            raise Invalid("unknown-ladder", f"ladder {event.ladder!r} is not configured")
+        return _standings(event, ladder.limits, received_s)
+
+
+def _standings(event: RoundCompleted, limits: Limits, received_s: float) -> Standings:
+    time = _check_time(event.completed_at, received_s, limits)
+    _check_weight("weight", event.weight, limits.max_weight)
+    ceiling = math.inf if event.performance_ceiling is None else event.performance_ceiling
+    if not ceiling >= LEAST_CEILING:
+        raise Invalid("malformed", f"performance_ceiling: {ceiling} is not over {LEAST_CEILING:g}")
+    count = len(event.standings)
+    if count < MIN_ENTRIES:
+        raise Invalid("too-few-entries", f"standings: {count}, a round needs {MIN_ENTRIES}")
+    if count > limits.max_entries:
+        raise Invalid("too-many-entries", f"standings: {count}, the limit is {limits.max_entries}")
+    place, players, starts, share = _columns(event.standings)
+    _check_players(players)
+    return Standings(
+        round_id=event.round_id,
+        ladder=event.ladder,
+        completed_at=event.completed_at,
+        time=time,
+        weight=event.weight,
+        ceiling=ceiling,
+        place=place,
+        players=players,
+        entry_starts=starts,
+        share=share,
+    )
+
+
+def _joined(starts: list[Ints]) -> Ints:
+    """Start indices of consecutive groups, as start indices into all of them."""
+    sizes = np.concatenate([np.diff(each) for each in starts])
+    joined = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=joined[1:])
+    return joined
+
+
+def wave_of(rounds: Sequence[Standings], priors: Table) -> Wave:
+    """Rounds that share no player as columns; `priors` are their players' headers, in order."""
+    round_starts = np.zeros(len(rounds) + 1, np.int64)
+    np.cumsum([len(each.place) for each in rounds], out=round_starts[1:])
+    return Wave(
+        round_starts=round_starts,
+        weight=np.array([each.weight for each in rounds], np.float64),
+        ceiling=np.array([each.ceiling for each in rounds], np.float64),
+        time=np.array([each.time for each in rounds], np.int64),
+        place=np.concatenate([each.place for each in rounds]),
+        entry_starts=_joined([each.entry_starts for each in rounds]),
+        share=np.concatenate([each.share for each in rounds]),
+        mu=np.ascontiguousarray(priors["mu"]),
+        sigma=np.ascontiguousarray(priors["sigma"]),
+        rounds=priors["rounds"].astype(np.int64),
+        last_time=np.ascontiguousarray(priors["time"]),
+    )

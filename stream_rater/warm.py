@@ -1,0 +1,65 @@
+"""Compile every kernel now, and check that this machine computes the bits that all others do.
+
+`python -m stream_rater.warm` is part of `make setup` and of an image's build, so that workers start
+with compiled code. Each worker runs `check` at its start.
+"""
+
+import hashlib
+import math
+
+from stream_rater import nesting
+from stream_rater.config import Ladder, one_ladder
+from stream_rater.lab.replay import Pool
+from stream_rater.pipeline.sharding import shards_of
+from stream_rater.rating.parameters import EloMMR
+from stream_rater.standings import Reader
+
+EXPECTED = "4b4d873058408c44"
+"""What `fingerprint` gives on every machine; it changes only with KERNEL_VERSION."""
+
+
+class OtherBits(Exception):
+    """This machine computes ratings that differ from those of the release's test vector."""
+
+
+def _round(number: int) -> bytes:
+    """A round with ties, a team, a share and one who did not finish; deterministic."""
+    ranks = [1 + (i * 7 + number * 3) % 5 for i in range(7)]
+    solo = [f'{{"player":"p{i}","rank":{rank}}}' for i, rank in enumerate(ranks)]
+    team = '{"team":["t0","t1"],"shares":[1,0.5],"rank":2}'
+    gone = '{"player":"gone","dnf":true}'
+    return (
+        f'{{"round_id":"r{number}","ladder":"x","completed_at":"2026-01-{1 + number:02}T00:00:00Z",'
+        f'"weight":{1.0 + 0.25 * (number % 3)},"standings":[{",".join([*solo, team, gone])}]}}'
+    ).encode()
+
+
+def fingerprint() -> str:
+    """A hash of every bit of the beliefs after a few rounds that use every kernel."""
+    config = EloMMR(
+        weight_limit=0.2, sigma_limit=80.0, rho=0.5, drift_per_day=3.0, newcomer_weights=(0.6,),
+        history=4,
+    )  # fmt: skip
+    reader, pool = Reader(one_ladder(config)), Pool(Ladder(rating=config))
+    for number in range(20):
+        pool.rate(reader.read(_round(number), received_s=math.inf), number)
+    digest = hashlib.sha256()
+    for player, _ in pool:
+        digest.update(pool.belief_bytes(player))
+    digest.update(shards_of(["a", "abcd", "Straße"], 1000).tobytes())
+    digest.update(bytes([nesting.msgpack_depth(b"\x91\x91\x01", 16)]))
+    return digest.hexdigest()[:16]
+
+
+def check() -> None:
+    """Raise OtherBits where this machine's arithmetic differs."""
+    found = fingerprint()
+    if found != EXPECTED:
+        raise OtherBits(
+            f"the kernels' test vector is {found} here, this release expects {EXPECTED}: ratings "
+            "would differ from other workers'; do not mix this machine with them"
+        )
+
+
+if __name__ == "__main__":
+    check()

@@ -1,0 +1,1 @@
+"""One seeded, single-threaded simulator that drives the production state machines in memory."""

@@ -1,0 +1,266 @@
+"""Stage 1: what a round says of each player, by hand and by its symmetries."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream_rater.rating import performance, systems
+from stream_rater.rating.model import Beliefs, Evidence, Floats, newcomers
+from stream_rater.rating.oracle import zero
+from stream_rater.rating.parameters import EloMMR
+from stream_rater.rating.performance import LEAST_WEIGHT, performances, player_variances
+from stream_rater.standings import wave_of
+from tests.rounds import ranked, read
+
+C = math.pi / math.sqrt(3.0)
+CONFIG = EloMMR(weight_limit=0.25, sigma_limit=80.0, rho=1.0)
+BETA2, GAMMA2 = (1.0 + 1.0 / 0.25) * 6400.0, 0.25 * 6400.0
+SOLVED = 1e-9
+"""Points: Halley's last step is below 1e-7 of the scale (~100) and cubes the error; rounding of the
+sums leaves about 1e-12."""
+
+
+def solve(places: list[int], mu: list[float], delta: list[float], tie: float = 1.0) -> Floats:
+    found: Floats = performances(
+        np.array(places, np.int32), np.array(mu), C / np.array(delta), tie
+    )  # fmt: skip
+    return found
+
+
+def veterans(mu: list[float], sigma: list[float]) -> Beliefs:
+    beliefs = newcomers(len(mu), 4, 1500.0, 350.0)
+    beliefs.header["mu"], beliefs.header["sigma"] = mu, sigma
+    beliefs.header["rounds"] = 9
+    return beliefs
+
+
+def evidence(beliefs: Beliefs, *standings: Any, config: EloMMR = CONFIG, **fields: Any) -> Evidence:
+    """Of one round whose players are the beliefs, in order of place."""
+    return systems.estimate(
+        config, wave_of([read(config, *standings, **fields)], beliefs.header)
+    )  # fmt: skip
+
+
+def test_a_duel_by_hand() -> None:
+    """Equal players: the winner's u (s + s) = u t, so s = 1/3 and p = mu - ln 2 / u; or above."""
+    # Theorem 3.2 with a win over the other and a tie with oneself: tanh terms twice, once each.
+    # s = 1/(1+e^-z): own tie s - t, other worse -t: s - 2t = 0, so s = 2/3, z = ln 2.
+    u = C / 200.0
+    expected = [1500.0 + math.log(2.0) / u, 1500.0 - math.log(2.0) / u]
+    assert expected == pytest.approx(solve([1, 2], [1500.0] * 2, [200.0] * 2), abs=SOLVED)
+
+
+def test_a_duel_with_split_ties_by_hand() -> None:
+    """With a tie as half a win and half a loss, s - t over two = t: s = 3/4 and z = ln 3."""
+    u = C / 200.0
+    expected = [1500.0 + math.log(3.0) / u, 1500.0 - math.log(3.0) / u]
+    assert expected == pytest.approx(
+        solve([1, 2], [1500.0] * 2, [200.0] * 2, tie=0.5), abs=SOLVED
+    )  # fmt: skip
+
+
+def test_a_drawn_duel_is_the_mean_weighted_by_precision() -> None:
+    """Two who tie share the performance where u_1 tanh and u_2 tanh cancel."""
+    mu, delta = [1400.0, 1700.0], [150.0, 300.0]
+    u = [C / d for d in delta]
+
+    def pull(x: float) -> float:
+        return sum(v * math.tanh((x - m) * v / 2.0) for m, v in zip(mu, u, strict=True))
+
+    expected = [zero(pull, 0.0, 3000.0)] * 2
+    assert expected == pytest.approx(solve([1, 1], mu, delta), abs=SOLVED)
+
+
+def test_the_unfinished_are_not_compared() -> None:
+    """Each who did not finish meets the ranked only: as if the other unfinished were not there."""
+    mu, delta = [1500.0, 1600.0, 1300.0, 2000.0], [200.0, 150.0, 250.0, 180.0]
+    together = solve([1, 2, 0, 0], mu, delta)
+    alone = [solve([1, 2, 0], [*mu[:2], mu[i]], [*delta[:2], delta[i]])[2] for i in (2, 3)]
+    assert alone == pytest.approx(together[2:], abs=SOLVED)
+
+
+def test_the_ranked_beat_all_the_unfinished() -> None:
+    """For the ranked, an unfinished entry is one that came after all."""
+    mu, delta = [1500.0, 1600.0, 1300.0, 2000.0], [200.0, 150.0, 250.0, 180.0]
+    expected = solve([1, 2, 3, 3], mu, delta)[:2]
+    assert expected == pytest.approx(solve([1, 2, 0, 0], mu, delta)[:2], abs=SOLVED)
+
+
+@given(
+    st.lists(st.tuples(st.floats(500, 2500), st.floats(100, 400)), min_size=2, max_size=12),
+    st.data(),
+)
+def test_a_mirrored_round_has_mirrored_performances(field: list[Any], data: Any) -> None:
+    """Ranks and ratings turned round turn the performances round: there is no drift up or down."""
+    places = sorted(
+        data.draw(st.lists(st.integers(1, 6), min_size=len(field), max_size=len(field)))
+    )
+    mu, delta = [m for m, _ in field], [d for _, d in field]
+    mirrored = solve([7 - p for p in reversed(places)], [-m for m in mu[::-1]], delta[::-1])
+    # An upset over a wide gap leaves f flat at its root, known to 1e-6 of the scale there.
+    assert (-mirrored[::-1]).tolist() == pytest.approx(solve(places, mu, delta), abs=1e-4)
+
+
+@pytest.mark.parametrize("gap", [3e3, 1e4, 1e6])
+@pytest.mark.parametrize("delta", [1.0, 100.0])
+def test_an_upset_over_any_gap_is_rated(gap: float, delta: float) -> None:
+    """Where every term is saturated, performances are finite, fall, and lie among the ratings."""
+    first, second = solve([1, 2], [1500.0, 1500.0 + gap], [delta] * 2)
+    assert 1500.0 < second <= first < 1500.0 + gap or 1500.0 < second < first < 1500.0 + gap
+    assert second < first
+
+
+def test_a_winner_is_bounded_by_the_field() -> None:
+    """A winner's performance is at most max mu + ln(sum u / u_i) / min u (mathematics.md)."""
+    mu, delta = np.linspace(1000.0, 2000.0, 50), np.full(50, 200.0)
+    found = solve(list(range(1, 51)), mu.tolist(), delta.tolist())
+    assert found[0] <= 2000.0 + math.log(50.0 + 1.0) * 200.0 / C
+
+
+def test_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Halley's method needs about three evaluations a rank, from the rank before."""
+    calls = []
+    step = performance._halley_step
+
+    def counted(*args: Any) -> Any:
+        calls.append(args)
+        return step(*args)
+
+    monkeypatch.setattr(performance, "_halley_step", counted)
+    monkeypatch.setattr(performance, "_solve", performance._solve.py_func)
+    random = np.random.default_rng(3)
+    mu, delta = random.normal(1500.0, 300.0, 200), random.uniform(100.0, 400.0, 200)
+    performances.py_func(np.arange(1, 201, dtype=np.int32), mu, C / delta, 1.0)
+    assert len(calls) <= 3.5 * 200  # measured: 2.6
+
+
+def variances(**given: Any) -> list[list[float]]:
+    out = np.zeros((2, 3))
+    table: dict[str, Any] = {
+        "round_weight": 1.0, "rounds": [0, 7], "elapsed_s": [10**6, 10**6],
+        "newcomer_weights": [], "weight_limit": 0.25, "sigma_limit": 80.0, "drift_per_day": 0.0,
+    } | given  # fmt: skip
+    player_variances(
+        table["round_weight"], np.array(table["rounds"]), np.array(table["elapsed_s"]),
+        np.array(table["newcomer_weights"], np.float64), table["weight_limit"],
+        table["sigma_limit"], table["drift_per_day"], out,
+    )  # fmt: skip
+    return out[:, 1:].tolist()
+
+
+def test_spread_and_diffusion() -> None:
+    """beta^2 = (1 + 1/w) s^2 and gamma^2 = w s^2."""
+    assert variances() == [[BETA2, GAMMA2]] * 2
+
+
+def test_weights_multiply() -> None:
+    """w is the limit's times the round's times the newcomer's for the round at hand."""
+    expected = [[(1 + 1 / w) * 6400.0, w * 6400.0] for w in (0.25 * 2 * 3, 0.25 * 2)]
+    assert expected == variances(round_weight=2.0, newcomer_weights=[3.0])
+    expected = [[(1 + 1 / w) * 6400.0, w * 6400.0] for w in (0.25 * 4, 0.25 * 5)]
+    assert expected == variances(rounds=[1, 2], newcomer_weights=[3.0, 4.0, 5.0])
+
+
+def test_drift() -> None:
+    """d days of drift go to gamma^2, d/w to beta^2; not in a first round, nor back in time."""
+    day = 86_400
+    noise = [BETA2 + 30.0 / 0.25] * 3
+    actual = variances(drift_per_day=30.0, elapsed_s=[2 * day, 2 * day]) + variances(
+        drift_per_day=30.0, rounds=[3, 3], elapsed_s=[-day, 0]
+    )
+    assert [*noise, noise[0]] == [beta2 for beta2, _ in actual]
+    assert [gamma2 for _, gamma2 in actual] == [GAMMA2, GAMMA2 + 60.0, GAMMA2, GAMMA2]
+
+
+def test_the_lightest_round_is_finite() -> None:
+    """A weight below LEAST_WEIGHT counts as that, so that 1/w stays a number."""
+    expected = [[(1 + 1 / LEAST_WEIGHT) * 6400.0, LEAST_WEIGHT * 6400.0]] * 2
+    assert expected == variances(round_weight=5e-324)
+
+
+def test_the_ceiling_caps() -> None:
+    """performance_ceiling is the most a performance can be."""
+    beliefs = veterans([1500.0] * 3, [100.0] * 3)
+    free = evidence(beliefs, *ranked([1, 2, 3]))[:, 0]
+    capped = evidence(beliefs, *ranked([1, 2, 3]), performance_ceiling=1490.0)[:, 0]
+    assert [min(p, 1490.0) for p in free] == capped.tolist()
+    assert free[0] > 1490.0 > free[2]
+
+
+def team(place: int, *members: str, shares: list[float] | None = None) -> dict[str, Any]:
+    return {"team": members, "rank": place} | ({"shares": shares} if shares else {})
+
+
+def test_a_team_of_one_is_that_player() -> None:
+    """A team of one who played it all is rated like a solo player, to the bit."""
+    beliefs = veterans([1512.3, 1633.9], [101.0, 77.7])
+    solo = evidence(beliefs, {"player": "a", "rank": 1}, {"player": "b", "rank": 2})
+    teams = evidence(beliefs, team(1, "a", shares=[1.0]), team(2, "b"))
+    assert solo.tobytes() == teams.tobytes()
+
+
+def test_half_a_player_is_half_a_deviation() -> None:
+    """A team of one who played half has half the deviation, and evidence of twice the spread."""
+    beliefs = veterans([1700.0, 1600.0], [100.0, 100.0])
+    half = evidence(beliefs, team(1, "a", shares=[0.5]), team(1, "b"))
+    # They tie, so the performance lies between 1600 (half of a's 200 above 1500) and 1600.
+    assert pytest.approx(half[:, 0], abs=SOLVED) == [1700.0, 1600.0]
+    assert half[:, 1].tolist() == [BETA2, BETA2]
+
+
+def test_two_newcomers_against_one_start_level() -> None:
+    """Where they tie, nobody's rating moves: deviations from the initial rating add up, to none."""
+    drawn = evidence(newcomers(3, 1, 1500.0, 350.0), team(1, "a", "b"), team(1, "c"))
+    assert pytest.approx(drawn[:, 0], abs=SOLVED) == [1500.0] * 3
+
+
+SHARES = st.sampled_from((None, [1.0, 1.0], [1.0, 0.5], [0.3, 0.9]))
+
+
+@given(
+    st.lists(st.tuples(st.floats(1000, 2000), st.floats(50, 350)), min_size=4, max_size=4), SHARES
+)
+def test_teams_by_section_3_3(field: list[Any], shares: list[float] | None) -> None:
+    """Two against two and by hand: sums of moments, a duel of teams, less the others' ratings."""
+    beliefs = veterans([m for m, _ in field], [s for _, s in field])
+    share = [shares or [1.0, 1.0], [1.0, 1.0]]
+    mu = np.array([m for m, _ in field]).reshape(2, 2)
+    prior = np.array([s * s + GAMMA2 for _, s in field]).reshape(2, 2)
+    part = np.array(share)
+
+    team_mu = 1500.0 + (part * (mu - 1500.0)).sum(1)
+    spread = (part**2 * (prior + BETA2)).sum(1)
+    u = C / np.sqrt(spread)
+
+    def minus_q(x: float, won: float) -> float:
+        own, other = np.tanh((x - team_mu) * u / 2.0) * u
+        # the winner meets itself as a tie (s - t) and the other as a loser (-t); else mirrored
+        if won:
+            return float(own - (u[1] - other) / 2.0)
+        return float(other + (u[0] + own) / 2.0)
+
+    found = [zero(lambda x, won=won: minus_q(x, won), -9000.0, 12000.0) for won in (True, False)]
+    expected = []
+    for t in range(2):
+        for i in range(2):
+            others = part[t, 1 - i] * (mu[t, 1 - i] - 1500.0)
+            p = 1500.0 + (found[t] - 1500.0 - others) / part[t, i]
+            beta2 = (spread[t] - part[t, i] ** 2 * prior[t, i]) / part[t, i] ** 2
+            expected.append((p, beta2))
+    actual = evidence(beliefs, team(1, "a", "b", shares=shares), team(2, "c", "d"))
+    # 1e-6: the golden tolerance; zero() here sums cancelling terms, and shares of 0.3 triple it
+    assert [p for p, _ in expected] == pytest.approx(actual[:, 0], abs=1e-6)
+    # relative: the same sum in another order
+    assert [b for _, b in expected] == pytest.approx(actual[:, 1], rel=1e-13)
+
+
+def test_teammates_of_equal_share_move_alike() -> None:
+    """Newcomers of one team get the same evidence: credit is by share, not by name."""
+    found = evidence(newcomers(4, 1, 1500.0, 350.0), team(1, "a", "b"), team(2, "c", "d"))
+    assert found[0].tolist() == found[1].tolist()
+    assert found[2].tolist() == found[3].tolist()
+    assert found[0, 0] > 1500.0 > found[2, 0]
