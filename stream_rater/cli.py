@@ -22,6 +22,8 @@ from stream_rater.config import (
 
 ROUNDS = click.Path(exists=True, dir_okay=False, path_type=Path)
 FILE = click.Path(dir_okay=False, path_type=Path)
+COUNT = click.IntRange(min=1)
+RATE = click.FloatRange(min=0.0, min_open=True)
 
 Command = Callable[..., Any]
 
@@ -96,7 +98,7 @@ def run(role: str, settings_path: Path | None) -> None:
 
 @main.command()
 @click.argument("rounds", type=ROUNDS)
-@click.option("--per-second", type=float, help="At most so many rounds a second.")
+@click.option("--per-second", type=RATE, help="At most so many rounds a second.")
 @SETTINGS
 @_one_line
 def submit(rounds: Path, per_second: float | None, settings_path: Path | None) -> None:
@@ -109,7 +111,7 @@ def submit(rounds: Path, per_second: float | None, settings_path: Path | None) -
 @click.option("--player", help="Only this player.")
 @click.option("--from-start", is_flag=True, help="From the first event kept, not from now.")
 @click.option("--json", "as_json", is_flag=True, help="The events as they are, one a line.")
-@click.option("--count", type=int, help="Stop after so many events.")
+@click.option("--count", type=COUNT, help="Stop after so many events.")
 @SETTINGS
 @_one_line
 def watch(settings_path: Path | None, **options: Any) -> None:
@@ -129,12 +131,12 @@ def verify(wait_s: float, settings_path: Path | None) -> None:
 
 @main.command()
 @click.option("--embedded", is_flag=True, help="In memory: no servers, nothing durable.")
-@click.option("--rounds", default=300, show_default=True, help="Length of the season.")
+@click.option("--rounds", type=COUNT, default=300, show_default=True, help="Length of the season.")
 @_one_line
 def demo(embedded: bool, rounds: int) -> None:
     """A made-up season, rated as the service would."""
     if not embedded:
-        raise click.UsageError(
+        raise BadConfiguration(
             "`make demo` shows the service on real servers; here, give --embedded"
         )
     commands.embedded_demo(rounds)

@@ -13,7 +13,7 @@ import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from stream_rater import embedded, http
+from stream_rater import embedded, http, warm
 from stream_rater.adapters.reader import Submitter, follow, read_all
 from stream_rater.adapters.redis import LayoutMismatch, RedisStore
 from stream_rater.adapters.topics import Admin, TopicMismatch
@@ -43,14 +43,15 @@ def _named_failures() -> Iterator[None]:
         yield
     except (TopicMismatch, LayoutMismatch) as error:
         raise BadConfiguration(str(error)) from None
-    except (Trouble, OSError) as error:
+    except (Trouble, OSError, warm.OtherBits) as error:
         raise Failed(str(error)) from None
 
 
 def _progress() -> Progress:
+    console = Console(stderr=True)
     return Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
-        console=Console(stderr=True), transient=True,
+        console=console, transient=True, disable=not console.is_terminal,
     )  # fmt: skip
 
 
@@ -138,6 +139,7 @@ def run(settings: Settings, roles: frozenset[str]) -> None:
     """The service, until SIGTERM or SIGINT."""
     ladders = service_ladders(settings)
     with _named_failures():
+        warm.check()  # before joining a group: the first round finds compiled code
         service = Service(settings, ladders, roles)
         server = _serve(settings, service)
         for number in (signal.SIGTERM, signal.SIGINT):

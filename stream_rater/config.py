@@ -3,6 +3,7 @@
 import os
 import tomllib
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -135,6 +136,10 @@ def read_rating(path: Path) -> RatingConfig:
 def read_ladders(path: Path) -> Ladders:
     """The ladders file."""
     table = read_table(path)
+    each_ladder = table.get("ladders")
+    if isinstance(each_ladder, dict):  # one by one first: msgspec does not name keys of a table
+        for name, ladder in each_ladder.items():
+            _named(f"{path}: ladder {name!r}", partial(msgspec.convert, ladder, Ladder))
     ladders: Ladders = _named(path, lambda: msgspec.convert(table, Ladders))
     return ladders
 

@@ -98,17 +98,19 @@ def play(rounds: int, console: Console, seed: int = 1) -> None:
     ratings: dict[str, tuple[float, int]] = {}
     began_s = time.perf_counter()
     updates = 0
-    with Live(console=console, refresh_per_second=8) as live:
+    with Live(console=console, refresh_per_second=8, transient=True) as live:
         for number in range(rounds):
             engine.log.submit(0, a_round(rng, number, skills), received_s=time.time())
             engine.settle()
             updates += _follow(engine.log, ratings)
             live.update(_leaderboard(ratings, skills, number + 1))
     took_s = time.perf_counter() - began_s
+    console.print(_leaderboard(ratings, skills, rounds))
     console.print(
         f"{rounds} rounds, {updates} rating changes in {took_s:.1f} s: "
         f"{updates / took_s:,.0f} a second, one round at a time, in memory.\n"
-        "Nothing was durable: `make demo` runs the same state machines on Kafka and Redis."
+        "Nothing was durable: `make demo` runs the same state machines on Kafka and Redis.",
+        soft_wrap=True,
     )
 
 

@@ -156,6 +156,11 @@ class ServiceObserver(Observer):
             self._metrics.refused.set(len(self.refused))
             self._log.info("shard goes on", shard=shard)
 
+    def part_ignored(self, shard: int, offset: int, reason: str) -> None:
+        self._sometimes(
+            "foreign", "foreign message among the parts", shard=shard, offset=offset, reason=reason
+        )
+
     def shard_refused(self, shard: int, reason: str) -> None:
         if self.refused.get(shard) != reason:
             self._log.error("shard refused", shard=shard, reason=reason)

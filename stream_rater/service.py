@@ -1,20 +1,21 @@
 """`stream-rater run`: the state machines on real servers, a thread for each role."""
 
+import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from stream_rater import log
-from stream_rater.adapters.kafka import Input
+from stream_rater.adapters.kafka import Fenced, Input
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin
 from stream_rater.adapters.worker import Stopping, Worker
 from stream_rater.config import Ladders, Settings
 from stream_rater.metrics import Lag, Metrics, ServiceObserver
 from stream_rater.pipeline.estimator import Estimator
-from stream_rater.pipeline.ports import Effect, Step, Trouble
+from stream_rater.pipeline.ports import Effect, LogTrouble, Poll, Step, Trouble
 from stream_rater.pipeline.updater import Updater
 
 ESTIMATORS = "stream-rater-estimators"
@@ -23,6 +24,10 @@ UPDATERS = "stream-rater-updaters"
 
 STALE_S = 30.0
 """A role that has not come to a poll for so long is not healthy."""
+
+STOP_S = 8.0
+"""A role that is asked to stop has so long to finish what is in hand; then the process just ends,
+which costs a successor no more than a crash does."""
 
 
 @dataclass
@@ -34,6 +39,8 @@ class Role:
     observer: ServiceObserver
     machine: Step[Any]
     failure: BaseException | None = None
+    trouble: str = ""
+    """Why it started over and does not read yet."""
 
     def drive(self, on_end: Callable[[], None]) -> None:
         """Perform effects until asked to stop."""
@@ -46,15 +53,24 @@ class Role:
                 outcome, trouble = None, None
                 try:
                     outcome = self.worker.perform(effect)
+                    if isinstance(effect, Poll) and not effect.full:
+                        self.trouble = ""
                 except Trouble as error:
                     trouble = error
+                    self.trouble = str(error)
         except Stopping:
             pass
         except BaseException as error:
             self.failure = error
         finally:
-            self.worker.input.close()
+            self._leave()
             on_end()
+
+    def _leave(self) -> None:
+        try:
+            self.worker.input.close()
+        except Exception as error:
+            self.failure = self.failure or error
 
 
 class Service:
@@ -94,8 +110,10 @@ class Service:
         estimating = name == "estimator"
         topics = self._admin.topics
         topic = topics.rounds if estimating else topics.parts
-        input_ = Input(self._settings, topic, ESTIMATORS if estimating else UPDATERS)
+        group = ESTIMATORS if estimating else UPDATERS
+        input_ = Input(self._settings, topic, group, self._stop)
         observer = ServiceObserver(self.metrics, name, log.logger(name))
+        input_.on_committed = observer.positions
         self._lag.add(topic, input_.lag, observer)
         worker = Worker(
             self._settings, input_, self._admin, RedisStore(self._settings), self._shards, name,
@@ -114,19 +132,29 @@ class Service:
     def run(self) -> None:
         """Until `stop` is called or a role fails; raises what made it fail."""
         threads = [
-            threading.Thread(target=role.drive, args=(self.stop,), name=role.name)
+            threading.Thread(target=role.drive, args=(self.stop,), name=role.name, daemon=True)
             for role in self._roles
         ]
         for thread in threads:
             thread.start()
         self.log.info("running", roles=[role.name for role in self._roles])
-        for thread in threads:
-            while thread.is_alive():  # in slices, so that signals are served
-                thread.join(0.2)
+        self._await(threads)
         for role in self._roles:
+            if isinstance(role.failure, Fenced):
+                raise LogTrouble(f"{role.name}: {role.failure}")
             if role.failure is not None:
                 raise role.failure
         self.log.info("stopped")
+
+    def _await(self, threads: Sequence[threading.Thread]) -> None:
+        """Until all have ended, in slices, so that signals are served."""
+        deadline_s = math.inf
+        while alive := [thread.name for thread in threads if thread.is_alive()]:
+            self._stop.wait(0.2) if deadline_s == math.inf else time.sleep(0.01)
+            if self._stop.is_set() and deadline_s == math.inf:
+                deadline_s = time.monotonic() + STOP_S
+            if time.monotonic() > deadline_s:
+                raise LogTrouble(f"{', '.join(alive)} did not finish within {STOP_S:g} s")
 
     def stop(self) -> None:
         """Finish what is in hand, commit, leave."""
@@ -147,5 +175,7 @@ class Service:
         for role in self._roles:
             if not role.worker.input.joined:
                 reasons.append(f"{role.name}: not in its consumer group yet")
+            if role.trouble:
+                reasons.append(f"{role.name}: {role.trouble}")
             reasons += [f"shard {s}: {why}" for s, why in role.observer.refused.items()]
         return reasons

@@ -6,6 +6,7 @@ and the ladders' configuration. Codes are those of the event contract; each mess
 
 import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,7 +20,8 @@ from stream_rater.rating.model import DID_NOT_FINISH, Floats, Ints, Places, Tabl
 
 MAX_ID_BYTES = 128
 MIN_ENTRIES = 2
-MAX_RANK = 2**31 - 1
+MAX_RANK = 2**31 - 2
+"""An int32 that leaves a greater one, to sort those that did not finish."""
 MAX_TIME_LENGTH = 64
 """More digits than any clock has; the text goes into every event of the round."""
 LEAST_SHARE = 1e-6
@@ -160,14 +162,13 @@ def _check_players(players: list[str]) -> None:
         for player in players:
             _check_id(f"player {player[:MAX_ID_BYTES]!r}", player)
     if len(set(players)) < len(players):
-        seen: set[str] = set()
-        twice = next(p for p in players if p in seen or seen.add(p))  # type: ignore[func-returns-value]
+        twice, _ = Counter(players).most_common(1)[0]
         raise Invalid("duplicate-player", f"player {twice!r} stands in the round twice")
 
 
 def _order(place: Places) -> Ints:
     """Indices that put entries in order of place, as given where they tie, unfinished last."""
-    return np.argsort(np.where(place == DID_NOT_FINISH, MAX_RANK, place), kind="stable")
+    return np.argsort(np.where(place == DID_NOT_FINISH, MAX_RANK + 1, place), kind="stable")
 
 
 def _columns(entries: list[Entry]) -> tuple[Places, list[str], Ints, Floats]:

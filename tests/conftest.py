@@ -1,16 +1,21 @@
-"""What all tests share: the folder of golden numbers and real data, and Hypothesis' profiles."""
+"""What all tests share: golden numbers and real data, real servers, and Hypothesis' profiles."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
+import msgspec
 import pytest
-from hypothesis import settings
+
+from local.servers import Addresses
+from tests import real
 
 # The same examples on every run, so that a red build is never a matter of luck. To look for new
 # ones: pytest --hypothesis-profile=wild
-settings.register_profile("ci", derandomize=True, database=None, deadline=None)
-settings.register_profile("wild", max_examples=2000, deadline=None, print_blob=True)
-settings.load_profile("ci")
+hypothesis.settings.register_profile("ci", derandomize=True, database=None, deadline=None)
+hypothesis.settings.register_profile("wild", max_examples=2000, deadline=None, print_blob=True)
+hypothesis.settings.load_profile("ci")
 
 
 @pytest.fixture(scope="session")
@@ -24,3 +29,17 @@ def shared() -> Path:
             pytest.fail(reason)
         pytest.skip(reason)
     return folder
+
+
+@pytest.fixture(scope="session")
+def addresses() -> Iterator[Addresses]:
+    """Real Kafka and Redis, one pair for each process that runs tests."""
+    with real.a_pair() as found:
+        yield found
+
+
+@pytest.fixture
+def settings(addresses: Addresses) -> Iterator[real.SettingsFactory]:
+    """Makes settings of the real servers, with topics and a Redis database of this test's own."""
+    with real.a_place(addresses) as place:
+        yield lambda **changes: msgspec.structs.replace(place, **changes)

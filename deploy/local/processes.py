@@ -14,9 +14,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -29,6 +30,7 @@ POLL_INTERVAL_S: Final = 0.01
 PROBE_TIMEOUT_S: Final = 1.0
 LOG_TAIL_LINES: Final = 15
 PORT_ATTEMPTS: Final = 3
+STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PORTS_FROM: Final = 15_000
 _PORT_TRIES: Final = 200
 
@@ -44,6 +46,7 @@ class Launch:
     answers: Callable[[int], bool]  # speaks the protocol on a port; OSError counts as no
     start_timeout_s: float
     outlive: bool = False
+    environment: Mapping[str, str] | None = None  # instead of ours
 
     @property
     def log(self) -> Path:
@@ -104,16 +107,18 @@ class Server:
             raise
         return self
 
-    def stop(self, timeout_s: float = 10.0) -> None:
-        """SIGTERM, then SIGKILL after the timeout; returns when the process is gone."""
+    def stop(self, timeout_s: float = 10.0) -> int | None:
+        """SIGTERM, then SIGKILL after the timeout; the exit code when the process is gone."""
+        code = None
         if self._process is not None:
             self._process.terminate()
             try:
-                self._process.wait(timeout_s)
+                code = self._process.wait(timeout_s)
             except subprocess.TimeoutExpired:
                 self._process.kill()
-                self._process.wait()
+                code = self._process.wait()
         self._clear()
+        return code
 
     def kill(self) -> None:
         """SIGKILL, as a crash; returns when the process is gone."""
@@ -141,8 +146,8 @@ class Server:
     def _spawn(self) -> None:
         launch = self._launch
         launch.directory.mkdir(parents=True, exist_ok=True)
-        self._guard = None if launch.outlive else start_guard()
-        with launch.log.open("ab") as log:
+        with undisturbed(), launch.log.open("ab") as log:
+            self._guard = None if launch.outlive else start_guard()
             self._process = subprocess.Popen(
                 launch.command,
                 cwd=launch.directory,
@@ -150,11 +155,12 @@ class Server:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                env=launch.environment,
             )
-        if self._guard is not None:
-            assert self._guard.stdin is not None
-            self._guard.stdin.write(f"{self._process.pid}\n".encode())
-            self._guard.stdin.flush()
+            if self._guard is not None:
+                assert self._guard.stdin is not None
+                self._guard.stdin.write(f"{self._process.pid}\n".encode())
+                self._guard.stdin.flush()
 
     def _await_answer(self) -> None:
         assert self._process is not None
@@ -177,6 +183,30 @@ class Server:
                 self._guard.stdin.close()
             self._guard.wait()
         self._process = self._guard = None
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Let Ctrl-C, SIGTERM and SIGHUP wait for the end of the block.
+
+    A process that is just being started has no owner yet: who is interrupted there loses it.
+    """
+    waiting: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are handled elsewhere
+        return
+    handlers = {number: signal.getsignal(number) for number in STOPPING}
+    for number in STOPPING:
+        if callable(handlers[number]):
+            signal.signal(number, lambda which, _: waiting.append(which))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            if callable(handler):
+                signal.signal(number, handler)
+    for arrived in waiting:
+        signal.raise_signal(arrived)
 
 
 def start_guard() -> subprocess.Popen[bytes]:

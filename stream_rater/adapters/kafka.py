@@ -1,22 +1,23 @@
-"""The log on Kafka: one worker's consumer and producers, performing the machines' effects.
+"""The log on Kafka as one worker reads it: a member of a consumer group.
 
 Every failure, and every doubt, is LogTrouble: the machine then asks for new producers and starts
-over. In particular, a commit that was slow or saw a connection break is in doubt even when it
-reports success: a retried request may still arrive and end the *next* transaction.
+over.
+
+Whoever commits says as whom: the member and generation of its last poll, when it last heard what it
+owns. Asked for later, librdkafka may have left the group meanwhile (session or poll interval over)
+and tell of no member at all, and a transaction in nobody's name is not fenced by the broker.
 """
 
+import threading
 import time
-import uuid
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from confluent_kafka import (
-    OFFSET_END,
     Consumer,
     KafkaError,
     KafkaException,
     Message,
-    Producer,
     TopicPartition,
 )
 
@@ -24,32 +25,94 @@ from stream_rater.adapters.topics import QUIET, client_options
 from stream_rater.config import Settings
 from stream_rater.pipeline.ports import LogTrouble, Polled, Record
 
+T = TypeVar("T")
+
 TIMEOUT_S = 5.0
-SLOW_COMMIT_S = 2.0
-"""A transaction that took longer may have been retried on the way: treat it as in doubt."""
+SLICE_S = 0.25
+"""Waits are cut into slices of this, to notice that the worker is asked to stop."""
+
+LAST_MOMENTS_S = 3.0
+"""What a wait may still take once the worker is asked to stop."""
 
 POLL_RECORDS = 10_000
-NEW_PRODUCER_EVERY_S = 0.2
-"""Trouble that comes back at once must not spin."""
-
-DISCONNECTS = frozenset(
-    {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT}
+PASSING = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._TIMED_OUT,
+        KafkaError._RESOLVE,
+        KafkaError._PARTITION_EOF,
+        KafkaError._MAX_POLL_EXCEEDED,
+    }
 )
+"""What a consumer may be told and librdkafka mends itself; a loss of partitions is told apart."""
 
 
-def _trouble(error: KafkaException | KafkaError) -> LogTrouble:
+class Fenced(Exception):
+    """This worker can never go on: another process uses its `instance_id`."""
+
+
+def trouble_of(error: KafkaException | KafkaError) -> LogTrouble:
+    """What a client's error is to a state machine."""
     inner = error.args[0] if isinstance(error, KafkaException) else error
     return LogTrouble(f"kafka: {inner.str() if isinstance(inner, KafkaError) else inner}")
 
 
+def _may_be_repeated(error: KafkaException) -> bool:
+    """The time of one call was over, whatever it was waiting for."""
+    inner = error.args[0]
+    return isinstance(inner, KafkaError) and (
+        inner.code() == KafkaError._TIMED_OUT or inner.retriable()
+    )
+
+
+class Patience:
+    """Waits in slices: to the time-out, or only a little longer once asked to stop."""
+
+    def __init__(self, stop: threading.Event | None = None) -> None:
+        self._stop = stop or threading.Event()
+
+    def slices(self, timeout_s: float) -> Iterator[float]:
+        """Seconds to wait, again and again, until it has been long enough."""
+        end_s = time.monotonic() + timeout_s
+        hurried = False
+        while (left_s := end_s - time.monotonic()) > 0.0:
+            if self._stop.is_set() and not hurried:
+                hurried = True
+                left_s = min(left_s, LAST_MOMENTS_S)
+                end_s = time.monotonic() + left_s
+            yield min(SLICE_S, left_s)
+
+    def call(self, timeout_s: float, action: Callable[[float], T]) -> T:
+        """The outcome of a call that may be repeated when it times out; failures are LogTrouble."""
+        trouble = LogTrouble("kafka: no time left")
+        for slice_s in self.slices(timeout_s):
+            next_s = time.monotonic() + slice_s
+            try:
+                return action(slice_s)
+            except KafkaException as error:
+                trouble = trouble_of(error)
+                if not _may_be_repeated(error):
+                    break
+            time.sleep(max(0.0, next_s - time.monotonic()))  # if it came back at once
+        raise trouble
+
+
+def _headers(message: Message) -> list[tuple[str, bytes]]:
+    """None where a name is not UTF-8, which the client cannot represent (SystemError)."""
+    try:
+        found: Any = message.headers() or ()
+        return [(name, value or b"") for name, value in found]
+    except (SystemError, UnicodeDecodeError):
+        return []
+
+
 def record_of(message: Message) -> Record:
     """A message as the state machines see it."""
-    headers: Any = message.headers() or []
     return Record(
         partition=message.partition() or 0,
         offset=message.offset() or 0,
         value=message.value(),
-        headers=[(name, value or b"") for name, value in headers],
+        headers=_headers(message),
         received_s=message.timestamp()[1] / 1000.0,
         key=message.key(),
     )
@@ -58,14 +121,25 @@ def record_of(message: Message) -> Record:
 class Input:
     """A group member that reads one topic from offsets that we choose."""
 
-    def __init__(self, settings: Settings, topic: str, group: str) -> None:
+    def __init__(
+        self, settings: Settings, topic: str, group: str, stop: threading.Event | None = None
+    ) -> None:
         self.topic = topic
+        self._patience = Patience(stop)
         self._lost: set[int] = set()
         self._gained: set[int] = set()
         self._owned: set[int] = set()
-        self._paused = False
+        self._reading: set[int] = set()
+        """Owned partitions that were sought; nothing is fetched of the others."""
+        self._resting: set[int] = set()
+        """Those of them that are paused because the machine holds enough."""
+        self._member: str | None = None
+        """As whom we were in the group at the last poll; None: not at all."""
+        self._metadata: Any = None
         self.joined = False
         """Whether the group has answered at all, if only to say that there is nothing to own."""
+        self.on_committed: Callable[[Mapping[int, int]], None] = lambda _: None
+        """Told the committed offsets that were read."""
         options = client_options(settings) | {
             "group.id": settings.topic_prefix + group,
             "isolation.level": "read_committed",
@@ -77,6 +151,7 @@ class Input:
             "queued.max.messages.kbytes": 65_536,
             "fetch.message.max.bytes": 16 * 2**20,
             "fetch.wait.max.ms": 100,
+            "fetch.queue.backoff.ms": 20,  # after the queue was full: 1 s by default
         }
         if settings.instance_id:
             options["group.instance.id"] = settings.instance_id
@@ -90,18 +165,16 @@ class Input:
         numbers = {each.partition for each in partitions}
         self._gained |= numbers
         self._owned |= numbers
-        # Nothing is read before the machine has chosen where to begin.
-        for each in partitions:
-            each.offset = OFFSET_END
-        consumer.incremental_assign(partitions)
-        consumer.pause(partitions)
+        # Nothing is read before the machine has chosen where to begin. The call tells librdkafka
+        # that we see to it ourselves.
+        consumer.incremental_assign([])
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         numbers = {each.partition for each in partitions}
+        consumer.incremental_unassign(self._tps(dict.fromkeys(numbers & self._reading, 0)))
         self._lost |= numbers
-        self._gained -= numbers
-        self._owned -= numbers
-        consumer.incremental_unassign(partitions)
+        for mine in (self._gained, self._owned, self._reading, self._resting):
+            mine -= numbers
 
     def poll(self, timeout_s: float, *, full: bool) -> Polled:
         """What the next moment brings: the first record is waited for, others only taken."""
@@ -109,8 +182,9 @@ class Input:
             self._rest(full)
             first = self.consumer.poll(timeout_s)
             rest = [] if full else self.consumer.consume(POLL_RECORDS, 0.0)
+            self._note_membership()
         except KafkaException as error:
-            raise _trouble(error) from None
+            raise self._named(error.args[0]) from None
         messages = rest if first is None else [first, *rest]
         records = [r for each in messages if (r := self._record(each)) is not None]
         polled = Polled(time.monotonic(), frozenset(self._lost), frozenset(self._gained), records)
@@ -119,18 +193,39 @@ class Input:
         return polled
 
     def _rest(self, full: bool) -> None:
-        if full != self._paused:
-            owned = self._tps(dict.fromkeys(self._owned, 0))
-            (self.consumer.pause if full else self.consumer.resume)(owned)
-            self._paused = full
+        """Pause what is read, or go on with it."""
+        if full and self._resting != self._reading:
+            self.consumer.pause(self._tps(dict.fromkeys(self._reading, 0)))
+            self._resting = set(self._reading)
+        elif not full and self._resting:
+            self.consumer.resume(self._tps(dict.fromkeys(self._resting, 0)))
+            self._resting = set()
+
+    def _note_membership(self) -> None:
+        """Who we are in the group, as long as what the machine was told is what we own."""
+        metadata = self.consumer.consumer_group_metadata()
+        # In this order: once it has no member id, it gets another only inside a later poll.
+        self._member = self.consumer.memberid() or None
+        self._metadata = metadata if self._member else None
+
+    def membership(self) -> Any:
+        """The group metadata of the last poll, for a transaction."""
+        if self._metadata is None:
+            raise LogTrouble("kafka: no member of the group any more")
+        return self._metadata
+
+    def _named(self, error: KafkaError) -> Exception:
+        if error.fatal():
+            return Fenced(f"kafka: {error.str()}")
+        return trouble_of(error)
 
     def _record(self, message: Message) -> Record | None:
         error = message.error()
-        if error is not None:
-            if error.code() == KafkaError._AUTO_OFFSET_RESET or error.fatal():
-                raise _trouble(error)
-            return None  # passing trouble, which librdkafka mends itself
-        return record_of(message)
+        if error is None:
+            return record_of(message)
+        if error.code() in PASSING:
+            return None
+        raise self._named(error)
 
     def _tps(self, offsets: Mapping[int, int]) -> list[TopicPartition]:
         return [TopicPartition(self.topic, p, o) for p, o in offsets.items()]
@@ -138,44 +233,68 @@ class Input:
     def committed(self, partitions: frozenset[int]) -> dict[int, int | None]:
         """Stable committed offsets: pending transactions are waited for."""
         asked = self._tps(dict.fromkeys(partitions, 0))
-        try:
-            found = self.consumer.committed(asked, timeout=TIMEOUT_S)
-        except KafkaException as error:
-            raise _trouble(error) from None
-        for each in found:
+        reply: Any = self._patience.call(
+            TIMEOUT_S, lambda slice_s: self.consumer.committed(asked, timeout=slice_s)
+        )
+        for each in reply:
             if each.error is not None:
-                raise _trouble(each.error)
-        return {each.partition: each.offset if each.offset >= 0 else None for each in found}
+                raise trouble_of(each.error)
+        found = {each.partition: each.offset if each.offset >= 0 else None for each in reply}
+        self.on_committed({partition: offset or 0 for partition, offset in found.items()})
+        return found
 
     def seek(self, offsets: Mapping[int, int]) -> None:
-        """Read from these offsets: a fresh assignment, which leaves nothing fetched before."""
+        """Read from these offsets, with nothing left of what was fetched before.
+
+        Never by unassigning what we keep: were a rebalance under way, librdkafka would take that
+        for the answer to it, and others would own what we have not been told we lost.
+        """
         mine = {p: o for p, o in offsets.items() if p in self._owned}
-        partitions = self._tps(mine)
+        begun = {p: o for p, o in mine.items() if p in self._reading}
         try:
-            self.consumer.incremental_unassign(self._tps(dict.fromkeys(mine, 0)))
-            self.consumer.incremental_assign(partitions)
-            self.consumer.resume(partitions)
+            self.consumer.incremental_assign(
+                self._tps({p: o for p, o in mine.items() if p not in begun})
+            )
+            self._reading |= mine.keys()
+            for each in self._tps(begun):
+                self._seek_one(each)
+            self.consumer.resume(self._tps(dict.fromkeys(self._resting & mine.keys(), 0)))
         except KafkaException as error:
-            raise _trouble(error) from None
-        self._paused = False
+            raise trouble_of(error) from None
+        self._resting -= mine.keys()
+
+    def _seek_one(self, to: TopicPartition) -> None:
+        try:
+            self.consumer.seek(to)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._STATE:
+                raise
+            # It stopped fetching, as after an offset out of range: only this starts it again.
+            self.consumer.incremental_unassign([to])
+            self.consumer.incremental_assign([to])
 
     def commit(self, offsets: Mapping[int, int]) -> None:
         """Commit outside a transaction."""
+        if not self._member or self.consumer.memberid() != self._member:
+            raise LogTrouble("kafka: no member of the group any more")
         try:
             committed = self.consumer.commit(offsets=self._tps(offsets), asynchronous=False)
         except KafkaException as error:
-            raise _trouble(error) from None
+            raise trouble_of(error) from None
         for each in committed or ():
             if each.error is not None:
-                raise _trouble(each.error)
+                raise trouble_of(each.error)
 
     def lag(self) -> dict[int, int]:
         """High watermark of each owned partition, as the last fetch saw it."""
         ends = {}
         for partition in tuple(self._owned):
-            _, end = self.consumer.get_watermark_offsets(
-                TopicPartition(self.topic, partition), cached=True
-            )
+            try:
+                _, end = self.consumer.get_watermark_offsets(
+                    TopicPartition(self.topic, partition), cached=True
+                )
+            except (KafkaException, RuntimeError):  # closed, or no longer ours
+                continue
             if end >= 0:
                 ends[partition] = end
         return ends
@@ -183,126 +302,3 @@ class Input:
     def close(self) -> None:
         """Leave the group (a static member only says that it is gone once its session ends)."""
         self.consumer.close()
-
-
-class Transactions:
-    """A transactional producer that is thrown away at the first doubt."""
-
-    def __init__(self, settings: Settings, role: str, input_: Input) -> None:
-        name = settings.instance_id or uuid.uuid4().hex
-        self._options = client_options(settings) | {
-            "transactional.id": f"{settings.topic_prefix}stream-rater-{role}-{name}",
-            "transaction.timeout.ms": settings.transaction_timeout_ms,
-            "message.max.bytes": 16 * 2**20,
-            "queue.buffering.max.messages": 1_000_000,
-            "queue.buffering.max.kbytes": 512 * 1024,
-            "linger.ms": 1,
-            "compression.type": "lz4",
-            "error_cb": self._noticed,
-        }
-        self._input = input_
-        self._producer: Producer | None = None
-        self._doubt = ""
-        self._made_s = 0.0
-
-    def _noticed(self, error: KafkaError) -> None:
-        if error.code() in DISCONNECTS or error.fatal():
-            self._doubt = error.str()
-
-    def renew(self) -> None:
-        """Another producer of the same transactional id: what the old one left open is aborted."""
-        wait_s = self._made_s + NEW_PRODUCER_EVERY_S - time.monotonic()
-        if wait_s > 0.0:
-            time.sleep(wait_s)
-        self._made_s = time.monotonic()
-        self._producer = None
-        self._doubt = ""
-        producer = Producer(self._options, logger=QUIET)
-        try:
-            producer.init_transactions(2 * TIMEOUT_S)
-        except KafkaException as error:
-            raise _trouble(error) from None
-        self._producer = producer
-
-    def run(self, send: Callable[[Producer], None], offsets: Mapping[int, int]) -> None:
-        """One transaction: what `send` produces, and the input's offsets."""
-        if self._producer is None:
-            self.renew()
-        assert self._producer is not None
-        self._doubt = ""
-        try:
-            self._producer.begin_transaction()
-            send(self._producer)
-            self._producer.send_offsets_to_transaction(
-                [TopicPartition(self._input.topic, p, o) for p, o in offsets.items()],
-                self._input.consumer.consumer_group_metadata(),
-                TIMEOUT_S,
-            )
-            began_s = time.monotonic()
-            self._producer.commit_transaction(TIMEOUT_S)
-        except KafkaException as error:
-            raise _trouble(error) from None
-        if self._doubt or time.monotonic() - began_s > SLOW_COMMIT_S:
-            raise LogTrouble(f"kafka: a transaction's end is in doubt: {self._doubt or 'slow'}")
-
-    def produce(self, producer: Producer, topic: str, **message: Any) -> None:
-        """Produce one message, waiting while the queue is full."""
-        deadline_s = time.monotonic() + 6 * TIMEOUT_S
-        while True:
-            try:
-                producer.produce(topic, **message)
-                return
-            except BufferError:
-                if time.monotonic() > deadline_s:
-                    raise LogTrouble("kafka: the producer's queue stays full") from None
-                producer.poll(0.05)
-
-
-class Parts:
-    """The idempotent producer of parts."""
-
-    def __init__(self, settings: Settings, topic: str) -> None:
-        self._topic = topic
-        self._options = client_options(settings) | {
-            "enable.idempotence": True,
-            "acks": "all",
-            "linger.ms": 0,
-            "compression.type": "lz4",
-            "message.max.bytes": 16 * 2**20,
-            "queue.buffering.max.messages": 1_000_000,
-            "delivery.timeout.ms": 30_000,
-        }
-        self._producer: Producer | None = None
-
-    def renew(self) -> None:
-        """Another producer; what the old one had in flight may still arrive, which is harmless."""
-        self._producer = None
-
-    def scatter(self, parts: Sequence[tuple[int, bytes]]) -> list[int]:
-        """Append; the parts' offsets once all are acknowledged."""
-        if self._producer is None:
-            self._producer = Producer(self._options, logger=QUIET)
-        offsets: list[int | None] = [None] * len(parts)
-        failures: list[KafkaError] = []
-
-        def delivered(index: int) -> Callable[[KafkaError | None, Message], None]:
-            def callback(error: KafkaError | None, message: Message) -> None:
-                if error is not None:
-                    failures.append(error)
-                else:
-                    offsets[index] = message.offset()
-
-            return callback
-
-        try:
-            for i, (shard, data) in enumerate(parts):
-                self._producer.produce(self._topic, data, partition=shard, on_delivery=delivered(i))
-            self._producer.flush(30.0 + TIMEOUT_S)
-        except (KafkaException, BufferError) as error:
-            raise LogTrouble(f"kafka: {error}") from None
-        if failures:
-            raise _trouble(failures[0])
-        known = [offset for offset in offsets if offset is not None]
-        if len(known) < len(parts):
-            raise LogTrouble("kafka: parts were not acknowledged in time")
-        return known

@@ -47,9 +47,9 @@ POLL_RECORDS = 500
 class Transaction:
     """What a producer has sent and not ended."""
 
-    events: Sequence[Event] = ()
-    rejections: Sequence[Rejection] = ()
-    offsets: Mapping[int, int] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    rejections: list[Rejection] = field(default_factory=list)
+    offsets: dict[int, int] = field(default_factory=dict)
 
 
 class Group:
@@ -75,24 +75,36 @@ class Group:
         return frozenset(p for p, owner in self.owners.items() if owner is member)
 
 
+class Records(list[Record]):
+    """One partition: the record at offset o is the o-th. Those before `start` cannot be read."""
+
+    start = 0
+
+
 class Log:
     """The four topics and the two groups."""
 
     def __init__(self, partitions: int, shards: int) -> None:
-        self.rounds: list[list[Record]] = [[] for _ in range(partitions)]
-        self.parts: list[list[Record]] = [[] for _ in range(shards)]
+        self.rounds = [Records() for _ in range(partitions)]
+        self.parts = [Records() for _ in range(shards)]
         self.changed: list[list[tuple[bytes, bytes]]] = [[] for _ in range(shards)]
         self.rejected: list[Rejection] = []
         self.estimators = Group(partitions)
         self.updaters = Group(shards)
         self._producers = itertools.count()
+        self._fenced: set[int] = set()
 
     def submit(
-        self, partition: int, value: bytes, headers: Headers = (), received_s: float = 0.0
+        self,
+        partition: int,
+        value: bytes | None,
+        headers: Headers = (),
+        received_s: float = 0.0,
+        key: bytes | None = None,
     ) -> int:
         """Append a record to round-completed; returns its offset."""
         log = self.rounds[partition]
-        log.append(Record(partition, len(log), value, headers, received_s))
+        log.append(Record(partition, len(log), value, headers, received_s, key))
         return len(log) - 1
 
     def append_part(self, shard: int, value: bytes) -> int:
@@ -105,15 +117,29 @@ class Log:
         """A producer's id, never used before."""
         return next(self._producers)
 
-    def end(self, group: Group, producer: int, *, commit: bool) -> None:
-        """End a producer's transaction, if it has one."""
-        transaction = group.pending.pop(producer, None)
-        if transaction is None or not commit:
-            return
+    def transaction(self, group: Group, producer: int) -> Transaction:
+        """A producer's transaction, begun if it has none; raises LogTrouble if it is fenced."""
+        if producer in self._fenced:
+            raise LogTrouble("fenced: the producer has a successor, or its transaction timed out")
+        return group.pending.setdefault(producer, Transaction())
+
+    def commit(self, group: Group, producer: int) -> None:
+        """End a producer's transaction, if it has one; raises LogTrouble if it is fenced."""
+        self.transaction(group, producer)
+        transaction = group.pending.pop(producer)
         for event in transaction.events:
             self.changed[event.shard].append((event.key, event.value))
         self.rejected.extend(transaction.rejections)
         group.committed.update(transaction.offsets)
+
+    def abort(self, group: Group, producer: int) -> None:
+        """Undo a producer's transaction, if it has one."""
+        group.pending.pop(producer, None)
+
+    def fence(self, group: Group, producer: int) -> None:
+        """Abort, and take nothing more from this producer."""
+        self.abort(group, producer)
+        self._fenced.add(producer)
 
 
 class Store:
@@ -150,7 +176,7 @@ class Store:
 class Worker:
     """One member of a group with its producer: performs one machine's effects."""
 
-    def __init__(self, log: Log, store: Store, group: Group, source: list[list[Record]]) -> None:
+    def __init__(self, log: Log, store: Store, group: Group, source: list[Records]) -> None:
         self.log = log
         self.store = store
         self.group = group
@@ -192,14 +218,19 @@ class Worker:
     def _poll(self, effect: Poll) -> Steps:
         yield
         polled = self._membership()
-        if effect.full:
-            return polled
         records: list[Record] = []
-        for partition, offset in self._reading.items():
-            new = self._source[partition][offset : offset + POLL_RECORDS]
-            self._reading[partition] = offset + len(new)
-            records += new
+        if not effect.full:
+            for partition in tuple(self._reading):
+                records += self._take(partition, POLL_RECORDS)
         return Polled(polled.now_s, polled.lost, polled.gained, records)
+
+    def _take(self, partition: int, most: int) -> Sequence[Record]:
+        offset, log = self._reading[partition], self._source[partition]
+        if not log.start <= offset <= len(log):
+            raise LogTrouble(f"offset {offset} of partition {partition} is out of range")
+        new = log[offset : offset + most]
+        self._reading[partition] = offset + len(new)
+        return new
 
     def _membership(self) -> Polled:
         if self._generation == self.group.generation:
@@ -223,7 +254,7 @@ class Worker:
 
     def _log_starts(self, effect: LogStarts) -> Steps:
         yield
-        return {p: self._source[p][0].offset if self._source[p] else 0 for p in effect.partitions}
+        return {p: self._source[p].start for p in effect.partitions}
 
     def _seek(self, effect: Seek) -> Steps:
         yield
@@ -231,7 +262,7 @@ class Worker:
 
     def _new_producer(self, effect: NewProducer) -> Steps:
         yield
-        self.log.end(self.group, self.producer, commit=False)
+        self.log.fence(self.group, self.producer)
         self.producer = self.log.new_producer()
 
     def _shard_ends(self, effect: ShardEnds) -> Steps:
@@ -272,22 +303,40 @@ class Worker:
         return done
 
     def _commit_source(self, effect: CommitSource) -> Steps:
-        yield from self._transaction(
-            Transaction(rejections=effect.rejections, offsets=effect.offsets)
-        )
+        if effect.rejections:
+            yield from self._transaction((), effect.rejections, effect.offsets)
+            return
+        generation = self._generation
+        yield
+        self._check(generation)
+        self.group.committed.update(effect.offsets)
+        yield
 
     def _publish(self, effect: Publish) -> Steps:
-        yield from self._transaction(Transaction(events=effect.events, offsets=effect.offsets))
+        yield from self._transaction(effect.events, (), effect.offsets)
 
-    def _transaction(self, transaction: Transaction) -> Steps:
-        """Send, then end: two steps, between which the offsets are not stable."""
+    def _transaction(
+        self, events: Sequence[Event], rejections: Sequence[Rejection], offsets: Mapping[int, int]
+    ) -> Steps:
+        """Send the records, then the offsets, which are not stable from then on, then end it."""
+        producer, generation = self.producer, self._generation
+        if producer in self.group.pending:
+            raise LogTrouble("the producer's last transaction has not ended")
+        half = len(events) // 2
+        for some in (events[:half], events[half:]):
+            yield
+            self.log.transaction(self.group, producer).events.extend(some)
+        self.log.transaction(self.group, producer).rejections.extend(rejections)
         yield
-        if self._generation != self.group.generation:
+        self._check(generation)
+        self.log.transaction(self.group, producer).offsets.update(offsets)
+        yield
+        self.log.commit(self.group, producer)
+        yield
+
+    def _check(self, generation: int) -> None:
+        if generation != self.group.generation:
             raise LogTrouble("fenced: the group has a new generation")
-        self.group.pending[self.producer] = transaction
-        yield
-        self.log.end(self.group, self.producer, commit=True)
-        yield
 
 
 def estimator_worker(log: Log, store: Store) -> Worker:

@@ -62,30 +62,27 @@ def follow(
 
 
 def read_all(settings: Settings, topic: str, partitions: int) -> Iterator[Record]:
-    """Every record that a topic holds now, partition by partition, in order."""
+    """Every record that a topic holds now; each partition's in order."""
     consumer = _consumer(settings)
+    consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)])
+    reading = set(range(partitions))
     try:
-        for partition in range(partitions):
-            consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
-            yield from _until_end(consumer)
+        while reading:
+            message = consumer.poll(TIMEOUT_S)
+            if message is None:
+                raise LogTrouble(f"kafka: nothing to read within {TIMEOUT_S:.0f} s")
+            failure = message.error()
+            if failure is None:
+                if message.partition() in reading:
+                    yield record_of(message)
+            elif failure.code() == KafkaError._PARTITION_EOF:
+                reading.discard(message.partition() or 0)
+            else:
+                raise LogTrouble(f"kafka: {failure.str()}")
     except KafkaException as error:
         raise LogTrouble(f"kafka: {error.args[0].str()}") from None
     finally:
         consumer.close()
-
-
-def _until_end(consumer: Consumer) -> Iterator[Record]:
-    while True:
-        message = consumer.poll(TIMEOUT_S)
-        if message is None:
-            raise LogTrouble(f"kafka: nothing to read within {TIMEOUT_S:.0f} s")
-        error = message.error()
-        if error is None:
-            yield record_of(message)
-        elif error.code() == KafkaError._PARTITION_EOF:
-            return
-        else:
-            raise LogTrouble(f"kafka: {error.str()}")
 
 
 class Submitter:

@@ -29,6 +29,7 @@ LAYOUT_KEY = "stream-rater:layout"
 TIMEOUT_S = 5.0
 SMALL_HASH_BYTES = 512
 """Beliefs may be so long; Redis must still keep hashes of them in its compact encoding."""
+KEEP_ALL = "noeviction"
 
 
 def _packed(strings: Sequence[bytes]) -> bytes:
@@ -77,30 +78,46 @@ class RedisStore:
 
     def _load_functions(self) -> None:
         code = resources.files(__package__).joinpath("functions.lua").read_text()
-        libraries = self._client.function_list(library=LIBRARY, withcode=True)
-        if not libraries:
-            self._client.function_load(code, replace=False)
-            return
-        fields: list[Any] = libraries[0]
-        loaded = dict(zip(fields[::2], fields[1::2], strict=True))[b"library_code"]
-        if loaded.decode() != code:
+        if self._loaded_code() is None:
+            try:
+                self._client.function_load(code, replace=False)
+            except redis.ResponseError as error:
+                if "already exists" not in str(error):  # another worker was quicker
+                    raise
+        if self._loaded_code() != code:
             raise LayoutMismatch(
                 f"Redis has another {LIBRARY} than this release: "
                 f"stop the other workers and run `redis-cli FUNCTION DELETE {LIBRARY}`"
             )
 
+    def _loaded_code(self) -> str | None:
+        libraries = self._client.function_list(library=LIBRARY, withcode=True)
+        if not libraries:
+            return None
+        fields: list[Any] = libraries[0]
+        code: bytes = dict(zip(fields[::2], fields[1::2], strict=True))[b"library_code"]
+        return code.decode()
+
     def _warnings(self) -> list[str]:
         try:
             found: dict[Any, Any] = self._client.config_get("hash-max-listpack-*")
+            found |= self._client.config_get("maxmemory*")
         except redis.ResponseError:
             return []  # hosted servers forbid CONFIG
-        value = int(found.get("hash-max-listpack-value", 0))
-        if value >= SMALL_HASH_BYTES:
-            return []
-        return [
-            f"redis: hash-max-listpack-value is {value}; beliefs are longer, so hashes turn into "
-            f"tables and take more memory: set it to {SMALL_HASH_BYTES} or more"
-        ]
+        warnings = []
+        value = int(found.get("hash-max-listpack-value", SMALL_HASH_BYTES))
+        if value < SMALL_HASH_BYTES:
+            warnings.append(
+                f"redis: hash-max-listpack-value is {value}; beliefs are longer, so hashes turn "
+                f"into tables and take more memory: set it to {SMALL_HASH_BYTES} or more"
+            )
+        policy = found.get("maxmemory-policy", KEEP_ALL)
+        if policy != KEEP_ALL and int(found.get("maxmemory", 0)):
+            warnings.append(
+                f"redis: maxmemory-policy is {policy}: it deletes ratings when memory is full: "
+                f"set it to {KEEP_ALL}"
+            )
+        return warnings
 
     def check_layout(self, layout: Mapping[str, str]) -> None:
         """Remember how the store is laid out, or refuse one laid out otherwise."""
@@ -179,6 +196,8 @@ class RedisStore:
         except redis.ResponseError as error:
             if "Function not found" in str(error):
                 self._guard(self._load_functions)
+            if isinstance(error, redis.ReadOnlyError):  # a failover: the name may lead elsewhere
+                self._client.connection_pool.disconnect()
             raise StoreTrouble(_reason(error)) from None
         except redis.RedisError as error:
             raise StoreTrouble(_reason(error)) from None

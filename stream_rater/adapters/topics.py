@@ -1,11 +1,13 @@
 """The four topics: their names, how they must be made, and making them."""
 
 import logging
+import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
+import confluent_kafka.admin as admin_api
 from confluent_kafka import (
     ConsumerGroupTopicPartitions,
     KafkaError,
@@ -13,7 +15,6 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-import confluent_kafka.admin as admin_api
 from confluent_kafka.cimpl import NewTopic
 
 from stream_rater import events
@@ -21,18 +22,23 @@ from stream_rater.config import Settings
 from stream_rater.pipeline.ports import LogTrouble
 
 TIMEOUT_S = 10.0
+REQUEST_TIMEOUT_S = 5.0
+"""Of what the state machines wait for."""
 
 QUIET = logging.getLogger("stream_rater.librdkafka")
 """librdkafka's own log: whatever matters comes back as an error, which we log once."""
 QUIET.addHandler(logging.NullHandler())
 QUIET.propagate = False
 
-LATEST: Any = admin_api.OffsetSpec.latest()
-EARLIEST: Any = admin_api.OffsetSpec.earliest()
+_SPEC: Any = admin_api.OffsetSpec
+LATEST: Any = _SPEC.latest()
+EARLIEST: Any = _SPEC.earliest()
 
 DAY_MS = 86_400_000
 MESSAGE_BYTES = 16 * 2**20
 """Rounds may be large, and so may their parts."""
+ENVELOPE_BYTES = 64 * 1024
+"""What a rejection has beyond the bytes it rejects, at most: its headers, and the batch's."""
 
 
 class TopicMismatch(Exception):
@@ -73,7 +79,13 @@ def _wanted(settings: Settings) -> dict[str, tuple[int, dict[str, str]]]:
         # Must outlive the longest outage of the store.
         topics.parts: (settings.shards, {"retention.ms": str(7 * DAY_MS), **large}),
         topics.changed: (settings.shards, {"cleanup.policy": "compact"}),
-        topics.rejected: (1, {"retention.ms": str(30 * DAY_MS), **large}),
+        topics.rejected: (
+            1,
+            {
+                "retention.ms": str(30 * DAY_MS),
+                "max.message.bytes": str(MESSAGE_BYTES + ENVELOPE_BYTES),
+            },
+        ),
     }
 
 
@@ -82,6 +94,8 @@ def _result(future: "Future[Any]") -> Any:
         return future.result(TIMEOUT_S)
     except KafkaException as error:
         raise LogTrouble(f"kafka: {error.args[0].str()}") from None
+    except TimeoutError:
+        raise LogTrouble(f"kafka: no answer within {TIMEOUT_S:g} s") from None
 
 
 class Admin:
@@ -91,6 +105,8 @@ class Admin:
         self._settings = settings
         self._client = admin_api.AdminClient(client_options(settings), logger=QUIET)
         self.topics = Topics.of(settings)
+        self.largest_rejection = MESSAGE_BYTES
+        """Bytes of key and value that round-rejected takes, as it was found to be configured."""
 
     def create_topics(self) -> None:
         """Create what is missing."""
@@ -103,11 +119,19 @@ class Admin:
             for name, (count, config) in _wanted(self._settings).items()
         ]  # fmt: skip
         for future in self._client.create_topics(new, operation_timeout=TIMEOUT_S).values():
-            try:
-                future.result(TIMEOUT_S)
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise LogTrouble(f"kafka: {error.args[0].str()}") from None
+            error = future.exception(TIMEOUT_S)
+            exists = isinstance(error, KafkaException) and (
+                error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
+            )
+            if not exists:
+                _result(future)
+        self._await_topics()
+
+    def _await_topics(self) -> None:
+        """Brokers learn of a new topic one after the other."""
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while len(self.partitions()) < len(self._names()) and time.monotonic() < deadline_s:
+            time.sleep(0.05)
 
     def partitions(self) -> dict[str, int]:
         """Number of partitions of each of our topics."""
@@ -144,12 +168,13 @@ class Admin:
         for name in (topics.rounds, topics.parts):
             if "compact" in held[name].get("cleanup.policy", ""):
                 raise TopicMismatch(f"{name}: cleanup.policy must not be compact")
+        sizes = {name: int(held[name].get("max.message.bytes", MESSAGE_BYTES)) for name in held}
         for name in (topics.parts, topics.rejected):
-            size = int(held[name].get("max.message.bytes", MESSAGE_BYTES))
-            if size < int(held[topics.rounds].get("max.message.bytes", MESSAGE_BYTES)):
+            if sizes[name] < sizes[topics.rounds]:
                 raise TopicMismatch(
-                    f"{name}: max.message.bytes is {size}, less than that of {topics.rounds}"
+                    f"{name}: max.message.bytes is {sizes[name]}, less than that of {topics.rounds}"
                 )
+        self.largest_rejection = max(sizes[topics.rejected] - ENVELOPE_BYTES, 0)
 
     def _configuration(self, topic: str) -> Mapping[str, str]:
         resource = admin_api.ConfigResource(admin_api.ResourceType.TOPIC, topic)
@@ -176,7 +201,7 @@ class Admin:
             name, [TopicPartition(topic, p) for p in range(partitions)]
         )
         found = self._client.list_consumer_group_offsets(
-            [asked], require_stable=True, request_timeout=TIMEOUT_S
+            [asked], require_stable=True, request_timeout=REQUEST_TIMEOUT_S
         )
         committed = {tp.partition: tp.offset for tp in _result(found[name]).topic_partitions}
         ends = self.ends(topic, partitions)
@@ -188,7 +213,7 @@ class Admin:
 
     def _offsets(self, topic: str, partitions: int, spec: Any) -> list[int]:
         asked = {TopicPartition(topic, p): spec for p in range(partitions)}
-        found = self._client.list_offsets(asked, request_timeout=TIMEOUT_S)
+        found = self._client.list_offsets(asked, request_timeout=REQUEST_TIMEOUT_S)
         by_partition = {tp.partition: _result(future).offset for tp, future in found.items()}
         return [by_partition[p] for p in range(partitions)]
 

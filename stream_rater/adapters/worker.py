@@ -9,7 +9,8 @@ from typing import Any
 from confluent_kafka import Producer
 
 from stream_rater import events
-from stream_rater.adapters.kafka import Input, Parts, Transactions
+from stream_rater.adapters.kafka import Input
+from stream_rater.adapters.producers import Parts, Transactions
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin
 from stream_rater.config import Settings
@@ -25,6 +26,7 @@ from stream_rater.pipeline.ports import (
     Publish,
     ReadBeliefs,
     ReadPriors,
+    Record,
     Rejection,
     Scatter,
     Seek,
@@ -32,6 +34,9 @@ from stream_rater.pipeline.ports import (
 )
 
 SOURCE = "stream-rater"
+
+LONGEST_CONTENT_TYPE = 256
+"""Of the producer's header, in a rejection."""
 
 Headers = list[tuple[str, bytes]]
 
@@ -57,9 +62,8 @@ def rejection_headers(rejection: Rejection, topic: str) -> Headers:
     record = rejection.record
     content_type = events.header(record.headers, "content-type") or events.JSON
     event_id = f"{topic}:{record.partition}:{record.offset}"
-    received = datetime.fromtimestamp(record.received_s, UTC).isoformat()
-    envelope = dict(cloud_event_headers(event_id, events.ROUND_REJECTED, received))
-    envelope["content-type"] = content_type.encode()
+    envelope = dict(cloud_event_headers(event_id, events.ROUND_REJECTED, _moment(record)))
+    envelope["content-type"] = content_type[:LONGEST_CONTENT_TYPE].encode()
     return [
         *envelope.items(),
         ("error-code", rejection.code.encode()),
@@ -68,6 +72,30 @@ def rejection_headers(rejection: Rejection, topic: str) -> Headers:
         ("source-partition", str(record.partition).encode()),
         ("source-offset", str(record.offset).encode()),
     ]
+
+
+def _moment(record: Record) -> str:
+    """When the log received a record; the epoch where its clock, a client's, makes no sense."""
+    try:
+        return datetime.fromtimestamp(record.received_s, UTC).isoformat()
+    except (ValueError, OverflowError, OSError):
+        return datetime.fromtimestamp(0, UTC).isoformat()
+
+
+def rejected_message(rejection: Rejection, topic: str, largest: int) -> dict[str, Any]:
+    """Key, value and headers for `round-rejected`: the original bytes.
+
+    A record that was compressed may hold more than any topic takes in one piece: then it is cut,
+    and a header tells its length. All of it is still at its source.
+    """
+    key, value = rejection.record.key, rejection.record.value
+    headers = rejection_headers(rejection, topic)
+    size = len(key or b"") + len(value or b"")
+    if size > largest:
+        key = key and key[: largest // 2]
+        value = value and value[: largest - len(key or b"")]
+        headers.append(("original-bytes", str(size).encode()))
+    return {"key": key, "value": value, "headers": headers}
 
 
 class Worker:
@@ -94,13 +122,13 @@ class Worker:
         self._shards = shards
         self._stop = stop
         self._on_effect = on_effect
-        self._parts = Parts(settings, admin.topics.parts)
-        self._transactions = Transactions(settings, role, input_)
+        self._parts = Parts(settings, admin.topics.parts, stop)
+        self._transactions = Transactions(settings, role, input_, stop)
         self.polled_s = time.monotonic()
         """When the machine last came to a poll."""
         self._actions: dict[type, Callable[[Any], Any]] = {
             Poll: self._poll,
-            Committed: lambda e: self.input.committed(e.partitions),
+            Committed: self._committed,
             LogStarts: self._log_starts,
             Seek: lambda e: self.input.seek(e.offsets),
             NewProducer: self._new_producer,
@@ -126,6 +154,11 @@ class Worker:
         self.polled_s = time.monotonic()
         return self.input.poll(effect.timeout_s, full=effect.full)
 
+    def _committed(self, effect: Committed) -> Mapping[int, int | None]:
+        # Our own former process may have left a transaction open, which only we can abort.
+        self._transactions.ready()
+        return self.input.committed(effect.partitions)
+
     def _log_starts(self, effect: LogStarts) -> Mapping[int, int]:
         found = self._admin.starts(self.input.topic, max(effect.partitions) + 1)
         return {p: found[p] for p in effect.partitions}
@@ -146,9 +179,7 @@ class Worker:
                 self._transactions.produce(
                     producer,
                     self._admin.topics.rejected,
-                    value=rejection.record.value,
-                    key=rejection.record.key,
-                    headers=rejection_headers(rejection, self.input.topic),
+                    **rejected_message(rejection, self.input.topic, self._admin.largest_rejection),
                 )
 
         self._transactions.run(send, effect.offsets)

@@ -6,7 +6,7 @@ drives them decides what the effects do: `service` performs them on Kafka and Re
 in memory with faults at every step.
 
 The one principle: the state of a shard is a fold of its prefix of `performance-estimated`;
-`applied` says which prefix the store holds. Any past state of the store is therefore safe to resume from, and
-every writer, zombie or not, writes the same thing. Kafka's transactions only spare subscribers
-duplicates.
+`applied` says which prefix the store holds. Any past state of the store is therefore safe to
+resume from, and every writer, zombie or not, writes the same thing. Kafka's transactions only
+spare subscribers duplicates.
 """

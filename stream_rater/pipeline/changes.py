@@ -28,6 +28,10 @@ from stream_rater.rating.systems import Law
 Flags = npt.NDArray[np.bool_]
 
 
+class Disagreement(ValueError):
+    """Log and store do not belong together."""
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """One shard's batch, computed."""
@@ -73,6 +77,10 @@ def recalled(shard: int, parts: Sequence[Part], held: Held, published: int) -> C
     """
     rows = sum(len(part.players) for part in parts)
     bits = np.frombuffer(held.position.fresh, np.uint8)
+    if len(bits) != (rows + 7) // 8:
+        raise Disagreement(
+            f"the store's last call had {8 * len(bits)} rows or up to 7 fewer, the log has {rows}"
+        )
     fresh = np.unpackbits(bits, count=rows).astype(bool)
     events: list[Event] = []
     start = 0

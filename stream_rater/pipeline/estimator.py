@@ -16,9 +16,7 @@
    them. After any trouble: a new producer, and back to 1.
 """
 
-from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 import numpy as np
@@ -28,8 +26,8 @@ from stream_rater.pipeline import estimation, sharding
 from stream_rater.pipeline.estimation import Flags, Key, Pending
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.ports import (
-    Committed,
     CommitSource,
+    Committed,
     LogStarts,
     NewProducer,
     Player,
@@ -47,12 +45,13 @@ from stream_rater.pipeline.ports import (
     pause_s,
 )
 from stream_rater.pipeline.progress import Progress
+from stream_rater.pipeline.source import Source
 from stream_rater.pipeline.verdicts import Verdicts
 from stream_rater.pipeline.waves import Waves
 from stream_rater.rating import record as belief_record
 from stream_rater.rating.model import HEADER, NEVER, Table
 from stream_rater.rating.record import UnknownRecord
-from stream_rater.standings import Invalid, Reader
+from stream_rater.standings import Reader
 
 BUSY_S = 0.001
 """How long a poll takes while rounds wait for the store; it grows with the time waited in vain."""
@@ -71,22 +70,6 @@ ROWS_PER_PART = 5000
 
 REFUSED_S = 5.0
 """How often a shard with beliefs that cannot be read is tried again."""
-
-
-@dataclass(slots=True)
-class _Source:
-    """One owned partition of `round-completed`."""
-
-    verdicts: Verdicts
-    committed: int
-    next_offset: int
-    """The next offset to be read."""
-    unfinished: deque[int] = field(default_factory=deque)
-    """Offsets read and not committed, in order."""
-    finished: set[int] = field(default_factory=set)
-    """Those of them that are done."""
-    rejections: dict[int, Rejection] = field(default_factory=dict)
-    rejected_bytes: int = 0
 
 
 class Estimator:
@@ -112,10 +95,12 @@ class Estimator:
         self._idle_s = idle_s
         self._owned: frozenset[int] = frozenset()
         self._now_s = 0.0
+        self._refused: set[int] = set()
+        """Shards that were refused when last asked for beliefs."""
         self._forget_everything()
 
     def _forget_everything(self) -> None:
-        self._sources: dict[int, _Source] = {}
+        self._sources: dict[int, Source] = {}
         self._rounds: dict[Key, Pending] = {}
         self._waiting = 0
         """Players of those rounds."""
@@ -164,11 +149,14 @@ class Estimator:
             if c is not None and c < start:
                 self._observer.rounds_missing(partition, c, start)
             c = max(c or 0, start)
-            offsets[partition] = max(start, c - self._window)
-            self._sources[partition] = _Source(
-                Verdicts(self._reader, self._window), committed=c, next_offset=offsets[partition]
-            )
+            offsets[partition] = self._window_start(c, start)
+            verdicts = Verdicts(self._reader, self._window)
+            self._sources[partition] = Source(verdicts, start=offsets[partition], committed=c)
         yield from ask(Seek(offsets))
+
+    def _window_start(self, c: int, log_start: int) -> int:
+        """From where on the round ids before c matter."""
+        return max(log_start, c - self._window)
 
     def _committed(self, partitions: frozenset[int]) -> Step[Mapping[int, int | None]]:
         return (yield from ask(Committed(partitions)))
@@ -190,7 +178,7 @@ class Estimator:
         sources = self._sources.values()
         return (
             self._waiting > most
-            or any(len(each.unfinished) > most for each in sources)
+            or any(len(each) > most for each in sources)
             or sum(each.rejected_bytes for each in sources) > REJECTED_BYTES
         )
 
@@ -219,41 +207,26 @@ class Estimator:
 
     def _read(self, record: Record) -> None:
         source = self._sources.get(record.partition)
-        if source is None or record.offset < source.next_offset:
+        found = source.judge(record) if source is not None else None
+        if source is None or found is None:
             return
-        source.next_offset = record.offset + 1
-        live = record.offset >= source.committed
-        if live:
-            source.unfinished.append(record.offset)
-        try:
-            standings = source.verdicts.judge(record)
-        except Invalid as invalid:
-            if live:
-                self._reject(source, Rejection(record, invalid.code, str(invalid)))
+        if isinstance(found, Rejection):
+            self._observer.round_rejected(
+                found.code, found.message, record.partition, record.offset
+            )
             return
-        if not live:
-            return
-        self._observer.round_accepted(standings.ladder)
-        rating = self._reader.ladder(standings.ladder).rating
-        if not standings.rates(skip_all_tied=rating.skip_all_tied):
-            source.finished.add(record.offset)
+        self._observer.round_accepted(found.ladder)
+        rating = self._reader.ladder(found.ladder).rating
+        if not found.rates(skip_all_tied=rating.skip_all_tied):
+            source.finish(record.offset)
             return
         self._admit(
             Pending(
                 key=(record.partition, record.offset),
-                standings=standings,
-                players=[(standings.ladder, player) for player in standings.players],
-                shards=sharding.shards_of(standings.players, self._shards),
+                standings=found,
+                players=[(found.ladder, player) for player in found.players],
+                shards=sharding.shards_of(found.players, self._shards),
             )
-        )
-
-    def _reject(self, source: _Source, rejection: Rejection) -> None:
-        record = rejection.record
-        source.rejections[record.offset] = rejection
-        source.rejected_bytes += len(record.value or b"")
-        source.finished.add(record.offset)
-        self._observer.round_rejected(
-            rejection.code, rejection.message, record.partition, record.offset
         )
 
     def _admit(self, pending: Pending) -> None:
@@ -298,7 +271,7 @@ class Estimator:
     def _look_at_positions(self) -> Step[None]:
         waiting = self._progress.waiting()
         if waiting:
-            self._accept((yield from ask(ReadPriors({shard: () for shard in waiting}))))
+            self._accept((yield from ask(ReadPriors(dict.fromkeys(waiting, ())))))
 
     def _accept(self, read: Mapping[int, Priors]) -> set[int]:
         """The shards whose priors count."""
@@ -321,12 +294,22 @@ class Estimator:
                 found = belief_record.read_headers(read[shard].headers)
             except UnknownRecord as error:
                 accepted.discard(shard)
-                self._progress.refuse(shard, self._now_s + REFUSED_S)
-                self._observer.shard_refused(shard, str(error))
+                self._refuse(shard, str(error))
             else:
+                self._welcome(shard)
                 headers[order[start : start + len(wanted)]] = found
             start += len(wanted)
         return headers, np.isin(shards, list(accepted))
+
+    def _refuse(self, shard: int, reason: str) -> None:
+        self._progress.refuse(shard, self._now_s + REFUSED_S)
+        self._refused.add(shard)
+        self._observer.shard_refused(shard, reason)
+
+    def _welcome(self, shard: int) -> None:
+        if shard in self._refused:
+            self._refused.remove(shard)
+            self._observer.shard_opened(shard)
 
     @staticmethod
     def _classify(
@@ -373,7 +356,7 @@ class Estimator:
             partition, offset = pending.key
             del self._rounds[pending.key]
             self._waiting -= len(pending.players)
-            self._sources[partition].finished.add(offset)
+            self._sources[partition].finish(offset)
 
     # --- step 7 ---
 
@@ -381,20 +364,10 @@ class Estimator:
         offsets: dict[int, int] = {}
         rejections: list[Rejection] = []
         for partition, source in self._sources.items():
-            for offset in _finished_prefix(source):
-                offsets[partition] = offset + 1
-                rejection = source.rejections.pop(offset, None)
-                if rejection is not None:
-                    source.rejected_bytes -= len(rejection.record.value or b"")
-                    rejections.append(rejection)
+            end, rejected = source.take_finished()
+            if end is not None:
+                offsets[partition] = end
+                rejections += rejected
         if offsets:
             yield from ask(CommitSource(offsets, rejections))
             self._observer.positions(offsets)
-
-
-def _finished_prefix(source: _Source) -> Iterable[int]:
-    """Take the offsets that are finished, up to the first that is not."""
-    while source.unfinished and source.unfinished[0] in source.finished:
-        offset = source.unfinished.popleft()
-        source.finished.remove(offset)
-        yield offset

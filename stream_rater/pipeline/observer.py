@@ -39,5 +39,8 @@ class Observer:
     def shard_opened(self, shard: int) -> None:
         """A shard's store and log are in order, and it goes on from there."""
 
+    def part_ignored(self, shard: int, offset: int, reason: str) -> None:
+        """A foreign message in the parts' topic."""
+
     def shard_refused(self, shard: int, reason: str) -> None:
         """A shard cannot go on without an operator."""

@@ -2,6 +2,10 @@
 
 Columnar: what belongs to a round is said once, what belongs to a player is a column. It carries all
 that stage 2 computes with, so the updater needs no configuration of its own.
+
+Every version is a MessagePack array that begins with its number, now and ever after. So what does
+not begin so is no part, and leaves a shard's state as it is; what does and cannot be understood is
+refused, never guessed.
 """
 
 from collections.abc import Sequence
@@ -21,7 +25,11 @@ EVIDENCE_COLUMNS = 3
 
 
 class UnknownPart(ValueError):
-    """A message that is no part of a version that this release understands."""
+    """A message that is no part of a version that this release understands, or a damaged one."""
+
+
+class NotAPart(ValueError):
+    """A message that no release ever wrote: a foreigner's."""
 
 
 class RoundInPart(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -94,7 +102,9 @@ def encode(part: Part) -> bytes:
 
 
 def decode(data: bytes) -> Part:
-    """The part in a message; raises UnknownPart."""
+    """The part in a message; raises UnknownPart or NotAPart."""
+    if not _begins_like_a_part(data):
+        raise NotAPart(f"no part of any version, it begins with {data[:8].hex() or 'nothing'}")
     try:
         message = _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -104,12 +114,36 @@ def decode(data: bytes) -> Part:
             raise UnknownPart(
                 f"part: computed by kernel version {law.kernel}, this release has {KERNEL_VERSION}"
             )
-    evidence = np.frombuffer(message.evidence, "<f8").reshape(-1, EVIDENCE_COLUMNS)
+    _check_columns(message)
     return Part(
         laws=message.laws,
         rounds=message.rounds,
         round_index=np.frombuffer(message.round_index, "<i4").astype(np.int64),
         place=np.frombuffer(message.place, "<i4"),
-        evidence=evidence,
+        evidence=np.frombuffer(message.evidence, "<f8").reshape(-1, EVIDENCE_COLUMNS),
         players=message.players,
     )
+
+
+def _begins_like_a_part(data: bytes) -> bool:
+    """An array (short, of 16 or of 32 bits' length) whose first element is a small number."""
+    array = data[:1]
+    head = 1 if b"\x90" <= array <= b"\x9f" else {b"\xdc": 3, b"\xdd": 5}.get(array, 0)
+    return head > 0 and b"\x00" < data[head : head + 1] <= b"\x7f"
+
+
+def _check_columns(message: _Message) -> None:
+    """The columns are as long as they must be, and every index points at something."""
+    rows = len(message.players)
+    widths = ((message.round_index, 4), (message.place, 4), (message.evidence, 24))
+    if any(len(column) != rows * width for column, width in widths):
+        raise UnknownPart(f"part: columns differ in length from its {rows} players")
+    index = np.frombuffer(message.round_index, "<i4")
+    if rows and not 0 <= int(index.min()) <= int(index.max()) < len(message.rounds):
+        raise UnknownPart("part: a row of no round")
+    if not all(0 <= each.law < len(message.laws) for each in message.rounds):
+        raise UnknownPart("part: a round of no law")
+
+
+EMPTY = Part((), (), np.empty(0, np.int64), np.empty(0, np.int32), np.empty((0, 3)), ())
+"""A part of no rows: what a message that is no part does to a shard."""

@@ -3,9 +3,9 @@
 A prior must hold every earlier round of its player. Positions alone say whether it does: the store
 is the fold of a shard's parts before `applied`, so what matters is where the parts end.
 
-- floor[s]: no prior of shard s counts while `applied` is below. It begins at the end of the parts at
-  take-over, which covers whatever predecessors sent, and rises with every `applied` that counted, so
-  that a store that went back is not believed until it has caught up again.
+- floor[s]: no prior of shard s counts while `applied` is below. It begins at the end of the parts
+  at take-over, which covers whatever predecessors sent, and rises with every `applied` that
+  counted, so that a store that went back is not believed until it has caught up again.
 - await[player]: where the part of the player's last round ends. Once `applied` is that far, and
   counts, the await is forgotten: the floor has risen past it.
 """

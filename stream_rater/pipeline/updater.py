@@ -2,8 +2,8 @@
 
 8. On assignment, trouble or mismatch forget everything and fetch the committed offset c, stable: no
    transaction pending. Look at `applied` even when idle.
-9. Read a = `applied` and the beliefs in one call. If the log starts after a: refuse the shard and
-   ask for `rebuild`; never reset silently.
+9. Read a = `applied` and the beliefs in one call. If the log starts after a, or ends before a or
+   c: refuse the shard and ask for `rebuild`; never reset silently.
 10. a < c (the store lost writes): apply [a, c) without publishing, cut exactly at c.
 11. a > c (a crash between store and log): rebuild the events of [c, a) from the rows marked fresh
     and the beliefs, publish, commit a; apply nothing before that.
@@ -17,32 +17,31 @@ Strictly one after the other: a batch is applied and committed before the next i
 why [c, a) is always exactly the last call, and why one remembered prior per belief is enough.
 """
 
-from collections import deque
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
-from stream_rater.pipeline import changes, parts
-from stream_rater.pipeline.changes import Change
+from stream_rater.pipeline import changes
+from stream_rater.pipeline.changes import Change, Disagreement
 from stream_rater.pipeline.observer import Observer
-from stream_rater.pipeline.parts import Part, UnknownPart
+from stream_rater.pipeline.parts import NotAPart
 from stream_rater.pipeline.ports import (
     Apply,
     Committed,
     Held,
     LogStarts,
     NewProducer,
-    Player,
     Poll,
-    Position,
     Publish,
     ReadBeliefs,
     Record,
     Seek,
+    ShardEnds,
     Step,
     Trouble,
     ask,
+    pause_s,
 )
+from stream_rater.pipeline.shard import Batch, Shard
 from stream_rater.rating.record import UnknownRecord
 
 RECHECK_S = 1.0
@@ -54,78 +53,52 @@ REFUSED_S = 5.0
 ROWS_PER_CALL = 20_000
 """A batch ends once it has so many rows."""
 
-
-@dataclass(slots=True)
-class _Shard:
-    """One owned partition of `performance-estimated`."""
-
-    applied: int
-    """Protocol's a: the store is the fold of all parts before it."""
-    committed: int
-    """Protocol's c."""
-    position: Position
-    next_offset: int
-    """The next offset to be read."""
-    queue: deque[tuple[int, Part]] = field(default_factory=deque)
-    """Parts read and not yet used, with their offsets."""
-
-    @classmethod
-    def at(cls, position: Position, committed: int) -> "_Shard":
-        """A shard as found: reading begins where the store is, or with the call to be settled."""
-        ahead = position.applied > committed
-        return cls(
-            applied=position.applied,
-            committed=committed,
-            position=position,
-            next_offset=position.start if ahead else position.applied,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    """Consecutive parts of one shard in which no player stands twice."""
-
-    shard: int
-    end: int
-    """The offset after the last part."""
-    parts: Sequence[Part]
-    players: Sequence[Player]
+READ_AHEAD = 4
+"""Reading rests while more than so many batches' rows wait in memory."""
 
 
 class Updater:
     """Owns shards. Drive it with `run()`."""
 
-    def __init__(self, *, observer: Observer | None = None, idle_s: float = 0.1) -> None:
+    def __init__(
+        self,
+        *,
+        observer: Observer | None = None,
+        idle_s: float = 0.1,
+        rows_per_call: int = ROWS_PER_CALL,
+    ) -> None:
         self._observer = observer or Observer()
         self._idle_s = idle_s
+        self._rows_per_call = rows_per_call
         self._owned: frozenset[int] = frozenset()
-        self._shards: dict[int, _Shard] = {}
+        self._shards: dict[int, Shard] = {}
         self._refused_until: dict[int, float] = {}
         self._now_s = 0.0
         self._checked_s = 0.0
 
     def run(self) -> Step[NoReturn]:
         """The machine: steps 8 to 14, for ever."""
+        troubles = 0
         while True:
             try:
+                if troubles:
+                    yield from self._start_over(troubles)
                 yield from self._open()
-                yield from self._poll()
+                yield from self._read_on()
                 yield from self._settle()
                 yield from self._work()
+                self._refuse_stopped()
                 yield from self._recheck()
+                troubles = 0
             except Trouble as trouble:
                 self._observer.started_over(str(trouble))
-                self._shards = {}
-                yield from self._new_producer()
+                troubles += 1
 
-    def _new_producer(self) -> Step[None]:
-        """Until one can be had; the adapter spaces the attempts."""
-        while True:
-            try:
-                yield from ask(NewProducer())
-                return
-            except Trouble as trouble:
-                self._observer.started_over(str(trouble))
+    def _start_over(self, troubles: int) -> Step[None]:
+        """After a pause, with a new producer and nothing remembered."""
+        self._shards = {}
+        yield from self._poll(pause_s(troubles), full=True)
+        yield from ask(NewProducer())
 
     # --- steps 8 and 9 ---
 
@@ -135,18 +108,16 @@ class Updater:
         to_open = self._owned - self._shards.keys() - refused
         if not to_open:
             return
-        committed = yield from ask(Committed(to_open))
+        committed = yield from self._committed(to_open)
         starts = yield from ask(LogStarts(to_open))
         held = yield from ask(ReadBeliefs(dict.fromkeys(to_open, ())))
+        ends = yield from ask(ShardEnds())
         offsets = {}
         for shard in to_open:
-            opened = _Shard.at(held[shard].position, committed[shard] or 0)
-            if starts[shard] > opened.next_offset:
-                self._refuse(
-                    shard,
-                    f"the store needs offset {opened.next_offset} and the log starts at"
-                    f" {starts[shard]}: stop the workers and run `stream-rater rebuild`",
-                )
+            opened = Shard.at(held[shard].position, committed[shard] or 0)
+            reason = opened.misfit(starts[shard], ends[shard])
+            if reason:
+                self._refuse(shard, reason)
                 continue
             offsets[shard] = opened.next_offset
             self._shards[shard] = opened
@@ -154,14 +125,24 @@ class Updater:
         if offsets:
             yield from ask(Seek(offsets))
 
+    def _committed(self, shards: frozenset[int]) -> Step[Mapping[int, int | None]]:
+        return (yield from ask(Committed(shards)))
+
     def _refuse(self, shard: int, reason: str) -> None:
         self._shards.pop(shard, None)
         self._refused_until[shard] = self._now_s + REFUSED_S
         self._observer.shard_refused(shard, reason)
 
-    def _poll(self) -> Step[None]:
-        waiting = any(shard.queue for shard in self._shards.values())
-        polled = yield from ask(Poll(0.0 if waiting else self._idle_s, full=waiting))
+    # --- polls ---
+
+    def _read_on(self) -> Step[None]:
+        rows = sum(shard.rows for shard in self._shards.values())
+        yield from self._poll(
+            0.0 if rows else self._idle_s, full=rows > READ_AHEAD * self._rows_per_call
+        )
+
+    def _poll(self, timeout_s: float, *, full: bool) -> Step[None]:
+        polled = yield from ask(Poll(timeout_s, full=full))
         self._now_s = polled.now_s
         if polled.lost or polled.gained:
             self._owned = (self._owned - polled.lost) | polled.gained
@@ -174,20 +155,17 @@ class Updater:
 
     def _read(self, record: Record) -> None:
         shard = self._shards.get(record.partition)
-        if shard is None or record.offset < shard.next_offset:
+        if shard is None:
             return
-        if record.offset > shard.next_offset:
-            # Parts are not written in transactions, so nothing but loss leaves a gap.
-            self._refuse(
-                record.partition,
-                f"offsets [{shard.next_offset}, {record.offset}) are missing from the log",
-            )
-            return
-        shard.next_offset += 1
         try:
-            shard.queue.append((record.offset, parts.decode(record.value or b"")))
-        except UnknownPart as error:
-            self._refuse(record.partition, f"offset {record.offset}: {error}")
+            shard.read(record)
+        except NotAPart as error:
+            self._observer.part_ignored(record.partition, record.offset, str(error))
+
+    def _refuse_stopped(self) -> None:
+        for number, shard in tuple(self._shards.items()):
+            if shard.stopped:
+                self._refuse(number, shard.barrier)
 
     # --- step 11 ---
 
@@ -197,59 +175,45 @@ class Updater:
         The last call began at or before c, never after it: whoever made it had read a committed
         offset, and those only rise. Where it began before c, a zombie repeated what was published.
         """
-        unsettled = {}
-        for number, shard in self._shards.items():
-            if shard.committed < shard.applied <= shard.next_offset:
-                unsettled[number] = _taken(shard.queue, shard.applied)
-        if not unsettled:
+        calls = self._batches(Shard.last_call)
+        if not calls:
             return
-        players = {s: _players(part for _, part in taken) for s, taken in unsettled.items()}
-        held = yield from ask(ReadBeliefs(players))
-        done: list[Change] = []
-        for number, taken in unsettled.items():
-            shard = self._shards[number]
-            if held[number].position != shard.position:
-                del self._shards[number]
-            elif shard.position.start > shard.committed:
-                self._refuse(number, f"the store is more than a call ahead of {shard.committed}")
-            else:
-                published = sum(offset < shard.committed for offset, _ in taken)
-                parts_ = [part for _, part in taken]
-                done.append(changes.recalled(number, parts_, held[number], published))
-        yield from self._publish(done, settled=True)
+        held = yield from ask(ReadBeliefs({s: call.players for s, call in calls.items()}))
+        changed = [self._recall(number, call, held[number]) for number, call in calls.items()]
+        yield from self._publish([each for each in changed if each is not None], settled=True)
+
+    def _batches(self, take: Callable[[Shard], Batch | None]) -> dict[int, Batch]:
+        taken = ((number, take(shard)) for number, shard in self._shards.items())
+        return {number: batch for number, batch in taken if batch is not None}
+
+    def _recall(self, number: int, call: Batch, held: Held) -> Change | None:
+        shard = self._shards[number]
+        if held.position != shard.position:
+            del self._shards[number]
+            return None
+        if shard.position.start > shard.committed:
+            self._refuse(number, shard.too_far_ahead)
+            return None
+        published = sum(item.offset < shard.committed for item in call.items)
+        try:
+            return changes.recalled(number, call.parts, held, published)
+        except (UnknownRecord, Disagreement) as error:
+            self._refuse(number, str(error))
+            return None
 
     # --- steps 10, 12 and 13 ---
 
-    def _cut(self, number: int) -> _Batch | None:
-        """Parts from the head of the queue: no player twice, not beyond c while a < c."""
-        shard = self._shards[number]
-        if shard.committed < shard.applied:
-            return None
-        limit = shard.committed if shard.applied < shard.committed else shard.next_offset
-        taken: list[Part] = []
-        seen: set[Player] = set()
-        ordered: list[Player] = []
-        end = shard.applied
-        while shard.queue and shard.queue[0][0] < limit and len(ordered) < ROWS_PER_CALL:
-            offset, part = shard.queue[0]
-            players = changes.players_of(part)
-            if not seen.isdisjoint(players):
-                break
-            shard.queue.popleft()
-            seen.update(players)
-            ordered += players
-            taken.append(part)
-            end = offset + 1
-        return _Batch(number, end, taken, ordered) if taken else None
+    def _cut(self, shard: Shard) -> Batch | None:
+        return shard.cut(self._rows_per_call)
 
     def _work(self) -> Step[None]:
-        batches = {s: batch for s in self._shards if (batch := self._cut(s)) is not None}
+        batches = self._batches(self._cut)
         if not batches:
             return
         held = yield from ask(ReadBeliefs({s: batch.players for s, batch in batches.items()}))
         computed: dict[int, Change] = {}
         for number, batch in batches.items():
-            change = self._compute(batch, held[number])
+            change = self._compute(number, batch, held[number])
             if change is not None:
                 computed[number] = change
         if not computed:
@@ -263,23 +227,22 @@ class Updater:
             done.append(change)
         yield from self._conclude(done)
 
-    def _compute(self, batch: _Batch, held: Held) -> Change | None:
-        if held.position != self._shards[batch.shard].position:
-            del self._shards[batch.shard]
+    def _compute(self, number: int, batch: Batch, held: Held) -> Change | None:
+        if held.position != self._shards[number].position:
+            del self._shards[number]
             return None
         try:
-            return changes.computed(batch.shard, batch.parts, batch.end, held)
+            return changes.computed(number, batch.parts, batch.end, held)
         except UnknownRecord as error:
-            self._refuse(batch.shard, str(error))
+            self._refuse(number, str(error))
             return None
 
     def _conclude(self, done: Sequence[Change]) -> Step[None]:
         publish = []
         for change in done:
             shard = self._shards[change.shard]
-            replayed = shard.applied < shard.committed
+            replayed = shard.replaying
             shard.position = change.application.position
-            shard.applied = shard.position.applied
             self._observer.beliefs_applied(
                 change.fresh, change.rows - change.fresh, replayed=replayed
             )
@@ -310,15 +273,3 @@ class Updater:
         held = yield from ask(ReadBeliefs(dict.fromkeys(self._shards, ())))
         for number in [s for s in held if held[s].position != self._shards[s].position]:
             del self._shards[number]
-
-
-def _taken(queue: deque[tuple[int, Part]], end: int) -> list[tuple[int, Part]]:
-    """Take the parts before offset `end` from the queue."""
-    taken = []
-    while queue and queue[0][0] < end:
-        taken.append(queue.popleft())
-    return taken
-
-
-def _players(taken: Iterable[Part]) -> list[Player]:
-    return [player for part in taken for player in changes.players_of(part)]

@@ -6,9 +6,11 @@ Bit-for-bit equality of ratings needs arithmetic that does not depend on the pro
 - a named instruction level instead of "whatever this host has";
 - no libm: `elementary` brings its own exp, log and tanh.
 
-Compiled code is cached next to the sources, so a process starts warm.
+Compiled code is cached next to the sources, so a process starts warm. Numba notices a change of a
+kernel's own file only, not of those it calls; so each state of the sources has a cache of its own.
 """
 
+import hashlib
 import platform
 from collections.abc import Callable
 from pathlib import Path
@@ -33,7 +35,16 @@ def _instruction_level() -> str | None:
     return "x86-64-v3" if " avx2 " in flags and " fma " in flags else "x86-64"
 
 
+def _cache_folder() -> str:
+    """Where the kernels compiled from these very sources are kept."""
+    here, digest = Path(__file__).parent, hashlib.sha256()
+    for source in sorted(here.rglob("*.py")):
+        digest.update(source.read_bytes())
+    return str(here / "__pycache__" / f"kernels-{digest.hexdigest()[:12]}")
+
+
 _config: Any = numba.config
+_config.CACHE_DIR = _config.CACHE_DIR or _cache_folder()
 _config.CPU_NAME = _instruction_level()
 _config.CPU_FEATURES = ""
 

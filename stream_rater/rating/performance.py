@@ -10,6 +10,10 @@ where the tied, the entry itself included, count on both sides: wholly (`ties = 
 ("split"). We solve ln(left) = ln(right) instead: the same root, but nearly linear in x and without
 cancellation in the tails, so Halley's method takes two or three steps from the next better root.
 
+One case is left over: after an upset over a gap of thousands of points, with weights that happen to
+balance, both sides are saturated between the two and any point there seems a root. Then we bisect
+left - right, summed so that the weights cancel first and the small remainders decide.
+
 All tied entries share one performance. Entries that did not finish are worse than all ranked ones
 and are not compared with each other, so each has a performance of its own.
 """
@@ -28,6 +32,9 @@ C = math.pi / math.sqrt(3.0)
 
 TOLERANCE = 1e-7
 """A Halley step smaller than this part of the narrowest 1/u ends the search; it cubes the error."""
+
+FLAT, NOISE = 1e-6, 1e-9
+"""Where |f| < NOISE and its slope is below FLAT of the widest u, f is too flat to show its zero."""
 
 SECONDS_PER_DAY = 86400.0
 
@@ -56,8 +63,8 @@ def _sums(
 @kernel
 def _halley_step(
     x: float, mu: Floats, u: Floats, better: int, tied: int, tied_end: int, worse: int, tie: float
-) -> tuple[float, float]:
-    """f = ln(left) - ln(right) at x, and Halley's step towards its zero.
+) -> tuple[float, float, float]:
+    """f = ln(left) - ln(right) at x, its slope, and Halley's step towards its zero.
 
     Of the entries, [0, better) are better, [tied, tied_end) tied and [worse, n) worse.
     """
@@ -70,7 +77,45 @@ def _halley_step(
     f = log(left) - log(right)
     f1 = rise + fall
     f2 = (left2 + tie * bend) / left - rise * rise + (right2 + tie * bend) / right + fall * fall
-    return f, -2.0 * f * f1 / (2.0 * f1 * f1 - f * f2)
+    return f, f1, -2.0 * f * f1 / (2.0 * f1 * f1 - f * f2)
+
+
+@kernel
+def _balance(
+    x: float, mu: Floats, u: Floats, better: int, tied: int, tied_end: int, worse: int, tie: float
+) -> float:
+    """left - right at x, exact where every term is saturated: u s = u - u t, the u apart."""
+    whole = rest = 0.0
+    for j in range(len(mu)):
+        wins = loses = tie
+        if not tied <= j < tied_end:
+            wins = 1.0 if j < better else 0.0
+            loses = 1.0 if j >= worse else 0.0
+        small = (wins + loses) * u[j] / (1.0 + exp(abs(x - mu[j]) * u[j]))
+        if x > mu[j]:
+            whole += wins * u[j]
+            rest -= small
+        else:
+            whole -= loses * u[j]
+            rest += small
+    return whole + rest
+
+
+@kernel
+def _bisect(
+    mu: Floats, u: Floats, better: int, tied: int, tied_end: int, worse: int, tie: float,
+    low: float, high: float, tolerance: float,
+) -> float:  # fmt: skip
+    """The zero of `_balance` in (low, high)."""
+    for _ in range(MAX_STEPS):
+        x = 0.5 * (low + high)
+        if high - low <= 1e-3 * tolerance:
+            break
+        if _balance(x, mu, u, better, tied, tied_end, worse, tie) < 0.0:
+            low = x
+        else:
+            high = x
+    return x
 
 
 @kernel
@@ -81,7 +126,9 @@ def _solve(
     """The performance of the entries [tied, tied_end), searched from x within (low, high)."""
     last = math.inf
     for _ in range(MAX_STEPS):
-        f, step = _halley_step(x, mu, u, better, tied, tied_end, worse, tie)
+        f, slope, step = _halley_step(x, mu, u, better, tied, tied_end, worse, tie)
+        if abs(f) < NOISE and slope * tolerance < FLAT * TOLERANCE:
+            return _bisect(mu, u, better, tied, tied_end, worse, tie, low, high, tolerance)
         if abs(step) <= tolerance:
             return x + step
         x, low, high, last = safeguard(x, f, step, low, high, last)

@@ -44,7 +44,11 @@ class Law(msgspec.Struct, frozen=True, array_like=True):
     def rating(self, mu: Any, sigma: Any) -> Any:
         """The displayed number for mu and sigma (floats or arrays)."""
         shown = mu - self.shown_sigmas * (sigma - self.shown_sigma_offset)
-        return shown if self.floor is None else np.maximum(shown, self.floor)
+        if self.floor is None:
+            return shown
+        # A float stays one: events are encoded from it, and numpy's own floats are not.
+        at_least = max if isinstance(shown, float) else np.maximum
+        return at_least(shown, self.floor)
 
 
 def law_of(config: RatingConfig) -> Law:

@@ -18,8 +18,8 @@ from stream_rater.standings import Standings
 from tests.rounds import ranked, read
 
 PERFORMANCE_POINTS = 1e-6
-"""After an upset over a wide gap Q_i is almost flat about its zero, and the oracle's cancelling sums
-blur where it is: up to 6e-7 points in 24,000 random seasons."""
+"""After an upset over a wide gap Q_i is almost flat about its zero, and the cancelling sums of the
+oracle blur where it is: up to 6e-7 points in 24,000 random seasons."""
 POINTS = 1e-9
 """A blurred performance is far from mu, so it pulls alike: mu and sigma stayed within 3e-11."""
 

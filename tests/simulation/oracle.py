@@ -1,15 +1,23 @@
 """What must come out: the sequential replay of the log, its beliefs, events and rejections."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from stream_rater.adapters.memory import Log, Store
-from stream_rater.events import RatingChanged, rating_changed_from_json
+from stream_rater.events import RatingChanged, joined, rating_changed_from_json
 from stream_rater.lab.replay import Pool
 from stream_rater.pipeline.ports import Player
+from stream_rater.pipeline.sharding import shards_of
 from stream_rater.pipeline.verdicts import Verdicts
-from stream_rater.standings import Invalid, Reader
+from stream_rater.standings import Invalid, Reader, Standings
 
-from .scenario import LADDERS
+from .game import LADDERS, SHARDS
+
+Told = tuple[str, int | None, float, float, float, float, float, int]
+"""Of an event: round id, rank, mu, sigma, mu and sigma before, performance, rounds."""
+
+
+_SHOWN = ("mu", "sigma", "previous_mu", "previous_sigma")
 
 
 @dataclass
@@ -17,10 +25,28 @@ class Expected:
     """The sequential truth about a log."""
 
     beliefs: dict[Player, bytes] = field(default_factory=dict)
-    changes: dict[Player, list[tuple[str, float, float]]] = field(default_factory=dict)
-    """By player, in order: (round id, mu, performance)."""
+    changes: dict[Player, list[Told]] = field(default_factory=dict)
+    """By player, in order."""
     rejections: list[tuple[int, int, str]] = field(default_factory=list)
     """(partition, offset, code)."""
+
+    def rate(self, pool: Pool, standings: Standings, offset: int) -> None:
+        """One round, and what is to be told of it."""
+        rated = pool.rate(standings, offset)
+        if rated is None:
+            return
+        header = dict(pool)
+        places = standings.player_places().tolist()
+        performances = rated[1][:, 0].tolist()
+        for player, place, performance in zip(standings.players, places, performances, strict=True):
+            row = header[player]
+            self.changes.setdefault((standings.ladder, player), []).append(
+                (
+                    standings.round_id, place or None,
+                    *(float(row[name]) for name in _SHOWN),
+                    performance, int(row["rounds"]),
+                )  # type: ignore[arg-type]
+            )  # fmt: skip
 
 
 def replay(log: Log, window: int) -> Expected:
@@ -34,16 +60,8 @@ def replay(log: Log, window: int) -> Expected:
                 standings = verdicts.judge(record)
             except Invalid as invalid:
                 expected.rejections.append((record.partition, record.offset, invalid.code))
-                continue
-            pool = pools[standings.ladder]
-            rated = pool.rate(standings, record.offset)
-            if rated is None:
-                continue
-            mu = dict((player, float(header["mu"])) for player, header in pool)
-            for player, evidence in zip(standings.players, rated[1], strict=True):
-                expected.changes.setdefault((standings.ladder, player), []).append(
-                    (standings.round_id, mu[player], float(evidence[0]))
-                )
+            else:
+                expected.rate(pools[standings.ladder], standings, record.offset)
     for ladder, pool in pools.items():
         for player, _ in pool:
             expected.beliefs[ladder, player] = pool.belief_bytes(player)
@@ -53,26 +71,47 @@ def replay(log: Log, window: int) -> Expected:
 def violations(log: Log, store: Store, window: int) -> list[str]:
     """Where log and store differ from the sequential truth."""
     expected = replay(log, window)
-    found: list[str] = []
-    held = {p: data for beliefs in store.beliefs.values() for p, data in beliefs.items()}
-    if held.keys() != expected.beliefs.keys():
-        found.append(f"players differ: {held.keys() ^ expected.beliefs.keys()}")
-    wrong = [p for p in held if held[p] != expected.beliefs.get(p)]
-    if wrong:
-        found.append(f"beliefs differ: {sorted(wrong)}")
-    changes: dict[Player, list[tuple[str, float, float]]] = {}
-    for events in log.changed:
-        for _, value in events:
-            event: RatingChanged = rating_changed_from_json(value)
-            changes.setdefault((event.ladder, event.player), []).append(
-                (event.round_id, event.mu, event.performance)
-            )
-    for player in changes.keys() | expected.changes.keys():
-        if changes.get(player) != expected.changes.get(player):
-            found.append(
-                f"events of {player}: {changes.get(player)}, not {expected.changes.get(player)}"
-            )
+    found = _beliefs(store, expected)
+    changes = _changes(log)
+    for player in sorted(changes.keys() | expected.changes.keys()):
+        told, due = changes.get(player, []), expected.changes.get(player, [])
+        if told != due:
+            found.append(f"events of {player}: {_rounds(told)}, not {_rounds(due)}")
     rejections = [(r.record.partition, r.record.offset, r.code) for r in log.rejected]
     if sorted(rejections) != sorted(expected.rejections):
         found.append(f"rejections: {rejections}, not {expected.rejections}")
     return found
+
+
+def _beliefs(store: Store, expected: Expected) -> list[str]:
+    held = {
+        player: (shard, data)
+        for shard, beliefs in store.beliefs.items()
+        for player, data in beliefs.items()
+    }
+    due = {
+        player: (int(shards_of([player[1]], SHARDS)[0]), data)
+        for player, data in expected.beliefs.items()
+    }
+    wrong = [p for p in held.keys() | due.keys() if held.get(p) != due.get(p)]
+    return [f"beliefs differ: {sorted(wrong)}"] if wrong else []
+
+
+def _changes(log: Log) -> dict[Player, list[Told]]:
+    changes: dict[Player, list[Told]] = {}
+    for shard, events in enumerate(log.changed):
+        for key, value in events:
+            event: RatingChanged = rating_changed_from_json(value)
+            assert key.decode() == joined(event.ladder, event.player)
+            assert shard == shards_of([event.player], SHARDS)[0]
+            changes.setdefault((event.ladder, event.player), []).append(
+                (
+                    event.round_id, event.rank, event.mu, event.sigma, event.previous_mu,
+                    event.previous_sigma, event.performance, event.rounds,
+                )
+            )  # fmt: skip
+    return changes
+
+
+def _rounds(told: Sequence[Told]) -> list[str]:
+    return [f"{round_id} {mu:.6f}" for round_id, _, mu, *_ in told]

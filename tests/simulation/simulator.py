@@ -1,9 +1,9 @@
 """Workers on one simulated log and store, a random one taking the next atomic step, with faults.
 
 Everything random comes from the seed. A step is one atomic piece of one effect: the append of one
-part, the compare-and-set on one shard, the send or the end of a transaction. Between any two, others
-may run, and this worker may die, sleep through a rebalance and go on as a zombie, or be told that
-the call failed although it happened, or that it failed and did not.
+part, the compare-and-set on one shard, one request of a transaction. Between any two, others may
+run, and this worker may die, sleep through a rebalance and go on as a zombie, or be told that the
+call failed although it happened, or will yet happen: requests of a failed call may arrive late.
 """
 
 import random
@@ -11,30 +11,45 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
-from stream_rater.adapters.memory import Group, Log, Store, Worker, estimator_worker, updater_worker
+from stream_rater.adapters.memory import Group, Log, Steps
 from stream_rater.pipeline.estimator import Estimator
-from stream_rater.pipeline.ports import Effect, LogTrouble, Position, StoreTrouble, Trouble
+from stream_rater.pipeline.ports import (
+    Apply,
+    CommitSource,
+    Effect,
+    LogTrouble,
+    Position,
+    Publish,
+    Scatter,
+    StoreTrouble,
+    Trouble,
+)
 from stream_rater.pipeline.updater import Updater
 
 from . import oracle
-from .scenario import LADDERS, PARTITIONS, SHARDS, submissions
+from .game import LADDERS, PARTITIONS, SHARDS, Weather, submissions, weather
+from .world import StoreWithPast, Unkindness, UnkindWorker
 
 WINDOW = 12
 """Small, so that duplicates beyond it happen too."""
 
-QUIET_STEPS = 60_000
+QUIET_STEPS = 30_000
 """After the last fault everything must be done within so many steps; else something is stuck."""
+
+STILL_STEPS = 60
+"""And stay done for so many more."""
+
+
+WRITES = (Scatter, Apply, CommitSource, Publish)
 
 
 @dataclass(frozen=True)
-class Faults:
-    """Chances per step."""
+class Machines:
+    """What is simulated: the production code, or it with one rule left out."""
 
-    crash: float = 0.004
-    sleep: float = 0.003
-    rebalance: float = 0.003
-    roll_back: float = 0.002
-    fail: float = 0.004
+    estimator: type[Estimator] = Estimator
+    updater: type[Updater] = Updater
+    worker: type[UnkindWorker] = UnkindWorker
 
 
 @dataclass(eq=False)
@@ -42,35 +57,58 @@ class Actor:
     """One machine of one worker."""
 
     role: str
-    worker: Worker
+    worker: UnkindWorker
     machine: Generator[Effect[Any], Any, Any]
-    steps: Generator[None, None, Any]
-    asleep: bool = False
+    effect: Effect[Any]
+    steps: Steps
+    pieces: int = 0
+    """How many of them are done."""
+    pace: float = 1.0
+    """Of its turns, how many it takes: 0 while it sleeps."""
+
+    @property
+    def writing(self) -> bool:
+        """Whether it is in the middle of a write."""
+        return self.pieces > 0 and isinstance(self.effect, WRITES)
+
+    def __str__(self) -> str:
+        return f"{self.role} {self.worker.producer}"
+
+    def go_on(self, effect: Effect[Any]) -> None:
+        """The machine asked for something else."""
+        self.effect, self.steps, self.pieces = effect, self.worker.steps(effect), 0
+
+    def advance(self) -> None:
+        """One atomic piece; the machine hears of what came of it at once."""
+        self.pieces += 1
+        try:
+            next(self.steps)
+        except StopIteration as done:
+            self.go_on(self.machine.send(done.value))
+        except Trouble as trouble:
+            self.go_on(self.machine.throw(trouble))
 
 
-class StoreWithPast(Store):
-    """Remembers each shard's past states, so that writes can be taken back."""
+@dataclass(eq=False)
+class Straggler:
+    """Requests of a call that failed or whose worker died, still on their way."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.past: dict[int, list[tuple[Position | None, dict[Any, bytes]]]] = {}
+    sender: Actor
+    steps: Steps
+    group: Group
+    overtaken_by: dict[int, int] | None
+    """Of a plain commit: the offsets committed when it was sent. Any other is a later one, and the
+    coordinator does not reorder a member's commits."""
 
-    def apply(self, shard: int, position: Position, beliefs: Any) -> bool:
-        before = (self.positions.get(shard), dict(self.beliefs.get(shard, {})))
-        done = super().apply(shard, position, beliefs)
-        if done:
-            self.past.setdefault(shard, []).append(before)
-        return done
-
-    def roll_back(self, shard: int, calls: int) -> None:
-        """Take the last calls on a shard back, as a failover to a lagging replica does."""
-        past = self.past.get(shard, [])
-        for _ in range(min(calls, len(past))):
-            position, beliefs = past.pop()
-            self.positions.pop(shard, None)
-            if position is not None:
-                self.positions[shard] = position
-            self.beliefs[shard] = beliefs
+    def arrive(self) -> bool:
+        """One more request arrives; whether there are others."""
+        if self.overtaken_by not in (None, self.group.committed):
+            return False
+        try:
+            next(self.steps)
+        except (StopIteration, Trouble):
+            return False
+        return True
 
 
 class Simulation:
@@ -79,24 +117,22 @@ class Simulation:
     def __init__(
         self,
         seed: int,
+        machines: Machines = Machines(),
         *,
-        faults: Faults = Faults(),
-        rounds: int = 30,
-        estimator: Callable[[], Estimator] | None = None,
-        updater: Callable[[], Updater] | None = None,
+        trace: Callable[[str], None] | None = None,
     ) -> None:
         self.rng = random.Random(seed)
-        self.faults = faults
+        self.machines = machines
+        self._trace = trace
+        self.weather: Weather = weather(self.rng)
         self.log = Log(PARTITIONS, SHARDS)
-        self.store = StoreWithPast()
-        self.to_submit = submissions(self.rng, rounds)[::-1]
+        self.store = StoreWithPast(self.rng, self.weather.stale)
+        self.to_submit = submissions(self.rng, self.weather.rounds, self.weather.players)[::-1]
+        self.doubt = self.weather.doubt
         self.now_s = 0.0
         self.actors: list[Actor] = []
-        self._new_estimator = estimator or (
-            lambda: Estimator(LADDERS, SHARDS, window=WINDOW, wave_players=self.rng.choice([4, 50]))
-        )
-        self._new_updater = updater or Updater
-        for _ in range(2):
+        self.stragglers: list[Straggler] = []
+        for _ in range(self.weather.workers):
             self._start("estimator")
             self._start("updater")
         self._rebalance()
@@ -105,17 +141,33 @@ class Simulation:
         return self.log.estimators if role == "estimator" else self.log.updaters
 
     def _start(self, role: str) -> None:
-        if role == "estimator":
-            worker = estimator_worker(self.log, self.store)
-            machine = self._new_estimator().run()
-        else:
-            worker = updater_worker(self.log, self.store)
-            machine = self._new_updater().run()
-        self.actors.append(Actor(role, worker, machine, worker.steps(next(machine))))
+        estimating = role == "estimator"
+        source = self.log.rounds if estimating else self.log.parts
+        worker = self.machines.worker(
+            self.log, self.store, self._group(role), source,
+            self.rng, Unkindness(self.weather.small_bites, self.weather.deaf),
+        )  # fmt: skip
+        machine = (self._estimator() if estimating else self._updater()).run()
+        effect = next(machine)
+        self.actors.append(
+            Actor(role, worker, machine, effect, worker.steps(effect), pace=self._pace())
+        )
+
+    def _pace(self) -> float:
+        return self.rng.choice(self.weather.paces)
+
+    def _estimator(self) -> Estimator:
+        return self.machines.estimator(
+            LADDERS, SHARDS, window=WINDOW,
+            wave_players=self.weather.wave_players, rows_per_part=self.weather.rows_per_part,
+        )  # fmt: skip
+
+    def _updater(self) -> Updater:
+        return self.machines.updater(rows_per_call=self.weather.rows_per_call)
 
     def _rebalance(self) -> None:
         for role in ("estimator", "updater"):
-            members = [a.worker for a in self.actors if a.role == role and not a.asleep]
+            members = [a.worker for a in self.actors if a.role == role and a.pace]
             self.rng.shuffle(members)
             self._group(role).assign(members)
 
@@ -123,81 +175,140 @@ class Simulation:
         """Rounds and faults, then quiet until all is done; returns the violations."""
         while self.to_submit:
             self._maybe_fault()
-            if self.rng.random() < 0.04:
+            if self.rng.random() < self.weather.submit:
                 sent = self.to_submit.pop()
                 self.log.submit(sent.partition, sent.value, received_s=1.8e9)
             self._step()
-        for _ in range(self.rng.randint(0, 600)):
+        for _ in range(self.rng.randint(0, 1500)):
             self._maybe_fault()
             self._step()
         self._calm_down()
-        for _ in range(QUIET_STEPS):
-            if self.rng.random() < 0.02 and self._done():
-                return oracle.violations(self.log, self.store, WINDOW)
-            self._step()
-        return ["stuck: " + self._where()]
+        if not self._becomes_done():
+            return ["stuck: " + self._where()]
+        return oracle.violations(self.log, self.store, WINDOW)
+
+    def _becomes_done(self) -> bool:
+        """Everything gets finished, and stays so."""
+        was_done = False
+        for _ in range(QUIET_STEPS // STILL_STEPS):
+            is_done = self._done()
+            if is_done and was_done:
+                return True
+            was_done = is_done
+            for _ in range(STILL_STEPS):
+                self._step()
+        return False
 
     def _step(self) -> None:
         self.now_s += 0.02
-        awake = [actor for actor in self.actors if not actor.asleep]
-        if awake:
-            self._advance(self.rng.choice(awake))
-
-    def _advance(self, actor: Actor) -> None:
-        actor.worker.now_s = self.now_s
-        try:
-            next(actor.steps)
-        except StopIteration as done:
-            actor.steps = actor.worker.steps(actor.machine.send(done.value))
-        except Trouble as trouble:
-            actor.steps = actor.worker.steps(actor.machine.throw(trouble))
+        actor = self.actors[int(self.rng.random() * len(self.actors))]
+        if actor.pace == 1.0 or self.rng.random() < actor.pace:
+            actor.worker.now_s = self.now_s
+            if self._trace:
+                self._trace(f"{actor} {actor.pieces} {actor.effect!s:.200}")
+            actor.advance()
+            if self.doubt and self._is_ending(actor) and self.rng.random() < self.doubt:
+                self._fail(actor)
 
     # --- faults ---
 
     def _maybe_fault(self) -> None:
-        rng, faults = self.rng, self.faults
-        if rng.random() < faults.crash:
-            self._crash(rng.choice(self.actors))
-        if rng.random() < faults.sleep:
-            actor = rng.choice(self.actors)
-            actor.asleep = not actor.asleep
-        if rng.random() < faults.rebalance:
-            self._rebalance()
-        if rng.random() < faults.roll_back:
-            self.store.roll_back(rng.randrange(SHARDS), rng.randint(1, 4))
-        if rng.random() < faults.fail:
-            self._fail(rng.choice(self.actors))
-        if rng.random() < 0.02:
-            self._end_orphans()
+        chance = self.rng.random()
+        for name, likely in self.weather.faults:
+            chance -= likely
+            if chance < 0.0:
+                if self._trace:
+                    self._trace(f"--- {name}")
+                getattr(self, f"_{name}")()
+                return
 
-    def _crash(self, actor: Actor) -> None:
-        """Gone, with whatever it was doing half done; another starts in its place."""
+    def _victim(self) -> Actor:
+        """Anyone; half the time someone in the middle of a write, where it hurts most."""
+        if self.rng.random() < 0.5:
+            writing = [actor for actor in self.actors if actor.writing]
+            if writing:
+                return self.rng.choice(writing)
+        return self.rng.choice(self.actors)
+
+    def _crash(self) -> None:
+        """A worker is gone, with what it was doing half done; another starts in its place."""
+        actor = self._victim()
+        self._straggle(actor)
         self.actors.remove(actor)
         self._start(actor.role)
         self._rebalance()
 
-    def _fail(self, actor: Actor) -> None:
-        """The call in hand fails where it stands: some of it happened, and the worker lives on.
+    def _sleep_or_wake(self) -> None:
+        """A long pause; the others go on, and may or may not have noticed."""
+        actor = self.rng.choice(self.actors)
+        actor.pace = 0.0 if actor.pace else self._pace()
 
-        A transaction whose end is in doubt may be committed all the same, before the next producer
-        of this worker fences it.
-        """
-        if self.rng.random() < 0.5:
-            self.log.end(self._group(actor.role), actor.worker.producer, commit=True)
+    def _fail(self, actor: Actor | None = None) -> None:
+        """The call in hand fails where it stands: some of it happened, and the worker lives on."""
+        actor = actor or self._victim()
+        self._straggle(actor)
         trouble = self.rng.choice([LogTrouble("simulated"), StoreTrouble("simulated")])
-        actor.steps = actor.worker.steps(actor.machine.throw(trouble))
+        actor.go_on(actor.machine.throw(trouble))
 
-    def _end_orphans(self) -> None:
-        """Transactions of producers that are gone end: as sent, late, or by time-out."""
+    def _straggle(self, actor: Actor) -> None:
+        if self._is_sent(actor) and self.rng.random() < 0.5:
+            group = self._group(actor.role)
+            plain = isinstance(actor.effect, CommitSource) and not actor.effect.rejections
+            before = dict(group.committed) if plain else None
+            self.stragglers.append(Straggler(actor, actor.steps, group, before))
+
+    def _is_sent(self, actor: Actor) -> bool:
+        """Whether what is left of the call may be on its way; of a transaction, only its end."""
+        effect = actor.effect
+        if isinstance(effect, Scatter | Apply):
+            return True
+        if isinstance(effect, CommitSource) and not effect.rejections:
+            return actor.pieces > 0
+        return self._is_ending(actor)
+
+    def _is_ending(self, actor: Actor) -> bool:
+        """Whether all of a transaction was sent but its end."""
+        if not isinstance(actor.effect, Publish | CommitSource):
+            return False
+        pending = self._group(actor.role).pending.get(actor.worker.producer)
+        return pending is not None and bool(pending.offsets)
+
+    def _arrive(self) -> None:
+        """One more request of a failed call reaches its server, or all the rest are lost; most often
+        while its sender is already at its next write."""
+        if self.stragglers:
+            straggler = self.rng.choice(self.stragglers)
+            if not straggler.sender.writing and self.rng.random() < 0.7:
+                return
+            if not straggler.arrive() or self.rng.random() < 0.2:
+                self.stragglers.remove(straggler)
+
+    def _time_out(self) -> None:
+        """The coordinator aborts a transaction that takes too long, and fences its producer."""
+        group = self.rng.choice([self.log.estimators, self.log.updaters])
+        if group.pending:
+            self.log.fence(group, self.rng.choice(sorted(group.pending)))
+
+    def _roll_back(self) -> None:
+        """The store loses its last calls on some shards, or finds itself in another old state."""
+        together = self.rng.choice([1, 1, 2, SHARDS])
+        for shard in self.rng.sample(range(SHARDS), together):
+            if self.rng.random() < 0.2:
+                self.store.restore(shard)
+            else:
+                self.store.roll_back(shard, self.rng.choice([1, 2, 3, 1000]))
+
+    def _calm_down(self) -> None:
+        self.store.stale = self.doubt = 0.0
+        while self.stragglers:
+            self._arrive()
         alive = {actor.worker.producer for actor in self.actors}
         for group in (self.log.estimators, self.log.updaters):
             for producer in [p for p in group.pending if p not in alive]:
-                self.log.end(group, producer, commit=self.rng.random() < 0.5)
-
-    def _calm_down(self) -> None:
-        self._end_orphans()
+                self.log.fence(group, producer)
         for actor in self.actors:
-            actor.asleep = False
+            actor.pace = 1.0
+            actor.worker.unkindness = Unkindness(self.weather.small_bites)
         self._rebalance()
 
     # --- the end ---
@@ -219,3 +330,18 @@ class Simulation:
             f" {self.log.updaters.committed} of {[len(p) for p in self.log.parts]}, applied"
             f" { {s: p.applied for s, p in self.store.positions.items()} }"
         )
+
+
+def violations_of(
+    seed: int, machines: Machines = Machines(), *, trace: list[str] | None = None
+) -> list[str]:
+    """What is wrong with a seed's outcome; an exception is, too."""
+    try:
+        return Simulation(seed, machines, trace=None if trace is None else trace.append).run()
+    except Exception as error:
+        return [f"raised {error!r}"]
+
+
+def replay_command(seed: int) -> str:
+    """What to type to see it again."""
+    return f".venv/bin/python -m tests.simulation {seed}"

@@ -1,0 +1,235 @@
+"""`make demo`: a season of rounds through the service, on real Kafka and Redis.
+
+Four kinds of processes, as in production: the servers, `stream-rater run`, and the two examples,
+`game_backend.py` that reports rounds and `matchmaking.py` that uses ratings (the leaderboard here
+is its `Ratings`, too). First rounds come at a steady rate, where the time from a round's report to
+the rating changes is measured; then many at once, where the rating changes a second are counted;
+then `stream-rater verify` compares every rating with a sequential replay.
+
+Where STREAM_RATER_KAFKA and STREAM_RATER_REDIS point at servers, the demo uses those and deletes
+what it made there. Whatever it starts it stops, by process id, also on Ctrl-C and on errors.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from demonstration.corner import NoCorner, corner
+from demonstration.figures import Phase, agreement
+from demonstration.programs import (
+    GAME_BACKEND,
+    LADDERS,
+    MATCHMAKING,
+    STOP_TIMEOUT_S,
+    STREAM_RATER,
+    DemoFailed,
+    Environment,
+    output_of,
+    program,
+    start_service,
+)
+from demonstration.screen import Screen
+from examples.game_backend import RANKED, Season
+from examples.matchmaking import TOPIC, NotFollowed, Ratings, beta_of
+from local.servers import LocalServerError, Server, servers
+from stream_rater.config import PREFIX, read_ladders
+
+WARM_UP_S = 3.0
+"""Latencies are measured after this much of the steady rounds (after half of a shorter season)."""
+
+GRACE_S = 40.0
+"""How long the last rating changes may take to arrive."""
+
+VERIFY_TIMEOUT_S = 60.0
+MATCHMAKING_TIMEOUT_S = 30.0
+LINE_UP = 8
+POLL_S = 0.05
+
+
+@dataclass
+class Demo:
+    """One run: where, how much, and what came of it."""
+
+    given: argparse.Namespace
+    console: Console
+    folder: Path
+    environment: Environment
+    service: Server
+    ratings: Ratings
+    season: Season
+    began_s: float
+    told: dict[str, int] = field(default_factory=dict)
+    """What the game backend says it has reported, over both phases."""
+
+    def play(self) -> None:
+        """All of it, in order."""
+        with Screen(self.console, self.ratings, self.season.skills) as screen:
+            steady = self._stream(screen, "steady", self.given.rounds, self.given.per_second)
+            burst = self._stream(screen, "all at once", self.given.burst, None)
+        self._use_ratings()
+        self._verify()
+        self._no_more(steady, burst)
+        self._stop_service()
+        self.console.print(self._table(steady, burst))
+
+    def _stream(self, screen: Screen, title: str, rounds: int, per_second: float | None) -> Phase:
+        """Let the game backend report rounds and follow until every rating change is here."""
+        lasts_s = rounds / per_second if per_second else 0.0
+        phase = Phase(min(WARM_UP_S, lasts_s / 2.0))
+        command = [*GAME_BACKEND, "--rounds", str(rounds), "--seed", str(self.given.seed)]
+        command += ["--first", str(self.told.get("rounds", 0))]
+        command += ["--per-second", str(per_second)] if per_second else []
+        deadline_s = time.monotonic() + lasts_s + GRACE_S
+        expected: int | None = None
+        with program("game_backend", command, self.folder, self.environment) as backend:
+            while expected is None or phase.changes < expected:
+                events = self.ratings.poll(POLL_S)
+                phase.take(events, time.time())
+                screen.show(phase, events, title)
+                if expected is None and not backend.running:
+                    expected = self._reported(backend.result(0.0))
+                self._check(deadline_s, phase, expected)
+        screen.show(phase, [], title, last=True)
+        return phase
+
+    def _reported(self, result: str) -> int:
+        """Book what the backend reported; the rating changes that must follow."""
+        told: dict[str, int] = json.loads(result)
+        for name, count in told.items():
+            self.told[name] = self.told.get(name, 0) + count
+        return told["ratings"]
+
+    def _check(self, deadline_s: float, phase: Phase, expected: int | None) -> None:
+        if not self.service.running:
+            raise DemoFailed("the service ended", self.service.log)
+        if time.monotonic() > deadline_s:
+            wanted = "rounds still being reported" if expected is None else f"of {expected}"
+            raise DemoFailed(f"{phase.changes} rating changes, {wanted}", self.service.log)
+
+    def _use_ratings(self) -> None:
+        """Ask the matchmaking example for a win probability and a line-up."""
+        table = self.ratings.ladders[RANKED]
+        best = sorted(table, key=lambda name: -table[name].shown)[:LINE_UP]
+        rating = read_ladders(LADDERS).ladders[RANKED].rating
+        command = [
+            *MATCHMAKING, "--ladder", RANKED,
+            "--beta", str(beta_of(*rating.limits, rating.drift_per_day)),
+            "--players", f"{best[0]},{best[-1]}", "--line-up", ",".join(best),
+        ]  # fmt: skip
+        answer = output_of(
+            "matchmaking", command, self.folder, self.environment, MATCHMAKING_TIMEOUT_S
+        )
+        self.console.print(f"\nmatchmaking, {RANKED}:\n{answer}\n", soft_wrap=True, highlight=False)
+
+    def _verify(self) -> None:
+        """Let `stream-rater verify` compare; DemoFailed when something differs."""
+        command = [*STREAM_RATER, "verify"]
+        told = output_of("verify", command, self.folder, self.environment, VERIFY_TIMEOUT_S)
+        self.console.print(f"stream-rater verify:\n{told}\n", soft_wrap=True, highlight=False)
+
+    def _no_more(self, *phases: Phase) -> None:
+        """Every rating change came, and came once."""
+        surplus = len(self.ratings.poll(POLL_S)) + sum(phase.twice for phase in phases)
+        missing = self.told["ratings"] - sum(len(phase.seen) for phase in phases)
+        if missing or surplus:
+            raise DemoFailed(f"{missing} rating changes are missing, {surplus} came twice")
+
+    def _stop_service(self) -> None:
+        """SIGTERM: the service finishes what is in hand and ends with exit code 0."""
+        log = self.service.log
+        if (code := self.service.stop(STOP_TIMEOUT_S)) != 0:
+            raise DemoFailed(f"the service ended with exit code {code} after SIGTERM", log)
+
+    def _table(self, steady: Phase, burst: Phase) -> Table:
+        told = self.told
+        table = Table(title="Measured", show_header=False)
+        table.add_row("rounds", f"{told['rounds']:,} reported, {told['repeated']} of them twice")
+        table.add_row("rating changes", f"{told['ratings']:,}: none missing, none twice")
+        table.add_row(
+            "updates per second",
+            f"{burst.per_second:,.0f}, with {len(burst.rounds):,} rounds reported at once",
+        )
+        for name, percent in (("p50", 50), ("p99", 99)):
+            table.add_row(
+                f"{name} from round to rating",
+                f"{steady.percentile_ms(percent):.0f} ms, at {steady.per_second:,.0f} updates a "
+                "second",
+            )
+        for ladder, skills in sorted(self.season.skills.items()):
+            shown = {name: each.mu for name, each in self.ratings.ladders.get(ladder, {}).items()}
+            table.add_row(f"pairs in true order, {ladder}", f"{agreement(shown, skills):.0%}")
+        table.add_row("verify", "equal to the sequential replay, bit for bit")
+        table.add_row("all of it", f"{time.monotonic() - self.began_s:.1f} s")
+        table.caption = (
+            "round to rating: from the moment the game backend hands round-completed to Kafka's "
+            "client to the moment the follower has rating-changed, on one clock, after "
+            f"{steady.warm_up_s:g} s of warm-up. pairs in true order: of all pairs of players, "
+            "those that the ratings order as their hidden skills do."
+        )
+        return table
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    """The arguments."""
+    parser = argparse.ArgumentParser(prog="demo", description="A season through the service.")
+    parser.add_argument("--rounds", type=int, default=800, help="reported at a steady rate")
+    parser.add_argument("--per-second", type=float, default=40.0, help="that rate")
+    parser.add_argument("--burst", type=int, default=1200, help="reported all at once, afterwards")
+    parser.add_argument("--seed", type=int, default=1, help="other players, other results")
+    given = parser.parse_args(arguments)
+    if min(given.rounds, given.per_second, given.burst) <= 0:
+        parser.error("--rounds, --per-second and --burst must be more than 0")
+    return given
+
+
+@contextmanager
+def ready_demo(given: argparse.Namespace, console: Console) -> Iterator[Demo]:
+    """Servers, service and follower, for the length of a block."""
+    began_s = time.monotonic()
+    with (
+        servers() as at,
+        corner(at) as environment,
+        tempfile.TemporaryDirectory(prefix="stream-rater-demo-") as name,
+    ):
+        console.print(f"Kafka at {at.kafka}, Redis at {at.redis}; starting the service …")
+        environment |= {f"{PREFIX}LADDERS": str(LADDERS)}
+        folder = Path(name)
+        with start_service(folder, environment) as service:
+            console.print(f"service ready after {time.monotonic() - began_s:.1f} s")
+            topic = environment[f"{PREFIX}TOPIC_PREFIX"] + TOPIC
+            with closing(Ratings(at.kafka, topic)) as ratings:
+                ratings.catch_up()
+                season = Season(given.seed)
+                yield Demo(given, console, folder, environment, service, ratings, season, began_s)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command line: 0 when all went well, 1 with one line and the end of a log when not."""
+    console = Console(soft_wrap=not sys.stdout.isatty())
+    given = parse(arguments)
+    try:
+        with ready_demo(given, console) as demo:
+            demo.play()
+    except DemoFailed as error:
+        print(f"demo: {error}", *error.tail, sep="\n    ", file=sys.stderr)
+        return 1
+    except (LocalServerError, NoCorner, NotFollowed, OSError) as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\ndemo: interrupted; all that it started is stopped", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

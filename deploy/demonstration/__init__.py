@@ -1,0 +1,1 @@
+"""What `make demo` is made of: a corner of the servers, the programs, the figures, the screen."""

@@ -1,0 +1,182 @@
+"""The log on Kafka as one worker writes it: transactions, and the parts outside of them.
+
+A transaction that was slow to end, or saw a connection break, is in doubt even when it reports
+success: a retried request may still arrive and end the *next* transaction. So its producer is
+thrown away, and the next one begins by fencing whatever may still be on its way.
+"""
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from stream_rater.adapters.kafka import TIMEOUT_S, Input, Patience, trouble_of
+from stream_rater.adapters.topics import QUIET, client_options
+from stream_rater.config import Settings
+from stream_rater.pipeline.ports import LogTrouble
+
+DELIVERY_TIMEOUT_S = 30.0
+
+SLOW_COMMIT_S = 2.0
+"""A transaction whose end took longer may have been retried on the way: treat it as in doubt."""
+
+NEW_PRODUCER_EVERY_S = 0.2
+"""Trouble that comes back at once must not spin."""
+
+LARGEST_REQUEST_BYTES = 32 * 2**20
+"""More than any topic takes: what is too large is for the broker, or us, to say by topic."""
+
+DISCONNECTS = frozenset(
+    {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT}
+)
+
+
+class Transactions:
+    """A transactional producer that is thrown away at the first doubt."""
+
+    def __init__(
+        self, settings: Settings, role: str, input_: Input, stop: threading.Event | None = None
+    ) -> None:
+        name = settings.instance_id or uuid.uuid4().hex
+        self._options = client_options(settings) | {
+            "transactional.id": f"{settings.topic_prefix}stream-rater-{role}-{name}",
+            "transaction.timeout.ms": settings.transaction_timeout_ms,
+            "message.max.bytes": LARGEST_REQUEST_BYTES,
+            "queue.buffering.max.messages": 1_000_000,
+            "queue.buffering.max.kbytes": 512 * 1024,
+            "linger.ms": 1,
+            "compression.type": "lz4",
+            "error_cb": self._noticed,
+        }
+        self._input = input_
+        self._patience = Patience(stop)
+        self._longest_s = settings.transaction_timeout_ms / 1000.0
+        self._producer: Producer | None = None
+        self._doubt = ""
+        """The last connection that broke since the producer was made."""
+        self._made_s = 0.0
+
+    def _noticed(self, error: KafkaError) -> None:
+        if error.code() in DISCONNECTS or error.fatal():
+            self._doubt = error.str()
+
+    def renew(self) -> None:
+        """Another producer of the same transactional id: what the old one left open is aborted."""
+        wait_s = self._made_s + NEW_PRODUCER_EVERY_S - time.monotonic()
+        if wait_s > 0.0:
+            time.sleep(wait_s)
+        self._made_s = time.monotonic()
+        self._producer = None
+        self._doubt = ""
+        producer = Producer(self._options, logger=QUIET)
+        self._patience.call(2 * TIMEOUT_S, producer.init_transactions)
+        self._producer = producer
+
+    def ready(self) -> Producer:
+        """The producer, whatever a former process of the same id left open aborted."""
+        if self._producer is not None:
+            self._producer.poll(0)  # tells of connections that broke
+        if self._producer is None or self._doubt:
+            self.renew()
+        assert self._producer is not None
+        return self._producer
+
+    def run(self, send: Callable[[Producer], None], offsets: Mapping[int, int]) -> None:
+        """One transaction: what `send` produces, and the input's offsets."""
+        producer = self.ready()
+        ends = [TopicPartition(self._input.topic, p, o) for p, o in offsets.items()]
+        member = self._input.membership()
+        try:
+            producer.begin_transaction()
+            send(producer)
+        except KafkaException as error:
+            raise trouble_of(error) from None
+        self._flush(producer)
+        self._patience.call(
+            TIMEOUT_S, lambda s: producer.send_offsets_to_transaction(ends, member, s)
+        )
+        began_s = time.monotonic()
+        self._patience.call(TIMEOUT_S, producer.commit_transaction)
+        took_s = time.monotonic() - began_s
+        producer.poll(0)  # tells of connections that broke on the way
+        if self._doubt or took_s > SLOW_COMMIT_S:
+            raise LogTrouble(f"kafka: a transaction's end is in doubt: {self._doubt or 'slow'}")
+
+    def _flush(self, producer: Producer) -> None:
+        """Wait until all is with the broker: it may be much, unlike what ends a transaction."""
+        for slice_s in self._patience.slices(self._longest_s):
+            if producer.flush(slice_s) == 0:
+                return
+        raise LogTrouble("kafka: a transaction's messages were not acknowledged in time")
+
+    def produce(self, producer: Producer, topic: str, **message: Any) -> None:
+        """Produce one message, waiting while the queue is full."""
+        for slice_s in self._patience.slices(DELIVERY_TIMEOUT_S):
+            try:
+                producer.produce(topic, **message)
+                return
+            except BufferError:
+                producer.poll(slice_s)
+        raise LogTrouble("kafka: the producer's queue stays full")
+
+
+class Parts:
+    """The idempotent producer of parts."""
+
+    def __init__(self, settings: Settings, topic: str, stop: threading.Event | None = None) -> None:
+        self._topic = topic
+        self._patience = Patience(stop)
+        self._options = client_options(settings) | {
+            "enable.idempotence": True,
+            "acks": "all",
+            "linger.ms": 0,
+            "compression.type": "lz4",
+            "message.max.bytes": LARGEST_REQUEST_BYTES,
+            "queue.buffering.max.messages": 1_000_000,
+            "delivery.timeout.ms": int(1000 * DELIVERY_TIMEOUT_S),
+        }
+        self._producer: Producer | None = None
+
+    def renew(self) -> None:
+        """Another producer; what the old one had in flight may still arrive, which is harmless."""
+        self._producer = None
+
+    def scatter(self, parts: Sequence[tuple[int, bytes]]) -> list[int]:
+        """Append; the parts' offsets once all are acknowledged."""
+        if self._producer is None:
+            self._producer = Producer(self._options, logger=QUIET)
+        offsets: list[int | None] = [None] * len(parts)
+        failures: list[KafkaError] = []
+
+        def delivered(index: int) -> Callable[[KafkaError | None, Message], None]:
+            def callback(error: KafkaError | None, message: Message) -> None:
+                if error is not None:
+                    failures.append(error)
+                else:
+                    offsets[index] = message.offset()
+
+            return callback
+
+        try:
+            for i, (shard, data) in enumerate(parts):
+                self._producer.produce(self._topic, data, partition=shard, on_delivery=delivered(i))
+        except KafkaException as error:
+            raise trouble_of(error) from None
+        except BufferError as error:
+            raise LogTrouble(f"kafka: {error}") from None
+        self._await_all(self._producer)
+        if failures:
+            raise trouble_of(failures[0])
+        known = [offset for offset in offsets if offset is not None]
+        if len(known) < len(parts):
+            raise LogTrouble("kafka: parts were not acknowledged in time")
+        return known
+
+    def _await_all(self, producer: Producer) -> None:
+        """Until everything is acknowledged or has failed, or for as long as it may take."""
+        for slice_s in self._patience.slices(DELIVERY_TIMEOUT_S + TIMEOUT_S):
+            if producer.flush(slice_s) == 0:
+                return

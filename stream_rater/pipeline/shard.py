@@ -1,0 +1,157 @@
+"""One owned shard: what the store and the group say of it, and its parts that wait.
+
+Protocol's a is `applied`, c is `committed`. Parts are read from a on, or, where a > c, from the
+start of the last call, which is then to be settled.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from stream_rater.pipeline import changes, parts
+from stream_rater.pipeline.parts import NotAPart, Part, UnknownPart
+from stream_rater.pipeline.ports import Player, Position, Record
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A part as read."""
+
+    offset: int
+    part: Part
+    players: Sequence[Player]
+    """(n,) of each row, no one twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Consecutive parts of one shard."""
+
+    end: int
+    """The offset after the last part."""
+    items: Sequence[Item]
+
+    @property
+    def parts(self) -> list[Part]:
+        """In order."""
+        return [item.part for item in self.items]
+
+    @property
+    def players(self) -> list[Player]:
+        """Of all rows, part by part."""
+        return [player for item in self.items for player in item.players]
+
+
+@dataclass(slots=True)
+class Shard:
+    """One owned partition of `performance-estimated`."""
+
+    position: Position
+    committed: int
+    next_offset: int
+    """The next offset to be read."""
+    queue: deque[Item] = field(default_factory=deque)
+    """Parts read and not yet used."""
+    barrier: str = ""
+    """Why nothing can be read at `next_offset`."""
+
+    @classmethod
+    def at(cls, position: Position, committed: int) -> "Shard":
+        """A shard as found."""
+        ahead = position.applied > committed
+        return cls(position, committed, position.start if ahead else position.applied)
+
+    @property
+    def applied(self) -> int:
+        """The store is the fold of all parts before it."""
+        return self.position.applied
+
+    @property
+    def unsettled(self) -> bool:
+        """a > c: the events of [c, a) come before anything else."""
+        return self.applied > self.committed
+
+    @property
+    def replaying(self) -> bool:
+        """a < c: the store lost writes whose events are out."""
+        return self.applied < self.committed
+
+    @property
+    def too_far_ahead(self) -> str:
+        """Why [c, a) cannot be settled if the last call began after c."""
+        return (
+            f"the store's last call was [{self.position.start}, {self.applied}) and the group's"
+            f" committed offset is {self.committed}, which no crash explains: was it reset?"
+            f" Commit {self.applied} for this partition to go on"
+        )
+
+    def misfit(self, log_start: int, log_end: int) -> str:
+        """Why this log cannot be the one that the store is a fold of; empty if it can."""
+        rebuild = "stop the workers and run `stream-rater rebuild`"
+        if log_start > self.next_offset:
+            need = f"the store needs offset {self.next_offset}"
+            return f"{need} and the log starts at {log_start}: {rebuild}"
+        reached = max(self.applied, self.committed)
+        if log_end < reached:
+            return f"offset {reached} was reached and the log ends at {log_end}: {rebuild}"
+        return ""
+
+    @property
+    def stopped(self) -> bool:
+        """Whether all is done that can be done before the barrier."""
+        return bool(self.barrier) and (self.unsettled or not self.queue)
+
+    @property
+    def rows(self) -> int:
+        """How many rows wait to be applied."""
+        return 0 if self.unsettled else sum(len(item.players) for item in self.queue)
+
+    def read(self, record: Record) -> None:
+        """Queue the part in a record; raises NotAPart, having queued one of no rows."""
+        if self.barrier or record.offset < self.next_offset:
+            return
+        if record.offset > self.next_offset:
+            # Parts are not written in transactions, so nothing but loss leaves a gap.
+            self.barrier = f"offsets [{self.next_offset}, {record.offset}) are not in the log"
+            return
+        try:
+            part = parts.decode(record.value or b"")
+            players = changes.players_of(part)
+            if len(set(players)) < len(players):
+                raise UnknownPart("part: a player stands in it twice")
+        except UnknownPart as error:
+            self.barrier = f"offset {record.offset}: {error}"
+            return
+        except NotAPart:
+            self._queue(Item(record.offset, parts.EMPTY, ()))
+            raise
+        self._queue(Item(record.offset, part, players))
+
+    def _queue(self, item: Item) -> None:
+        self.queue.append(item)
+        self.next_offset = item.offset + 1
+
+    def last_call(self) -> Batch | None:
+        """Step 11: take the parts of the call to be settled, once all of them are read."""
+        if not self.unsettled or self.next_offset < self.applied:
+            return None
+        items = []
+        while self.queue and self.queue[0].offset < self.applied:
+            items.append(self.queue.popleft())
+        return Batch(self.applied, items)
+
+    def cut(self, most_rows: int) -> Batch | None:
+        """Steps 10 and 12: take parts up to so many rows, or to a player who stands in an earlier
+        one, or to c while a < c."""
+        if self.unsettled:
+            return None
+        limit = self.committed if self.replaying else self.next_offset
+        items: list[Item] = []
+        seen: set[Player] = set()
+        while self.queue and self.queue[0].offset < limit and len(seen) < most_rows:
+            if not seen.isdisjoint(self.queue[0].players):
+                break
+            item = self.queue.popleft()
+            seen.update(item.players)
+            items.append(item)
+        return Batch(items[-1].offset + 1, items) if items else None

@@ -1,0 +1,70 @@
+"""One owned partition of `round-completed`: what was read of it and what may be committed."""
+
+from collections import deque
+
+from stream_rater.pipeline.ports import Record, Rejection
+from stream_rater.pipeline.verdicts import Verdicts
+from stream_rater.standings import Invalid, Standings
+
+
+class Source:
+    """Reads records in order from before the committed offset c; counts those from c on.
+
+    Offsets in [c - W, c) are read for their round ids only. Gaps are allowed: Kafka's transaction
+    markers take offsets, too.
+    """
+
+    def __init__(self, verdicts: Verdicts, *, start: int, committed: int) -> None:
+        self._verdicts = verdicts
+        self._committed = committed
+        self._next_offset = start
+        self._unfinished: deque[int] = deque()
+        """Offsets read and not committed, in order."""
+        self._finished: set[int] = set()
+        """Those of them that are done."""
+        self._rejections: dict[int, Rejection] = {}
+        self.rejected_bytes = 0
+        """Size of what is rejected and not committed."""
+
+    def __len__(self) -> int:
+        """How many records are read and not committed."""
+        return len(self._unfinished)
+
+    def judge(self, record: Record) -> Standings | Rejection | None:
+        """The round in a record, or why it is rejected; None if it is read only for its id."""
+        if record.offset < self._next_offset:
+            return None
+        self._next_offset = record.offset + 1
+        live = record.offset >= self._committed
+        if live:
+            self._unfinished.append(record.offset)
+        try:
+            standings = self._verdicts.judge(record)
+        except Invalid as invalid:
+            return self._reject(record, invalid) if live else None
+        return standings if live else None
+
+    def _reject(self, record: Record, invalid: Invalid) -> Rejection:
+        rejection = Rejection(record, invalid.code, str(invalid))
+        self._rejections[record.offset] = rejection
+        self.rejected_bytes += len(record.value or b"")
+        self._finished.add(record.offset)
+        return rejection
+
+    def finish(self, offset: int) -> None:
+        """This record is done."""
+        self._finished.add(offset)
+
+    def take_finished(self) -> tuple[int | None, list[Rejection]]:
+        """Step 7: the offset after the contiguous prefix of records that are done, if there is one,
+        and the rejections in it."""
+        end, rejections = None, []
+        while self._unfinished and self._unfinished[0] in self._finished:
+            offset = self._unfinished.popleft()
+            self._finished.remove(offset)
+            end = offset + 1
+            rejection = self._rejections.pop(offset, None)
+            if rejection is not None:
+                self.rejected_bytes -= len(rejection.record.value or b"")
+                rejections.append(rejection)
+        return end, rejections

@@ -1,0 +1,322 @@
+"""The log, in memory and on Kafka, behind one face: members of its groups, and a look from outside.
+
+A `Member` performs a machine's effects. A `Rig` makes members, writes as strangers do, and sees
+what any subscriber would see.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+from stream_rater.adapters import kafka, memory
+from stream_rater.adapters.topics import Admin
+from stream_rater.adapters.worker import Worker
+from stream_rater.config import Settings
+from stream_rater.pipeline.ports import Effect, Event, Poll, Publish, Record, Seek
+from stream_rater.service import ESTIMATORS, UPDATERS
+from tests.integration.topics import Bytes, produce, read_topic
+
+ESTIMATOR, UPDATER = "estimator", "updater"
+PARTITIONS, SHARDS = 2, 3
+
+GAIN_S = 20.0
+POLL_INTERVAL_MS = 1500
+"""After so long without a poll an evictable member has left its group."""
+
+
+class Rejected(NamedTuple):
+    """What a rejection says."""
+
+    partition: int
+    offset: int
+    code: str
+    message: str
+    key: bytes | None
+    value: bytes | None
+
+
+class Performer(Protocol):
+    """A worker of either kind."""
+
+    def perform(self, effect: Effect[Any]) -> Any: ...
+
+
+class Member:
+    """A member of a group, and what its polls told."""
+
+    def __init__(self, performer: Performer, role: str) -> None:
+        self.performer = performer
+        self.role = role
+        self.owned: set[int] = set()
+        self.lost: set[int] = set()
+        self.records: list[Record] = []
+
+    def do(self, effect: Effect[Any]) -> Any:
+        """The effect's outcome."""
+        return self.performer.perform(effect)
+
+    def poll(self, timeout_s: float = 0.05, *, full: bool = False) -> Sequence[Record]:
+        """One poll; returns its records."""
+        polled = self.do(Poll(timeout_s, full=full))
+        self.owned = (self.owned - polled.lost) | polled.gained
+        self.lost |= polled.lost
+        self.records += polled.records
+        return polled.records
+
+    def poll_until(self, holds: Callable[[], bool], *, full: bool = False) -> None:
+        """Poll until it holds."""
+        deadline_s = time.monotonic() + GAIN_S
+        while not holds():
+            assert time.monotonic() < deadline_s, (self.role, self.owned, self.records[-3:])
+            self.poll(full=full)
+
+    def read(self, count: int) -> list[tuple[int, int]]:
+        """Poll until so many records came since the last call; (partition, offset) of each."""
+        self.poll_until(lambda: len(self.records) >= count)
+        read = [(record.partition, record.offset) for record in self.records]
+        self.records = []
+        return read
+
+
+class Rig(Protocol):
+    """A log and its groups."""
+
+    def join(self, role: str, *, evictable: bool = False) -> Member:
+        """A new member; it learns what it owns by polling."""
+
+    def leave(self, member: Member) -> None:
+        """The member leaves its group as one that is stopped does."""
+
+    def evict(self, member: Member, others: Sequence[Member]) -> None:
+        """The group takes the others for its only members, and this one is not told."""
+
+    def submit(self, partition: int, *records: Bytes) -> None:
+        """Append to round-completed."""
+
+    def cut(self, partition: int, offset: int) -> None:
+        """Delete from round-completed what lies before the offset."""
+
+    def leave_open(self, member: Member, effect: Publish) -> None:
+        """Do all of a transaction but its end."""
+
+    def committed(self, role: str, partition: int) -> int | None:
+        """A committed offset as an outsider sees it."""
+
+    def events(self) -> list[tuple[int, bytes, bytes]]:
+        """(shard, key, value) of what subscribers of rating-changed see."""
+
+    def rejections(self) -> list[Rejected]:
+        """What round-rejected holds."""
+
+
+class MemoryRig:
+    """The log in memory."""
+
+    def __init__(self) -> None:
+        self.log = memory.Log(PARTITIONS, SHARDS)
+        self.store = memory.Store()
+        self._members: dict[str, list[Member]] = {ESTIMATOR: [], UPDATER: []}
+
+    def join(self, role: str, *, evictable: bool = False) -> Member:
+        make = memory.estimator_worker if role == ESTIMATOR else memory.updater_worker
+        member = Member(make(self.log, self.store), role)
+        self._members[role].append(member)
+        self._assign(role, self._members[role])
+        return member
+
+    def _group(self, role: str) -> memory.Group:
+        return self.log.estimators if role == ESTIMATOR else self.log.updaters
+
+    def _assign(self, role: str, members: Sequence[Member]) -> None:
+        self._group(role).assign([member.performer for member in members])
+
+    def leave(self, member: Member) -> None:
+        self._members[member.role].remove(member)
+        self._assign(member.role, self._members[member.role])
+
+    def evict(self, member: Member, others: Sequence[Member]) -> None:
+        self._assign(member.role, others)
+        for each in others:
+            each.poll()
+
+    def submit(self, partition: int, *records: Bytes) -> None:
+        for each in records:
+            self.log.submit(partition, each.value, each.headers, time.time(), each.key)
+
+    def cut(self, partition: int, offset: int) -> None:
+        self.log.rounds[partition].start = offset
+
+    def leave_open(self, member: Member, effect: Publish) -> None:
+        worker: Any = member.performer
+        pending = self._group(member.role).pending
+        for _ in worker.steps(effect):
+            if worker.producer in pending and pending[worker.producer].offsets:
+                return
+
+    def committed(self, role: str, partition: int) -> int | None:
+        return self._group(role).committed.get(partition)
+
+    def events(self) -> list[tuple[int, bytes, bytes]]:
+        return [(s, *event) for s, events in enumerate(self.log.changed) for event in events]
+
+    def rejections(self) -> list[Rejected]:
+        return [
+            Rejected(
+                each.record.partition, each.record.offset, each.code, each.message,
+                each.record.key, each.record.value,
+            )
+            for each in self.log.rejected
+        ]  # fmt: skip
+
+
+class KafkaRig:
+    """The log on Kafka. Its members have no store."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = msgspec.structs.replace(
+            settings, partitions=PARTITIONS, shards=SHARDS, transaction_timeout_ms=60_000
+        )
+        self._admin = Admin(self._settings)
+        self._admin.create_topics()
+        self._admin.check_topics()
+        self._members: list[Member] = []
+
+    def join(self, role: str, *, evictable: bool = False) -> Member:
+        settings = self._settings
+        if evictable:
+            options = {"max.poll.interval.ms": str(POLL_INTERVAL_MS)}
+            settings = msgspec.structs.replace(
+                settings, kafka_options=options, session_timeout_ms=POLL_INTERVAL_MS
+            )
+        topics = self._admin.topics
+        topic, group = (
+            (topics.rounds, ESTIMATORS) if role == ESTIMATOR else (topics.parts, UPDATERS)
+        )
+        store: Any = None
+        worker = Worker(
+            settings, kafka.Input(settings, topic, group), self._admin, _no_store(store), SHARDS,
+            role, stop=threading.Event(), on_effect=lambda name, seconds: None,
+        )  # fmt: skip
+        member = Member(worker, role)
+        self._members.append(member)
+        return member
+
+    def leave(self, member: Member) -> None:
+        self._members.remove(member)
+        worker: Any = member.performer
+        worker.input.close()
+
+    def evict(self, member: Member, others: Sequence[Member]) -> None:
+        every = range(PARTITIONS if member.role == ESTIMATOR else SHARDS)
+        deadline_s = time.monotonic() + GAIN_S
+        while set().union(*(each.owned for each in others)) != set(every):
+            assert time.monotonic() < deadline_s, [each.owned for each in others]
+            for each in others:
+                each.poll()
+
+    def submit(self, partition: int, *records: Bytes) -> None:
+        produce(self._settings, [each._replace(partition=partition) for each in records])
+
+    def cut(self, partition: int, offset: int) -> None:
+        where = TopicPartition(self._admin.topics.rounds, partition, offset)
+        client: Any = self._admin._client
+        for future in client.delete_records([where]).values():
+            future.result(10.0)
+
+    def leave_open(self, member: Member, effect: Publish) -> None:
+        worker: Any = member.performer
+        producer = worker._transactions.ready()
+        producer.begin_transaction()
+        for event in effect.events:
+            producer.produce(
+                self._admin.topics.changed, event.value, event.key, partition=event.shard
+            )
+        assert producer.flush(10.0) == 0
+        producer.send_offsets_to_transaction(
+            [TopicPartition(worker.input.topic, p, o) for p, o in effect.offsets.items()],
+            worker.input.membership(),
+            10.0,
+        )
+
+    def committed(self, role: str, partition: int) -> int | None:
+        topics = self._admin.topics
+        topic, group = (
+            (topics.rounds, ESTIMATORS) if role == ESTIMATOR else (topics.parts, UPDATERS)
+        )
+        name = self._settings.topic_prefix + group
+        asked = ConsumerGroupTopicPartitions(name, [TopicPartition(topic, partition)])
+        client: Any = self._admin._client
+        found = client.list_consumer_group_offsets([asked])[name].result(10.0)
+        offset = found.topic_partitions[0].offset
+        return offset if offset >= 0 else None
+
+    def events(self) -> list[tuple[int, bytes, bytes]]:
+        messages = read_topic(self._settings, self._admin.topics.changed)
+        found = [(m.partition() or 0, m.key() or b"", m.value() or b"") for m in messages]
+        return sorted(found, key=lambda event: event[0])
+
+    def rejections(self) -> list[Rejected]:
+        rejected = []
+        for message in read_topic(self._settings, self._admin.topics.rejected):
+            headers = {name: value.decode() for name, value in message.headers() or ()}
+            assert headers["source-topic"] == self._admin.topics.rounds
+            place = int(headers["source-partition"]), int(headers["source-offset"])
+            said = headers["error-code"], headers["error"]
+            rejected.append(Rejected(*place, *said, message.key(), message.value()))
+        return rejected
+
+    def close(self) -> None:
+        """All members leave."""
+        for member in tuple(self._members):
+            self.leave(member)
+
+
+def _no_store(store: Any) -> Any:
+    """Members of this rig are asked nothing about beliefs."""
+    return type("NoStore", (), {"read_priors": store, "read": store, "apply": store})()
+
+
+@contextmanager
+def hurried(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What can only time out does so quickly."""
+    with monkeypatch.context() as patch:
+        patch.setattr(kafka, "TIMEOUT_S", 0.6)
+        yield
+
+
+def event(shard: int, name: str) -> Event:
+    """An event that is told from others by its name."""
+    return Event(shard, f"key {name}".encode(), f"value {name}".encode(), name, "2026-01-01")
+
+
+def seen(events: Sequence[Event]) -> list[tuple[int, bytes, bytes]]:
+    """What a subscriber sees of these events."""
+    return sorted((each.shard, each.key, each.value) for each in events)
+
+
+def settle(first: Member, second: Member) -> None:
+    """Poll both until each knows its share."""
+    every = PARTITIONS if first.role == ESTIMATOR else SHARDS
+
+    def shared() -> bool:
+        second.poll()
+        owned = first.owned, second.owned
+        return all(owned) and not set.intersection(*owned) and len(set.union(*owned)) == every
+
+    first.poll()
+    first.poll_until(shared)
+
+
+def read_from_start(rig: Rig, role: str) -> Member:
+    """A member that owns everything and reads from the first offset."""
+    member = rig.join(role)
+    every = set(range(PARTITIONS if role == ESTIMATOR else SHARDS))
+    member.poll_until(lambda: member.owned == every)
+    member.do(Seek(dict.fromkeys(every, 0)))
+    return member

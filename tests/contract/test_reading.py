@@ -1,0 +1,188 @@
+"""Reading the log: who owns what, from where it is read, and that nothing is read otherwise."""
+
+import time
+
+import pytest
+
+from stream_rater.pipeline.ports import LogStarts, LogTrouble, Poll, Seek
+from tests.contract.rigs import ESTIMATOR, PARTITIONS, SHARDS, UPDATER, Rig, read_from_start, settle
+from tests.integration.topics import Bytes
+
+EVERY = set(range(PARTITIONS))
+
+
+def submit(rig: Rig, partition: int, count: int) -> None:
+    rig.submit(partition, *(Bytes(b"%d" % number) for number in range(count)))
+
+
+def test_a_member_gains_all(rig: Rig) -> None:
+    """The only member of a group gains every partition, and loses none."""
+    member = rig.join(UPDATER)
+    member.poll_until(lambda: member.owned == set(range(SHARDS)))
+    assert member.lost == set()
+
+
+def test_nothing_is_read_before_a_seek(rig: Rig) -> None:
+    """Of a partition that was gained, nothing is read before it was sought."""
+    submit(rig, 0, 3)
+    submit(rig, 1, 3)
+    member = rig.join(ESTIMATOR)
+    member.poll_until(lambda: member.owned == EVERY)
+    member.do(Seek({1: 0}))
+    assert member.read(3) == [(1, 0), (1, 1), (1, 2)]
+    member.poll(0.3)
+    member.poll(full=True)
+    member.poll(0.3)
+    assert member.records == []
+
+
+def test_a_record_comes_whole(rig: Rig) -> None:
+    """Value, key, headers, place and time of a record are those that were sent, or none."""
+    headers = [("content-type", b"x"), ("content-type", b""), ("\u00e9", b"\x00\xff")]
+    rig.submit(0, Bytes(b"\x00value", b"key\xff", headers), Bytes(None, None))
+    member = read_from_start(rig, ESTIMATOR)
+    member.poll_until(lambda: len(member.records) == 2)
+    first, second = member.records
+    assert (first.partition, first.offset) == (0, 0)
+    assert (first.value, first.key) == (b"\x00value", b"key\xff")
+    assert list(first.headers) == headers
+    assert abs(first.received_s - time.time()) < 60.0
+    assert (second.offset, second.value, second.key, list(second.headers)) == (1, None, None, [])
+
+
+def test_records_come_in_order(rig: Rig) -> None:
+    """Each partition's records come in order, each once, however many there are."""
+    submit(rig, 0, 1500)
+    submit(rig, 1, 1500)
+    member = read_from_start(rig, ESTIMATOR)
+    read = member.read(3000)
+    for partition in EVERY:
+        assert [o for p, o in read if p == partition] == list(range(1500))
+
+
+def test_seek_backwards(rig: Rig) -> None:
+    """After a seek, the next record is the one sought, whatever had been fetched."""
+    submit(rig, 0, 600)
+    member = read_from_start(rig, ESTIMATOR)
+    for offset in (0, 599, 300, 0, 250, 10, 590):
+        member.do(Seek({0: offset}))
+        assert member.read(1)[0] == (0, offset)
+    member.do(Seek({0: 300}))
+    member.do(Seek({0: 10}))
+    assert member.read(590) == [(0, offset) for offset in range(10, 600)]
+
+
+def test_seek_to_the_end(rig: Rig) -> None:
+    """From the end, only what is appended later is read."""
+    submit(rig, 0, 3)
+    member = read_from_start(rig, ESTIMATOR)
+    member.do(Seek({0: 3}))
+    assert list(member.poll(0.3)) == []
+    submit(rig, 0, 1)
+    assert member.read(1) == [(0, 3)]
+
+
+def test_seek_touches_nothing_else(rig: Rig) -> None:
+    """Partitions that a seek does not name are read on where they were."""
+    submit(rig, 0, 100)
+    submit(rig, 1, 100)
+    member = read_from_start(rig, ESTIMATOR)
+    member.read(200)
+    member.do(Seek({0: 98}))
+    submit(rig, 1, 1)
+    assert sorted(member.read(3)) == [(0, 98), (0, 99), (1, 100)]
+
+
+def test_seek_of_others_partitions_is_ignored(rig: Rig) -> None:
+    """A seek of a partition that is not owned, or no longer, does nothing."""
+    submit(rig, 0, 1)
+    submit(rig, 1, 1)
+    first, second = rig.join(ESTIMATOR), rig.join(ESTIMATOR)
+    settle(first, second)
+    (mine,) = first.owned
+    first.do(Seek({0: 0, 1: 0}))
+    assert first.read(1) == [(mine, 0)]
+    first.poll(0.3)
+    assert first.records == []
+
+
+def test_full_polls_bring_no_records_and_lose_none(rig: Rig) -> None:
+    """A full poll has no records, and the next that is not goes on without a gap."""
+    submit(rig, 0, 1000)
+    submit(rig, 1, 1000)
+    member = read_from_start(rig, ESTIMATOR)
+    while len(member.records) < 2000:
+        assert list(member.poll(0.02, full=True)) == []
+        assert list(member.poll(0.02, full=True)) == []
+        while not member.poll(0.02):
+            pass
+    for partition in EVERY:
+        offsets = [r.offset for r in member.records if r.partition == partition]
+        assert offsets == list(range(1000))
+
+
+def test_a_seek_wakes_only_what_it_names(rig: Rig) -> None:
+    """A seek between full polls leaves no partition asleep, and a full poll rests it again."""
+    submit(rig, 0, 10)
+    submit(rig, 1, 10)
+    member = read_from_start(rig, ESTIMATOR)
+    member.read(20)
+    member.poll(full=True)
+    member.do(Seek({0: 5}))
+    submit(rig, 1, 1)
+    assert list(member.poll(0.3, full=True)) == []
+    assert sorted(member.read(6)) == [*((0, offset) for offset in range(5, 10)), (1, 10)]
+
+
+def test_what_the_log_no_longer_holds_is_trouble(rig: Rig) -> None:
+    """Reading before the log's start is LogTrouble; LogStarts tells from where it can be read."""
+    submit(rig, 0, 10)
+    member = read_from_start(rig, ESTIMATOR)
+    member.read(10)
+    assert member.do(LogStarts(frozenset(EVERY))) == {0: 0, 1: 0}
+    rig.cut(0, 7)
+    assert member.do(LogStarts(frozenset(EVERY))) == {0: 7, 1: 0}
+    member.do(Seek({0: 3}))
+    with pytest.raises(LogTrouble):
+        member.poll_until(lambda: len(member.records) > 0)
+    member.do(Seek({0: 7}))
+    assert member.read(3) == [(0, 7), (0, 8), (0, 9)]
+
+
+def test_what_the_log_does_not_hold_yet_is_trouble(rig: Rig) -> None:
+    """Reading beyond the log's end is LogTrouble: it is another log than was thought."""
+    submit(rig, 0, 3)
+    member = read_from_start(rig, ESTIMATOR)
+    member.read(3)
+    member.do(Seek({0: 50}))
+    with pytest.raises(LogTrouble):
+        member.poll_until(lambda: len(member.records) > 0)
+
+
+def test_members_share_the_partitions(rig: Rig) -> None:
+    """Who joins gets partitions that the other loses; when it leaves, they come back."""
+    submit(rig, 0, 5)
+    submit(rig, 1, 5)
+    first = read_from_start(rig, ESTIMATOR)
+    first.read(10)
+    second = rig.join(ESTIMATOR)
+    settle(first, second)
+    assert first.lost == second.owned
+    assert first.owned == EVERY - second.owned
+    assert first.records + second.records == []
+    rig.leave(second)
+    first.poll_until(lambda: first.owned == EVERY)
+    assert first.records == []
+
+
+def test_an_evicted_member_is_told(rig: Rig) -> None:
+    """A member that was taken for gone loses all by its next poll, and may gain some again."""
+    submit(rig, 0, 5)
+    first = rig.join(ESTIMATOR, evictable=True)
+    first.poll_until(lambda: first.owned == EVERY)
+    first.do(Seek({0: 0, 1: 0}))
+    second = rig.join(ESTIMATOR)
+    rig.evict(first, [second])
+    polled = first.do(Poll(0.05))
+    assert polled.lost == EVERY
+    assert list(polled.records) == []

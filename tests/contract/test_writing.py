@@ -1,0 +1,206 @@
+"""Writing the log: offsets, transactions and parts, and who may write them."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from stream_rater.pipeline.ports import (
+    CommitSource,
+    Committed,
+    LogTrouble,
+    NewProducer,
+    Publish,
+    Rejection,
+    Scatter,
+    ShardEnds,
+)
+from tests.contract.rigs import (
+    ESTIMATOR,
+    PARTITIONS,
+    SHARDS,
+    UPDATER,
+    Rejected,
+    Rig,
+    event,
+    hurried,
+    read_from_start,
+    seen,
+    settle,
+)
+from tests.integration.topics import Bytes
+
+BOTH = frozenset(range(PARTITIONS))
+ALL = frozenset(range(SHARDS))
+
+
+def rejection(rig: Rig, code: str, value: bytes | None, key: bytes | None = None) -> Rejection:
+    """A record of partition 0, as it was read, with a verdict."""
+    rig.submit(0, Bytes(value, key, [("content-type", b"application/msgpack"), ("trace", b"1")]))
+    member = read_from_start(rig, ESTIMATOR)
+    member.poll_until(lambda: len(member.records) > 0)
+    rig.leave(member)
+    return Rejection(member.records[-1], code, f"why: {code} \u00fc")
+
+
+def test_nothing_is_committed_at_first(rig: Rig) -> None:
+    """Where nobody has committed, Committed says None; a commit of 0 is another thing."""
+    member = read_from_start(rig, ESTIMATOR)
+    assert member.do(Committed(BOTH)) == {0: None, 1: None}
+    member.do(CommitSource({1: 0}))
+    assert member.do(Committed(BOTH)) == {0: None, 1: 0}
+    assert member.do(Committed(frozenset())) == {}
+
+
+def test_a_plain_commit_holds(rig: Rig) -> None:
+    """Offsets committed plainly are what the group finds, and nothing is rejected."""
+    member = read_from_start(rig, ESTIMATOR)
+    member.do(CommitSource({0: 3, 1: 4}))
+    member.do(CommitSource({0: 5}))
+    assert member.do(Committed(BOTH)) == {0: 5, 1: 4}
+    assert (rig.committed(ESTIMATOR, 0), rig.committed(ESTIMATOR, 1)) == (5, 4)
+    assert rig.rejections() == []
+
+
+@pytest.mark.parametrize(
+    ("value", "key"), [(b"\x00\xff{", b"\xfekey"), (b"", b""), (None, None), (b"x" * 2**23, b"k")]
+)
+def test_rejections_and_offsets_come_together(
+    rig: Rig, value: bytes | None, key: bytes | None
+) -> None:
+    """A rejection carries the original key and value, why and from where, with the offsets."""
+    rejected = rejection(rig, "bad-rank", value, key)
+    member = read_from_start(rig, ESTIMATOR)
+    member.do(CommitSource({0: 1, 1: 9}, [rejected]))
+    assert rig.rejections() == [Rejected(0, 0, "bad-rank", "why: bad-rank \u00fc", key, value)]
+    assert member.do(Committed(BOTH)) == {0: 1, 1: 9}
+
+
+def test_events_and_offsets_come_together(rig: Rig) -> None:
+    """Events arrive in their shard's partition in order, and with them the offsets."""
+    member = read_from_start(rig, UPDATER)
+    first = [event(2, "a"), event(0, "b"), event(2, "c")]
+    second = [event(2, "d")]
+    member.do(Publish(first, {0: 1, 2: 5}))
+    member.do(Publish(second, {2: 6}))
+    member.do(Publish([], {1: 2}))
+    assert rig.events() == seen([*first, *second])
+    assert member.do(Committed(ALL)) == {0: 1, 1: 2, 2: 6}
+
+
+def test_a_large_transaction_holds(rig: Rig) -> None:
+    """Ten thousand events are one transaction."""
+    events = [event(number % SHARDS, f"{number:05}") for number in range(10_000)]
+    member = read_from_start(rig, UPDATER)
+    member.do(Publish(events, {0: 1}))
+    assert rig.events() == seen(events)
+
+
+def test_a_pending_transaction_hides_the_offsets(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a transaction is open its events are invisible, and its offsets cannot be asked."""
+    member = read_from_start(rig, UPDATER)
+    member.do(Publish([event(0, "before")], {0: 1}))
+    rig.leave_open(member, Publish([event(0, "never")], {0: 2}))
+    assert rig.events() == seen([event(0, "before")])
+    with hurried(monkeypatch), pytest.raises(LogTrouble):
+        member.do(Committed(ALL))
+
+
+def test_a_new_producer_aborts_what_was_open(rig: Rig) -> None:
+    """After NewProducer, the old one's transaction never was, and the new one's are."""
+    member = read_from_start(rig, UPDATER)
+    member.do(Publish([event(0, "before")], {0: 1}))
+    rig.leave_open(member, Publish([event(0, "never"), event(1, "never")], {0: 2, 1: 1}))
+    member.do(NewProducer())
+    assert member.do(Committed(ALL)) == {0: 1, 1: None, 2: None}
+    member.do(Publish([event(0, "after")], {0: 2}))
+    assert rig.events() == seen([event(0, "before"), event(0, "after")])
+    assert member.do(Committed(ALL)) == {0: 2, 1: None, 2: None}
+
+
+def test_after_a_transaction_that_did_not_end_nothing_goes_before_a_new_producer(rig: Rig) -> None:
+    """An open transaction is not gone on with."""
+    member = read_from_start(rig, UPDATER)
+    rig.leave_open(member, Publish([event(0, "never")], {0: 2}))
+    with pytest.raises(LogTrouble):
+        member.do(Publish([event(0, "neither")], {0: 3}))
+    member.do(NewProducer())
+    assert rig.events() == []
+    assert rig.committed(UPDATER, 0) is None
+
+
+def test_an_evicted_member_cannot_publish(rig: Rig) -> None:
+    """Events and offsets of a member that was taken for gone do not appear."""
+    first = rig.join(UPDATER, evictable=True)
+    first.poll_until(lambda: first.owned == ALL)
+    first.do(Publish([event(0, "owner's")], {0: 1}))
+    second = rig.join(UPDATER)
+    rig.evict(first, [second])
+    with pytest.raises(LogTrouble):
+        first.do(Publish([event(0, "zombie's")], {0: 2}))
+    second.do(Publish([event(0, "successor's")], {0: 2}))
+    first.do(NewProducer())
+    assert rig.events() == seen([event(0, "owner's"), event(0, "successor's")])
+    assert second.do(Committed(ALL)) == {0: 2, 1: None, 2: None}
+
+
+def test_an_evicted_member_cannot_commit(rig: Rig) -> None:
+    """Neither plainly, nor with rejections, nor once its successor has left."""
+    rejected = rejection(rig, "malformed", b"x")
+    first = rig.join(ESTIMATOR, evictable=True)
+    first.poll_until(lambda: first.owned == BOTH)
+    first.do(CommitSource({0: 1}))
+    second = rig.join(ESTIMATOR)
+    rig.evict(first, [second])
+    second.do(CommitSource({0: 7}))
+    for rejections in ((), (rejected,)):
+        with pytest.raises(LogTrouble):
+            first.do(CommitSource({0: 2}, rejections))
+    rig.leave(second)
+    with pytest.raises(LogTrouble):
+        first.do(CommitSource({0: 3}))
+    first.do(NewProducer())
+    assert rig.committed(ESTIMATOR, 0) == 7
+    assert rig.rejections() == []
+
+
+def test_who_was_told_of_the_rebalance_can_publish(rig: Rig) -> None:
+    """A member that keeps some shards publishes on, once it has polled."""
+    first = rig.join(UPDATER)
+    first.poll_until(lambda: first.owned == ALL)
+    second = rig.join(UPDATER)
+    settle(first, second)
+    theirs, ours = min(second.owned), min(first.owned)
+    second.do(Publish([event(theirs, "b")], {theirs: 1}))
+    first.do(Publish([event(ours, "a")], {ours: 1}))
+    assert rig.events() == seen([event(ours, "a"), event(theirs, "b")])
+
+
+def scattered(rig: Rig, parts: Sequence[tuple[int, bytes]]) -> Sequence[int]:
+    return rig.join(ESTIMATOR).do(Scatter(parts))
+
+
+def test_scatter_tells_offsets(rig: Rig) -> None:
+    """Each part's offset in its shard, contiguous and in the order given."""
+    assert list(scattered(rig, [(0, b"a"), (1, b"b"), (0, b"c"), (0, b"d")])) == [0, 0, 1, 2]
+    assert list(scattered(rig, [(2, b"e"), (0, b"f")])) == [0, 3]
+    assert list(scattered(rig, [])) == []
+
+
+def test_parts_are_read_where_they_were_scattered(rig: Rig) -> None:
+    """An updater reads, at the offset that Scatter told, the bytes of that part."""
+    large = b"x" * (12 * 2**20)
+    parts = [(0, b"a"), (1, b""), (2, large), (0, b"\x00")]
+    offsets = scattered(rig, parts)
+    member = read_from_start(rig, UPDATER)
+    member.poll_until(lambda: len(member.records) == 4)
+    found = {(record.partition, record.offset): record.value for record in member.records}
+    assert found == {(s, o): data for (s, data), o in zip(parts, offsets, strict=True)}
+
+
+def test_shard_ends(rig: Rig) -> None:
+    """ShardEnds are the offsets that the next parts will have."""
+    member = rig.join(ESTIMATOR)
+    assert list(member.do(ShardEnds())) == [0, 0, 0]
+    member.do(Scatter([(0, b"a"), (2, b"b"), (2, b"c")]))
+    assert list(member.do(ShardEnds())) == [1, 0, 2]
+    assert list(member.do(Scatter([(2, b"d")]))) == [2]

@@ -1,0 +1,196 @@
+"""`stream-rater run` as a process of its own, known by its process id."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from local.processes import start_guard
+from local.tools import ROOT
+from stream_rater.config import PREFIX, Settings
+
+READY_S = 40.0
+STOP_S = 15.0
+
+
+def wait_until(
+    holds: Callable[[], bool], what: str, timeout_s: float = 30.0, every_s: float = 0.02
+) -> None:
+    """Return once it holds; fail, saying what did not come true, after the time-out."""
+    deadline_s = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline_s, f"not within {timeout_s:g} s: {what}"
+        time.sleep(every_s)
+
+
+def environment_of(settings: Settings) -> dict[str, str]:
+    """The variables that give a process these settings, and no others of ours."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+    told = msgspec.structs.asdict(settings)
+    assert not told.pop("kafka_options"), "kafka_options can only be told in a TOML file"
+    return kept | {PREFIX + name.upper(): str(value) for name, value in told.items()}
+
+
+def stream_rater(
+    *arguments: str, settings: Settings, timeout_s: float = 60.0, **variables: str
+) -> "subprocess.CompletedProcess[str]":
+    """Run a command to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "stream_rater", *arguments],
+        cwd=ROOT, env=environment_of(settings) | variables, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, timeout=timeout_s, check=False,
+    )  # fmt: skip
+
+
+class WorkerProcess:
+    """A running worker; its log is in a file."""
+
+    def __init__(
+        self, settings: Settings, log: Path, role: str = "all", variables: Mapping[str, str] = {}
+    ) -> None:
+        self._log = log
+        self._url = ""
+        # Ends the worker even if the tests are killed.
+        self._guard = start_guard()
+        with log.open("wb") as file:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "stream_rater", "run", "--role", role],
+                cwd=ROOT,
+                env=environment_of(settings) | variables,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+            )
+        assert self._guard.stdin is not None
+        self._guard.stdin.write(f"{self.pid}\n".encode())
+        self._guard.stdin.flush()
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is there."""
+        return self._process.poll() is None
+
+    def terminate(self) -> None:
+        """SIGTERM: finish, commit, leave."""
+        self._process.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL; returns when the process is gone."""
+        self._process.kill()
+        self._process.wait()
+
+    def pause(self) -> None:
+        """SIGSTOP: as a machine that hangs."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """SIGCONT after `pause`."""
+        self._process.send_signal(signal.SIGCONT)
+
+    def wait(self, timeout_s: float = STOP_S) -> int:
+        """The exit code, once it ends."""
+        return self._process.wait(timeout_s)
+
+    def log(self) -> str:
+        """All that it wrote so far."""
+        return self._log.read_text(encoding="utf-8", errors="replace")
+
+    def events(self, name: str = "") -> list[dict[str, Any]]:
+        """The log's lines of this event (all events without a name)."""
+        lines = self.log().splitlines(keepends=True)
+        told = [json.loads(line) for line in lines if line.startswith("{") and line[-1] == "\n"]
+        return [each for each in told if name in ("", each["event"])]
+
+    @property
+    def url(self) -> str:
+        """Where its HTTP server is; empty before it listens."""
+        if not self._url:
+            for event in self.events("http"):
+                self._url = f"http://127.0.0.1:{event['port']}"
+        return self._url
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Status and body of a page; status 0 where nobody answers."""
+        if not self.url:
+            return 0, ""
+        try:
+            with urllib.request.urlopen(self.url + path, timeout=10.0) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of a metric's samples that have these labels, 0 without any."""
+        return sum(
+            value
+            for found, labelled, value in samples(self.get("/metrics")[1])
+            if found == name and labels.items() <= labelled.items()
+        )
+
+    def wait_ready(self, timeout_s: float = READY_S) -> None:
+        """Return once /readyz says 200."""
+
+        def ready() -> bool:
+            assert self.running, f"the worker ended:\n{self.log()}"
+            return self.get("/readyz")[0] == 200
+
+        try:
+            wait_until(ready, "the worker is ready", timeout_s)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.get('/readyz')}\n{self.log()[-4000:]}") from None
+
+    def close(self) -> None:
+        """End it, however it does."""
+        if self.running:
+            self.kill()
+        assert self._guard.stdin is not None
+        self._guard.stdin.close()
+        self._guard.wait()
+
+
+def samples(page: str) -> Iterator[tuple[str, dict[str, str], float]]:
+    """Name, labels and value of each sample on a page of metrics."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    for family in text_string_to_metric_families(page):
+        for sample in family.samples:
+            yield sample.name, sample.labels, sample.value
+
+
+@contextmanager
+def workers(folder: Path) -> Iterator[Callable[..., WorkerProcess]]:
+    """Starts workers: `start(settings, role="all", ready=True, **variables)`; all end with it."""
+    started: list[WorkerProcess] = []
+
+    def start(
+        settings: Settings, role: str = "all", *, ready: bool = True, **variables: str
+    ) -> WorkerProcess:
+        log = folder / f"worker-{len(started)}.log"
+        worker = WorkerProcess(settings, log, role, variables)
+        started.append(worker)
+        if ready:
+            worker.wait_ready()
+        return worker
+
+    try:
+        yield start
+    finally:
+        for worker in started:
+            worker.close()

@@ -1,0 +1,158 @@
+"""`make demo` from start to end on real servers, and `stream-rater demo --embedded` without any."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
+
+from demonstration.corner import DATABASES, NoCorner, corner, with_database
+from local.servers import Addresses
+from local.tools import KAFKA_VARIABLE, REDIS_VARIABLE, ROOT
+from stream_rater.config import PREFIX
+from tests.integration.processes import wait_until
+
+DEMO = (sys.executable, str(ROOT / "deploy" / "demo.py"))
+SHORT = ("--rounds", "80", "--per-second", "40", "--burst", "120")
+SEASON_S = 100.0
+"""Far more than a short season needs, less than the two minutes that a long one may take."""
+
+LATENCY = "from round to rating"
+
+
+def environment(folder: Path, **variables: str) -> dict[str, str]:
+    """None of our settings, and a temporary folder by which the demo's processes are known."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+    return kept | {"TMPDIR": str(folder), "COLUMNS": "100"} | variables
+
+
+def processes_of(folder: Path) -> list[str]:
+    """Command lines of all processes that have this temporary folder."""
+    mark, found = f"TMPDIR={folder}".encode(), []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it ended meanwhile
+            if mark in (process / "environ").read_bytes().split(b"\0"):
+                found.append((process / "cmdline").read_text().replace("\0", " "))
+    return found
+
+
+def assert_nothing_is_left(folder: Path) -> None:
+    """Neither processes nor files."""
+    wait_until(lambda: not processes_of(folder), "the demo's processes ended", 10.0)
+    assert list(folder.iterdir()) == []
+
+
+@contextmanager
+def a_demo(folder: Path, **variables: str) -> Iterator["subprocess.Popen[str]"]:
+    """The demo as a process, ended with the block; what it starts ends with it."""
+    with subprocess.Popen(
+        [*DEMO, *SHORT], env=environment(folder, **variables), stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_the_demo_ends_with_what_it_measured(tmp_path: Path) -> None:
+    """On servers of its own: a table of figures, every rating verified, nothing left behind."""
+    with a_demo(tmp_path) as demo:
+        output, errors = demo.communicate(timeout=SEASON_S)
+    assert demo.returncode == 0, output + errors
+    for told in (
+        "200 reported", "none missing, none twice", "updates per second", f"p50 {LATENCY}",
+        f"p99 {LATENCY}", "beats", "team 2:", "beliefs compared: all equal, bit for bit",
+    ):  # fmt: skip
+        assert told in output
+    assert "nan" not in output and errors == ""
+    assert_nothing_is_left(tmp_path)
+
+
+def contents(at: Addresses) -> tuple[set[str], Mapping[str, Any], int]:
+    """Topics, databases that hold anything (and how much), function libraries."""
+    kafka: Any = AdminClient({"bootstrap.servers": at.kafka})
+    with redis.Redis.from_url(with_database(at.redis, 0)) as client:
+        sizes = {name: each["keys"] for name, each in client.info("keyspace").items()}
+        return set(kafka.list_topics(timeout=10.0).topics), sizes, len(client.function_list())
+
+
+def given(at: Addresses) -> dict[str, str]:
+    """The variables that point the demo at servers which already run."""
+    return {KAFKA_VARIABLE: at.kafka, REDIS_VARIABLE: at.redis}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_demo_leaves_given_servers_as_they_were(
+    addresses: Addresses, tmp_path: Path, number: signal.Signals
+) -> None:
+    """Its topics and keys are gone, and so are its processes; the servers run on."""
+    before = contents(addresses)
+    with a_demo(tmp_path, **given(addresses)) as demo:
+        assert demo.stdout is not None
+        streaming = any("rating changes" in line for line in demo.stdout)
+        assert streaming, demo.communicate()
+        demo.send_signal(number)
+        _, errors = demo.communicate(timeout=SEASON_S)
+    assert demo.returncode == 128 + number, errors
+    wait_until(lambda: contents(addresses) == before, "the servers are as they were")
+    assert_nothing_is_left(tmp_path)
+
+
+def test_the_demo_touches_no_database_that_holds_anything(
+    addresses: Addresses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where all are in use it is refused in one line, and every key is still there."""
+    monkeypatch.setenv(KAFKA_VARIABLE, addresses.kafka)
+    monkeypatch.setenv(REDIS_VARIABLE, addresses.redis)
+    clients = [redis.Redis.from_url(with_database(addresses.redis, n)) for n in range(DATABASES)]
+    for client in clients:
+        client.set("somebody's", "data")
+    try:
+        with pytest.raises(NoCorner, match="no empty database"), corner(addresses):
+            pass
+        assert [client.get("somebody's") for client in clients] == [b"data"] * DATABASES
+    finally:
+        for client in clients:
+            client.delete("somebody's")
+            client.close()
+
+
+def test_the_demo_tells_in_one_line_why_it_failed(addresses: Addresses, tmp_path: Path) -> None:
+    """The service's own reason, at the end of its log, follows it."""
+    with redis.Redis.from_url(with_database(addresses.redis, 0)) as client:
+        before = client.function_dump()
+        client.function_flush()
+        client.function_load(
+            "#!lua name=stream_rater_1\nredis.register_function('f', function() end)"
+        )
+        try:
+            with a_demo(tmp_path, **given(addresses)) as demo:
+                _, errors = demo.communicate(timeout=SEASON_S)
+        finally:
+            client.function_flush()
+            client.function_restore(before)
+    assert demo.returncode == 1
+    first, *tail = errors.splitlines()
+    assert first.startswith("demo: service did not start")
+    assert any("FUNCTION DELETE" in line for line in tail)
+    assert_nothing_is_left(tmp_path)
+
+
+def test_the_embedded_demo_needs_no_server() -> None:
+    """It ends well, shows a leaderboard, and says that nothing was durable."""
+    done = subprocess.run(
+        [sys.executable, "-m", "stream_rater", "demo", "--embedded", "--rounds", "40"],
+        env=environment(Path("/tmp")), capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "Leaderboard after 40 rounds" in done.stdout
+    assert "320 rating changes" in done.stdout
+    assert "Nothing was durable" in done.stdout

@@ -1,0 +1,163 @@
+"""The whole path on real servers, against `rate` on the same rounds and the same configuration."""
+
+import base64
+import gzip
+import itertools
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from stream_rater.adapters.redis import RedisStore
+from stream_rater.adapters.topics import Topics
+from stream_rater.config import Settings
+from stream_rater.events import rating_changed_from_json
+from stream_rater.pipeline.ports import Player
+from stream_rater.pipeline.sharding import shards_of
+from stream_rater.rating.model import HEADER
+from tests.integration.processes import WorkerProcess, stream_rater, wait_until
+from tests.integration.topics import read_topic
+from tests.real import SettingsFactory
+
+StartWorker = Callable[..., WorkerProcess]
+
+CODEFORCES_ROUNDS = 150
+LADDERS = """
+[ladders.formula-one.rating]
+system = "elo-mmr"
+weight_limit = 0.2
+sigma_limit = 80
+rho = 1.0
+drift_per_day = 0.5
+
+[ladders.codeforces.rating]
+system = "elo-mmr"
+weight_limit = 0.23
+sigma_limit = 54
+rho = 0.04
+"""
+
+
+class Season(NamedTuple):
+    """Real rounds, and what `rate` makes of them."""
+
+    rounds: Path
+    ladders: Path
+    beliefs: dict[Player, bytes]
+    """Records by player, with zeros for source offsets."""
+    results: Counter[tuple[str, str, str]]
+    """(ladder, round id, player), each once."""
+
+
+def _lines(shared: Path) -> Iterator[bytes]:
+    data = shared / "data"
+    yield from gzip.open(data / "formula-one.jsonl.gz")
+    yield from itertools.islice(gzip.open(data / "codeforces.jsonl.gz"), CODEFORCES_ROUNDS)
+
+
+def _without_offset(record: bytes) -> bytes:
+    """The record with zeros for its source offset, which depends on what else is in the topic."""
+    assert HEADER.fields is not None
+    at = HEADER.fields["last"][1]
+    return record[:at] + bytes(8) + record[at + 8 :]
+
+
+@pytest.fixture(scope="module")
+def season(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Season:
+    """All of formula-one and the first rounds of codeforces, rated offline."""
+    folder = tmp_path_factory.mktemp("season")
+    rounds, ladders, out = folder / "rounds.jsonl", folder / "ladders.toml", folder / "ratings"
+    results: Counter[tuple[str, str, str]] = Counter()
+    with rounds.open("wb") as file:
+        for line in _lines(shared):
+            file.write(line)
+            event = json.loads(line)
+            for entry in event["standings"]:
+                results[event["ladder"], event["round_id"], entry["player"]] += 1
+    ladders.write_text(LADDERS)
+    rated = stream_rater(
+        "rate", str(rounds), "--ladders", str(ladders), "--records", "--out", str(out),
+        settings=Settings(),
+    )  # fmt: skip
+    assert rated.returncode == 0, rated.stderr
+    beliefs = {}
+    for line in out.open():
+        row = json.loads(line)
+        record = base64.b64decode(row["record"])
+        beliefs[row["ladder"], row["player"]] = _without_offset(record)
+    return Season(rounds, ladders, beliefs, results)
+
+
+def _beliefs(settings: Settings, players: list[Player]) -> dict[Player, bytes | None]:
+    """What Redis holds of these players, without source offsets."""
+    asked: dict[int, list[Player]] = {}
+    shards = shards_of([player for _, player in players], settings.shards)
+    for player, shard in zip(players, shards.tolist(), strict=True):
+        asked.setdefault(shard, []).append(player)
+    store = RedisStore(settings)
+    held = store.read(asked)
+    store.close()
+    return {
+        player: None if record is None else _without_offset(record)
+        for shard, wanted in asked.items()
+        for player, record in zip(wanted, held[shard].records, strict=True)
+    }
+
+
+def _published(settings: Settings) -> int:
+    return len(read_topic(settings, Topics.of(settings).changed))
+
+
+def _submit(season: Season, settings: Settings) -> None:
+    sent = stream_rater("submit", str(season.rounds), settings=settings)
+    assert sent.returncode == 0, sent.stderr
+
+
+def _check_all(season: Season, settings: Settings) -> None:
+    """Beliefs equal `rate`'s, `verify` agrees, and each result was told once, in order."""
+    verified = stream_rater("verify", "--wait", "200", settings=settings, timeout_s=240)
+    assert verified.returncode == 0, verified.stderr
+    assert "all equal, bit for bit" in verified.stdout
+    assert _beliefs(settings, list(season.beliefs)) == season.beliefs
+
+    told: Counter[tuple[str, str, str]] = Counter()
+    rounds_of: dict[Player, list[int]] = {}
+    for message in read_topic(settings, Topics.of(settings).changed):
+        event = rating_changed_from_json(message.value() or b"")
+        told[event.ladder, event.round_id, event.player] += 1
+        rounds_of.setdefault((event.ladder, event.player), []).append(event.rounds)
+    assert told == season.results
+    assert all(played == list(range(1, len(played) + 1)) for played in rounds_of.values())
+
+
+@pytest.fixture
+def place(season: Season, settings: SettingsFactory) -> Settings:
+    """Settings for this season, with more shards than workers."""
+    return settings(shards=6, ladders=str(season.ladders), buckets=64, session_timeout_ms=2000)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_service_rates_as_a_sequential_replay_does(
+    count: int, season: Season, place: Settings, worker_process: StartWorker
+) -> None:
+    """With one worker and with three: the same bytes in Redis, each rating-changed once."""
+    workers = [worker_process(place) for _ in range(count)]
+    _submit(season, place)
+    _check_all(season, place)
+    assert all(worker.running for worker in workers)
+
+
+def test_a_killed_worker_loses_and_doubles_nothing(
+    season: Season, place: Settings, worker_process: StartWorker
+) -> None:
+    """SIGKILL in the middle of the season, another worker in its place: the same outcome."""
+    first, _ = worker_process(place), worker_process(place)
+    _submit(season, place)
+    wait_until(lambda: _published(place) > 1000, "the season is under way")
+    first.kill()
+    assert _published(place) < sum(season.results.values()), "killed in the middle"
+    worker_process(place)
+    _check_all(season, place)

@@ -1,0 +1,98 @@
+"""Bytes into topics and records out of them, as a stranger's client would."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
+
+from stream_rater.adapters.topics import QUIET, Topics
+from stream_rater.config import Settings
+
+LARGEST = 16 * 2**20
+TIMEOUT_S = 30.0
+
+
+class Bytes(NamedTuple):
+    """A record of `round-completed`, to be sent."""
+
+    value: bytes | None
+    key: bytes | None = b"ladder"
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    partition: int = -1
+    """-1: by the key."""
+
+
+@lru_cache
+def _producer(kafka: str) -> Producer:
+    return Producer(
+        {
+            "bootstrap.servers": kafka,
+            "enable.idempotence": True,
+            "partitioner": "murmur2_random",
+            "message.max.bytes": LARGEST,
+            "queue.buffering.max.kbytes": 1_000_000,
+            "queue.buffering.max.messages": 1_000_000,
+        },
+        logger=QUIET,
+    )
+
+
+def produce(settings: Settings, records: Sequence[Bytes], topic: str = "") -> list[Message]:
+    """Append to round-completed (or another topic); returns what was acknowledged, in order."""
+    producer = _producer(settings.kafka)
+    done: list[Message | None] = [None] * len(records)
+    failures: list[str] = []
+
+    def delivered(index: int) -> Any:
+        def callback(error: Any, message: Message) -> None:
+            if error is not None:
+                failures.append(error.str())
+            done[index] = message
+
+        return callback
+
+    for index, record in enumerate(records):
+        where: dict[str, Any] = {} if record.partition < 0 else {"partition": record.partition}
+        producer.produce(
+            topic or Topics.of(settings).rounds,
+            value=record.value,
+            key=record.key,
+            headers=list(record.headers),
+            on_delivery=delivered(index),
+            **where,
+        )
+        producer.poll(0)
+    assert producer.flush(TIMEOUT_S) == 0
+    assert not failures, failures
+    return [message for message in done if message is not None]
+
+
+def read_topic(settings: Settings, topic: str) -> list[Message]:
+    """All committed messages of a topic now, each partition's in order."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": settings.kafka,
+            "group.id": settings.topic_prefix + "reader",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "fetch.message.max.bytes": LARGEST,
+        },
+        logger=QUIET,
+    )
+    try:
+        partitions = consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
+        consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in partitions])
+        reading = set(partitions)
+        messages: list[Message] = []
+        while reading:
+            message = consumer.poll(TIMEOUT_S)
+            assert message is not None, f"{topic}: nothing to read within {TIMEOUT_S:g} s"
+            if message.error() is None:
+                messages.append(message)
+            else:
+                reading.discard(message.partition() or 0)
+        return messages
+    finally:
+        consumer.close()

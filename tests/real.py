@@ -1,0 +1,80 @@
+"""Real Kafka and Redis for tests: a topic prefix and a Redis database that no other test has."""
+
+import itertools
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import redis
+from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
+
+from local.servers import Addresses, servers
+from local.tools import REDIS_VARIABLE, given_address
+from stream_rater.adapters.topics import Topics
+from stream_rater.config import Settings
+
+OUR_DATABASES = 4096
+GIVEN_DATABASES = 16
+"""What a Redis has that nobody configured."""
+
+CLAIM = "stream-rater:test"
+"""Marks a database as taken by a test."""
+
+SettingsFactory = Callable[..., Settings]
+"""Settings of this test's servers, topics and database; keyword arguments change the others."""
+
+_databases = itertools.count(1)
+
+
+@contextmanager
+def a_pair() -> Iterator[Addresses]:
+    """Kafka and Redis: those the environment names, else new ones."""
+    with servers(redis_settings={"databases": str(OUR_DATABASES)}) as addresses:
+        yield addresses
+
+
+@contextmanager
+def a_place(addresses: Addresses) -> Iterator[Settings]:
+    """Settings of topics and a database of one's own; both are gone afterwards."""
+    prefix = f"t{uuid.uuid4().hex[:12]}."
+    url, client = _claimed_database(addresses.redis)
+    settings = Settings(
+        kafka=addresses.kafka,
+        redis=url,
+        topic_prefix=prefix,
+        http="127.0.0.1:0",
+        partitions=4,
+        shards=4,
+        buckets=4,
+        log_level="debug",
+    )
+    try:
+        yield settings
+    finally:
+        client.flushdb()
+        client.close()
+        _delete_topics(settings)
+
+
+def _claimed_database(address: str) -> tuple[str, "redis.Redis"]:
+    """A database that was empty: a new one of our own server, or a free one of a given server."""
+    given = given_address(REDIS_VARIABLE) is not None
+    base = address if "://" in address else f"redis://{address}"
+    root = base.rstrip("/") if not base.rpartition("/")[2].isdigit() else base.rpartition("/")[0]
+    for number in range(1, GIVEN_DATABASES) if given else (next(_databases) % OUR_DATABASES,):
+        url = f"{root}/{number}"
+        client: redis.Redis = redis.Redis.from_url(url)
+        if client.dbsize() == 0 and client.set(CLAIM, "1", nx=True):
+            return url, client
+        client.close()
+    raise AssertionError(f"Redis at {root} has no empty database for a test")
+
+
+def _delete_topics(settings: Settings) -> None:
+    """Delete the topics of a test, those that it made; the broker does so in its own time."""
+    topics = Topics.of(settings)
+    names = [topics.rounds, topics.parts, topics.changed, topics.rejected]
+    client: Any = AdminClient({"bootstrap.servers": settings.kafka})
+    for future in client.delete_topics(names).values():
+        future.exception(10.0)

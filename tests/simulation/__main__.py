@@ -1,0 +1,26 @@
+"""Replay one seed: `python -m tests.simulation SEED`."""
+
+import argparse
+import sys
+
+from .mutants import MUTANTS
+from .simulator import Machines, Simulation
+
+
+def main() -> int:
+    """Print what the seed does, and its violations; exit 1 if there are any."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("seed", type=int)
+    parser.add_argument("--mutant", choices=sorted(MUTANTS), help="leave this rule out")
+    parser.add_argument("--trace", action="store_true", help="print every effect and fault")
+    arguments = parser.parse_args()
+    machines = MUTANTS[arguments.mutant].machines if arguments.mutant else Machines()
+    simulation = Simulation(arguments.seed, machines, trace=print if arguments.trace else None)
+    print(simulation.weather)
+    found = simulation.run()
+    print("\n".join(found) or f"seed {arguments.seed}: equal to the sequential replay")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,129 @@
+"""What a simulated game does: rounds of a few players, with duplicates and junk, in any weather."""
+
+import random
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import msgspec
+
+from stream_rater.config import Ladder, Ladders
+from stream_rater.rating.parameters import EloMMR
+
+LADDERS = Ladders(
+    ladders={
+        "a": Ladder(rating=EloMMR(weight_limit=0.2, sigma_limit=80.0, rho=1.0, history=4)),
+        "b": Ladder(
+            rating=EloMMR(
+                weight_limit=0.3, sigma_limit=60.0, rho="inf", drift_per_day=5.0,
+                newcomer_weights=(0.5,), initial_mu=1000.0, history=4,
+            )
+        ),
+        "c": Ladder(rating=EloMMR(weight_limit=0.2, sigma_limit=80.0, rho=0.0, history=4)),
+    }
+)  # fmt: skip
+
+PARTITION_OF = {"a": 0, "b": 1, "c": 1}
+"""Ladders by partition of round-completed: one alone, two together."""
+
+PARTITIONS = 2
+SHARDS = 3
+START_S = 1_700_000_000
+
+CHANCES = {
+    "crash": 0.004,
+    "sleep_or_wake": 0.004,
+    "rebalance": 0.003,
+    "roll_back": 0.002,
+    "fail": 0.006,
+    "arrive": 0.02,
+    "time_out": 0.004,
+}
+"""Faults, and how likely each is at a step in middling weather."""
+
+
+@dataclass(frozen=True)
+class Weather:
+    """What differs from seed to seed, besides luck."""
+
+    rounds: int
+    players: int
+    workers: int
+    """Of each role."""
+    submit: float
+    """Chance that a round comes in at a step."""
+    faults: tuple[tuple[str, float], ...]
+    doubt: float
+    """Chance that a transaction's end is in doubt."""
+    stale: float
+    """Chance that a read of the store is answered from a past state, as by a replica that lags."""
+    deaf: float
+    """Chance that a poll does not yet bring the news of a rebalance."""
+    paces: tuple[float, ...]
+    """How fast workers are."""
+    small_bites: bool
+    wave_players: int
+    rows_per_part: int
+    rows_per_call: int
+
+
+def weather(rng: random.Random) -> Weather:
+    """A seed's weather: some faults often, some never."""
+    return Weather(
+        rounds=rng.choice([12, 24, 36]),
+        players=rng.choice([6, 9]),
+        workers=rng.choice([1, 2, 2, 3]),
+        submit=rng.choice([0.03, 0.06, 0.5]),
+        faults=tuple((name, each * rng.choice([0, 1, 1, 3, 10])) for name, each in CHANCES.items()),
+        doubt=rng.choice([0.0, 0.0, 0.1]),
+        stale=rng.choice([0.0, 0.0, 0.02]),
+        deaf=rng.choice([0.0, 0.0, 0.9]),
+        paces=rng.choice([(1.0,), (1.0, 0.1)]),
+        small_bites=rng.random() < 0.5,
+        wave_players=rng.choice([4, 50]),
+        rows_per_part=rng.choice([1, 2, 5000]),
+        rows_per_call=rng.choice([1, 4, 20_000]),
+    )
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One record to append to round-completed."""
+
+    partition: int
+    value: bytes
+
+
+def submissions(rng: random.Random, count: int, players: int) -> list[Submission]:
+    """Records in the order they are sent."""
+    sent: list[Submission] = []
+    for i in range(count):
+        chance = rng.random()
+        if chance < 0.05:
+            sent.append(Submission(rng.randrange(PARTITIONS), b'{"round_id": 1'))
+        elif chance < 0.12 and sent:
+            sent.append(rng.choice(sent))
+        else:
+            sent.append(_round(rng, i, [f"p{n}" for n in range(players)]))
+    return sent
+
+
+def _round(rng: random.Random, number: int, pool: list[str]) -> Submission:
+    ladder = rng.choice(list(LADDERS.ladders))
+    players = rng.sample(pool, rng.choice([2, 2, 3, 4, 6]))
+    standings = [
+        {"player": player, "dnf": True}
+        if rng.random() < 0.1
+        else {"player": player, "rank": rng.randint(1, len(players))}
+        for player in players
+    ]
+    seconds = START_S + number * 3600 + rng.randint(-7200, 7200)
+    value = msgspec.json.encode(
+        {
+            "round_id": f"r{number}",
+            "ladder": ladder,
+            "completed_at": datetime.fromtimestamp(seconds, UTC),
+            "standings": standings,
+            "weight": rng.choice([1.0, 1.0, 0.5]),
+        }
+    )
+    return Submission(PARTITION_OF[ladder], value)

@@ -1,0 +1,293 @@
+"""The protocol with one rule left out at a time: the simulator must find each of these wrong."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from stream_rater.adapters.memory import Steps
+from stream_rater.pipeline import estimation
+from stream_rater.pipeline.changes import Change
+from stream_rater.pipeline.estimation import Flags, Pending
+from stream_rater.pipeline.estimator import Estimator
+from stream_rater.pipeline.ports import (
+    Apply,
+    CommitSource,
+    Committed,
+    Held,
+    NewProducer,
+    Player,
+    Priors,
+    ReadPriors,
+    Rejection,
+    Scatter,
+    Step,
+    ask,
+)
+from stream_rater.pipeline.progress import Progress
+from stream_rater.pipeline.shard import Batch, Item, Shard
+from stream_rater.pipeline.updater import Updater
+from stream_rater.rating.model import Table
+from stream_rater.rating.record import HEADER_SIZE, read_headers
+
+from .simulator import Machines
+from .world import StoreWithPast, UnkindWorker
+
+# --- the estimator's rules ------------------------------------------------------------------------
+
+
+class NoFloor(Estimator):
+    """Step 1 without the floor: priors count before a predecessor's parts are applied."""
+
+    def _raise_floors(self) -> Step[None]:
+        yield from ()
+
+
+class FloorThatStays(Estimator):
+    """Step 4 without the raise: a store that went back is believed again."""
+
+    class Progress(Progress):
+        """Progress whose floors are those of step 1."""
+
+        def accept(self, shard: int, applied: int) -> bool:
+            floor = self._floor[shard]
+            accepted = super().accept(shard, applied)
+            self._floor[shard] = floor
+            return accepted
+
+    def _forget_everything(self) -> None:
+        super()._forget_everything()
+        self._progress = self.Progress(self._shards)
+
+
+class PriorsReadApart(UnkindWorker):
+    """Step 4 in two calls: the priors first, then `applied`."""
+
+    def _read_priors(self, effect: ReadPriors) -> Steps:
+        headers = {}
+        for shard, players in effect.players.items():
+            yield
+            headers[shard] = self.store.read_priors(shard, players).headers
+        read = {}
+        for shard in effect.players:
+            yield
+            read[shard] = Priors(self.store.read_priors(shard, ()).applied, headers[shard])
+        return read
+
+
+class CurrentPrior(Estimator):
+    """Step 5 without the remembered prior: a round half applied is estimated from itself."""
+
+    def _read_priors(self, wave: Sequence[Pending]) -> Step[tuple[Table, Flags]]:
+        headers, accepted = yield from super()._read_priors(wave)
+        for name in ("mu", "sigma", "time"):
+            headers[f"previous_{name}"] = headers[name]
+        return headers, accepted
+
+
+class ResumedNotAwaited(Estimator):
+    """Step 5 without the await: a round found scattered holds nobody up."""
+
+    def _resume(self, resumed: Sequence[Pending]) -> Step[None]:
+        self._finish(resumed, dict.fromkeys(range(self._shards), 0))
+        yield from ()
+
+
+class Unacknowledged(Estimator):
+    """Step 6 without waiting: only the parts of a wave's first shard are waited for; the others are
+    sent after the next commit."""
+
+    def _forget_everything(self) -> None:
+        super()._forget_everything()
+        self._late: list[tuple[int, bytes]] = []
+        self._late_players: dict[int, list[Player]] = {}
+
+    def _scatter(self, ready: Sequence[Pending], priors: Table) -> Step[None]:
+        part, shards = estimation.estimate(ready, priors, self._reader.ladder)
+        messages = list(estimation.messages(part, shards, self._rows_per_part))
+        first = messages[0][0]
+        offsets = yield from ask(Scatter([each for each in messages if each[0] == first]))
+        self._late += [each for each in messages if each[0] != first]
+        never = dict.fromkeys(range(self._shards), 2**60)
+        self._finish(ready, never | {first: max(offsets) + 1})
+        for shard, players in estimation.by_shard(ready).items():
+            if shard != first:
+                self._progress._in_flight[shard].pop()
+                self._late_players.setdefault(shard, []).extend(players)
+
+    def _commit(self) -> Step[None]:
+        due = any(each._unfinished[0] in each._finished for each in self._sources.values() if each)
+        yield from super()._commit()
+        if due and self._late:
+            offsets = yield from ask(Scatter(self._late))
+            ends = {shard: at + 1 for (shard, _), at in zip(self._late, offsets, strict=True)}
+            for shard, players in self._late_players.items():
+                self._progress.sent(shard, ends[shard], players)
+            self._late, self._late_players = [], {}
+
+
+class CommitsMaximum(Estimator):
+    """Step 7 with the largest finished offset instead of the contiguous prefix."""
+
+    def _commit(self) -> Step[None]:
+        offsets: dict[int, int] = {}
+        rejections: list[Rejection] = []
+        for partition, source in self._sources.items():
+            if source._finished:
+                offsets[partition] = max(source._finished) + 1
+                rejections += source._rejections.values()
+                source._unfinished.clear()
+                source._finished.clear()
+                source._rejections.clear()
+        if offsets:
+            yield from ask(CommitSource(offsets, rejections))
+
+
+class RejectionsOutside(UnkindWorker):
+    """Step 7 with rejections sent on their own, before the offsets are committed."""
+
+    def _commit_source(self, effect: CommitSource) -> Steps:
+        if effect.rejections:
+            yield
+            self.log.rejected.extend(effect.rejections)
+        yield from super()._commit_source(CommitSource(effect.offsets))
+
+
+class IdsInMemory(Estimator):
+    """Step 2 with the round ids that this process has seen, not those of the W offsets before."""
+
+    def _window_start(self, c: int, log_start: int) -> int:
+        return c
+
+
+# --- the updater's rules --------------------------------------------------------------------------
+
+
+class NoCut(Updater):
+    """Step 12 without the cut: a batch may hold a player twice."""
+
+    def _cut(self, shard: Shard) -> Batch | None:
+        limit = shard.committed if shard.replaying else shard.next_offset
+        items: list[Item] = []
+        while not shard.unsettled and shard.queue and shard.queue[0].offset < limit:
+            items.append(shard.queue.popleft())
+        return Batch(items[-1].offset + 1, items) if items else None
+
+
+class AppliesBeforeSettling(Updater):
+    """Step 11 left out: what follows [c, a) is applied and committed first."""
+
+    def _settle(self) -> Step[None]:
+        for shard in self._shards.values():
+            if shard.last_call() is not None:
+                shard.committed = shard.applied
+        yield from ()
+
+
+class PublishesReplays(Updater):
+    """Step 10 left out: what the store lost is applied and published like anything new."""
+
+    def _settle(self) -> Step[None]:
+        for shard in self._shards.values():
+            if shard.replaying:
+                shard.committed = shard.applied
+        yield from super()._settle()
+
+
+class RememberedOffset(Updater):
+    """Step 8 with the offset last known to be committed, instead of the group's."""
+
+    def __init__(self, *, rows_per_call: int) -> None:
+        super().__init__(rows_per_call=rows_per_call)
+        self._known: dict[int, int] = {}
+
+    def _start_over(self, troubles: int) -> Step[None]:
+        self._known |= {number: shard.committed for number, shard in self._shards.items()}
+        yield from super()._start_over(troubles)
+
+    def _committed(self, shards: frozenset[int]) -> Step[Mapping[int, int | None]]:
+        fetched = yield from super()._committed(shards)
+        return {s: self._known.pop(s, fetched[s]) for s in shards}
+
+
+class RecallsByOffset(Updater):
+    """Step 11 with events for rows whose offset is the belief's last, instead of fresh rows."""
+
+    def _recall(self, number: int, call: Batch, held: Held) -> Change | None:
+        shard = self._shards[number]
+        if held.position == shard.position:
+            last = read_headers(b"".join(r[:HEADER_SIZE] for r in held.records if r))["last"]
+            offsets = [
+                item.part.rounds[i].offset for item in call.items for i in item.part.round_index
+            ]
+            fresh = np.packbits(np.array(offsets, np.int64) == last).tobytes()
+            shard.position = replace(shard.position, fresh=fresh)
+            held = Held(shard.position, held.records)
+        return super()._recall(number, call, held)
+
+
+class UnstableOffset(UnkindWorker):
+    """Step 8 with offsets fetched while a transaction is pending on them."""
+
+    def _committed(self, effect: Committed) -> Steps:
+        yield
+        return {p: self.group.committed.get(p) for p in effect.partitions}
+
+
+class NoCompareAndSet(UnkindWorker):
+    """Step 13 without the comparison: any writer's call is carried out, however late."""
+
+    store: StoreWithPast
+
+    def _apply(self, effect: Apply) -> Steps:
+        done = {}
+        for shard, application in effect.applications.items():
+            yield
+            _, beliefs = self.store.state(shard)
+            self.store.put(shard, (application.position, beliefs | dict(application.beliefs)))
+            done[shard] = True
+        return done
+
+
+class KeptProducer(UnkindWorker):
+    """Step 14 with the same producer after an end in doubt: a late end hits what follows."""
+
+    def _new_producer(self, effect: NewProducer) -> Steps:
+        if self.producer in self.log._fenced:
+            yield from super()._new_producer(effect)
+        else:
+            yield
+            self.log.abort(self.group, self.producer)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A rule left out."""
+
+    rule: str
+    machines: Machines
+
+
+MUTANTS = {
+    "no-floor": Mutant("step 1's floor", Machines(estimator=NoFloor)),
+    "floor-that-stays": Mutant("the floor's later raise", Machines(estimator=FloorThatStays)),
+    "priors-read-apart": Mutant("prior and applied in one call", Machines(worker=PriorsReadApart)),
+    "ids-in-memory": Mutant("duplicates by the W offsets before", Machines(estimator=IdsInMemory)),
+    "current-prior": Mutant("the remembered prior", Machines(estimator=CurrentPrior)),
+    "resumed-not-awaited": Mutant("a resumed round awaited", Machines(estimator=ResumedNotAwaited)),
+    "unacknowledged": Mutant("all parts acknowledged first", Machines(estimator=Unacknowledged)),
+    "commits-maximum": Mutant("the contiguous prefix", Machines(estimator=CommitsMaximum)),
+    "rejections-outside": Mutant(
+        "rejections in the transaction", Machines(worker=RejectionsOutside)
+    ),
+    "no-cut": Mutant("the cut before a repeated player", Machines(updater=NoCut)),
+    "applies-before-settling": Mutant(
+        "settling [c, a) first", Machines(updater=AppliesBeforeSettling)
+    ),
+    "publishes-replays": Mutant("[a, c) without events", Machines(updater=PublishesReplays)),
+    "remembered-offset": Mutant("the group's offset, fetched", Machines(updater=RememberedOffset)),
+    "recalls-by-offset": Mutant("events by fresh rows", Machines(updater=RecallsByOffset)),
+    "unstable-offset": Mutant("stable offsets only", Machines(worker=UnstableOffset)),
+    "no-compare-and-set": Mutant("compare-and-set on applied", Machines(worker=NoCompareAndSet)),
+    "kept-producer": Mutant("a new producer after a doubt", Machines(worker=KeptProducer)),
+}

@@ -1,0 +1,292 @@
+"""One scenario for each rule: the steps that end in a violation where the rule is left out.
+
+`test_directed` plays each with the rule and without.
+"""
+
+from collections.abc import Callable
+
+from stream_rater.pipeline.ports import Apply, CommitSource, Publish, ReadPriors, Scatter, Seek
+
+from .stage import A0, A1, A2, B0, B1, B2, NEVER_HEARS, Stage
+
+Scenario = Callable[[Stage], None]
+
+SCENARIOS: dict[str, Scenario] = {}
+"""By the mutant that it catches."""
+
+
+def catches(mutant: str) -> Callable[[Scenario], Scenario]:
+    """Register a scenario."""
+
+    def register(scenario: Scenario) -> Scenario:
+        SCENARIOS[mutant] = scenario
+        return scenario
+
+    return register
+
+
+@catches("no-floor")
+def successor_before_the_parts_are_applied(stage: Stage) -> None:
+    """An estimator commits a round and dies; its successor sees the players' next round before the
+    updater has seen the first."""
+    stage.round(A0, A1)
+    first = stage.estimator()
+    stage.through(first, CommitSource)
+    stage.crash(first)
+    stage.round(A0, A1)
+    stage.turns(stage.estimator())
+    stage.updater()
+
+
+@catches("floor-that-stays")
+def store_goes_back_after_it_was_believed(stage: Stage) -> None:
+    """The store loses a round between being seen to hold it and being asked for the priors."""
+    stage.round(A0, A1)
+    estimator, updater = stage.estimator(), stage.updater()
+    stage.through(estimator, CommitSource)
+    stage.through(updater, Publish)
+    stage.round(A0, A1)
+    stage.until(estimator, ReadPriors)
+    stage.perform(estimator)
+    stage.until(estimator, ReadPriors)
+    stage.store.roll_back(0, 1)
+    stage.turns(estimator)
+
+
+@catches("priors-read-apart")
+def store_catches_up_within_a_read(stage: Stage) -> None:
+    """The store has lost a round when the priors are read, and has it again a moment later."""
+    stage.round(A0, B0)
+    estimator, updater = stage.estimator(), stage.updater()
+    stage.through(estimator, CommitSource)
+    stage.through(updater, Publish)
+    stage.round(A0, B0)
+    stage.through(estimator, ReadPriors)
+    stage.until(estimator, ReadPriors)
+    caught_up = stage.store.state(0)
+    stage.store.roll_back(0, 1)
+    estimator.advance()
+    estimator.advance()
+    stage.store.put(0, caught_up)
+    stage.turns(estimator)
+
+
+@catches("current-prior")
+def estimator_dies_in_mid_scatter(stage: Stage) -> None:
+    """One player's part was sent and applied, the other's was not; the successor rates again."""
+    stage.round(A0, A1)
+    first, _ = stage.estimator(), stage.updater()
+    stage.until(first, Scatter)
+    first.advance()
+    first.advance()
+    stage.crash(first)
+    stage.through(stage.actors[-1], Publish)
+    stage.estimator()
+
+
+@catches("unacknowledged")
+def part_overtaken_by_the_next_wave(stage: Stage) -> None:
+    """A part of one wave is not out yet when a later round of its round's other player is."""
+    _behind_a_round_that_waits(stage)
+    estimator, updater = stage.actors
+    stage.round(A0, A1)
+    stage.through(estimator, Scatter)
+    stage.through(updater, Publish)
+    stage.round(A0, B0)
+    stage.through(estimator, Scatter)
+    stage.through(updater, Publish)
+    stage.crash(estimator)
+    stage.estimator()
+    stage.updater()
+
+
+def _behind_a_round_that_waits(stage: Stage) -> None:
+    """An estimator with an updater of shards 0 and 1; nothing can be committed, because the next
+    round to be waits for shard 2, which has no updater yet."""
+    stage.round(A2, B2)
+    estimator = stage.estimator()
+    stage.updater(0, 1)
+    stage.through(estimator, CommitSource)
+    stage.round(A2, B2)
+
+
+@catches("resumed-not-awaited")
+def zombie_scatters_on(stage: Stage) -> None:
+    """While its successor sets its floors, a zombie scatters two rounds of one player; only one of
+    the first one's parts is applied when the successor finds it scattered."""
+    _behind_a_round_that_waits(stage)
+    zombie, updater = stage.actors
+    stage.turns(updater)
+    stage.log.updaters.generation += 1
+    stage.log.updaters.owners = {0: updater.worker}
+    zombie.worker.unkindness = NEVER_HEARS
+    successor = stage.estimator()
+    stage.round(A0, A1)
+    stage.round(A0, B0)
+    stage.round(A1, B1)
+    stage.through(successor, Seek)
+    stage.through(zombie, Scatter)
+    stage.through(updater, Publish)
+    stage.through(zombie, Scatter)
+    stage.through(updater, Publish)
+    stage.turns(successor)
+    stage.crash(zombie)
+    stage.updater()
+
+
+@catches("commits-maximum")
+def round_still_waiting_at_a_crash(stage: Stage) -> None:
+    """A later round is finished while an earlier one waits; then the estimator dies."""
+    _behind_a_round_that_waits(stage)
+    estimator, _ = stage.actors
+    stage.round(A0, A1)
+    stage.through(estimator, Scatter)
+    stage.turns(estimator)
+    stage.crash(estimator)
+    stage.estimator()
+    stage.updater()
+
+
+@catches("rejections-outside")
+def crash_between_rejection_and_commit(stage: Stage) -> None:
+    """A record is rejected, and the estimator dies within the commit."""
+    stage.report(b"no round")
+    first = stage.estimator()
+    stage.until(first, CommitSource)
+    first.advance()
+    first.advance()
+    stage.crash(first)
+    stage.estimator()
+
+
+@catches("ids-in-memory")
+def duplicate_after_a_crash(stage: Stage) -> None:
+    """A round is reported again after the estimator that rated it has died."""
+    stage.round(A0, A1, round_id="once")
+    first = stage.estimator()
+    stage.updater()
+    stage.through(first, CommitSource)
+    stage.crash(first)
+    stage.round(A0, A1, round_id="once")
+    stage.estimator()
+
+
+@catches("no-cut")
+def backlog_with_a_player_twice(stage: Stage) -> None:
+    """Two rounds of the same players are applied one by one, lost, and replayed in one go."""
+    estimator, updater = stage.estimator(), stage.updater()
+    for _ in range(2):
+        stage.round(A0, B0)
+        stage.through(estimator, CommitSource)
+        stage.through(updater, Publish)
+    stage.store.roll_back(0, 2)
+
+
+@catches("applies-before-settling")
+def updater_dies_between_store_and_log(stage: Stage) -> None:
+    """A round is applied and its events are not published when the updater dies."""
+    stage.round(A0, A1)
+    stage.estimator()
+    first = stage.updater()
+    stage.through(stage.actors[0], CommitSource)
+    stage.until(first, Publish)
+    stage.crash(first)
+    stage.round(A0, A1)
+    stage.updater()
+
+
+@catches("publishes-replays")
+def store_loses_what_was_published(stage: Stage) -> None:
+    """A round is applied and published, and then the store forgets it."""
+    stage.round(A0, A1)
+    estimator, updater = stage.estimator(), stage.updater()
+    stage.through(estimator, CommitSource)
+    stage.through(updater, Publish)
+    stage.store.roll_back(0, 1)
+    stage.store.roll_back(1, 1)
+
+
+@catches("remembered-offset")
+def commit_that_succeeded_in_doubt(stage: Stage) -> None:
+    """A transaction is committed, but the updater hears that it failed."""
+    stage.round(A0, A1)
+    estimator, updater = stage.estimator(), stage.updater()
+    stage.through(estimator, CommitSource)
+    stage.until(updater, Publish)
+    for _ in range(5):
+        updater.advance()
+    stage.fail(updater)
+
+
+@catches("recalls-by-offset")
+def part_sent_twice_and_applied_unpublished(stage: Stage) -> None:
+    """A round is scattered again by a successor. The updater has published the first copy when it
+    dies with the second, which changed nothing, applied."""
+    stage.round(A0, B0)
+    first = stage.estimator()
+    updater = stage.updater()
+    stage.through(first, Scatter)
+    stage.crash(first)
+    stage.through(updater, Publish)
+    stage.through(stage.estimator(), Scatter)
+    stage.through(updater, Apply)
+    stage.crash(updater)
+    stage.updater()
+
+
+@catches("unstable-offset")
+def takeover_while_a_transaction_is_pending(stage: Stage) -> None:
+    """An updater dies while its transaction is being committed; its successor is there first."""
+    stage.round(A0, A1)
+    estimator, first = stage.estimator(), stage.updater()
+    stage.through(estimator, CommitSource)
+    stage.until(first, Publish)
+    for _ in range(4):
+        first.advance()
+    end = stage.fail(first)
+    stage.crash(first)
+    successor = stage.updater()
+    stage.turns(successor, 10)
+    end.arrive()
+    assert stage.log.updaters.committed
+
+
+@catches("no-compare-and-set")
+def late_call_of_a_dead_updater(stage: Stage) -> None:
+    """A dead updater's call arrives after its successor has made it, too, and the next one, whose
+    events are not out when the successor dies in turn."""
+    stage.round(A0, A1)
+    estimator, first = stage.estimator(), stage.updater()
+    stage.through(estimator, CommitSource)
+    stage.until(first, Apply)
+    first.advance()
+    call = stage.fail(first)
+    stage.crash(first)
+    second = stage.updater()
+    stage.through(second, Publish)
+    stage.round(A0, B0)
+    stage.through(estimator, CommitSource)
+    stage.until(second, Publish)
+    stage.crash(second)
+    call.arrive()
+    stage.updater()
+
+
+@catches("kept-producer")
+def late_end_within_the_next_transaction(stage: Stage) -> None:
+    """The end of a transaction is in doubt. It arrives when half of the next one is sent; then the
+    updater dies."""
+    stage.round(A0, A1)
+    estimator, first = stage.estimator(), stage.updater()
+    stage.through(estimator, CommitSource)
+    stage.until(first, Publish)
+    for _ in range(4):
+        first.advance()
+    end = stage.fail(first)
+    stage.until(first, Publish)
+    for _ in range(3):
+        first.advance()
+    end.arrive()
+    stage.crash(first)
+    stage.log.fence(stage.log.updaters, first.worker.producer)
+    stage.updater()

@@ -1,0 +1,173 @@
+"""A stage for directed scenarios: workers whose every piece is called for by hand, nothing random.
+
+Ladder `a` in partition 0, three shards. Players are named by their shard: A0, B0, C0 in shard 0, A1
+in shard 1, and so on.
+"""
+
+import random
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from stream_rater.adapters.memory import Group, Log
+from stream_rater.pipeline.ports import Effect, LogTrouble, Position
+from stream_rater.pipeline.sharding import shards_of
+
+from . import oracle
+from .game import LADDERS, PARTITIONS, SHARDS
+from .simulator import Actor, Machines, Straggler
+from .world import StoreWithPast, Unkindness
+
+T = TypeVar("T")
+
+WINDOW = 100
+MOST_EFFECTS = 2000
+
+NEVER_HEARS = Unkindness(deaf=1.0)
+
+
+class InOrder(random.Random):
+    """No luck at all: the first of every choice, everything in order, nothing unlikely."""
+
+    def choice(self, seq: Sequence[T]) -> T:  # type: ignore[override]
+        return seq[0]
+
+    def sample(self, population: Sequence[T], k: int, **_: Any) -> list[T]:  # type: ignore[override]
+        return list(population[:k])
+
+    def random(self) -> float:
+        return 0.999
+
+
+def _named(letter: str, shard: int) -> str:
+    """The first of letter-0, letter-1, ... in that shard."""
+    return next(
+        name for i in range(1000) if shards_of([name := f"{letter}-{i}"], SHARDS)[0] == shard
+    )
+
+
+A0, B0, C0, D0 = (_named(letter, 0) for letter in "abcd")
+A1, B1, C1 = (_named(letter, 1) for letter in "abc")
+A2, B2, C2 = (_named(letter, 2) for letter in "abc")
+
+
+class Stage:
+    """A log, a store and actors."""
+
+    def __init__(self, machines: Machines) -> None:
+        self.machines = machines
+        self.log = Log(PARTITIONS, SHARDS)
+        self.store = StoreWithPast(InOrder())
+        self.actors: list[Actor] = []
+        self._rounds = 0
+        self.now_s = 0.0
+
+    # --- who is there ---
+
+    def _join(self, role: str, group: Group, machine: Any, source: Any) -> Actor:
+        worker = self.machines.worker(self.log, self.store, group, source, InOrder(), Unkindness())
+        effect = next(machine)
+        actor = Actor(role, worker, machine, effect, worker.steps(effect))
+        self.actors.append(actor)
+        return actor
+
+    def estimator(self) -> Actor:
+        """An estimator who owns everything from now on."""
+        machine = self.machines.estimator(LADDERS, SHARDS, window=WINDOW, wave_players=2).run()
+        actor = self._join("estimator", self.log.estimators, machine, self.log.rounds)
+        self.log.estimators.assign([actor.worker])
+        return actor
+
+    def updater(self, *shards: int) -> Actor:
+        """An updater who owns these shards, or else all of them, from now on."""
+        machine = self.machines.updater(rows_per_call=20_000).run()
+        actor = self._join("updater", self.log.updaters, machine, self.log.parts)
+        group = self.log.updaters
+        group.generation += 1
+        group.owners |= dict.fromkeys(shards or range(SHARDS), actor.worker)
+        return actor
+
+    def crash(self, actor: Actor) -> None:
+        """Gone; others only own its partitions once they are told so."""
+        self.actors.remove(actor)
+
+    # --- what happens ---
+
+    def round(self, *players: str, round_id: str = "", ladder: str = "a") -> int:
+        """Report a round in which the players came in in this order; returns its offset."""
+        self._rounds += 1
+        standings = [{"player": player, "rank": i + 1} for i, player in enumerate(players)]
+        return self.report(
+            msgspec.json.encode(
+                {
+                    "round_id": round_id or f"round-{self._rounds}",
+                    "ladder": ladder,
+                    "completed_at": f"2026-01-{self._rounds:02}T00:00:00Z",
+                    "standings": standings,
+                }
+            )
+        )
+
+    def report(self, value: bytes) -> int:
+        """Append a record to round-completed; returns its offset."""
+        return self.log.submit(0, value, received_s=1.8e9)
+
+    def perform(self, actor: Actor) -> None:
+        """All of the effect in hand."""
+        self.now_s += 0.1
+        actor.worker.now_s = self.now_s
+        effect = actor.effect
+        while actor.effect is effect:
+            actor.advance()
+
+    def until(self, actor: Actor, kind: type[Effect[Any]], **having: Any) -> None:
+        """Perform effects until the next one is of this kind, with these attributes."""
+        for _ in range(MOST_EFFECTS):
+            if isinstance(actor.effect, kind) and all(
+                bool(getattr(actor.effect, name)) == value for name, value in having.items()
+            ):
+                return
+            self.perform(actor)
+        raise AssertionError(f"{actor.role} never comes to {kind.__name__}")
+
+    def through(self, actor: Actor, kind: type[Effect[Any]], **having: Any) -> None:
+        """Perform effects up to and with the next one of this kind."""
+        self.until(actor, kind, **having)
+        self.perform(actor)
+
+    def turns(self, actor: Actor, effects: int = 40) -> None:
+        """Let an actor do so many effects."""
+        for _ in range(effects):
+            self.perform(actor)
+
+    def fail(self, actor: Actor) -> Straggler:
+        """The effect in hand fails where it stands; what is left of it may arrive yet."""
+        left = Straggler(actor, actor.steps, self._group(actor), None)
+        actor.go_on(actor.machine.throw(LogTrouble("in doubt")))
+        return left
+
+    def _group(self, actor: Actor) -> Group:
+        return self.log.estimators if actor.role == "estimator" else self.log.updaters
+
+    # --- the end ---
+
+    def finish(self) -> list[str]:
+        """Everyone goes on until all is done; returns the violations."""
+        for actor in self.actors:
+            actor.worker.unkindness = Unkindness()
+        for _ in range(MOST_EFFECTS):
+            for actor in self.actors:
+                self.perform(actor)
+        if not self._is_done():
+            return [f"stuck: {self.log.estimators.committed} {self.log.updaters.committed}"]
+        return oracle.violations(self.log, self.store, WINDOW)
+
+    def _is_done(self) -> bool:
+        log = self.log
+        return log.estimators.committed.get(0, 0) == len(log.rounds[0]) and all(
+            self.store.positions.get(shard, Position()).applied
+            == log.updaters.committed.get(shard, 0)
+            == len(parts)
+            for shard, parts in enumerate(log.parts)
+        )

@@ -1,0 +1,141 @@
+"""What the simulated machines run on: the in-memory log and store, made as unkind as the real ones.
+
+The store remembers every state it was ever in, to go back to it or to answer from it. A worker gets
+its records in small bites and its shards' calls and parts go out in any order.
+"""
+
+import random
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stream_rater.adapters.memory import Group, Log, Steps, Store, Worker
+from stream_rater.pipeline.ports import (
+    Apply,
+    Held,
+    Player,
+    Polled,
+    Position,
+    ReadBeliefs,
+    ReadPriors,
+    Record,
+    Scatter,
+)
+
+State = tuple[Position, dict[Player, bytes]]
+
+
+@dataclass(frozen=True)
+class Unkindness:
+    """What comes with every call."""
+
+    small_bites: bool = False
+    deaf: float = 0.0
+    """That a poll brings no news of a rebalance yet: a zombie does not know what it is."""
+
+
+class StoreWithPast(Store):
+    """Remembers each shard's states."""
+
+    def __init__(self, rng: random.Random, stale: float = 0.0) -> None:
+        super().__init__()
+        self._rng = rng
+        self.stale = stale
+        self._line: dict[int, list[State]] = {}
+        """The calls that led to each shard's state, each with the state before it."""
+        self._ever: dict[int, list[State]] = {}
+
+    def state(self, shard: int) -> State:
+        """What a shard holds."""
+        return self.positions.get(shard, Position()), dict(self.beliefs.get(shard, {}))
+
+    def apply(
+        self, shard: int, position: Position, beliefs: Sequence[tuple[Player, bytes]]
+    ) -> bool:
+        before = self.state(shard)
+        done = super().apply(shard, position, beliefs)
+        if done:
+            self._line.setdefault(shard, []).append(before)
+            self._ever.setdefault(shard, [before]).append(self.state(shard))
+        return done
+
+    def read(self, shard: int, players: Sequence[Player]) -> Held:
+        if self.stale and self._rng.random() < self.stale and shard in self._ever:
+            position, beliefs = self._rng.choice(self._ever[shard])
+            return Held(position, [beliefs.get(player) for player in players])
+        return super().read(shard, players)
+
+    def roll_back(self, shard: int, calls: int) -> None:
+        """Take the last calls on a shard back, as a failover to a lagging replica does."""
+        line = self._line.get(shard, [])
+        if line:
+            keep = max(0, len(line) - calls)
+            self.put(shard, line[keep])
+            del line[keep:]
+
+    def restore(self, shard: int) -> None:
+        """Any state that ever was, as from an old snapshot or a partitioned master come back."""
+        if shard in self._ever:
+            self._line.setdefault(shard, []).append(self.state(shard))
+            self.put(shard, self._rng.choice(self._ever[shard]))
+
+    def put(self, shard: int, state: State) -> None:
+        """Make a shard hold this."""
+        self.positions[shard], beliefs = state
+        self.beliefs[shard] = dict(beliefs)
+
+
+class UnkindWorker(Worker):
+    """Does what it is asked in whatever order the servers might."""
+
+    def __init__(
+        self, log: Log, store: Store, group: Group, source: list[list[Record]],
+        rng: random.Random, unkindness: Unkindness,
+    ) -> None:  # fmt: skip
+        super().__init__(log, store, group, source)
+        self.rng = rng
+        self.unkindness = unkindness
+
+    def _membership(self) -> Polled:
+        if self.rng.random() < self.unkindness.deaf:
+            return Polled(self.now_s)
+        return super()._membership()
+
+    def _take(self, partition: int, most: int) -> Sequence[Record]:
+        if self.unkindness.small_bites:
+            most = self.rng.choice((1, 1, 2, 5))
+        return super()._take(partition, most)
+
+    def _read_priors(self, effect: ReadPriors) -> Steps:
+        outcome = yield from super()._read_priors(ReadPriors(self._shuffled(effect.players)))
+        return outcome
+
+    def _read_beliefs(self, effect: ReadBeliefs) -> Steps:
+        outcome = yield from super()._read_beliefs(ReadBeliefs(self._shuffled(effect.players)))
+        return outcome
+
+    def _apply(self, effect: Apply) -> Steps:
+        outcome = yield from super()._apply(Apply(self._shuffled(effect.applications)))
+        return outcome
+
+    def _shuffled(self, by_shard: Mapping[int, Any]) -> dict[int, Any]:
+        if len(by_shard) < 2:
+            return dict(by_shard)
+        return dict(self.rng.sample(list(by_shard.items()), len(by_shard)))
+
+    def _scatter(self, effect: Scatter) -> Steps:
+        """In order within a shard, as an idempotent producer sends; in any order between them."""
+        waiting: dict[int, deque[tuple[int, bytes]]] = {}
+        for index, (shard, data) in enumerate(effect.parts):
+            waiting.setdefault(shard, deque()).append((index, data))
+        offsets = [-1] * len(effect.parts)
+        while waiting:
+            yield
+            shard = self.rng.choice(list(waiting))
+            index, data = waiting[shard].popleft()
+            offsets[index] = self.log.append_part(shard, data)
+            if not waiting[shard]:
+                del waiting[shard]
+        yield
+        return offsets

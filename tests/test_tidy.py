@@ -1,0 +1,170 @@
+"""The house rules that a machine can hold: sizes, layers, and nothing of one machine."""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = "stream_rater"
+FOLDERS = (PACKAGE, "tests", "deploy", "helm", ".ci", ".github")
+PYTHON = sorted(p for folder in FOLDERS for p in (ROOT / folder).rglob("*.py"))
+OURS = [p for p in PYTHON if p.is_relative_to(ROOT / PACKAGE)]
+
+MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_COLUMNS = 400, 70, 100
+
+LAYERS = {
+    "rating": 0,
+    "events": 1, "nesting": 1,
+    "config": 2,
+    "standings": 3,
+    "pipeline": 4,
+    "lab": 5, "serving": 5, "adapters": 5, "metrics": 5,
+    "cli": 7, "__main__": 8,
+}  # fmt: skip
+"""Imports point down, or stay within a package. What is not named wires the others together."""
+WIRING = 6
+
+CLIENTS = {"confluent_kafka", "redis"}
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def trees(*folders: str) -> Iterator[tuple[Path, ast.Module]]:
+    """The package's files below these of its folders (below all, if none is named), parsed."""
+    for path in OURS:
+        if not folders or own(path) in folders:
+            yield path, ast.parse(path.read_text())
+
+
+def own(path: Path) -> str:
+    """The part of the package a file belongs to: the folder or file right below it."""
+    return path.relative_to(ROOT / PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports(tree: ast.Module) -> Iterator[str]:
+    """Full names of what a file imports; of a name imported from a module, with that name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{'.' * node.level}{node.module}.{alias.name}" for alias in node.names)
+
+
+def roots(tree: ast.Module) -> set[str]:
+    """The packages that a file imports from."""
+    return {module.split(".", 1)[0] for module in imports(tree)}
+
+
+def test_lines_and_files_are_short() -> None:
+    """Files have at most 400 lines of at most 100 columns."""
+    texts = {path: path.read_text().splitlines() for path in PYTHON}
+    long = [name(path) for path, lines in texts.items() if len(lines) > MAX_FILE_LINES]
+    wide = [
+        f"{name(path)}:{i}"
+        for path, lines in texts.items()
+        for i, line in enumerate(lines, 1)
+        if len(line) > MAX_COLUMNS
+    ]
+    assert long + wide == []
+
+
+def test_functions_are_short() -> None:
+    """Functions have at most 70 lines."""
+    long = [
+        f"{name(path)}:{node.lineno} {node.name}"
+        for path in PYTHON
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or 0) - node.lineno >= MAX_FUNCTION_LINES
+    ]
+    assert long == []
+
+
+def test_imports_point_down() -> None:
+    """__main__ -> cli -> {pipeline, serving, lab} -> standings -> config -> events -> rating."""
+    upward = []
+    for path, tree in trees():
+        level = LAYERS.get(own(path), WIRING)
+        for module in imports(tree):
+            if module.startswith(f"{PACKAGE}."):
+                part = module.split(".")[1]
+                below = LAYERS.get(part, WIRING)
+                if not (below < level or part == own(path) or below == level == WIRING):
+                    upward.append(f"{name(path)}: {module}")
+    assert upward == []
+
+
+def test_imports_are_absolute() -> None:
+    """One way to name a module, which the test above can read."""
+    relative = [name(p) for p, tree in trees() if any(m.startswith(".") for m in imports(tree))]
+    assert relative == []
+
+
+def test_only_adapters_know_clients() -> None:
+    """confluent_kafka and redis are imported in adapters/ and nowhere else."""
+    others = [name(p) for p, tree in trees() if own(p) != "adapters" and roots(tree) & CLIENTS]
+    assert others == []
+
+
+def test_rating_is_pure() -> None:
+    """rating/ imports itself, numpy, numba, msgspec and the standard library."""
+    allowed = {PACKAGE, "numpy", "numba", "msgspec", *sys.stdlib_module_names}
+    foreign = {name(p): roots(tree) - allowed for p, tree in trees("rating")}
+    assert {path: found for path, found in foreign.items() if found} == {}
+
+
+def test_state_machines_act_on_nothing() -> None:
+    """Time, randomness and I/O come in as arguments, so that a seed replays a run."""
+    acting = {"asyncio", "logging", "os", "random", "secrets", "socket", "subprocess"}
+    acting |= {"threading", "time", "uuid"}
+    found = {name(p): roots(tree) & acting for p, tree in trees("rating", "pipeline")}
+    assert {path: acts for path, acts in found.items() if acts} == {}
+
+
+def test_every_module_says_what_it_is() -> None:
+    """A file with code in it opens with a docstring."""
+    assert [name(p) for p, tree in trees() if tree.body and not ast.get_docstring(tree)] == []
+
+
+def texts() -> list[Path]:
+    """Every text file of the project that is not fetched or generated."""
+    kinds = {"", ".cfg", ".env", ".in", ".ini", ".json", ".lock", ".lua", ".md", ".py", ".sh"}
+    kinds |= {".toml", ".tpl", ".txt", ".xml", ".yaml", ".yml"}
+    inside = [p for folder in FOLDERS for p in (ROOT / folder).rglob("*")]
+    return sorted(
+        p
+        for p in [*ROOT.iterdir(), *inside]
+        if p.is_file() and p.suffix in kinds and "__pycache__" not in p.parts
+    )
+
+
+MACHINE = re.compile(r"(?:^|[^a-z])/(?:work|farm|root)/|/tmp/w/|/home/[a-z]+/|/Users/[a-z]+/")
+PRIVATE = re.compile(
+    r"https?://(?:[^/\s\"']*@|10\.|192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.)"
+    r"|https?://[^/\s\"']*(?:artifactory|nexus|devpi|mirror|\.internal|\.corp|\.lan)\b"
+    r"|index-url[ =]+[\"']?http|find-links[ =]+[\"']?[/h]"
+)
+
+
+def test_nothing_of_one_machine() -> None:
+    """No path of one machine, and no package index that only one network reaches."""
+    found = [
+        f"{name(path)}:{i} {line.strip()}"
+        for path in texts()
+        if path != Path(__file__)
+        for i, line in enumerate(path.read_text().splitlines(), 1)
+        if MACHINE.search(line) or PRIVATE.search(line)
+    ]
+    assert found == []
+
+
+def test_locks_name_public_hosts_only() -> None:
+    """What the lock files fetch comes from public registries."""
+    public = {"pypi.org", "files.pythonhosted.org", "repo1.maven.org", "repo.maven.apache.org"}
+    locks = [*ROOT.glob("*.lock"), *ROOT.glob("requirements*.txt")]
+    hosts = {host for lock in locks for host in re.findall(r"://([^/\s\"']+)", lock.read_text())}
+    assert hosts <= public

@@ -1,0 +1,113 @@
+"""Parts, positions and hand-driven machines for the pipeline's unit tests."""
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from stream_rater.pipeline import parts
+from stream_rater.pipeline.observer import Observer
+from stream_rater.pipeline.parts import Part, RoundInPart
+from stream_rater.pipeline.ports import Effect, Position, Record
+from stream_rater.rating.parameters import EloMMR
+from stream_rater.rating.systems import law_of
+
+CONFIG = EloMMR(weight_limit=0.2, sigma_limit=80.0, rho=1.0, history=4)
+LAW = law_of(CONFIG)
+
+NOWHERE = Position()
+"""Of a shard whose store is empty."""
+
+E = TypeVar("E", bound=Effect[Any])
+
+
+def part(*rounds: tuple[int, str], ladder: str = "a", performance: float = 1600.0) -> Part:
+    """Rounds of one ladder as (offset, players, a letter each), the first letter the winner."""
+    players = [player for _, names in rounds for player in names]
+    return Part(
+        laws=[LAW],
+        rounds=[
+            RoundInPart(offset, 0, 1000 * offset, f"r{offset}", ladder, f"time {offset}")
+            for offset, _ in rounds
+        ],
+        round_index=np.repeat(np.arange(len(rounds)), [len(names) for _, names in rounds]),
+        place=np.array([1 + i for _, names in rounds for i in range(len(names))], np.int32),
+        evidence=np.array([[performance, 40_000.0, 1_000.0]] * len(players)).reshape(-1, 3),
+        players=players,
+    )
+
+
+def record(offset: int, of: Part | bytes | None, shard: int = 0) -> Record:
+    """A record of performance-estimated."""
+    return Record(shard, offset, parts.encode(of) if isinstance(of, Part) else of)
+
+
+class Recorder(Observer):
+    """Remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.troubles: list[str] = []
+        self.refused: list[tuple[int, str]] = []
+        self.opened: list[int] = []
+        self.missing: list[tuple[int, int, int]] = []
+        self.ignored: list[tuple[int, int]] = []
+        self.replayed: list[int] = []
+        self.settled: list[int] = []
+        self.resumed = 0
+
+    def started_over(self, reason: str) -> None:
+        self.troubles.append(reason)
+
+    def shard_refused(self, shard: int, reason: str) -> None:
+        self.refused.append((shard, reason))
+
+    def shard_opened(self, shard: int) -> None:
+        self.opened.append(shard)
+
+    def rounds_missing(self, partition: int, committed: int, start: int) -> None:
+        self.missing.append((partition, committed, start))
+
+    def part_ignored(self, shard: int, offset: int, reason: str) -> None:
+        self.ignored.append((shard, offset))
+
+    def beliefs_applied(self, applied: int, repeated: int, *, replayed: bool) -> None:
+        if replayed:
+            self.replayed.append(applied)
+
+    def events_published(self, events: int, *, settled: bool) -> None:
+        if settled:
+            self.settled.append(events)
+
+    def rounds_resumed(self, rounds: int) -> None:
+        self.resumed += rounds
+
+
+class ByHand:
+    """A machine whose effects are answered one by one, each expected by its kind."""
+
+    def __init__(self, machine: Any) -> None:
+        self._machine = machine
+        self.effect: Effect[Any] = next(machine)
+
+    def expect(self, kind: type[E], **having: Any) -> E:
+        """The effect in hand, which must be of this kind and have these attributes."""
+        assert isinstance(self.effect, kind), self.effect
+        for name, value in having.items():
+            assert getattr(self.effect, name) == value
+        return self.effect
+
+    def answer(self, kind: type[E], outcome: Any = None, **having: Any) -> E:
+        """Expect an effect and let it come out so."""
+        effect = self.expect(kind, **having)
+        self.effect = self._machine.send(outcome)
+        return effect
+
+    def fail(self, kind: type[E], trouble: Exception) -> None:
+        """Expect an effect and let it fail."""
+        self.expect(kind)
+        self.effect = self._machine.throw(trouble)
+
+
+def names(players: Sequence[tuple[str, str]]) -> str:
+    """The players' letters."""
+    return "".join(player for _, player in players)

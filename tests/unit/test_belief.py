@@ -1,0 +1,180 @@
+"""Stage 2: diffusion, evidence and the new mode, by the facts the paper gives for them."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream_rater.rating import belief
+from stream_rater.rating.model import HEADER, Beliefs, Evidence, newcomers
+from tests.rounds import logistic_weight
+
+C = math.pi / math.sqrt(3.0)
+BETA2, GAMMA2 = 32_000.0, 1_600.0
+RHOS = (0.0, 0.04, 1.0, 5.0, math.inf)
+NOTHING = 1e18
+"""A variance beta^2 that makes evidence weightless: what is left of a round is its diffusion."""
+
+performances = st.lists(st.floats(0.0, 3000.0), min_size=1, max_size=12)
+rhos = st.sampled_from(RHOS)
+
+
+def rate(beliefs: Beliefs, evidence: Evidence, rho: float, kept: int = 0) -> None:
+    """One round for each of `beliefs`, in place."""
+    n = len(beliefs)
+    belief.update(
+        beliefs.header, beliefs.factors, np.arange(n), evidence, np.full(n, rho), np.full(n, kept)
+    )
+
+
+def row(p: float, beta2: float = BETA2, gamma2: float = GAMMA2) -> Evidence:
+    return np.array([[p, beta2, gamma2]])
+
+
+def rated(season: list[float], rho: float, kept: int = 0) -> Beliefs:
+    """A player after a season of performances."""
+    beliefs = newcomers(1, len(season) + 2, 1500.0, 350.0)
+    for p in season:
+        rate(beliefs, row(p), rho, kept)
+    return beliefs
+
+
+@given(performances, rhos, st.integers(0, 4))
+def test_sigma_depends_on_no_performance(season: list[float], rho: float, kept: int) -> None:
+    """sigma^2 grows by gamma^2, then sigma^-2 by beta^-2, whatever happened (Lemma 5.4)."""
+    variance = 350.0**2
+    for _ in season:
+        variance = 1.0 / (1.0 / (variance + GAMMA2) + 1.0 / BETA2)
+    actual = float(rated(season, rho, kept).header["sigma"][0])
+    assert math.sqrt(variance) == pytest.approx(actual, rel=1e-14)  # a few roundings a round
+
+
+@given(performances, rhos)
+def test_the_weights_sum_to_the_precision(season: list[float], rho: float) -> None:
+    """w_0 + sum w_k = sigma^-2 with every factor kept (Equation 10)."""
+    beliefs = rated(season, rho)
+    header = beliefs.header[0]
+    weights = logistic_weight(beliefs.factors[0, : header["count"]])
+    total = float(header["precision"] + weights.sum())
+    assert float(header["sigma"]) ** -2 == pytest.approx(total, rel=1e-12)  # a sum of 13 weights
+
+
+@given(performances, rhos)
+def test_diffusion_leaves_mu(season: list[float], rho: float) -> None:
+    """Pseudodiffusion moves no rating: a round that tells nothing leaves mu where it was."""
+    beliefs = rated(season, rho)
+    before = float(beliefs.header["mu"][0])
+    rate(beliefs, row(before, beta2=NOTHING), rho)
+    # both are roots found to ~1e-9 of sigma, squared by the last Newton step
+    assert before == pytest.approx(float(beliefs.header["mu"][0]), abs=1e-9)
+
+
+@given(performances, rhos)
+def test_mu_is_the_mode(season: list[float], rho: float) -> None:
+    """w_0 (mu - center) + sum o tanh((mu - p) a) = 0: the new mu is the zero of Algorithm 3."""
+    beliefs = rated(season, rho)
+    header = beliefs.header[0]
+    p, a, o = beliefs.factors[0, : header["count"]].T
+    pulls = o * np.tanh((header["mu"] - p) * a)
+    slope = float(header["precision"] * (header["mu"] - header["center"]) + pulls.sum())
+    curvature = float(header["precision"])
+    assert abs(slope) <= 1e-9 * curvature + 1e-15  # within 1e-9 points, or the sum's rounding
+
+
+@given(st.lists(st.floats(0.0, 3000.0), min_size=2, max_size=10), rhos, st.data())
+def test_a_better_performance_never_lowers_mu(
+    season: list[float], rho: float, data: st.DataObject
+) -> None:
+    """With all factors kept, mu is monotone in every past performance (Lemma 5.4)."""
+    i = data.draw(st.integers(0, len(season) - 1))
+    better = [*season[:i], season[i] + data.draw(st.floats(0.0, 1000.0)), *season[i + 1 :]]
+    less, more = (float(rated(s, rho).header["mu"][0]) for s in (season, better))
+    assert less <= more + 1e-9  # the roots' tolerance
+
+
+def test_without_momentum_no_factor_outlives_a_round() -> None:
+    """rho = infinity keeps one logistic factor, the last performance: all else is Gaussian."""
+    beliefs = rated([1700.0, 1200.0, 1900.0], math.inf)
+    assert beliefs.header["count"][0] == 1
+    assert beliefs.factors[0, 0, 0] == 1900.0
+
+
+def test_with_all_momentum_the_center_stays() -> None:
+    """rho = 0 moves nothing into the Gaussian: its center stays, its weight only decays."""
+    beliefs = rated([1700.0, 1200.0, 1900.0], 0.0)
+    decay, variance = 1.0, 350.0**2
+    for _ in range(3):
+        decay *= variance / (variance + GAMMA2)
+        variance = 1.0 / (1.0 / (variance + GAMMA2) + 1.0 / BETA2)
+    assert beliefs.header["center"][0] == 1500.0
+    expected = decay / 350.0**2
+    assert expected == pytest.approx(float(beliefs.header["precision"][0]), rel=1e-14)
+
+
+@pytest.mark.parametrize("rho", RHOS)
+def test_transfer_and_decay(rho: float) -> None:
+    """The part that stays is kappa^rho, and kappa = sigma^2 / (sigma^2 + gamma^2)."""
+    stays, kappa = belief.transfer_and_decay(3.0, 1.0, rho)
+    assert kappa == 0.75
+    assert stays == pytest.approx(0.75**rho, rel=1e-15)  # an ulp of exp(rho ln kappa)
+
+
+def test_what_is_remembered() -> None:
+    """mu and sigma before the round are kept beside the new ones; the book-keeping is not ours."""
+    beliefs = rated([1700.0], 1.0)
+    before = beliefs.header.copy()
+    rate(beliefs, row(1800.0), 1.0)
+    after = beliefs.header
+    assert (before["mu"], before["sigma"]) == (after["previous_mu"], after["previous_sigma"])
+    for untouched in ("version", "spare", "rounds", "last", "time", "previous_time"):
+        assert before[untouched] == after[untouched]
+    assert before["mu"] < after["mu"] < 1800.0
+
+
+def test_at_most_k_factors_are_kept() -> None:
+    """kept = K holds the count at K, and the factors in order of performance."""
+    beliefs = rated([1500.0 + 300.0 * math.sin(i) for i in range(40)], 0.0, kept=6)
+    assert beliefs.header["count"][0] == 6
+    held = beliefs.factors[0, :6, 0].tolist()
+    assert held == sorted(held)
+
+
+@given(st.lists(performances, min_size=2, max_size=6), rhos, st.integers(0, 3))
+def test_grouping_changes_no_bit(seasons: list[list[float]], rho: float, kept: int) -> None:
+    """Players updated in one call get the very beliefs they get one at a time."""
+    n, rounds = len(seasons), min(map(len, seasons))
+    together = newcomers(n, rounds + 1, 1500.0, 350.0)
+    for r in range(rounds):
+        rate(together, np.array([[s[r], BETA2, GAMMA2] for s in seasons]), rho, kept)
+    for i, season in enumerate(seasons):
+        alone = rated(season[:rounds], rho, kept)
+        count = int(alone.header["count"][0])
+        assert alone.header[0].tobytes() == together.header[i].tobytes()
+        assert alone.factors[0, :count].tobytes() == together.factors[i, :count].tobytes()
+
+
+def test_only_the_rows_asked_for_change() -> None:
+    """A belief that is not in `rows` keeps every bit."""
+    beliefs = newcomers(3, 2, 1500.0, 350.0)
+    one = np.zeros(1, np.int64)
+    belief.update(beliefs.header, beliefs.factors, one + 1, row(1900.0), one + 1.0, one)
+    fresh = newcomers(3, 2, 1500.0, 350.0)
+    assert fresh.header[[0, 2]].tobytes() == beliefs.header[[0, 2]].tobytes()
+    assert fresh.factors[[0, 2]].tobytes() == beliefs.factors[[0, 2]].tobytes()
+    assert beliefs.header["mu"][1] > 1500.0
+
+
+@pytest.mark.parametrize("p", [-1e9, 1e9])
+def test_an_absurd_performance_pulls_no_harder_than_a_bad_one(p: float) -> None:
+    """The influence of one performance is bounded (Theorem 5.7), and the search ends."""
+    extreme = float(rated([1500.0, p], 1.0).header["mu"][0])
+    far = float(rated([1500.0, math.copysign(1e4, p)], 1.0).header["mu"][0])
+    assert far == pytest.approx(extreme, abs=1e-6)  # tanh is 1 to the last bit at both
+
+
+def test_header_is_eighty_bytes() -> None:
+    """The layout that Redis holds: 80 bytes, mu at 32 (the estimator reads these columns)."""
+    fields = {name: HEADER.fields[name][1] for name in ("version", "last", "mu", "sigma")}
+    assert (HEADER.itemsize, fields) == (80, {"version": 0, "last": 8, "mu": 32, "sigma": 40})

@@ -1,0 +1,128 @@
+"""Changes: what parts do to a shard, and what can be told of it afterwards."""
+
+import numpy as np
+import pytest
+
+from stream_rater.events import rating_changed_from_json
+from stream_rater.pipeline import changes, parts
+from stream_rater.pipeline.changes import Change, Disagreement
+from stream_rater.pipeline.parts import Part
+from stream_rater.pipeline.ports import Held, Position
+from stream_rater.rating.record import HEADER_SIZE, UnknownRecord, read_headers
+from tests.unit.machines import NOWHERE, part
+
+
+def applied(held: Held, *of: Part, end: int) -> Change:
+    """The change that parts make of what is held."""
+    return changes.computed(3, of, end, held)
+
+
+def nothing(rows: int, position: Position = NOWHERE) -> Held:
+    """A shard that knows none of so many players."""
+    return Held(position, [None] * rows)
+
+
+def after(change: Change, *players: str, ladder: str = "a") -> Held:
+    """What is held of players once a change is applied."""
+    records = dict(change.application.beliefs)
+    return Held(change.application.position, [records.get((ladder, p)) for p in players])
+
+
+def test_newcomers() -> None:
+    """A record and an event for each row; the position says which call it was."""
+    change = applied(nothing(3), part((5, "ab"), (6, "c")), end=1)
+    assert change.rows == change.fresh == 3
+    assert change.application.position == Position(1, 0, b"\xe0")
+    assert [player for player, _ in change.application.beliefs] == [("a", p) for p in "abc"]
+    header = read_headers(b"".join(data[:HEADER_SIZE] for _, data in change.application.beliefs))
+    assert header["last"].tolist() == [5, 5, 6]
+    assert header["rounds"].tolist() == [1, 1, 1]
+
+
+def test_events() -> None:
+    """They tell what the record then says, under the player's key, in the player's shard."""
+    change = applied(nothing(2), part((5, "ab")), end=1)
+    event = rating_changed_from_json(change.events[1].value)
+    record = read_headers(change.application.beliefs[1][1][:HEADER_SIZE])[0]
+    assert (event.player, event.round_id, event.rank, event.rounds) == ("b", "r5", 2, 1)
+    assert (event.mu, event.sigma) == (record["mu"], record["sigma"])
+    assert (event.previous_mu, event.previous_sigma) == (1500.0, 350.0)
+    assert event.provisional
+    assert change.events[1].key == b"a:b"
+    assert {each.shard for each in change.events} == {3}
+
+
+def test_row_already_in_the_belief_changes_nothing() -> None:
+    """The same round again, and an older one: no record, no event, and bits that say so."""
+    first = applied(nothing(2), part((5, "ab")), end=1)
+    held = after(first, "a", "b", "c")
+    again = applied(held, part((5, "a"), (4, "b"), (6, "c")), end=2)
+    assert again.rows == 3
+    assert again.fresh == 1
+    assert [player for player, _ in again.application.beliefs] == [("a", "c")]
+    assert again.application.position == Position(2, 1, b"\x20")
+
+
+def test_same_player_on_two_ladders() -> None:
+    """Two beliefs."""
+    change = applied(nothing(2), part((5, "a")), part((5, "a"), ladder="b"), end=2)
+    assert [player for player, _ in change.application.beliefs] == [("a", "a"), ("b", "a")]
+
+
+def test_part_of_no_rows_moves_the_position_only() -> None:
+    """As a foreign message does."""
+    change = applied(nothing(0, Position(4)), parts.EMPTY, end=5)
+    assert change.application.position == Position(5, 4, b"")
+    assert not change.application.beliefs
+    assert not change.events
+
+
+def test_recalled_events_are_those_of_the_call() -> None:
+    """Byte for byte, from the fresh rows and the beliefs left behind."""
+    before = after(applied(nothing(2), part((5, "ab")), end=1), "b", "c", "d")
+    some = part((5, "b"), (7, "c")), part((8, "d"))
+    change = applied(before, *some, end=3)
+    held = after(change, "b", "c", "d")
+    held = Held(held.position, [before.records[0], *held.records[1:]])
+    recalled = changes.recalled(3, some, held, published=0)
+    assert list(recalled.events) == list(change.events)
+    assert len(recalled.events) == 2
+    assert recalled.application.position.applied == 3
+
+
+def test_recall_leaves_out_what_is_published() -> None:
+    """A call that began before c: its first parts' events are out already."""
+    some = part((5, "a")), part((6, "b"))
+    change = applied(nothing(2), *some, end=2)
+    recalled = changes.recalled(3, some, after(change, "a", "b"), published=1)
+    assert list(recalled.events) == list(change.events[1:])
+
+
+@pytest.mark.parametrize("fresh", [b"", b"\xff\xff"])
+def test_recall_of_other_rows_than_the_log_has(fresh: bytes) -> None:
+    """Store and log do not belong together: an error, no guess."""
+    held = Held(Position(1, 0, fresh), [None, None])
+    with pytest.raises(Disagreement):
+        changes.recalled(0, [part((5, "ab"))], held, published=0)
+
+
+def test_record_of_another_version() -> None:
+    """Refused by both."""
+    change = applied(nothing(1), part((5, "a")), end=1)
+    other = b"\x63" + change.application.beliefs[0][1][1:]
+    with pytest.raises(UnknownRecord, match="version 99"):
+        applied(Held(Position(1), [other]), part((6, "a")), end=2)
+    with pytest.raises(UnknownRecord, match="version 99"):
+        changes.recalled(0, [part((5, "a"))], Held(Position(1, 0, b"\x80"), [other]), 0)
+
+
+def test_rows_do_not_depend_on_their_neighbours() -> None:
+    """Cut into calls in any way, the records are the same bytes."""
+    together = applied(nothing(4), part((5, "ab"), (6, "cd")), end=1)
+    apart = [
+        applied(nothing(1), part((offset, player)), end=1)
+        for offset, player in ((5, "a"), (5, "b"), (6, "c"), (6, "d"))
+    ]
+    found = [each.application.beliefs[0] for each in apart]
+    assert found == list(together.application.beliefs)
+    assert np.array_equal([each.fresh for each in apart], [1, 1, 1, 1])

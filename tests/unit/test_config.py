@@ -1,0 +1,184 @@
+"""Files and environment: what they set, and one clear line where they make no sense."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from stream_rater import config
+from stream_rater.config import BadConfiguration, Ladder, Ladders, Limits, Settings
+from stream_rater.rating.parameters import EloMMR
+
+LADDERS = """
+[limits]
+max_bytes = 1000
+
+[ladders."*".rating]
+system = "elo-mmr"
+weight_limit = 0.23
+sigma_limit = 54
+
+[ladders.ranked-eu]
+limits = { max_entries = 12, max_skew_s = 60 }
+rating = { system = "elo-mmr", beta = 200, gamma = 80, rho = "inf", display = { minus_sigma = 3 } }
+"""
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Write a file of this name."""
+
+    def written(name: str, text: str | bytes) -> Path:
+        path = tmp_path / name
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        return path
+
+    return written
+
+
+def refusal(action: Callable[..., Any], *given: Any) -> str:
+    """The message of a refusal, which is one line."""
+    with pytest.raises(BadConfiguration) as refused:
+        action(*given)
+    message = str(refused.value)
+    assert "\n" not in message
+    return message
+
+
+def test_ladders(write: Write) -> None:
+    """A ladder that is named has its own parameters and limits, all others the template's."""
+    ladders = config.read_ladders(write("ladders.toml", LADDERS))
+    eu, other = ladders.find("ranked-eu"), ladders.find("casual")
+    assert eu is not None and other is not None
+    assert eu.limits == Limits(max_entries=12, max_skew_s=60)
+    assert eu.rating.rho == "inf"
+    assert other == Ladder(rating=EloMMR(weight_limit=0.23, sigma_limit=54.0))
+    assert ladders.limits.max_bytes == 1000
+
+
+def test_json_and_toml_are_alike(write: Write) -> None:
+    """The same ladders in JSON are the same ladders."""
+    ladders = config.read_ladders(write("ladders.toml", LADDERS))
+    assert config.read_ladders(write("ladders.json", msgspec.json.encode(ladders))) == ladders
+
+
+def test_without_a_template_other_ladders_are_unknown() -> None:
+    """Only what is named exists."""
+    named = Ladders(ladders={"eu": Ladder(rating=config.DEFAULT_RATING)})
+    assert named.find("eu") is not None
+    assert named.find("us") is None
+
+
+def test_defaults_are_the_contracts() -> None:
+    """8 MiB, depth 16, a million entries, a day ahead, weight up to 1000."""
+    limits = Limits()
+    assert (limits.max_bytes, limits.max_depth, limits.max_entries) == (8 * 2**20, 16, 1_000_000)
+    assert (limits.max_skew_s, limits.max_weight) == (86_400, 1000.0)
+
+
+RATING = 'system = "elo-mmr"\nweight_limit = 0.23\nsigma_limit = 54\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "place"),
+    [
+        ("a.toml", RATING + "sigma = 1", "`sigma`"),
+        ("a.toml", RATING.replace("54", "-54"), "$.sigma_limit"),
+        ("a.toml", RATING.replace("54", "nan"), "$.sigma_limit"),
+        ("a.toml", RATING.replace("54", '"54"'), "$.sigma_limit"),
+        ("a.toml", RATING.replace("elo-mmr", "elo-mmm"), "$.system"),
+        ("a.toml", RATING + "rho = ?\n", "line 4"),
+        ("a.toml", b"\xff", "utf-8"),
+        ("a.toml", "a = " + "[" * 100_000, "nested"),
+        ("a.json", "{", "truncated"),
+        ("a.json", "[]", "object"),
+        ("a.json", '{"a": ' + "[" * 100_000, "nested"),
+        ("a.json", b'{"\xff": 1}', "utf-8"),
+    ],
+)
+def test_a_bad_rating_file(write: Write, name: str, text: str | bytes, place: str) -> None:
+    """The file and the place in it are named."""
+    path = write(name, text)
+    message = refusal(config.read_rating, path)
+    assert message.startswith(f"{path}: ")
+    assert place in message
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place"),
+    [
+        (
+            "max_entries = 12",
+            "max_entries = 1",
+            "ladder 'ranked-eu': Expected `int` >= 2 - at `$.limits.max_entries`",
+        ),
+        ("max_entries = 12", "max_player = 12", "max_player"),
+        ("[ladders.ranked-eu]", "[ladders.ranked-eu]\nnote = 1", "`note`"),
+        ("max_bytes = 1000", "max_depth = 100", "$.limits.max_depth"),
+        (
+            "gamma = 80",
+            "gamma = 0",
+            "ladder 'ranked-eu': Expected `float` >= 1e-06 - at `$.rating.gamma`",
+        ),
+        ("gamma = 80, ", "", "either"),
+        ("[limits]", "[limit]", "limit"),
+    ],
+)
+def test_bad_ladders(write: Write, old: str, new: str, place: str) -> None:
+    """Unknown fields and values out of range are refused wherever they stand."""
+    assert place in refusal(config.read_ladders, write("l.toml", LADDERS.replace(old, new)))
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    """No file, or a folder, is a configuration mistake, too."""
+    assert refusal(config.read_ladders, tmp_path / "no.toml") == f"{tmp_path}/no.toml: no such file"
+    assert refusal(config.read_rating, tmp_path) == f"{tmp_path}: Is a directory"
+
+
+def test_settings_from_the_environment() -> None:
+    """STREAM_RATER_<NAME> sets a field, as text; what is no field is not ours to judge."""
+    found = config.read_settings(
+        None,
+        {
+            "STREAM_RATER_SHARDS": "12",
+            "STREAM_RATER_KAFKA": "kafka:9092",
+            "STREAM_RATER_SHARED": "elsewhere",
+            "SHARDS": "13",
+            "PATH": "",
+        },
+    )
+    assert found == Settings(shards=12, kafka="kafka:9092")
+
+
+def test_the_environment_overrides_the_file(write: Write) -> None:
+    """What both set, the environment decides; the rest of the file stays."""
+    path = write("s.toml", 'shards = 4\npartitions = 3\n[kafka_options]\n"socket.nagle" = "1"')
+    found = config.read_settings(path, {"STREAM_RATER_SHARDS": "12"})
+    assert found == Settings(shards=12, partitions=3, kafka_options={"socket.nagle": "1"})
+    assert config.read_settings(path, {}).shards == 4
+
+
+@pytest.mark.parametrize("value", ["many", "", "0", "-1", "1.5", "100000"])
+def test_bad_environment(value: str) -> None:
+    """A value of the wrong kind or out of range names its field."""
+    message = refusal(config.read_settings, None, {"STREAM_RATER_SHARDS": value})
+    assert message.startswith("environment: ")
+    assert "$.shards" in message
+
+
+def test_unknown_settings_are_refused(write: Write) -> None:
+    """A misspelt setting in the file is a mistake, not a comment."""
+    assert "`shard`" in refusal(config.read_settings, write("s.toml", "shard = 4"), {})
+
+
+def test_the_services_ladders(write: Write) -> None:
+    """`ladders` is a path; without one, every ladder has the default parameters."""
+    path = write("ladders.toml", LADDERS)
+    named = config.service_ladders(Settings(ladders=str(path)))
+    assert named == config.read_ladders(path)
+    anything = config.service_ladders(Settings()).find("anything")
+    assert anything == Ladder(rating=config.DEFAULT_RATING)

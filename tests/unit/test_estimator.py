@@ -1,0 +1,363 @@
+"""The estimator, its effects answered by hand: openings, waits, refusals and bounds."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+
+from stream_rater.config import ANY_LADDER
+from stream_rater.pipeline import estimator as module
+from stream_rater.pipeline.estimator import Estimator
+from stream_rater.pipeline.ports import (
+    CommitSource,
+    Committed,
+    LogStarts,
+    LogTrouble,
+    NewProducer,
+    Poll,
+    Polled,
+    Priors,
+    ReadPriors,
+    Record,
+    Scatter,
+    Seek,
+    ShardEnds,
+    StoreTrouble,
+)
+from stream_rater.pipeline.sharding import shards_of
+from stream_rater.rating import record as belief_record
+from stream_rater.rating.model import newcomers
+from tests.rounds import as_json, ranked
+from tests.unit.machines import ByHand, Recorder
+
+SHARDS = 2
+ZERO = [name for name in "abcdefghijkl" if shards_of([name], SHARDS)[0] == 0]
+ONE = [name for name in "abcdefghijkl" if shards_of([name], SHARDS)[0] == 1]
+
+
+@pytest.fixture
+def observer() -> Recorder:
+    """Sees what the machine tells."""
+    return Recorder()
+
+
+@pytest.fixture
+def hand(observer: Recorder) -> ByHand:
+    """An estimator at its first poll."""
+    return by_hand(observer)
+
+
+def by_hand(observer: Recorder, wave_players: int = 4) -> ByHand:
+    """The same, with waves of this size."""
+    return ByHand(
+        Estimator(
+            ANY_LADDER, SHARDS, window=3, wave_players=wave_players, observer=observer, idle_s=0.1
+        ).run()
+    )
+
+
+def a_round(offset: int, *players: str, partition: int = 0) -> Record:
+    """A record of `round-completed`: players in order of place, on the partition's ladder."""
+    standings = ranked(range(1, len(players) + 1), players)
+    value = as_json(*standings, round_id=f"r{offset}", ladder=f"ladder-{partition}")
+    return Record(partition, offset, value, received_s=4e9)
+
+
+def opened(
+    hand: ByHand,
+    *,
+    committed: Mapping[int, int | None] = {0: 0},
+    ends: Sequence[int] = (0, 0),
+    starts: Mapping[int, int] | None = None,
+) -> Seek:
+    """Answer all that opening partitions takes; returns where reading begins."""
+    hand.answer(Committed, committed, partitions=frozenset(committed))
+    hand.answer(ShardEnds, ends)
+    hand.answer(LogStarts, starts or dict.fromkeys(committed, 0))
+    return hand.answer(Seek)
+
+
+def owning(hand: ByHand, *partitions: int, ends: Sequence[int] = (0, 0)) -> None:
+    """Gain partitions and open them."""
+    hand.answer(Poll, Polled(0.0, gained=frozenset(partitions)))
+    opened(hand, committed=dict.fromkeys(partitions, 0), ends=ends)
+
+
+def read(hand: ByHand, *records: Record, now_s: float = 0.0) -> None:
+    """Records come in."""
+    hand.answer(Poll, Polled(now_s, records=records))
+
+
+def header(last: int) -> bytes:
+    """The header of a belief whose last round was at this offset."""
+    beliefs = newcomers(1, 1, 1500.0, 350.0)
+    beliefs.header["last"] = last
+    beliefs.header["rounds"] = 1
+    return belief_record.encode(beliefs)[0][: belief_record.HEADER_SIZE]
+
+
+NOBODY = bytes(belief_record.HEADER_SIZE)
+
+
+def priors(hand: ByHand, applied: int = 0, last: int | None = None) -> ReadPriors:
+    """Answer for all shards asked: this far, all players new or with this last offset."""
+    asked = hand.expect(ReadPriors)
+    each = NOBODY if last is None else header(last)
+    answer = {s: Priors(applied, each * len(players)) for s, players in asked.players.items()}
+    return hand.answer(ReadPriors, answer)
+
+
+def scattered(hand: ByHand, *offsets: int) -> Scatter:
+    """All parts are acknowledged, at these offsets."""
+    return hand.answer(Scatter, list(offsets))
+
+
+# --- opening and starting over ---
+
+
+def test_opening_fetches_c_before_it_sets_the_floors(hand: ByHand) -> None:
+    """And reads the W offsets before c again."""
+    hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
+    assert opened(hand, committed={0: 10}).offsets == {0: 7}
+    hand.expect(Poll)
+
+
+def test_rounds_deleted_unread_are_told_of(hand: ByHand, observer: Recorder) -> None:
+    """Also where nothing was ever finished; and reading begins where the log does."""
+    hand.answer(Poll, Polled(0.0, gained=frozenset([0, 1, 2])))
+    seek = opened(hand, committed={0: 0, 1: None, 2: 4}, starts={0: 6, 1: 6, 2: 4})
+    assert seek.offsets == {0: 6, 1: 6, 2: 4}
+    assert observer.missing == [(0, 0, 6)]
+
+
+def test_trouble_forgets_everything(hand: ByHand, observer: Recorder) -> None:
+    """A new producer, then c and the floors anew; the round is read again."""
+    owning(hand, 0)
+    read(hand, a_round(0, "a", "b"))
+    hand.fail(ReadPriors, StoreTrouble("gone"))
+    hand.answer(Poll, Polled(0.0), full=True, timeout_s=0.0)
+    hand.answer(NewProducer)
+    opened(hand)
+    assert observer.troubles == ["gone"]
+    read(hand, a_round(0, "a", "b"))
+    priors(hand)
+    hand.expect(Scatter)
+
+
+def test_repeated_trouble_rests_ever_longer(hand: ByHand) -> None:
+    """Up to a second, polling for membership; success ends it."""
+    owning(hand, 0)
+    pauses = []
+    hand.fail(Poll, LogTrouble("down"))
+    for _ in range(9):
+        pauses.append(hand.answer(Poll, Polled(0.0), full=True).timeout_s)
+        hand.fail(NewProducer, LogTrouble("down"))
+    assert pauses == [0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0]
+    hand.answer(Poll, Polled(0.0), full=True)
+    hand.answer(NewProducer)
+    opened(hand)
+    read(hand)
+    hand.fail(Poll, LogTrouble("down"))
+    hand.expect(Poll, timeout_s=0.0, full=True)
+
+
+def test_partition_lost_in_trouble_is_not_opened(hand: ByHand) -> None:
+    """Else seeking what is no longer owned could fail for ever."""
+    owning(hand, 0, 1)
+    hand.fail(Poll, LogTrouble("down"))
+    hand.answer(Poll, Polled(0.0, lost=frozenset([1]), gained=frozenset([2])))
+    hand.answer(NewProducer)
+    assert opened(hand, committed={0: 0, 2: 0}).offsets == {0: 0, 2: 0}
+
+
+def test_lost_partition_takes_its_rounds_along(hand: ByHand) -> None:
+    """The others' rounds stay, in order."""
+    owning(hand, 0, 1, ends=(9, 9))
+    read(hand, a_round(0, "a", "b"), a_round(0, "c", "d", partition=1))
+    priors(hand, applied=8)
+    hand.answer(Poll, Polled(0.0, lost=frozenset([0])))
+    priors(hand, applied=9)
+    read(hand)
+    asked = priors(hand, applied=9).players
+    assert {player for players in asked.values() for player in players} == {
+        ("ladder-1", "c"), ("ladder-1", "d"),
+    }  # fmt: skip
+
+
+# --- waits ---
+
+
+def test_priors_are_asked_for_once_positions_allow(hand: ByHand) -> None:
+    """Below the floor only positions are looked at, which is cheap."""
+    owning(hand, 0, ends=(5, 0))
+    read(hand, a_round(0, ZERO[0], ONE[0]))
+    assert priors(hand, applied=4).players == {0: ()}
+    read(hand)
+    assert priors(hand, applied=5).players == {0: ()}
+    read(hand)
+    assert priors(hand, applied=5).players == {
+        0: [("ladder-0", ZERO[0])], 1: [("ladder-0", ONE[0])],
+    }  # fmt: skip
+    hand.expect(Scatter)
+
+
+def test_next_round_waits_for_the_part(hand: ByHand) -> None:
+    """Until `applied` has passed it; others do not wait."""
+    owning(hand, 0)
+    one, two = a_round(0, ZERO[0], ZERO[1]), a_round(1, ZERO[0], ZERO[2])
+    read(hand, one, two)
+    priors(hand)
+    scattered(hand, 7)
+    hand.answer(CommitSource, offsets={0: 1})
+    read(hand, a_round(2, ZERO[3], ONE[0]))
+    assert len(priors(hand, applied=7).players[0]) == 1
+    scattered(hand, 8, 0)
+    read(hand)
+    assert priors(hand, applied=8).players[0] == ()
+    hand.answer(Poll, Polled(0.0))
+    assert priors(hand, applied=8).players == {
+        0: [("ladder-0", ZERO[0]), ("ladder-0", ZERO[2])],
+    }  # fmt: skip
+
+
+def test_polls_slow_down_while_waiting_in_vain(hand: ByHand) -> None:
+    """From a millisecond to the idle time, in proportion to the time waited."""
+    owning(hand, 0, ends=(5, 5))
+    read(hand, a_round(0, "a", "b"))
+    timeouts = []
+    for _ in range(1200):
+        priors(hand, applied=4)
+        timeouts.append(hand.answer(Poll, Polled(0.0)).timeout_s)
+    assert timeouts[0] == module.BUSY_S
+    assert max(timeouts) == timeouts[-1] == 0.1
+    assert timeouts == sorted(timeouts)
+
+
+def test_round_found_scattered_is_awaited_not_sent(hand: ByHand, observer: Recorder) -> None:
+    """Any last offset beyond it; its players' next rounds wait for all that the log holds."""
+    owning(hand, 0)
+    read(hand, a_round(3, ZERO[0], ONE[0]), a_round(4, ZERO[0], ZERO[1]))
+    asked = hand.expect(ReadPriors)
+    hand.answer(ReadPriors, {0: Priors(0, header(9)), 1: Priors(0, header(2))})
+    assert set(asked.players) == {0, 1}
+    hand.answer(ShardEnds, [6, 7])
+    assert observer.resumed == 1
+    hand.answer(CommitSource, offsets={0: 4})
+    read(hand)
+    assert priors(hand, applied=5).players == {0: (), 1: ()}
+    read(hand)
+    assert priors(hand, applied=7).players == {0: (), 1: ()}
+    read(hand)
+    assert priors(hand, applied=7, last=9).players[0]
+
+
+def test_prior_before_this_very_round_is_remembered(hand: ByHand) -> None:
+    """The parts are the same bytes as the predecessor's."""
+    predecessor = by_hand(Recorder())
+    for machine in (predecessor, hand):
+        owning(machine, 0)
+        read(machine, a_round(3, ZERO[0], ZERO[1]))
+    priors(predecessor)
+    beliefs = newcomers(1, 1, 1500.0, 350.0)
+    beliefs.header["last"], beliefs.header["rounds"] = 3, 1
+    beliefs.header["mu"], beliefs.header["sigma"] = 1700.0, 200.0
+    half = belief_record.encode(beliefs)[0][: belief_record.HEADER_SIZE] + NOBODY
+    hand.answer(ReadPriors, {0: Priors(1, half)})
+    assert hand.expect(Scatter).parts == predecessor.expect(Scatter).parts
+
+
+# --- refusals and bounds ---
+
+
+def test_belief_of_another_version_holds_up_its_shard_only(
+    hand: ByHand, observer: Recorder
+) -> None:
+    """The shard is tried again after a while; nothing is guessed, and nobody dies."""
+    owning(hand, 0)
+    read(hand, a_round(0, ZERO[0], ZERO[1]), a_round(1, ONE[0], ONE[1]))
+    unknown = b"\x63" + NOBODY[1:]
+    hand.answer(ReadPriors, {0: Priors(0, unknown * 2), 1: Priors(0, NOBODY * 2)})
+    scattered(hand, 0)
+    assert observer.refused == [(0, "belief record: version 99, this release reads 1")]
+    read(hand, now_s=module.REFUSED_S - 0.1)
+    priors(hand, applied=1)
+    read(hand, now_s=module.REFUSED_S)
+    assert len(priors(hand, applied=1).players[0]) == 2
+    assert observer.opened == [0]
+    hand.expect(Scatter)
+
+
+def test_reading_rests_while_many_players_wait(hand: ByHand) -> None:
+    """Memory is bounded: a few waves."""
+    owning(hand, 0, ends=(5, 5))
+    most = module.READ_AHEAD * 4
+    read(hand, *(a_round(i, "a", "b") for i in range(most // 2)))
+    priors(hand)
+    hand.answer(Poll, Polled(0.0), full=False)
+    priors(hand)
+    read(hand, a_round(50, "a", "b"))
+    priors(hand)
+    hand.expect(Poll, full=True)
+
+
+def test_reading_rests_behind_a_round_that_never_gets_ready(hand: ByHand) -> None:
+    """Though all after it is finished: nothing of that can be committed."""
+    owning(hand, 0, ends=(5, 0))
+    junk = [Record(0, i, b"junk") for i in range(1, 2 + module.READ_AHEAD * 4)]
+    read(hand, a_round(0, ZERO[0], ZERO[1]), *junk)
+    priors(hand, applied=4)
+    hand.expect(Poll, full=True)
+
+
+def test_reading_rests_while_large_rejections_wait(
+    hand: ByHand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their bytes are held until they are committed."""
+    monkeypatch.setattr(module, "REJECTED_BYTES", 100)
+    owning(hand, 0, ends=(5, 0))
+    read(hand, a_round(0, ZERO[0], ZERO[1]), Record(0, 1, b"x" * 101))
+    priors(hand, applied=4)
+    hand.answer(Poll, Polled(0.0), full=True)
+    priors(hand, applied=5)
+    hand.answer(Poll, Polled(0.0), full=True)
+    priors(hand, applied=5)
+    scattered(hand, 5)
+    commit = hand.answer(CommitSource, offsets={0: 2})
+    assert [each.code for each in commit.rejections] == ["malformed"]
+    hand.expect(Poll, full=False)
+
+
+def test_sending_rests_while_the_store_is_far_behind(observer: Recorder) -> None:
+    """Players in flight are remembered, so they are bounded."""
+    hand = by_hand(observer, wave_players=1)
+    owning(hand, 0)
+    for i in range(module.IN_FLIGHT // 2 + 1):
+        read(hand, a_round(i, f"x{i}", f"y{i}"))
+        parts = len(np.unique(shards_of([f"x{i}", f"y{i}"], SHARDS)))
+        priors(hand)
+        scattered(hand, *[i] * parts)
+        hand.answer(CommitSource)
+    read(hand, a_round(99, "a", "b"))
+    assert set(priors(hand, applied=0).players.values()) == {()}
+    read(hand)
+    priors(hand, applied=99)
+    read(hand)
+    priors(hand, applied=99)
+    hand.expect(Scatter)
+
+
+def test_large_slices_travel_in_chunks() -> None:
+    """All must be acknowledged; the player waits for the last."""
+    hand = ByHand(Estimator(ANY_LADDER, 1, rows_per_part=2).run())
+    owning(hand, 0, ends=(0,))
+    read(hand, a_round(0, *"abcde"))
+    priors(hand)
+    assert len(hand.expect(Scatter).parts) == 3
+    scattered(hand, 4, 5, 7)
+    hand.answer(CommitSource)
+    read(hand, a_round(1, "a", "b"))
+    priors(hand, applied=7)
+    read(hand)
+    priors(hand, applied=8)
+    read(hand)
+    assert len(priors(hand, applied=8).players[0]) == 2

@@ -1,0 +1,92 @@
+"""How ids join, times parse and headers read."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream_rater.events import (
+    RatingChanged,
+    escape,
+    header,
+    joined,
+    parse_time,
+    rating_changed_from_json,
+    round_from_json,
+    round_from_msgpack,
+    to_json,
+)
+from tests.rounds import as_json, as_msgpack
+
+ids = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8) | st.text(
+    "a:%{}25", min_size=1, max_size=5
+)
+
+
+def test_escape() -> None:
+    """What separates, tags or escapes is percent-encoded; all else stays."""
+    assert escape("a:b{c}d%e/é ") == "a%3Ab%7Bc%7Dd%25e/é "
+
+
+@given(st.lists(ids, min_size=1, max_size=4), st.lists(ids, min_size=1, max_size=4))
+def test_different_parts_never_meet(some: list[str], others: list[str]) -> None:
+    """Two keys are equal only if all their parts are."""
+    assert (joined(*some) == joined(*others)) == (some == others)
+
+
+@given(ids)
+def test_an_escaped_part_cannot_tag(part: str) -> None:
+    """No part brings a separator or a Redis Cluster hash tag of its own."""
+    assert not set(escape(part)) & set(":{}")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("1970-01-01T00:00:00Z", 0),
+        ("2026-11-20T20:15:05Z", 1_795_205_705),
+        ("2026-11-20T22:15:05+02:00", 1_795_205_705),
+        ("2026-11-20T20:15:05.999999Z", 1_795_205_705),
+        ("1969-12-31T23:59:59.5Z", -1),
+        ("1900-01-01T00:00:00Z", -2_208_988_800),
+        ("9999-12-31T23:59:59Z", 253_402_300_799),
+    ],
+)
+def test_times(text: str, seconds: int) -> None:
+    """RFC 3339 with a zone, as Unix seconds rounded down, before 1970 and after 2038, too."""
+    assert parse_time(text) == seconds
+
+
+@pytest.mark.parametrize(
+    "text", ["", "now", "2026-11-20T20:15:05", "2026-13-01T00:00:00Z", "\ud800"]
+)
+def test_no_times(text: str) -> None:
+    """Anything else is a ValueError."""
+    with pytest.raises(ValueError, match=r".+"):
+        parse_time(text)
+
+
+def test_headers() -> None:
+    """The first of a name counts; none, or one without a value, is the empty string."""
+    given_headers = [("a", b"1"), ("b", b"\xff"), ("a", b"2")]
+    assert [header(given_headers, name) for name in "abc"] == ["1", "\ufffd", ""]
+    assert header([("a", None)], "a") == ""  # type: ignore[list-item]
+
+
+def test_rounds_decode_alike() -> None:
+    """JSON and MessagePack carry the same event."""
+    assert round_from_json(as_json()) == round_from_msgpack(as_msgpack())
+
+
+def test_rating_changed_round_trip() -> None:
+    """What is published reads back as it was, rank null where a player did not finish."""
+    event = RatingChanged(
+        event_id="l:r:p", ladder="l", player="p", round_id="r", completed_at="2026-01-01T00:00:00Z",
+        rank=None, mu=1612.4, sigma=91.2, previous_mu=1570.0, previous_sigma=97.9,
+        performance=1801.7, rating=1538.0, previous_rating=1482.0, rounds=12, provisional=False,
+    )  # fmt: skip
+    assert rating_changed_from_json(to_json(event)) == event
+
+
+def test_new_fields_are_let_pass() -> None:
+    """Additive change: a reader of today reads the events of tomorrow."""
+    assert round_from_json(as_json(season=3)) == round_from_json(as_json())

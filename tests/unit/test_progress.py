@@ -1,0 +1,90 @@
+"""Progress: which priors count, by positions alone."""
+
+import numpy as np
+
+from stream_rater.pipeline.progress import Progress
+
+ANN, BOB = ("a", "ann"), ("a", "bob")
+
+
+def shards(*numbers: int) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+    """Of a round's players."""
+    return np.array(numbers, np.int64)
+
+
+def test_nothing_counts_before_all_parts_at_takeover_are_applied() -> None:
+    """The floor is the log's end; at it, the shard counts."""
+    progress = Progress(2)
+    progress.take_over([0, 5])
+    assert progress.ready([ANN], shards(0))
+    assert not progress.ready([ANN, BOB], shards(0, 1))
+    assert progress.waiting() == [1]
+    assert not progress.accept(1, 4)
+    assert progress.accept(1, 5)
+    assert progress.ready([ANN, BOB], shards(0, 1))
+    assert progress.waiting() == []
+
+
+def test_floor_rises_with_what_was_accepted() -> None:
+    """A store that goes back counts again where it was, not before."""
+    progress = Progress(1)
+    assert progress.accept(0, 7)
+    assert not progress.accept(0, 6)
+    assert not progress.ready([ANN], shards(0))
+    assert progress.accept(0, 7)
+    assert progress.ready([ANN], shards(0))
+
+
+def test_floor_never_falls() -> None:
+    """Another partition gained later looks at the same log, but the store may be further."""
+    progress = Progress(1)
+    progress.accept(0, 7)
+    progress.take_over([3])
+    assert not progress.accept(0, 6)
+
+
+def test_player_waits_for_its_own_part() -> None:
+    """And for nobody else's."""
+    progress = Progress(1)
+    progress.sent(0, 3, [ANN])
+    assert not progress.ready([ANN], shards(0))
+    assert progress.ready([BOB], shards(0))
+    progress.accept(0, 2)
+    assert not progress.ready([ANN], shards(0))
+    progress.accept(0, 3)
+    assert progress.ready([ANN], shards(0))
+    assert len(progress) == 0
+
+
+def test_applied_below_the_floor_forgets_no_await() -> None:
+    """What does not count does not count for this either."""
+    progress = Progress(1)
+    progress.accept(0, 9)
+    progress.sent(0, 3, [ANN])
+    progress.accept(0, 4)
+    assert not progress.ready([ANN], shards(0))
+
+
+def test_later_part_of_the_same_player_is_awaited_instead() -> None:
+    """Found scattered by a predecessor twice: the later end counts."""
+    progress = Progress(1)
+    progress.sent(0, 3, [ANN])
+    progress.sent(0, 5, [ANN])
+    progress.accept(0, 4)
+    assert not progress.ready([ANN], shards(0))
+    progress.accept(0, 5)
+    assert progress.ready([ANN], shards(0))
+
+
+def test_refused_shard_is_tried_again_later() -> None:
+    """A belief that cannot be read holds up its shard only, and for a while only."""
+    progress = Progress(2)
+    progress.refuse(0, until_s=5.0)
+    assert not progress.accept(0, 1)
+    assert not progress.ready([ANN], shards(0))
+    assert progress.ready([ANN], shards(1))
+    progress.retry(4.9)
+    assert not progress.ready([ANN], shards(0))
+    progress.retry(5.0)
+    assert progress.ready([ANN], shards(0))
+    assert progress.accept(0, 1)

@@ -1,0 +1,129 @@
+"""The sequential replay: what a pool of players is after its rounds."""
+
+import itertools
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from stream_rater.config import Ladder
+from stream_rater.lab.replay import Pool
+from stream_rater.rating import oracle, record
+from stream_rater.rating.model import PERFORMANCE
+from stream_rater.rating.parameters import EloMMR
+from tests.rounds import ranked, read
+
+CONFIG = EloMMR(weight_limit=0.2, sigma_limit=80.0, rho=1.0, history=4)
+
+
+def pool(**fields: Any) -> Pool:
+    return Pool(Ladder(rating=msgspec.structs.replace(CONFIG, **fields)))
+
+
+def rate(into: Pool, places: list[int], names: list[str], offset: int, **fields: Any) -> Any:
+    return into.rate(read(into.rating, *ranked(places, names), **fields), offset)
+
+
+def test_who_plays_exists() -> None:
+    """Players appear with their first round, in the order they are seen, and are counted."""
+    rated = pool()
+    rate(rated, [1, 2], ["ann", "bob"], 5)
+    rate(rated, [1, 2], ["cy", "ann"], 8)
+    rows = {name: (int(b["rounds"]), int(b["last"])) for name, b in rated}
+    assert rows == {"ann": (2, 8), "bob": (1, 5), "cy": (1, 8)}
+    assert len(rated) == 3
+
+
+def test_rows_are_the_players_by_place() -> None:
+    """rate returns the row and the evidence of each player, in order of place."""
+    rated = pool()
+    rate(rated, [1, 2], ["ann", "bob"], 0)
+    rows, evidence = rate(rated, [2, 1, 3], ["bob", "cy", "ann"], 1)
+    assert rows.tolist() == [2, 1, 0]
+    assert sorted(evidence[:, PERFORMANCE], reverse=True) == evidence[:, PERFORMANCE].tolist()
+
+
+def test_a_round_that_teaches_nothing_leaves_no_trace() -> None:
+    """All unfinished, or all tied where that is skipped: no player is made, no bit changes."""
+    rated = pool(skip_all_tied=True)
+    assert rate(rated, [0, 0], ["ann", "bob"], 0) is None
+    assert rate(rated, [1, 1], ["ann", "bob"], 1) is None
+    assert len(rated) == 0
+    rate(rated, [1, 2], ["ann", "bob"], 2)
+    before = rated.belief_bytes("ann")
+    assert rate(rated, [1, 1], ["ann", "bob"], 3) is None
+    assert before == rated.belief_bytes("ann")
+    assert rate(pool(), [1, 1], ["ann", "bob"], 1) is not None
+
+
+def test_a_late_round_goes_on_the_books_but_not_back_in_time() -> None:
+    """A completion before a player's last leaves the stored time, and drifts nobody."""
+    rated, same = pool(drift_per_day=50.0), pool(drift_per_day=50.0)
+    for into, time in ((rated, "2026-01-01T00:00:00Z"), (same, "2026-03-01T00:00:00Z")):
+        rate(into, [1, 2], ["ann", "bob"], 0, completed_at="2026-03-01T00:00:00Z")
+        rate(into, [1, 2], ["bob", "ann"], 1, completed_at=time)
+    assert rated.belief_bytes("ann") == same.belief_bytes("ann")
+
+
+def test_bytes_are_the_record() -> None:
+    """belief_bytes decodes to the very header that iteration shows, in K factors at most."""
+    rated = pool()
+    for offset in range(7):
+        rate(rated, [1, 2], ["ann", "bob"], offset)
+    beliefs = record.decode([rated.belief_bytes("bob")], 4, 1500.0, 350.0)
+    shown = dict(rated)["bob"]
+    assert shown["count"] == 4
+    fields = [name for name in shown.dtype.names if name != "version"]
+    assert [shown[name] for name in fields] == [beliefs.header[name][0] for name in fields]
+
+
+def duels(into: Pool, offsets: range) -> None:
+    for offset in offsets:
+        rate(into, [1 + offset % 2, 2 - offset % 2], ["ann", "bob"], offset)
+
+
+def test_more_players_than_expected() -> None:
+    """A crowd that makes the pool grow leaves the beliefs of those there before."""
+    small, large = pool(history="full"), pool(history="full")
+    for into, crowd in ((small, 2), (large, 3000)):
+        duels(into, range(5))
+        rate(into, [1] * crowd, [f"p{i}" for i in range(crowd)], 5)
+        duels(into, range(6, 9))
+    assert len(large) == 3002
+    assert small.belief_bytes("ann") == large.belief_bytes("ann")
+
+
+def test_longer_histories_than_expected() -> None:
+    """A full history grows with the rounds: forty duels give the oracle's ratings."""
+    rated = pool(history="full")
+    duels(rated, range(40))
+    players = [oracle.newcomer(rated.rating) for _ in range(2)]
+    for offset in range(40):
+        oracle.rate_round(players, [1 + offset % 2, 2 - offset % 2], rated.rating)
+    beliefs = dict(rated)
+    actual = [float(beliefs[name]["mu"]) for name in ("ann", "bob")]
+    assert [player.mu for player in players] == pytest.approx(actual, abs=1e-9)  # as golden, 2e-12
+    assert beliefs["ann"]["count"] == 40
+
+
+def test_mixed_up_rounds_of_strangers_commute() -> None:
+    """Rounds that share no player can be rated in any order, to the bit."""
+    rounds = [([1, 2], ["a", "b"]), ([1, 2, 2], ["c", "d", "e"]), ([1, 0], ["f", "g"])]
+    seen = set()
+    for order in itertools.permutations(range(3)):
+        rated = pool()
+        for i in order:
+            rate(rated, *rounds[i], offset=i)
+        seen.add(tuple(rated.belief_bytes(name) for name in "abcdefg"))
+    assert len(seen) == 1
+
+
+def test_a_rating_moves_the_right_way() -> None:
+    """Who wins goes up, who loses goes down, and both are better known."""
+    rated = pool()
+    rate(rated, [1, 2], ["ann", "bob"], 0)
+    ann, bob = (dict(rated)[name] for name in ("ann", "bob"))
+    assert ann["mu"] > 1500.0 > bob["mu"]
+    assert 1500.0 - bob["mu"] == np.float64(ann["mu"] - 1500.0)
+    assert ann["sigma"] == bob["sigma"] < 350.0

@@ -1,0 +1,141 @@
+"""A shard's parts: where reading begins, what a batch holds, and what stops it."""
+
+import pytest
+
+from stream_rater.pipeline.parts import NotAPart
+from stream_rater.pipeline.ports import Position
+from stream_rater.pipeline.shard import Batch, Shard
+from tests.unit.machines import NOWHERE, names, part, record
+
+
+def shard_with(*players: str, position: Position = NOWHERE, committed: int = 0) -> Shard:
+    """A shard that has read a part for each string of players, from where it reads."""
+    shard = Shard.at(position, committed)
+    first = shard.next_offset
+    for i, some in enumerate(players):
+        shard.read(record(first + i, part((100 + i, some))))
+    return shard
+
+
+def cut(shard: Shard, most_rows: int = 1000) -> tuple[int, str] | None:
+    """A batch's end and players."""
+    batch = shard.cut(most_rows)
+    return None if batch is None else (batch.end, names(batch.players))
+
+
+def test_reading_begins_where_the_store_is() -> None:
+    """a == c, and a < c, where the store lost writes."""
+    assert Shard.at(Position(7, 5), 7).next_offset == 7
+    assert Shard.at(Position(7, 5), 9).next_offset == 7
+
+
+def test_reading_begins_with_the_call_to_be_settled() -> None:
+    """a > c: all of the last call, even where it began before c."""
+    assert Shard.at(Position(7, 5), 5).next_offset == 5
+    assert Shard.at(Position(7, 4), 5).next_offset == 4
+
+
+def test_batch_ends_before_a_repeated_player() -> None:
+    """One remembered prior is enough only so."""
+    shard = shard_with("ab", "cd", "eb", "f")
+    assert cut(shard) == (2, "abcd")
+    assert cut(shard) == (4, "ebf")
+    assert cut(shard) is None
+
+
+def test_batch_ends_once_it_has_its_rows() -> None:
+    """A part is never split."""
+    shard = shard_with("ab", "cd", "ef")
+    assert cut(shard, most_rows=3) == (2, "abcd")
+    assert cut(shard, most_rows=1) == (3, "ef")
+
+
+def test_replay_ends_at_the_committed_offset() -> None:
+    """What follows c has events to be published; what precedes it has not."""
+    shard = shard_with("ab", "cd", "ef", position=Position(1), committed=3)
+    assert shard.replaying
+    assert cut(shard) == (3, "abcd")
+    shard.position = Position(3, 1)
+    assert not shard.replaying
+    assert cut(shard) == (4, "ef")
+
+
+def test_nothing_is_cut_before_settling() -> None:
+    """[c, a) first."""
+    shard = shard_with("ab", "cd", "ef", position=Position(2, 0), committed=0)
+    assert cut(shard) is None
+    call = shard.last_call()
+    assert isinstance(call, Batch)
+    assert (call.end, names(call.players)) == (2, "abcd")
+    shard.committed = 2
+    assert cut(shard) == (3, "ef")
+
+
+def test_call_to_be_settled_is_waited_for() -> None:
+    """It is recalled whole or not at all."""
+    shard = shard_with("ab", position=Position(2, 0), committed=0)
+    assert shard.last_call() is None
+    assert [item.offset for item in shard.queue] == [0]
+    shard.read(record(1, part((101, "cd"))))
+    assert shard.last_call() is not None
+
+
+def test_records_from_before_a_seek_are_ignored() -> None:
+    """A consumer may still bring them."""
+    shard = shard_with("ab", position=Position(5), committed=5)
+    shard.read(record(5, part((100, "xy"))))
+    assert [item.offset for item in shard.queue] == [5]
+    assert shard.next_offset == 6
+
+
+def test_gap_in_the_log() -> None:
+    """Parts were lost: what precedes the gap is applied, then the shard stops."""
+    shard = shard_with("ab")
+    shard.read(record(3, part((103, "cd"))))
+    assert "[1, 3) are not in the log" in shard.barrier
+    assert not shard.stopped
+    assert cut(shard) == (1, "ab")
+    assert shard.stopped
+
+
+@pytest.mark.parametrize("message", [b"\x91\x02", b"\x91\x01"])
+def test_part_of_another_version(message: bytes) -> None:
+    """What precedes it is applied; it and what follows are not."""
+    shard = shard_with("ab")
+    shard.read(record(1, message))
+    shard.read(record(2, part((102, "cd"))))
+    assert shard.barrier.startswith("offset 1: part: ")
+    assert cut(shard) == (1, "ab")
+    assert cut(shard) is None
+    assert shard.stopped
+
+
+def test_barrier_within_the_call_to_be_settled() -> None:
+    """It can never be recalled by this release: the shard stops at once."""
+    shard = shard_with("ab", position=Position(2, 0), committed=0)
+    shard.read(record(1, b"\x91\x02"))
+    assert shard.last_call() is None
+    assert shard.stopped
+
+
+def test_part_with_a_player_twice() -> None:
+    """No estimator makes one, and applying it would lose a round."""
+    shard = shard_with("aba")
+    assert "a player stands in it twice" in shard.barrier
+
+
+@pytest.mark.parametrize("message", [None, b"", b'{"round_id": "r-1"}'])
+def test_foreign_message(message: bytes | None) -> None:
+    """No part: it is told of and passed over, and the shard goes on."""
+    shard = shard_with("ab")
+    with pytest.raises(NotAPart):
+        shard.read(record(1, message))
+    shard.read(record(2, part((102, "cd"))))
+    assert not shard.barrier
+    assert cut(shard) == (3, "abcd")
+
+
+def test_rows_that_wait() -> None:
+    """What fills the memory; a call to be settled does not count, for it must be read whole."""
+    assert shard_with("ab", "cde").rows == 5
+    assert shard_with("ab", position=Position(2, 0), committed=0).rows == 0

@@ -1,0 +1,305 @@
+"""The updater, its effects answered by hand: takeovers, replays, refusals and bounds."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from stream_rater.pipeline import updater as module
+from stream_rater.pipeline.ports import (
+    Apply,
+    Committed,
+    Held,
+    LogStarts,
+    LogTrouble,
+    NewProducer,
+    Poll,
+    Polled,
+    Position,
+    Publish,
+    ReadBeliefs,
+    Record,
+    Seek,
+    ShardEnds,
+)
+from stream_rater.pipeline.updater import Updater
+from tests.unit.machines import NOWHERE, ByHand, Recorder, names, part, record
+
+
+@pytest.fixture
+def observer() -> Recorder:
+    """Sees what the machine tells."""
+    return Recorder()
+
+
+@pytest.fixture
+def hand(observer: Recorder) -> ByHand:
+    """An updater at its first poll."""
+    return ByHand(Updater(observer=observer, idle_s=0.1, rows_per_call=10).run())
+
+
+def opened(
+    hand: ByHand,
+    positions: Mapping[int, Position],
+    committed: Mapping[int, int | None],
+    starts: Mapping[int, int] | None = None,
+    end: int = 100,
+) -> None:
+    """Answer all that opening shards takes, but for the seek."""
+    hand.answer(Committed, committed)
+    hand.answer(LogStarts, starts or dict.fromkeys(positions, 0))
+    hand.answer(ReadBeliefs, {s: Held(position) for s, position in positions.items()})
+    hand.answer(ShardEnds, [end] * len(positions))
+
+
+def owning(hand: ByHand, position: Position = NOWHERE, committed: int | None = None) -> Seek:
+    """Gain shard 0 and open it; returns where reading begins."""
+    hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
+    opened(hand, {0: position}, {0: committed})
+    return hand.answer(Seek)
+
+
+def read(hand: ByHand, *records: Record, now_s: float = 0.0) -> Poll:
+    """Records come in."""
+    return hand.answer(Poll, Polled(now_s, records=records))
+
+
+def held(hand: ByHand, position: Position) -> str:
+    """Answer that nobody asked for has a belief; returns who was."""
+    asked = hand.expect(ReadBeliefs).players[0]
+    hand.answer(ReadBeliefs, {0: Held(position, [None] * len(asked))})
+    return names(asked)
+
+
+def applied(hand: ByHand) -> Position:
+    """The call is carried out; returns the position it leaves."""
+    apply = hand.answer(Apply, {0: True})
+    return apply.applications[0].position
+
+
+def told(publish: Publish) -> list[tuple[str, int]]:
+    """(player's letter, shard) of each event."""
+    return [(event.key.decode()[-1], event.shard) for event in publish.events]
+
+
+# --- the usual way, and takeovers ---
+
+
+def test_batch_is_applied_then_published(hand: ByHand) -> None:
+    """One call to the store, one transaction with its events and the offset after it."""
+    assert owning(hand).offsets == {0: 0}
+    read(hand, record(0, part((5, "ab"))), record(1, part((6, "c"))))
+    assert held(hand, Position()) == "abc"
+    assert applied(hand) == Position(2, 0, b"\xe0")
+    publish = hand.answer(Publish, offsets={0: 2})
+    assert told(publish) == [("a", 0), ("b", 0), ("c", 0)]
+    hand.expect(Poll, full=False)
+
+
+def test_call_that_was_not_published_is_settled_first(hand: ByHand, observer: Recorder) -> None:
+    """From its fresh rows; what follows waits."""
+    assert owning(hand, Position(2, 0, b"\xa0"), 0).offsets == {0: 0}
+    read(hand, record(0, part((5, "ab"))), record(1, part((6, "c"))), record(2, part((7, "d"))))
+    assert held(hand, Position(2, 0, b"\xa0")) == "abc"
+    publish = hand.answer(Publish, offsets={0: 2})
+    assert told(publish) == [("a", 0), ("c", 0)]
+    assert observer.settled == [2]
+    assert held(hand, Position(2, 0, b"\xa0")) == "d"
+
+
+def test_zombies_call_that_began_before_c(hand: ByHand) -> None:
+    """It repeated what was published and went on: only what it went on with is told."""
+    position = Position(3, 0, b"\xe0")
+    assert owning(hand, position, 1).offsets == {0: 0}
+    read(hand, *(record(i, part((5 + i, letter))) for i, letter in enumerate("abc")))
+    assert held(hand, position) == "abc"
+    assert told(hand.answer(Publish, offsets={0: 3})) == [("b", 0), ("c", 0)]
+
+
+def test_call_to_be_settled_is_read_on_until_it_is_whole(hand: ByHand) -> None:
+    """However little a poll brings, and however large the call is."""
+    position = Position(20, 0, bytes(5))
+    owning(hand, position, 0)
+    for i in range(19):
+        read(hand, record(i, part((5 + i, "ab"))))
+        hand.expect(Poll, full=False)
+    read(hand, record(19, part((30, "ab"))))
+    assert held(hand, position) == 20 * "ab"
+    assert told(hand.answer(Publish, offsets={0: 20})) == []
+
+
+def test_store_moved_while_settling(hand: ByHand) -> None:
+    """Whoever did it: begin anew with this shard."""
+    owning(hand, Position(1, 0, b"\x80"), 0)
+    read(hand, record(0, part((5, "a"))))
+    held(hand, Position(2, 1, b"\x80"))
+    opened(hand, {0: Position(2, 1, b"\x80")}, {0: 1})
+    assert hand.answer(Seek).offsets == {0: 1}
+
+
+def test_store_that_lost_writes_is_replayed_without_events(
+    hand: ByHand, observer: Recorder
+) -> None:
+    """[a, c), cut at c; then as usual."""
+    assert owning(hand, Position(), 2).offsets == {0: 0}
+    read(hand, *(record(i, part((5 + i, letter))) for i, letter in enumerate("abc")))
+    assert held(hand, Position()) == "ab"
+    position = applied(hand)
+    assert observer.replayed == [2]
+    read(hand)
+    assert held(hand, position) == "c"
+    applied(hand)
+    assert told(hand.answer(Publish, offsets={0: 3})) == [("c", 0)]
+
+
+@pytest.mark.parametrize("lost_at", ["read", "apply"])
+def test_somebody_else_wrote(hand: ByHand, lost_at: str) -> None:
+    """Seen in the position, or by the compare-and-set: nothing is published, the shard is opened
+    anew."""
+    owning(hand)
+    read(hand, record(0, part((5, "a"))))
+    if lost_at == "read":
+        held(hand, Position(1, 0, b"\x80"))
+    else:
+        held(hand, Position())
+        hand.answer(Apply, {0: False})
+    opened(hand, {0: Position(1, 0, b"\x80")}, {0: None})
+    assert hand.answer(Seek).offsets == {0: 0}
+
+
+def test_idle_store_that_goes_back_is_noticed(hand: ByHand) -> None:
+    """Looked at every so often, with nothing to do."""
+    owning(hand, Position(2, 1), 2)
+    read(hand, now_s=module.RECHECK_S)
+    hand.answer(ReadBeliefs, {0: Held(Position(2, 1))})
+    read(hand, now_s=1.5 * module.RECHECK_S)
+    read(hand, now_s=2 * module.RECHECK_S)
+    hand.answer(ReadBeliefs, {0: Held(Position(1, 0))})
+    opened(hand, {0: Position(1, 0)}, {0: 2})
+    assert hand.answer(Seek).offsets == {0: 1}
+
+
+def test_trouble_forgets_everything(hand: ByHand, observer: Recorder) -> None:
+    """A new producer before the committed offset is fetched: no old transaction ends after it."""
+    owning(hand)
+    read(hand, record(0, part((5, "a"))))
+    held(hand, Position())
+    position = applied(hand)
+    hand.fail(Publish, LogTrouble("in doubt"))
+    hand.answer(Poll, Polled(0.0), full=True, timeout_s=0.0)
+    hand.answer(NewProducer)
+    opened(hand, {0: position}, {0: 1})
+    assert hand.answer(Seek).offsets == {0: 1}
+    assert observer.troubles == ["in doubt"]
+
+
+def test_shard_lost_in_trouble_is_not_opened(hand: ByHand) -> None:
+    """Nor one lost and never heard of again."""
+    owning(hand)
+    hand.fail(Poll, LogTrouble("down"))
+    hand.answer(Poll, Polled(0.0, lost=frozenset([0])), full=True)
+    hand.answer(NewProducer)
+    hand.expect(Poll, full=False)
+
+
+def test_shard_lost_and_gained_in_one_poll_is_opened_anew(hand: ByHand) -> None:
+    """Others may have had it in between."""
+    owning(hand)
+    hand.answer(Poll, Polled(0.0, lost=frozenset([0]), gained=frozenset([0])))
+    opened(hand, {0: Position(4, 3)}, {0: 4})
+    assert hand.answer(Seek).offsets == {0: 4}
+
+
+# --- refusals and bounds ---
+
+
+def test_log_that_starts_after_the_store(hand: ByHand, observer: Recorder) -> None:
+    """That shard is refused and tried again later; the other goes on; nothing is reset."""
+    hand.answer(Poll, Polled(0.0, gained=frozenset([0, 1])))
+    positions = {0: Position(2, 1), 1: Position(2, 1)}
+    opened(hand, positions, {0: 9, 1: 2}, starts={0: 3, 1: 0})
+    assert hand.answer(Seek).offsets == {1: 2}
+    assert observer.refused[0][0] == 0
+    assert "needs offset 2 and the log starts at 3" in observer.refused[0][1]
+    assert "rebuild" in observer.refused[0][1]
+    read(hand, record(3, part((5, "a"))), now_s=module.RECHECK_S / 2)
+    hand.answer(Poll, Polled(module.REFUSED_S))
+    hand.answer(ReadBeliefs, {1: Held(positions[1])})
+    hand.expect(Committed, partitions=frozenset([0]))
+
+
+@pytest.mark.parametrize(("applied_", "committed"), [(7, 3), (3, 7)])
+def test_log_that_ends_before_the_store_or_the_group(
+    hand: ByHand, observer: Recorder, applied_: int, committed: int
+) -> None:
+    """Parts were lost: said at once, instead of waiting for them for ever."""
+    hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
+    opened(hand, {0: Position(applied_, applied_ - 1)}, {0: committed}, end=6)
+    assert "offset 7 was reached and the log ends at 6" in observer.refused[0][1]
+    hand.expect(Poll)
+
+
+def test_committed_offset_that_was_reset(hand: ByHand, observer: Recorder) -> None:
+    """A last call that began after c: no crash does that; the way out is named."""
+    owning(hand, Position(7, 6, b"\x80"), None)
+    read(hand, record(6, part((5, "a"))))
+    held(hand, Position(7, 6, b"\x80"))
+    assert "last call was [6, 7) and the group's committed offset is 0" in observer.refused[0][1]
+    assert "Commit 7" in observer.refused[0][1]
+    hand.expect(Poll)
+
+
+def test_store_of_another_log(hand: ByHand, observer: Recorder) -> None:
+    """Fresh rows that are not the log's rows."""
+    owning(hand, Position(1, 0, b"\x80\x00"), 0)
+    read(hand, record(0, part((5, "a"))))
+    held(hand, Position(1, 0, b"\x80\x00"))
+    assert "the log has 1" in observer.refused[0][1]
+    hand.expect(Poll)
+
+
+def test_part_that_is_not_understood(hand: ByHand, observer: Recorder) -> None:
+    """What precedes it is applied and published; then the shard stops and says where."""
+    owning(hand)
+    read(hand, record(0, part((5, "a"))), record(1, b"\x91\x02"), record(2, part((6, "b"))))
+    assert held(hand, Position()) == "a"
+    applied(hand)
+    hand.answer(Publish, offsets={0: 1})
+    assert observer.refused[0][1].startswith("offset 1: part: ")
+    read(hand, record(3, part((7, "c"))))
+    hand.expect(Poll)
+
+
+def test_foreign_message(hand: ByHand, observer: Recorder) -> None:
+    """It is told of, and its offset is finished like any other."""
+    owning(hand)
+    read(hand, record(0, b"hello"))
+    assert held(hand, Position()) == ""
+    assert applied(hand) == Position(1, 0, b"")
+    assert told(hand.answer(Publish, offsets={0: 1})) == []
+    assert observer.ignored == [(0, 0)]
+    assert observer.refused == []
+
+
+@pytest.mark.parametrize("settling", [False, True])
+def test_record_of_another_version(hand: ByHand, observer: Recorder, settling: bool) -> None:
+    """The shard is refused; the worker lives."""
+    position = Position(1, 0, b"\x80") if settling else Position()
+    owning(hand, position, 0)
+    read(hand, record(0, part((5, "a"))))
+    hand.answer(ReadBeliefs, {0: Held(position, [b"\x63" + bytes(200)])})
+    assert "version 99" in observer.refused[0][1]
+    hand.expect(Poll)
+
+
+def test_reading_rests_while_many_rows_wait(hand: ByHand) -> None:
+    """And goes on while some do: one shard's backlog must not starve the others."""
+    owning(hand)
+    position = Position()
+    read(hand, *(record(i, part((5 + i, "ab"))) for i in range(23)))
+    fulls = []
+    for _ in range(3):
+        held(hand, position)
+        position = applied(hand)
+        hand.answer(Publish)
+        fulls.append(read(hand).full)
+    assert fulls == [True, True, False]
