@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
 
 from local.servers import Addresses, servers
 from local.tools import REDIS_VARIABLE, given_address
-from stream_rater.adapters.topics import Topics
+from stream_rater.adapters.topics import QUIET, Topics
 from stream_rater.config import Settings
 
 OUR_DATABASES = 4096
@@ -75,6 +75,6 @@ def _delete_topics(settings: Settings) -> None:
     """Delete the topics of a test, those that it made; the broker does so in its own time."""
     topics = Topics.of(settings)
     names = [topics.rounds, topics.parts, topics.changed, topics.rejected]
-    client: Any = AdminClient({"bootstrap.servers": settings.kafka})
+    client: Any = AdminClient({"bootstrap.servers": settings.kafka}, logger=QUIET)
     for future in client.delete_topics(names).values():
         future.exception(10.0)

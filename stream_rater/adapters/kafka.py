@@ -11,6 +11,8 @@ and tell of no member at all, and a transaction in nobody's name is not fenced b
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from operator import methodcaller
 from typing import Any, TypeVar
 
 from confluent_kafka import (
@@ -35,6 +37,9 @@ LAST_MOMENTS_S = 3.0
 """What a wait may still take once the worker is asked to stop."""
 
 POLL_RECORDS = 10_000
+ENDS_EVERY_S = 1.0
+"""How often the ends of partitions are noted, for metrics."""
+
 PASSING = frozenset(
     {
         KafkaError._TRANSPORT,
@@ -97,13 +102,19 @@ class Patience:
         raise trouble
 
 
+_client_headers = methodcaller("headers")
+"""Not `message.headers()`: where a header's name is not UTF-8, the client returns a list with holes
+in it and an error at once. A call from C checks for the error; a call that the interpreter has
+optimised does not, and the process ends by a segmentation fault."""
+
+
 def _headers(message: Message) -> list[tuple[str, bytes]]:
-    """None where a name is not UTF-8, which the client cannot represent (SystemError)."""
+    """A message's headers; none where the client cannot represent them."""
     try:
-        found: Any = message.headers() or ()
-        return [(name, value or b"") for name, value in found]
+        found: Any = _client_headers(message) or ()
     except (SystemError, UnicodeDecodeError):
         return []
+    return [(name, value or b"") for name, value in found]
 
 
 def record_of(message: Message) -> Record:
@@ -133,6 +144,9 @@ class Input:
         """Owned partitions that were sought; nothing is fetched of the others."""
         self._resting: set[int] = set()
         """Those of them that are paused because the machine holds enough."""
+        self._ends: dict[int, int] = {}
+        """High watermark by partition; replaced, never changed: metrics read it in their thread."""
+        self._ends_due_s = 0.0
         self._member: str | None = None
         """As whom we were in the group at the last poll; None: not at all."""
         self._metadata: Any = None
@@ -153,7 +167,8 @@ class Input:
             "fetch.wait.max.ms": 100,
             "fetch.queue.backoff.ms": 20,  # after the queue was full: 1 s by default
         }
-        if settings.instance_id:
+        self._static = bool(settings.instance_id)
+        if self._static:
             options["group.instance.id"] = settings.instance_id
         self.consumer = Consumer(options, logger=QUIET)
         self.consumer.subscribe(
@@ -183,6 +198,7 @@ class Input:
             first = self.consumer.poll(timeout_s)
             rest = [] if full else self.consumer.consume(POLL_RECORDS, 0.0)
             self._note_membership()
+            self._note_ends()
         except KafkaException as error:
             raise self._named(error.args[0]) from None
         messages = rest if first is None else [first, *rest]
@@ -286,19 +302,37 @@ class Input:
                 raise trouble_of(each.error)
 
     def lag(self) -> dict[int, int]:
-        """High watermark of each owned partition, as the last fetch saw it."""
+        """High watermark of each owned partition, as a fetch saw it a second ago at most."""
+        return self._ends
+
+    def _note_ends(self) -> None:
+        """For `lag`, in the polling thread: the client serves one thread at a time, and another
+        one's call would starve beside a thread that always polls."""
+        if time.monotonic() < self._ends_due_s:
+            return
+        self._ends_due_s = time.monotonic() + ENDS_EVERY_S
         ends = {}
-        for partition in tuple(self._owned):
-            try:
+        for partition in self._reading:
+            with suppress(KafkaException):  # nothing was fetched yet
                 _, end = self.consumer.get_watermark_offsets(
                     TopicPartition(self.topic, partition), cached=True
                 )
-            except (KafkaException, RuntimeError):  # closed, or no longer ours
-                continue
-            if end >= 0:
-                ends[partition] = end
-        return ends
+                if end >= 0:
+                    ends[partition] = end
+        self._ends = ends
 
     def close(self) -> None:
-        """Leave the group (a static member only says that it is gone once its session ends)."""
+        """Leave the group.
+
+        First nothing is owned any more, then the consumer is closed: librdkafka hangs for ever (and
+        in our callback, so with Python's lock held) if a rebalance comes while it closes. A static
+        member does not leave: a successor of its name takes its partitions over as they are.
+        """
+        if self._static:
+            return
+        self.consumer.unsubscribe()
+        end_s = time.monotonic() + LAST_MOMENTS_S
+        while self._owned and time.monotonic() < end_s:
+            self.consumer.poll(0.01)
+        self.consumer.poll(0.0)
         self.consumer.close()

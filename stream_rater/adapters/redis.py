@@ -12,7 +12,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from stream_rater.config import Settings
+from stream_rater.config import BadConfiguration, Settings
 from stream_rater.pipeline.ports import (
     Application,
     Held,
@@ -47,7 +47,7 @@ class LayoutMismatch(Exception):
 
 
 def connect(settings: Settings) -> "redis.Redis":
-    """A client of the configured server; raises StoreTrouble if the address makes no sense."""
+    """A client of the configured server; BadConfiguration where the address makes no sense."""
     address = settings.redis if "://" in settings.redis else f"redis://{settings.redis}/0"
     try:
         return redis.Redis.from_url(
@@ -59,7 +59,7 @@ def connect(settings: Settings) -> "redis.Redis":
             protocol=2,
         )
     except ValueError as error:
-        raise StoreTrouble(f"redis {settings.redis!r}: {error}") from None
+        raise BadConfiguration(f"redis {settings.redis!r}: {error}") from None
 
 
 class RedisStore:

@@ -18,7 +18,7 @@ from stream_rater.adapters import kafka, memory
 from stream_rater.adapters.topics import Admin
 from stream_rater.adapters.worker import Worker
 from stream_rater.config import Settings
-from stream_rater.pipeline.ports import Effect, Event, Poll, Publish, Record, Seek
+from stream_rater.pipeline.ports import Effect, Event, LogTrouble, Poll, Publish, Record, Seek
 from stream_rater.service import ESTIMATORS, UPDATERS
 from tests.integration.topics import Bytes, produce, read_topic
 
@@ -185,7 +185,20 @@ class KafkaRig:
         self._admin = Admin(self._settings)
         self._admin.create_topics()
         self._admin.check_topics()
+        self._await_leaders()
         self._members: list[Member] = []
+
+    def _await_leaders(self) -> None:
+        """A broker may still say for a moment that it does not lead what it just made."""
+        topics = self._admin.topics
+        deadline_s = time.monotonic() + GAIN_S
+        while True:
+            try:
+                self._admin.ends(topics.rounds, PARTITIONS)
+                self._admin.ends(topics.parts, SHARDS)
+                return
+            except LogTrouble:
+                assert time.monotonic() < deadline_s
 
     def join(self, role: str, *, evictable: bool = False) -> Member:
         settings = self._settings
@@ -297,7 +310,8 @@ def event(shard: int, name: str) -> Event:
 
 def seen(events: Sequence[Event]) -> list[tuple[int, bytes, bytes]]:
     """What a subscriber sees of these events."""
-    return sorted((each.shard, each.key, each.value) for each in events)
+    found = [(each.shard, each.key, each.value) for each in events]
+    return sorted(found, key=lambda event: event[0])
 
 
 def settle(first: Member, second: Member) -> None:

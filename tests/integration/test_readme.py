@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import subprocess
+import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -66,8 +67,12 @@ def test_the_walk_through_the_service_works_as_it_stands(
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=WALK_S, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
+        with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/metrics", timeout=5.0) as page:
+            metrics = page.read().decode()
         os.killpg(shell.pid, signal.SIGINT)
         assert shell.wait(STOP_S) == 0, log_tail(log)
+    assert 'stream_rater_rejected_total{code="duplicate-round"} 1.0' in metrics
+    assert 'stream_rater_lag_records{partition="0",topic=' in metrics
     told = done.stdout
     assert '"player":"ada-1"' in told
     assert "beats bo-1" in told

@@ -6,8 +6,10 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 
-from stream_rater.adapters.topics import QUIET, Topics
+from stream_rater.adapters.topics import QUIET, Admin, Topics
 from stream_rater.config import Settings
+from stream_rater.pipeline.ports import LogTrouble
+from stream_rater.service import ESTIMATORS, UPDATERS
 
 LARGEST = 16 * 2**20
 TIMEOUT_S = 30.0
@@ -96,3 +98,20 @@ def read_topic(settings: Settings, topic: str) -> list[Message]:
         return messages
     finally:
         consumer.close()
+
+
+class Finished:
+    """Whether the workers have rated and published all there is."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._admin = Admin(settings)
+
+    def __call__(self) -> bool:
+        topics, partitions = self._admin.topics, self._admin.partitions()
+        groups = ((ESTIMATORS, topics.rounds), (UPDATERS, topics.parts))
+        try:
+            return not any(
+                self._admin.behind(group, topic, partitions[topic]) for group, topic in groups
+            )
+        except LogTrouble:  # a transaction is pending
+            return False

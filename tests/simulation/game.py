@@ -37,6 +37,7 @@ CHANCES = {
     "fail": 0.006,
     "arrive": 0.02,
     "time_out": 0.004,
+    "litter": 0.0005,
 }
 """Faults, and how likely each is at a step in middling weather."""
 
@@ -67,16 +68,19 @@ class Weather:
 
 
 def weather(rng: random.Random) -> Weather:
-    """A seed's weather: some faults often, some never."""
+    """A seed's weather: some faults often, some never, sometimes one all the time."""
+    factors = {name: rng.choice([0, 1, 1, 3]) for name in CHANCES}
+    if rng.random() < 0.2:
+        factors[rng.choice(list(CHANCES))] = 10
     return Weather(
         rounds=rng.choice([12, 24, 36]),
         players=rng.choice([6, 9]),
         workers=rng.choice([1, 2, 2, 3]),
         submit=rng.choice([0.03, 0.06, 0.5]),
-        faults=tuple((name, each * rng.choice([0, 1, 1, 3, 10])) for name, each in CHANCES.items()),
-        doubt=rng.choice([0.0, 0.0, 0.1]),
+        faults=tuple((name, each * factors[name]) for name, each in CHANCES.items()),
+        doubt=rng.choice([0.0, 0.1, 0.4]),
         stale=rng.choice([0.0, 0.0, 0.02]),
-        deaf=rng.choice([0.0, 0.0, 0.9]),
+        deaf=rng.choice([0.0, 0.0, 0.9, 0.99]),
         paces=rng.choice([(1.0,), (1.0, 0.1)]),
         small_bites=rng.random() < 0.5,
         wave_players=rng.choice([4, 50]),

@@ -33,12 +33,11 @@ from .world import StoreWithPast, Unkindness, UnkindWorker
 WINDOW = 12
 """Small, so that duplicates beyond it happen too."""
 
-QUIET_STEPS = 30_000
-"""After the last fault everything must be done within so many steps; else something is stuck."""
+QUIET_EFFECTS = 20_000
+"""After the last fault everything must be done within so many effects; else something is stuck."""
 
-STILL_STEPS = 60
+STILL_EFFECTS = 40
 """And stay done for so many more."""
-
 
 WRITES = (Scatter, Apply, CommitSource, Publish)
 
@@ -77,6 +76,12 @@ class Actor:
     def go_on(self, effect: Effect[Any]) -> None:
         """The machine asked for something else."""
         self.effect, self.steps, self.pieces = effect, self.worker.steps(effect), 0
+
+    def perform(self) -> None:
+        """All of the effect in hand."""
+        effect = self.effect
+        while self.effect is effect:
+            self.advance()
 
     def advance(self) -> None:
         """One atomic piece; the machine hears of what came of it at once."""
@@ -190,13 +195,16 @@ class Simulation:
     def _becomes_done(self) -> bool:
         """Everything gets finished, and stays so."""
         was_done = False
-        for _ in range(QUIET_STEPS // STILL_STEPS):
+        for _ in range(QUIET_EFFECTS // STILL_EFFECTS):
             is_done = self._done()
             if is_done and was_done:
                 return True
             was_done = is_done
-            for _ in range(STILL_STEPS):
-                self._step()
+            for _ in range(STILL_EFFECTS):
+                self.now_s += 0.02
+                actor = self.rng.choice(self.actors)
+                actor.worker.now_s = self.now_s
+                actor.perform()
         return False
 
     def _step(self) -> None:
@@ -274,8 +282,10 @@ class Simulation:
         return pending is not None and bool(pending.offsets)
 
     def _arrive(self) -> None:
-        """One more request of a failed call reaches its server, or all the rest are lost; most often
-        while its sender is already at its next write."""
+        """One more request of a failed call reaches its server, or all the rest are lost.
+
+        Most often while its sender is already at its next write.
+        """
         if self.stragglers:
             straggler = self.rng.choice(self.stragglers)
             if not straggler.sender.writing and self.rng.random() < 0.7:
@@ -297,6 +307,10 @@ class Simulation:
                 self.store.restore(shard)
             else:
                 self.store.roll_back(shard, self.rng.choice([1, 2, 3, 1000]))
+
+    def _litter(self) -> None:
+        """Somebody else writes into the parts' topic."""
+        self.log.append_part(self.rng.randrange(SHARDS), self.rng.choice([b"", b"{}", b"litter"]))
 
     def _calm_down(self) -> None:
         self.store.stale = self.doubt = 0.0

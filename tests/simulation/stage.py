@@ -33,7 +33,7 @@ class InOrder(random.Random):
     def choice(self, seq: Sequence[T]) -> T:  # type: ignore[override]
         return seq[0]
 
-    def sample(self, population: Sequence[T], k: int, **_: Any) -> list[T]:  # type: ignore[override]
+    def sample(self, population: Sequence[T], k: int) -> list[T]:  # type: ignore[override]
         return list(population[:k])
 
     def random(self) -> float:
@@ -117,9 +117,7 @@ class Stage:
         """All of the effect in hand."""
         self.now_s += 0.1
         actor.worker.now_s = self.now_s
-        effect = actor.effect
-        while actor.effect is effect:
-            actor.advance()
+        actor.perform()
 
     def until(self, actor: Actor, kind: type[Effect[Any]], **having: Any) -> None:
         """Perform effects until the next one is of this kind, with these attributes."""

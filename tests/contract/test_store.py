@@ -1,0 +1,306 @@
+"""The store: what was applied is read back, at one instant, and nothing else is."""
+
+import threading
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from stream_rater.adapters.memory import Log, estimator_worker
+from stream_rater.adapters.memory import Store as MemoryStore
+from stream_rater.adapters.redis import LIBRARY, LayoutMismatch, RedisStore, connect
+from stream_rater.pipeline.ports import (
+    Application,
+    Apply,
+    Held,
+    Player,
+    Position,
+    Priors,
+    ReadBeliefs,
+    ReadPriors,
+    StoreTrouble,
+)
+from stream_rater.rating.record import HEADER_SIZE
+from tests import real
+from tests.contract.rigs import Performer
+
+NOTHING = bytes(HEADER_SIZE)
+BOB: Player = ("ranked-eu", "bob")
+SHARDS = 5
+
+
+class RedisPerformer:
+    """What a worker does for the store's effects."""
+
+    def __init__(self, settings: real.Settings) -> None:
+        self.store = RedisStore(settings)
+        self.store.prepare()
+
+    def perform(self, effect: object) -> object:
+        match effect:
+            case ReadPriors():
+                return self.store.read_priors(effect.players)
+            case ReadBeliefs():
+                return self.store.read(effect.players)
+            case Apply():
+                return self.store.apply(effect.applications)
+        raise AssertionError(effect)
+
+
+@pytest.fixture(params=["memory", pytest.param("real", marks=pytest.mark.integration)])
+def store(request: pytest.FixtureRequest) -> Performer:
+    """An empty store."""
+    if request.param == "memory":
+        return estimator_worker(Log(1, SHARDS), MemoryStore())
+    settings: real.SettingsFactory = request.getfixturevalue("settings")
+    return RedisPerformer(settings(buckets=2))
+
+
+def application(
+    start: int, applied: int, beliefs: Mapping[Player, bytes], fresh: bytes = b""
+) -> Application:
+    return Application(Position(applied, start, fresh), list(beliefs.items()))
+
+
+def apply(store: Performer, shard: int, *call: Application) -> bool:
+    done = store.perform(Apply({shard: call[0]}))
+    assert done.keys() == {shard}
+    return bool(done[shard])
+
+
+def read(store: Performer, shard: int, *players: Player) -> Held:
+    held = store.perform(ReadBeliefs({shard: players}))[shard]
+    return Held(held.position, list(held.records))
+
+
+def priors(store: Performer, shard: int, *players: Player) -> Priors:
+    found: Priors = store.perform(ReadPriors({shard: players}))[shard]
+    return found
+
+
+def test_an_empty_store(store: Performer) -> None:
+    """Nothing was applied, no belief is there: None as a record, zeros as a header."""
+    assert read(store, 0, BOB) == Held(Position(0, 0, b""), [None])
+    assert priors(store, 0, BOB, BOB) == Priors(0, 2 * NOTHING)
+    assert read(store, 0) == Held(Position(), [])
+    assert priors(store, 0) == Priors(0, b"")
+    assert store.perform(ReadBeliefs({})) == store.perform(ReadPriors({})) == {}
+    assert store.perform(Apply({})) == {}
+
+
+def test_what_was_applied_is_read(store: Performer) -> None:
+    """Records and position come back as they were, players in the order asked, repeats too."""
+    ann, cy = ("ranked-eu", "ann"), ("ranked-eu", "cy")
+    records = {ann: bytes(range(256)), BOB: b"\x01" * HEADER_SIZE}
+    assert apply(store, 3, application(0, 7, records, b"\xa0"))
+    held = read(store, 3, BOB, cy, ann, BOB)
+    assert held == Held(Position(7, 0, b"\xa0"), [records[BOB], None, records[ann], records[BOB]])
+
+
+def test_priors_are_the_headers_with_applied(store: Performer) -> None:
+    """`applied` and the first bytes of each record, zeros for who has none."""
+    record = bytes(range(256)) + b"factors"
+    assert apply(store, 1, application(0, 12, {BOB: record}))
+    found = priors(store, 1, ("ranked-eu", "ann"), BOB)
+    assert found == Priors(12, NOTHING + record[:HEADER_SIZE])
+
+
+def test_a_stale_call_writes_nothing(store: Performer) -> None:
+    """Where `applied` is not what the call begins at, neither position nor beliefs change."""
+    assert apply(store, 0, application(0, 5, {BOB: b"first"}, b"\x80"))
+    for start in (0, 4, 6, 50):
+        stale = application(start, 9, {BOB: b"stale", ("x", "y"): b"stale"}, b"\x40")
+        assert not apply(store, 0, stale)
+    assert read(store, 0, BOB, ("x", "y")) == Held(Position(5, 0, b"\x80"), [b"first", None])
+    assert apply(store, 0, application(5, 6, {BOB: b"second"}))
+    assert read(store, 0, BOB) == Held(Position(6, 5, b""), [b"second"])
+
+
+def test_a_first_call_begins_at_zero(store: Performer) -> None:
+    """An empty store takes only a call that begins at 0."""
+    assert not apply(store, 0, application(3, 4, {BOB: b"no"}))
+    assert read(store, 0, BOB) == Held(Position(), [None])
+    assert apply(store, 0, application(0, 2**40, {}))
+    assert read(store, 0).position == Position(2**40, 0, b"")
+
+
+def test_shards_are_apart(store: Performer) -> None:
+    """One effect on many shards: each is compared and set for itself, in any order."""
+    assert apply(store, 4, application(0, 1, {BOB: b"four"}))
+    calls = {shard: application(0, shard + 10, {BOB: b"%d" % shard}) for shard in (4, 2, 0)}
+    assert store.perform(Apply(calls)) == {4: False, 2: True, 0: True}
+    held = store.perform(ReadBeliefs({shard: [BOB] for shard in (3, 4, 0, 2)}))
+    assert {s: (h.position.applied, list(h.records)) for s, h in held.items()} == {
+        3: (0, [None]),
+        4: (1, [b"four"]),
+        0: (10, [b"0"]),
+        2: (12, [b"2"]),
+    }
+    assert {s: p.applied for s, p in store.perform(ReadPriors({2: [BOB], 3: []})).items()} == {
+        2: 12,
+        3: 0,
+    }
+
+
+@pytest.mark.parametrize("fresh", [b"", b"\x00", bytes(range(256)) * 20, b"}{:\r\n\x00'\""])
+def test_fresh_bits_come_back(store: Performer, fresh: bytes) -> None:
+    """Which rows were fresh is remembered bit for bit."""
+    assert apply(store, 0, application(0, 1, {}, fresh))
+    assert read(store, 0).position == Position(1, 0, fresh)
+
+
+def test_large_records_and_many(store: Performer) -> None:
+    """Twenty thousand beliefs in a call, some of a hundred kilobytes."""
+    records = {("l", f"p{number}"): b"%05d" % number * 20 for number in range(20_000)}
+    for number in range(0, 20_000, 2000):
+        records["l", f"p{number}"] = b"%05d" % number * 20_000
+    assert apply(store, 0, application(0, 1, records))
+    assert read(store, 0, *records) == Held(Position(1, 0, b""), list(records.values()))
+
+
+NASTY = [
+    "", "a", "A", "a:b", "b", "b:c", "c", "a:b:c", "%3A", ":", "%", "{0}", "{", "}",
+    "{1}:position", "a\nb", "a\r\nb", "a\0", "a\0b", "\0", " ", "a ", "*", "?", "[a]",
+    "Straße", "STRASSE", "\u00e9", "e\u0301",
+    "\U0001f3c6", "ω" * 42, "x" * 128,
+]  # fmt: skip
+TEXT = st.one_of(
+    st.sampled_from(NASTY), st.text(st.characters(exclude_categories=["Cs"]), max_size=32)
+)
+
+
+def test_no_two_players_meet(store: Performer) -> None:
+    """Whatever ids and ladders are made of, each player of each ladder is another."""
+    players = [(ladder, player) for ladder in NASTY for player in NASTY]
+    records = {each: repr(each).encode() for each in players}
+    assert len(records) == len(NASTY) ** 2
+    assert apply(store, 0, application(0, 1, records))
+    assert list(read(store, 0, *players).records) == list(records.values())
+    assert list(read(store, 1, *players).records) == [None] * len(players)
+
+
+@examples(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(players=st.lists(st.tuples(TEXT, TEXT), max_size=30, unique=True), data=st.data())
+def test_any_players_come_back(
+    store: Performer, players: Sequence[Player], data: st.DataObject
+) -> None:
+    """A random call changes exactly the players it names."""
+    before = read(store, 2, *players)
+    chosen = data.draw(st.sets(st.sampled_from(players))) if players else set()
+    start = before.position.applied
+    records = {each: data.draw(st.binary(min_size=1, max_size=40)) for each in chosen}
+    assert apply(store, 2, application(start, start + 1, records))
+    wanted = [records.get(p, old) for p, old in zip(players, before.records, strict=True)]
+    assert list(read(store, 2, *players).records) == wanted
+
+
+# --- what only Redis can show ---
+
+
+@pytest.fixture
+def redis_settings(settings: real.SettingsFactory) -> real.Settings:
+    """Where a store of this test's own is."""
+    return settings(buckets=2)
+
+
+@pytest.mark.integration
+def test_position_and_beliefs_are_of_one_instant(redis_settings: real.Settings) -> None:
+    """Beside a writer, what is read with `applied` is the state at that `applied`."""
+    writer, reader = RedisPerformer(redis_settings), RedisPerformer(redis_settings)
+    players = [("l", f"p{number}") for number in range(20)]
+
+    def state(applied: int) -> bytes:
+        return applied.to_bytes(8, "little") + bytes(HEADER_SIZE)
+
+    def write() -> None:
+        for start in range(400):
+            record = state(start + 1)
+            assert apply(writer, 0, application(start, start + 1, dict.fromkeys(players, record)))
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    seen = set()
+    while thread.is_alive():
+        held, found = read(reader, 0, *players), priors(reader, 0, *players)
+        seen.add(held.position.applied)
+        if held.position.applied:
+            assert list(held.records) == [state(held.position.applied)] * len(players)
+        if found.applied:
+            assert found.headers == state(found.applied)[:HEADER_SIZE] * len(players)
+    thread.join()
+    assert len(seen) > 10
+
+
+@pytest.mark.integration
+def test_lost_functions_are_loaded_again(redis_settings: real.Settings) -> None:
+    """A server without our functions, as after a restart without its data, gets them again."""
+    performer = RedisPerformer(redis_settings)
+    with connect(redis_settings) as client:
+        client.function_delete(LIBRARY)
+        with pytest.raises(StoreTrouble):
+            read(performer, 0)
+        assert read(performer, 0) == Held(Position(), [])
+
+
+@pytest.mark.integration
+def test_many_workers_start_at_once(redis_settings: real.Settings) -> None:
+    """Workers that load the functions at the same time all succeed."""
+    with connect(redis_settings) as client:
+        client.function_delete(LIBRARY)
+    barrier, failures = threading.Barrier(6), []
+
+    def start() -> None:
+        store = RedisStore(redis_settings)
+        store.count_beliefs()
+        barrier.wait()
+        try:
+            store.prepare()
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=start) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+@pytest.mark.integration
+def test_another_layout_is_refused(redis_settings: real.Settings) -> None:
+    """A store remembers how it was laid out, and refuses another layout by name and way out."""
+    store = RedisStore(redis_settings)
+    store.check_layout({"shards": "4", "buckets": "2"})
+    store.check_layout({"shards": "4", "buckets": "2", "topic": "abc"})
+    for other in ({"shards": "8"}, {"buckets": "3"}, {"topic": "abd"}):
+        with pytest.raises(LayoutMismatch, match=r"laid out with .*rebuild"):
+            store.check_layout(other)
+
+
+@pytest.mark.integration
+def test_an_unreachable_store_is_trouble(redis_settings: real.Settings) -> None:
+    """Whatever goes wrong with Redis is StoreTrouble, without what the call held."""
+    nowhere = msgspec.structs.replace(redis_settings, redis="redis://127.0.0.1:1/0")
+    with pytest.raises(StoreTrouble, match="refused") as caught:
+        RedisStore(nowhere).read({0: [("l", "secret")]})
+    assert "secret" not in str(caught.value)
+    with connect(redis_settings) as client:
+        client.set("{0}:position", "not a hash")
+    with pytest.raises(StoreTrouble, match="WRONGTYPE") as caught:
+        RedisPerformer(redis_settings).store.read({0: [("l", "secret")]})
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.integration
+def test_beliefs_are_counted(redis_settings: real.Settings) -> None:
+    """count_beliefs counts every belief of every shard and ladder, and nothing else."""
+    performer = RedisPerformer(redis_settings)
+    performer.store.check_layout({"shards": "4"})
+    assert performer.store.count_beliefs() == 0
+    for shard in range(3):
+        records = {(f"l{n % 3}", f"p{n}"): b"x" for n in range(50)}
+        assert apply(performer, shard, application(0, 1, records))
+    assert performer.store.count_beliefs() == 150

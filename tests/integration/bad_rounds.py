@@ -1,0 +1,187 @@
+"""Records that are no valid rounds, by the code that rejects them."""
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+from tests import rounds
+from tests.integration.topics import Bytes
+
+LADDER = "ranked-eu"
+SMALL = "small"
+MOST = 4
+"""Entries in a round of the small ladder."""
+
+LADDERS = f"""
+[ladders.{LADDER}.rating]
+system = "elo-mmr"
+weight_limit = 0.2
+sigma_limit = 80.0
+[ladders.{SMALL}.rating]
+system = "elo-mmr"
+weight_limit = 0.2
+sigma_limit = 80.0
+[ladders.{SMALL}.limits]
+max_entries = {MOST}
+"""
+
+MEBIBYTE = 2**20
+KEY = LADDER.encode()
+PACKED = [("content-type", b"application/msgpack")]
+
+
+def a_round(*standings: Any, **fields: Any) -> bytes:
+    """A valid round but for what is given."""
+    return rounds.as_json(*standings, **{"completed_at": "2020-05-01T20:15:05Z", **fields})
+
+
+def packed(*standings: Any, **fields: Any) -> bytes:
+    """The same in MessagePack."""
+    return rounds.as_msgpack(*standings, **{"completed_at": "2020-05-01T20:15:05Z", **fields})
+
+
+def lobby(size: int) -> list[dict[str, Any]]:
+    return rounds.ranked(range(1, size + 1))
+
+
+def two(**fields: Any) -> list[dict[str, Any]]:
+    """Two entries, the second with these fields instead."""
+    return [{"player": "ann", "rank": 1}, {"player": "bob", "rank": 2, **fields}]
+
+
+def text(old: bytes, new: bytes) -> bytes:
+    """A valid round with a piece of its text exchanged."""
+    whole = a_round()
+    assert old in whole
+    return whole.replace(old, new)
+
+
+BAD: dict[str, list[bytes | None]] = {
+    "malformed": [
+        None,
+        b"",
+        b"\0",
+        b"{",
+        b"null",
+        b"[]",
+        b"\xff\xfe{}",
+        a_round()[:-1],
+        a_round() + b"x",
+        a_round().decode().encode("utf-16"),
+        b"\xef\xbb\xbf" + a_round(),
+        text(b'"ann"', b'"\\ud800"'),
+        text(b'"ann"', b'"\xed\xa0\x80"'),
+        text(b'"bob"', b"null"),
+        text(b'"standings":[', b'"standings":[1,'),
+        a_round(*two(team=["x"])),
+        a_round(performance_ceiling="high"),
+        packed(),
+    ],
+    "too-large": [
+        a_round() + b" " * (8 * MEBIBYTE),
+        random.Random(1).randbytes(16 * MEBIBYTE - 200),
+    ],
+    "too-deep": [
+        b"[" * 25_000 + b"]" * 25_000,
+        b"[" * 50_000,
+        b'{"a":' * 10_000,
+        text(b'"ranked-eu"', b"[" * 50 + b"]" * 50),
+    ],
+    "unknown-ladder": [a_round(ladder=name) for name in ("ranked-us", "*", "Ranked-eu")],
+    "too-few-entries": [text(b"[{", b"[],\"x\":[{"), a_round({"player": "ann", "rank": 1})],
+    "too-many-entries": [a_round(*lobby(MOST + 1), ladder=SMALL)],
+    "duplicate-player": [
+        a_round(*two(player="ann")),
+        a_round({"team": ["ann", "ann"], "rank": 1}, {"player": "bob", "rank": 2}),
+    ],
+    "bad-rank": [
+        a_round(*two(rank=rank)) for rank in (0, -1, 1.5, "2", None, 2**31, 2**63, 2**64, True)
+    ],
+    "bad-weight": [
+        *(a_round(weight=weight) for weight in (0, -1, 1e9, "1", None)),
+        text(b'"round_id"', b'"weight":1e999,"round_id"'),
+    ],
+    "bad-shares": [
+        a_round(*two(player=None, team=["b", "c"], shares=shares))
+        for shares in ([1], [1, 0], [1, -1], [1, 2], ["1", "1"], "11")
+    ],
+    "bad-id": [
+        b"{}",
+        a_round(round_id=""),
+        a_round(round_id="x" * 129),
+        a_round(round_id=7),
+        a_round(ladder=""),
+        a_round(ladder="é" * 65),
+        a_round(*two(player="")),
+        a_round(*two(player="x" * 129)),
+        a_round(*two(player=["x"])),
+    ],
+    "bad-time": [
+        a_round(completed_at=time)
+        for time in (
+            "", "yesterday", "2020-05-01", "2020-05-01T20:15:05", "2020-13-01T00:00:00Z", 1.5e9,
+            "1899-12-31T23:59:59Z", "2999-01-01T00:00:00Z", "2020-05-01T20:15:05Z" + "0" * 100,
+        )
+    ],
+    "duplicate-round": [a_round(round_id="good-0"), a_round(*lobby(3), round_id="good-0")],
+}  # fmt: skip
+
+BAD_PACKED = {
+    "malformed": [
+        b"",
+        b"\xc1",
+        packed()[:-1],
+        packed() + b"\x01",
+        a_round(),
+        b"\xdb\xff\xff\xff\xff",
+    ],
+    "too-deep": [b"\x91" * 50_000, b"\x81\xa1x" * 20_000],
+    "bad-rank": [packed(*two(rank=0))],
+    "bad-id": [packed(round_id="")],
+}
+
+
+def bad_records() -> Iterator[tuple[str, Bytes]]:
+    """Each with the code that rejects it."""
+    for code, values in BAD.items():
+        for value in values:
+            yield code, Bytes(value, KEY)
+    for code, values in BAD_PACKED.items():
+        for value in values:
+            yield code, Bytes(value, KEY, PACKED)
+
+
+def good_record(number: int) -> Bytes:
+    """A valid round of ann and bob."""
+    name = f"good-{number}"
+    if number % 3 == 1:
+        return Bytes(packed(round_id=name), KEY, PACKED)
+    return Bytes(a_round(round_id=name), KEY, ODD_HEADERS[number % len(ODD_HEADERS)])
+
+
+ODD_HEADERS: list[list[tuple[str, bytes | None]]] = [
+    [],
+    [("content-type", None)],
+    [("content-type", b"")],
+    [("content-type", b"application/json; charset=utf-8")],
+    [("content-type", b"\xff\xfe")],
+    [("", b""), ("\u00fc", None), ("ce_id", b"\x00")],
+    [("x", b"y")] * 1000,
+    [("large", b"z" * MEBIBYTE)],
+]
+"""Headers that do not matter."""
+
+
+def random_bytes(rng: random.Random, count: int) -> Iterator[Bytes]:
+    """Noise, and valid rounds with some bytes changed: most of them no rounds."""
+    whole = (a_round(*lobby(6)), packed(*lobby(6)))
+    for number in range(count):
+        headers = PACKED if rng.random() < 0.5 else []
+        if rng.random() < 0.3:
+            yield Bytes(rng.randbytes(rng.randrange(300)), KEY, headers)
+            continue
+        value = bytearray(whole[1 if headers else 0].replace(b"r-1", b"%03d" % (number % 999)))
+        for _ in range(rng.randint(1, 3)):
+            at = rng.randrange(len(value))
+            value[at : at + rng.randrange(3)] = rng.randbytes(rng.randrange(3))
+        yield Bytes(bytes(value), KEY, headers)

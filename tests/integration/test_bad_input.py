@@ -1,0 +1,267 @@
+"""Whatever bytes arrive: each code is reached through real Kafka, and the stream goes on.
+
+One worker is sent everything at once, valid rounds between; then each test looks at one fact.
+"""
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import msgspec
+import pytest
+from confluent_kafka import Producer
+
+from local.servers import Addresses
+from stream_rater.adapters.reader import read_all
+from stream_rater.adapters.topics import Topics
+from stream_rater.config import Settings, service_ladders
+from stream_rater.events import rating_changed_from_json
+from stream_rater.pipeline.verdicts import Verdicts
+from stream_rater.standings import Invalid, Reader
+from tests import real
+from tests.integration import wire
+from tests.integration.bad_rounds import (
+    BAD,
+    KEY,
+    LADDERS,
+    MEBIBYTE,
+    a_round,
+    bad_records,
+    good_record,
+    random_bytes,
+)
+from tests.integration.processes import WorkerProcess, stream_rater, wait_until, workers
+from tests.integration.topics import Bytes, Finished, produce, read_topic
+
+CODES = {
+    "malformed", "too-large", "too-deep", "unknown-ladder", "too-few-entries", "too-many-entries",
+    "duplicate-player", "bad-rank", "bad-weight", "bad-shares", "bad-id", "bad-time",
+    "duplicate-round",
+}  # fmt: skip
+"""Of the event contract."""
+
+RANDOM = 400
+
+Place = tuple[int, int]
+
+
+@dataclass
+class Aftermath:
+    """What was sent, what came out, and the worker, which still runs."""
+
+    settings: Settings
+    worker: WorkerProcess
+    sent: dict[Place, Bytes]
+    codes: dict[Place, str]
+    """Of what was sent to be rejected by a certain code."""
+    good: set[Place]
+    rejected: dict[Place, list[dict[str, bytes]]] = field(default_factory=dict)
+    """Headers of the rejections, with key and value as `key` and `value`."""
+    players: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Events by round and player."""
+
+
+def _read_rejected(settings: Settings) -> dict[Place, list[dict[str, bytes]]]:
+    rejected: dict[Place, list[dict[str, bytes]]] = {}
+    for message in read_topic(settings, Topics.of(settings).rejected):
+        told = dict(message.headers() or ())
+        told |= {"key": message.key(), "value": message.value()}
+        place = int(told["source-partition"]), int(told["source-offset"])
+        rejected.setdefault(place, []).append(told)
+    return rejected
+
+
+def _send(settings: Settings) -> tuple[dict[Place, Bytes], dict[Place, str], set[Place]]:
+    """Everything, valid rounds before, between and after."""
+    sent: dict[Place, Bytes] = {}
+    codes: dict[Place, str] = {}
+    good: set[Place] = set()
+    numbers = itertools.count()
+
+    def send(records: list[Bytes]) -> list[Place]:
+        done = produce(settings, records)
+        places = [(each.partition() or 0, each.offset() or 0) for each in done]
+        sent.update(zip(places, records, strict=True))
+        return places
+
+    def send_good(count: int) -> None:
+        good.update(send([good_record(next(numbers)) for _ in range(count)]))
+
+    send_good(3)
+    for code, some in itertools.groupby(bad_records(), key=lambda each: each[0]):
+        codes |= dict.fromkeys(send([record for _, record in some]), code)
+        send_good(1)
+    send(list(random_bytes(random.Random(7), RANDOM)))
+    send_good(3)
+    # What only another client can send: a header whose name is no text.
+    headers = [(b"\xff\xfe", b"x"), (b"content-type", b"application/json"), (b"\xc3", None)]
+    (partition,) = {partition for partition, _ in good}
+    for value, is_good in ((good_record(300).value or b"", True), (b"no round", False)):
+        topic = Topics.of(settings).rounds
+        offset = wire.append(settings.kafka, topic, partition, value, key=KEY, headers=headers)
+        sent[partition, offset] = Bytes(value, KEY)
+        if is_good:
+            good.add((partition, offset))
+        else:
+            codes[partition, offset] = "malformed"
+    send_good(3)
+    return sent, codes, good
+
+
+@pytest.fixture(scope="module")
+def aftermath(
+    addresses: Addresses, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Aftermath]:
+    """A worker that was sent everything and has finished it."""
+    folder = tmp_path_factory.mktemp("bad-input")
+    ladders = folder / "ladders.toml"
+    ladders.write_text(LADDERS)
+    with real.a_place(addresses) as place, workers(folder) as start:
+        settings = msgspec.structs.replace(place, ladders=str(ladders))
+        worker = start(settings)
+        sent, codes, good = _send(settings)
+        finished = Finished(settings)
+        wait_until(lambda: not worker.running or finished(), "everything is finished", 60.0, 0.2)
+        done = Aftermath(settings, worker, sent, codes, good, _read_rejected(settings))
+        for message in read_topic(settings, Topics.of(settings).changed):
+            event = rating_changed_from_json(message.value() or b"")
+            done.players[event.round_id, event.player] += 1
+        yield done
+
+
+def _verdicts(settings: Settings) -> dict[Place, str]:
+    """By the log itself: the code of each record, empty for a valid round."""
+    reader = Reader(service_ladders(settings))
+    judges = [Verdicts(reader, settings.duplicate_window) for _ in range(settings.partitions)]
+    verdicts: dict[Place, str] = {}
+    for record in read_all(settings, Topics.of(settings).rounds, settings.partitions):
+        try:
+            judges[record.partition].judge(record)
+            verdicts[record.partition, record.offset] = ""
+        except Invalid as invalid:
+            verdicts[record.partition, record.offset] = invalid.code
+    return verdicts
+
+
+def test_the_worker_goes_on(aftermath: Aftermath) -> None:
+    """No input makes a worker exit, or start over."""
+    assert aftermath.worker.running
+    assert aftermath.worker.metric("stream_rater_restarts_total") == 0
+    assert aftermath.worker.get("/healthz") == (200, "ok\n")
+    assert aftermath.worker.get("/readyz") == (200, "ok\n")
+
+
+@pytest.mark.parametrize("code", sorted(CODES))
+def test_each_code_is_reached(aftermath: Aftermath, code: str) -> None:
+    """Every record sent to be rejected by this code is, and there is one."""
+    places = {place for place, reason in aftermath.codes.items() if reason == code}
+    assert len(places) >= 1
+    found = {told["error-code"].decode() for place in places for told in aftermath.rejected[place]}
+    assert found == {code}
+
+
+def test_no_other_code_is_used() -> None:
+    """The codes of the event contract, all of them and no others."""
+    assert set(BAD) == CODES
+
+
+def test_each_rejection_comes_once(aftermath: Aftermath) -> None:
+    """What is no valid round is rejected exactly once; a valid one never."""
+    verdicts = _verdicts(aftermath.settings)
+    assert verdicts.keys() == aftermath.sent.keys()
+    expected = {place: [code] for place, code in verdicts.items() if code}
+    found = {
+        place: [told["error-code"].decode() for told in rejections]
+        for place, rejections in aftermath.rejected.items()
+    }
+    assert found == expected
+    assert sum(place not in aftermath.codes for place in found) > RANDOM // 2
+
+
+def test_rejections_hold_the_original(aftermath: Aftermath) -> None:
+    """Key and value byte for byte, the content type, the topic, and a reason in words."""
+    topic = Topics.of(aftermath.settings).rounds.encode()
+    for place, (told,) in aftermath.rejected.items():
+        sent = aftermath.sent[place]
+        assert told["value"] == sent.value
+        assert told["key"] == sent.key
+        assert told["source-topic"] == topic
+        assert told["ce_type"] == b"round-rejected"
+        assert len(told["error"].decode()) > 3
+        content_type = dict(sent.headers).get("content-type", b"application/json")
+        assert told["content-type"] == content_type
+
+
+def test_nothing_valid_is_lost(aftermath: Aftermath) -> None:
+    """Valid rounds before, between and after are all rated: an event for each player, once."""
+    assert not aftermath.good & aftermath.rejected.keys()
+    names = {f"good-{number}" for number in (*range(len(aftermath.good) - 1), 300)}
+    expected = {(name, player): 1 for name in names for player in ("ann", "bob")}
+    found = {k: count for k, count in aftermath.players.items() if k[0].startswith("good-")}
+    assert found == expected
+    assert max(aftermath.players.values()) == 1
+
+
+def test_metrics_count_rejections_by_code(aftermath: Aftermath) -> None:
+    """As many as are in round-rejected."""
+    counted = Counter(
+        t["error-code"].decode() for told in aftermath.rejected.values() for t in told
+    )
+    assert counted.keys() == CODES
+    for code, count in counted.items():
+        assert aftermath.worker.metric("stream_rater_rejected_total", code=code) == count
+    rejected = aftermath.worker.metric("stream_rater_rounds_total", outcome="rejected")
+    assert rejected == sum(counted.values())
+
+
+def test_the_store_equals_a_replay(aftermath: Aftermath) -> None:
+    """`verify` finds every belief equal, and knows how many records were rejected."""
+    verified = stream_rater("verify", settings=aftermath.settings)
+    assert verified.returncode == 0, verified.stderr
+    assert f"{len(aftermath.rejected)} rejected" in verified.stdout
+
+
+def test_a_record_larger_than_any_topic_takes(aftermath: Aftermath) -> None:
+    """What only fits compressed is rejected with as much as fits, and its length."""
+    settings = aftermath.settings
+    value = b" " * (40 * MEBIBYTE) + a_round()
+    packed_small = Producer(
+        {
+            "bootstrap.servers": settings.kafka,
+            "message.max.bytes": 64 * MEBIBYTE,
+            "compression.type": "zstd",
+        }
+    )
+    (partition,) = {partition for partition, _ in aftermath.good}
+    packed_small.produce(Topics.of(settings).rounds, value, KEY, partition=partition)
+    assert packed_small.flush(30.0) == 0
+    (after,) = produce(settings, [good_record(400)])
+    finished = Finished(settings)
+    wait_until(finished, "everything is finished", 60.0, 0.2)
+    (told,) = _read_rejected(settings)[partition, (after.offset() or 0) - 1]
+    assert told["error-code"] == b"too-large"
+    assert told["original-bytes"] == str(len(value) + len(KEY)).encode()
+    assert told["key"] == KEY
+    assert value.startswith(told["value"])
+    assert len(told["value"]) > 15 * MEBIBYTE
+    assert aftermath.worker.metric("stream_rater_restarts_total") == 0
+
+
+def test_a_killed_worker_rejects_once(
+    settings: real.SettingsFactory, worker_process: Callable[..., WorkerProcess]
+) -> None:
+    """Killed in the midst of rejections and started again, a worker leaves each there once."""
+    at = settings(instance_id="one", partitions=1)
+    count = 3000
+    first = worker_process(at)
+    produce(at, [Bytes(b"bad %d" % number, KEY) for number in range(count)])
+    wait_until(lambda: len(read_topic(at, Topics.of(at).rejected)) > 0, "some are rejected")
+    first.kill()
+    produce(at, [good_record(0)])
+    worker_process(at)
+    wait_until(Finished(at), "everything is finished", 60.0, 0.2)
+    found = [message.value() for message in read_topic(at, Topics.of(at).rejected)]
+    assert found == [b"bad %d" % number for number in range(count)]
+    assert len(read_topic(at, Topics.of(at).changed)) == 2
