@@ -42,6 +42,7 @@ from examples.game_backend import RANKED, Season
 from examples.matchmaking import TOPIC, NotFollowed, Ratings, beta_of
 from local.servers import LocalServerError, Server, servers
 from stream_rater.config import PREFIX, read_ladders
+from stream_rater.rating.parameters import EloMMR
 
 WARM_UP_S = 3.0
 """Latencies are measured after this much of the steady rounds (after half of a shorter season)."""
@@ -120,6 +121,7 @@ class Demo:
         table = self.ratings.ladders[RANKED]
         best = sorted(table, key=lambda name: -table[name].shown)[:LINE_UP]
         rating = read_ladders(LADDERS).ladders[RANKED].rating
+        assert isinstance(rating, EloMMR), f"{LADDERS}: {RANKED} is rated by Elo-MMR"
         command = [
             *MATCHMAKING, "--ladder", RANKED,
             "--beta", str(beta_of(*rating.limits, rating.drift_per_day)),

@@ -1,6 +1,7 @@
 """What the commands do, once their words are understood (`cli`)."""
 
 import base64
+import faulthandler
 import signal
 import sys
 import time
@@ -29,6 +30,8 @@ from stream_rater.standings import Invalid, Reader
 T = TypeVar("T")
 
 SHOWN_MISTAKES = 20
+LAST_S = 9.5
+"""After a signal to stop, the process has so long, whatever happens."""
 
 _to_json = msgspec.json.Encoder().encode
 
@@ -143,12 +146,18 @@ def run(settings: Settings, roles: frozenset[str]) -> None:
         service = Service(settings, ladders, roles)
         server = _serve(settings, service)
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: service.stop())
+            signal.signal(number, lambda *_: _stop(service))
         try:
             service.run()
         finally:
             if server is not None:
                 server.close()
+
+
+def _stop(service: Service) -> None:
+    # Whatever hangs, even a client library that holds Python's lock, the process ends.
+    faulthandler.dump_traceback_later(LAST_S, exit=True)
+    service.stop()
 
 
 def _serve(settings: Settings, service: Service) -> http.Server | None:

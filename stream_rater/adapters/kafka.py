@@ -36,6 +36,9 @@ SLICE_S = 0.25
 LAST_MOMENTS_S = 3.0
 """What a wait may still take once the worker is asked to stop."""
 
+DRAIN_S = 0.05
+"""How long callbacks that are due are served before a static member closes."""
+
 POLL_RECORDS = 10_000
 ENDS_EVERY_S = 1.0
 """How often the ends of partitions are noted, for metrics."""
@@ -171,9 +174,14 @@ class Input:
         if self._static:
             options["group.instance.id"] = settings.instance_id
         self.consumer = Consumer(options, logger=QUIET)
+        self._subscribed = False
+
+    def _subscribe(self) -> None:
+        """Join the group: at the first poll, since only who polls on can leave it in peace."""
         self.consumer.subscribe(
-            [topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
+            [self.topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
         )
+        self._subscribed = True
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self.joined = True
@@ -194,6 +202,8 @@ class Input:
     def poll(self, timeout_s: float, *, full: bool) -> Polled:
         """What the next moment brings: the first record is waited for, others only taken."""
         try:
+            if not self._subscribed:
+                self._subscribe()
             self._rest(full)
             first = self.consumer.poll(timeout_s)
             rest = [] if full else self.consumer.consume(POLL_RECORDS, 0.0)
@@ -328,11 +338,10 @@ class Input:
         in our callback, so with Python's lock held) if a rebalance comes while it closes. A static
         member does not leave: a successor of its name takes its partitions over as they are.
         """
-        if self._static:
-            return
-        self.consumer.unsubscribe()
-        end_s = time.monotonic() + LAST_MOMENTS_S
-        while self._owned and time.monotonic() < end_s:
-            self.consumer.poll(0.01)
-        self.consumer.poll(0.0)
+        if self._subscribed:
+            if not self._static:
+                self.consumer.unsubscribe()
+            end_s = time.monotonic() + (DRAIN_S if self._static else LAST_MOMENTS_S)
+            while self._owned and time.monotonic() < end_s:
+                self.consumer.poll(0.01)
         self.consumer.close()

@@ -100,3 +100,11 @@ def update(
             belief.mu, belief.center, belief.precision, held, count, TOLERANCE * belief.sigma
         )
         belief.sigma = 1.0 / np.sqrt(1.0 / (variance + gamma2) + 1.0 / beta2)
+
+
+def replace(header: Table, rows: Ints, evidence: Evidence) -> None:
+    """Stage 2 of a memoryless system, in place: evidence[:, 1:] are the new mu and sigma."""
+    header["previous_mu"][rows] = header["mu"][rows]
+    header["previous_sigma"][rows] = header["sigma"][rows]
+    header["mu"][rows] = evidence[:, 1]
+    header["sigma"][rows] = evidence[:, 2]

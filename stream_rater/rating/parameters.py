@@ -16,6 +16,7 @@ DEFAULT_KEPT = 16
 
 Positive = Annotated[float, Meta(ge=1e-6, le=1e9)]
 NotNegative = Annotated[float, Meta(ge=0, le=1e9)]
+Fraction = Annotated[float, Meta(gt=0, lt=1)]
 Finite = Annotated[float, Meta(ge=-1e9, le=1e9)]
 
 
@@ -38,6 +39,7 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     display: Literal["mu"] | MinusSigma | None = None
     floor: Finite | None = None
     provisional_rounds: Annotated[int, Meta(ge=0, le=1_000_000)] = 5
+    skip_all_tied: bool = False
 
     @property
     def kept(self) -> int:
@@ -45,9 +47,8 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return 0 if self.history == "full" else self.history
 
 
-class EloMMR(Common, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="system",
-             tag="elo-mmr"):  # fmt: skip
-    """Elo-MMR(rho), sections 3 and 4 of the paper.
+class Evolving(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How skills change and performances scatter, in Elo-MMR and Elo-MMx.
 
     (weight_limit, sigma_limit) and (beta, gamma) are two forms of the same pair: a player who has
     played for ever has uncertainty sigma_limit, and each round then weighs weight_limit against
@@ -58,11 +59,9 @@ class EloMMR(Common, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_
     sigma_limit: Positive | None = None
     beta: Positive | None = None
     gamma: Positive | None = None
-    rho: NotNegative | Literal["inf"] = 1.0
     ties: Literal["full", "split"] = "full"
     drift_per_day: NotNegative = 0.0
     newcomer_weights: tuple[Annotated[float, Meta(ge=1e-6, le=1000)], ...] = ()
-    skip_all_tied: bool = False
 
     def __post_init__(self) -> None:
         by_limit = self.weight_limit is not None and self.sigma_limit is not None
@@ -86,30 +85,90 @@ class EloMMR(Common, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_
         variance = 2.0 * self.beta**2 / (root + 1.0)  # drift (root - 1) / 2, without cancellation
         return drift / variance, math.sqrt(variance)
 
+
+class EloMMR(Evolving, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="system",
+             tag="elo-mmr"):  # fmt: skip
+    """Elo-MMR(rho), sections 3 and 4 of the paper."""
+
+    rho: NotNegative | Literal["inf"] = 1.0
+
     @property
     def momentum(self) -> float:
         """rho as a float, infinite for "inf"."""
         return math.inf if self.rho == "inf" else self.rho
 
 
-RatingConfig = EloMMR
-"""Any system's parameters (a union, once there are several)."""
+class EloMMX(Evolving, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="system",
+             tag="elo-mmx"):  # fmt: skip
+    """Elo-MMx: the same with a Gaussian performance model; memoryless."""
+
+
+class Codeforces(Common, frozen=True, forbid_unknown_fields=True, kw_only=True,
+                 tag_field="system", tag="codeforces"):  # fmt: skip
+    """Codeforces: no uncertainty, the same weight for everyone."""
+
+    beta: Positive
+    weight: Positive
+
+
+class Topcoder(Common, frozen=True, forbid_unknown_fields=True, kw_only=True,
+               tag_field="system", tag="topcoder"):  # fmt: skip
+    """Topcoder: sigma is a volatility."""
+
+    newcomer_weight: Fraction = 0.6
+    weight_limit: Fraction = 0.18
+
+
+class Glicko(Common, frozen=True, forbid_unknown_fields=True, kw_only=True,
+             tag_field="system", tag="glicko"):  # fmt: skip
+    """Glicko for n players."""
+
+    beta: Positive
+    sigma_drift: NotNegative
+
+
+class Bar(Common, frozen=True, forbid_unknown_fields=True, kw_only=True,
+          tag_field="system", tag="bar"):  # fmt: skip
+    """BAR: Bayesian approximation for rankings."""
+
+    beta: Positive
+    sigma_drift: NotNegative
+    kappa: Fraction = 1e-4
+
+
+class TrueSkill(Common, frozen=True, forbid_unknown_fields=True, kw_only=True,
+                tag_field="system", tag="trueskill"):  # fmt: skip
+    """TrueSkill, the St Petersburg variant; draw_margin is its epsilon."""
+
+    beta: Positive
+    sigma_drift: NotNegative
+    draw_margin: Positive
+    tolerance: Annotated[float, Meta(ge=1e-12, le=1e-2)] = 1e-6
+
+
+Memoryless = EloMMX | Codeforces | Topcoder | Glicko | Bar | TrueSkill
+"""Systems that keep mu and sigma and nothing else of the past."""
+
+RatingConfig = EloMMR | EloMMX | Codeforces | Topcoder | Glicko | Bar | TrueSkill
+"""Any system's parameters."""
 
 
 def from_json(data: bytes) -> RatingConfig:
     """Parse a rating configuration; raise BadParameters with the place of the mistake."""
     try:
-        return msgspec.json.decode(data, type=RatingConfig)
+        config: RatingConfig = msgspec.json.decode(data, type=RatingConfig)
     except (msgspec.DecodeError, ValueError) as error:
         raise BadParameters(str(error)) from None
+    return config
 
 
 def from_builtins(table: object) -> RatingConfig:
     """The same from a parsed TOML or JSON table."""
     try:
-        return msgspec.convert(table, RatingConfig)
+        config: RatingConfig = msgspec.convert(table, RatingConfig)
     except (msgspec.ValidationError, ValueError) as error:
         raise BadParameters(str(error)) from None
+    return config
 
 
 def fingerprint(config: RatingConfig) -> str:

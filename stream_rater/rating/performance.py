@@ -22,6 +22,7 @@ import math
 
 import numpy as np
 
+from stream_rater.rating import shared
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.elementary import exp, log
 from stream_rater.rating.model import DID_NOT_FINISH, Floats, Ints, Places
@@ -35,6 +36,9 @@ TOLERANCE = 1e-7
 
 FLAT, NOISE = 1e-6, 1e-9
 """Where |f| < NOISE and its slope is below FLAT of the widest u, f is too flat to show its zero."""
+
+DIRECT = 40
+"""Up to so many entries every sum is taken anew for every place; above, `shared` is faster."""
 
 SECONDS_PER_DAY = 86400.0
 
@@ -138,17 +142,13 @@ def _solve(
 
 
 @kernel
-def performances(place: Places, mu: Floats, u: Floats, tie: float) -> Floats:
-    """The performance of each entry of one round; entries in order of place, unfinished last."""
+def direct_performances(
+    place: Places, mu: Floats, u: Floats, ranked: int, tie: float, low: float, high: float,
+    found: Floats,
+) -> None:  # fmt: skip
+    """All performances into `found`, every sum taken anew for every place: for small rounds."""
     n = len(place)
-    ranked = n
-    while ranked > 0 and place[ranked - 1] == DID_NOT_FINISH:
-        ranked -= 1
-    # Beyond `reach` one side's single term outweighs the whole other side, so the root is inside.
-    reach = log(2.0 * np.sum(u) / (tie * np.min(u))) / np.min(u)
-    low, high = np.min(mu) - reach, np.max(mu) + reach
     tolerance = TOLERANCE / np.max(u)
-    found = np.empty(n)
     x: float = np.sum(mu * u) / np.sum(u)
     first = 0
     while first < ranked:
@@ -160,6 +160,44 @@ def performances(place: Places, mu: Floats, u: Floats, tie: float) -> Floats:
         first = end
     for i in range(ranked, n):
         found[i] = _solve(x, mu, u, ranked, i, i + 1, n, tie, low, high, tolerance)
+
+
+@kernel
+def _fill_flat(
+    place: Places, mu: Floats, u: Floats, ranked: int, tie: float, low: float, high: float,
+    found: Floats,
+) -> None:  # fmt: skip
+    """Solve the groups that the shared table left open, directly."""
+    tolerance = TOLERANCE / np.max(u)
+    first = 0
+    while first < ranked:
+        end = first + 1
+        while end < ranked and place[end] == place[first]:
+            end += 1
+        if np.isnan(found[first]):
+            x = 0.5 * (low + high)
+            found[first:end] = _solve(x, mu, u, first, first, end, end, tie, low, high, tolerance)
+        first = end
+
+
+@kernel
+def performances(place: Places, mu: Floats, u: Floats, tie: float) -> Floats:
+    """The performance of each entry of one round; entries in order of place, unfinished last."""
+    n = len(place)
+    ranked = n
+    while ranked > 0 and place[ranked - 1] == DID_NOT_FINISH:
+        ranked -= 1
+    # Beyond `reach` one side's single term outweighs the whole other side, so the root is inside.
+    reach = log(2.0 * np.sum(u) / (tie * np.min(u))) / np.min(u)
+    low, high = np.min(mu) - reach, np.max(mu) + reach
+    found = np.empty(n)
+    if n <= DIRECT:
+        direct_performances(place, mu, u, ranked, tie, low, high, found)
+    else:
+        shared.ranked_performances(place, mu, u, ranked, tie, low, high, found)
+        if ranked < n:
+            shared.unfinished_performances(mu, u, ranked, tie, low, high, found)
+        _fill_flat(place, mu, u, ranked, tie, low, high, found)
     return found
 
 
@@ -191,7 +229,7 @@ def _is_solo(share: Floats) -> bool:
 
 
 @kernel
-def _team(initial_mu: float, share: Floats, mu: Floats, variance: Floats) -> tuple[float, float]:
+def team(initial_mu: float, share: Floats, mu: Floats, variance: Floats) -> tuple[float, float]:
     """A team's rating and the variance of its performance (section 3.3), members' shares applied.
 
     Deviations from the initial rating add up, so that two newcomers against one start level.
@@ -200,11 +238,11 @@ def _team(initial_mu: float, share: Floats, mu: Floats, variance: Floats) -> tup
 
 
 @kernel
-def _credit_members(
+def credit_members(
     performance: float, initial_mu: float, share: Floats, mu: Floats, prior: Floats, out: Floats
 ) -> None:
     """Each member's evidence: the team's performance less the others' ratings (section 3.3)."""
-    team_mu, _ = _team(initial_mu, share, mu, prior)
+    team_mu, _ = team(initial_mu, share, mu, prior)
     spread = np.sum(share * share * (prior + out[:, 1]))
     for i in range(len(mu)):
         others = team_mu - share[i] * (mu[i] - initial_mu)
@@ -236,7 +274,7 @@ def estimate(
             if _is_solo(share[i:j]):
                 entry_mu[e - first], delta2 = mu[i], variance[0]
             else:
-                entry_mu[e - first], delta2 = _team(initial_mu, share[i:j], mu[i:j], variance)
+                entry_mu[e - first], delta2 = team(initial_mu, share[i:j], mu[i:j], variance)
             u[e - first] = C / np.sqrt(delta2)
         found = performances(place[first:end], entry_mu, u, tie)
         for e in range(first, end):
@@ -245,7 +283,7 @@ def estimate(
             if _is_solo(share[i:j]):
                 out[i, 0] = performance
             else:
-                _credit_members(
+                credit_members(
                     performance, initial_mu, share[i:j], mu[i:j], prior[i - a : j - a], out[i:j]
                 )
     return out

@@ -11,10 +11,20 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from stream_rater.rating import belief, performance
+from stream_rater.rating import belief, memoryless, performance
 from stream_rater.rating.compiled import KERNEL_VERSION
 from stream_rater.rating.model import Beliefs, Evidence, Ints, Wave
-from stream_rater.rating.parameters import MinusSigma, RatingConfig, fingerprint
+from stream_rater.rating.parameters import (
+    Codeforces,
+    EloMMR,
+    Evolving,
+    MinusSigma,
+    RatingConfig,
+    fingerprint,
+)
+
+REMEMBERING = "elo-mmr"
+"""The system whose beliefs keep logistic factors; stage 2 of all others only writes down."""
 
 
 class Law(msgspec.Struct, frozen=True, array_like=True):
@@ -53,16 +63,16 @@ class Law(msgspec.Struct, frozen=True, array_like=True):
 
 def law_of(config: RatingConfig) -> Law:
     """What stage 2 and the events need of a configuration."""
-    sigmas, offset = 2.0, config.limits[1]
-    if config.display == "mu":
+    sigmas, offset = 2.0, config.limits[1] if isinstance(config, Evolving) else 0.0
+    if config.display == "mu" or (config.display is None and isinstance(config, Codeforces)):
         sigmas, offset = 0.0, 0.0
     elif isinstance(config.display, MinusSigma):
         sigmas, offset = config.display.minus_sigma, 0.0
     return Law(
-        system="elo-mmr",
+        system=str(config.__struct_config__.tag),
         kernel=KERNEL_VERSION,
         config=fingerprint(config),
-        rho=-1.0 if config.rho == "inf" else config.momentum,
+        rho=_rho(config),
         kept=config.kept,
         initial_mu=config.initial_mu,
         initial_sigma=config.initial_sigma,
@@ -73,8 +83,16 @@ def law_of(config: RatingConfig) -> Law:
     )
 
 
+def _rho(config: RatingConfig) -> float:
+    if not isinstance(config, EloMMR):
+        return 0.0
+    return -1.0 if config.rho == "inf" else config.momentum
+
+
 def estimate(config: RatingConfig, wave: Wave) -> Evidence:
     """Stage 1 for every player of a wave whose rounds share this configuration."""
+    if not isinstance(config, EloMMR):
+        return memoryless.estimate(config, wave)
     weight_limit, sigma_limit = config.limits
     evidence: Evidence = performance.estimate(
         wave.round_starts, wave.weight, wave.ceiling, wave.time, wave.place, wave.entry_starts,
@@ -88,6 +106,11 @@ def estimate(config: RatingConfig, wave: Wave) -> Evidence:
 
 def update(beliefs: Beliefs, rows: Ints, evidence: Evidence, laws: list[Law], law: Ints) -> None:
     """Stage 2, in place, for the players in `rows`; law[i] is the index of row i's law."""
+    remembers = np.array([each.system == REMEMBERING for each in laws])[law]
+    if not remembers.all():
+        rest = ~remembers
+        belief.replace(beliefs.header, rows[rest], evidence[rest])
+        rows, evidence, law = rows[remembers], evidence[remembers], law[remembers]
     rho = np.array([each.momentum for each in laws])[law]
     kept = np.array([each.kept for each in laws], dtype=np.int64)[law]
     belief.update(beliefs.header, beliefs.factors, rows, evidence, rho, kept)

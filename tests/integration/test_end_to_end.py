@@ -53,9 +53,10 @@ class Season(NamedTuple):
 
 
 def _lines(shared: Path) -> Iterator[bytes]:
-    data = shared / "data"
-    yield from gzip.open(data / "formula-one.jsonl.gz")
-    yield from itertools.islice(gzip.open(data / "codeforces.jsonl.gz"), CODEFORCES_ROUNDS)
+    with gzip.open(shared / "data" / "formula-one.jsonl.gz") as file:
+        yield from file
+    with gzip.open(shared / "data" / "codeforces.jsonl.gz") as file:
+        yield from itertools.islice(file, CODEFORCES_ROUNDS)
 
 
 def _without_offset(record: bytes) -> bytes:
