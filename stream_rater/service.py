@@ -175,6 +175,9 @@ class Service:
         for role in self._roles:
             if not role.worker.input.joined:
                 reasons.append(f"{role.name}: not in its consumer group yet")
+            unopened = role.worker.input.unopened()
+            if unopened and not role.observer.refused:
+                reasons.append(f"{role.name}: not opened yet: {unopened}")
             if role.trouble:
                 reasons.append(f"{role.name}: {role.trouble}")
             reasons += [f"shard {s}: {why}" for s, why in role.observer.refused.items()]

@@ -43,6 +43,9 @@ POLL_RECORDS = 10_000
 ENDS_EVERY_S = 1.0
 """How often the ends of partitions are noted, for metrics."""
 
+FATAL = frozenset({KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID})
+"""Told once; from then on the consumer is silent for ever."""
+
 PASSING = frozenset(
     {
         KafkaError._TRANSPORT,
@@ -241,7 +244,7 @@ class Input:
         return self._metadata
 
     def _named(self, error: KafkaError) -> Exception:
-        if error.fatal():
+        if error.fatal() or error.code() in FATAL:
             return Fenced(f"kafka: {error.str()}")
         return trouble_of(error)
 
@@ -310,6 +313,10 @@ class Input:
         for each in committed or ():
             if each.error is not None:
                 raise trouble_of(each.error)
+
+    def unopened(self) -> list[int]:
+        """Partitions that are owned and not read yet."""
+        return sorted(self._owned - self._reading)
 
     def lag(self) -> dict[int, int]:
         """High watermark of each owned partition, as a fetch saw it a second ago at most."""

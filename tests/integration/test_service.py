@@ -1,0 +1,276 @@
+"""A running worker: its probes and metrics, how it shares, how it stops, what it logs."""
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from local.tools import ROOT
+from stream_rater.adapters.topics import Topics
+from stream_rater.config import Settings
+from stream_rater.events import rating_changed_from_json
+from tests import real, rounds
+from tests.integration.processes import (
+    WorkerProcess,
+    environment_of,
+    samples,
+    stream_rater,
+    wait_until,
+)
+from tests.integration.topics import Bytes, Finished, produce, read_topic
+
+Start = Callable[..., WorkerProcess]
+
+STOP_S = 10.0
+"""What a worker may take to stop."""
+
+
+def a_round(number: int, ladder: str = "", players: int = 2) -> Bytes:
+    """A valid round of a small crowd, in one of eight ladders."""
+    ladder = ladder or f"ladder-{number % 8}"
+    names = [f"p{(number + i) % 40}" for i in range(players)]
+    return Bytes(
+        rounds.as_json(
+            *rounds.ranked(range(1, players + 1), names),
+            round_id=f"r{number}", ladder=ladder, completed_at="2020-05-01T20:15:05Z",
+        ),
+        ladder.encode(),
+    )  # fmt: skip
+
+
+def events_of(settings: Settings) -> Counter[tuple[str, str, str]]:
+    """How often each (ladder, round, player) was published."""
+    messages = read_topic(settings, Topics.of(settings).changed)
+    events = [rating_changed_from_json(message.value() or b"") for message in messages]
+    return Counter((each.ladder, each.round_id, each.player) for each in events)
+
+
+def assert_all_rated_once(settings: Settings, count: int, players: int = 2) -> None:
+    found = events_of(settings)
+    assert len(found) == count * players
+    assert set(found.values()) == {1}
+    verified = stream_rater("verify", settings=settings)
+    assert verified.returncode == 0, verified.stderr
+
+
+def lag(worker: WorkerProcess, topic: str) -> dict[int, float]:
+    """Lag by partition, as the worker tells it."""
+    return {
+        int(labels["partition"]): value
+        for name, labels, value in samples(worker.get("/metrics")[1])
+        if name == "stream_rater_lag_records" and labels["topic"] == topic
+    }
+
+
+def test_probes_and_metrics(settings: real.SettingsFactory, worker_process: Start) -> None:
+    """Probes say ok, metrics count what was done; other paths are not found."""
+    at = settings()
+    worker = worker_process(at)
+    assert worker.get("/healthz") == (200, "ok\n")
+    assert worker.get("/readyz") == (200, "ok\n")
+    assert worker.get("/")[0] == worker.get("/metric")[0] == 404
+    for role in ("estimator", "updater"):
+        assert worker.metric("stream_rater_owned", role=role) == 4
+    produce(at, [a_round(number) for number in range(40)])
+    wait_until(lambda: worker.metric("stream_rater_events_total") == 80, "all are published")
+    wait_until(Finished(at), "all is committed")
+    assert worker.metric("stream_rater_rounds_total", outcome="accepted") == 40
+    assert worker.metric("stream_rater_rounds_total", outcome="scattered") == 40
+    assert worker.metric("stream_rater_updates_total", outcome="applied") == 80
+    for role, stage in (
+        ("estimator", "Poll"), ("estimator", "ReadPriors"), ("estimator", "Scatter"),
+        ("estimator", "CommitSource"), ("updater", "Poll"), ("updater", "ReadBeliefs"),
+        ("updater", "Apply"), ("updater", "Publish"),
+    ):  # fmt: skip
+        labels = {"role": role, "stage": stage}
+        assert worker.metric("stream_rater_stage_seconds_count", **labels) > 0
+        assert worker.metric("stream_rater_stage_seconds_sum", **labels) > 0.0
+        bucket = worker.metric("stream_rater_stage_seconds_bucket", **labels, le="+Inf")
+        assert bucket >= 1
+    topics = Topics.of(at)
+    wait_until(lambda: set(lag(worker, topics.parts).values()) == {0}, "no part is left")
+    assert set(lag(worker, topics.rounds).values()) == {0}
+
+
+def test_lag_is_what_waits(settings: real.SettingsFactory, worker_process: Start) -> None:
+    """Without an updater, rounds of the same players wait, and lag says how many and where."""
+    at = settings(partitions=2)
+    worker = worker_process(at, role="estimator")
+    done = produce(at, [a_round(8 * number, "ladder-0") for number in range(0, 400, 40)])
+    produce(at, [Bytes(b"bad", b"x", partition=1 - (done[0].partition() or 0))])
+    waiting = {done[0].partition() or 0: 9.0, 1 - (done[0].partition() or 0): 0.0}
+    wait_until(lambda: lag(worker, Topics.of(at).rounds) == waiting, "nine rounds wait")
+    worker.kill()
+    again = worker_process(at, role="estimator")
+    wait_until(lambda: lag(again, Topics.of(at).rounds) == waiting, "they are still told")
+
+
+def test_sigterm_finishes_what_is_in_hand(
+    settings: real.SettingsFactory, worker_process: Start
+) -> None:
+    """Stopped in the midst of work: exit 0 within 10 s, and a successor has nothing to mend."""
+    at = settings()
+    worker = worker_process(at)
+    produce(at, [a_round(number) for number in range(3000)])
+    wait_until(lambda: worker.metric("stream_rater_events_total") > 100, "it is at work")
+    began_s = time.monotonic()
+    worker.terminate()
+    assert worker.wait(STOP_S) == 0
+    assert time.monotonic() - began_s < STOP_S
+    assert [event["event"] for event in worker.events()][-1] == "stopped"
+    assert not Finished(at)(), "it was stopped in the midst"
+    successor = worker_process(at)
+    wait_until(Finished(at), "the rest is done")
+    assert successor.metric("stream_rater_updates_total", outcome="replayed") == 0
+    assert successor.metric("stream_rater_events_total", outcome="settled") == 0
+    assert_all_rated_once(at, 3000)
+
+
+def test_an_idle_worker_stops_at_once(
+    settings: real.SettingsFactory, worker_process: Start
+) -> None:
+    """Ctrl-C or SIGTERM, nothing to do: it leaves its groups and exits 0."""
+    worker = worker_process(settings())
+    os.kill(worker.pid, signal.SIGINT)
+    assert worker.wait(5.0) == 0
+
+
+def test_workers_share(settings: real.SettingsFactory, worker_process: Start) -> None:
+    """A second worker takes half of the partitions and shards; stopped, it gives them back."""
+    at = settings(session_timeout_ms=2000)
+    first = worker_process(at)
+
+    def owned(worker: WorkerProcess) -> tuple[float, float]:
+        return (
+            worker.metric("stream_rater_owned", role="estimator"),
+            worker.metric("stream_rater_owned", role="updater"),
+        )
+
+    produce(at, [a_round(number) for number in range(300)])
+    second = worker_process(at)
+    wait_until(lambda: owned(first) == owned(second) == (2, 2), "each has half")
+    produce(at, [a_round(number) for number in range(300, 600)])
+    finished = Finished(at)
+    wait_until(finished, "both rate")
+    assert second.metric("stream_rater_events_total") > 0
+    second.terminate()
+    assert second.wait(STOP_S) == 0
+    wait_until(lambda: owned(first) == (4, 4), "the first has all again")
+    produce(at, [a_round(number) for number in range(600, 900)])
+    wait_until(finished, "the first rates on")
+    assert_all_rated_once(at, 900)
+
+
+def test_a_worker_without_a_share_is_ready(
+    settings: real.SettingsFactory, worker_process: Start
+) -> None:
+    """More workers than partitions: those left over are ready, and take over."""
+    at = settings(partitions=1, shards=1, session_timeout_ms=2000)
+    first = worker_process(at)
+    second = worker_process(at)
+    assert second.metric("stream_rater_owned") + first.metric("stream_rater_owned") == 2
+    first.terminate()
+    assert first.wait(STOP_S) == 0
+    wait_until(lambda: second.metric("stream_rater_owned") == 2, "the second has all")
+
+
+def test_the_same_instance_twice(settings: real.SettingsFactory, worker_process: Start) -> None:
+    """A second process of one instance_id takes its place; the first says so and exits 1."""
+    at = settings(instance_id="twin")
+    first = worker_process(at)
+    second = worker_process(at)
+    produce(at, [a_round(0)])
+    assert first.wait(20.0) == 1
+    last = first.log().splitlines()[-1]
+    assert re.match(r"stream-rater: (estimator|updater): kafka: .*", last), last
+    assert "Traceback" not in first.log()
+    wait_until(Finished(at), "the second rates")
+    assert second.running
+    assert_all_rated_once(at, 1)
+
+
+def test_a_killed_instance_comes_back_quickly(
+    settings: real.SettingsFactory, worker_process: Start
+) -> None:
+    """Under the same instance_id, a successor does not wait for the session to end."""
+    at = settings(instance_id="one", session_timeout_ms=30_000)
+    worker = worker_process(at)
+    produce(at, [a_round(number) for number in range(1000)])
+    wait_until(lambda: worker.metric("stream_rater_events_total") > 50, "it is at work")
+    worker.kill()
+    worker_process(at)
+    wait_until(Finished(at), "the successor has done all", timeout_s=20.0)
+    assert_all_rated_once(at, 1000)
+
+
+def test_logs_are_json_lines(settings: real.SettingsFactory, worker_process: Start) -> None:
+    """Not on a terminal: one JSON object a line, with event, level, time and role."""
+    at = settings(log_level="info")
+    worker = worker_process(at)
+    produce(at, [Bytes(b"bad"), a_round(1)])
+    wait_until(lambda: bool(worker.events("round rejected")), "it is told")
+    worker.terminate()
+    assert worker.wait(STOP_S) == 0
+    told = [json.loads(line) for line in worker.log().splitlines()]
+    assert all({"event", "level", "timestamp", "role"} <= each.keys() for each in told)
+    (rejected,) = worker.events("round rejected")
+    assert (rejected["code"], rejected["offset"]) == ("malformed", 0)
+
+
+def test_logs_are_for_people_on_a_terminal(settings: real.SettingsFactory) -> None:
+    """On a terminal: text, no JSON."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "stream_rater", "run"],
+        cwd=ROOT, env=environment_of(settings()) | {"TERM": "xterm"},
+        stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs,
+    )  # fmt: skip
+    os.close(theirs)
+    seen = b""
+    while b"running" not in seen:
+        seen += os.read(ours, 4096)
+    process.terminate()
+    assert process.wait(STOP_S) == 0
+    os.close(ours)
+    assert b"{" not in seen
+
+
+def test_a_large_round(settings: real.SettingsFactory, worker_process: Start) -> None:
+    """As many players as eight megabytes hold in one round: all are rated, once each."""
+    at = settings()
+    standings = [{"player": f"player {i:06}", "rank": 1 + i // 3} for i in range(200_000)]
+    body: dict[str, Any] = rounds.event(*standings, completed_at="2020-05-01T20:15:05Z")
+    value = msgspec.json.encode(body)
+    assert 7 * 2**20 < len(value) < 8 * 2**20
+    worker = worker_process(at)
+    produce(at, [Bytes(value, b"ranked-eu")])
+    wait_until(
+        lambda: worker.metric("stream_rater_events_total") == len(standings),
+        "all are published", 60.0, 0.2,
+    )  # fmt: skip
+    wait_until(Finished(at), "all is committed")
+    assert worker.metric("stream_rater_restarts_total") == 0
+    found = events_of(at)
+    assert len(found) == len(standings)
+    assert set(found.values()) == {1}
+
+
+def test_roles_apart(settings: real.SettingsFactory, worker_process: Start) -> None:
+    """An estimator and an updater in processes of their own rate as one does."""
+    at = settings()
+    estimator = worker_process(at, role="estimator")
+    updater = worker_process(at, role="updater")
+    assert estimator.metric("stream_rater_owned") == updater.metric("stream_rater_owned") == 4
+    produce(at, [a_round(number) for number in range(100)])
+    wait_until(lambda: updater.metric("stream_rater_events_total") == 200, "all are published")
+    wait_until(Finished(at), "all is committed")
+    assert_all_rated_once(at, 100)
