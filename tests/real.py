@@ -35,10 +35,14 @@ def a_pair() -> Iterator[Addresses]:
 
 
 @contextmanager
-def a_place(addresses: Addresses) -> Iterator[Settings]:
-    """Settings of topics and a database of one's own; both are gone afterwards."""
+def a_place(addresses: Addresses, *, ours: bool = False) -> Iterator[Settings]:
+    """Settings of topics and a database of one's own; both are gone afterwards.
+
+    `ours`: the servers are the test's own, whatever the environment names.
+    """
     prefix = f"t{uuid.uuid4().hex[:12]}."
-    url, client = _claimed_database(addresses.redis)
+    given = given_address(REDIS_VARIABLE) is not None and not ours
+    url, client = _claimed_database(addresses.redis, GIVEN_DATABASES if given or ours else 0)
     settings = Settings(
         kafka=addresses.kafka,
         redis=url,
@@ -57,12 +61,11 @@ def a_place(addresses: Addresses) -> Iterator[Settings]:
         _delete_topics(settings)
 
 
-def _claimed_database(address: str) -> tuple[str, "redis.Redis"]:
-    """A database that was empty: a new one of our own server, or a free one of a given server."""
-    given = given_address(REDIS_VARIABLE) is not None
+def _claimed_database(address: str, databases: int) -> tuple[str, "redis.Redis"]:
+    """A database that was empty: one of so many, or (0) the next of this process' own server."""
     base = address if "://" in address else f"redis://{address}"
     root = base.rstrip("/") if not base.rpartition("/")[2].isdigit() else base.rpartition("/")[0]
-    for number in range(1, GIVEN_DATABASES) if given else (next(_databases) % OUR_DATABASES,):
+    for number in range(1, databases) if databases else (next(_databases) % OUR_DATABASES,):
         url = f"{root}/{number}"
         client: redis.Redis = redis.Redis.from_url(url)
         if client.dbsize() == 0 and client.set(CLAIM, "1", nx=True):

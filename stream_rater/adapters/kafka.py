@@ -287,7 +287,8 @@ class Input:
             self._reading |= mine.keys()
             for each in self._tps(begun):
                 self._seek_one(each)
-            self.consumer.resume(self._tps(dict.fromkeys(self._resting & mine.keys(), 0)))
+            # All of them: one that was lost while it rested comes back resting.
+            self.consumer.resume(self._tps(mine))
         except KafkaException as error:
             raise trouble_of(error) from None
         self._resting -= mine.keys()

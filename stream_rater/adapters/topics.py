@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -214,8 +215,17 @@ class Admin:
     def _offsets(self, topic: str, partitions: int, spec: Any) -> list[int]:
         asked = {TopicPartition(topic, p): spec for p in range(partitions)}
         found = self._client.list_offsets(asked, request_timeout=REQUEST_TIMEOUT_S)
-        by_partition = {tp.partition: _result(future).offset for tp, future in found.items()}
+        try:
+            by_partition = {tp.partition: _result(future).offset for tp, future in found.items()}
+        except LogTrouble:
+            self._forget_leaders(topic)
+            raise
         return [by_partition[p] for p in range(partitions)]
+
+    def _forget_leaders(self, topic: str) -> None:
+        """Ask anew who leads: the client goes on asking the leader it knew, for minutes."""
+        with suppress(KafkaException):
+            self._client.list_topics(topic, timeout=REQUEST_TIMEOUT_S)
 
 
 def client_options(settings: Settings) -> dict[str, Any]:

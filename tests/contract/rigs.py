@@ -314,7 +314,7 @@ def seen(events: Sequence[Event]) -> list[tuple[int, bytes, bytes]]:
     return sorted(found, key=lambda event: event[0])
 
 
-def settle(first: Member, second: Member) -> None:
+def settle(first: Member, second: Member, *, full: bool = False) -> None:
     """Poll both until each knows its share."""
     every = PARTITIONS if first.role == ESTIMATOR else SHARDS
 
@@ -323,8 +323,8 @@ def settle(first: Member, second: Member) -> None:
         owned = first.owned, second.owned
         return all(owned) and not set.intersection(*owned) and len(set.union(*owned)) == every
 
-    first.poll()
-    first.poll_until(shared)
+    first.poll(full=full)
+    first.poll_until(shared, full=full)
 
 
 def read_from_start(rig: Rig, role: str) -> Member:

@@ -175,6 +175,22 @@ def test_members_share_the_partitions(rig: Rig) -> None:
     assert first.records == []
 
 
+def test_what_was_lost_while_resting_is_read_again(rig: Rig) -> None:
+    """A partition that went and came back during full polls is read from where it is sought."""
+    submit(rig, 0, 3)
+    submit(rig, 1, 3)
+    first = read_from_start(rig, ESTIMATOR)
+    first.read(6)
+    first.poll(full=True)
+    second = rig.join(ESTIMATOR)
+    settle(first, second, full=True)
+    back = set(second.owned)
+    rig.leave(second)
+    first.poll_until(lambda: first.owned == EVERY, full=True)
+    first.do(Seek(dict.fromkeys(back, 0)))
+    assert sorted(first.read(3)) == [(p, offset) for p in back for offset in range(3)]
+
+
 def test_an_evicted_member_is_told(rig: Rig) -> None:
     """A member that was taken for gone learns by polling that it lost all."""
     first = rig.join(ESTIMATOR, evictable=True)
