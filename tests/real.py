@@ -51,7 +51,6 @@ def a_place(addresses: Addresses, *, ours: bool = False) -> Iterator[Settings]:
         partitions=4,
         shards=4,
         buckets=4,
-        log_level="debug",
     )
     try:
         yield settings

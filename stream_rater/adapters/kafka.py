@@ -157,7 +157,9 @@ class Input:
         """As whom we were in the group at the last poll; None: not at all."""
         self._metadata: Any = None
         self.joined = False
-        """Whether the group has answered at all, if only to say that there is nothing to own."""
+        """Whether the group counts us in, if only to say that there is nothing to own."""
+        self._noticed: KafkaError | None = None
+        """What the client told beside the records, and nobody heard yet."""
         self.on_committed: Callable[[Mapping[int, int]], None] = lambda _: None
         """Told the committed offsets that were read."""
         options = client_options(settings) | {
@@ -172,12 +174,17 @@ class Input:
             "fetch.message.max.bytes": 16 * 2**20,
             "fetch.wait.max.ms": 100,
             "fetch.queue.backoff.ms": 20,  # after the queue was full: 1 s by default
+            "error_cb": self._notice,
         }
         self._static = bool(settings.instance_id)
         if self._static:
             options["group.instance.id"] = settings.instance_id
         self.consumer = Consumer(options, logger=QUIET)
         self._subscribed = False
+
+    def _notice(self, error: KafkaError) -> None:
+        if error.code() == KafkaError._ALL_BROKERS_DOWN or error.code() in FATAL:
+            self._noticed = error
 
     def _subscribe(self) -> None:
         """Join the group: at the first poll, since only who polls on can leave it in peace."""
@@ -214,6 +221,9 @@ class Input:
             self._note_ends()
         except KafkaException as error:
             raise self._named(error.args[0]) from None
+        if self._noticed is not None:
+            noticed, self._noticed = self._noticed, None
+            raise self._named(noticed)
         messages = rest if first is None else [first, *rest]
         records = [r for each in messages if (r := self._record(each)) is not None]
         polled = Polled(time.monotonic(), frozenset(self._lost), frozenset(self._gained), records)
@@ -236,6 +246,7 @@ class Input:
         # In this order: once it has no member id, it gets another only inside a later poll.
         self._member = self.consumer.memberid() or None
         self._metadata = metadata if self._member else None
+        self.joined = self.joined and self._member is not None
 
     def membership(self) -> Any:
         """The group metadata of the last poll, for a transaction."""

@@ -110,6 +110,8 @@ class Transactions:
         for slice_s in self._patience.slices(self._longest_s):
             if producer.flush(slice_s) == 0:
                 return
+            if self._doubt:
+                raise LogTrouble(f"kafka: {self._doubt}")
         raise LogTrouble("kafka: a transaction's messages were not acknowledged in time")
 
     def produce(self, producer: Producer, topic: str, **message: Any) -> None:

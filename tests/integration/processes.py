@@ -24,7 +24,7 @@ STOP_S = 15.0
 
 
 def wait_until(
-    holds: Callable[[], bool], what: str, timeout_s: float = 30.0, every_s: float = 0.02
+    holds: Callable[[], bool], what: str, timeout_s: float = 30.0, every_s: float = 0.05
 ) -> None:
     """Return once it holds; fail, saying what did not come true, after the time-out."""
     deadline_s = time.monotonic() + timeout_s

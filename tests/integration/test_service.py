@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from local.tools import ROOT
+from stream_rater import commands
 from stream_rater.adapters.topics import Topics
 from stream_rater.config import Settings
 from stream_rater.events import rating_changed_from_json
@@ -23,7 +24,6 @@ from tests.integration.processes import (
     WorkerProcess,
     environment_of,
     samples,
-    stream_rater,
     wait_until,
 )
 from tests.integration.topics import Bytes, Finished, produce, read_topic
@@ -58,8 +58,7 @@ def assert_all_rated_once(settings: Settings, count: int, players: int = 2) -> N
     found = events_of(settings)
     assert len(found) == count * players
     assert set(found.values()) == {1}
-    verified = stream_rater("verify", settings=settings)
-    assert verified.returncode == 0, verified.stderr
+    commands.verify(settings, wait_s=10.0)
 
 
 def lag(worker: WorkerProcess, topic: str) -> dict[int, float]:
@@ -105,13 +104,19 @@ def test_lag_is_what_waits(settings: real.SettingsFactory, worker_process: Start
     """Without an updater, rounds of the same players wait, and lag says how many and where."""
     at = settings(partitions=2, instance_id="one")
     worker = worker_process(at, role="estimator")
-    done = produce(at, [a_round(8 * number, "ladder-0") for number in range(0, 400, 40)])
-    produce(at, [Bytes(b"bad", b"x", partition=1 - (done[0].partition() or 0))])
-    waiting = {done[0].partition() or 0: 9.0, 1 - (done[0].partition() or 0): 0.0}
+    done = produce(at, [a_round(40 * number, "ladder-0") for number in range(10)])
+    busy = done[0].partition() or 0
+    produce(at, [Bytes(b"bad", b"x", partition=1 - busy)])
+    waiting = {busy: 9.0, 1 - busy: 0.0}
     wait_until(lambda: lag(worker, Topics.of(at).rounds) == waiting, "nine rounds wait")
     worker.kill()
     again = worker_process(at, role="estimator")
     wait_until(lambda: lag(again, Topics.of(at).rounds) == waiting, "they are still told")
+    updater = worker_process(at, role="updater")
+    assert updater.metric("stream_rater_owned", role="updater") == 4
+    wait_until(lambda: updater.metric("stream_rater_events_total") == 20, "the updater helps")
+    wait_until(Finished(at), "all is committed")
+    assert_all_rated_once(at, 10)
 
 
 def test_sigterm_finishes_what_is_in_hand(
@@ -133,15 +138,6 @@ def test_sigterm_finishes_what_is_in_hand(
     assert successor.metric("stream_rater_updates_total", outcome="replayed") == 0
     assert successor.metric("stream_rater_events_total", outcome="settled") == 0
     assert_all_rated_once(at, 1000)
-
-
-def test_an_idle_worker_stops_at_once(
-    settings: real.SettingsFactory, worker_process: Start
-) -> None:
-    """Ctrl-C or SIGTERM, nothing to do: it leaves its groups and exits 0."""
-    worker = worker_process(settings())
-    os.kill(worker.pid, signal.SIGINT)
-    assert worker.wait(5.0) == 0
 
 
 def test_workers_share(settings: real.SettingsFactory, worker_process: Start) -> None:
@@ -213,13 +209,14 @@ def test_a_killed_instance_comes_back_quickly(
 
 
 def test_logs_are_json_lines(settings: real.SettingsFactory, worker_process: Start) -> None:
-    """Not on a terminal: one JSON object a line, with event, level, time and role."""
-    at = settings(log_level="info")
+    """Not on a terminal: one JSON object a line, until Ctrl-C ends an idle worker at once."""
+    at = settings()
     worker = worker_process(at)
     produce(at, [Bytes(b"bad"), a_round(1)])
     wait_until(lambda: bool(worker.events("round rejected")), "it is told")
-    worker.terminate()
-    assert worker.wait(STOP_S) == 0
+    wait_until(Finished(at), "it is idle")
+    os.kill(worker.pid, signal.SIGINT)
+    assert worker.wait(5.0) == 0
     told = [json.loads(line) for line in worker.log().splitlines()]
     assert all({"event", "level", "timestamp", "role"} <= each.keys() for each in told)
     (rejected,) = worker.events("round rejected")
@@ -262,14 +259,3 @@ def test_a_large_round(settings: real.SettingsFactory, worker_process: Start) ->
     found = events_of(at)
     assert len(found) == len(standings)
     assert set(found.values()) == {1}
-
-
-def test_roles_apart(settings: real.SettingsFactory, worker_process: Start) -> None:
-    """An estimator and an updater in processes of their own rate as one does."""
-    at = settings()
-    estimator = worker_process(at, role="estimator")
-    updater = worker_process(at, role="updater")
-    assert estimator.metric("stream_rater_owned") == updater.metric("stream_rater_owned") == 4
-    produce(at, [a_round(number) for number in range(100)])
-    wait_until(lambda: updater.metric("stream_rater_events_total") == 200, "all are published")
-    assert set(events_of(at).values()) == {1}

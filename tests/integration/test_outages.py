@@ -1,0 +1,115 @@
+"""Kafka and Redis go away in the midst of work, and come back: nothing is lost, nothing doubled."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import msgspec
+import pytest
+
+from local.kafka_node import FORMATTED
+from local.servers import Addresses, Server, start_kafka, start_redis
+from local.tools import KAFKA_VARIABLE, REDIS_VARIABLE, find_redis_server, given_address
+from stream_rater.config import Settings
+from tests import real
+from tests.integration.processes import WorkerProcess, wait_until
+from tests.integration.test_service import STOP_S, a_round, assert_all_rated_once
+from tests.integration.topics import Finished, produce
+
+pytestmark = pytest.mark.skipif(
+    (given_address(KAFKA_VARIABLE) is not None and not FORMATTED.is_dir())
+    or (given_address(REDIS_VARIABLE) is not None and find_redis_server() is None),
+    reason="servers are given, and none are installed here to be stopped",
+)
+
+Start = Callable[..., WorkerProcess]
+
+
+class Pair:
+    """Servers that a test may stop."""
+
+    def __init__(self, kafka: Server, redis: Server) -> None:
+        self.kafka = kafka
+        self.redis = redis
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    """Servers of this module's own."""
+    folder = tmp_path_factory.mktemp("outages")
+    with start_redis(folder / "redis") as redis, start_kafka(folder / "kafka") as kafka:
+        yield Pair(kafka, redis)
+
+
+@pytest.fixture
+def at(pair: Pair) -> Iterator[Settings]:
+    """Settings on these servers, which run, whatever a test before did to them."""
+    pair.kafka.start()
+    pair.redis.start()
+    with real.a_place(Addresses(pair.kafka.address, pair.redis.address), ours=True) as place:
+        yield msgspec.structs.replace(place, session_timeout_ms=2000)
+
+
+@contextmanager
+def hanging(server: Server) -> Iterator[None]:
+    """A server that takes connections and answers nothing."""
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+
+
+def at_work(settings: Settings, start: Start, count: int) -> WorkerProcess:
+    """A worker that has done some of so many rounds."""
+    worker = start(settings)
+    produce(settings, [a_round(number) for number in range(count)])
+    wait_until(lambda: worker.metric("stream_rater_events_total") > 20, "it is at work")
+    return worker
+
+
+def test_servers_are_killed_and_come_back(pair: Pair, at: Settings, worker_process: Start) -> None:
+    """The worker is healthy all the while, not ready without a server, and goes on with it.
+
+    Redis may even have lost its last second: it is replayed, without an event.
+    """
+    worker = at_work(at, worker_process, 300)
+    for number, server in enumerate((pair.redis, pair.kafka), start=1):
+        server.kill()
+        wait_until(lambda: worker.get("/readyz")[0] == 503, "it is not ready")
+        assert worker.get("/healthz")[0] == 200
+        server.restart()
+        wait_until(lambda: worker.get("/readyz")[0] == 200, "it is ready again")
+        more = range(300 * number, 300 * (number + 1))
+        produce(at, [a_round(each) for each in more])
+        # A new client: one that saw the broker die may keep its old coordinator for minutes.
+        wait_until(Finished(at), "all is rated")
+    assert_all_rated_once(at, 900)
+
+
+@pytest.mark.parametrize("which", ["kafka", "redis"])
+def test_sigterm_while_a_server_hangs(
+    pair: Pair, at: Settings, worker_process: Start, which: str
+) -> None:
+    """It ends within 10 s all the same, without a traceback."""
+    worker = at_work(at, worker_process, 600)
+    with hanging(pair.kafka if which == "kafka" else pair.redis):
+        began_s = time.monotonic()
+        worker.terminate()
+        assert worker.wait(STOP_S + 5.0) in (0, 1)
+        assert time.monotonic() - began_s < STOP_S
+    assert "Traceback" not in worker.log()
+
+
+def test_a_hung_worker_does_no_harm(at: Settings, worker_process: Start) -> None:
+    """One that wakes after others took its shards goes on as a member, and nothing is doubled."""
+    worker = at_work(at, worker_process, 1000)
+    worker.pause()
+    successor = worker_process(at)
+    wait_until(lambda: successor.metric("stream_rater_events_total") > 100, "it takes over", 60.0)
+    worker.go_on()
+    wait_until(Finished(at), "all is rated", 60.0)
+    assert_all_rated_once(at, 1000)
+    assert worker.running
