@@ -142,7 +142,7 @@ def texts() -> list[Path]:
     )
 
 
-MACHINE = re.compile(r"(?:^|[^a-z])/(?:work|farm|root)/|/tmp/w/|/home/[a-z]+/|/Users/[a-z]+/")
+MACHINE = re.compile(r"(?:^|[^a-z])/(?:work|farm|root)/|/home/[a-z]+/|/Users/[a-z]+/")
 PRIVATE = re.compile(
     r"https?://(?:[^/\s\"']*@|10\.|192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.)"
     r"|https?://[^/\s\"']*(?:artifactory|nexus|devpi|mirror|\.internal|\.corp|\.lan)\b"
@@ -162,9 +162,7 @@ def test_nothing_of_one_machine() -> None:
     assert found == []
 
 
-def test_locks_name_public_hosts_only() -> None:
-    """What the lock files fetch comes from public registries."""
-    public = {"pypi.org", "files.pythonhosted.org", "repo1.maven.org", "repo.maven.apache.org"}
+def test_locks_name_no_host() -> None:
+    """A lock tells packages and hashes; where they come from is the machine's own business."""
     locks = [*ROOT.glob("*.lock"), *ROOT.glob("requirements*.txt")]
-    hosts = {host for lock in locks for host in re.findall(r"://([^/\s\"']+)", lock.read_text())}
-    assert hosts <= public
+    assert [host for lock in locks for host in re.findall(r"://\S+", lock.read_text())] == []
