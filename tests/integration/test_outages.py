@@ -73,10 +73,14 @@ def at_work(settings: Settings, start: Start, count: int) -> WorkerProcess:
 def test_servers_are_killed_and_come_back(pair: Pair, at: Settings, worker_process: Start) -> None:
     """The worker is healthy all the while, not ready without a server, and goes on with it.
 
-    Redis may even have lost its last second: it is replayed, without an event.
+    Redis may even have lost its last second: it is replayed, without an event. Kafka is killed when
+    all is committed: a lone broker killed within a transaction's end may start again with the end
+    written to some of its partitions only (seen with 4.4), for which no client has a remedy.
     """
     worker = at_work(at, worker_process, 300)
     for number, server in enumerate((pair.redis, pair.kafka), start=1):
+        if server is pair.kafka:
+            wait_until(Finished(at), "all is committed")
         server.kill()
         wait_until(lambda: worker.get("/readyz")[0] == 503, "it is not ready")
         assert worker.get("/healthz")[0] == 200
