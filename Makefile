@@ -34,7 +34,7 @@ lint: setup ## Style, format and types only
 
 lock: setup ## Write requirements.lock anew from pyproject.toml (UPGRADE=1: newest versions)
 	@$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
-	@$(VENV_PYTHON) -m uv pip compile pyproject.toml --group dev --group build \
+	@$(VENV_PYTHON) -m uv pip compile pyproject.toml --extra lab --group dev --group build \
 		--universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
 		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
 		$(if $(UPGRADE),--upgrade) --quiet --output-file requirements.lock
