@@ -82,6 +82,8 @@ def rate(
         ladders = one_ladder(read_rating(config))
     if ladders_path:
         ladders = read_ladders(ladders_path)
+    if records and any(ladder.rating.kept == 0 for ladder in ladders.ladders.values()):
+        raise BadConfiguration('--records: no record holds history "full"; give a number')
     commands.rate(rounds, ladders, out, records=records)
 
 

@@ -159,5 +159,14 @@ def read_settings(
 
 
 def service_ladders(settings: Settings) -> Ladders:
-    """The ladders that these settings name."""
-    return read_ladders(Path(settings.ladders)) if settings.ladders else ANY_LADDER
+    """The ladders that these settings name; each with a history that a record can hold."""
+    if not settings.ladders:
+        return ANY_LADDER
+    found = read_ladders(Path(settings.ladders))
+    for name, ladder in found.ladders.items():
+        if ladder.rating.kept == 0:
+            raise BadConfiguration(
+                f'{settings.ladders}: ladder {name!r}: history "full" is for offline commands; '
+                "here it is the number of factors that a record keeps"
+            )
+    return found

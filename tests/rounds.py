@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from stream_rater.config import one_ladder
-from stream_rater.rating.model import Floats
+from stream_rater.rating.model import Beliefs, Floats
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.standings import Reader, Standings
 
@@ -50,7 +50,8 @@ def ranked(places: Sequence[int], names: Sequence[str] | None = None) -> list[di
     ]
 
 
-def logistic_weight(factors: Floats) -> Floats:
-    """The weights w = 2 a o / C^2 of factors (p, a, o) along the last axis."""
-    weights: Floats = 2.0 * factors[..., 1] * factors[..., 2] * 3.0 / math.pi**2
+def logistic_weight(beliefs: Beliefs) -> Floats:
+    """The weights w = 2 a o / C^2 of the first belief's factors (p, a, r), with o = scale * r."""
+    _p, a, r = beliefs.factors[0, : beliefs.header["count"][0]].T
+    weights: Floats = 2.0 * a * r * beliefs.header["scale"][0] * 3.0 / math.pi**2
     return weights

@@ -16,7 +16,8 @@ from stream_rater.pipeline import parts
 from stream_rater.pipeline.parts import Part, RoundInPart
 from stream_rater.pipeline.ports import Player
 from stream_rater.rating import systems
-from stream_rater.rating.model import Evidence, Ints, Table
+from stream_rater.rating.model import Evidence, Ints, Table, newcomers
+from stream_rater.rating.systems import Law
 from stream_rater.standings import Standings, wave_of
 
 Key = tuple[int, int]
@@ -59,16 +60,17 @@ def estimate(
     evidence: list[Evidence] = []
     heads: list[RoundInPart] = []
     members: list[Pending] = []
+    laws = [systems.law_of(ratings[indices[0]]) for indices in groups.values()]
     for law, indices in enumerate(groups.values()):
         rating = ratings[indices[0]]
         rows = np.concatenate([np.arange(starts[i], starts[i + 1]) for i in indices])
         mine = [rounds[i] for i in indices]
-        known = _with_newcomers(priors[rows], rating.initial_mu, rating.initial_sigma)
+        known = _with_newcomers(priors[rows], laws[law])
         evidence.append(systems.estimate(rating, wave_of([m.standings for m in mine], known)))
         heads += [_round_in_part(each, law) for each in mine]
         members += mine
     part = Part(
-        laws=[systems.law_of(ratings[indices[0]]) for indices in groups.values()],
+        laws=laws,
         rounds=heads,
         round_index=np.repeat(np.arange(len(members)), [len(m.players) for m in members]),
         place=np.concatenate([m.standings.player_places() for m in members]),
@@ -78,11 +80,10 @@ def estimate(
     return part, np.concatenate([m.shards for m in members])
 
 
-def _with_newcomers(priors: Table, mu: float, sigma: float) -> Table:
+def _with_newcomers(priors: Table, law: Law) -> Table:
     """Priors with the initial rating where there is no belief yet."""
-    missing = priors["version"] == 0
-    priors["mu"][missing] = mu
-    priors["sigma"][missing] = sigma
+    fresh = newcomers(1, 0, law.initial_mu, law.initial_sigma)
+    priors[priors["version"] == 0] = fresh.header
     return priors
 
 

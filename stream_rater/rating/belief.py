@@ -1,13 +1,16 @@
 """Stage 2: what do we now believe of each player? (Sections 3.2 and 4 of the paper.)
 
-A belief is a Gaussian factor (center, precision) times logistic factors (p, a, o); its mode is the
-rating mu. One round does three things to it:
+A belief is a Gaussian factor (center, precision) times logistic factors (p, a, scale * r); its mode
+is the rating mu. One round does three things to it:
 
 1. `diffuse` (Algorithm 2): skill may have changed since. With kappa = sigma^2/(sigma^2 + gamma^2),
    the part 1 - kappa^rho of every factor moves into a Gaussian centred at mu, then all weights
-   decay by kappa. mu stays, sigma^2 grows by exactly gamma^2.
+   decay by kappa: by one scale for all. mu stays, sigma^2 grows by exactly gamma^2.
 2. the round's performance p joins as a logistic factor of variance beta^2, weight 1/beta^2.
 3. the new mode is found (the zero of Algorithm 3), and sigma^-2 grows by beta^-2.
+
+Where factors are merged, numbers are rounded as `rounding` says, before the mode is sought: mu is
+the mode of the very belief that the record holds.
 
 The total weight w_0 + sum w_k equals sigma^-2 throughout (Equation 10), and that is how it is
 computed here: it then depends on no performance, which incentive compatibility needs (Lemma 5.4),
@@ -15,6 +18,7 @@ even after the sketch has merged factors.
 """
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -23,10 +27,14 @@ from stream_rater.rating.elementary import power, tanh
 from stream_rater.rating.model import Evidence, Floats, Ints, Table
 from stream_rater.rating.performance import C
 from stream_rater.rating.roots import MAX_STEPS, safeguard
-from stream_rater.rating.sketch import insert, merge_cheapest
+from stream_rater.rating.rounding import single
+from stream_rater.rating.sketch import insert, merge_cheapest, normalise, rebase, settle
 
 TOLERANCE = 1e-9
 """A Newton step smaller than this part of sigma ends the search; it squares the error."""
+
+NARROWER = 1.0 - 1e-6
+"""A performance narrower by more than rounding is a new narrowest."""
 
 
 @kernel
@@ -41,26 +49,64 @@ def transfer_and_decay(variance: float, gamma2: float, rho: float) -> tuple[floa
 
 
 @kernel
-def _mode(
-    x: float, center: float, precision: float, factors: Floats, count: int, tolerance: float
-) -> float:
-    """The zero of precision (x - center) + sum o tanh((x - p) a), searched from x."""
+def _mode(belief: Any, factors: Floats, count: int, tolerance: float) -> float:
+    """The zero of w_0 (x - center) + scale * sum r tanh((x - p) a), searched from mu."""
+    center, precision, scale = belief.center, belief.precision, belief.scale
     low, high = min(center, factors[0, 0]), max(center, factors[count - 1, 0])
     last = math.inf
+    x: float = belief.mu
     for _ in range(MAX_STEPS):
-        value = precision * (x - center)
-        slope = precision
+        pull = slope = 0.0
         for k in range(count):
             t = tanh((x - factors[k, 0]) * factors[k, 1])
-            value += factors[k, 2] * t
+            pull += factors[k, 2] * t
             slope += factors[k, 2] * factors[k, 1] * (1.0 - t * t)
-        step = -value / slope
+        value = precision * (x - center) + scale * pull
+        step = -value / (precision + scale * slope)
         if abs(step) <= tolerance:
-            return x + step
+            return float(x + step)
         x, low, high, last = safeguard(x, value, step, low, high, last)
         if abs(last) <= tolerance * 1e-6:
             return x
     return x
+
+
+@kernel
+def _diffuse(belief: Any, gamma2: float, rho: float) -> int:
+    """Algorithm 2, in place; how many logistic factors are left."""
+    variance = belief.sigma * belief.sigma
+    stays, kappa = transfer_and_decay(variance, gamma2, rho)
+    gaussian, moved = stays * belief.precision, (1.0 - stays) / variance
+    if gaussian + moved > 0.0:
+        blend = moved / (gaussian + moved)
+        belief.center += blend * (belief.mu - belief.center)
+    belief.precision = kappa * (gaussian + moved)
+    belief.scale *= kappa * stays
+    return belief.count + 0 if stays > 0.0 else 0  # + 0: signed, or numba counts in floats
+
+
+@kernel
+def _join(
+    belief: Any, factors: Floats, count: int, performance: float, beta2: float, kept: int
+) -> int:
+    """Let a round's performance join `count` factors, of which `kept` (0: all) remain; how many."""
+    beta = np.sqrt(beta2)
+    u = C / beta
+    if count == 0:
+        belief.scale, belief.width = single(u), single(beta)
+    elif kept > 0 and beta < belief.width * NARROWER:
+        belief.width = rebase(factors, count, belief.width, single(beta))
+    belief.scale = normalise(factors, count, belief.scale, u / belief.scale, kept > 0)
+    i = insert(factors, count, performance, 0.5 * u, u / belief.scale)
+    count += 1
+    if kept > 0:
+        settle(factors[i], belief.grid, belief.width)
+        while count > kept:
+            i = merge_cheapest(factors, count)
+            count -= 1
+            belief.scale = normalise(factors, count, belief.scale, factors[i, 2], True)
+            settle(factors[i], belief.grid, belief.width)
+    return count
 
 
 @kernel
@@ -70,41 +116,33 @@ def update(
     """Diffuse, add the evidence and solve, in place, for the beliefs in `rows`.
 
     `header` (n,) and `factors` (n, capacity, 3) as in model.Beliefs; `evidence` (len(rows), 3);
-    `rho` and `kept` (len(rows),), kept = 0 for all factors. A belief must have room for one more
-    factor than it holds. Previous mu and sigma are remembered; offsets and times are not touched.
+    `rho` and `kept` (len(rows),), kept = 0 for all factors, unrounded. A belief must have room for
+    one more factor than it holds. Previous mu and sigma are remembered; offsets and times are not
+    touched.
     """
     for i in range(len(rows)):
         belief, held = header[rows[i]], factors[rows[i]]
         performance, beta2, gamma2 = evidence[i, 0], evidence[i, 1], evidence[i, 2]
         variance = belief.sigma * belief.sigma
         belief.previous_mu, belief.previous_sigma = belief.mu, belief.sigma
-
-        stays, kappa = transfer_and_decay(variance, gamma2, rho[i])
-        gaussian, moved = stays * belief.precision, (1.0 - stays) / variance
-        if gaussian + moved > 0.0:
-            blend = moved / (gaussian + moved)
-            belief.center += blend * (belief.mu - belief.center)
-        belief.precision = kappa * (gaussian + moved)
-        count = belief.count + 0 if stays > 0.0 else 0  # + 0: signed, or numba counts in floats
-        for k in range(count):
-            held[k, 2] *= kappa * stays
-
-        u = C / np.sqrt(beta2)
-        insert(held, count, performance, 0.5 * u, u)
-        count += 1
-        while kept[i] > 0 and count > kept[i]:
-            count = merge_cheapest(held, count)
+        count = _diffuse(belief, gamma2, rho[i])
+        count = _join(belief, held, count, performance, beta2, kept[i])
         belief.count = count
-
-        belief.mu = _mode(
-            belief.mu, belief.center, belief.precision, held, count, TOLERANCE * belief.sigma
-        )
         belief.sigma = 1.0 / np.sqrt(1.0 / (variance + gamma2) + 1.0 / beta2)
+        if kept[i] > 0:
+            belief.center, belief.precision = single(belief.center), single(belief.precision)
+            belief.scale, belief.sigma = single(belief.scale), single(belief.sigma)
+        belief.mu = _mode(belief, held, count, TOLERANCE * belief.sigma)
+        if kept[i] > 0:
+            belief.mu = single(belief.mu)
 
 
-def replace(header: Table, rows: Ints, evidence: Evidence) -> None:
-    """Stage 2 of a memoryless system, in place: evidence[:, 1:] are the new mu and sigma."""
+def replace(header: Table, rows: Ints, evidence: Evidence, kept: Ints) -> None:
+    """Stage 2 of a memoryless system, in place: evidence[:, 1:] are the new mu and sigma.
+
+    They are rounded to what a record holds unless kept is 0.
+    """
     header["previous_mu"][rows] = header["mu"][rows]
     header["previous_sigma"][rows] = header["sigma"][rows]
-    header["mu"][rows] = evidence[:, 1]
-    header["sigma"][rows] = evidence[:, 2]
+    rounded = np.where(kept[:, None] > 0, evidence[:, 1:].astype(np.float32), evidence[:, 1:])
+    header["mu"][rows], header["sigma"][rows] = rounded.T

@@ -18,7 +18,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 
-KERNEL_VERSION = 1
+KERNEL_VERSION = 2
 """Raised by any change that can alter a bit of a rating. Parts carry it; workers refuse others."""
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stream_rater.rating.rounding import grid_of
+
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Places = npt.NDArray[np.int32]
@@ -25,7 +27,7 @@ NEVER = -(2**63)
 HEADER = np.dtype(
     [
         ("version", "u1"),
-        ("spare", "u1"),
+        ("grid", "i1"),  # performances are rounded to multiples of 2^grid
         ("count", "<u2"),  # logistic factors held
         ("rounds", "<u4"),  # rounds played
         ("last", "<i8"),  # source offset of the last round
@@ -37,12 +39,14 @@ HEADER = np.dtype(
         ("previous_sigma", "<f8"),
         ("center", "<f8"),  # mean of the Gaussian factor (the paper's p_0)
         ("precision", "<f8"),  # its weight w_0, in points^-2
+        ("scale", "<f8"),  # what the weights of the logistic factors are relative to
+        ("width", "<f8"),  # standard deviation of the narrowest of them, where they are rounded
     ]
 )
-"""A belief without its logistic factors: all that stage 1 ever looks at, and what it is in bytes.
+"""A belief without its logistic factors; stage 1 looks at no more than its first half.
 
-A logistic factor is a row (p, a, o) beside it: its term in the posterior's log-derivative is
-o * tanh((x - p) * a), so its weight is w = 2 a o / C^2 (C = pi / sqrt 3).
+A logistic factor is a row (p, a, r) beside it. With o = scale * r its term in the posterior's
+log-derivative is o * tanh((x - p) * a), so its weight is w = 2 a o / C^2 (C = pi / sqrt 3).
 """
 
 
@@ -92,7 +96,7 @@ class Beliefs:
     header: Table
     """(n,) of HEADER."""
     factors: Floats
-    """(n, capacity, 3): rows (p, a, o), in order of p; the first header.count are valid."""
+    """(n, capacity, 3): rows (p, a, r), in order of p; the first header.count are valid."""
 
     def __len__(self) -> int:
         return len(self.header)
@@ -101,6 +105,7 @@ class Beliefs:
 def newcomers(count: int, capacity: int, mu: float, sigma: float) -> Beliefs:
     """Beliefs of players who have not played: one Gaussian factor at the initial rating."""
     header = np.zeros(count, HEADER)
+    header["grid"] = grid_of(mu, sigma)
     header["last"] = NEVER
     header["mu"] = header["previous_mu"] = header["center"] = mu
     header["sigma"] = header["previous_sigma"] = sigma

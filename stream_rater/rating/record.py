@@ -1,68 +1,238 @@
 """The belief record: one player's posterior in bytes, as Redis holds it.
 
-A fixed little-endian layout: `model.HEADER`, whose first byte is the version, then `count` logistic
-factors of three float64 (p, a, o). Nothing is rounded, so writing and reading back changes nothing.
-A record of an unknown version, or of a length its count does not explain, is refused.
+A fixed little-endian layout, without a checksum (the store's business):
+
+    0  version u8      3  rounds u24          16  time before the last round i40
+    1  grid i8         6  last offset i40     21  mu, sigma and those before the round: 4 float32
+    2  count u8       11  time i40            37  end of the header
+
+and, where there are logistic factors, center, precision, scale and width (4 float32), then for each
+factor 40 bits: performance (20, on the grid), relative weight (15), excess width (5), the lowest
+bits first. Beliefs are rounded to this after each round (see `rounding`), so writing one down and
+reading it back changes nothing. A record of an unknown version, or of a length its count does not
+explain, is refused.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from stream_rater.rating.model import HEADER, Beliefs, Table, newcomers
+from stream_rater.rating import rounding
+from stream_rater.rating.compiled import kernel
+from stream_rater.rating.model import HEADER, NEVER, Beliefs, Floats, Ints, Table, newcomers
+from stream_rater.rating.sketch import excess_width, slope_of
 
-VERSION = 1
-HEADER_SIZE = HEADER.itemsize
-FACTOR_SIZE = 24
+VERSION = 2
+HEADER_SIZE = 37
+HISTORY_SIZE = 16
+"""What all logistic factors share."""
+FACTOR_SIZE = 5
+WEIGHT_SHIFT = rounding.GRID_BITS
+WIDTH_SHIFT = WEIGHT_SHIFT + 15
+MOST_FACTORS = 64
+
+ROUNDS_SIZE, OFFSET_SIZE, TIME_SIZE = 3, 5, 5
+MOST_ROUNDS = 2 ** (8 * ROUNDS_SIZE) - 1
+NO_OFFSET = -(2 ** (8 * OFFSET_SIZE - 1))
+"""Stands for NEVER."""
+
+Bytes = npt.NDArray[np.uint8]
 
 
 class UnknownRecord(ValueError):
     """Bytes that are not a belief record of this version."""
 
 
+class Unrecordable(ValueError):
+    """A belief that no record can hold: its history is kept in full, or a number is too large."""
+
+
+@kernel
+def _put(out: Bytes, at: int, size: int, value: Any) -> int:
+    for k in range(size):
+        out[at + k] = (value >> (8 * k)) & 255
+    return at + size
+
+
+@kernel
+def _put_single(out: Bytes, at: int, value: float) -> int:
+    return _put(out, at, 4, np.int64(np.float32(value).view(np.int32)))
+
+
+@kernel
+def _get(data: Bytes, at: int, size: int) -> int:
+    """An unsigned integer of `size` bytes."""
+    value = np.int64(0)
+    for k in range(size):
+        value |= np.int64(data[at + k]) << (8 * k)
+    return int(value)
+
+
+@kernel
+def _get_signed(data: Bytes, at: int, size: int) -> int:
+    shift = 64 - 8 * size
+    return int((np.int64(_get(data, at, size)) << shift) >> shift)
+
+
+@kernel
+def _get_single(data: Bytes, at: int) -> float:
+    value: float = np.float64(np.int32(_get_signed(data, at, 4)).view(np.float32))
+    return value
+
+
+@kernel
+def _pack(header: Table, factors: Floats, starts: Ints, out: Bytes) -> None:
+    """Write the record of belief i at starts[i]."""
+    for i in range(len(header)):
+        belief, at = header[i], starts[i]
+        at = _put(out, at, 1, VERSION)
+        at = _put(out, at, 1, belief.grid)
+        at = _put(out, at, 1, belief.count)
+        at = _put(out, at, ROUNDS_SIZE, belief.rounds)
+        at = _put(out, at, OFFSET_SIZE, belief.last if belief.last != NEVER else NO_OFFSET)
+        at = _put(out, at, TIME_SIZE, belief.time)
+        at = _put(out, at, TIME_SIZE, belief.previous_time)
+        at = _put_single(out, at, belief.mu)
+        at = _put_single(out, at, belief.sigma)
+        at = _put_single(out, at, belief.previous_mu)
+        at = _put_single(out, at, belief.previous_sigma)
+        if belief.count == 0:
+            continue
+        at = _put_single(out, at, belief.center)
+        at = _put_single(out, at, belief.precision)
+        at = _put_single(out, at, belief.scale)
+        at = _put_single(out, at, belief.width)
+        for k in range(belief.count):
+            at = _put(out, at, FACTOR_SIZE, _factor_code(factors[i, k], belief.grid, belief.width))
+
+
+@kernel
+def _factor_code(factor: Floats, grid: int, narrowest: float) -> int:
+    p = rounding.grid_code(factor[0], grid) & (2**rounding.GRID_BITS - 1)
+    r = rounding.small_code(
+        factor[2], rounding.WEIGHT_BITS, rounding.WEIGHT_LOW, rounding.WEIGHT_TOP
+    )
+    x = rounding.small_code(
+        excess_width(factor[1], narrowest),
+        rounding.WIDTH_BITS, rounding.WIDTH_LOW, rounding.WIDTH_TOP,
+    )  # fmt: skip
+    return int(p | (r << WEIGHT_SHIFT) | (x << WIDTH_SHIFT))
+
+
+@kernel
+def _unpack_header(data: Bytes, at: int, belief: Table, i: int) -> None:
+    to = belief[i]
+    to.version, to.grid, to.count = data[at], _get_signed(data, at + 1, 1), data[at + 2]
+    to.rounds = _get(data, at + 3, ROUNDS_SIZE)
+    last = _get_signed(data, at + 6, OFFSET_SIZE)
+    to.last = last if last != NO_OFFSET else NEVER
+    to.time = _get_signed(data, at + 11, TIME_SIZE)
+    to.previous_time = _get_signed(data, at + 16, TIME_SIZE)
+    to.mu, to.sigma = _get_single(data, at + 21), _get_single(data, at + 25)
+    to.previous_mu, to.previous_sigma = _get_single(data, at + 29), _get_single(data, at + 33)
+
+
+@kernel
+def _unpack_headers(data: Bytes, header: Table) -> None:
+    for i in range(len(header)):
+        _unpack_header(data, i * HEADER_SIZE, header, i)
+
+
+@kernel
+def _unpack(data: Bytes, starts: Ints, rows: Ints, header: Table, factors: Floats) -> None:
+    """Read the record at starts[i] into belief rows[i]."""
+    for i in range(len(rows)):
+        at, row = starts[i], rows[i]
+        _unpack_header(data, at, header, row)
+        belief = header[row]
+        if belief.count == 0:
+            belief.center, belief.precision = belief.mu, 1.0 / (belief.sigma * belief.sigma)
+            continue
+        at += HEADER_SIZE
+        belief.center, belief.precision = _get_single(data, at), _get_single(data, at + 4)
+        belief.scale, belief.width = _get_single(data, at + 8), _get_single(data, at + 12)
+        at += HISTORY_SIZE
+        for k in range(belief.count):
+            _unpack_factor(_get(data, at, FACTOR_SIZE), belief.grid, belief.width, factors[row, k])
+            at += FACTOR_SIZE
+
+
+@kernel
+def _unpack_factor(code: int, grid: int, narrowest: float, to: Floats) -> None:
+    shift = 64 - rounding.GRID_BITS
+    to[0] = rounding.grid_point(int((np.int64(code) << shift) >> shift), grid)
+    r = (code >> WEIGHT_SHIFT) & rounding.WEIGHT_TOP
+    to[2] = rounding.small_float(r, rounding.WEIGHT_BITS, rounding.WEIGHT_LOW)
+    x = (code >> WIDTH_SHIFT) & rounding.WIDTH_TOP
+    to[1] = slope_of(rounding.small_float(x, rounding.WIDTH_BITS, rounding.WIDTH_LOW), narrowest)
+
+
 def encode(beliefs: Beliefs) -> list[bytes]:
-    """One record for each belief."""
-    header = beliefs.header.copy()
-    header["version"] = VERSION
-    heads = header.tobytes()
-    counts = header["count"].tolist()
-    return [
-        heads[i * HEADER_SIZE : (i + 1) * HEADER_SIZE] + beliefs.factors[i, :count].tobytes()
-        for i, count in enumerate(counts)
-    ]
+    """One record for each belief; raises Unrecordable."""
+    header = beliefs.header
+    _check(header)
+    starts = np.concatenate([[0], np.cumsum(_size(header["count"].astype(np.int64)))])
+    out = np.empty(starts[-1], np.uint8)
+    _pack(header, beliefs.factors, starts, out)
+    data, bounds = out.tobytes(), starts.tolist()
+    return [data[a:b] for a, b in pairwise(bounds)]
+
+
+def _size(count: Any) -> Any:
+    """Bytes of a record of so many factors (an integer or an array)."""
+    return HEADER_SIZE + (count > 0) * HISTORY_SIZE + FACTOR_SIZE * count
+
+
+def _check(header: Table) -> None:
+    for name, most in (
+        ("count", MOST_FACTORS), ("rounds", MOST_ROUNDS), ("last", -NO_OFFSET - 1),
+        ("time", -NO_OFFSET - 1),
+    ):  # fmt: skip
+        if len(header) and header[name].max() > most:
+            raise Unrecordable(f"belief record: {name} {header[name].max()}, at most {most}")
 
 
 def decode(
     records: Sequence[bytes | None], capacity: int, initial_mu: float, initial_sigma: float
 ) -> Beliefs:
     """Beliefs with room for `capacity` factors or as many as needed; None is a newcomer."""
-    counts = [(len(r) - HEADER_SIZE) // FACTOR_SIZE for r in records if r is not None]
+    rows = [i for i, each in enumerate(records) if each is not None]
+    held = [each for each in records if each is not None]
+    counts = [_checked_count(each) for each in held]
     room = max([capacity, *(count + 1 for count in counts)])
     beliefs = newcomers(len(records), room, initial_mu, initial_sigma)
-    for i, each in enumerate(records):
-        if each is None:
-            continue
-        header = read_headers(each[:HEADER_SIZE])
-        if len(header) == 0 or header["version"][0] == 0:
-            raise UnknownRecord("belief record: no version")
-        count = int(header["count"][0])
-        if len(each) != HEADER_SIZE + count * FACTOR_SIZE:
-            raise UnknownRecord(f"belief record: {len(each)} bytes for {count} factors")
-        beliefs.header[i] = header[0]
-        beliefs.factors[i, :count] = np.frombuffer(each, "<f8", offset=HEADER_SIZE).reshape(-1, 3)
+    sizes = np.array([len(each) for each in held], np.int64)
+    data = np.frombuffer(b"".join(held), np.uint8)
+    starts = np.cumsum(sizes) - sizes
+    _unpack(data, starts, np.array(rows, np.int64), beliefs.header, beliefs.factors)
     return beliefs
+
+
+def _checked_count(record: bytes) -> int:
+    if not record or record[0] != VERSION:
+        version = record[0] if record else "missing"
+        raise UnknownRecord(f"belief record: version {version}, this release reads {VERSION}")
+    count = record[2] if len(record) >= HEADER_SIZE else 0
+    if count > MOST_FACTORS or len(record) != _size(count):
+        raise UnknownRecord(f"belief record: {len(record)} bytes for {count} factors")
+    return count
 
 
 def read_headers(data: bytes) -> Table:
     """The headers of consecutive records cut to HEADER_SIZE, zeros where there is no belief.
 
-    Raises UnknownRecord.
+    What only the factors' part holds is left zero. Raises UnknownRecord.
     """
     if len(data) % HEADER_SIZE:
         raise UnknownRecord(f"belief record: {len(data)} bytes is no whole number of headers")
-    header = np.frombuffer(data, HEADER)
-    unknown = np.flatnonzero((header["version"] != VERSION) & (header["version"] != 0))
+    packed = np.frombuffer(data, np.uint8)
+    versions = packed[::HEADER_SIZE]
+    unknown = versions[(versions != VERSION) & (versions != 0)]
     if len(unknown):
-        version = int(header["version"][unknown[0]])
-        raise UnknownRecord(f"belief record: version {version}, this release reads {VERSION}")
+        raise UnknownRecord(f"belief record: version {unknown[0]}, this release reads {VERSION}")
+    header = np.zeros(len(versions), HEADER)
+    _unpack_headers(packed, header)
     return header

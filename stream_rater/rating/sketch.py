@@ -5,41 +5,46 @@ factors sorted by performance and, when there is one too many, merge the two nei
 least: old and new, near or far in time, two performances a few points apart say almost the same.
 Decay multiplies all factors alike, so it commutes with merging.
 
-A factor (p, a, o) contributes o * tanh((x - p) a) to the posterior's log-derivative. Merging keeps
-the sum of o (the pull from afar), the o-weighted mean of p, and the variance of the mixture.
+A factor (p, a, r) contributes r * tanh((x - p) a), times the belief's scale, to the posterior's
+log-derivative. Merging keeps the sum of r (the pull from afar), the r-weighted mean of p, and the
+variance of the mixture.
 """
 
 import math
 
 import numpy as np
 
+from stream_rater.rating import rounding
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.model import Floats
 
 LOGISTIC_VARIANCE = math.pi**2 / 12.0
 """A logistic factor of slope a has variance LOGISTIC_VARIANCE / a^2."""
 
+LOGISTIC_DEVIATION = math.sqrt(LOGISTIC_VARIANCE)
+
 
 @kernel
-def insert(factors: Floats, count: int, p: float, a: float, o: float) -> None:
-    """Put (p, a, o) among the first `count` factors, which are in order of p. Room for one more."""
+def insert(factors: Floats, count: int, p: float, a: float, r: float) -> int:
+    """Put (p, a, r) among `count` factors in order of p; where it is now. Room for one more."""
     i = count
     while i > 0 and factors[i - 1, 0] > p:
         factors[i] = factors[i - 1]
         i -= 1
     factors[i, 0] = p
     factors[i, 1] = a
-    factors[i, 2] = o
+    factors[i, 2] = r
+    return i
 
 
 @kernel
 def _cheapest(factors: Floats, count: int) -> int:
-    """Index i of the neighbours (i, i+1) whose merging costs least: o1 o2 / (o1 + o2) * d^4."""
+    """Index i of the neighbours (i, i+1) whose merging costs least: r1 r2 / (r1 + r2) * d^4."""
     best, found = math.inf, 0
     for i in range(count - 1):
-        o1, o2 = factors[i, 2], factors[i + 1, 2]
+        r1, r2 = factors[i, 2], factors[i + 1, 2]
         d2 = (factors[i + 1, 0] - factors[i, 0]) ** 2
-        cost = o1 * o2 / (o1 + o2) * d2 * d2 if o1 + o2 > 0.0 else 0.0
+        cost = r1 * r2 / (r1 + r2) * d2 * d2 if r1 + r2 > 0.0 else 0.0
         if cost < best:
             best, found = cost, i
     return found
@@ -47,12 +52,12 @@ def _cheapest(factors: Floats, count: int) -> int:
 
 @kernel
 def merge_cheapest(factors: Floats, count: int) -> int:
-    """Merge the cheapest pair of neighbours among `count` >= 2 factors; return the new count."""
+    """Merge the cheapest pair of neighbours among `count` >= 2 factors; return where it is now."""
     i = _cheapest(factors, count)
-    p1, a1, o1 = factors[i]
-    p2, a2, o2 = factors[i + 1]
-    o = o1 + o2
-    part = o2 / o if o > 0.0 else 0.5
+    p1, a1, r1 = factors[i]
+    p2, a2, r2 = factors[i + 1]
+    r = r1 + r2
+    part = r2 / r if r > 0.0 else 0.5
     p = p1 + part * (p2 - p1)
     variance = (
         (1.0 - part) * LOGISTIC_VARIANCE / (a1 * a1)
@@ -61,7 +66,53 @@ def merge_cheapest(factors: Floats, count: int) -> int:
     )
     factors[i, 0] = p
     factors[i, 1] = np.sqrt(LOGISTIC_VARIANCE / variance)
-    factors[i, 2] = o
+    factors[i, 2] = r
     for k in range(i + 1, count - 1):
         factors[k] = factors[k + 1]
-    return count - 1
+    return i
+
+
+@kernel
+def excess_width(slope: float, narrowest: float) -> float:
+    """How much wider than the narrowest: sqrt(sd^2 / narrowest^2 - 1), 0 where it is not."""
+    ratio = LOGISTIC_DEVIATION / (slope * narrowest)
+    return float(np.sqrt(max(ratio * ratio - 1.0, 0.0)))
+
+
+@kernel
+def slope_of(excess: float, narrowest: float) -> float:
+    """The slope of a factor of this excess width."""
+    return float(LOGISTIC_DEVIATION / (narrowest * np.sqrt(1.0 + excess * excess)))
+
+
+@kernel
+def settle(factor: Floats, grid: int, narrowest: float) -> None:
+    """Round one factor (p, a, r) to what a record holds."""
+    factor[0] = rounding.grid_point(rounding.grid_code(factor[0], grid), grid)
+    factor[1] = slope_of(rounding.width(excess_width(factor[1], narrowest)), narrowest)
+    factor[2] = rounding.weight(factor[2])
+
+
+@kernel
+def rebase(factors: Floats, count: int, narrowest: float, narrower: float) -> float:
+    """Let the widths be relative to another narrowest one, which is returned."""
+    for k in range(count):
+        excess = excess_width(factors[k, 1], narrower)
+        factors[k, 1] = slope_of(rounding.width(excess), narrower)
+    return narrower
+
+
+@kernel
+def normalise(factors: Floats, count: int, scale: float, weight: float, rounded: bool) -> float:
+    """Rescale by a power of two so that `weight` (relative) is under 2; the new scale.
+
+    Only the lightest weights lose bits by it.
+    """
+    if weight < 2.0:
+        return scale
+    larger = rounding.power_of_two((np.float64(weight).view(np.int64) >> 52) - rounding.BIAS)
+    for k in range(count):
+        factors[k, 2] /= larger
+        if rounded:
+            factors[k, 2] = rounding.weight(factors[k, 2])
+    return scale * larger

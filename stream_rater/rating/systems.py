@@ -22,6 +22,7 @@ from stream_rater.rating.parameters import (
     RatingConfig,
     fingerprint,
 )
+from stream_rater.rating.rounding import single
 
 REMEMBERING = "elo-mmr"
 """The system whose beliefs keep logistic factors; stage 2 of all others only writes down."""
@@ -74,13 +75,18 @@ def law_of(config: RatingConfig) -> Law:
         config=fingerprint(config),
         rho=_rho(config),
         kept=config.kept,
-        initial_mu=config.initial_mu,
-        initial_sigma=config.initial_sigma,
+        initial_mu=_held(config, config.initial_mu),
+        initial_sigma=_held(config, config.initial_sigma),
         shown_sigmas=sigmas,
         shown_sigma_offset=offset,
         floor=config.floor,
         provisional_rounds=config.provisional_rounds,
     )
+
+
+def _held(config: RatingConfig, x: float) -> float:
+    """x as a belief holds it: a float32 where there are records."""
+    return single(x) if config.kept else x
 
 
 def _rho(config: RatingConfig) -> float:
@@ -107,12 +113,13 @@ def estimate(config: RatingConfig, wave: Wave) -> Evidence:
 def update(beliefs: Beliefs, rows: Ints, evidence: Evidence, laws: list[Law], law: Ints) -> None:
     """Stage 2, in place, for the players in `rows`; law[i] is the index of row i's law."""
     remembers = np.array([each.system == REMEMBERING for each in laws])[law]
+    kept = np.array([each.kept for each in laws], dtype=np.int64)[law]
     if not remembers.all():
         rest = ~remembers
-        belief.replace(beliefs.header, rows[rest], evidence[rest])
-        rows, evidence, law = rows[remembers], evidence[remembers], law[remembers]
+        belief.replace(beliefs.header, rows[rest], evidence[rest], kept[rest])
+        rows, evidence = rows[remembers], evidence[remembers]
+        law, kept = law[remembers], kept[remembers]
     rho = np.array([each.momentum for each in laws])[law]
-    kept = np.array([each.kept for each in laws], dtype=np.int64)[law]
     belief.update(beliefs.header, beliefs.factors, rows, evidence, rho, kept)
 
 

@@ -17,7 +17,7 @@ from stream_rater.config import Settings
 from stream_rater.events import rating_changed_from_json
 from stream_rater.pipeline.ports import Player
 from stream_rater.pipeline.sharding import shards_of
-from stream_rater.rating.model import HEADER
+from stream_rater.rating.record import OFFSET_SIZE
 from tests.integration.processes import WorkerProcess, stream_rater, wait_until
 from tests.integration.topics import read_topic
 from tests.real import SettingsFactory
@@ -59,11 +59,13 @@ def _lines(shared: Path) -> Iterator[bytes]:
         yield from itertools.islice(file, CODEFORCES_ROUNDS)
 
 
+LAST = 6
+"""Where the source offset stands in a record."""
+
+
 def _without_offset(record: bytes) -> bytes:
     """The record with zeros for its source offset, which depends on what else is in the topic."""
-    assert HEADER.fields is not None
-    at = HEADER.fields["last"][1]
-    return record[:at] + bytes(8) + record[at + 8 :]
+    return record[:LAST] + bytes(OFFSET_SIZE) + record[LAST + OFFSET_SIZE :]
 
 
 @pytest.fixture(scope="module")

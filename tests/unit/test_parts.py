@@ -74,7 +74,7 @@ def test_part_of_another_kernel() -> None:
     """The message names both versions."""
     laws = msgspec.msgpack.decode(MESSAGE)[LAWS]
     laws[0][1] = 77
-    with pytest.raises(UnknownPart, match="kernel version 77, this release has 1"):
+    with pytest.raises(UnknownPart, match="kernel version 77, this release has 2"):
         parts.decode(changed(LAWS, laws))
 
 

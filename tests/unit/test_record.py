@@ -1,6 +1,7 @@
 """The belief record: bytes in, the same bytes out, and nothing guessed."""
 
 import contextlib
+import math
 import struct
 
 import numpy as np
@@ -8,30 +9,60 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_rater.rating import record
+from stream_rater.rating import belief, record
 from stream_rater.rating.model import NEVER, Beliefs, newcomers
-from stream_rater.rating.record import FACTOR_SIZE, HEADER_SIZE, VERSION, UnknownRecord
+from stream_rater.rating.record import (
+    FACTOR_SIZE,
+    HEADER_SIZE,
+    HISTORY_SIZE,
+    VERSION,
+    UnknownRecord,
+    Unrecordable,
+)
 
-HEADER = struct.Struct("<BBHIqqq6d")
-"""model.HEADER, said once more by hand: the layout is a promise to every later release."""
+HEADER = struct.Struct("<BbB3s5s5s5s4f")
+HISTORY = struct.Struct("<4f")
+"""The layout, said once more by hand: it is a promise to every later release."""
 
-words = st.integers(-(2**63), 2**63 - 1)
-numbers = st.floats(width=64)  # any bits that are a number, infinities and NaN included
+HEADER_NAMES = ("version", "grid", "count", "rounds", "last", "time", "previous_time", "mu",
+                "sigma", "previous_mu", "previous_sigma")  # fmt: skip
+
+singles = st.floats(-1e6, 1e6, width=32)
+grids = st.integers(-20, 10)
+
+
+def integer(value: int, size: int) -> bytes:
+    return value.to_bytes(size, "little", signed=True)
+
+
+def factor_code(performance: int, weight: int, excess: int) -> bytes:
+    """40 bits: 20 for the performance, 15 for the weight, 5 for the excess width."""
+    return (performance % 2**20 | weight << 20 | excess << 35).to_bytes(5, "little")
+
+
+factor_codes = st.builds(
+    factor_code,
+    st.integers(1 - 2**19, 2**19 - 1), st.integers(0, 2**15 - 1), st.integers(0, 31),
+)  # fmt: skip
 
 
 @st.composite
 def records(draw: st.DrawFn) -> bytes:
     """The bytes of any belief there could be."""
-    factors = draw(st.lists(st.tuples(numbers, numbers, numbers), max_size=20))
+    factors = draw(st.lists(factor_codes, max_size=20))
+    stamps = st.integers(-(2**39) + 1, 2**39 - 1)
     head = HEADER.pack(
         VERSION,
-        draw(st.integers(0, 255)),
+        draw(grids),
         len(factors),
-        draw(st.integers(0, 2**32 - 1)),
-        *(draw(words) for _ in range(3)),
-        *(draw(numbers) for _ in range(6)),
+        draw(st.binary(min_size=3, max_size=3)),
+        *(integer(draw(stamps), 5) for _ in range(3)),
+        *(draw(singles) for _ in range(4)),
     )
-    return head + b"".join(struct.pack("<3d", *each) for each in factors)
+    if not factors:
+        return head
+    narrowest = draw(st.floats(2.0**-10, 2.0**20, width=32))
+    return head + HISTORY.pack(*(draw(singles) for _ in range(3)), narrowest) + b"".join(factors)
 
 
 def decode(*given: bytes | None, capacity: int = 4) -> Beliefs:
@@ -45,14 +76,66 @@ def test_a_round_trip_is_the_identity(given_records: list[bytes]) -> None:
 
 
 def test_fields_are_where_they_belong() -> None:
-    """Version, count, rounds, last, time, previous time, then mu, sigma and the rest, in order."""
-    head = HEADER.pack(VERSION, 0, 1, 7, 11, 12, 13, *(float(i) for i in range(20, 26)))
-    beliefs = decode(head + struct.pack("<3d", 1600.0, 0.01, 0.02))
-    names = ["count", "rounds", "last", "time", "previous_time", "mu", "sigma", "previous_mu"]
-    names += ["previous_sigma", "center", "precision"]
-    expected = [1, 7, 11, 12, 13, 20.0, 21.0, 22.0, 23.0, 24.0, 25.0]
+    """Version, grid, count, rounds, last, time, previous time, then mu, sigma and the rest."""
+    head = HEADER.pack(
+        VERSION, -4, 1, integer(7, 3), integer(11, 5), integer(-12, 5), integer(-13, 5),
+        *(float(i) for i in range(20, 24)),
+    )  # fmt: skip
+    # 1600 points are 25,600 steps of 1/16; code 1 << 13 is 2^-2; 6 << 1 is 1
+    history = HISTORY.pack(24.0, 25.0, 26.0, 160.0) + factor_code(-25_600, 1 << 13, 6 << 1)
+    beliefs = decode(head + history)
+    names = ["grid", "count", "rounds", "last", "time", "previous_time", "mu", "sigma"]
+    names += ["previous_mu", "previous_sigma", "center", "precision", "scale", "width"]
+    expected = [-4, 1, 7, 11, -12, -13, 20.0, 21.0, 22.0, 23.0, 24.0, 25.0, 26.0, 160.0]
     assert expected == [beliefs.header[name][0].item() for name in names]
-    assert beliefs.factors[0, 0].tolist() == [1600.0, 0.01, 0.02]
+    p, a, r = beliefs.factors[0, 0].tolist()
+    assert (p, r) == (-1600.0, 0.25)
+    # as wide again as the narrowest: the variance is twice its
+    assert math.pi**2 / (12.0 * a**2) == pytest.approx(2.0 * 160.0**2, rel=1e-15)
+
+
+def test_sizes() -> None:
+    """37 bytes, and with K factors 53 + 5 K: what the README says."""
+    assert (HEADER.size, HISTORY.size, 5) == (HEADER_SIZE, HISTORY_SIZE, FACTOR_SIZE)
+    assert len(GOOD) == HEADER_SIZE == 37
+    assert len(record.encode(rated([1500.0, 1600.0, 1700.0]))[0]) == 37 + 16 + 3 * 5
+
+
+def rated(season: list[float], beta2: float = 30_000.0, kept: int = 4, rho: float = 0.5) -> Beliefs:
+    """A player after a season of performances, with a few factors kept."""
+    beliefs = newcomers(1, kept + 1, 1500.0, 350.0)
+    beliefs.header["version"] = VERSION
+    one = np.zeros(1, np.int64)
+    for i, p in enumerate(season):
+        evidence = np.array([[p, beta2 * (1 + i % 3), 900.0]])
+        belief.update(beliefs.header, beliefs.factors, one, evidence, one + rho, one + kept)
+    return beliefs
+
+
+@given(
+    st.lists(st.floats(-1e5, 1e5), min_size=1, max_size=30),
+    st.floats(1.0, 1e6),
+    st.integers(1, 8),
+    st.sampled_from([0.0, 0.04, 1.0, math.inf]),
+)
+def test_a_belief_is_its_record(season: list[float], beta2: float, kept: int, rho: float) -> None:
+    """After every round the belief holds nothing that its record does not: not one bit."""
+    beliefs = rated(season, beta2, kept, rho)
+    again = decode(*record.encode(beliefs), capacity=kept + 1)
+    count = int(beliefs.header["count"][0])
+    assert beliefs.header.tobytes() == again.header.tobytes()
+    assert beliefs.factors[0, :count].tobytes() == again.factors[0, :count].tobytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("count", 65), ("rounds", 2**24), ("last", 2**39), ("time", 2**39)]
+)
+def test_what_no_record_can_hold_is_refused(name: str, value: int) -> None:
+    """A number too large is an error, never cut."""
+    beliefs = rated([1500.0])
+    beliefs.header[name] = value
+    with pytest.raises(Unrecordable, match=name):
+        record.encode(beliefs)
 
 
 def test_nothing_is_a_newcomer() -> None:
@@ -66,12 +149,10 @@ def test_nothing_is_a_newcomer() -> None:
 
 def test_there_is_always_room_for_one_more() -> None:
     """Factors beyond the capacity asked for (K was once larger) are kept, with a row to spare."""
-    full = newcomers(1, 9, 1500.0, 350.0)
-    full.header["count"] = 9
-    full.factors[0] = np.arange(27.0).reshape(9, 3)
+    full = rated([100.0 * i for i in range(12)], kept=9)
     beliefs = decode(None, record.encode(full)[0], capacity=4)
     assert beliefs.factors.shape == (2, 10, 3)
-    assert full.factors[0].tolist() == beliefs.factors[1, :9].tolist()
+    assert full.factors[0, :9].tolist() == beliefs.factors[1, :9].tolist()
 
 
 GOOD = record.encode(newcomers(1, 1, 1500.0, 350.0))[0]
@@ -98,18 +179,20 @@ def test_an_overlong_record_is_refused(whole: bytes, more: bytes) -> None:
         decode(whole + more)
 
 
-@given(st.binary(max_size=3 * HEADER_SIZE))
+@given(st.binary(max_size=3 * HEADER_SIZE).map(lambda noise: bytes([VERSION]) + noise))
 def test_noise_is_refused_or_read(noise: bytes) -> None:
-    """Arbitrary bytes raise UnknownRecord and nothing else."""
+    """Arbitrary bytes, even under the right version, raise UnknownRecord and nothing else."""
     with contextlib.suppress(UnknownRecord):
-        assert record.encode(decode(noise)) == [noise]
+        decode(noise)
 
 
 @given(st.lists(records(), max_size=5))
 def test_headers_alone_are_what_the_records_say(given_records: list[bytes]) -> None:
-    """read_headers on the cut records gives the columns that decode gives."""
+    """read_headers on the cut records gives the columns that decode gives, but for the factors'."""
     headers = record.read_headers(b"".join(each[:HEADER_SIZE] for each in given_records))
-    assert headers.tobytes() == b"".join(each[:HEADER_SIZE] for each in given_records)
+    whole = decode(*given_records).header
+    for name in HEADER_NAMES:
+        assert whole[name].tolist() == headers[name].tolist()
 
 
 def test_headers_of_an_unknown_version_are_refused() -> None:

@@ -91,7 +91,15 @@ def test_more_players_than_expected() -> None:
         rate(into, [1] * crowd, [f"p{i}" for i in range(crowd)], 5)
         duels(into, range(6, 9))
     assert len(large) == 3002
-    assert small.belief_bytes("ann") == large.belief_bytes("ann")
+    assert dict(small)["ann"].tobytes() == dict(large)["ann"].tobytes()
+
+
+def test_no_record_holds_a_full_history() -> None:
+    """Asking for one is an error that says what to set."""
+    rated = pool(history="full")
+    duels(rated, range(1))
+    with pytest.raises(record.Unrecordable, match="history"):
+        rated.belief_bytes("ann")
 
 
 def test_longer_histories_than_expected() -> None:

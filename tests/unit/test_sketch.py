@@ -40,18 +40,18 @@ def test_merging_keeps_three_moments(factors: list[tuple[float, float, float]]) 
     """One merge leaves the sum of o, the mean and the variance of all factors as they were."""
     held = table(factors)
     expected = moments(held[: len(factors)])
-    count = merge_cheapest(held, len(factors))
-    assert count == len(factors) - 1
-    assert expected == pytest.approx(moments(held[:count]), rel=1e-12)  # sums of 12 terms
+    merge_cheapest(held, len(factors))
+    actual = moments(held[: len(factors) - 1])
+    assert expected == pytest.approx(actual, rel=1e-12)  # sums of 12 terms
 
 
 @given(factor_lists)
 def test_merging_keeps_the_order(factors: list[tuple[float, float, float]]) -> None:
     """Merged down to one, the factors stay in order of performance after each step."""
-    held, count = table(factors), len(factors)
-    while count > 1:
-        count = merge_cheapest(held, count)
-        p = held[:count, 0].tolist()
+    held = table(factors)
+    for count in range(len(factors), 1, -1):
+        merge_cheapest(held, count)
+        p = held[: count - 1, 0].tolist()
         assert p == sorted(p)
 
 
@@ -73,7 +73,7 @@ def test_merging_by_hand() -> None:
     """Equal factors 100 apart become one in the middle, wider by the 50 on each side."""
     a = math.sqrt(LOGISTIC_VARIANCE) / 200.0  # a standard deviation of 200
     held = table([(1400.0, a, 0.01), (1500.0, a, 0.01), (2500.0, a, 0.01)])
-    assert merge_cheapest(held, 3) == 2
+    assert merge_cheapest(held, 3) == 0
     wider = math.sqrt(LOGISTIC_VARIANCE / (200.0**2 + 50.0**2))
     # relative: one square root and a few products
     assert [1450.0, wider, 0.02] == pytest.approx(held[0].tolist(), rel=1e-15)
@@ -83,7 +83,7 @@ def test_merging_by_hand() -> None:
 def test_weightless_factors_merge() -> None:
     """Factors decayed to nothing merge to something finite: no division by zero."""
     held = table([(1400.0, 0.01, 0.0), (1600.0, 0.01, 0.0)])
-    assert merge_cheapest(held, 2) == 1
+    assert merge_cheapest(held, 2) == 0
     assert held[0, [0, 2]].tolist() == [1500.0, 0.0]
     assert 0.0 < held[0, 1] < 0.01
 
@@ -118,10 +118,10 @@ def errors(kept: int, players: int = 400, rounds: int = 75) -> Floats:
 
 
 @pytest.mark.parametrize(
-    ("kept", "mean", "most"), [(4, 2.0, 18.0), (8, 0.15, 1.7), (12, 0.025, 0.27), (16, 0.006, 0.06)]
+    ("kept", "mean", "most"), [(4, 2.2, 27.0), (8, 0.2, 3.5), (12, 0.05, 0.44), (16, 0.035, 0.18)]
 )
 def test_the_sketch_is_close_to_the_full_history(kept: int, mean: float, most: float) -> None:
-    """K factors stay near all 75: bounds thrice what 1,000 such histories measured.
+    """K factors, rounded, stay near all 75: bounds thrice what 1,000 such histories measured.
 
     Folding the oldest factor into the Gaussian, as the paper does, breaks all but K = 4's.
     """

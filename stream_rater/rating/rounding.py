@@ -1,0 +1,104 @@
+"""What a belief's numbers are rounded to, so that its record can hold them exactly.
+
+A service's belief *is* its record: after each round it is rounded to what the record can say, and
+the next round starts from there. Nothing then depends on whether a belief was stored in between.
+
+- mu, sigma, the Gaussian factor and the scale of the weights are float32.
+- a performance lies on a fixed grid around zero, GRID_BITS wide: 1/16 point for a ladder that
+  starts at 1500 with a sigma of 350.
+- a factor's weight (relative to the belief's scale) and its excess width (what merging added to the
+  standard deviation of the narrowest, relative to that) are small floats: a few bits of mantissa
+  and of exponent, with gradual underflow, as IEEE has it.
+
+Decay changes the scale alone, so that a weight is rounded when it is set and never again.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from stream_rater.rating.compiled import kernel
+
+GRID_BITS = 20
+"""Bits of a performance: it lies within 2^19 steps of zero."""
+
+WEIGHT_BITS, WEIGHT_LOW, WEIGHT_TOP = 13, -2, 2**15 - 1
+"""Mantissa bits, exponent of the least normal number and greatest code: from 2^-15 to under 2.
+
+What counts is how a weight compares with the greatest, so its error is nearly absolute.
+"""
+
+WIDTH_BITS, WIDTH_LOW, WIDTH_TOP = 1, -5, 2**5 - 1
+"""The same for the excess width: from 1/64 of the narrowest to 768 times."""
+
+BIAS, MANTISSA = 1023, 52
+"""Of a float64."""
+
+
+@kernel
+def single(x: float) -> float:
+    """x as the nearest float32."""
+    rounded: float = np.float64(np.float32(x))
+    return rounded
+
+
+@kernel
+def power_of_two(exponent: Any) -> float:
+    """2**exponent, within the normal numbers."""
+    x: float = np.int64(np.int64(exponent + BIAS) << MANTISSA).view(np.float64)
+    return x
+
+
+@kernel
+def small_code(x: float, bits: int, low: int, top: int) -> int:
+    """The code of the small float nearest to x >= 0, at most `top`."""
+    if x < power_of_two(low):
+        return int(x * power_of_two(bits - low) + 0.5)
+    pattern = np.float64(x).view(np.int64) + (1 << (MANTISSA - bits - 1))
+    code = int(pattern >> (MANTISSA - bits)) - ((BIAS + low - 1) << bits)
+    return min(code, top)
+
+
+@kernel
+def small_float(code: int, bits: int, low: int) -> float:
+    """The small float of this code."""
+    if code < 1 << bits:
+        return code * power_of_two(low - bits)
+    pattern = np.int64(code + ((BIAS + low - 1) << bits))
+    x: float = np.int64(pattern << (MANTISSA - bits)).view(np.float64)
+    return x
+
+
+@kernel
+def weight(x: float) -> float:
+    """A relative weight, 0 <= x < 2, rounded."""
+    return small_float(small_code(x, WEIGHT_BITS, WEIGHT_LOW, WEIGHT_TOP), WEIGHT_BITS, WEIGHT_LOW)
+
+
+@kernel
+def width(x: float) -> float:
+    """A relative excess width, x >= 0, rounded."""
+    return small_float(small_code(x, WIDTH_BITS, WIDTH_LOW, WIDTH_TOP), WIDTH_BITS, WIDTH_LOW)
+
+
+def grid_of(initial_mu: float, initial_sigma: float) -> int:
+    """Exponent of the grid's step: fine beside sigma, and wide enough for any performance.
+
+    It reaches beyond 4 |mu| and beyond 60 sigma.
+    """
+    part, exponent = math.frexp(max(initial_sigma / 2.0**13, abs(initial_mu) / 2.0**17))
+    return exponent - 1 if part == 0.5 else exponent
+
+
+@kernel
+def grid_code(p: float, grid: int) -> int:
+    """The grid point nearest to p, held within the grid."""
+    most = float(2 ** (GRID_BITS - 1) - 1)
+    return int(min(max(np.floor(p * power_of_two(-grid) + 0.5), -most), most))
+
+
+@kernel
+def grid_point(code: int, grid: int) -> float:
+    """Where a grid point lies."""
+    return code * power_of_two(grid)
