@@ -14,7 +14,7 @@ from stream_rater.pipeline.sharding import shards_of
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.standings import Reader
 
-EXPECTED = "528b27ac770cc10f"
+EXPECTED = "defe0646fc9e80b7"
 """What `fingerprint` gives on every machine; it changes only with KERNEL_VERSION."""
 
 
