@@ -25,15 +25,19 @@ LOGISTIC_DEVIATION = math.sqrt(LOGISTIC_VARIANCE)
 
 
 @kernel
+def _copy(factors: Floats, i: int, to: int) -> None:
+    for c in range(3):
+        factors[to, c] = factors[i, c]
+
+
+@kernel
 def insert(factors: Floats, count: int, p: float, a: float, r: float) -> int:
     """Put (p, a, r) among `count` factors in order of p; where it is now. Room for one more."""
     i = count
     while i > 0 and factors[i - 1, 0] > p:
-        factors[i] = factors[i - 1]
+        _copy(factors, i - 1, i)
         i -= 1
-    factors[i, 0] = p
-    factors[i, 1] = a
-    factors[i, 2] = r
+    factors[i, 0], factors[i, 1], factors[i, 2] = p, a, r
     return i
 
 
@@ -54,8 +58,8 @@ def _cheapest(factors: Floats, count: int) -> int:
 def merge_cheapest(factors: Floats, count: int) -> int:
     """Merge the cheapest pair of neighbours among `count` >= 2 factors; return where it is now."""
     i = _cheapest(factors, count)
-    p1, a1, r1 = factors[i]
-    p2, a2, r2 = factors[i + 1]
+    p1, a1, r1 = factors[i, 0], factors[i, 1], factors[i, 2]
+    p2, a2, r2 = factors[i + 1, 0], factors[i + 1, 1], factors[i + 1, 2]
     r = r1 + r2
     part = r2 / r if r > 0.0 else 0.5
     p = p1 + part * (p2 - p1)
@@ -68,7 +72,7 @@ def merge_cheapest(factors: Floats, count: int) -> int:
     factors[i, 1] = np.sqrt(LOGISTIC_VARIANCE / variance)
     factors[i, 2] = r
     for k in range(i + 1, count - 1):
-        factors[k] = factors[k + 1]
+        _copy(factors, k + 1, k)
     return i
 
 
@@ -86,11 +90,11 @@ def slope_of(excess: float, narrowest: float) -> float:
 
 
 @kernel
-def settle(factor: Floats, grid: int, narrowest: float) -> None:
-    """Round one factor (p, a, r) to what a record holds."""
-    factor[0] = rounding.grid_point(rounding.grid_code(factor[0], grid), grid)
-    factor[1] = slope_of(rounding.width(excess_width(factor[1], narrowest)), narrowest)
-    factor[2] = rounding.weight(factor[2])
+def settle(factors: Floats, i: int, grid: int, narrowest: float) -> None:
+    """Round factor i to what a record holds."""
+    factors[i, 0] = rounding.grid_point(rounding.grid_code(factors[i, 0], grid), grid)
+    factors[i, 1] = slope_of(rounding.width(excess_width(factors[i, 1], narrowest)), narrowest)
+    factors[i, 2] = rounding.weight(factors[i, 2])
 
 
 @kernel
