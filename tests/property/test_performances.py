@@ -76,7 +76,8 @@ def test_performance_falls_strictly_with_rank(config: Config, field: Field) -> N
         by_place.setdefault(place, []).append(p)
     unfinished = by_place.pop(0, [])
     groups = [by_place[place] for place in sorted(by_place)]
-    assert [1] * len(groups) == [len(set(group)) for group in groups]
+    # Elo-MMx credits each player as a team of one, with roundings of its own.
+    assert max(np.ptp(group) for group in groups) <= 1e-11
     falling = [group[0] for group in groups] + ([max(unfinished)] if unfinished else [])
     assert (np.diff(falling) < 0.0).all()
 
@@ -127,9 +128,7 @@ def test_a_place_gained_counts(config: Config, size: int) -> None:
 
 @given(any_config, any_field, st.randoms(use_true_random=False))
 @settings(max_examples=200)
-def test_the_order_of_the_list_does_not_matter(
-    config: Config, field: Field, random: Any
-) -> None:
+def test_the_order_of_the_list_does_not_matter(config: Config, field: Field, random: Any) -> None:
     """A shuffled list gives the same performances, but for sums in another order."""
     order = list(range(len(field.places)))
     random.shuffle(order)
