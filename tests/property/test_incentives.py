@@ -184,8 +184,8 @@ def test_memoryless_monotonicity(config: Config, season: list[dict[str, Any]]) -
     pool = Pool(Ladder(rating=config))
     before = {f"p{i}": (config.initial_mu, config.initial_sigma) for i in range(4)}
     for offset, each in enumerate(season):
-        pool.rate(read(config, each["standings"][0], *each["standings"][1:],
-                       weight=each["weight"], completed_at=each["completed_at"]), offset)  # fmt: skip
+        rest = {name: each[name] for name in ("weight", "completed_at")}
+        pool.rate(read(config, *each["standings"], **rest), offset)
         after = {name: (float(b["mu"]), float(b["sigma"])) for name, b in pool}
         place = {entry["player"]: entry.get("rank", LAST) for entry in each["standings"]}
         assert len({sigma for _, sigma in after.values()}) == 1

@@ -1,4 +1,4 @@
-"""Ratings are on an interval scale (section 4.2): where it starts and its unit are a matter of taste.
+"""Ratings are on an interval scale (section 4.2): its zero and its unit are a matter of taste.
 
 Move all ratings by as much, or count in another unit, and a season comes out moved or in that unit.
 """
@@ -95,7 +95,8 @@ def test_moving_all_ratings(config: RatingConfig, season: Any, by: float) -> Non
     moved = msgspec.structs.replace(config, initial_mu=config.initial_mu + by)
     after = history(moved, season, lambda points: points + by)
     for expected, actual in zip(history(config, season, float), after, strict=True):
-        assert expected + [by, by, 0.0] == pytest.approx(actual, rel=0, abs=left_open(config))
+        there = expected + np.array([by, by, 0.0])
+        assert there == pytest.approx(actual, rel=0, abs=left_open(config))
 
 
 def left_open(config: RatingConfig) -> float:
