@@ -9,7 +9,8 @@ import msgspec
 import numpy as np
 
 from stream_rater.config import one_ladder
-from stream_rater.rating.model import Floats, Wave
+from stream_rater.rating import belief
+from stream_rater.rating.model import Beliefs, Evidence, Floats, Wave
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.standings import Reader, Standings, wave_of
 
@@ -67,6 +68,12 @@ def wave_among(rounds: Sequence[Standings], mu: Floats, sigma: Floats, played: i
     priors["mu"], priors["sigma"], priors["rounds"] = mu, sigma, played
     priors["time"] = np.concatenate([[each.time] * len(each.players) for each in rounds])
     return wave_of(rounds, priors)
+
+
+def update_all(beliefs: Beliefs, evidence: Evidence, rho: float) -> None:
+    """Stage 2 of one round for each of `beliefs`, in place, all factors kept."""
+    rows = np.arange(len(beliefs))
+    belief.update(beliefs.header, beliefs.factors, rows, evidence, rows * 0.0 + rho, rows * 0)
 
 
 def logistic_weight(factors: Floats) -> Floats:

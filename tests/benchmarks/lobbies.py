@@ -24,11 +24,11 @@ PEERS = Path(sys.prefix) / "peers"
 """Where `make bench` installs them: not among the project's own packages."""
 
 CONFIG = EloMMR(weight_limit=0.23, sigma_limit=54.0, rho=0.04)
-PLAYERS = 10_000
+PLAYERS = 2_000
 WARM_UP = 40
 """Evenings before: as many rounds for each player, so that histories are full."""
-TURNS = 15
-PEERS_PLAYERS = {"openskill": 1000, "trueskill": 200}
+TURNS = 40
+PEERS_PLAYERS = {"openskill": 500, "trueskill": 100}
 """A peer's evening is smaller: its time for an update does not depend on how many lobbies wait."""
 
 Evening = list[Ints]
@@ -125,7 +125,7 @@ def _peer(module: str) -> Any:
 
 
 def _lobby(name: str, size: int, effort: Effort) -> Result:
-    players = PLAYERS // 10 if effort.quick else PLAYERS
+    players = PLAYERS // 2 if effort.quick else PLAYERS
     runs, updates, absent = {"ours": Ours(players).rate}, {"ours": players}, []
     for peer, kind in (("openskill", OpenSkill), ("trueskill", TrueSkill)):
         try:

@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 
 from stream_rater.config import Ladder
 from stream_rater.lab.replay import Pool
-from stream_rater.rating import belief
 from stream_rater.rating.model import Floats, newcomers
 from stream_rater.rating.parameters import DEFAULT_KEPT, EloMMR, EloMMX
-from tests.rounds import day, ranked, read
+from tests.rounds import day, ranked, read, update_all
 from tests.strategies import configs, days, gaussian_configs, weights
 
 POINTS = 1e-6
@@ -208,11 +207,11 @@ def test_a_better_performance_never_lowers_a_rating(
 ) -> None:
     """With the full history mu rises with each past performance, and by no more (Lemma 5.4)."""
     at = data.draw(st.integers(0, len(season) - 1))
-    beliefs, rows = newcomers(2, len(season) + 1, 1500.0, 350.0), np.arange(2)
+    beliefs = newcomers(2, len(season) + 1, 1500.0, 350.0)
     for number, (p, beta2, gamma2) in enumerate(season):
         better = p + more * (number == at)
         both = np.array([[p, beta2, gamma2], [better, beta2, gamma2]])
-        belief.update(beliefs.header, beliefs.factors, rows, both, rows * 0.0 + rho, rows * 0)
+        update_all(beliefs, both, rho)
         mu, raised = beliefs.header["mu"].tolist()
         assert mu - POINTS <= raised <= mu + more + POINTS
         # sigma knows nothing of performances.

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_rater.rating import belief
 from stream_rater.rating.model import Beliefs, Floats, newcomers
-from tests.rounds import logistic_weight
+from tests.rounds import logistic_weight, update_all
 
 WEIGHTLESS = 1e30
 """A variance beta^2 whose weight 1/beta^2 is lost beside that of any belief here."""
@@ -31,10 +30,7 @@ seasons = st.lists(evidence, min_size=1, max_size=10)
 
 def rate(beliefs: Beliefs, p: float, beta2: float, gamma2: float, rho: float) -> None:
     """One round of the one player, in place, all factors kept."""
-    row = np.zeros(1, np.int64)
-    belief.update(
-        beliefs.header, beliefs.factors, row, np.array([[p, beta2, gamma2]]), row + rho, row
-    )
+    update_all(beliefs, np.array([[p, beta2, gamma2]]), rho)
 
 
 def rated(season: list[tuple[float, float, float]], rho: float, scale: float = 1.0) -> Beliefs:

@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 
 from stream_rater.config import Ladder
 from stream_rater.lab.replay import Pool
-from stream_rater.rating import belief
 from stream_rater.rating.model import Beliefs, newcomers
 from stream_rater.rating.parameters import EloMMR
-from tests.rounds import logistic_weight, ranked, read
+from tests.rounds import logistic_weight, ranked, read, update_all
 from tests.strategies import configs, weights
 
 C = math.pi / math.sqrt(3.0)
@@ -28,10 +27,7 @@ all_rhos = st.just(0.0) | st.floats(0.01, 5.0) | st.just(math.inf)
 
 def rate(beliefs: Beliefs, p: float, beta2: float, gamma2: float, rho: float) -> None:
     """One round of the one player, in place, all factors kept."""
-    row = np.zeros(1, np.int64)
-    belief.update(
-        beliefs.header, beliefs.factors, row, np.array([[p, beta2, gamma2]]), row + rho, row
-    )
+    update_all(beliefs, np.array([[p, beta2, gamma2]]), rho)
 
 
 def bounds(beliefs: Beliefs, beta2: float) -> tuple[float, float]:
