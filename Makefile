@@ -4,6 +4,9 @@ PYTHON ?= python3
 VENV_PYTHON := .venv/bin/python
 LOCAL := PYTHONPATH=deploy $(PYTHON) -m local
 UV_VERSION := 0.13.8
+COMPILE := $(VENV_PYTHON) -m uv pip compile --universal --python-version 3.11 --fork-strategy fewest \
+	--generate-hashes --no-emit-index-url --no-emit-find-links \
+	--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) --quiet
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test bench lint lock soak up down clean
@@ -21,6 +24,7 @@ test: lint ## Everything that .ci/run runs: lint, types, all tests (ARGS="-k nam
 	@$(VENV_PYTHON) -m pytest $(ARGS)
 
 bench: setup ## Benchmarks: one JSON object a line on standard output (ARGS=...)
+	@$(LOCAL).peers
 	@$(VENV_PYTHON) -m tests.benchmarks $(ARGS)
 
 soak: setup ## Simulate faults at length (SEEDS=N MINUTES=M)
@@ -32,12 +36,10 @@ lint: setup ## Style, format and types only
 	@$(VENV_PYTHON) -m ruff format --check .
 	@$(VENV_PYTHON) -m mypy --strict
 
-lock: setup ## Write requirements.lock anew from pyproject.toml (UPGRADE=1: newest versions)
+lock: setup ## Write the locks anew from pyproject.toml (UPGRADE=1: newest versions)
 	@$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
-	@$(VENV_PYTHON) -m uv pip compile pyproject.toml --extra lab --group dev --group build \
-		--universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
-		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
-		$(if $(UPGRADE),--upgrade) --quiet --output-file requirements.lock
+	@$(COMPILE) pyproject.toml --extra lab --group dev --group build --output-file requirements.lock
+	@$(COMPILE) --group peers --output-file tests/benchmarks/peers.lock
 
 up: setup ## Start Kafka and Redis in the background; in a shell: eval "$(make up)"
 	@$(LOCAL).servers up

@@ -2,14 +2,17 @@
 
 import math
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from stream_rater.config import one_ladder
-from stream_rater.rating.model import Beliefs, Floats
+from stream_rater.rating import belief
+from stream_rater.rating.model import Beliefs, Evidence, Floats, Wave
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.standings import Reader, Standings
+from stream_rater.standings import Reader, Standings, wave_of
 
 MSGPACK_HEADERS = [("content-type", b"application/msgpack")]
 
@@ -48,6 +51,29 @@ def ranked(places: Sequence[int], names: Sequence[str] | None = None) -> list[di
         {"player": name, "rank": place} if place else {"player": name, "dnf": True}
         for name, place in zip(names, places, strict=True)
     ]
+
+
+def day(number: int) -> str:
+    """A time so many days after the first of 2026."""
+    return (datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=number)).isoformat()
+
+
+RATED = np.dtype([("mu", "<f8"), ("sigma", "<f8"), ("rounds", "<i8"), ("time", "<i8")])
+"""What stage 1 looks at, and nothing else of a belief."""
+
+
+def wave_among(rounds: Sequence[Standings], mu: Floats, sigma: Floats, played: int = 5) -> Wave:
+    """A wave whose players, in the order of the rounds' standings, have these ratings."""
+    priors = np.zeros(len(mu), RATED)
+    priors["mu"], priors["sigma"], priors["rounds"] = mu, sigma, played
+    priors["time"] = np.concatenate([[each.time] * len(each.players) for each in rounds])
+    return wave_of(rounds, priors)
+
+
+def update_all(beliefs: Beliefs, evidence: Evidence, rho: float) -> None:
+    """Stage 2 of one round for each of `beliefs`, in place, all factors kept."""
+    rows = np.arange(len(beliefs))
+    belief.update(beliefs.header, beliefs.factors, rows, evidence, rows * 0.0 + rho, rows * 0)
 
 
 def logistic_weight(beliefs: Beliefs) -> Floats:

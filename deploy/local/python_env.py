@@ -1,5 +1,6 @@
 """The virtual environment `.venv`: exactly the lock's packages, and the project itself."""
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +14,8 @@ from local.tools import ROOT, LocalServerError
 VENV_DIRECTORY: Final = ROOT / ".venv"
 VENV_PYTHON: Final = VENV_DIRECTORY / "bin" / "python"
 LOCK: Final = ROOT / "requirements.lock"
+PEERS: Final = VENV_DIRECTORY / "peers"
+PEERS_LOCK: Final = ROOT / "tests" / "benchmarks" / "peers.lock"
 PROJECT: Final = ROOT / "pyproject.toml"
 PACKAGE: Final = ROOT / "stream_rater"
 _STAMPS: Final = VENV_DIRECTORY / "stamps"
@@ -50,6 +53,22 @@ def ensure_python_packages(say: Callable[[str], None]) -> None:
     say(f"installing the Python packages of {LOCK.name}")
     # Wheels only: a source package would run a build with tools that no hash was checked for.
     _pip("--require-hashes", "--only-binary", ":all:", "--requirement", str(LOCK))
+    stamp.write(wanted)
+
+
+def ensure_peers(say: Callable[[str], None]) -> None:
+    """Install what the benchmarks compare with beside the environment's packages, not among them.
+
+    trueskill is a source package only: its hash is checked, and so was that of setuptools, which
+    builds it.
+    """
+    stamp, wanted = Stamp(_STAMPS / "peers"), digest(PEERS_LOCK, LOCK)
+    if stamp.is_current(wanted):
+        return
+    say(f"installing the packages of {PEERS_LOCK.name}")
+    shutil.rmtree(PEERS, ignore_errors=True)
+    wheels = ("--only-binary", ":all:", "--no-binary", "trueskill", "--no-build-isolation")
+    _pip("--target", str(PEERS), "--require-hashes", *wheels, "--requirement", str(PEERS_LOCK))
     stamp.write(wanted)
 
 

@@ -14,7 +14,7 @@ if sys.version_info < (3, 11):  # noqa: UP036
 
 import fcntl
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from local import kafka_install, python_env
@@ -28,11 +28,11 @@ from local.tools import (
 )
 
 
-def main() -> int:
+def main(ensure: Callable[[], None] | None = None) -> int:
     """Do what is not done; 0 when all is, 1 with one line on standard error when it cannot be."""
     try:
         with one_at_a_time():
-            ensure_everything()
+            (ensure or ensure_everything)()
     except LocalServerError as error:
         say(str(error))
         return 1

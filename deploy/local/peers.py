@@ -1,0 +1,14 @@
+"""What `make bench` compares with: one more step of the set-up, done once like the others."""
+
+import sys
+
+from local import python_env, setup
+
+
+def main() -> int:
+    """Install the peers; 1 with one line on standard error when they cannot be."""
+    return setup.main(lambda: python_env.ensure_peers(setup.say))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""`python -m tests.benchmarks`: a JSON object a line on standard output, a table on standard error.
+
+Exit code 0: all was measured; 1: an entry was skipped, the reason is on standard error; 2: no such
+name.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+
+import msgspec
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from tests.benchmarks import codeforces, lobbies, stage1
+from tests.benchmarks.measure import Effort, Result, Skipped
+
+BENCHMARKS: dict[str, Callable[[Effort], Result]] = {
+    **stage1.BENCHMARKS,
+    **lobbies.BENCHMARKS,
+    **codeforces.BENCHMARKS,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure what is asked for."""
+    asked = _parse(arguments)
+    console = Console(stderr=True)
+    try:
+        names = _chosen(asked.names)
+    except KeyError as unknown:
+        all_names = " ".join(BENCHMARKS)
+        print(f"bench: no benchmark {unknown.args[0]!r}; there are: {all_names}", file=sys.stderr)
+        return 2
+    effort = Effort(quick=asked.quick, repeat=asked.repeat)
+    done = _measure(names, effort, console)
+    console.print(_table(done))
+    return 0 if len(done) == len(names) else 1
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    which = "stage1/100, or stage1 for all of that kind; none: everything"
+    parser.add_argument("names", nargs="*", metavar="NAME", help=which)
+    parser.add_argument("--quick", action="store_true", help="less of everything: does it run?")
+    parser.add_argument("--repeat", type=int, metavar="N", help="take turns so many times")
+    return parser.parse_args(arguments)
+
+
+def _chosen(names: Sequence[str]) -> list[str]:
+    """The benchmarks of these names or kinds, in order, all of them for none; else KeyError."""
+    chosen = dict.fromkeys(BENCHMARKS if not names else ())
+    for name in names:
+        found = [each for each in BENCHMARKS if each == name or each.startswith(f"{name}/")]
+        if not found:
+            raise KeyError(name)
+        chosen.update(dict.fromkeys(found))
+    return list(chosen)
+
+
+def _measure(names: Sequence[str], effort: Effort, console: Console) -> list[Result]:
+    """Print each result as it comes; those that could not be measured are told and left out."""
+    done = []
+    with Progress(console=console, transient=True, redirect_stdout=False) as progress:
+        task = progress.add_task("", total=len(names))
+        for name in names:
+            progress.update(task, description=name)
+            try:
+                result = BENCHMARKS[name](effort)
+            except Skipped as reason:
+                console.print(f"skipped {name}: {reason}", style="yellow", highlight=False)
+            else:
+                print(msgspec.json.encode(result).decode(), flush=True)
+                done.append(result)
+            progress.advance(task)
+    return done
+
+
+def _table(results: Sequence[Result]) -> Table:
+    table = Table("benchmark", "value", "", "ratio", "note")
+    for each in results:
+        ratios = "\n".join(f"{name} {value:g}" for name, value in each.ratio.items())
+        table.add_row(each.name, f"{each.value:g}", each.unit, ratios, each.note)
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(main())

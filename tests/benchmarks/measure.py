@@ -1,0 +1,70 @@
+"""What a benchmark gives, and how time is taken."""
+
+import gc
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+DIGITS = 4
+"""Significant digits of a figure."""
+
+
+class Skipped(Exception):
+    """Why a benchmark cannot be run here, in one line."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much to measure."""
+
+    quick: bool = False
+    """As little as shows that it runs."""
+    repeat: int | None = None
+
+    def turns(self, usual: int) -> int:
+        """How often to take turns where `usual` is enough on a machine that does little else."""
+        return self.repeat or (1 if self.quick else usual)
+
+
+class Result(msgspec.Struct, frozen=True):
+    """One figure, and those it is to be seen beside."""
+
+    name: str
+    value: float
+    unit: str
+    ratio: dict[str, float]
+    note: str
+
+
+def result(
+    name: str, value: float, unit: str, ratio: Mapping[str, float] | None = None, note: str = ""
+) -> Result:
+    """A result with its figures rounded to what they can say."""
+    rounded = {key: _rounded(each) for key, each in (ratio or {}).items()}
+    return Result(name, _rounded(value), unit, rounded, note)
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")
+
+
+def best_s(turns: int, **runs: Callable[[], object]) -> dict[str, float]:
+    """The least time of each run, in seconds: they take turns, so that a busy spell hits all."""
+    best = dict.fromkeys(runs, float("inf"))
+    for _ in range(turns):
+        for name, run in runs.items():
+            best[name] = min(best[name], _time_s(run))
+    return best
+
+
+def _time_s(run: Callable[[], object]) -> float:
+    gc.collect()
+    gc.disable()
+    try:
+        start = time.perf_counter()
+        run()
+        return time.perf_counter() - start
+    finally:
+        gc.enable()

@@ -1,0 +1,95 @@
+"""Stage 1 by size of round: `stage1/N` and, for Elo-MMx, `stage1-gaussian/N`; µs a player.
+
+A wave of rounds of N players, some 100,000 in all, through `systems.estimate`, as the estimator
+calls it. `ratio.error_points` is the worst error against brute force: of every rank of a few
+rounds, or of ranks all over a large one.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from stream_rater.rating import systems
+from stream_rater.rating.model import PERFORMANCE, Floats, Ints, Wave
+from stream_rater.rating.parameters import EloMMR, EloMMX
+from tests.benchmarks.brute import worst_error
+from tests.benchmarks.measure import Effort, Result, best_s, result
+
+SIZES = (2, 5, 12, 30, 60, 100, 300, 1000, 10_000, 100_000, 1_000_000)
+PLAYERS, QUICK_PLAYERS = 100_000, 2_000
+TURNS = 15
+CHECKED_TERMS = 4_000_000
+"""Ranks checked times players of their round."""
+MOST_CHECKED = 2_000
+
+WEIGHT_LIMIT, SIGMA_LIMIT = 0.23, 54.0
+LOGISTIC = EloMMR(weight_limit=WEIGHT_LIMIT, sigma_limit=SIGMA_LIMIT, rho=0.04)
+GAUSSIAN = EloMMX(weight_limit=WEIGHT_LIMIT, sigma_limit=SIGMA_LIMIT)
+GAMMA2 = WEIGHT_LIMIT * SIGMA_LIMIT**2
+BETA2 = (1.0 + 1.0 / WEIGHT_LIMIT) * SIGMA_LIMIT**2
+"""Section 3 of the paper: an opponent's performance has variance sigma^2 + gamma^2 + beta^2."""
+
+
+def wave_of_size(size: int, rounds: int, seed: int) -> Wave:
+    """Rounds of players who perform about as rated, with uncertainties from new to settled."""
+    random, players = np.random.default_rng(seed), size * rounds
+    mu = random.normal(1500.0, 300.0, (rounds, size))
+    sigma = random.uniform(60.0, 350.0, (rounds, size))
+    played = random.normal(mu, np.sqrt(sigma**2 + GAMMA2 + BETA2))
+    order = np.argsort(-played, axis=1)
+    return Wave(
+        round_starts=np.arange(0, players + 1, size),
+        weight=np.ones(rounds),
+        ceiling=np.full(rounds, np.inf),
+        time=np.zeros(rounds, np.int64),
+        place=np.tile(np.arange(1, size + 1, dtype=np.int32), rounds),
+        entry_starts=np.arange(players + 1),
+        share=np.ones(players),
+        mu=np.take_along_axis(mu, order, axis=1).ravel(),
+        sigma=np.take_along_axis(sigma, order, axis=1).ravel(),
+        rounds=np.full(players, 5),
+        last_time=np.zeros(players, np.int64),
+    )
+
+
+def _checked(size: int, rounds: int) -> list[tuple[int, Ints]]:
+    """Which rounds to check by brute force, and which ranks in each."""
+    ranks = max(8, min(CHECKED_TERMS // size, MOST_CHECKED))
+    if ranks < size:
+        return [(0, np.unique(np.linspace(0, size - 1, ranks).astype(np.int64)))]
+    return [(r, np.arange(size)) for r in range(min(rounds, ranks // size))]
+
+
+def error_points(wave: Wave, size: int, found: Floats, *, gaussian: bool) -> float:
+    """The worst error of performances `found` for a wave of rounds of this size."""
+    delta = np.sqrt(wave.sigma**2 + GAMMA2 + BETA2)
+    worst = 0.0
+    for number, at in _checked(size, len(wave.weight)):
+        part = slice(number * size, (number + 1) * size)
+        error = worst_error(found[part][at], at, wave.mu[part], delta[part], gaussian=gaussian)
+        worst = max(worst, error)
+    return worst
+
+
+def _stage1(name: str, size: int, effort: Effort, *, gaussian: bool) -> Result:
+    config = GAUSSIAN if gaussian else LOGISTIC
+    rounds = max(1, (QUICK_PLAYERS if effort.quick else PLAYERS) // size)
+    wave = wave_of_size(size, rounds, seed=size)
+    found = systems.estimate(config, wave)[:, PERFORMANCE]
+    turns = effort.turns(max(3, TURNS * PLAYERS // max(PLAYERS, size)))
+    best = best_s(turns, ours=lambda: systems.estimate(config, wave))["ours"]
+    return result(
+        name,
+        best / len(wave.mu) * 1e6,
+        "us/player",
+        {"error_points": error_points(wave, size, found, gaussian=gaussian)},
+        f"{rounds} rounds of {size}",
+    )
+
+
+BENCHMARKS: dict[str, Callable[[Effort], Result]] = {
+    f"{kind}/{size}": partial(_stage1, f"{kind}/{size}", size, gaussian=kind == "stage1-gaussian")
+    for kind in ("stage1", "stage1-gaussian")
+    for size in SIZES
+}

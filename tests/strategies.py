@@ -1,0 +1,57 @@
+"""What Hypothesis draws rounds, seasons and parameters from, for all property tests."""
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from stream_rater.rating.parameters import EloMMR, EloMMX
+
+
+def spreads() -> st.SearchStrategy[dict[str, float]]:
+    """Either form of the pair of parameters that says how skills and performances scatter."""
+    limits = st.fixed_dictionaries(
+        {"weight_limit": st.floats(0.02, 2.0), "sigma_limit": st.floats(30.0, 200.0)}
+    )
+    spread = st.fixed_dictionaries({"beta": st.floats(80, 500), "gamma": st.floats(10, 150)})
+    return limits | spread
+
+
+def evolving() -> dict[str, st.SearchStrategy[Any]]:
+    """What Elo-MMR and Elo-MMx share, besides the spreads."""
+    return {
+        "ties": st.sampled_from(("full", "split")),
+        "drift_per_day": st.just(0.0) | st.floats(0.1, 500.0),
+        "newcomer_weights": st.lists(st.floats(0.2, 5.0), max_size=3).map(tuple),
+        "initial_mu": st.floats(-2000.0, 3000.0),
+        "initial_sigma": st.floats(80.0, 500.0),
+    }
+
+
+def rhos() -> st.SearchStrategy[Any]:
+    """Inverse momentum, from none to infinite."""
+    return st.sampled_from((0.0, "inf")) | st.floats(0.01, 5.0)
+
+
+def configs(rho: st.SearchStrategy[Any] | None = None) -> st.SearchStrategy[EloMMR]:
+    """Elo-MMR(rho) with its full history."""
+    return st.builds(
+        lambda pair, **others: EloMMR(**pair, **others, history="full"),
+        pair=spreads(),
+        rho=rhos() if rho is None else rho,
+        **evolving(),
+    )
+
+
+def gaussian_configs() -> st.SearchStrategy[EloMMX]:
+    """Elo-MMx."""
+    return st.builds(lambda pair, **others: EloMMX(**pair, **others), pair=spreads(), **evolving())
+
+
+def days() -> st.SearchStrategy[int]:
+    """When a round is played: days after the first of 2026."""
+    return st.integers(0, 400)
+
+
+def weights() -> st.SearchStrategy[float]:
+    """What a round weighs."""
+    return st.just(1.0) | st.floats(0.05, 20.0)
