@@ -41,7 +41,7 @@ def transfer_and_decay(variance: float, gamma2: float, rho: float) -> tuple[floa
 
 
 @kernel
-def _mode(
+def mode(
     x: float, center: float, precision: float, factors: Floats, count: int, tolerance: float
 ) -> float:
     """The zero of precision (x - center) + sum o tanh((x - p) a), searched from x."""
@@ -96,7 +96,7 @@ def update(
             count = merge_cheapest(held, count)
         belief.count = count
 
-        belief.mu = _mode(
+        belief.mu = mode(
             belief.mu, belief.center, belief.precision, held, count, TOLERANCE * belief.sigma
         )
         belief.sigma = 1.0 / np.sqrt(1.0 / (variance + gamma2) + 1.0 / beta2)

@@ -4,6 +4,7 @@ An *entry* is what a round ranks: a player, or a team of players. A *wave* is a 
 share no player, so that all of them can be rated in one call without one seeing another's result.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +77,8 @@ class Wave:
     """(P,) rounds played before."""
     last_time: Ints
     """(P,) time of the last round before; ignored where there was none."""
+    players: Sequence[Sequence[str]]
+    """(R,) each round's players by id, for systems that know some by name."""
 
 
 Evidence = Floats
