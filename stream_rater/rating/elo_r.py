@@ -2,12 +2,16 @@
 
 A belief is a Gaussian factor times logistic ones, as in `belief`, but each factor k has a width
 tau_k of its own: its term in the equation for the rating is tanh((x - p_k) / tau_k) / tau_k, so a
-row (p, a, o) of `model.Beliefs` has a = o = 1 / tau_k, until the sketch merges rows. Diffusion
-*widens*: all tau_k^2 grow by K = 1 + eta^2 / sigma^2 (Equation 27), the Gaussian's too, which adds
+row (p, a, o) of `model.Beliefs` has a = o = 1 / tau_k and weight a o. Diffusion *widens*: all tau_k^2 grow by K = 1 + eta^2 / sigma^2 (Equation 27), the Gaussian's too, which adds
 eta^2 to sigma^2 = 1 / sum of 1/tau_k^2 (Equation 25). A round is seen with the spread delta.
 
 Equation 29, eta^2 = 1 / (1/sigma*^2 - 1/delta^2) - sigma*^2, is Elo-MMR's pair (beta, gamma) =
 (delta, eta) at sigma_limit = sigma*; so a round of weight q changes both as it does there.
+
+A factor so wide is nearly linear, so where only K are kept the widest joins the Gaussian, as the
+drafts say (Equation 6). It joins with its weight, and with its pull on the present rating: then the
+rating does not jump, and an old outlier's pull stays bounded. (`sketch` merges neighbours, which
+suits factors of like width only: the variance of a mixture of narrow and wide is all the wide's.)
 
 In stage 1 player i is compared with a clone of itself as well, once as winner and once as loser
 (the prior of Equation 18). With ties "full" so are the tied (Algorithm 1), and all of them share a
@@ -22,7 +26,7 @@ import numpy as np
 from stream_rater.rating.baselines.places import tie_bounds
 from stream_rater.rating.belief import TOLERANCE, mode
 from stream_rater.rating.compiled import kernel
-from stream_rater.rating.elementary import exp, log
+from stream_rater.rating.elementary import exp, log, tanh
 from stream_rater.rating.model import DID_NOT_FINISH, Evidence, Floats, Ints, Places, Table, Wave
 from stream_rater.rating.parameters import EloR
 from stream_rater.rating.performance import (
@@ -33,7 +37,7 @@ from stream_rater.rating.performance import (
     team,
 )
 from stream_rater.rating.roots import MAX_STEPS, safeguard
-from stream_rater.rating.sketch import insert, merge_cheapest
+from stream_rater.rating.sketch import insert
 
 STAND_STILL = 1e-12
 """A step smaller than this part of 1/u ends the search for a tied player's performance."""
@@ -139,6 +143,24 @@ def estimate(config: EloR, wave: Wave) -> Evidence:
 
 
 @kernel
+def fold_widest(belief: Table, held: Floats, count: int) -> int:
+    """Move the widest of `count` factors into the Gaussian of this header; the new count."""
+    widest = 0
+    for k in range(1, count):
+        if held[k, 1] < held[widest, 1]:
+            widest = k
+    p, a, o = held[widest]
+    pull = o * tanh((belief.mu - p) * a)
+    total = belief.precision + a * o
+    # its weight times (mu - its new center) is its pull
+    belief.center += (a * o * (belief.mu - belief.center) - pull) / total
+    belief.precision = total
+    for k in range(widest, count - 1):
+        held[k] = held[k + 1]
+    return count - 1
+
+
+@kernel
 def update(header: Table, factors: Floats, rows: Ints, evidence: Evidence, kept: Ints) -> None:
     """Widen, add the evidence and solve, in place; arguments as of `belief.update`."""
     for i in range(len(rows)):
@@ -154,11 +176,11 @@ def update(header: Table, factors: Floats, rows: Ints, evidence: Evidence, kept:
             held[k, 1] /= np.sqrt(widening)
             held[k, 2] /= np.sqrt(widening)
 
+        while kept[i] > 0 and count >= kept[i]:
+            count = fold_widest(belief, held, count)
         a = 1.0 / np.sqrt(delta2)
         insert(held, count, performance, a, a)
         count += 1
-        while kept[i] > 0 and count > kept[i]:
-            count = merge_cheapest(held, count)
         belief.count = count
 
         belief.mu = mode(

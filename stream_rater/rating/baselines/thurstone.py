@@ -30,8 +30,8 @@ from stream_rater.rating.normal import INVERSE_SQRT_2_PI, density, hazard, mills
 
 REACH = 8.0
 """How far the grid goes beyond the lowest and the highest rating."""
-NODE, NODES_PER_WIDTH = 0.2, 0.7
-"""Distance of nodes: the smaller of NODE and NODES_PER_WIDTH / sqrt(n)."""
+NODE, WIDTHS = 0.2, 4.0
+"""Distance of nodes: NODE or WIDTHS / sqrt(n), the smaller; gradients are then right to 1e-7."""
 MAX_CELLS = 8192
 """Where ratings lie thousands apart, nodes lie farther apart instead."""
 STEEP = 40.0
@@ -208,7 +208,7 @@ def gradient(x: Floats, ranked: int, g: Floats) -> float:
     n = len(x)
     end = min(ranked, n - 1)  # where `_last` begins: one alone is a group, too
     a, b = np.min(x) - REACH, np.max(x) + REACH
-    h = min(NODE, NODES_PER_WIDTH / np.sqrt(float(n)))
+    h = min(NODE, WIDTHS / np.sqrt(float(n)))
     cells = int(min(np.ceil((b - a) / h), float(MAX_CELLS)))
     h = (b - a) / cells
 
