@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from stream_rater.config import Ladder, one_ladder
+from stream_rater.events import RoundCompleted, round_from_json
 from stream_rater.lab.replay import Pool
 from stream_rater.rating.model import DID_NOT_FINISH, Floats, Places
 from stream_rater.rating.parameters import (
@@ -22,7 +24,7 @@ from stream_rater.rating.parameters import (
     Thurstone,
     TrueSkill,
 )
-from stream_rater.standings import Reader, Standings
+from stream_rater.standings import MIN_ENTRIES, Reader, Standings
 
 SEASON_1 = 749
 """Rounds; the boundary is not in the data (shared/data/README.md: 748 to 750)."""
@@ -111,20 +113,36 @@ def kendall_tau(config: RatingConfig, rounds: Sequence[Standings]) -> float:
     return wrong / pairs
 
 
-def seasons(shared: Path) -> tuple[list[Standings], list[Standings]]:
-    """Map Rando's first season, and the later ones."""
+def without_deleted(event: RoundCompleted) -> RoundCompleted:
+    """A round as the note's author had it: deleted players were gone."""
+    standings = [each for each in event.standings if not (each.player or "").startswith("deleted-")]
+    return msgspec.structs.replace(event, standings=standings)
+
+
+def seasons(shared: Path, *, deleted: bool = True) -> tuple[list[Standings], list[Standings]]:
+    """Map Rando's first season, and the later ones; perhaps without players since deleted."""
     reader = Reader(one_ladder(METHODS["thurstone"].config))
+    found: list[list[Standings]] = [[], []]
     with gzip.open(shared / "data" / "map-rando.jsonl.gz") as file:
-        rounds = [reader.read(line) for line in file]
-    return rounds[:SEASON_1], rounds[SEASON_1:]
+        for number, line in enumerate(file):
+            event = round_from_json(line)
+            event = event if deleted else without_deleted(event)
+            if len(event.standings) >= MIN_ENTRIES:
+                found[number >= SEASON_1].append(reader.read(msgspec.json.encode(event)))
+    return found[0], found[1]
 
 
 def main() -> None:
     """Print the tables."""
-    first, later = seasons(Path(os.environ["STREAM_RATER_SHARED"]))
+    shared = Path(os.environ["STREAM_RATER_SHARED"])
+    parts = [*seasons(shared), *seasons(shared, deleted=False)]
+    print("season 1, note, later, note; and without deleted players: season 1, later")
     for name, method in METHODS.items():
-        found, then = kendall_tau(method.config, first), kendall_tau(method.config, later)
-        print(f"{name:36} {found:.4f} {method.season_1}   later {then:.4f} {method.later}")
+        first, later, bare, bare_later = (kendall_tau(method.config, part) for part in parts)
+        print(
+            f"{name:36} {first:.4f} {method.season_1} {later:.4f} {method.later}"
+            f"   {bare:.4f} {bare_later:.4f}"
+        )
 
 
 if __name__ == "__main__":

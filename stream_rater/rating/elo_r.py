@@ -2,8 +2,9 @@
 
 A belief is a Gaussian factor times logistic ones, as in `belief`, but each factor k has a width
 tau_k of its own: its term in the equation for the rating is tanh((x - p_k) / tau_k) / tau_k, so a
-row (p, a, o) of `model.Beliefs` has a = o = 1 / tau_k and weight a o. Diffusion *widens*: all tau_k^2 grow by K = 1 + eta^2 / sigma^2 (Equation 27), the Gaussian's too, which adds
-eta^2 to sigma^2 = 1 / sum of 1/tau_k^2 (Equation 25). A round is seen with the spread delta.
+row (p, a, o) of `model.Beliefs` has a = o = 1 / tau_k and weight a o. Diffusion *widens*: all
+tau_k^2 grow by K = 1 + eta^2 / sigma^2 (Equation 27), the Gaussian's too, which adds eta^2 to
+sigma^2 = 1 / sum of 1/tau_k^2 (Equation 25). A round is seen with the spread delta.
 
 Equation 29, eta^2 = 1 / (1/sigma*^2 - 1/delta^2) - sigma*^2, is Elo-MMR's pair (beta, gamma) =
 (delta, eta) at sigma_limit = sigma*; so a round of weight q changes both as it does there.
@@ -20,6 +21,7 @@ whole: so the higher rated of two who tie has the slightly higher performance (s
 """
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -44,9 +46,7 @@ STAND_STILL = 1e-12
 
 
 @kernel
-def _log_balance(
-    x: float, mu: Floats, u: Floats, i: int, lo: int, hi: int
-) -> tuple[float, float]:
+def _log_balance(x: float, mu: Floats, u: Floats, i: int, lo: int, hi: int) -> tuple[float, float]:
     """ln(losses) - ln(wins) of player i at x, the tied [lo, hi] counting half, and its slope."""
     lost = won = slope_lost = slope_won = 0.0
     for j in range(len(mu)):
@@ -75,11 +75,12 @@ def split_performances(place: Places, mu: Floats, u: Floats, found: Floats) -> N
     ranked = 0
     while ranked < len(mu) and place[ranked] != DID_NOT_FINISH:
         ranked += 1
-    reach = log(2.0 * np.sum(u) / np.min(u)) / np.min(u)
+    reach: float = log(2.0 * np.sum(u) / np.min(u)) / np.min(u)
     for i in range(ranked):
         if lo[i] == hi[i]:
             continue
-        x, last = found[i], math.inf
+        x: float = found[i]
+        last = math.inf
         low, high = np.min(mu) - reach, np.max(mu) + reach
         for _ in range(MAX_STEPS):
             value, slope = _log_balance(x, mu, u, i, lo[i], hi[i])
@@ -143,7 +144,7 @@ def estimate(config: EloR, wave: Wave) -> Evidence:
 
 
 @kernel
-def fold_widest(belief: Table, held: Floats, count: int) -> int:
+def fold_widest(belief: Any, held: Floats, count: int) -> int:
     """Move the widest of `count` factors into the Gaussian of this header; the new count."""
     widest = 0
     for k in range(1, count):

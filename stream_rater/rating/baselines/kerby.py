@@ -26,6 +26,7 @@ model, the mean of the performance given the result.
 import math
 
 import numpy as np
+import numpy.typing as npt
 
 from stream_rater.rating.baselines import pairwise_elo, plackett_luce, thurstone
 from stream_rater.rating.baselines.places import tie_bounds
@@ -38,6 +39,8 @@ from stream_rater.rating.parameters import (
     PlackettLuce,
     Thurstone,
 )
+
+Flags = npt.NDArray[np.bool_]
 
 PAIRS, EXPONENTIAL, GAUSSIAN = 0, 1, 2
 """Which likelihood: of all pairs, or of the whole order by an exponential or a Gaussian model."""
@@ -114,20 +117,18 @@ def gradient(
 @kernel
 def interpolate(at: float, knots: Floats, values: Floats) -> float:
     """Linear between rising knots, flat outside."""
-    last = len(knots) - 1
-    if at <= knots[0]:
-        return values[0]
-    for k in range(last):
-        if at <= knots[k + 1]:
-            part = (at - knots[k]) / (knots[k + 1] - knots[k])
-            return values[k] + part * (values[k + 1] - values[k])
-    return values[last]
+    value: float = values[0]
+    for k in range(len(knots) - 1):
+        part = (at - knots[k]) / (knots[k + 1] - knots[k])
+        if part > 0.0:
+            value = values[k] + min(part, 1.0) * (values[k + 1] - values[k])
+    return value
 
 
 @kernel
 def _rounds(
     round_starts: Ints, weight: Floats, place: Places, entry_starts: Ints, share: Floats,
-    mu: Floats, sigma: Floats, held: Floats, knots: Floats, rates: Floats, scale: float,
+    mu: Floats, sigma: Floats, held: Flags, knots: Floats, rates: Floats, scale: float,
     initial_mu: float, anchor: float, floor: float, likelihood: int, gaussian: bool, average: bool,
 ) -> Floats:  # fmt: skip
     out = np.empty((len(mu), 3))

@@ -6,8 +6,8 @@ comes by one integration from the next worse one's,
     F_better(t) = integral up to t of phi(s - x_k) F_k(s) ds,
 
 and for the last it is the product of their Phi(t - x_j): where the order is not observed, none is
-asked for. As the note tells, functions are kept as logarithms, on a grid; between nodes they are the
-quintics that match value, slope and curvature, which the recursion gives exactly.
+asked for. As the note tells, functions are kept as logarithms, on a grid; between nodes they are
+the quintics that match value, slope and curvature, which the recursion gives exactly.
 
 Where the note differentiates automatically we integrate from the best down as well, B_k(t) being
 the probability that all better ones performed in order and above t. Then phi(t - x_k) F_k(t) B_k(t)
@@ -17,8 +17,6 @@ last have -E[phi / Phi(t - x_j)] at the performance of the worst of the others.
 Given the order, a performance is known to 1/sqrt(n) at best, so nodes lie closer in large rounds:
 the cost is n^1.5. F_k is computed once for checkpoints and once more from each, to save memory.
 """
-
-import math
 
 import numpy as np
 
@@ -106,7 +104,8 @@ def _cell(c: Floats, s0: float, s1: float) -> float:
         for i in range(len(LAGUERRE)):
             t = LAGUERRE[i] / s1
             total += LAGUERRE_WEIGHT[i] * exp(_at(c, 1.0 - t) + LAGUERRE[i])
-        return total / s1
+        total /= s1
+        return total
     gentle = min(abs(s0), abs(s1)) if s0 * s1 > 0.0 else 0.0
     length = 1.0 if gentle < STEEP else STEEP / gentle
     start = 1.0 - length if s1 > 0.0 else 0.0
@@ -115,7 +114,8 @@ def _cell(c: Floats, s0: float, s1: float) -> float:
     for panel in range(panels):
         for i in range(len(GAUSS)):
             total += GAUSS_WEIGHT[i] * exp(_at(c, start + (panel + GAUSS[i]) * width))
-    return total * width
+    total *= width
+    return total
 
 
 @kernel
