@@ -79,9 +79,10 @@ def split_performances(place: Places, mu: Floats, u: Floats, found: Floats) -> N
     for i in range(ranked):
         if lo[i] == hi[i]:
             continue
-        x: float = found[i]
+        x = found[i]
         last = math.inf
-        low, high = np.min(mu) - reach, np.max(mu) + reach
+        low: float = np.min(mu) - reach
+        high: float = np.max(mu) + reach
         for _ in range(MAX_STEPS):
             value, slope = _log_balance(x, mu, u, i, lo[i], hi[i])
             step = -value / slope

@@ -8,9 +8,11 @@ from tests.tables import METHODS, kendall_tau, seasons
 
 pytestmark = pytest.mark.slow
 
-CLOSE = 0.003
+CLOSE = 0.002
 """The data lacks the season's boundary, and has as strangers the deleted players whom the note
-leaves out; farthest is 0.0025 (but for TrueSkill's mu: another variant)."""
+leaves out. In Plackett-Luce the note's program takes each one's chance of being worse than all who
+finished as independent, where we take P(max < min), the note's own formula; so farthest are its
+figures, by 0.0018. (TrueSkill's mu, 0.0054 off, is of another variant, which treats ties else.)"""
 
 
 @pytest.fixture(scope="module")
@@ -45,13 +47,10 @@ def test_the_order_of_the_methods(tau: dict[str, float]) -> None:
 
 
 def test_every_adaptation_gains(tau: dict[str, float]) -> None:
-    """The anchor most, the table of learning rates less, the floor least (Thurstone: nothing)."""
+    """The anchor most; less the table of learning rates; the floor, too, but not Thurstone."""
     for name in ("pairwise sum", "pairwise average", "plackett-luce", "thurstone"):
         assert tau[name] - tau[f"{name}, anchor"] > 0.01
     for name in ("plackett-luce", "thurstone"):
-        anchor, rates, floor = (
-            tau[f"{name}, anchor{more}"] for more in ("", ", rates", ", rates, floor")
-        )
-        assert anchor - rates > 0.001
-        assert abs(rates - floor) < anchor - rates or rates > floor
-    assert tau["plackett-luce, anchor, rates"] > tau["plackett-luce, anchor, rates, floor"]
+        assert tau[f"{name}, anchor"] - tau[f"{name}, anchor, rates"] > 0.001
+    floored = "plackett-luce, anchor, rates, floor"
+    assert tau["plackett-luce, anchor, rates"] - tau[floored] > 0.001

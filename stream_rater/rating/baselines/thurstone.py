@@ -99,23 +99,21 @@ def _at(c: Floats, t: float) -> float:
 @kernel
 def _cell(c: Floats, s0: float, s1: float) -> float:
     """Integral of e^quintic over the cell, whose slopes at its ends are s0 and s1."""
-    total = 0.0
+    total: float = 0.0
     if s1 > STEEP and s0 > STEEP:  # only near the right end; it is nearly e^(-s1 t) there
         for i in range(len(LAGUERRE)):
             t = LAGUERRE[i] / s1
-            total += LAGUERRE_WEIGHT[i] * exp(_at(c, 1.0 - t) + LAGUERRE[i])
-        total /= s1
+            total += LAGUERRE_WEIGHT[i] / s1 * exp(_at(c, 1.0 - t) + LAGUERRE[i])
         return total
     gentle = min(abs(s0), abs(s1)) if s0 * s1 > 0.0 else 0.0
     length = 1.0 if gentle < STEEP else STEEP / gentle
     start = 1.0 - length if s1 > 0.0 else 0.0
-    panels = min(np.floor(length * max(abs(s0), abs(s1)) / PANEL) + 1.0, MAX_PANELS)
+    panels = 1 + int(min(length * max(abs(s0), abs(s1)) / PANEL, MAX_PANELS - 1.0))
     width = length / panels
     for panel in range(panels):
         for i in range(len(GAUSS)):
             total += GAUSS_WEIGHT[i] * exp(_at(c, start + (panel + GAUSS[i]) * width))
-    total *= width
-    return total
+    return total * width
 
 
 @kernel
