@@ -260,4 +260,5 @@ def wave_of(rounds: Sequence[Standings], priors: Table) -> Wave:
         sigma=np.ascontiguousarray(priors["sigma"]),
         rounds=priors["rounds"].astype(np.int64),
         last_time=np.ascontiguousarray(priors["time"]),
+        players=[each.players for each in rounds],
     )

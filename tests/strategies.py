@@ -44,7 +44,11 @@ def configs(rho: st.SearchStrategy[Any] | None = None) -> st.SearchStrategy[EloM
 
 def gaussian_configs() -> st.SearchStrategy[EloMMX]:
     """Elo-MMx."""
-    return st.builds(lambda pair, **others: EloMMX(**pair, **others), pair=spreads(), **evolving())
+    return st.builds(
+        lambda pair, **others: EloMMX(**pair, **others, history="full"),
+        pair=spreads(),
+        **evolving(),
+    )
 
 
 def days() -> st.SearchStrategy[int]:

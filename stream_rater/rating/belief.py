@@ -78,7 +78,7 @@ def _halley_step(x: float, belief: Any, columns: Floats, i: int) -> tuple[float,
 
 
 @kernel
-def _find_modes(header: Table, factors: Floats, rows: Ints, x: Floats) -> None:
+def find_modes(header: Table, factors: Floats, rows: Ints, x: Floats) -> None:
     """The modes of a few beliefs, searched from x and left there.
 
     Beliefs do not depend on each other: a processor works on several at once, pass by pass.
@@ -193,7 +193,7 @@ def update(
                 belief, held, evidence[start + i, 0], evidence[start + i, 1],
                 evidence[start + i, 2], rho[start + i], kept[start + i],
             )  # fmt: skip
-        _find_modes(header, factors, block, guess)
+        find_modes(header, factors, block, guess)
         for i in range(len(block)):
             mu = guess[i]
             header[block[i]].mu = single(mu) if kept[start + i] > 0 else mu

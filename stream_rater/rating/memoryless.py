@@ -12,12 +12,14 @@ from stream_rater.rating.baselines import (
     codeforces,
     elo_mmx,
     glicko,
+    kerby,
     topcoder,
     trueskill,
 )
 from stream_rater.rating.model import Evidence, Floats, Ints, Places, Wave
 from stream_rater.rating.parameters import (
     Bar,
+    Climbing,
     Codeforces,
     EloMMX,
     Glicko,
@@ -31,6 +33,8 @@ def estimate(config: Memoryless, wave: Wave) -> Evidence:
     """Evidence (P, 3) for every player of a wave, round by round."""
     if isinstance(config, EloMMX):
         return elo_mmx.estimate(config, wave)
+    if isinstance(config, Climbing):
+        return kerby.estimate(config, wave)
     out = np.empty((len(wave.mu), 3))
     for r in range(len(wave.weight)):
         first, end = wave.round_starts[r], wave.round_starts[r + 1]

@@ -4,6 +4,7 @@ An *entry* is what a round ranks: a player, or a team of players. A *wave* is a 
 share no player, so that all of them can be rated in one call without one seeing another's result.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +41,7 @@ HEADER = np.dtype(
         ("center", "<f8"),  # mean of the Gaussian factor (the paper's p_0)
         ("precision", "<f8"),  # its weight w_0, in points^-2
         ("scale", "<f8"),  # what the weights of the logistic factors are relative to
-        ("width", "<f8"),  # standard deviation of the narrowest of them, where they are rounded
+        ("width", "<f8"),  # standard deviation of the narrowest, where they are rounded; 0: a = o
     ]
 )
 """A belief without its logistic factors; stage 1 looks at no more than its first half.
@@ -80,6 +81,8 @@ class Wave:
     """(P,) rounds played before."""
     last_time: Ints
     """(P,) time of the last round before; ignored where there was none."""
+    players: Sequence[Sequence[str]] = ()
+    """(R,) each round's players by id, for systems that know some by name."""
 
 
 Evidence = Floats

@@ -6,12 +6,13 @@ Unknown names and values out of range are refused with their place (msgspec name
 
 import hashlib
 import math
+from itertools import pairwise
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
-DEFAULT_KEPT = 16
+DEFAULT_KEPT = 20
 """Logistic factors kept in a record, unless `history` says otherwise."""
 
 Positive = Annotated[float, Meta(ge=1e-6, le=1e9)]
@@ -146,10 +147,87 @@ class TrueSkill(Common, frozen=True, forbid_unknown_fields=True, kw_only=True,
     tolerance: Annotated[float, Meta(ge=1e-12, le=1e-2)] = 1e-6
 
 
-Memoryless = EloMMX | Codeforces | Topcoder | Glicko | Bar | TrueSkill
+class EloR(Common, frozen=True, forbid_unknown_fields=True, kw_only=True,
+           tag_field="system", tag="elo-r"):  # fmt: skip
+    """Elo-R: delta is the spread of a performance, sigma_limit where the uncertainty settles."""
+
+    delta: Positive = 250.0
+    sigma_limit: Positive = 100.0
+    ties: Literal["full", "split"] = "full"
+
+    def __post_init__(self) -> None:
+        if self.delta <= self.sigma_limit:
+            raise ValueError("delta must be more than sigma_limit")
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """(weight_limit, sigma_limit) as of Elo-MMR: delta^2 = (1 + 1/w) s^2, eta^2 = w s^2."""
+        s2 = self.sigma_limit**2
+        return s2 / (self.delta**2 - s2), self.sigma_limit
+
+
+Rates = tuple[tuple[Finite, NotNegative], ...]
+"""[[rating, rate], ...]: a learning rate that is linear between these ratings, flat outside."""
+
+
+class Climbing(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What Kerby's systems share: ratings climb the gradient of the result's log-likelihood.
+
+    `scale` is how many rating points the model's unit has (the paper's is 1; 400 / ln 10 in
+    chess); a learning rate is in points. Unlike elsewhere `floor` holds the rating itself.
+    """
+
+    learning_rate: Positive | Rates
+    scale: Positive = 1.0
+    anchor: Finite | None = None
+    fixed: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        ratings = [rating for rating, _ in self.rates]
+        if not ratings or any(a >= b for a, b in pairwise(ratings)):
+            raise ValueError("learning_rate: its ratings must rise from pair to pair")
+        if self.floor is not None and self.initial_mu < self.floor:
+            raise ValueError("initial_mu is below the floor")
+
+    @property
+    def rates(self) -> Rates:
+        """The learning rate as a table, whichever form was given."""
+        given = self.learning_rate
+        return given if isinstance(given, tuple) else ((self.initial_mu, given),)
+
+
+class Elo(Climbing, frozen=True, forbid_unknown_fields=True, kw_only=True,
+          tag_field="system", tag="elo"):  # fmt: skip
+    """Elo for two; more than two are rated as all the pairs they are."""
+
+    model: Literal["logistic", "gaussian"] = "logistic"
+
+
+class PairwiseElo(Climbing, frozen=True, forbid_unknown_fields=True, kw_only=True,
+                  tag_field="system", tag="pairwise-elo"):  # fmt: skip
+    """Elo between all pairs of a round; `pairs`: their sum, or each player's mean."""
+
+    model: Literal["logistic", "gaussian"] = "logistic"
+    pairs: Literal["sum", "average"] = "sum"
+
+
+class PlackettLuce(Climbing, frozen=True, forbid_unknown_fields=True, kw_only=True,
+                   tag_field="system", tag="plackett-luce"):  # fmt: skip
+    """Performances are exponential: who is left last of all wins."""
+
+
+class Thurstone(Climbing, frozen=True, forbid_unknown_fields=True, kw_only=True,
+                tag_field="system", tag="thurstone"):  # fmt: skip
+    """Performances are normal, of variance 1."""
+
+
+Kerby = Elo | PairwiseElo | PlackettLuce | Thurstone
+"""The systems of B. Kerby's note."""
+
+Memoryless = EloMMX | Codeforces | Topcoder | Glicko | Bar | TrueSkill | Kerby
 """Systems that keep mu and sigma and nothing else of the past."""
 
-RatingConfig = EloMMR | EloMMX | Codeforces | Topcoder | Glicko | Bar | TrueSkill
+RatingConfig = EloMMR | EloR | Memoryless
 """Any system's parameters."""
 
 

@@ -223,7 +223,7 @@ def player_variances(
 
 
 @kernel
-def _is_solo(share: Floats) -> bool:
+def is_solo(share: Floats) -> bool:
     """Whether an entry is one player who played the whole round: not to be rounded as a team."""
     return len(share) == 1 and share[0] == 1.0
 
@@ -271,7 +271,7 @@ def estimate(
         for e in range(first, end):
             i, j = entry_starts[e], entry_starts[e + 1]
             variance = prior[i - a : j - a] + out[i:j, 1]
-            if _is_solo(share[i:j]):
+            if is_solo(share[i:j]):
                 entry_mu[e - first], delta2 = mu[i], variance[0]
             else:
                 entry_mu[e - first], delta2 = team(initial_mu, share[i:j], mu[i:j], variance)
@@ -280,7 +280,7 @@ def estimate(
         for e in range(first, end):
             i, j = entry_starts[e], entry_starts[e + 1]
             performance = min(found[e - first], ceiling[r])
-            if _is_solo(share[i:j]):
+            if is_solo(share[i:j]):
                 out[i, 0] = performance
             else:
                 credit_members(

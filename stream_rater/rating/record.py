@@ -8,9 +8,11 @@ A fixed little-endian layout, without a checksum (the store's business):
 
 and, where there are logistic factors, center, precision, scale and width (4 float32), then for each
 factor 40 bits: performance (20, on the grid), relative weight (15), excess width (5), the lowest
-bits first. Beliefs are rounded to this after each round (see `rounding`), so writing one down and
-reading it back changes nothing. A record of an unknown version, or of a length its count does not
-explain, is refused.
+bits first. Where width is 0 the slope of a factor is its weight (Elo-R).
+
+Beliefs are rounded to this after each round (see `rounding`), so writing one down and reading it
+back changes nothing. A record of an unknown version, or of a length its count does not explain, is
+refused.
 """
 
 from collections.abc import Sequence
@@ -115,10 +117,12 @@ def _factor_code(factor: Floats, grid: int, narrowest: float) -> int:
     r = rounding.small_code(
         factor[2], rounding.WEIGHT_BITS, rounding.WEIGHT_LOW, rounding.WEIGHT_TOP
     )
-    x = rounding.small_code(
-        excess_width(factor[1], narrowest),
-        rounding.WIDTH_BITS, rounding.WIDTH_LOW, rounding.WIDTH_TOP,
-    )  # fmt: skip
+    x = 0
+    if narrowest > 0.0:
+        x = rounding.small_code(
+            excess_width(factor[1], narrowest),
+            rounding.WIDTH_BITS, rounding.WIDTH_LOW, rounding.WIDTH_TOP,
+        )  # fmt: skip
     return int(p | (r << WEIGHT_SHIFT) | (x << WIDTH_SHIFT))
 
 
@@ -156,18 +160,22 @@ def _unpack(data: Bytes, starts: Ints, rows: Ints, header: Table, factors: Float
         belief.scale, belief.width = _get_single(data, at + 8), _get_single(data, at + 12)
         at += HISTORY_SIZE
         for k in range(belief.count):
-            _unpack_factor(_get(data, at, FACTOR_SIZE), belief.grid, belief.width, factors[row, k])
+            _unpack_factor(_get(data, at, FACTOR_SIZE), belief, factors[row, k])
             at += FACTOR_SIZE
 
 
 @kernel
-def _unpack_factor(code: int, grid: int, narrowest: float, to: Floats) -> None:
+def _unpack_factor(code: int, belief: Any, to: Floats) -> None:
     shift = 64 - rounding.GRID_BITS
-    to[0] = rounding.grid_point(int((np.int64(code) << shift) >> shift), grid)
+    to[0] = rounding.grid_point(int((np.int64(code) << shift) >> shift), belief.grid)
     r = (code >> WEIGHT_SHIFT) & rounding.WEIGHT_TOP
     to[2] = rounding.small_float(r, rounding.WEIGHT_BITS, rounding.WEIGHT_LOW)
     x = (code >> WIDTH_SHIFT) & rounding.WIDTH_TOP
-    to[1] = slope_of(rounding.small_float(x, rounding.WIDTH_BITS, rounding.WIDTH_LOW), narrowest)
+    if belief.width > 0.0:
+        excess = rounding.small_float(x, rounding.WIDTH_BITS, rounding.WIDTH_LOW)
+        to[1] = slope_of(excess, belief.width)
+    else:
+        to[1] = belief.scale * to[2]
 
 
 def encode(beliefs: Beliefs) -> list[bytes]:

@@ -25,7 +25,8 @@ LOGISTIC_DEVIATION = math.sqrt(LOGISTIC_VARIANCE)
 
 
 @kernel
-def _copy(factors: Floats, i: int, to: int) -> None:
+def copy(factors: Floats, i: int, to: int) -> None:
+    """Put factor i in the place `to`."""
     for c in range(3):
         factors[to, c] = factors[i, c]
 
@@ -35,7 +36,7 @@ def insert(factors: Floats, count: int, p: float, a: float, r: float) -> int:
     """Put (p, a, r) among `count` factors in order of p; where it is now. Room for one more."""
     i = count
     while i > 0 and factors[i - 1, 0] > p:
-        _copy(factors, i - 1, i)
+        copy(factors, i - 1, i)
         i -= 1
     factors[i, 0], factors[i, 1], factors[i, 2] = p, a, r
     return i
@@ -72,7 +73,7 @@ def merge_cheapest(factors: Floats, count: int) -> int:
     factors[i, 1] = np.sqrt(LOGISTIC_VARIANCE / variance)
     factors[i, 2] = r
     for k in range(i + 1, count - 1):
-        _copy(factors, k + 1, k)
+        copy(factors, k + 1, k)
     return i
 
 

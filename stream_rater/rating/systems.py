@@ -11,12 +11,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from stream_rater.rating import belief, memoryless, performance
+from stream_rater.rating import belief, elo_r, memoryless, performance
 from stream_rater.rating.compiled import KERNEL_VERSION
 from stream_rater.rating.model import Beliefs, Evidence, Ints, Wave
 from stream_rater.rating.parameters import (
+    Climbing,
     Codeforces,
     EloMMR,
+    EloR,
     Evolving,
     MinusSigma,
     RatingConfig,
@@ -24,8 +26,8 @@ from stream_rater.rating.parameters import (
 )
 from stream_rater.rating.rounding import single
 
-REMEMBERING = "elo-mmr"
-"""The system whose beliefs keep logistic factors; stage 2 of all others only writes down."""
+REMEMBERING = ("elo-mmr", "elo-r")
+"""The systems whose beliefs keep logistic factors; stage 2 of all others only writes down."""
 
 
 class Law(msgspec.Struct, frozen=True, array_like=True):
@@ -64,8 +66,9 @@ class Law(msgspec.Struct, frozen=True, array_like=True):
 
 def law_of(config: RatingConfig) -> Law:
     """What stage 2 and the events need of a configuration."""
-    sigmas, offset = 2.0, config.limits[1] if isinstance(config, Evolving) else 0.0
-    if config.display == "mu" or (config.display is None and isinstance(config, Codeforces)):
+    sigmas, offset = 2.0, config.limits[1] if isinstance(config, Evolving | EloR) else 0.0
+    without_sigma = isinstance(config, Codeforces | Climbing)
+    if config.display == "mu" or (config.display is None and without_sigma):
         sigmas, offset = 0.0, 0.0
     elif isinstance(config.display, MinusSigma):
         sigmas, offset = config.display.minus_sigma, 0.0
@@ -97,6 +100,8 @@ def _rho(config: RatingConfig) -> float:
 
 def estimate(config: RatingConfig, wave: Wave) -> Evidence:
     """Stage 1 for every player of a wave whose rounds share this configuration."""
+    if isinstance(config, EloR):
+        return elo_r.estimate(config, wave)
     if not isinstance(config, EloMMR):
         return memoryless.estimate(config, wave)
     weight_limit, sigma_limit = config.limits
@@ -112,15 +117,16 @@ def estimate(config: RatingConfig, wave: Wave) -> Evidence:
 
 def update(beliefs: Beliefs, rows: Ints, evidence: Evidence, laws: list[Law], law: Ints) -> None:
     """Stage 2, in place, for the players in `rows`; law[i] is the index of row i's law."""
-    remembers = np.array([each.system == REMEMBERING for each in laws])[law]
-    kept = np.array([each.kept for each in laws], dtype=np.int64)[law]
-    if not remembers.all():
-        rest = ~remembers
-        belief.replace(beliefs.header, rows[rest], evidence[rest], kept[rest])
-        rows, evidence = rows[remembers], evidence[remembers]
-        law, kept = law[remembers], kept[remembers]
+    system = np.array([each.system for each in laws])[law]
     rho = np.array([each.momentum for each in laws])[law]
-    belief.update(beliefs.header, beliefs.factors, rows, evidence, rho, kept)
+    kept = np.array([each.kept for each in laws], dtype=np.int64)[law]
+    header, factors = beliefs.header, beliefs.factors
+    if (own := system == "elo-mmr").any():
+        belief.update(header, factors, rows[own], evidence[own], rho[own], kept[own])
+    if (own := system == "elo-r").any():
+        elo_r.update(header, factors, rows[own], evidence[own], kept[own])
+    if (own := ~np.isin(system, REMEMBERING)).any():
+        belief.replace(header, rows[own], evidence[own], kept[own])
 
 
 def note_round(beliefs: Beliefs, rows: Ints, offset: Ints, time: Ints) -> None:

@@ -144,20 +144,20 @@ def gains(config: EloMMR, seed: int, seasons: int, length: int = 60, lives: int 
 def test_the_worst_incentive_through_the_sketch(
     weight_limit: float, sigma_limit: float, rho: float
 ) -> None:
-    """At the default K = 16, finishing worse gains no more than 0.05 points, at any time after.
+    """At the default K = 20, finishing worse gains no more than 0.05 points, at any time after.
 
-    Seed 6 is the worst of 5 to 9: 0.046 points, and 0.020 with the other parameters, among 2,100
-    deviations. One in thirty gained more than rounding does; at K = 8 this seed gives 0.49.
+    Seed 7 is the worst of 5 to 8: 0.023 points, and 0.017 with the other parameters, in 210 lives
+    of 60 rounds, most of it by rounding. With K = 16 the worst of these is 0.077, with 8 0.83.
     """
     config = EloMMR(weight_limit=weight_limit, sigma_limit=sigma_limit, rho=rho)
     assert config.kept == DEFAULT_KEPT
-    assert gains(config, seed=6, seasons=30).max() <= SKETCH_POINTS
+    assert gains(config, seed=7, seasons=30).max() <= SKETCH_POINTS
 
 
 def test_fewer_factors_are_an_incentive() -> None:
-    """The measure finds one where there is one: K = 8 breaks the bound of K = 16."""
+    """The measure finds one where there is one: K = 8 breaks the bound of K = 20."""
     config = EloMMR(weight_limit=0.23, sigma_limit=54.0, rho=0.04, history=8)
-    assert gains(config, seed=6, seasons=30).max() > SKETCH_POINTS
+    assert gains(config, seed=7, seasons=30).max() > SKETCH_POINTS
 
 
 @st.composite

@@ -49,7 +49,7 @@ def test_defaults() -> None:
     assert config == EloMMR(weight_limit=0.23, sigma_limit=54.0)
     assert (config.initial_mu, config.initial_sigma, config.provisional_rounds) == (1500, 350, 5)
     assert (config.ties, config.drift_per_day, config.newcomer_weights) == ("full", 0.0, ())
-    assert (config.history, config.kept, config.skip_all_tied) == (16, DEFAULT_KEPT, False)
+    assert (config.history, config.kept, config.skip_all_tied) == (20, DEFAULT_KEPT, False)
 
 
 def test_json_and_tables_agree() -> None:

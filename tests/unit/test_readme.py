@@ -4,7 +4,7 @@ import argparse
 import re
 import shlex
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, get_args
 
 import click
 import msgspec
@@ -17,7 +17,7 @@ from stream_rater import cli
 from stream_rater.config import PREFIX, Ladder, Ladders, Limits, Settings
 from stream_rater.events import rating_changed_from_json
 from stream_rater.metrics import Lag, Metrics
-from stream_rater.rating.parameters import EloMMR
+from stream_rater.rating.parameters import Climbing, Common, EloMMR, Evolving, RatingConfig
 from stream_rater.standings import Reader
 
 README = (ROOT / "README.md").read_text()
@@ -129,6 +129,40 @@ def test_every_rating_parameter_is_told() -> None:
     for name in ("rho", "drift_per_day", "history", "provisional_rounds"):
         assert float(told[name]) == there[name], name
     assert told["initial_mu"] == f"{there['initial_mu']:g}, {there['initial_sigma']:g}"
+
+
+SHARED = set(Common.__struct_fields__)
+"""What the table of Elo-MMR tells for all systems."""
+
+
+def told_default(default: Any) -> str:
+    """A default as the table of systems writes it; nothing for a required parameter."""
+    if isinstance(default, str):
+        return f' `"{default}"`'
+    return f" {default:.6f}".rstrip("0").rstrip(".") if isinstance(default, float) else ""
+
+
+@pytest.mark.parametrize("system", get_args(RatingConfig))
+def test_every_system_is_told_with_its_own_parameters(system: Any) -> None:
+    """Those that not all have, with their defaults."""
+    name = system.__struct_config__.tag
+    own = [each for each in msgspec.structs.fields(system) if each.encode_name not in SHARED]
+    if issubclass(system, Evolving):
+        assert f'`"{name}"`' in README
+        return
+    (row,) = re.findall(rf'^\| `"{name}"` \| (.*) \|$', README, re.MULTILINE)
+    if issubclass(system, Climbing):
+        assert "those of the next table" in row
+        own = [each for each in own if each.encode_name not in Climbing.__struct_fields__]
+    for each in own:
+        assert f"`{each.encode_name}`{told_default(each.default)}" in row
+
+
+def test_every_parameter_of_kerbys_systems_is_told() -> None:
+    """In a table of their own; `floor` again, for it means more there."""
+    told = table_rows("elo`, `pairwise-elo`, `plackett-luce`, `thurstone")
+    assert set(told) == {*Climbing.__struct_fields__} - SHARED | {"floor"}
+    assert told["scale"] == "1" and told["learning_rate"] == "required"
 
 
 def test_every_limit_is_told() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_rater.rating import belief, record
+from stream_rater.rating import belief, elo_r, record
 from stream_rater.rating.model import NEVER, Beliefs, newcomers
 from stream_rater.rating.record import (
     FACTOR_SIZE,
@@ -121,6 +121,21 @@ def rated(season: list[float], beta2: float = 30_000.0, kept: int = 4, rho: floa
 def test_a_belief_is_its_record(season: list[float], beta2: float, kept: int, rho: float) -> None:
     """After every round the belief holds nothing that its record does not: not one bit."""
     beliefs = rated(season, beta2, kept, rho)
+    again = decode(*record.encode(beliefs), capacity=kept + 1)
+    count = int(beliefs.header["count"][0])
+    assert beliefs.header.tobytes() == again.header.tobytes()
+    assert beliefs.factors[0, :count].tobytes() == again.factors[0, :count].tobytes()
+
+
+@given(st.lists(st.floats(-1e5, 1e5), min_size=1, max_size=30), st.integers(1, 8))
+def test_a_belief_of_elo_r_is_its_record(season: list[float], kept: int) -> None:
+    """The same where each factor has a width of its own."""
+    beliefs = newcomers(1, kept + 1, 1500.0, 350.0)
+    beliefs.header["version"] = VERSION
+    one = np.zeros(1, np.int64)
+    for i, p in enumerate(season):
+        evidence = np.array([[p, 250.0**2 * (1 + i % 3), 109.0**2]])
+        elo_r.update(beliefs.header, beliefs.factors, one, evidence, one + kept)
     again = decode(*record.encode(beliefs), capacity=kept + 1)
     count = int(beliefs.header["count"][0])
     assert beliefs.header.tobytes() == again.header.tobytes()

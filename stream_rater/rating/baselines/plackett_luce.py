@@ -1,0 +1,143 @@
+"""Plackett-Luce, or the exponential model, turned as Kerby turns it (sections 3.2.2 and 4).
+
+Performances are exponential with means exp(x_j), so rates lambda_j = exp(-x_j): everybody is
+eliminated at random, the first to go is last. With Lambda the rates of all better ones together,
+entry k's part of P(order) is lambda_k / (lambda_k + Lambda).
+
+The order among those at the end who did not finish is not observed; only that all had gone before
+the first of the others went. Given how the others fare, that is one integral, exact:
+
+    P = integral over t > 0 of  e^-t  prod_j (1 - exp(-c_j t)) dt,    c_j = lambda_j / Lambda.
+
+In y = ln t the integrand is analytic and log-concave, so the trapezoidal rule about its peak
+reaches float64's precision with a few dozen to a few hundred nodes, for thousands as for two.
+All is kept in logarithms: nothing underflows.
+"""
+
+import math
+
+import numpy as np
+
+from stream_rater.rating.compiled import kernel
+from stream_rater.rating.elementary import exp, log
+from stream_rater.rating.model import Floats
+from stream_rater.rating.roots import MAX_STEPS
+
+WIDEST_STEP = 0.2
+"""Of the trapezoidal rule, in y; its error is about exp(-pi^2 / step)."""
+STEP = 0.5
+"""Of the same, in standard deviations of the peak."""
+NEGLIGIBLE = 42.0
+"""A node whose ln lies so far below the peak's ends the sum: e^-42 is 6e-19."""
+MAX_NODES = 4000
+
+
+@kernel
+def log_add(a: float, b: float) -> float:
+    """ln(e^a + e^b)."""
+    top, other = max(a, b), min(a, b)
+    return top + log(1.0 + exp(other - top))
+
+
+@kernel
+def _survival(t: float) -> tuple[float, float]:
+    """ln(1 - e^-t), and its derivative by ln t, t / (e^t - 1); no cancellation for small t."""
+    if t < 1e-2:
+        loss = t * (0.5 - t * (1.0 / 24.0 - t * t / 2880.0))
+        return log(t) - loss, 1.0 - t * (0.5 - t * (1.0 / 12.0 - t * t / 720.0))
+    e = exp(-t)
+    return log(1.0 - e), t * e / (1.0 - e)
+
+
+@kernel
+def _height(y: float, log_c: Floats) -> tuple[float, float, float]:
+    """The integrand's ln at y, its slope and its curvature (taken with the opposite sign)."""
+    t = exp(y)
+    value, slope, bend = y - t, 1.0 - t, t
+    for j in range(len(log_c)):
+        cleared, pull = _survival(max(exp(y + log_c[j]), 1e-300))
+        value += cleared
+        slope += pull
+        # t / (e^t - 1) falls with ln t by pull * (t + pull - 1)
+        bend += pull * max(exp(min(y + log_c[j], 40.0)) + pull - 1.0, 0.0)
+    return value, slope, bend
+
+
+@kernel
+def _peak(log_c: Floats) -> float:
+    """Where the integrand is largest: its slope falls from n + 1 to minus infinity."""
+    low, high = -700.0, log(len(log_c) + 2.0)
+    y = high
+    for _ in range(MAX_STEPS):
+        _, slope, bend = _height(y, log_c)
+        if slope > 0.0:
+            low = y
+        else:
+            high = y
+        step = slope / bend
+        target = y + step
+        if not low < target < high:
+            target = 0.5 * (low + high)
+        if abs(target - y) < 1e-6:
+            break
+        y = target
+    return y
+
+
+@kernel
+def unobserved(log_c: Floats, pull: Floats) -> float:
+    """ln P for the c_j (m,) of the last; -d ln P / d x_j into `pull` (m,), each in (0, 1)."""
+    m = len(log_c)
+    if m == 1:
+        pull[0] = 1.0 / (1.0 + exp(log_c[0]))
+        return -log_add(0.0, -log_c[0])
+    peak = _peak(log_c)
+    top, _, bend = _height(peak, log_c)
+    step = min(WIDEST_STEP, STEP / np.sqrt(bend))
+    total = 0.0
+    pull[:] = 0.0
+    for side in (-1, 1):
+        for k in range(0 if side < 0 else 1, MAX_NODES):
+            y = peak + side * k * step
+            value, _, _ = _height(y, log_c)
+            if value < top - NEGLIGIBLE:
+                break
+            weight = exp(value - top)
+            total += weight
+            for j in range(m):
+                pull[j] += weight * _survival(max(exp(y + log_c[j]), 1e-300))[1]
+    for j in range(m):
+        pull[j] /= total
+    return top + log(total * step)
+
+
+@kernel
+def gradient(x: Floats, ranked: int, g: Floats) -> float:
+    """ln P(order), and its gradient into g (n,); zero-sum.
+
+    x (n,) in order of place, no ties; of those from `ranked` >= 1 on the order is not observed.
+    """
+    n = len(x)
+    better = np.empty(n + 1)  # ln Lambda
+    better[0] = -math.inf
+    better[1] = -x[0]
+    for k in range(1, ranked):
+        better[k + 1] = log_add(better[k], -x[k])
+    logarithm = 0.0
+    given = -math.inf  # ln of the sum over worse groups of what they give, per rate
+    g[:] = 0.0
+    if ranked < n:
+        pull = np.empty(n - ranked)
+        logarithm += unobserved(-x[ranked:] - better[ranked], pull)
+        g[ranked:] = -pull
+        given = log(np.sum(pull)) - better[ranked]
+    for k in range(ranked - 1, -1, -1):
+        gain = exp(given - x[k])
+        if k > 0:
+            chance = -log_add(0.0, -x[k] - better[k])  # ln of Lambda / (lambda + Lambda)
+            logarithm += chance - x[k] - better[k]
+            g[k] = gain - exp(chance)
+            given = log_add(given, chance - better[k])
+        else:
+            g[k] = gain
+    return logarithm

@@ -1,0 +1,216 @@
+"""Elo-R, the ancestor of Elo-MMR (the drafts "Elo-R" of February and March 2016).
+
+A belief is a Gaussian factor times logistic ones, as in `belief`, but each factor k has a width
+tau_k of its own: its term in the equation for the rating is tanh((x - p_k) / tau_k) / tau_k, so a
+row (p, a, r) of `model.Beliefs` has a = scale * r = 1 / tau_k: the weight says it all, and records
+are told so by a width of 0. Diffusion *widens*: all
+tau_k^2 grow by K = 1 + eta^2 / sigma^2 (Equation 27), the Gaussian's too, which adds eta^2 to
+sigma^2 = 1 / sum of 1/tau_k^2 (Equation 25). A round is seen with the spread delta.
+
+Equation 29, eta^2 = 1 / (1/sigma*^2 - 1/delta^2) - sigma*^2, is Elo-MMR's pair (beta, gamma) =
+(delta, eta) at sigma_limit = sigma*; so a round of weight q changes both as it does there.
+
+A factor so wide is nearly linear, so where only K are kept the widest joins the Gaussian, as the
+drafts say (Equation 6). It joins with its weight, and with its pull on the present rating: then the
+rating does not jump, and an old outlier's pull stays bounded. (`sketch` merges neighbours, which
+suits factors of like width only: the variance of a mixture of narrow and wide is all the wide's.)
+
+In stage 1 player i is compared with a clone of itself as well, once as winner and once as loser
+(the prior of Equation 18). With ties "full" so are the tied (Algorithm 1), and all of them share a
+performance. With "split" a tie is half a win and half a loss (the text), but the clone stays
+whole: so the higher rated of two who tie has the slightly higher performance (section 5).
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from stream_rater.rating.baselines.places import tie_bounds
+from stream_rater.rating.belief import find_modes
+from stream_rater.rating.compiled import kernel
+from stream_rater.rating.elementary import exp, log, tanh
+from stream_rater.rating.model import DID_NOT_FINISH, Evidence, Floats, Ints, Places, Table, Wave
+from stream_rater.rating.parameters import EloR
+from stream_rater.rating.performance import (
+    credit_members,
+    is_solo,
+    performances,
+    player_variances,
+    team,
+)
+from stream_rater.rating.roots import MAX_STEPS, safeguard
+from stream_rater.rating.rounding import grid_code, grid_point, single, weight
+from stream_rater.rating.sketch import copy, insert, normalise
+
+STAND_STILL = 1e-12
+"""A step smaller than this part of 1/u ends the search for a tied player's performance."""
+
+
+@kernel
+def _log_balance(x: float, mu: Floats, u: Floats, i: int, lo: int, hi: int) -> tuple[float, float]:
+    """ln(losses) - ln(wins) of player i at x, the tied [lo, hi] counting half, and its slope."""
+    lost = won = slope_lost = slope_won = 0.0
+    for j in range(len(mu)):
+        e = exp((mu[j] - x) * u[j])
+        s = 1.0 / (1.0 + e)
+        t = e * s
+        both = 1.0 if j == i else 0.5
+        loses = 1.0 if j < lo else (both if j <= hi else 0.0)
+        wins = 1.0 if j > hi else (both if j >= lo else 0.0)
+        lost += loses * u[j] * s
+        won += wins * u[j] * t
+        slope_lost += loses * u[j] * u[j] * s * t
+        slope_won += wins * u[j] * u[j] * s * t
+    return log(lost) - log(won), slope_lost / lost + slope_won / won
+
+
+@kernel
+def split_performances(place: Places, mu: Floats, u: Floats, found: Floats) -> None:
+    """Put the performances of tied players into `found` (n,), where ties are half and half.
+
+    On entry `found` holds those of full ties, which are right for all who do not tie. Each of the
+    tied has an equation of its own, O(n) a step. After an upset over thousands of points it may be
+    flat about its root; then any point of the plateau is found, after at most MAX_STEPS steps.
+    """
+    lo, hi = tie_bounds(place)
+    ranked = 0
+    while ranked < len(mu) and place[ranked] != DID_NOT_FINISH:
+        ranked += 1
+    reach: float = log(2.0 * np.sum(u) / np.min(u)) / np.min(u)
+    for i in range(ranked):
+        if lo[i] == hi[i]:
+            continue
+        x = found[i]
+        last = math.inf
+        low: float = np.min(mu) - reach
+        high: float = np.max(mu) + reach
+        for _ in range(MAX_STEPS):
+            value, slope = _log_balance(x, mu, u, i, lo[i], hi[i])
+            step = -value / slope
+            if abs(step) <= STAND_STILL / u[i]:
+                break
+            x, low, high, last = safeguard(x, value, step, low, high, last)
+            if abs(last) <= STAND_STILL / u[i]:
+                break
+        found[i] = x
+
+
+@kernel
+def _rounds(
+    round_starts: Ints, weight: Floats, ceiling: Floats, time: Ints, place: Places,
+    entry_starts: Ints, share: Floats, mu: Floats, sigma: Floats, rounds: Ints, last_time: Ints,
+    weight_limit: float, sigma_limit: float, initial_mu: float, split: bool,
+) -> Floats:  # fmt: skip
+    out = np.empty((len(mu), 3))
+    for r in range(len(weight)):
+        first, end = round_starts[r], round_starts[r + 1]
+        a, b = entry_starts[first], entry_starts[end]
+        player_variances(
+            weight[r], rounds[a:b], time[r] - last_time[a:b], np.empty(0),
+            weight_limit, sigma_limit, 0.0, out[a:b],
+        )  # fmt: skip
+        prior = sigma[a:b] * sigma[a:b] + out[a:b, 2]
+        entry_mu, u = np.empty(end - first), np.empty(end - first)
+        for e in range(first, end):
+            i, j = entry_starts[e], entry_starts[e + 1]
+            variance = prior[i - a : j - a] + out[i:j, 1]
+            if is_solo(share[i:j]):
+                entry_mu[e - first], tau2 = mu[i], variance[0]
+            else:
+                entry_mu[e - first], tau2 = team(initial_mu, share[i:j], mu[i:j], variance)
+            u[e - first] = 2.0 / np.sqrt(tau2)
+        found = performances(place[first:end], entry_mu, u, 1.0)
+        if split:
+            split_performances(place[first:end], entry_mu, u, found)
+        for e in range(first, end):
+            i, j = entry_starts[e], entry_starts[e + 1]
+            performance = min(found[e - first], ceiling[r])
+            if is_solo(share[i:j]):
+                out[i, 0] = performance
+            else:
+                credit_members(
+                    performance, initial_mu, share[i:j], mu[i:j], prior[i - a : j - a], out[i:j]
+                )
+    return out
+
+
+def estimate(config: EloR, wave: Wave) -> Evidence:
+    """Evidence (P, 3): performance, delta^2 and eta^2, each player's own by the round's weight."""
+    weight_limit, sigma_limit = config.limits
+    evidence: Evidence = _rounds(
+        wave.round_starts, wave.weight, wave.ceiling, wave.time, wave.place, wave.entry_starts,
+        wave.share, wave.mu, wave.sigma, wave.rounds, wave.last_time,
+        weight_limit, sigma_limit, config.initial_mu, config.ties == "split",
+    )  # fmt: skip
+    return evidence
+
+
+@kernel
+def fold_widest(belief: Any, held: Floats, count: int) -> int:
+    """Move the widest of `count` factors into the Gaussian of this header; the new count."""
+    widest = 0
+    for k in range(1, count):
+        if held[k, 1] < held[widest, 1]:
+            widest = k
+    p, a = held[widest, 0], held[widest, 1]
+    pull = a * tanh((belief.mu - p) * a)
+    total = belief.precision + a * a
+    # its weight times (mu - its new center) is its pull
+    belief.center += (a * a * (belief.mu - belief.center) - pull) / total
+    belief.precision = total
+    for k in range(widest, count - 1):
+        copy(held, k + 1, k)
+    return count - 1
+
+
+@kernel
+def _join(belief: Any, held: Floats, count: int, performance: float, a: float, kept: int) -> int:
+    """Let a round's performance join `count` factors, of which `kept` (0: all) remain; how many."""
+    while kept > 0 and count >= kept:
+        count = fold_widest(belief, held, count)
+    if count == 0:
+        belief.scale, belief.width = single(a), 0.0
+    for k in range(count):
+        held[k, 2] = held[k, 1] / belief.scale
+    belief.scale = normalise(held, count, belief.scale, a / belief.scale, kept > 0)
+    if kept > 0:
+        performance = grid_point(grid_code(performance, belief.grid), belief.grid)
+    insert(held, count, performance, a, a / belief.scale)
+    count += 1
+    if kept > 0:
+        for k in range(count):
+            held[k, 2] = weight(held[k, 2])
+            held[k, 1] = belief.scale * held[k, 2]
+        belief.center, belief.precision = single(belief.center), single(belief.precision)
+    return count
+
+
+@kernel
+def _advance(
+    belief: Any, held: Floats, performance: float, delta2: float, eta2: float, kept: int
+) -> None:
+    """All of a round but the new mode, in place."""
+    variance = belief.sigma * belief.sigma
+    belief.previous_mu, belief.previous_sigma = belief.mu, belief.sigma
+    widening = 1.0 + eta2 / variance
+    belief.precision /= widening
+    count = belief.count + 0  # + 0: signed, or numba counts in floats
+    for k in range(count):
+        held[k, 1] /= np.sqrt(widening)
+    belief.count = _join(belief, held, count, performance, 1.0 / np.sqrt(delta2), kept)
+    belief.sigma = 1.0 / np.sqrt(1.0 / (variance + eta2) + 1.0 / delta2)
+    if kept > 0:
+        belief.sigma = single(belief.sigma)
+
+
+@kernel
+def update(header: Table, factors: Floats, rows: Ints, evidence: Evidence, kept: Ints) -> None:
+    """Widen, add the evidence and solve, in place; arguments as of `belief.update`."""
+    guess = np.empty(1)
+    for i in range(len(rows)):
+        belief = header[rows[i]]
+        _advance(belief, factors[rows[i]], evidence[i, 0], evidence[i, 1], evidence[i, 2], kept[i])
+        guess[0] = belief.mu
+        find_modes(header, factors, rows[i : i + 1], guess)
+        belief.mu = single(guess[0]) if kept[i] > 0 else guess[0]

@@ -1,0 +1,149 @@
+"""The tables of Kerby's note on real rounds: Kendall tau, method by method.
+
+`python -m tests.tables` prints them beside the note's figures (set STREAM_RATER_SHARED).
+"""
+
+import gzip
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from stream_rater.config import Ladder, one_ladder
+from stream_rater.events import RoundCompleted, round_from_json
+from stream_rater.lab.replay import Pool
+from stream_rater.rating.model import DID_NOT_FINISH, Floats, Places
+from stream_rater.rating.parameters import (
+    MinusSigma,
+    PairwiseElo,
+    PlackettLuce,
+    RatingConfig,
+    Thurstone,
+    TrueSkill,
+)
+from stream_rater.standings import MIN_ENTRIES, Reader, Standings
+
+SEASON_1 = 749
+"""Rounds; the boundary is not in the data (shared/data/README.md: 748 to 750)."""
+
+RHO = (0.0, 1.0, 2.0)
+PL_RATES = tuple(zip(RHO, (0.6, 0.13, 0.09), strict=True))
+GAUSSIAN_RATES = tuple(zip(RHO, (0.65, 0.09, 0.07), strict=True))
+
+
+@dataclass(frozen=True)
+class Method:
+    config: RatingConfig
+    season_1: float | None
+    """Kendall tau as the note gives it."""
+    later: float | None = None
+
+
+def _trueskill(sigma: float, beta: float, tau: float, display: str | MinusSigma) -> TrueSkill:
+    return TrueSkill(
+        beta=beta, sigma_drift=tau, draw_margin=0.01, initial_mu=25.0, initial_sigma=sigma,
+        display=display,
+    )  # fmt: skip
+
+
+LCB = MinusSigma(minus_sigma=2.0)
+
+METHODS = {
+    "pairwise sum": Method(PairwiseElo(learning_rate=0.07, initial_mu=0), 0.2396),
+    "pairwise average": Method(
+        PairwiseElo(learning_rate=0.75, pairs="average", initial_mu=0), 0.2423
+    ),
+    "plackett-luce": Method(PlackettLuce(learning_rate=0.32, initial_mu=0), 0.2394),
+    "thurstone": Method(Thurstone(learning_rate=0.26, initial_mu=0), 0.2367),
+    "trueskill mu": Method(_trueskill(3.7, 2.3, 0.18, "mu"), 0.2411),
+    "trueskill mu - 2 sigma": Method(_trueskill(5.0, 2.5, 0.12, LCB), 0.2148, 0.1732),
+    "pairwise sum, anchor": Method(
+        PairwiseElo(learning_rate=0.07, initial_mu=-1.6, anchor=0), 0.2251
+    ),
+    "pairwise average, anchor": Method(
+        PairwiseElo(learning_rate=0.63, pairs="average", initial_mu=-2.5, anchor=0), 0.2275
+    ),
+    "plackett-luce, anchor": Method(
+        PlackettLuce(learning_rate=0.18, initial_mu=-2.7, anchor=0), 0.2229
+    ),
+    "thurstone, anchor": Method(Thurstone(learning_rate=0.11, initial_mu=-1.3, anchor=0), 0.2234),
+    "plackett-luce, anchor, rates": Method(
+        PlackettLuce(learning_rate=PL_RATES, initial_mu=0.25, anchor=1.35), None
+    ),
+    "thurstone, anchor, rates": Method(
+        Thurstone(learning_rate=GAUSSIAN_RATES, initial_mu=0.3, anchor=0.9), None
+    ),
+    "plackett-luce, anchor, rates, floor": Method(
+        PlackettLuce(learning_rate=PL_RATES, initial_mu=0.25, anchor=1.35, floor=0), 0.2177, 0.1813
+    ),
+    "thurstone, anchor, rates, floor": Method(
+        Thurstone(learning_rate=GAUSSIAN_RATES, initial_mu=0.3, anchor=0.9, floor=0), 0.2211, 0.1808
+    ),
+}
+
+
+def discordant(place: Places, rating: Floats) -> tuple[float, int]:
+    """(pairs that the lower rated won, equal ratings half; pairs not tied in rank)."""
+    last = np.iinfo(np.int32).max
+    rank = np.where(place == DID_NOT_FINISH, last, place)
+    better = rank[:, None] < rank[None, :]
+    gap = rating[:, None] - rating[None, :]
+    wrong = np.count_nonzero(better & (gap < 0.0)) + 0.5 * np.count_nonzero(better & (gap == 0.0))
+    return wrong, int(np.count_nonzero(better))
+
+
+def kendall_tau(config: RatingConfig, rounds: Sequence[Standings]) -> float:
+    """Share of discordant pairs by the displayed ratings before each round."""
+    pool = Pool(Ladder(rating=config))
+    rating: dict[str, float] = {}
+    newcomer = pool.law.rating(config.initial_mu, config.initial_sigma)
+    wrong, pairs = 0.0, 0
+    for offset, standings in enumerate(rounds):
+        shown = np.array([rating.get(player, newcomer) for player in standings.players])
+        bad, compared = discordant(standings.place, shown)
+        wrong, pairs = wrong + bad, pairs + compared
+        rated = pool.rate(standings, offset)
+        if rated is not None:
+            _, evidence = rated  # all these systems are memoryless: it is mu and sigma
+            after = pool.law.rating(evidence[:, 1], evidence[:, 2])
+            rating.update(zip(standings.players, after.tolist(), strict=True))
+    return wrong / pairs
+
+
+def without_deleted(event: RoundCompleted) -> RoundCompleted:
+    """A round as the note's author had it: deleted players were gone."""
+    standings = [each for each in event.standings if not (each.player or "").startswith("deleted-")]
+    return msgspec.structs.replace(event, standings=standings)
+
+
+def seasons(shared: Path, *, deleted: bool = True) -> tuple[list[Standings], list[Standings]]:
+    """Map Rando's first season, and the later ones; perhaps without players since deleted."""
+    reader = Reader(one_ladder(METHODS["thurstone"].config))
+    found: list[list[Standings]] = [[], []]
+    with gzip.open(shared / "data" / "map-rando.jsonl.gz") as file:
+        for number, line in enumerate(file):
+            event = round_from_json(line)
+            event = event if deleted else without_deleted(event)
+            if len(event.standings) >= MIN_ENTRIES:
+                found[number >= SEASON_1].append(reader.read(msgspec.json.encode(event)))
+    return found[0], found[1]
+
+
+def main() -> None:
+    """Print the tables."""
+    shared = Path(os.environ["STREAM_RATER_SHARED"])
+    parts = [*seasons(shared), *seasons(shared, deleted=False)]
+    print("season 1, note, later, note; and without deleted players: season 1, later")
+    for name, method in METHODS.items():
+        first, later, bare, bare_later = (kendall_tau(method.config, part) for part in parts)
+        print(
+            f"{name:36} {first:.4f} {method.season_1} {later:.4f} {method.later}"
+            f"   {bare:.4f} {bare_later:.4f}"
+        )
+
+
+if __name__ == "__main__":
+    main()
