@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from stream_rater import commands, log
+from stream_rater import commands, lab_commands, log
 from stream_rater.config import (
     ANY_LADDER,
     BadConfiguration,
@@ -19,11 +19,14 @@ from stream_rater.config import (
     read_rating,
     read_settings,
 )
+from stream_rater.terminal import Failed
 
 ROUNDS = click.Path(exists=True, dir_okay=False, path_type=Path)
 FILE = click.Path(dir_okay=False, path_type=Path)
 COUNT = click.IntRange(min=1)
 RATE = click.FloatRange(min=0.0, min_open=True)
+PART = click.FloatRange(min=0.0, max=1.0, max_open=True)
+CONFIGURATIONS = {".json", ".toml"}
 
 Command = Callable[..., Any]
 
@@ -38,7 +41,7 @@ def _one_line(command: Command) -> Command:
         except BadConfiguration as error:
             click.echo(f"stream-rater: {error}", err=True)
             sys.exit(2)
-        except commands.Failed as error:
+        except Failed as error:
             click.echo(f"stream-rater: {error}", err=True)
             sys.exit(1)
         except BrokenPipeError:
@@ -83,6 +86,40 @@ def rate(
     if ladders_path:
         ladders = read_ladders(ladders_path)
     commands.rate(rounds, ladders, out, records=records)
+
+
+@main.command()
+@click.argument("files", type=ROUNDS, nargs=-1, required=True, metavar="ROUNDS...")
+@click.option(
+    "--config",
+    "configs",
+    type=ROUNDS,
+    multiple=True,
+    help="Rating configuration (JSON or TOML); give several to compare.",
+)
+@click.option(
+    "--train",
+    type=PART,
+    default=0.1,
+    show_default=True,
+    help="Part of the rounds that only builds experience.",
+)
+@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table")
+@_one_line
+def evaluate(files: tuple[Path, ...], configs: tuple[Path, ...], train: float, form: str) -> None:
+    """How well ratings foretell the rounds of JSON-lines files.
+
+    Several configurations are compared with the first one. They may also stand one after the other
+    behind a single --config.
+    """
+    given = [*configs, *(path for path in files if path.suffix in CONFIGURATIONS)]
+    rounds = [path for path in files if path.suffix not in CONFIGURATIONS]
+    if not given:
+        raise BadConfiguration("give at least one --config")
+    if not rounds:
+        raise BadConfiguration("give at least one file of rounds")
+    named = [(path.name, read_rating(path)) for path in given]
+    lab_commands.evaluate_files(rounds, named, train, as_json=form == "json")
 
 
 @main.command()
