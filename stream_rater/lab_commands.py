@@ -2,7 +2,7 @@
 
 import sys
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
@@ -15,11 +15,14 @@ from rich.table import Table
 from stream_rater.config import Settings
 from stream_rater.lab.accuracy import MEASURES, averages
 from stream_rater.lab.bootstrap import Difference, difference
-from stream_rater.lab.evaluation import Outcome, evaluate
+from stream_rater.lab.evaluation import Outcome, evaluate, trained
 from stream_rater.lab.offline import read_lines, records_of
 from stream_rater.lab.season import Session, sessions_of
+from stream_rater.lab.spaces import SPACES
+from stream_rater.lab.tuning import MissingExtra, Problem, tune
+from stream_rater.lab.tuning import told as told_config
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.terminal import Failed, Mistakes, track
+from stream_rater.terminal import Failed, Mistakes, progress, track
 
 Named = tuple[str, RatingConfig]
 """A configuration and what it is called."""
@@ -153,11 +156,16 @@ def accuracy_table(rows: Sequence[Row]) -> Table:
     for heading in ("seconds", "rounds/s", "players/s"):
         table.add_column(heading, justify="right")
     for row in rows:
-        values = [(getattr(row, name), form) for name, (_, form) in HEADINGS.items()]
-        shown = ["–" if value is None else form.format(value) for value, form in values]
+        measures = shown({name: getattr(row, name) for name in HEADINGS})
         speed = f"{row.rounds_per_second:,.0f}", f"{row.players_per_second:,.0f}"
-        table.add_row(row.file, row.config, row.system, *shown, f"{row.seconds:.2f}", *speed)
+        table.add_row(row.file, row.config, row.system, *measures, f"{row.seconds:.2f}", *speed)
     return table
+
+
+def shown(measures: Mapping[str, float | None]) -> list[str]:
+    """Measures as a table has them."""
+    forms = ((measures[name], form) for name, (_, form) in HEADINGS.items())
+    return ["–" if value is None else form.format(value) for value, form in forms]
 
 
 def difference_table(rows: Sequence[Row]) -> Table:
@@ -177,3 +185,60 @@ def told(found: Difference | None) -> str:
         return "–"
     text = f"{found.mean:+.4f}\n[{found.low:+.4f}, {found.high:+.4f}]".replace("[", r"\[")
     return text + ("\nnoise" if found.noise else "")
+
+
+# --- tune ---------------------------------------------------------------------------------------
+
+
+def tune_file(
+    path: Path, system: str, measure: str, out: Path | None, *, train: float, trials: int,
+    workers: int,
+) -> None:  # fmt: skip
+    """`tune`: search on the first part of a file, report both parts, write the configuration."""
+    mistakes = Mistakes(path)
+    with named_failures():
+        sessions = list(read_sessions(path, mistakes))
+    first = sessions[: trained(len(sessions), train)]
+    problem = Problem(system, SPACES[system], measure, first)
+    begin = problem.config(problem.start())
+    if averages(evaluate(first, begin).scores)[measure] is None:
+        raise Failed(f"{path}: {len(first)} rounds to tune on say nothing about {measure}")
+    found = search(problem, trials, workers)
+    report_tuning(sessions, train, begin, found)
+    written = msgspec.json.format(msgspec.json.encode(told_config(found)))
+    with named_failures():
+        if out is None:
+            print(written.decode())
+        else:
+            out.write_bytes(written + b"\n")
+    mistakes.conclude()
+
+
+def search(problem: Problem, trials: int, workers: int) -> RatingConfig:
+    """`tune` with a progress bar."""
+    with progress() as bar:
+        task = bar.add_task(f"tuning {problem.system}", total=trials)
+        try:
+            return tune(problem, trials, workers, lambda: bar.advance(task))
+        except MissingExtra as error:
+            raise Failed(str(error)) from None
+
+
+def report_tuning(
+    sessions: Sequence[Session], train: float, begin: RatingConfig, found: RatingConfig
+) -> None:
+    """Both configurations on both parts, and the difference on the second, on stderr."""
+    outcomes = [evaluate(sessions, config) for config in (begin, found)]
+    first = trained(len(sessions), train)
+    table = Table("part", "configuration", title=f"{len(sessions)} rounds, first {first} to tune")
+    for heading, _ in HEADINGS.values():
+        table.add_column(heading, justify="right")
+    for part, chosen in (("first", slice(0, first)), ("rest", slice(first, None))):
+        for name, outcome in zip(("start", "tuned"), outcomes, strict=True):
+            measures = averages(outcome.scores[chosen])
+            table.add_row(part, name, *shown(measures))
+    base, tuned = (each.scores[first:] for each in outcomes)
+    if len(base):
+        differences = (difference(tuned, base, each) for each in MEASURES)
+        table.add_row("rest", "tuned less start", *map(told, differences))
+    Console(file=sys.stderr, width=None if sys.stderr.isatty() else 160).print(table)

@@ -73,6 +73,10 @@ class Pool:
         systems.note_round(self._beliefs, rows, same + offset, same + rounds[0].time)
         return wave, evidence
 
+    def mu(self, row: int) -> float:
+        """The rating of the player in this row."""
+        return float(self._beliefs.header["mu"][row])
+
     def belief_bytes(self, player: str) -> bytes:
         """The record of one player, as the service stores it."""
         row = slice(self._rows[player], self._rows[player] + 1)

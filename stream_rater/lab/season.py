@@ -39,12 +39,20 @@ class Session:
         return replace(self, rows=rows, rounds=tuple(self.rounds[i] for i in those)), those
 
 
+Roll = dict[str, defaultdict[str, int]]
+"""By ladder: each player's row, in the order they appeared."""
+
+
 def sessions_of(
-    records: Iterable[Record], window: int, reject: Callable[[int, Invalid], None]
-) -> Iterator[Session]:
-    """Each valid round by itself; `reject` hears of the others, with their offset."""
+    records: Iterable[Record], window: int, reject: Callable[[int, Invalid], None],
+    rolls: Roll | None = None,
+) -> Iterator[Session]:  # fmt: skip
+    """Each valid round by itself; `reject` hears of the others, with their offset.
+
+    `rolls`, if given, is filled with who is who.
+    """
     verdicts = Verdicts(Reader(ANY_LADDER), window)
-    rolls: dict[str, defaultdict[str, int]] = {}
+    rolls = {} if rolls is None else rolls
     for record in records:
         try:
             standings = verdicts.judge(record)
