@@ -13,7 +13,8 @@ from stream_rater.lab import evidence, figures
 from stream_rater.lab.evidence import DataSet, Effort, Entry
 from stream_rater.lab.farming import THRESHOLD
 from stream_rater.lab.offline import read_lines, records_of
-from stream_rater.lab.season import Roll, sessions_of
+from stream_rater.lab.roll import Roll
+from stream_rater.lab.season import sessions_of
 from stream_rater.lab.tuning import MissingExtra
 from stream_rater.lab_commands import named_failures
 from stream_rater.rating.parameters import RatingConfig
@@ -23,7 +24,7 @@ SUFFIXES = (".jsonl", ".jsonl.gz")
 FARMER = "tourist"
 """Whom the paper has farm; he is in `codeforces`."""
 
-Loaded = tuple[DataSet, Roll]
+Loaded = tuple[DataSet, dict[str, Roll]]
 
 
 class Work:
@@ -61,10 +62,10 @@ class Work:
 
     def _farming(self, files: Sequence[Loaded]) -> None:
         self._console.log("farming")
-        for data, roll in files:
-            rows = [names[FARMER] for names in roll.values() if FARMER in names]
-            if rows and self._effort.rounds is None:
-                careers = evidence.farm(data, rows[0], THRESHOLD)
+        for data, rolls in files:
+            row = next((row for each in rolls.values() if (row := each.find(FARMER))), None)
+            if row is not None and self._effort.rounds is None:
+                careers = evidence.farm(data, row, THRESHOLD)
                 self._write(figures.farming(careers, self._out, f"{FARMER} in {data.name}"))
                 return
         data, row = evidence.made_up_farm()
@@ -109,8 +110,8 @@ def evidence_report(
 
 
 def _load(path: Path, mistakes: Mistakes, rounds: int | None) -> Loaded:
-    roll: Roll = {}
+    rolls: dict[str, Roll] = {}
     records = records_of(read_lines(path))
     window = Settings().duplicate_window
-    sessions = list(islice(sessions_of(records, window, mistakes.add, roll), rounds))
-    return DataSet(path.name.split(".")[0], sessions), roll
+    sessions = list(islice(sessions_of(records, window, mistakes.add, rolls), rounds))
+    return DataSet(path.name.split(".")[0], sessions), rolls

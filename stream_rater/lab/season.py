@@ -1,13 +1,12 @@
 """Rounds as the laboratory plays them again and again: their players are rows, not names."""
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import count
 
 import numpy as np
 
 from stream_rater.config import ANY_LADDER
+from stream_rater.lab.roll import Roll
 from stream_rater.pipeline.ports import Record
 from stream_rater.pipeline.verdicts import Verdicts
 from stream_rater.rating.model import Ints
@@ -39,17 +38,13 @@ class Session:
         return replace(self, rows=rows, rounds=tuple(self.rounds[i] for i in those)), those
 
 
-Roll = dict[str, defaultdict[str, int]]
-"""By ladder: each player's row, in the order they appeared."""
-
-
 def sessions_of(
     records: Iterable[Record], window: int, reject: Callable[[int, Invalid], None],
-    rolls: Roll | None = None,
+    rolls: dict[str, Roll] | None = None,
 ) -> Iterator[Session]:  # fmt: skip
     """Each valid round by itself; `reject` hears of the others, with their offset.
 
-    `rolls`, if given, is filled with who is who.
+    `rolls`, if given, is filled with who is who, by ladder.
     """
     verdicts = Verdicts(Reader(ANY_LADDER), window)
     rolls = {} if rolls is None else rolls
@@ -61,9 +56,8 @@ def sessions_of(
             continue
         roll = rolls.get(standings.ladder)
         if roll is None:
-            roll = rolls[standings.ladder] = defaultdict(count().__next__)
-        names = standings.players
-        rows = np.fromiter(map(roll.__getitem__, names), np.int64, len(names))
+            roll = rolls[standings.ladder] = Roll()
+        rows = roll.rows(standings.players)
         yield Session(standings.ladder, len(roll), rows, (replace(standings, players=[]),))
 
 
