@@ -36,7 +36,7 @@ def difference(scores: Floats, base: Floats, measure: str, draws: int = DRAWS) -
     """The measure by `scores` less that by `base`, (R, len(FIELDS)) both; None where undefined."""
     assert scores.shape == base.shape, "the same rounds"
     sums = [value_sums(each, measure) for each in (scores, base)]
-    if any(weight.sum() <= 0.0 for _, weight in sums):
+    if any(weights.sum() <= 0.0 for _, weights in sums):
         return None
     rounds = len(scores)
     columns = np.stack([part for pair in sums for part in pair], axis=1)

@@ -137,6 +137,10 @@ _received: list[Problem] = []
 """A worker's own copy: sent once, not with each trial."""
 
 
+def _receive(problem: Problem) -> None:
+    _received.append(problem)
+
+
 def _cost(point: Sequence[float]) -> float:
     return _received[-1].cost(point)
 
@@ -148,7 +152,7 @@ def _mapped(problem: Problem, workers: int) -> Iterator[Map]:
         yield map
         return
     context = get_context("spawn")  # kernels run threads, which do not survive a fork
-    with ProcessPoolExecutor(workers, context, _received.append, (problem,)) as pool:
+    with ProcessPoolExecutor(workers, context, _receive, (problem,)) as pool:
         yield lambda _, points: pool.map(_cost, points)
 
 
