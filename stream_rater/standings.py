@@ -7,7 +7,7 @@ and the ladders' configuration. Codes are those of the event contract; each mess
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -158,13 +158,21 @@ def _shares(index: int, entry: Entry, size: int) -> Sequence[float]:
 
 
 def _check_players(players: list[str]) -> None:
-    different = set(players)
-    if "" in different or max(map(len, players)) * 4 > MAX_ID_BYTES:
+    if "" in players or max(map(len, players)) * 4 > MAX_ID_BYTES:
         for player in players:
             _check_id(f"player {player[:MAX_ID_BYTES]!r}", player)
-    if len(different) < len(players):
-        twice, _ = Counter(players).most_common(1)[0]
-        raise Invalid("duplicate-player", f"player {twice!r} stands in the round twice")
+
+
+def check_unique(standings: Standings) -> None:
+    """Raise Invalid where a player stands in the round twice."""
+    players = standings.players
+    if len(set(players)) < len(players):
+        raise twice_in_round(Counter(players).most_common(1)[0][0])
+
+
+def twice_in_round(player: str) -> Invalid:
+    """The refusal of a round in which this player stands twice."""
+    return Invalid("duplicate-player", f"player {player!r} stands in the round twice")
 
 
 def _order(place: Places) -> Ints:
@@ -216,10 +224,11 @@ def _any_columns(entries: list[Entry]) -> tuple[Places, list[str], Ints, Floats]
 
 
 class Reader:
-    """Reads rounds for a set of ladders."""
+    """Reads rounds for a set of ladders; `check` has the last word on each, raising Invalid."""
 
-    def __init__(self, ladders: Ladders) -> None:
+    def __init__(self, ladders: Ladders, check: Callable[[Standings], None] = check_unique) -> None:
         self._ladders = ladders
+        self._check = check
 
     def ladder(self, ladder: str) -> Ladder:
         """The configuration of a ladder whose round was read."""
@@ -237,7 +246,9 @@ class Reader:
         ladder = self._ladders.find(event.ladder)
         if ladder is None:
             raise Invalid("unknown-ladder", f"ladder {event.ladder!r} is not configured")
-        return _standings(event, ladder.limits, received_s)
+        standings = _standings(event, ladder.limits, received_s)
+        self._check(standings)
+        return standings
 
 
 def _standings(event: RoundCompleted, limits: Limits, received_s: float) -> Standings:

@@ -10,7 +10,7 @@ from stream_rater.lab.roll import Roll
 from stream_rater.pipeline.ports import Record
 from stream_rater.pipeline.verdicts import Verdicts
 from stream_rater.rating.model import Ints
-from stream_rater.standings import Invalid, Reader, Standings
+from stream_rater.standings import Invalid, Reader, Standings, twice_in_round
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,26 @@ class Session:
         return replace(self, rows=rows, rounds=tuple(self.rounds[i] for i in those)), those
 
 
+class _Enrolment:
+    """Finds each round's rows, and with them, in passing, whether anybody stands there twice."""
+
+    def __init__(self, rolls: dict[str, Roll]) -> None:
+        self.rolls = rolls
+        self.rows: Ints = np.empty(0, np.int64)
+        """Of the round checked last."""
+
+    def check(self, standings: Standings) -> None:
+        """Enrol the players of a round; raises Invalid."""
+        roll = self.rolls.get(standings.ladder)
+        if roll is None:
+            roll = self.rolls[standings.ladder] = Roll()
+        before = len(roll)
+        self.rows, twice = roll.rows(standings.players)
+        if twice is not None:
+            roll.forget_after(before)
+            raise twice_in_round(standings.players[twice])
+
+
 def sessions_of(
     records: Iterable[Record], window: int, reject: Callable[[int, Invalid], None],
     rolls: dict[str, Roll] | None = None,
@@ -46,19 +66,17 @@ def sessions_of(
 
     `rolls`, if given, is filled with who is who, by ladder.
     """
-    verdicts = Verdicts(Reader(ANY_LADDER), window)
-    rolls = {} if rolls is None else rolls
+    enrolment = _Enrolment({} if rolls is None else rolls)
+    verdicts = Verdicts(Reader(ANY_LADDER, enrolment.check), window)
     for record in records:
         try:
             standings = verdicts.judge(record)
         except Invalid as invalid:
             reject(record.offset, invalid)
             continue
-        roll = rolls.get(standings.ladder)
-        if roll is None:
-            roll = rolls[standings.ladder] = Roll()
-        rows = roll.rows(standings.players)
-        yield Session(standings.ladder, len(roll), rows, (replace(standings, players=[]),))
+        players = len(enrolment.rolls[standings.ladder])
+        nameless = replace(standings, players=[])
+        yield Session(standings.ladder, players, enrolment.rows, (nameless,))
 
 
 def split(session: Session, size: int, rng: np.random.Generator) -> Session:

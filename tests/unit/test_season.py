@@ -29,7 +29,7 @@ def test_rows_are_those_of_a_dict(rounds: list[list[str]]) -> None:
     roll, known = Roll(), {}
     for names in rounds:
         expected = [known.setdefault(name, len(known)) for name in names]
-        assert roll.rows(names).tolist() == expected
+        assert roll.rows(names)[0].tolist() == expected
     assert len(roll) == len(known)
     assert [roll.find(name) for name in known] == list(known.values())
 
@@ -38,11 +38,22 @@ def test_a_roll_grows_and_forgets_nobody() -> None:
     """Thousands of names at once, then again in another order; asking adds nobody."""
     roll = Roll()
     names = [f"player-{i}" for i in range(20_000)]
-    assert roll.rows(names[:3]).tolist() == [0, 1, 2]
+    assert roll.rows(names[:3])[0].tolist() == [0, 1, 2]
     roll.rows(names)
     assert roll.find("stranger") is None and len(roll) == 20_000
-    assert roll.rows(names[::-1]).tolist() == list(range(20_000))[::-1]
-    assert roll.rows(["stranger"]).tolist() == [20_000]
+    assert roll.rows(names[::-1])[0].tolist() == list(range(20_000))[::-1]
+    assert roll.rows(["stranger"])[0].tolist() == [20_000]
+
+
+def test_a_roll_knows_who_stands_there_twice() -> None:
+    """In one call, not over two; and what came with them can be forgotten."""
+    roll = Roll()
+    assert roll.rows(["ann", "bob"])[1] is None
+    assert roll.rows(["bob", "cy"])[1] is None
+    assert roll.rows(["dee", "cy", "bob", "cy"])[1] == 3
+    roll.forget_after(2)
+    assert (roll.find("bob"), roll.find("cy"), len(roll)) == (1, None, 2)
+    assert roll.rows(["eve"])[0].tolist() == [2]
 
 
 def test_sessions_are_valid_rounds_with_rows_for_names() -> None:
@@ -53,11 +64,14 @@ def test_sessions_are_valid_rounds_with_rows_for_names() -> None:
         as_json(*ranked([1, 2], ["bob", "ann"]), round_id="3", ladder="other"),
         as_json(*ranked([1, 2], ["bob", "dee"]), round_id="2"),
         b"{}",
+        as_json(*ranked([1, 2, 3], ["eve", "bob", "eve"]), round_id="4"),
+        as_json(*ranked([1, 2], ["flo", "ann"]), round_id="4"),
     )
     assert [(each.ladder, each.rows.tolist(), each.players) for each in found] == [
         ("ranked-eu", [0, 1, 2], 3), ("ranked-eu", [0, 3], 4), ("other", [0, 1], 2),
+        ("ranked-eu", [4, 1], 5),
     ]  # fmt: skip
-    assert codes == ["duplicate-round", "bad-id"]
+    assert codes == ["duplicate-round", "bad-id", "duplicate-player"]
 
 
 def test_rounds_that_teach_nothing_are_left_out_of_rating() -> None:
