@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_rater.lab.offline import records_of
-from stream_rater.lab.roll import Roll
+from stream_rater.lab.roll import Roll, _same
 from stream_rater.lab.season import Session, sessions_of, split
 from stream_rater.lab.synthetic import Kind, season
 from tests.rounds import as_json, ranked
@@ -32,6 +32,13 @@ def test_rows_are_those_of_a_dict(rounds: list[list[str]]) -> None:
         assert roll.rows(names)[0].tolist() == expected
     assert len(roll) == len(known)
     assert [roll.find(name) for name in known] == list(known.values())
+
+
+@pytest.mark.parametrize(("other", "same"), [(b"ann", True), (b"anna", False), (b"bob", False)])
+def test_names_are_compared_to_the_last_byte(other: bytes, same: bool) -> None:
+    """Whatever their hashes say."""
+    data = np.frombuffer(b"xann" + other, np.uint8)
+    assert _same(data, 1, 4, data, 4, 4 + len(other)) is same
 
 
 def test_a_roll_grows_and_forgets_nobody() -> None:
