@@ -1,5 +1,6 @@
 """`stream-rater …`: the commands. Exit codes: 0 done, 1 the work failed, 2 wrong usage."""
 
+import os
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -8,7 +9,7 @@ from typing import Any
 
 import click
 
-from stream_rater import commands, log
+from stream_rater import commands, lab_commands, log
 from stream_rater.config import (
     ANY_LADDER,
     BadConfiguration,
@@ -19,11 +20,19 @@ from stream_rater.config import (
     read_rating,
     read_settings,
 )
+from stream_rater.evidence_command import evidence_report
+from stream_rater.lab.accuracy import MEASURES
+from stream_rater.lab.evidence import PARTS
+from stream_rater.lab.spaces import SPACES
+from stream_rater.terminal import Failed
 
 ROUNDS = click.Path(exists=True, dir_okay=False, path_type=Path)
+FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 FILE = click.Path(dir_okay=False, path_type=Path)
 COUNT = click.IntRange(min=1)
 RATE = click.FloatRange(min=0.0, min_open=True)
+PART = click.FloatRange(min=0.0, max=1.0, max_open=True)
+CONFIGURATIONS = {".json", ".toml"}
 
 Command = Callable[..., Any]
 
@@ -38,7 +47,7 @@ def _one_line(command: Command) -> Command:
         except BadConfiguration as error:
             click.echo(f"stream-rater: {error}", err=True)
             sys.exit(2)
-        except commands.Failed as error:
+        except Failed as error:
             click.echo(f"stream-rater: {error}", err=True)
             sys.exit(1)
         except BrokenPipeError:
@@ -85,6 +94,102 @@ def rate(
     if records and any(ladder.rating.kept == 0 for ladder in ladders.ladders.values()):
         raise BadConfiguration('--records: no record holds history "full"; give a number')
     commands.rate(rounds, ladders, out, records=records)
+
+
+@main.command()
+@click.argument("files", type=ROUNDS, nargs=-1, required=True, metavar="ROUNDS...")
+@click.option(
+    "--config",
+    "configs",
+    type=ROUNDS,
+    multiple=True,
+    help="Rating configuration (JSON or TOML); give several to compare.",
+)
+@click.option(
+    "--train",
+    type=PART,
+    default=0.1,
+    show_default=True,
+    help="Part of the rounds that only builds experience.",
+)
+@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table")
+@_one_line
+def evaluate(files: tuple[Path, ...], configs: tuple[Path, ...], train: float, form: str) -> None:
+    """How well ratings foretell the rounds of JSON-lines files.
+
+    Several configurations are compared with the first one. They may also stand one after the other
+    behind a single --config.
+    """
+    given = [*configs, *(path for path in files if path.suffix in CONFIGURATIONS)]
+    rounds = [path for path in files if path.suffix not in CONFIGURATIONS]
+    if not given:
+        raise BadConfiguration("give at least one --config")
+    if not rounds:
+        raise BadConfiguration("give at least one file of rounds")
+    named = [(path.name, read_rating(path)) for path in given]
+    lab_commands.evaluate_files(rounds, named, train, as_json=form == "json")
+
+
+@main.command()
+@click.argument("rounds", type=ROUNDS)
+@click.option("--system", type=click.Choice(sorted(SPACES)), required=True)
+@click.option(
+    "--train", type=PART, default=0.1, show_default=True, help="Part of the rounds to search on."
+)
+@click.option(
+    "--metric", "measure", type=click.Choice(MEASURES), default="pair_inversion", show_default=True
+)
+@click.option(
+    "--trials", type=COUNT, default=200, show_default=True, help="Configurations to try, about."
+)
+@click.option(
+    "--workers", type=COUNT, default=os.cpu_count() or 1, show_default="cores", help="Processes."
+)
+@click.option("--out", type=FILE, help="Where to write the configuration; else standard output.")
+@_one_line
+def tune(rounds: Path, system: str, measure: str, out: Path | None, **options: Any) -> None:
+    """Search the hyperparameters that foretell the first part of a file's rounds best."""
+    lab_commands.tune_file(rounds, system, measure, out, **options)
+
+
+@main.command()
+@click.option("--data", type=FOLDER, required=True, help="Folder of files of rounds.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    required=True,
+    help="Folder for report.md and its figures.",
+)
+@click.option(
+    "--only",
+    "parts",
+    type=click.Choice(PARTS),
+    multiple=True,
+    help="Only this part; several can be given.",
+)
+@click.option(
+    "--system",
+    "systems",
+    type=click.Choice(sorted(SPACES)),
+    multiple=True,
+    help="Only this system; several can be given.",
+)
+@click.option("--rounds", type=COUNT, help="Only so many rounds of each file, the first ones.")
+@click.option("--trials", type=COUNT, help="Configurations to try for each, when tuning.")
+@click.option("--quick", is_flag=True, help="A little of everything, in a minute.")
+@click.option(
+    "--workers",
+    type=COUNT,
+    default=os.cpu_count() or 1,
+    show_default="cores",
+    help="Processes for tuning.",
+)
+@_one_line
+def evidence(
+    data: Path, out: Path, parts: tuple[str, ...], systems: tuple[str, ...], **options: Any
+) -> None:
+    """Redo the evidence of the Elo-MMR paper on your data, and write a report."""
+    evidence_report(data, out, parts or PARTS, systems or tuple(SPACES), **options)
 
 
 @main.command()

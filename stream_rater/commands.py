@@ -5,14 +5,13 @@ import faulthandler
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any
 
 import msgspec
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from stream_rater import embedded, http, warm
 from stream_rater.adapters.reader import Submitter, follow, read_all
@@ -26,18 +25,12 @@ from stream_rater.lab.verify import Verdict, compare
 from stream_rater.pipeline.ports import Trouble
 from stream_rater.service import ESTIMATORS, UPDATERS, Service
 from stream_rater.standings import Invalid, Reader
+from stream_rater.terminal import SHOWN_MISTAKES, Failed, Mistakes, track
 
-T = TypeVar("T")
-
-SHOWN_MISTAKES = 20
 LAST_S = 9.5
 """After a signal to stop, the process has so long, whatever happens."""
 
 _to_json = msgspec.json.Encoder().encode
-
-
-class Failed(Exception):
-    """The work failed: one line says why."""
 
 
 @contextmanager
@@ -50,44 +43,14 @@ def _named_failures() -> Iterator[None]:
         raise Failed(str(error)) from None
 
 
-def _progress() -> Progress:
-    console = Console(stderr=True)
-    return Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
-        console=console, transient=True, disable=not console.is_terminal,
-    )  # fmt: skip
-
-
-def _track(items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
-    with _progress() as progress:
-        yield from progress.track(items, total=total, description=label)
-
-
-class _Mistakes:
-    """Lines of an input file that are no valid rounds, told on stderr with their place."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.count = 0
-
-    def add(self, line: int, invalid: Invalid) -> None:
-        self.count += 1
-        if self.count <= SHOWN_MISTAKES:
-            print(f"{self._path}:{line + 1}: {invalid.code}: {invalid}", file=sys.stderr)
-
-    def conclude(self) -> None:
-        if self.count:
-            raise Failed(f"{self._path}: {self.count} rounds were invalid; the others were taken")
-
-
 # --- rate ---------------------------------------------------------------------------------------
 
 
 def rate(path: Path, ladders: Ladders, out: Path | None, *, records: bool) -> None:
     """Rate a file's rounds offline and write the final ratings."""
-    replay, mistakes = Replay(ladders, Settings().duplicate_window), _Mistakes(path)
+    replay, mistakes = Replay(ladders, Settings().duplicate_window), Mistakes(path)
     with _named_failures():
-        for record in _track(records_of(read_lines(path)), "rounds"):
+        for record in track(records_of(read_lines(path)), "rounds"):
             try:
                 replay.feed(record)
             except Invalid as invalid:
@@ -177,14 +140,14 @@ def _serve(settings: Settings, service: Service) -> http.Server | None:
 
 def submit(path: Path, settings: Settings, per_second: float | None) -> None:
     """Send a file's valid rounds to Kafka."""
-    reader, mistakes = Reader(service_ladders(settings)), _Mistakes(path)
+    reader, mistakes = Reader(service_ladders(settings)), Mistakes(path)
     with _named_failures():
         admin = Admin(settings)
         admin.create_topics()
         submitter = Submitter(settings, admin.topics.rounds)
         total = sum(1 for line in read_lines(path) if line.strip())
         sent, began_s = 0, time.monotonic()
-        for record in _track(records_of(read_lines(path)), "rounds", total):
+        for record in track(records_of(read_lines(path)), "rounds", total):
             value = (record.value or b"").strip()
             try:
                 standings = reader.read(value, received_s=time.time())
@@ -251,7 +214,7 @@ def verify(settings: Settings, wait_s: float) -> None:
         topic = admin.topics.rounds
         records = read_all(settings, topic, partitions[topic])
         verdict = compare(
-            _track(records, "rounds"),
+            track(records, "rounds"),
             service_ladders(settings),
             settings.duplicate_window,
             partitions[admin.topics.parts],

@@ -1,0 +1,60 @@
+"""The probability that one entry is placed better than another, as each system would have it.
+
+The difference of two performances is taken as normal or logistic around the difference of the
+ratings, its variance being the sum of two entries' `sigmas` sigma^2 + `noise`:
+
+| system | distribution | sigmas | noise |
+|---|---|---|---|
+| Elo-MMR | logistic | 1 | beta^2 + gamma^2 |
+| Elo-MMx | normal | 1 | beta^2 + gamma^2 |
+| Codeforces | logistic | 0 | beta^2 / 2 |
+| Topcoder | normal | 1 (the volatility) | 0 |
+| Glicko | logistic | 1 | beta^2 / 2 + drift^2 |
+| BAR | logistic | 1 | beta^2 + drift^2 |
+| TrueSkill | normal | 1 | beta^2 + drift^2 |
+
+which is each system's own model of a match of two (for Glicko that of Glickman, with both
+uncertainties). Round weights, newcomers' weights and drift by time are left out.
+"""
+
+from typing import NamedTuple
+
+from stream_rater.rating.parameters import (
+    Bar,
+    Codeforces,
+    EloMMX,
+    Evolving,
+    Glicko,
+    RatingConfig,
+    Topcoder,
+    TrueSkill,
+)
+
+
+class Chances(NamedTuple):
+    """How performances scatter: see the module."""
+
+    gaussian: bool
+    sigmas: float
+    noise: float
+    """Points^2."""
+
+
+def chances_of(config: RatingConfig) -> Chances:
+    """The model of a match of two by this configuration."""
+    match config:
+        case Evolving():
+            weight, sigma = config.limits
+            noise = (1.0 + 1.0 / weight + weight) * sigma**2
+            return Chances(isinstance(config, EloMMX), 1.0, noise)
+        case Codeforces():
+            return Chances(False, 0.0, 0.5 * config.beta**2)
+        case Topcoder():
+            return Chances(True, 1.0, 0.0)
+        case Glicko():
+            return Chances(False, 1.0, 0.5 * config.beta**2 + config.sigma_drift**2)
+        case Bar() | TrueSkill():
+            gaussian = isinstance(config, TrueSkill)
+            return Chances(gaussian, 1.0, config.beta**2 + config.sigma_drift**2)
+        case _:
+            raise AssertionError(f"{config} has no model of a match of two")

@@ -1,0 +1,169 @@
+"""The evidence of the Elo-MMR paper, done again: accuracy, time, farming, small rounds.
+
+Each part is computed here and told as Markdown by `report`, with figures by `figures`.
+
+- *accuracy* (Table 2) and *time* (Table 3): each system, tuned on the first TRAIN of each data set,
+  scored on the rest. Tuned once, by pair inversion; the paper tunes for each measure anew.
+- *farming* (Figure 2): `farming`, on the data set and by the player that are named.
+- *sizes* (Figure 3): the rounds of the largest data set split at random into small ones.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stream_rater.lab import farming, synthetic
+from stream_rater.lab.accuracy import averages
+from stream_rater.lab.bootstrap import Difference, difference
+from stream_rater.lab.evaluation import Outcome, evaluate, trained
+from stream_rater.lab.farming import Careers
+from stream_rater.lab.season import Session, split
+from stream_rater.lab.spaces import SPACES, configuration, start
+from stream_rater.lab.synthetic import Kind
+from stream_rater.lab.tuning import Problem, tune
+from stream_rater.rating.parameters import EloMMR, RatingConfig, Topcoder
+
+TRAIN = 0.1
+MEASURE = "pair_inversion"
+REFERENCE = "elo-mmr"
+"""The system that the others are compared with."""
+SEED = 1
+
+PARTS = ("accuracy", "farming", "sizes")
+
+FARMING_SYSTEMS: dict[str, RatingConfig] = {
+    "topcoder": Topcoder(),
+    "elo-mmr": EloMMR(weight_limit=0.2, sigma_limit=80.0, rho=1.0),
+}
+"""Default parameters, as in the paper, whose Elo-MMR is Elo-MMR(1) there."""
+
+MADE_UP_FARM = Kind(players=200, rounds=120, per_round=200)
+MADE_UP_THRESHOLD = 2200.0
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is done."""
+
+    rounds: int | None
+    """Rounds of each data set, the first ones; None for all."""
+    trials: int
+    """Configurations to try for each system and data set."""
+    sizes: tuple[int, ...]
+    """Players in a round, for Figure 3."""
+    synthetic: Mapping[str, Kind]
+
+
+FULL = Effort(
+    None, 150, (5, 10, 20, 50, 100, 200, 500, 1000),
+    {"synth-small": synthetic.SMALL, "synth-large": synthetic.LARGE},
+)  # fmt: skip
+QUICK = Effort(
+    80, 6, (5, 20),
+    {"synth-small": Kind(60, 200, 5), "synth-large": Kind(150, 20, 150)},
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class DataSet:
+    """Rounds with a name."""
+
+    name: str
+    sessions: Sequence[Session]
+
+    def sizes(self) -> list[int]:
+        """Entries of each round."""
+        return [len(each.place) for session in self.sessions for each in session.rounds]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One system on one data set."""
+
+    data: str
+    system: str
+    outcome: Outcome
+    measures: Mapping[str, float | None]
+    against: Difference | None
+    """Pair inversion less the reference's."""
+
+
+Say = Callable[[str], None]
+
+
+def made_up(effort: Effort) -> list[DataSet]:
+    """The synthetic data sets."""
+    return [
+        DataSet(name, list(synthetic.season(kind, SEED))) for name, kind in effort.synthetic.items()
+    ]
+
+
+def first_guess(system: str) -> RatingConfig:
+    """A system as it is before tuning."""
+    return configuration(system, start(SPACES[system]))
+
+
+def tuned(data: DataSet, system: str, trials: int, workers: int) -> RatingConfig:
+    """A system tuned on the first part of a data set."""
+    first = data.sessions[: trained(len(data.sessions), TRAIN)]
+    return tune(Problem(system, SPACES[system], MEASURE, first), trials, workers)
+
+
+def accuracy(
+    data: DataSet, systems: Sequence[str], effort: Effort, workers: int, say: Say
+) -> list[Entry]:
+    """Tables 2 and 3: every system on a data set."""
+    outcomes: dict[str, Outcome] = {}
+    for system in systems:
+        say(f"{data.name}: {system}")
+        config = tuned(data, system, effort.trials, workers)
+        outcomes[system] = evaluate(data.sessions, config)
+    base = outcomes.get(REFERENCE)
+    return [
+        Entry(
+            data.name,
+            system,
+            outcome,
+            averages(outcome.scored(TRAIN)),
+            None
+            if base is None or outcome is base
+            else difference(outcome.scored(TRAIN), base.scored(TRAIN), MEASURE),
+        )
+        for system, outcome in outcomes.items()
+    ]
+
+
+def sizes(
+    data: DataSet, configs: Mapping[str, RatingConfig], effort: Effort, say: Say
+) -> dict[str, list[float | None]]:
+    """Figure 3: pair inversion by system, for each of the sizes."""
+    found: dict[str, list[float | None]] = {system: [] for system in configs}
+    for size in effort.sizes:
+        rng = np.random.default_rng(SEED)
+        small = [split(session, size, rng) for session in data.sessions]
+        for system, config in configs.items():
+            say(f"{data.name}, rounds of {size}: {system}")
+            found[system].append(averages(evaluate(small, config).scored(TRAIN))[MEASURE])
+    return found
+
+
+def farm(data: DataSet, row: int, threshold: float) -> dict[str, Careers]:
+    """Figure 2: honest and farmed careers of the player in this row."""
+    return farming.compare(data.sessions, row, FARMING_SYSTEMS, threshold)
+
+
+def made_up_farm() -> tuple[DataSet, int]:
+    """A season for Figure 2 without real data, and the row of its best player."""
+    sessions = list(synthetic.season(MADE_UP_FARM, 3))
+    places = np.zeros(MADE_UP_FARM.players)
+    for session in sessions:
+        places[session.rows] += np.arange(len(session.rows))
+    return DataSet("made up", sessions), int(np.argmin(places))
+
+
+def plain(data: DataSet) -> bool:
+    """Whether a data set has no teams: those rounds cannot be split."""
+    return all(
+        len(each.place) == len(each.share) for session in data.sessions for each in session.rounds
+    )

@@ -1,0 +1,116 @@
+"""Volatility farming (paper, section 5.1 and Figure 2): can a player gain by losing on purpose?
+
+A strong player plays `HONEST` rounds as they were. In the next `FARMED` he falls to last place
+whenever his Topcoder rating is above a threshold, and thus drives up his volatility; in the last
+`HARVEST` he plays as he did again. The schedule is made with Topcoder's ratings, then each system
+rates both careers: as it was, and with the farmed rounds.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from stream_rater.config import Ladder
+from stream_rater.lab.replay import Pool
+from stream_rater.lab.season import Session
+from stream_rater.rating.parameters import RatingConfig, Topcoder
+
+HONEST, FARMED, HARVEST = 45, 45, 15
+THRESHOLD = 2975.0
+"""The paper's: tourist's ratings are about there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Careers:
+    """Ratings (mu) after each of the player's rounds, played honestly and farmed."""
+
+    honest: list[float]
+    farmed: list[float]
+
+    @property
+    def gain(self) -> float:
+        """What farming brought in the end, in points."""
+        return self.farmed[-1] - self.honest[-1]
+
+
+def last(session: Session, row: int) -> Session:
+    """The same session, but that the player of this row finished last of all who did."""
+    (standings,) = session.rounds
+    assert len(standings.place) == len(standings.share), "a round with teams cannot be farmed"
+    at = int(np.flatnonzero(session.rows == row)[0])
+    end = int(np.count_nonzero(standings.place))
+    to = end - 1 if at < end else end
+    order = np.insert(np.delete(np.arange(len(session.rows)), at), to, at)
+    place = standings.place[order]
+    place[to] = standings.place.max() + 1
+    return replace(
+        session,
+        rows=session.rows[order],
+        rounds=(replace(standings, place=place, share=standings.share[order]),),
+    )
+
+
+def until(sessions: Iterable[Session], row: int, rounds: int) -> list[Session]:
+    """The beginning of a season, up to the player's last of so many rounds."""
+    kept, played = [], 0
+    for session in sessions:
+        kept.append(session)
+        played += int(row in session.rows)
+        if played == rounds:
+            break
+    return kept
+
+
+def career(sessions: Iterable[Session], row: int, config: RatingConfig) -> list[float]:
+    """The player's mu after each of their rounds."""
+    return [rating for _, rating in _career(sessions, row, config, None)]
+
+
+def farmed(
+    sessions: Iterable[Session], row: int, config: RatingConfig, threshold: float
+) -> list[Session]:
+    """The season with the farmer's schedule: it depends on the ratings that it leads to."""
+    return [session for session, _ in _played(sessions, row, config, threshold)]
+
+
+def _career(
+    sessions: Iterable[Session], row: int, config: RatingConfig, threshold: float | None
+) -> Iterator[tuple[Session, float]]:
+    """The player's own rounds with the rating after each."""
+    for session, rating in _played(sessions, row, config, threshold):
+        if rating is not None:
+            yield session, rating
+
+
+def _played(
+    sessions: Iterable[Session], row: int, config: RatingConfig, threshold: float | None
+) -> Iterator[tuple[Session, float | None]]:
+    """Each session as it was played, and the player's mu after it where they took part."""
+    pool = Pool(Ladder(rating=config))
+    rounds, rating = 0, config.initial_mu
+    for session in sessions:
+        took_part = bool(np.any(session.rows == row))
+        if took_part:
+            farming = HONEST <= rounds < HONEST + FARMED
+            if threshold is not None and farming and rating > threshold:
+                session = last(session, row)
+            rounds += 1
+        pool.make_room(session.players)
+        pool.rate_rows(session.rounds, session.rows, 0)
+        if took_part:
+            rating = pool.mu(row)
+        yield session, rating if took_part else None
+
+
+def compare(
+    sessions: Sequence[Session], row: int, systems: Mapping[str, RatingConfig],
+    threshold: float = THRESHOLD, schedule: RatingConfig | None = None,
+) -> dict[str, Careers]:  # fmt: skip
+    """Honest and farmed careers by each system, over HONEST + FARMED + HARVEST rounds."""
+    season = until(sessions, row, HONEST + FARMED + HARVEST)
+    with_farmer = farmed(season, row, schedule or Topcoder(), threshold)
+    return {
+        name: Careers(career(season, row, config), career(with_farmer, row, config))
+        for name, config in systems.items()
+    }

@@ -1,0 +1,144 @@
+"""The evidence as pictures and as Markdown."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from stream_rater.lab.evidence import REFERENCE, TRAIN, DataSet, Entry
+from stream_rater.lab.farming import FARMED, HARVEST, HONEST, Careers
+from stream_rater.lab.tuning import MissingExtra, told
+
+PAPER = {
+    "synth-large": {"codeforces": (84.0, 11.1), "topcoder": (84.1, 11.0),
+                    "trueskill": (83.3, 11.6), "elo-mmx": (84.0, 11.1), "elo-mmr": (84.0, 11.1)},
+    "synth-small": {"codeforces": (83.4, 15.2), "topcoder": (83.4, 15.2),
+                    "trueskill": (83.3, 15.3), "elo-mmx": (83.6, 15.0), "elo-mmr": (83.7, 15.0)},
+}  # fmt: skip
+"""Table 2 of the paper, on seasons made the same way: pair inversion, rank deviation."""
+
+Lines = Iterable[str]
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A Markdown table."""
+    lines = [headings, ["---"] * len(headings), *rows]
+    return [f"| {' | '.join(line)} |" for line in lines]
+
+
+def number(value: float | None, digits: int) -> str:
+    """A number, or a dash where there is none."""
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def datasets(data: Sequence[DataSet]) -> list[str]:
+    """Table 1: what the rounds are."""
+    rows = []
+    for each in data:
+        sizes = each.sizes()
+        rows.append([each.name, f"{len(sizes):,}", f"{sum(sizes) / max(len(sizes), 1):,.0f}"])
+    return ["## Data sets (Table 1)", "", *table(["", "rounds", "entries a round"], rows), ""]
+
+
+def accuracy(entries: Sequence[Entry]) -> list[str]:
+    """Table 2 with differences, and the tuned parameters."""
+    rows, parameters = [], []
+    for entry in entries:
+        paper = PAPER.get(entry.data, {}).get(entry.system)
+        gap = "–"
+        if entry.against is not None:
+            d = entry.against
+            gap = f"{d.mean:+.3f} [{d.low:+.3f}, {d.high:+.3f}]" + (" noise" if d.noise else "")
+        rows.append([
+            entry.data, entry.system,
+            number(entry.measures["pair_inversion"], 3), gap,
+            number(entry.measures["rank_deviation"], 3),
+            number(entry.measures["kendall_tau"], 4), number(entry.measures["log_loss"], 4),
+            number(entry.measures["brier"], 4),
+            "–" if paper is None else f"{paper[0]} / {paper[1]}",
+        ])  # fmt: skip
+        config = msgspec.json.encode(told(entry.outcome.config)).decode()
+        parameters.append(f"- {entry.data}: `{config}`")
+    return [
+        "## Accuracy (Table 2)", "",
+        f"Each system is tuned on the first {TRAIN:.0%} of the rounds and scored on the others. "
+        f"The difference is to {REFERENCE}, with its 95 % interval (paired bootstrap over rounds).",
+        "",
+        *table(["data", "system", "pair inversion %", "difference", "rank deviation %",
+                "Kendall tau", "log loss", "Brier", "paper"], rows),
+        "", "Parameters found:", "", *parameters, "",
+    ]  # fmt: skip
+
+
+def times(entries: Sequence[Entry]) -> list[str]:
+    """Table 3: seconds of rating alone."""
+    rows = []
+    for entry in entries:
+        players, seconds = float(entry.outcome.players.sum()), entry.outcome.rating_s
+        speed = f"{1e6 * seconds / max(players, 1.0):.2f}"
+        rows.append([entry.data, entry.system, number(seconds, 2), speed])
+    headings = ["data", "system", "seconds", "µs a player and round"]
+    return ["## Time (Table 3)", "", "Rating alone, one thread.", "", *table(headings, rows), ""]
+
+
+def farming(careers: Mapping[str, Careers], out: Path, whose: str) -> list[str]:
+    """Figure 2."""
+    plots = _pyplot()
+    figure, axes = plots.subplots(1, len(careers), figsize=(5.5 * len(careers), 4), squeeze=False)
+    for ax, (system, career) in zip(axes[0], careers.items(), strict=True):
+        ax.plot(career.honest, label="honest")
+        ax.plot(career.farmed, label="farming")
+        ax.axvspan(HONEST, HONEST + FARMED, alpha=0.12)
+        ax.set(title=system, xlabel="own round", ylabel="rating")
+        ax.legend()
+    _save(plots, figure, out / "farming.png")
+    rows = [
+        [system, number(c.honest[-1], 0), number(c.farmed[-1], 0), f"{c.gain:+.0f}",
+         f"{max(f - h for f, h in zip(c.farmed, c.honest, strict=True)):+.0f}"]
+        for system, c in careers.items()
+    ]  # fmt: skip
+    return [
+        "## Farming volatility (Figure 2)", "",
+        f"{whose}: {HONEST} honest rounds, {FARMED} with a fall to last place whenever the "
+        f"Topcoder rating is high, {HARVEST} honest ones.", "",
+        *table(["system", "honest", "farmed", "gain", "most ever ahead"], rows),
+        "", "![ratings after each round](farming.png)", "",
+    ]  # fmt: skip
+
+
+def by_size(found: Mapping[str, Sequence[float | None]], at: Sequence[int], out: Path,
+            name: str) -> list[str]:  # fmt: skip
+    """Figure 3."""
+    plots = _pyplot()
+    figure, ax = plots.subplots(figsize=(6, 4))
+    for system, values in found.items():
+        ax.plot(at, [float("nan") if v is None else v for v in values], marker="o", label=system)
+    ax.set(xscale="log", xlabel="entries in a round", ylabel="pair inversion, %")
+    ax.legend()
+    _save(plots, figure, out / "sizes.png")
+    rows = [[system, *(number(v, 2) for v in values)] for system, values in found.items()]
+    return [
+        "## Small rounds (Figure 3)", "",
+        f"Rounds of {name}, each dealt at random into rounds of so many entries: pair inversion, "
+        "%.", "", *table(["system", *map(str, at)], rows), "",
+        "![pair inversion by size](sizes.png)", "",
+    ]  # fmt: skip
+
+
+def _pyplot() -> Any:
+    """matplotlib.pyplot without a display; raises MissingExtra."""
+    try:
+        import matplotlib as mpl
+
+        mpl.use("Agg")
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise MissingExtra(f"{error.name} is not installed: stream-rater[lab] brings it") from None
+    return pyplot
+
+
+def _save(plots: Any, figure: Any, path: Path) -> None:
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+    plots.close(figure)

@@ -1,0 +1,107 @@
+"""Where `tune` searches: the hyperparameters of each system, their ranges and a first guess.
+
+A dimension's name is the configuration's, or one of SHAPES, which make several values of one. Only
+ratios matter to Elo-MMR and most others: a ladder with all points doubled (initial_sigma,
+sigma_limit, beta, drift) foretells the same, and so does one with all ratings shifted. So
+initial_sigma stays as it is while the others move, and initial_mu is searched only where a system
+has levels of its own (Topcoder weighs less above 2000 and 2500).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from stream_rater.rating.parameters import RatingConfig, from_builtins
+
+DIGITS = 4
+"""Significant digits of a tuned value: more would only be noise."""
+
+NEWCOMER_ROUNDS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """A hyperparameter: its range, its first guess, and how it is spread over the range."""
+
+    name: str
+    low: float
+    high: float
+    start: float
+    scale: Literal["log", "linear", "square"] = "log"
+    """`square`: evenly in the square root, for what may be 0 and is a variance."""
+
+    def at(self, part: float) -> float:
+        """The value at this part of the range, 0 to 1."""
+        part = min(max(part, 0.0), 1.0)
+        if self.scale == "log":
+            value = self.low * (self.high / self.low) ** part
+        elif self.scale == "square":
+            value = self.low + (self.high - self.low) * part * part
+        else:
+            value = self.low + (self.high - self.low) * part
+        return float(f"{value:.{DIGITS}g}")
+
+
+def _evolving(*more: Dimension) -> tuple[Dimension, ...]:
+    return (
+        Dimension("weight_limit", 0.01, 2.0, 0.2),
+        Dimension("sigma_limit", 10.0, 300.0, 80.0),
+        *more,
+        Dimension("drift_per_day", 0.0, 100.0, 0.0, "square"),
+        Dimension("newcomer_factor", 0.3, 6.0, 1.0),
+        Dimension("newcomer_fade", 0.2, 0.95, 0.7, "linear"),
+    )
+
+
+BETA = Dimension("beta", 30.0, 1500.0, 300.0)
+DRIFT = Dimension("sigma_drift", 1.0, 200.0, 35.0)
+
+SPACES: dict[str, tuple[Dimension, ...]] = {
+    "elo-mmr": _evolving(Dimension("rho", 0.01, 10.0, 1.0)),
+    "elo-mmx": _evolving(),
+    "codeforces": (BETA, Dimension("weight", 0.01, 2.0, 0.3)),
+    "topcoder": (
+        Dimension("newcomer_weight", 0.1, 0.9, 0.6, "linear"),
+        Dimension("weight_limit", 0.02, 0.8, 0.18, "linear"),
+        Dimension("initial_mu", 500.0, 2500.0, 1500.0, "linear"),
+    ),
+    "glicko": (BETA, DRIFT),
+    "bar": (BETA, DRIFT),
+    "trueskill": (BETA, DRIFT, Dimension("draw_margin", 0.01, 100.0, 1.0)),
+}
+"""By system."""
+
+FIXED: dict[str, dict[str, Any]] = {}
+"""What a system's configuration needs besides."""
+
+
+def configuration(system: str, values: Mapping[str, float]) -> RatingConfig:
+    """The configuration with these values of a system's dimensions."""
+    table: dict[str, Any] = {"system": system, **FIXED.get(system, {}), **values}
+    factor, fade = table.pop("newcomer_factor", 1.0), table.pop("newcomer_fade", 0.0)
+    if factor != 1.0:
+        table["newcomer_weights"] = newcomer_weights(factor, fade)
+    return from_builtins(table)
+
+
+def newcomer_weights(factor: float, fade: float) -> list[float]:
+    """Weights that begin at `factor` and approach 1, `fade` of the distance staying each round."""
+    weights = (1.0 + (factor - 1.0) * fade**k for k in range(NEWCOMER_ROUNDS))
+    rounded = (float(f"{weight:.{DIGITS}g}") for weight in weights)
+    return [weight for weight in rounded if weight != 1.0]
+
+
+def start(space: Sequence[Dimension]) -> dict[str, float]:
+    """The first guess."""
+    return {each.name: each.start for each in space}
+
+
+def place(dimension: Dimension, value: float) -> float:
+    """The part of the range, 0 to 1, at which a value stands: the inverse of `at`."""
+    if value <= dimension.low:
+        return 0.0
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if dimension.at(middle) < value else (low, middle)
+    return high

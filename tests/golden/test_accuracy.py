@@ -1,0 +1,55 @@
+"""The figures of shared/data/README.md, made by an independent implementation."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from stream_rater import cli
+from stream_rater.lab.accuracy import averages
+from stream_rater.lab.evaluation import evaluate
+from stream_rater.lab.offline import read_lines, records_of
+from stream_rater.lab.season import sessions_of
+from stream_rater.rating.parameters import EloMMR
+from stream_rater.standings import Invalid
+
+CONFIG = {"system": "elo-mmr", "weight_limit": 0.23, "sigma_limit": 54, "rho": 0.04}
+
+
+@pytest.mark.slow
+def test_codeforces_is_foretold_as_well_as_the_prototype_did(shared: Path, tmp_path: Path) -> None:
+    """78.458 % pair inversion and 14.853 % rank deviation there, with all opponents."""
+    config = tmp_path / "c.json"
+    config.write_text(json.dumps(CONFIG))
+    words = ["evaluate", str(shared / "data" / "codeforces.jsonl.gz"), "--config", str(config)]
+    result = CliRunner().invoke(cli.main, [*words, "--format", "json"])
+    (found,) = json.loads(result.stdout)
+    assert (found["rounds"], found["scored_rounds"], found["players"]) == (1071, 964, 3_104_991)
+    assert found["pair_inversion"] >= 78.45
+    assert found["rank_deviation"] <= 14.86
+
+
+def tied_last(line: bytes) -> bytes:
+    """A round in which those that did not finish share the last rank."""
+    event: dict[str, Any] = json.loads(line)
+    last = 1 + max((e["rank"] for e in event["standings"] if "rank" in e), default=0)
+    event["standings"] = [
+        {"player": e["player"], "rank": e.get("rank", last)} for e in event["standings"]
+    ]
+    return json.dumps(event).encode()
+
+
+def refuse(offset: int, invalid: Invalid) -> None:
+    raise AssertionError(f"line {offset + 1}: {invalid}")
+
+
+def test_formula_one_is_foretold_to_the_digit(shared: Path) -> None:
+    """72.85 % and 18.99 %, where unfinished entries are rated as one tied last group."""
+    lines = map(tied_last, read_lines(shared / "data" / "formula-one.jsonl.gz"))
+    config = EloMMR(weight_limit=0.23, sigma_limit=54.0, rho=0.04)
+    outcome = evaluate(sessions_of(records_of(lines), 10_000, refuse), config)
+    found = averages(outcome.scored(0.1))
+    assert found["pair_inversion"] == pytest.approx(72.85, abs=0.005)
+    assert found["rank_deviation"] == pytest.approx(18.99, abs=0.005)

@@ -1,0 +1,47 @@
+"""The quick way through a round of single players ends where the long way does."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream_rater.events import Entry
+from stream_rater.standings import MAX_RANK, Invalid, _any_columns, _plain_columns
+
+RANKS = [None, -1, 0, 1, 2, 3, MAX_RANK, MAX_RANK + 1, 2**70]
+GOOD = st.builds(Entry, player=st.text(max_size=2), rank=st.integers(1, 5), dnf=st.booleans())
+ODD = st.builds(
+    Entry, player=st.none() | st.just("p"), rank=st.sampled_from(RANKS), dnf=st.booleans(),
+    team=st.sampled_from([None, (), ("a", "b")]), shares=st.sampled_from([None, (), (1.0,)]),
+)  # fmt: skip
+
+
+@given(st.lists(GOOD, min_size=2, max_size=8), st.lists(ODD, max_size=1), st.integers(0, 8))
+def test_plain_columns_are_the_columns_or_none(
+    entries: list[Entry], odd: list[Entry], at: int
+) -> None:
+    """All arrays equal; whatever is invalid, or has a team, is left to the long way."""
+    entries[at:at] = odd
+    check(entries)
+
+
+@pytest.mark.parametrize("dnf", [False, True])
+@pytest.mark.parametrize("rank", RANKS)
+def test_every_rank_is_judged_alike(rank: int | None, dnf: bool) -> None:
+    """Missing, below one, the greatest, and greater."""
+    check([Entry(player="a", rank=1), Entry(player="b", rank=rank, dnf=dnf)])
+
+
+def check(entries: list[Entry]) -> None:
+    """Both ways on these entries."""
+    quick = _plain_columns(entries)
+    try:
+        place, players, starts, share = _any_columns(entries)
+    except Invalid:
+        assert quick is None
+        return
+    if quick is None:
+        assert any(e.team is not None or e.shares is not None for e in entries)
+        return
+    assert (quick[0].tolist(), quick[1]) == (place.tolist(), players)
+    assert (quick[2].tolist(), quick[3].tolist()) == (starts.tolist(), share.tolist())
+    assert (quick[0].dtype, quick[2].dtype) == (place.dtype, starts.dtype)

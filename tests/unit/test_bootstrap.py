@@ -1,0 +1,75 @@
+"""The paired bootstrap, where the answer is known."""
+
+import numpy as np
+import pytest
+
+from stream_rater.lab.accuracy import FIELDS
+from stream_rater.lab.bootstrap import Difference, difference
+from stream_rater.rating.model import Floats
+
+
+def scores(values: Floats, weights: Floats) -> Floats:
+    """Rounds with this pair inversion."""
+    found = np.zeros((len(values), len(FIELDS)))
+    found[:, FIELDS.index("experienced")] = weights
+    found[:, FIELDS.index("pair_inversion")] = values
+    return found
+
+
+RNG = np.random.default_rng(7)
+VALUES, WEIGHTS = RNG.normal(75.0, 5.0, 400), RNG.integers(2, 50, 400).astype(np.float64)
+
+
+def test_a_system_does_not_differ_from_itself() -> None:
+    """By nothing, with certainty."""
+    same = scores(VALUES, WEIGHTS)
+    assert difference(same, same, "pair_inversion") == Difference(0.0, 0.0, 0.0)
+
+
+def test_what_is_better_in_every_round_is_certain() -> None:
+    """Rounds are paired: however much they vary, a constant gap has no width."""
+    found = difference(scores(VALUES + 0.5, WEIGHTS), scores(VALUES, WEIGHTS), "pair_inversion")
+    assert found is not None and not found.noise
+    assert (found.mean, found.low, found.high) == pytest.approx((0.5, 0.5, 0.5))
+
+
+def test_the_interval_is_as_wide_as_the_normal_one() -> None:
+    """With equal weights: 1.96 standard errors of the differences on both sides, within 5 %."""
+    gaps = RNG.normal(0.3, 2.0, len(VALUES))
+    even = np.ones(len(VALUES))
+    found = difference(scores(VALUES + gaps, even), scores(VALUES, even), "pair_inversion")
+    assert found is not None
+    error = 1.96 * gaps.std() / np.sqrt(len(gaps))
+    assert found.mean == pytest.approx(gaps.mean())
+    assert (found.low, found.high) == pytest.approx(
+        (gaps.mean() - error, gaps.mean() + error), abs=0.05 * 2 * error
+    )
+
+
+def test_noise_is_called_noise() -> None:
+    """A gap that changes its sign from round to round is none."""
+    gaps = np.where(np.arange(len(VALUES)) % 2, 1.0, -1.0)
+    found = difference(scores(VALUES + gaps, WEIGHTS), scores(VALUES, WEIGHTS), "pair_inversion")
+    assert found is not None and found.noise and found.low < 0.0 < found.high
+
+
+def test_heavy_rounds_count_more() -> None:
+    """The mean weighs as the averages do."""
+    base, other = np.array([50.0, 50.0]), np.array([60.0, 50.0])
+    found = difference(
+        scores(other, np.array([3.0, 1.0])), scores(base, np.array([3.0, 1.0])), "pair_inversion"
+    )
+    assert found is not None and found.mean == pytest.approx(7.5)
+
+
+def test_the_same_seed_gives_the_same_interval() -> None:
+    """However the draws are dealt into chunks is fixed, too."""
+    pair = scores(VALUES + RNG.normal(0, 1, 400), WEIGHTS), scores(VALUES, WEIGHTS)
+    assert difference(*pair, "pair_inversion") == difference(*pair, "pair_inversion")
+
+
+def test_nothing_scored_has_no_difference() -> None:
+    """No number is made up."""
+    nothing = np.zeros((5, len(FIELDS)))
+    assert difference(nothing, nothing, "brier") is None
+    assert difference(nothing[:0], nothing[:0], "brier") is None

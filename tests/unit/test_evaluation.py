@@ -1,0 +1,130 @@
+"""Evaluation: what is foretold, by what, and what counts."""
+
+import itertools
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from stream_rater.lab.accuracy import FIELDS, averages
+from stream_rater.lab.evaluation import AHEAD, ahead, evaluate, trained
+from stream_rater.lab.season import Session, split
+from stream_rater.lab.synthetic import Kind, season
+from stream_rater.rating.parameters import EloMMR, Topcoder
+from tests.rounds import as_json, ranked
+from tests.unit.test_season import sessions
+
+CONFIG = EloMMR(weight_limit=0.2, sigma_limit=80.0)
+SEASON = list(season(Kind(players=40, rounds=60, per_round=8), 5))
+
+
+def duels(*winners: str) -> list[Session]:
+    """Rounds of ann against bob."""
+    names = {"ann": ["ann", "bob"], "bob": ["bob", "ann"]}
+    found, _ = sessions(
+        *(as_json(*ranked([1, 2], names[w]), round_id=str(i)) for i, w in enumerate(winners))
+    )
+    return found
+
+
+def column(scores: object, name: str) -> list[float]:
+    return [row[FIELDS.index(name)] for row in scores.tolist()]  # type: ignore[attr-defined]
+
+
+def test_a_round_is_foretold_by_what_was_known_before_it() -> None:
+    """Nothing at first; then that the winner wins again, right or wrong."""
+    scores = evaluate(duels("ann", "ann", "bob"), CONFIG).scores
+    assert column(scores, "kendall_tau") == [0.5, 0.0, 1.0]
+
+
+def test_experience_is_counted_over_all_rounds_before() -> None:
+    """In a player's sixth round, five are behind them."""
+    scores = evaluate(duels(*["ann"] * 7), CONFIG).scores
+    assert column(scores, "experienced") == [0.0] * 5 + [2.0] * 2
+
+
+def test_ladders_are_kept_apart() -> None:
+    """Each has its own ratings."""
+    lines = [as_json(*ranked([1, 2]), round_id=str(i), ladder=name) for i, name in enumerate("aab")]
+    found, _ = sessions(*lines)
+    assert column(evaluate(found, CONFIG).scores, "kendall_tau") == [0.5, 0.0, 0.5]
+
+
+def test_rounds_that_teach_nothing_count_but_are_not_scored() -> None:
+    """So the first part is the same for every system."""
+    lines = (as_json(*ranked(places), round_id=str(places)) for places in ([0, 0], [1, 1], [1, 2]))
+    outcome = evaluate(sessions(*lines)[0], EloMMR(weight_limit=0.2, sigma_limit=80.0,
+                                                   skip_all_tied=True))  # fmt: skip
+    assert column(outcome.scores, "entries") == [0.0, 0.0, 2.0]
+    assert outcome.players.tolist() == [2.0, 2.0, 2.0]
+
+
+def test_the_first_part_builds_experience_only() -> None:
+    """floor(train R), whatever floats make of it."""
+    assert [trained(30, 0.1), trained(1071, 0.1), trained(9, 0.1), trained(7, 0.0)] == [
+        3,
+        107,
+        0,
+        0,
+    ]
+    outcome = evaluate(SEASON, CONFIG)
+    assert len(outcome.scored(0.1)) == 54
+    assert np.array_equal(outcome.scored(0.1), outcome.scores[6:])
+
+
+def test_threads_change_nothing() -> None:
+    """Stages side by side give the same scores as one after the other."""
+    alone, together = evaluate(SEASON, CONFIG), evaluate(iter(SEASON), CONFIG, threads=True)
+    assert np.array_equal(alone.scores, together.scores)
+
+
+def test_rounds_side_by_side_are_rated_as_one_after_the_other() -> None:
+    """A session of small rounds that share no player is its rounds."""
+    rng = np.random.default_rng(2)
+    dealt = [split(session, 3, rng) for session in SEASON]
+    alone = []
+    for session in dealt:
+        start = 0
+        for each in session.rounds:
+            rows = session.rows[start : start + len(each.place)]
+            alone.append(Session(session.ladder, session.players, rows, (each,)))
+            start += len(each.place)
+    assert np.array_equal(evaluate(dealt, CONFIG).scores, evaluate(alone, CONFIG).scores)
+
+
+def test_better_parameters_foretell_better() -> None:
+    """A ladder that hardly moves calls every pair a coin toss; one that moves knows more."""
+    stuck = EloMMR(weight_limit=1e-6, sigma_limit=1.0, initial_sigma=1.0)
+    found = [averages(evaluate(SEASON, c).scored(0.2)) for c in (CONFIG, Topcoder(), stuck)]
+    losses = [each["log_loss"] for each in found]
+    assert losses[2] == pytest.approx(math.log(2.0), abs=0.01)
+    assert losses[0] is not None and losses[0] < 0.6
+    assert losses[1] is not None and losses[1] < 0.6
+
+
+def test_items_come_as_they_were_made() -> None:
+    """In order, all of them, however many."""
+    assert list(ahead(range(10 * AHEAD))) == list(range(10 * AHEAD))
+
+
+def test_a_failure_in_the_thread_is_raised_where_its_items_are_used() -> None:
+    """After those made before it."""
+
+    def failing() -> Iterator[int]:
+        yield 1
+        raise OSError("unreadable")
+
+    items = ahead(failing())
+    assert next(items) == 1
+    with pytest.raises(OSError, match="unreadable"):
+        next(items)
+
+
+def test_a_stage_is_not_far_ahead() -> None:
+    """What nobody takes is not made: the queue has a bound."""
+    made = itertools.count()
+    items = ahead(iter(made.__next__, None))
+    assert next(items) == 0
+    items.close()  # type: ignore[attr-defined]
+    assert next(made) <= AHEAD + 3

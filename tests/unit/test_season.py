@@ -1,0 +1,120 @@
+"""Names to rows, rounds to sessions, and large rounds to small ones."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream_rater.lab.offline import records_of
+from stream_rater.lab.roll import Roll, _same
+from stream_rater.lab.season import Session, sessions_of, split
+from stream_rater.lab.synthetic import Kind, season
+from tests.rounds import as_json, ranked
+
+NAMES = st.lists(st.lists(st.text(max_size=3), unique=True, min_size=1), max_size=6)
+
+
+def sessions(*lines: bytes) -> tuple[list[Session], list[str]]:
+    """The sessions of these lines, and the codes of those rejected."""
+    codes: list[str] = []
+    found = sessions_of(records_of(lines), 100, lambda _, invalid: codes.append(invalid.code))
+    return list(found), codes
+
+
+@given(NAMES)
+def test_rows_are_those_of_a_dict(rounds: list[list[str]]) -> None:
+    """In order of first appearance, whatever the names: empty, one in another, any script."""
+    roll, known = Roll(), {}
+    for names in rounds:
+        expected = [known.setdefault(name, len(known)) for name in names]
+        assert roll.rows(names)[0].tolist() == expected
+    assert len(roll) == len(known)
+    assert [roll.find(name) for name in known] == list(known.values())
+
+
+@pytest.mark.parametrize(("other", "same"), [(b"ann", True), (b"anna", False), (b"bob", False)])
+def test_names_are_compared_to_the_last_byte(other: bytes, same: bool) -> None:
+    """Whatever their hashes say."""
+    data = np.frombuffer(b"xann" + other, np.uint8)
+    assert _same(data, 1, 4, data, 4, 4 + len(other)) is same
+
+
+def test_a_roll_grows_and_forgets_nobody() -> None:
+    """Thousands of names at once, then again in another order; asking adds nobody."""
+    roll = Roll()
+    names = [f"player-{i}" for i in range(20_000)]
+    assert roll.rows(names[:3])[0].tolist() == [0, 1, 2]
+    roll.rows(names)
+    assert roll.find("stranger") is None and len(roll) == 20_000
+    assert roll.rows(names[::-1])[0].tolist() == list(range(20_000))[::-1]
+    assert roll.rows(["stranger"])[0].tolist() == [20_000]
+
+
+def test_a_roll_knows_who_stands_there_twice() -> None:
+    """In one call, not over two; and what came with them can be forgotten."""
+    roll = Roll()
+    assert roll.rows(["ann", "bob"])[1] is None
+    assert roll.rows(["bob", "cy"])[1] is None
+    assert roll.rows(["dee", "cy", "bob", "cy"])[1] == 3
+    roll.forget_after(2)
+    assert (roll.find("bob"), roll.find("cy"), len(roll)) == (1, None, 2)
+    assert roll.rows(["eve"])[0].tolist() == [2]
+
+
+def test_sessions_are_valid_rounds_with_rows_for_names() -> None:
+    """Ladders have rows of their own; what is invalid, or comes twice, is told."""
+    found, codes = sessions(
+        as_json(*ranked([2, 1, 0], ["ann", "bob", "cy"]), round_id="1"),
+        as_json(*ranked([1, 2], ["bob", "dee"]), round_id="2"),
+        as_json(*ranked([1, 2], ["bob", "ann"]), round_id="3", ladder="other"),
+        as_json(*ranked([1, 2], ["bob", "dee"]), round_id="2"),
+        b"{}",
+        as_json(*ranked([1, 2, 3], ["eve", "bob", "eve"]), round_id="4"),
+        as_json(*ranked([1, 2], ["flo", "ann"]), round_id="4"),
+    )
+    assert [(each.ladder, each.rows.tolist(), each.players) for each in found] == [
+        ("ranked-eu", [0, 1, 2], 3), ("ranked-eu", [0, 3], 4), ("other", [0, 1], 2),
+        ("ranked-eu", [4, 1], 5),
+    ]  # fmt: skip
+    assert codes == ["duplicate-round", "bad-id", "duplicate-player"]
+
+
+def test_rounds_that_teach_nothing_are_left_out_of_rating() -> None:
+    """Each session says which of its rounds can be rated, with their rows alone."""
+    (first, second), _ = sessions(
+        as_json(*ranked([1, 1], ["ann", "bob"]), round_id="1"),
+        as_json(*ranked([1, 2, 3], ["cy", "dee", "eve"]), round_id="2"),
+    )
+    both = Session("x", 5, np.concatenate([first.rows, second.rows]), first.rounds + second.rounds)
+    assert both.rating(skip_all_tied=False) == (both, [0, 1])
+    rated, those = both.rating(skip_all_tied=True)
+    assert rated is not None and (rated.rows.tolist(), those) == ([2, 3, 4], [1])
+    assert first.rating(skip_all_tied=True) == (None, [])
+
+
+@pytest.mark.parametrize("size", [2, 5, 7, 100])
+def test_a_round_is_dealt_into_small_ones(size: int) -> None:
+    """Nobody twice, at most one left over, and the order among them is that of the round."""
+    (whole,) = season(Kind(50, 1, 50), 3)
+    dealt = split(whole, size, np.random.default_rng(1))
+    sizes = [len(each.place) for each in dealt.rounds]
+    assert max(sizes) <= size and min(sizes) >= 2 and 49 <= sum(sizes) <= 50
+    assert len(set(dealt.rows.tolist())) == sum(sizes)
+    place = dict(zip(whole.rows.tolist(), whole.rounds[0].place.tolist(), strict=True))
+    assert [place[row] for row in dealt.rows.tolist()] == np.concatenate(
+        [each.place for each in dealt.rounds]
+    ).tolist()
+    assert all((np.diff(each.place) > 0).all() for each in dealt.rounds)
+
+
+def test_made_up_seasons_come_from_their_seed() -> None:
+    """The same seed, the same rounds; each has so many different players."""
+    kind = Kind(players=30, rounds=4, per_round=5)
+
+    def rows(seed: int) -> list[Any]:
+        return [each.rows.tolist() for each in season(kind, seed)]
+
+    assert rows(1) == rows(1) != rows(2)
+    assert [len(set(each)) for each in rows(1)] == [5] * 4

@@ -1,0 +1,82 @@
+"""Tuning finds better parameters, the same ones again, and says what is missing."""
+
+import sys
+from typing import Any
+
+import pytest
+
+from stream_rater.lab.spaces import SPACES, Dimension, configuration, newcomer_weights, place, start
+from stream_rater.lab.synthetic import Kind, season
+from stream_rater.lab.tuning import MissingExtra, Problem, told, tune
+from stream_rater.rating.parameters import EloMMR, from_builtins
+
+SEASON = list(season(Kind(players=25, rounds=150, per_round=6), 11))
+
+
+def problem(system: str = "codeforces", **changes: Dimension) -> Problem:
+    space = tuple(changes.get(each.name, each) for each in SPACES[system])
+    return Problem(system, space, "pair_inversion", SEASON)
+
+
+FAR_OFF = Dimension("weight", 0.001, 2.0, 0.0015)
+"""A first guess with which ratings hardly move."""
+
+
+def test_tuning_improves_on_the_first_guess() -> None:
+    """Far off at the start, by points of pair inversion in the end."""
+    poor = problem(weight=FAR_OFF)
+    trials: list[None] = []
+    found = tune(poor, 40, 1, lambda: trials.append(None))
+    begin = poor.cost(poor.start())
+    values = {each.name: getattr(found, each.name) for each in poor.space}
+    end = poor.cost([place(each, values[each.name]) for each in poor.space])
+    assert end < begin - 1.0
+    assert 30 <= len(trials) <= 50
+
+
+def test_tuning_is_never_worse_than_the_first_guess() -> None:
+    """It is among the trials, and wins where all are equal: nothing can be scored here."""
+    blind = Problem("codeforces", SPACES["codeforces"], "pair_inversion", SEASON[:3])
+    assert tune(blind, 12, 1) == configuration("codeforces", start(blind.space))
+
+
+@pytest.mark.slow
+def test_the_same_is_found_with_any_number_of_processes() -> None:
+    """They share the work and nothing else."""
+    assert tune(problem(), 16, 1) == tune(problem(), 16, 2)
+
+
+def test_without_scipy_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what to install."""
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    with pytest.raises(MissingExtra, match=r"scipy is not installed: stream-rater\[lab\]"):
+        tune(problem(), 12, 1)
+
+
+@pytest.mark.parametrize("system", sorted(SPACES))
+@pytest.mark.parametrize("at", [0.0, 0.37, 1.0])
+def test_every_point_of_every_space_is_a_configuration(system: str, at: float) -> None:
+    """Valid, and written as `told` it reads as itself."""
+    found = Problem(system, SPACES[system], "brier", []).config([at] * len(SPACES[system]))
+    assert from_builtins(told(found)) == found
+
+
+@pytest.mark.parametrize("dimension", [d for space in SPACES.values() for d in space])
+def test_a_first_guess_has_a_place_in_its_range(dimension: Dimension) -> None:
+    """And values come back from their place."""
+    assert dimension.low <= dimension.start <= dimension.high
+    assert dimension.at(place(dimension, dimension.start)) == pytest.approx(dimension.start)
+    assert (dimension.at(0.0), dimension.at(1.0)) == (dimension.low, dimension.high)
+
+
+def test_newcomers_weights_approach_one() -> None:
+    """From the factor on, by the same part each round."""
+    assert newcomer_weights(3.0, 0.5)[:4] == [3.0, 2.0, 1.5, 1.25]
+    assert newcomer_weights(1.0, 0.5) == []
+
+
+def test_told_leaves_defaults_out() -> None:
+    """What is written is what was decided."""
+    config: Any = EloMMR(weight_limit=0.2, sigma_limit=80.0, rho="inf")
+    expected = {"system": "elo-mmr", "weight_limit": 0.2, "sigma_limit": 80.0, "rho": "inf"}
+    assert told(config) == expected
