@@ -16,57 +16,61 @@ LN2_LOW = 1.9082149292705877e-10
 EXP_LIMIT = 708.0
 """exp saturates beyond this, where a float64 would over- or underflow."""
 
-SQRT_HALF = 0.7071067811865476
+ROUND = 6755399441055744.0
+"""1.5 * 2**52: adding it rounds to a whole number, and leaves that in the last bits."""
+
+SQRT_HALF_BITS = 0x3FE6A09E667F3BCD
+ONE_BITS = 0x3FF0000000000000
+MANTISSA = 0xFFFFFFFFFFFFF
+EXPONENT_0 = 0x4330000000000000
+"""Bits of 2**52: a whole number below it, put into the last bits, adds itself."""
 
 
 @kernel
 def exp(x: float) -> float:
-    """e**x for |x| <= EXP_LIMIT, saturating outside: 2**k times a polynomial on [-ln2/2, ln2/2]."""
+    """e**x for |x| <= EXP_LIMIT, saturating outside: 2**k times a polynomial on [-ln2/2, ln2/2].
+
+    The polynomial is summed in pairs, fours and eights: a short chain of operations, not a long
+    one, so that a processor can overlap them.
+    """
     x = min(max(x, -EXP_LIMIT), EXP_LIMIT)
-    k: float = np.floor(x * LOG2_E + 0.5)
+    shifted = x * LOG2_E + ROUND
+    k = shifted - ROUND
     r = (x - k * LN2_HIGH) - k * LN2_LOW
-    p = 1.6059043836821613e-10
-    p = p * r + 2.08767569878681e-09
-    p = p * r + 2.505210838544172e-08
-    p = p * r + 2.755731922398589e-07
-    p = p * r + 2.7557319223985893e-06
-    p = p * r + 2.48015873015873e-05
-    p = p * r + 1.984126984126984e-04
-    p = p * r + 1.388888888888889e-03
-    p = p * r + 8.333333333333333e-03
-    p = p * r + 4.1666666666666664e-02
-    p = p * r + 1.6666666666666666e-01
-    p = p * r + 0.5
-    p = p * r + 1.0
-    p = p * r + 1.0
-    power_of_two: float = np.int64((np.int64(k) + 1023) << 52).view(np.float64)
+    r2 = r * r
+    r4 = r2 * r2
+    a = (0.5 + 1.6666666666666666e-01 * r) + (
+        4.1666666666666664e-02 + 8.333333333333333e-03 * r
+    ) * r2
+    b = (1.388888888888889e-03 + 1.984126984126984e-04 * r) + (
+        2.48015873015873e-05 + 2.7557319223985893e-06 * r
+    ) * r2
+    c = (2.755731922398589e-07 + 2.505210838544172e-08 * r) + (
+        2.08767569878681e-09 + 1.6059043836821613e-10 * r
+    ) * r2
+    p = 1.0 + (r + r2 * ((a + b * r4) + c * (r4 * r4)))
+    power_of_two: float = np.int64((np.float64(shifted).view(np.int64) + 1023) << 52).view(
+        np.float64
+    )
     return p * power_of_two
 
 
 @kernel
 def log(x: float) -> float:
     """ln x for finite, normal x > 0: ln m + k ln2 with m in [sqrt(1/2), sqrt 2)."""
-    bits = np.float64(x).view(np.int64)
-    k = (bits >> 52) - 1023
-    m = np.int64((bits & 0xFFFFFFFFFFFFF) | (1023 << 52)).view(np.float64)
-    if m > 2.0 * SQRT_HALF:
-        m *= 0.5
-        k += 1
+    bits = np.float64(x).view(np.uint64) + np.uint64(ONE_BITS - SQRT_HALF_BITS)
+    k = np.uint64((bits >> np.uint64(52)) | np.uint64(EXPONENT_0)).view(np.float64)
+    k -= 4503599627370496.0 + 1023.0
+    m = np.uint64((bits & np.uint64(MANTISSA)) + np.uint64(SQRT_HALF_BITS)).view(np.float64)
     f = m - 1.0
     s = f / (2.0 + f)
     z = s * s
+    z2 = z * z
     # ln m = 2 artanh(s) = 2s + s*z*(2/3 + 2z/5 + ...); |s| <= 0.1716, so 11 terms reach 1e-17
-    p = 2.0 / 23.0
-    p = p * z + 2.0 / 21.0
-    p = p * z + 2.0 / 19.0
-    p = p * z + 2.0 / 17.0
-    p = p * z + 2.0 / 15.0
-    p = p * z + 2.0 / 13.0
-    p = p * z + 2.0 / 11.0
-    p = p * z + 2.0 / 9.0
-    p = p * z + 2.0 / 7.0
-    p = p * z + 2.0 / 5.0
-    p = p * z + 2.0 / 3.0
+    a = (2.0 / 3.0 + 2.0 / 5.0 * z) + (2.0 / 7.0 + 2.0 / 9.0 * z) * z2
+    b = (2.0 / 11.0 + 2.0 / 13.0 * z) + (2.0 / 15.0 + 2.0 / 17.0 * z) * z2
+    c = (2.0 / 19.0 + 2.0 / 21.0 * z) + 2.0 / 23.0 * z2
+    p = a + (b + c * (z2 * z2)) * (z2 * z2)
     # 2s = f - s*f keeps the leading term exact
     return k * LN2_HIGH + (f - (s * (f - z * p) - k * LN2_LOW))
 
