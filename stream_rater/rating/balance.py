@@ -29,9 +29,9 @@ X, P, Q, P1, P2 = range(5)
 """Rows: a performance, the sums P and Q there, and P's two derivatives."""
 S, R, S1, S2 = range(5, 9)
 """The own group's parts of these."""
-ODDS, STEP = 9, 10
-"""(B + c T) / (W + c T), and the last step of X."""
-ROWS = 11
+ODDS, STEP, GROUP = 9, 10, 11
+"""(B + c T) / (W + c T), the last step of X, and the place."""
+ROWS = 12
 
 FLAT = 1e-6
 """Where f rises by less than this in 1/u of the narrowest entry, no step is to be trusted."""
@@ -102,9 +102,8 @@ def halley(f: float, f1: float, f2: float) -> float:
 
 
 @kernel
-def step_ranked(tie: float, lanes: Floats, n: int, narrow: float) -> None:
-    """One step of X for entries [0, n); `narrow` is the least 1/u."""
-    own = 2.0 * tie - 1.0
+def step_ranked(own: float, lanes: Floats, n: int, narrow: float) -> None:
+    """A step for entries [0, n), their groups' parts added `own` times; `narrow` is the least 1/u."""
     for i in range(n):
         p, q = lanes[P, i] + own * lanes[S, i], lanes[Q, i] + own * lanes[R, i]
         p1, p2 = lanes[P1, i] + own * lanes[S1, i], lanes[P2, i] + own * lanes[S2, i]

@@ -12,13 +12,18 @@ import math
 
 import numpy as np
 
-from stream_rater.rating.balance import (
+from stream_rater.rating.balance import (  # fmt: skip
+    GROUP,
     ODDS,
     P1,
     P2,
+    S1,
+    S2,
     STEP,
     P,
     Q,
+    R,
+    S,
     X,
     find_odds,
     find_own,
@@ -26,13 +31,13 @@ from stream_rater.rating.balance import (
     step_ranked,
     step_unfinished,
     terms,
-)  # fmt: skip
+)
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.elementary import exp, log
 from stream_rater.rating.model import Floats, Places
 from stream_rater.rating.roots import MAX_STEPS, safeguard
 
-TOLERANCE = 1e-4
+TOLERANCE = 1e-3
 """A Halley step smaller than this part of the narrowest 1/u ends the search; it cubes the error."""
 
 FLAT, NOISE = 1e-6, 1e-9
@@ -112,7 +117,7 @@ def _bisect(
     """The zero of `_balance` in (low, high)."""
     for _ in range(MAX_STEPS):
         x = 0.5 * (low + high)
-        if high - low <= 1e-6 * tolerance:
+        if high - low <= 1e-7 * tolerance:
             break
         if _balance(x, mu, u, better, tied, tied_end, worse, tie) < 0.0:
             low = x
@@ -141,15 +146,19 @@ def solve(
 
 
 @kernel
-def _add(mu: Floats, u: Floats, first: int, end: int, lanes: Floats, n: int) -> None:
-    """Add the terms of entries [first, end) to the sums at X in columns [0, n)."""
+def _add(
+    place: Places, mu: Floats, u: Floats, first: int, end: int, tie: float, lanes: Floats, n: int
+) -> None:
+    """Add the terms of entries [first, end) to columns [0, n): 2c times if tied, once if not."""
     for j in range(first, end):
+        group = float(place[j])
         for i in range(n):
             won, lost, slope, bend = terms(mu[j], u[j], lanes[X, i])
-            lanes[P, i] += won
-            lanes[Q, i] += lost
-            lanes[P1, i] += slope
-            lanes[P2, i] += bend
+            times = 2.0 * tie if lanes[GROUP, i] == group else 1.0
+            lanes[P, i] += times * won
+            lanes[Q, i] += times * lost
+            lanes[P1, i] += times * slope
+            lanes[P2, i] += times * bend
 
 
 @kernel
@@ -182,19 +191,20 @@ def direct_performances(
     n = len(mu)
     wide = (n + LANES - 1) // LANES * LANES
     narrow = 1.0 / np.max(u)
-    for i in range(n, wide):
+    for i in range(wide):
         lanes[X, i] = mu[0]
+        lanes[GROUP, i] = float(place[i]) if i < ranked else -1.0
+        lanes[S, i] = lanes[R, i] = lanes[S1, i] = lanes[S2, i] = 0.0
     find_odds(place, u, ranked, tie, lanes[ODDS])
     _guess(place, mu, u, ranked, tie, lanes)
     for _ in range(PASSES):
-        for row in (P, Q, P1, P2):
-            for i in range(wide):
-                lanes[row, i] = 0.0
-        _add(mu, u, 0, ranked, lanes, wide)
-        _add(mu, u, ranked, n, lanes, ranked)
-        find_own(place[:ranked], mu, u, lanes)
-        step_ranked(tie, lanes, ranked, narrow)
+        for i in range(wide):
+            lanes[P, i] = lanes[Q, i] = lanes[P1, i] = lanes[P2, i] = 0.0
+        _add(place, mu, u, 0, ranked, tie, lanes, wide)
+        _add(place, mu, u, ranked, n, tie, lanes, ranked)
+        step_ranked(0.0, lanes, ranked, narrow)
         if ranked < n:
+            find_own(place[:0], mu, u, lanes)
             step_unfinished(tie, lanes, ranked, n)
         if move(lanes, n, low, high) <= TOLERANCE * narrow:
             break

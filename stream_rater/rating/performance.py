@@ -80,13 +80,14 @@ def player_variances(
     gamma^2 = w s^2 + d * days, beta^2 = (1 + 1/w) s^2 + d / w.
     """
     s2 = sigma_limit * sigma_limit
+    usual = max(weight_limit * round_weight, LEAST_WEIGHT)
+    usual_beta2 = (1.0 + 1.0 / usual) * s2 + drift_per_day / usual
     for i in range(len(rounds)):
-        w = weight_limit * round_weight
+        w, out[i, 1] = usual, usual_beta2
         if rounds[i] < len(newcomer_weights):
-            w *= newcomer_weights[rounds[i]]
-        w = max(w, LEAST_WEIGHT)
+            w = max(weight_limit * round_weight * newcomer_weights[rounds[i]], LEAST_WEIGHT)
+            out[i, 1] = (1.0 + 1.0 / w) * s2 + drift_per_day / w
         days = max(elapsed_s[i], 0) / SECONDS_PER_DAY if rounds[i] > 0 else 0.0
-        out[i, 1] = (1.0 + 1.0 / w) * s2 + drift_per_day / w
         out[i, 2] = w * s2 + drift_per_day * days
 
 

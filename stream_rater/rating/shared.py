@@ -30,14 +30,15 @@ from stream_rater.rating.model import Floats, Places
 from stream_rater.rating.roots import MAX_STEPS, safeguard
 from stream_rater.rating.table import COARSE, WIDEST, coarse_sums, look_up, tabulate
 
-TOLERANCE = 1e-3
-"""A step smaller than this part of the narrowest 1/u ends the search; it cubes the error."""
+TOLERANCE = 5e-3
+"""A step smaller than this part of the narrowest 1/u ends the search: it cubes the error, and of
+the cube Halley's method leaves a hundredth here, as f is nearly straight."""
 
 PASSES = 4
 """Steps that entries take side by side, before each that needs more goes on alone."""
 
-BLOCK = 512
-"""Entries that take their steps side by side: enough for any vector, few enough for the cache."""
+BLOCK = 128
+"""Entries that take their steps side by side: enough for any vector, and most blocks need one."""
 
 FLAT, NOISE = 1e-6, 1e-9
 """Where |f| < NOISE and its slope is below FLAT of the widest u, f is too flat to show its zero."""
@@ -181,7 +182,7 @@ def ranked_performances(
         for _ in range(PASSES):
             _look_all_up(c, low, h, total, lanes, n)
             find_own(part, part_mu, part_u, lanes)
-            step_ranked(tie, lanes, n, narrow)
+            step_ranked(2.0 * tie - 1.0, lanes, n, narrow)
             if move(lanes, n, low, high) <= TOLERANCE * narrow:
                 break
         i = 0

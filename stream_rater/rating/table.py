@@ -197,12 +197,16 @@ def tabulate(mu: Floats, u: Floats, low: float, high: float) -> tuple[Floats, fl
 @kernel
 def look_up(c: Floats, low: float, h: float, x: float) -> tuple[float, float, float]:
     """L and its first two derivatives at x."""
-    at = (x - low) / h
+    scale = 1.0 / h
+    at = (x - low) * scale
     k = min(max(int(at), 0), len(c) - 1)
     r = at - k
-    value, slope, bend = c[k, 7], 0.0, 0.0
-    for i in range(6, -1, -1):
-        bend = bend * r + slope
-        slope = slope * r + value
-        value = value * r + c[k, i]
-    return value, slope / h, 2.0 * bend / (h * h)
+    r2 = r * r
+    r4 = r2 * r2
+    c1, c2, c3, c4, c5, c6, c7 = c[k, 1], c[k, 2], c[k, 3], c[k, 4], c[k, 5], c[k, 6], c[k, 7]
+    value = (c[k, 0] + c1 * r) + (c2 + c3 * r) * r2 + ((c4 + c5 * r) + (c6 + c7 * r) * r2) * r4
+    slope = (c1 + 2.0 * c2 * r) + (3.0 * c3 + 4.0 * c4 * r) * r2
+    slope += ((5.0 * c5 + 6.0 * c6 * r) + 7.0 * c7 * r2) * r4
+    bend = (2.0 * c2 + 6.0 * c3 * r) + (12.0 * c4 + 20.0 * c5 * r) * r2
+    bend += (30.0 * c6 + 42.0 * c7 * r) * r4
+    return value, slope * scale, bend * (scale * scale)
