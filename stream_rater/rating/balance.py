@@ -103,7 +103,7 @@ def halley(f: float, f1: float, f2: float) -> float:
 
 @kernel
 def step_ranked(own: float, lanes: Floats, n: int, narrow: float) -> None:
-    """A step for entries [0, n), their groups' parts added `own` times; `narrow` is the least 1/u."""
+    """A step for entries [0, n), `own` times their groups' parts added; `narrow` is min 1/u."""
     for i in range(n):
         p, q = lanes[P, i] + own * lanes[S, i], lanes[Q, i] + own * lanes[R, i]
         p1, p2 = lanes[P1, i] + own * lanes[S1, i], lanes[P2, i] + own * lanes[S2, i]

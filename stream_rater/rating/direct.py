@@ -37,7 +37,7 @@ from stream_rater.rating.elementary import exp, log
 from stream_rater.rating.model import Floats, Places
 from stream_rater.rating.roots import MAX_STEPS, safeguard
 
-TOLERANCE = 1e-3
+TOLERANCE = 3e-4
 """A Halley step smaller than this part of the narrowest 1/u ends the search; it cubes the error."""
 
 FLAT, NOISE = 1e-6, 1e-9
@@ -117,7 +117,7 @@ def _bisect(
     """The zero of `_balance` in (low, high)."""
     for _ in range(MAX_STEPS):
         x = 0.5 * (low + high)
-        if high - low <= 1e-7 * tolerance:
+        if high - low <= 3e-7 * tolerance:
             break
         if _balance(x, mu, u, better, tied, tied_end, worse, tie) < 0.0:
             low = x
@@ -192,7 +192,7 @@ def direct_performances(
     wide = (n + LANES - 1) // LANES * LANES
     narrow = 1.0 / np.max(u)
     for i in range(wide):
-        lanes[X, i] = mu[0]
+        lanes[X, i], lanes[ODDS, i] = mu[0], 1.0
         lanes[GROUP, i] = float(place[i]) if i < ranked else -1.0
         lanes[S, i] = lanes[R, i] = lanes[S1, i] = lanes[S2, i] = 0.0
     find_odds(place, u, ranked, tie, lanes[ODDS])
@@ -202,7 +202,7 @@ def direct_performances(
             lanes[P, i] = lanes[Q, i] = lanes[P1, i] = lanes[P2, i] = 0.0
         _add(place, mu, u, 0, ranked, tie, lanes, wide)
         _add(place, mu, u, ranked, n, tie, lanes, ranked)
-        step_ranked(0.0, lanes, ranked, narrow)
+        step_ranked(0.0, lanes, wide, narrow)
         if ranked < n:
             find_own(place[:0], mu, u, lanes)
             step_unfinished(tie, lanes, ranked, n)

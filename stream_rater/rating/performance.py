@@ -18,7 +18,7 @@ import math
 
 import numpy as np
 
-from stream_rater.rating import balance, direct, shared
+from stream_rater.rating import balance, direct, shared, table
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.elementary import log
 from stream_rater.rating.model import DID_NOT_FINISH, Floats, Ints, Places
@@ -38,16 +38,16 @@ LEAST_WEIGHT = 1e-9
 @kernel
 def performances(place: Places, mu: Floats, u: Floats, tie: float) -> Floats:
     """The performance of each entry of one round; entries in order of place, unfinished last."""
-    found = np.empty(len(mu))
-    solve_round(place, mu, u, tie, np.empty((balance.ROWS, len(mu) + direct.LANES)), found)
+    found, lanes = np.empty(len(mu)), np.empty((balance.ROWS, len(mu) + direct.LANES))
+    solve_round(place, mu, u, tie, lanes, np.empty(table.SCRATCH), found)
     return found
 
 
 @kernel
 def solve_round(
-    place: Places, mu: Floats, u: Floats, tie: float, lanes: Floats, found: Floats
+    place: Places, mu: Floats, u: Floats, tie: float, lanes: Floats, scratch: Floats, found: Floats
 ) -> None:
-    """The same into `found`; `lanes` (ROWS, n + LANES) is scratch."""
+    """The same into `found`; `lanes` (ROWS, n + LANES) and `scratch` are room to work in."""
     n = len(place)
     ranked = n
     while ranked > 0 and place[ranked - 1] == DID_NOT_FINISH:
@@ -63,9 +63,9 @@ def solve_round(
     if n <= DIRECT:
         direct.direct_performances(place, mu, u, ranked, tie, low, high, lanes, found)
     else:
-        shared.ranked_performances(place, mu, u, ranked, tie, low, high, lanes, found)
+        shared.ranked_performances(place, mu, u, ranked, tie, low, high, lanes, scratch, found)
         if ranked < n:
-            shared.unfinished_performances(mu, u, ranked, tie, low, high, lanes, found)
+            shared.unfinished_performances(mu, u, ranked, tie, low, high, lanes, scratch, found)
     direct.fill_open(place, mu, u, ranked, tie, low, high, found)
 
 
@@ -162,9 +162,10 @@ def estimate(
         prior[i] = sigma[i] * sigma[i] + out[i, 2]
     find_entries(entry_starts, share, mu, prior, initial_mu, out, entry_mu, u)
     lanes, found = np.empty((balance.ROWS, widest + direct.LANES)), np.empty(len(place))
+    scratch = np.empty(table.SCRATCH)
     for r in range(len(weight)):
         a, b = round_starts[r], round_starts[r + 1]
-        solve_round(place[a:b], entry_mu[a:b], u[a:b], tie, lanes, found[a:b])
+        solve_round(place[a:b], entry_mu[a:b], u[a:b], tie, lanes, scratch, found[a:b])
         for e in range(a, b):
             i, j = entry_starts[e], entry_starts[e + 1]
             performance = min(found[e], ceiling[r])

@@ -83,13 +83,14 @@ def _guess(c: Floats, low: float, h: float, lanes: Floats, n: int, k: int) -> in
 
 @kernel
 def _bounds(
-    place: Places, mu: Floats, u: Floats, ranked: int, tie: float, low: float, high: float
-) -> tuple[float, float]:
+    place: Places, mu: Floats, u: Floats, ranked: int, tie: float, low: float, high: float,
+    narrow: float, scratch: Floats,
+) -> tuple[float, float]:  # fmt: skip
     """Bounds of the last and the first performance, from P and Q at a few nodes in (low, high)."""
-    if (high - low) * np.max(u) > WIDEST:
+    if high - low > WIDEST * narrow:
         return low, high
     h = (high - low) / (COARSE - 1)
-    sums = coarse_sums(mu, u, low, h, COARSE)
+    sums = coarse_sums(mu, u, low, h, COARSE, scratch)
     best, last = 1, ranked - 1
     while best < ranked and place[best] == place[0]:
         best += 1
@@ -158,18 +159,18 @@ def _solve(
 @kernel
 def ranked_performances(
     place: Places, mu: Floats, u: Floats, ranked: int, tie: float, low: float, high: float,
-    lanes: Floats, found: Floats,
+    lanes: Floats, scratch: Floats, found: Floats,
 ) -> None:  # fmt: skip
     """The performances of the first `ranked` entries (the others did not finish) into `found`.
 
     NaN for a group whose balance is too flat (see `_solve`): at most one for each gap in ratings.
     """
     total = find_odds(place, u, ranked, tie, found)
-    low, high = _bounds(place, mu, u, ranked, tie, low, high)
-    c, h = tabulate(mu, u, low, high)
+    narrow = 1.0 / np.max(u)
+    low, high = _bounds(place, mu, u, ranked, tie, low, high, narrow, scratch)
+    c, h = tabulate(mu, u, low, high, narrow, scratch)
     high = low + h * len(c)
     k = len(c) - 1
-    narrow = 1.0 / np.max(u)
     first = 0
     while first < ranked:
         end = min(first + BLOCK, ranked)
@@ -204,15 +205,15 @@ def ranked_performances(
 @kernel
 def unfinished_performances(
     mu: Floats, u: Floats, ranked: int, tie: float, low: float, high: float, lanes: Floats,
-    found: Floats,
+    scratch: Floats, found: Floats,
 ) -> None:  # fmt: skip
     """The performances of entries [ranked, n), each worse than all ranked ones and beside no other.
 
     Its group is itself, tied; the ranked ones are all better: a table of those alone.
     """
-    c, h = tabulate(mu[:ranked], u[:ranked], low, high)
-    total = np.sum(u[:ranked])
-    tolerance = TOLERANCE / np.max(u)
+    narrow = 1.0 / np.max(u)
+    c, h = tabulate(mu[:ranked], u[:ranked], low, high, narrow, scratch)
+    total, tolerance = np.sum(u[:ranked]), TOLERANCE * narrow
     x = low
     for i in range(ranked, len(mu)):
         x = _solve_unfinished(x, c, low, h, total, mu[i], u[i], tie, tolerance)

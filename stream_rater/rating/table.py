@@ -30,6 +30,12 @@ COARSE = 16
 LANES = 8
 """Nodes come in multiples of this, so that vectors of them lie aligned."""
 
+TABLE_ROWS = 25
+"""Rows of scratch: 5 sums, 8 ladders, 4 derivatives and 8 coefficients for each node."""
+
+SCRATCH = 25 * 128 + 8
+"""Scratch that suffices for most tables."""
+
 BATCH = 8
 """Entries whose ladders are filled before they are added: what is stored should have settled."""
 
@@ -97,11 +103,17 @@ def _ladders(
 
 
 @kernel
-def coarse_sums(mu: Floats, u: Floats, low: float, h: float, nodes: int) -> Floats:
+def _rows(scratch: Floats, first: int, count: int, nodes: int) -> Floats:
+    """(count, nodes): a part of `scratch`, from its row `first` on."""
+    return scratch[first * nodes : (first + count) * nodes].reshape((count, nodes))
+
+
+@kernel
+def coarse_sums(mu: Floats, u: Floats, low: float, h: float, nodes: int, scratch: Floats) -> Floats:
     """(2, nodes): P and Q at x_k = low + k h."""
-    sums = np.zeros((2, nodes))
+    sums, e, g = _rows(scratch, 0, 2, nodes), _rows(scratch, 2, BATCH, nodes), scratch[-BATCH:]
+    sums[:] = 0.0
     p, q = sums[0], sums[1]
-    e, g = np.empty((BATCH, nodes)), np.empty(BATCH)
     for first in range(0, len(mu), BATCH):
         end = min(first + BATCH, len(mu))
         _ladders(mu, u, low, h, first, end, e, g)
@@ -111,11 +123,11 @@ def coarse_sums(mu: Floats, u: Floats, low: float, h: float, nodes: int) -> Floa
 
 
 @kernel
-def _sums(mu: Floats, u: Floats, low: float, h: float, nodes: int) -> Floats:
+def _sums(mu: Floats, u: Floats, low: float, h: float, nodes: int, scratch: Floats) -> Floats:
     """(5, nodes): P, Q and P's first three derivatives at x_k = low + k h."""
-    sums = np.zeros((5, nodes))
+    sums, e, g = _rows(scratch, 0, 5, nodes), _rows(scratch, 5, BATCH, nodes), scratch[-BATCH:]
+    sums[:] = 0.0
     p0, q0, p1, p2, p3 = sums[0], sums[1], sums[2], sums[3], sums[4]
-    e, g = np.empty((BATCH, nodes)), np.empty(BATCH)
     for first in range(0, len(mu), BATCH):
         end = min(first + BATCH, len(mu))
         _ladders(mu, u, low, h, first, end, e, g)
@@ -150,11 +162,9 @@ def _wide_sums(mu: Floats, u: Floats, low: float, h: float, nodes: int) -> Float
 
 
 @kernel
-def _derivatives(sums: Floats, h: float) -> Floats:
-    """(4, nodes): L and its first three derivatives with respect to x/h."""
-    nodes = sums.shape[1]
-    f = np.empty((4, nodes))
-    for k in range(nodes):
+def _differentiate(sums: Floats, h: float, f: Floats) -> None:
+    """L and its first three derivatives with respect to x/h into f (4, nodes)."""
+    for k in range(sums.shape[1]):
         above, below = 1.0 / sums[0, k], 1.0 / sums[1, k]
         p1, p2, p3 = h * sums[2, k], h * h * sums[3, k], h * h * h * sums[4, k]
         both, apart = above + below, above - below
@@ -164,22 +174,28 @@ def _derivatives(sums: Floats, h: float) -> Floats:
         f[2, k] = both * (p2 - rise * apart)
         cubes = above * above - above * below + below * below
         f[3, k] = both * (p3 - 3.0 * p1 * p2 * apart + 2.0 * p1 * rise * cubes)
-    return f
 
 
 @kernel
-def tabulate(mu: Floats, u: Floats, low: float, high: float) -> tuple[Floats, float]:
+def tabulate(
+    mu: Floats, u: Floats, low: float, high: float, narrow: float, scratch: Floats
+) -> tuple[Floats, float]:
     """(intervals, 8) coefficients of L = ln(P/Q) on [low, high], and the distance h of nodes.
 
     On interval k, at x = low + (k + r) h with r in [0, 1], L is the sum of c[k, i] r^i.
     """
-    h = NODE * np.sqrt(np.sqrt(np.sqrt(np.sqrt(len(u))))) / np.max(u)
+    h = NODE * np.sqrt(np.sqrt(np.sqrt(np.sqrt(len(u))))) * narrow
     nodes = (int((high - low) / h) + 1 + LANES) // LANES * LANES
-    if (high - low) * np.max(u) > WIDEST:
-        f = _derivatives(_wide_sums(mu, u, low, h, nodes), h)
+    if len(scratch) < TABLE_ROWS * nodes + BATCH:
+        scratch = np.empty(TABLE_ROWS * nodes + BATCH)
+    f, c = (
+        _rows(scratch, 13, 4, nodes),
+        scratch[17 * nodes : 25 * nodes - 8].reshape((nodes - 1, 8)),
+    )
+    if high - low > WIDEST * narrow:
+        _differentiate(_wide_sums(mu, u, low, h, nodes), h, f)
     else:
-        f = _derivatives(_sums(mu, u, low, h, nodes), h)
-    c = np.empty((nodes - 1, 8))
+        _differentiate(_sums(mu, u, low, h, nodes, scratch), h, f)
     for k in range(nodes - 1):
         c0, c1, c2, c3 = f[0, k], f[1, k], 0.5 * f[2, k], f[3, k] / 6.0
         d0 = f[0, k + 1] - (c0 + c1 + c2 + c3)

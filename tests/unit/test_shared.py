@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_rater.rating import balance, shared
+from stream_rater.rating import balance, shared, table
 from stream_rater.rating.direct import LANES, direct_performances, fill_open
 from stream_rater.rating.model import DID_NOT_FINISH, Floats, Places
 from stream_rater.rating.performance import C, performances
@@ -24,10 +24,10 @@ def both(place: Places, mu: Floats, u: Floats, tie: float) -> tuple[Floats, Floa
     reach = math.log(2.0 * u.sum() / (tie * u.min())) / u.min()
     low, high = mu.min() - reach, mu.max() + reach
     fast, slow = np.empty(len(mu)), np.empty(len(mu))
-    lanes = np.empty((balance.ROWS, len(mu) + LANES))
-    shared.ranked_performances(place, mu, u, ranked, tie, low, high, lanes, fast)
+    lanes, scratch = np.empty((balance.ROWS, len(mu) + LANES)), np.empty(table.SCRATCH)
+    shared.ranked_performances(place, mu, u, ranked, tie, low, high, lanes, scratch, fast)
     if ranked < len(mu):
-        shared.unfinished_performances(mu, u, ranked, tie, low, high, lanes, fast)
+        shared.unfinished_performances(mu, u, ranked, tie, low, high, lanes, scratch, fast)
     direct_performances(place, mu, u, ranked, tie, low, high, lanes, slow)
     fill_open(place, mu, u, ranked, tie, low, high, slow)
     return fast, slow
