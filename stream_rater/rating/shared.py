@@ -86,7 +86,10 @@ def _bounds(
     place: Places, mu: Floats, u: Floats, ranked: int, tie: float, low: float, high: float,
     narrow: float, scratch: Floats,
 ) -> tuple[float, float]:  # fmt: skip
-    """Bounds of the last and the first performance, from P and Q at a few nodes in (low, high)."""
+    """Bounds of the last and the first performance, from P and Q at a few nodes in (low, high).
+
+    Each is drawn in from its node: ln P and ln Q change by less than the widest u per point.
+    """
     if high - low > WIDEST * narrow:
         return low, high
     h = (high - low) / (COARSE - 1)
@@ -98,18 +101,19 @@ def _bounds(
         last -= 1
     own = 2.0 * tie - 1.0
     first_aim, last_aim = tie * np.sum(u[:best]), tie * np.sum(u[last:ranked]) + np.sum(u[ranked:])
-    above, below = COARSE - 1, 0
-    while above > 1:
-        _, part = _parts(mu, u, 0, best, low + (above - 1) * h)
-        if sums[1, above - 1] + own * part > first_aim:
+    above, below, left, right = COARSE - 1, 0, first_aim, last_aim
+    for k in range(COARSE - 1, 0, -1):
+        _, part = _parts(mu, u, 0, best, low + k * h)
+        if sums[1, k] + own * part > first_aim:
             break
-        above -= 1
-    while below < above - 1:
-        part, _ = _parts(mu, u, last, ranked, low + (below + 1) * h)
-        if sums[0, below + 1] + own * part > last_aim:
+        above, left = k, sums[1, k] + own * part
+    for k in range(above):
+        part, _ = _parts(mu, u, last, ranked, low + k * h)
+        if sums[0, k] + own * part > last_aim:
             break
-        below += 1
-    return low + below * h, low + above * h
+        below, right = k, sums[0, k] + own * part
+    below_by, above_by = log(last_aim / right) * narrow, log(first_aim / left) * narrow
+    return low + below * h + below_by, low + above * h - above_by
 
 
 @kernel

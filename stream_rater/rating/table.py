@@ -24,20 +24,20 @@ WIDEST = 600.0
 SATURATED = 40.0
 """Beyond this |(x - mu) u| a term is 0 or u to the last bit that matters: e^-40 is 4e-18."""
 
-COARSE = 16
+COARSE = 8
 """Nodes of the first look at where performances lie."""
 
 LANES = 8
 """Nodes come in multiples of this, so that vectors of them lie aligned."""
 
-TABLE_ROWS = 25
-"""Rows of scratch: 5 sums, 8 ladders, 4 derivatives and 8 coefficients for each node."""
-
-SCRATCH = 25 * 128 + 8
-"""Scratch that suffices for most tables."""
-
-BATCH = 8
+BATCH = 16
 """Entries whose ladders are filled before they are added: what is stored should have settled."""
+
+ROWS = 5 + BATCH
+"""Scratch for each node: 5 sums, and ladders that make room for 4 derivatives, 8 coefficients."""
+
+SCRATCH = ROWS * 128 + BATCH
+"""Scratch that suffices for most tables."""
 
 
 @kernel
@@ -186,11 +186,11 @@ def tabulate(
     """
     h = NODE * np.sqrt(np.sqrt(np.sqrt(np.sqrt(len(u))))) * narrow
     nodes = (int((high - low) / h) + 1 + LANES) // LANES * LANES
-    if len(scratch) < TABLE_ROWS * nodes + BATCH:
-        scratch = np.empty(TABLE_ROWS * nodes + BATCH)
+    if len(scratch) < ROWS * nodes + BATCH:
+        scratch = np.empty(ROWS * nodes + BATCH)
     f, c = (
-        _rows(scratch, 13, 4, nodes),
-        scratch[17 * nodes : 25 * nodes - 8].reshape((nodes - 1, 8)),
+        _rows(scratch, 5, 4, nodes),
+        scratch[9 * nodes : 17 * nodes - 8].reshape((nodes - 1, 8)),
     )
     if high - low > WIDEST * narrow:
         _differentiate(_wide_sums(mu, u, low, h, nodes), h, f)
