@@ -115,7 +115,7 @@ def _rounds(
         for e in range(first, end):
             i, j = entry_starts[e], entry_starts[e + 1]
             variance = prior[i - a : j - a] + out[i:j, 1]
-            if is_solo(share[i:j]):
+            if is_solo(share, i, j):
                 entry_mu[e - first], tau2 = mu[i], variance[0]
             else:
                 entry_mu[e - first], tau2 = team(initial_mu, share[i:j], mu[i:j], variance)
@@ -126,7 +126,7 @@ def _rounds(
         for e in range(first, end):
             i, j = entry_starts[e], entry_starts[e + 1]
             performance = min(found[e - first], ceiling[r])
-            if is_solo(share[i:j]):
+            if is_solo(share, i, j):
                 out[i, 0] = performance
             else:
                 credit_members(

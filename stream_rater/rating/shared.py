@@ -1,222 +1,156 @@
 """Stage 1 in linear time: all opponents, at a cost per player that does not grow with the round.
 
-With logistic terms one function serves the whole round. Let P(x) be the sum over all entries of
-u_j s_j(x) and Q(x) that of u_j t_j(x), as in `performance`. For a tie group of total weight T, with
-W the total of the worse and B that of the better entries, the balance of Theorem 3.2 reads
-
-    P(x) + (2c - 1) S(x) = W + c T,   or just as well   Q(x) + (2c - 1) R(x) = B + c T,
-
-where S and R are the group's own parts of P and Q, and c is 1 for full ties, 1/2 for split ones. So
-P and Q are tabulated once, and each group is left with two or three steps of Newton's method on
-
-    ln(P + (2c - 1) S) - ln(W + c T)      (or the other one, whichever's right side is smaller).
-
-Nodes lie NODE of the narrowest scale 1/u apart. Between them L = ln(P/Q), which is nearly straight,
-is the polynomial of degree 7 that matches its value and three derivatives at both ends; P and Q
-follow from it without cancellation in either tail.
+P and Q are tabulated once for the whole round (`table`); every entry looks its own place up and is
+left with one or two of Halley's steps on its balance (`balance`).
 """
 
 import math
 
 import numpy as np
 
+from stream_rater.rating.balance import (
+    ODDS,
+    P1,
+    P2,
+    STEP,
+    P,
+    Q,
+    X,
+    excess,
+    find_odds,
+    find_own,
+    halley,
+    move,
+    step_ranked,
+    terms,
+)  # fmt: skip
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.elementary import exp, log
-from stream_rater.rating.model import Floats, Ints, Places
+from stream_rater.rating.model import Floats, Places
 from stream_rater.rating.roots import MAX_STEPS, safeguard
+from stream_rater.rating.table import COARSE, WIDEST, coarse_sums, look_up, tabulate
 
-NODE = 0.6
-"""Distance of nodes in units of the narrowest 1/u."""
+TOLERANCE = 5e-3
+"""A step smaller than this part of the narrowest 1/u ends the search: it cubes the error, and of
+the cube Halley's method leaves a hundredth here, as f is nearly straight."""
 
-WIDEST = 600.0
-"""Where nodes span more than so many of the narrowest 1/u, e at the first would overflow."""
+PASSES = 4
+"""Steps that entries take side by side, before each that needs more goes on alone."""
 
-SATURATED = 40.0
-"""Beyond this |(x - mu) u| a term is 0 or u to the last bit that matters: e^-40 is 4e-18."""
-
-TOLERANCE = 1e-4
-"""A Newton step smaller than this part of the narrowest 1/u ends the search; it squares the error,
-to under 1e-8 of 1/u."""
-
-PASSES = 2
-"""Newton steps that every group takes; few need more."""
-
-COARSE = 16
-"""Nodes of the first look at where performances lie."""
+BLOCK = 128
+"""Entries that take their steps side by side: enough for any vector, and most blocks need one."""
 
 FLAT, NOISE = 1e-6, 1e-9
 """Where |f| < NOISE and its slope is below FLAT of the widest u, f is too flat to show its zero."""
 
-LANES = 8
-"""Nodes that e is filled for side by side."""
+
+@kernel
+def _look_all_up(c: Floats, low: float, h: float, total: float, lanes: Floats, n: int) -> None:
+    """P, Q and P's derivatives at each X: with L they are total / (1 + e^-L) and so on."""
+    for i in range(n):
+        lanes[P, i], lanes[P1, i], lanes[P2, i] = look_up(c, low, h, lanes[X, i])
+    for i in range(n):
+        value, rise, bend = lanes[P, i], lanes[P1, i], lanes[P2, i]
+        e = exp(-value)
+        s = 1.0 / (1.0 + e)
+        t = e * s
+        slope = total * s * t
+        lanes[P, i], lanes[Q, i] = total * s, total * t
+        lanes[P1, i], lanes[P2, i] = slope * rise, slope * (bend + (t - s) * rise * rise)
 
 
 @kernel
-def _fill(e: Floats, start: float, g: float) -> None:
-    """e[k] = start * g**k."""
-    g2 = g * g
-    g4 = g2 * g2
-    g8 = g4 * g4
-    e[0], e[1], e[2], e[3] = start, start * g, start * g2, start * (g2 * g)
-    for k in range(4):
-        e[k + 4] = e[k] * g4
-    for k in range(len(e) - LANES):
-        e[k + LANES] = e[k] * g8
+def _guess(c: Floats, low: float, h: float, lanes: Floats, n: int, k: int) -> int:
+    """X where L is -ln ODDS, by a cubic through both ends of its interval; odds rise.
 
-
-@kernel
-def _add(e: Floats, u: float, p0: Floats, q0: Floats, p1: Floats, p2: Floats, p3: Floats) -> None:
-    """Add one entry's terms of P, Q and P's three derivatives at consecutive nodes."""
-    u2 = u * u
-    for k in range(len(e)):
-        s = 1.0 / (1.0 + e[k])
-        t = e[k] * s
-        d = u2 * (s * t)
-        b = u * (t - s)
-        p0[k] += u * s
-        q0[k] += u * t
-        p1[k] += d
-        p2[k] += d * b
-        p3[k] += d * (u2 - 6.0 * d)
-
-
-@kernel
-def _sums(mu: Floats, u: Floats, low: float, h: float, nodes: int) -> Floats:
-    """(5, nodes): P, Q and P's first three derivatives at x_k = low + k h.
-
-    e_k = exp(-(x_k - mu) u) falls by the same factor from node to node: no exponential inside.
+    The search goes down from interval k; returns where it ended.
     """
-    sums = np.zeros((5, nodes))
-    p0, q0, p1, p2, p3 = sums[0], sums[1], sums[2], sums[3], sums[4]
-    e = np.empty(nodes)
-    for j in range(len(mu)):
-        _fill(e, exp((mu[j] - low) * u[j]), exp(-h * u[j]))
-        _add(e, u[j], p0, q0, p1, p2, p3)
-    return sums
+    for i in range(n):
+        lanes[STEP, i] = -log(lanes[ODDS, i])
+    for i in range(n):
+        level = lanes[STEP, i]
+        while k > 0 and c[k, 0] > level:
+            k -= 1
+        last = k + 1 == len(c)
+        rise = c[k, 1] if last else c[k + 1, 0] - c[k, 0]
+        a = rise / c[k, 1]
+        b = a if last else rise / c[k + 1, 1]
+        r = min(max((level - c[k, 0]) / rise, 0.0), 1.0)
+        r += r * (1.0 - r) * ((a - 1.0) * (1.0 - r) - (b - 1.0) * r)
+        lanes[X, i] = low + h * (k + min(max(r, 0.0), 1.0))
+    return k
 
 
 @kernel
-def _wide_sums(mu: Floats, u: Floats, low: float, h: float, nodes: int) -> Floats:
-    """The same where the nodes span so much that most are saturated for any one entry."""
-    sums = np.zeros((5, nodes))
-    e = np.empty(nodes + LANES)
-    won, lost = np.zeros(nodes + 1), np.zeros(nodes + 1)
-    for j in range(len(mu)):
-        half = SATURATED / u[j]
-        first = min(max(int((mu[j] - half - low) / h), 0), nodes)
-        end = min(max(int((mu[j] + half - low) / h) + 1, 0), nodes)
-        _fill(e[: end - first + LANES], exp((mu[j] - low - first * h) * u[j]), exp(-h * u[j]))
-        part = sums[:, first:end]
-        _add(e[: end - first], u[j], part[0], part[1], part[2], part[3], part[4])
-        won[end] += u[j]
-        lost[first] += u[j]
-    below, above = 0.0, 0.0
-    for k in range(nodes):
-        below += won[k]
-        sums[0, k] += below
-        above += lost[nodes - k]
-        sums[1, nodes - 1 - k] += above
-    return sums
+def _bounds(
+    place: Places, mu: Floats, u: Floats, ranked: int, tie: float, low: float, high: float,
+    narrow: float, scratch: Floats,
+) -> tuple[float, float]:  # fmt: skip
+    """Bounds of the last and the first performance, from P and Q at a few nodes in (low, high).
 
-
-@kernel
-def tabulate(mu: Floats, u: Floats, low: float, high: float) -> tuple[Floats, float]:
-    """(intervals, 8) coefficients of L = ln(P/Q) on [low, high], and the distance h of nodes.
-
-    On interval k, at x = low + (k + r) h with r in [0, 1], L is the sum of c[k, i] r^i.
+    Each is drawn in from its node: ln P and ln Q change by less than the widest u per point.
     """
-    h = NODE / np.max(u)
-    nodes = max(int((high - low) / h) + 2, LANES)
-    if (high - low) * np.max(u) > WIDEST:
-        sums = _wide_sums(mu, u, low, h, nodes)
-    else:
-        sums = _sums(mu, u, low, h, nodes)
-    f = np.empty((4, nodes))
-    for k in range(nodes):
-        p, q = sums[0, k], sums[1, k]
-        p1, p2, p3 = h * sums[2, k], h * h * sums[3, k], h * h * h * sums[4, k]
-        a, b = p1 / p, p1 / q
-        f[0, k] = log(p) - log(q)
-        f[1, k] = a + b
-        f[2, k] = p2 / p + p2 / q - a * a + b * b
-        f[3, k] = p3 / p + p3 / q + 3.0 * p2 * (b / q - a / p) + 2.0 * (a * a * a + b * b * b)
-    c = np.empty((nodes - 1, 8))
-    for k in range(nodes - 1):
-        c0, c1, c2, c3 = f[0, k], f[1, k], 0.5 * f[2, k], f[3, k] / 6.0
-        d0 = f[0, k + 1] - (c0 + c1 + c2 + c3)
-        d1 = f[1, k + 1] - (c1 + 2.0 * c2 + 3.0 * c3)
-        d2 = f[2, k + 1] - (2.0 * c2 + 6.0 * c3)
-        d3 = f[3, k + 1] - 6.0 * c3
-        c[k, 0], c[k, 1], c[k, 2], c[k, 3] = c0, c1, c2, c3
-        c[k, 4] = 35.0 * d0 - 15.0 * d1 + 2.5 * d2 - d3 / 6.0
-        c[k, 5] = -84.0 * d0 + 39.0 * d1 - 7.0 * d2 + 0.5 * d3
-        c[k, 6] = 70.0 * d0 - 34.0 * d1 + 6.5 * d2 - 0.5 * d3
-        c[k, 7] = -20.0 * d0 + 10.0 * d1 - 2.0 * d2 + d3 / 6.0
-    return c, h
+    if high - low > WIDEST * narrow:
+        return low, high
+    h = (high - low) / (COARSE - 1)
+    sums = coarse_sums(mu, u, low, h, COARSE, scratch)
+    best, last = 1, ranked - 1
+    while best < ranked and place[best] == place[0]:
+        best += 1
+    while last > 0 and place[last - 1] == place[ranked - 1]:
+        last -= 1
+    own = 2.0 * tie - 1.0
+    first_aim, last_aim = tie * np.sum(u[:best]), tie * np.sum(u[last:ranked]) + np.sum(u[ranked:])
+    above, below, left, right = COARSE - 1, 0, first_aim, last_aim
+    for k in range(COARSE - 1, 0, -1):
+        _, part = _parts(mu, u, 0, best, low + k * h)
+        if sums[1, k] + own * part > first_aim:
+            break
+        above, left = k, sums[1, k] + own * part
+    for k in range(above):
+        part, _ = _parts(mu, u, last, ranked, low + k * h)
+        if sums[0, k] + own * part > last_aim:
+            break
+        below, right = k, sums[0, k] + own * part
+    below_by, above_by = log(last_aim / right) * narrow, log(first_aim / left) * narrow
+    return low + below * h + below_by, low + above * h - above_by
 
 
 @kernel
-def look_up(c: Floats, low: float, h: float, x: float) -> tuple[float, float]:
-    """L and dL/dx at x."""
-    at = (x - low) / h
-    k = min(max(int(at), 0), len(c) - 1)
-    r = at - k
-    value, slope = c[k, 7], 0.0
-    for i in range(6, -1, -1):
-        slope = slope * r + value
-        value = value * r + c[k, i]
-    return value, slope / h
-
-
-@kernel
-def _group(
-    x: float, mu: Floats, u: Floats, first: int, end: int, sign: float
-) -> tuple[float, float]:
-    """The part of entries [first, end) in P (sign 1) or in Q (sign -1) at x, and its slope."""
-    part = slope = 0.0
+def _parts(mu: Floats, u: Floats, first: int, end: int, x: float) -> tuple[float, float]:
+    """What entries [first, end) have of P and of Q at x."""
+    s = r = 0.0
     for j in range(first, end):
-        s = 1.0 / (1.0 + exp(sign * (mu[j] - x) * u[j]))
-        part += u[j] * s
-        slope += u[j] * u[j] * s * (1.0 - s)
-    return part, slope
-
-
-@kernel
-def _newton(
-    x: float, c: Floats, low: float, h: float, total: float, mu: Floats, u: Floats,
-    first: int, end: int, sign: float, aim: float, tie: float,
-) -> tuple[float, float, float]:  # fmt: skip
-    """f = ln(P + (2 tie - 1) S) - ln(aim) at x for the group [first, end), its slope, and a step.
-
-    With sign -1 the same of Q and R, negated, so that it rises with x all the same. The step is
-    Newton's.
-    """
-    value, rise = look_up(c, low, h, x)
-    e = exp(-sign * value)
-    whole = total / (1.0 + e)
-    slope = whole * (e / (1.0 + e)) * rise
-    own, own_slope = _group(x, mu, u, first, end, sign)
-    whole += (2.0 * tie - 1.0) * own
-    slope += (2.0 * tie - 1.0) * own_slope
-    f = sign * log(whole / aim)
-    slope /= whole
-    return f, slope, -f / slope
+        won, lost, _, _ = terms(mu[j], u[j], x)
+        s, r = s + won, r + lost
+    return s, r
 
 
 @kernel
 def _solve(
     x: float, c: Floats, low: float, h: float, total: float, mu: Floats, u: Floats,
-    first: int, end: int, sign: float, aim: float, tie: float, tolerance: float,
+    odds: float, tie: float, tolerance: float,
 ) -> float:  # fmt: skip
-    """The performance of the tie group [first, end), searched from x with all safeguards.
+    """The performance of the tie group (mu, u), searched from x with all safeguards.
 
     NaN where f is too flat to show its zero: after an upset over a wide gap.
     """
     below, above = low, low + h * len(c)
-    last = math.inf
+    last, own = math.inf, 2.0 * tie - 1.0
     for _ in range(MAX_STEPS):
-        f, slope, step = _newton(x, c, low, h, total, mu, u, first, end, sign, aim, tie)
-        if abs(f) < NOISE and slope * tolerance < FLAT * TOLERANCE:
+        value, rise, bend = look_up(c, low, h, x)
+        e = exp(-value)
+        s = 1.0 / (1.0 + e)
+        t = e * s
+        p, q, p1 = total * s, total * t, total * s * t * rise
+        p2 = total * s * t * (bend + (t - s) * rise * rise)
+        for j in range(len(mu)):
+            won, lost, slope, curve = terms(mu[j], u[j], x)
+            p, q = p + own * won, q + own * lost
+            p1, p2 = p1 + own * slope, p2 + own * curve
+        f, f1, f2 = excess(p, q, p1, p2, odds)
+        step = halley(f, f1, f2)
+        if abs(f) < NOISE and f1 * tolerance < FLAT * TOLERANCE:
             return math.nan
         if abs(step) <= tolerance:
             return x + step
@@ -227,114 +161,63 @@ def _solve(
 
 
 @kernel
-def _narrowed(
-    place: Places, mu: Floats, u: Floats, tie: float, low: float, high: float
-) -> tuple[float, float]:
-    """Bounds of the last and the first performance, from P and Q at a few nodes in (low, high)."""
-    n = len(mu)
-    h = (high - low) / (COARSE - 1)
-    if (high - low) * np.max(u) > WIDEST:
-        return low, high
-    sums = _sums(mu, u, low, h, COARSE)
-    best, last = 1, n - 1
-    while best < n and place[best] == place[0]:
-        best += 1
-    while last > 0 and place[last - 1] == place[n - 1]:
-        last -= 1
-    above, below = COARSE - 1, 0
-    while above > 1:
-        own, _ = _group(low + (above - 1) * h, mu, u, 0, best, -1.0)
-        if sums[1, above - 1] + (2.0 * tie - 1.0) * own > tie * np.sum(u[:best]):
-            break
-        above -= 1
-    while below < above - 1:
-        own, _ = _group(low + (below + 1) * h, mu, u, last, n, 1.0)
-        if sums[0, below + 1] + (2.0 * tie - 1.0) * own > tie * np.sum(u[last:]):
-            break
-        below += 1
-    return low + below * h, low + above * h
-
-
-@kernel
 def ranked_performances(
     place: Places, mu: Floats, u: Floats, ranked: int, tie: float, low: float, high: float,
-    found: Floats,
+    lanes: Floats, scratch: Floats, found: Floats,
 ) -> None:  # fmt: skip
     """The performances of the first `ranked` entries (the others did not finish) into `found`.
 
     NaN for a group whose balance is too flat (see `_solve`): at most one for each gap in ratings.
     """
-    if ranked == len(mu):
-        low, high = _narrowed(place, mu, u, tie, low, high)
-    c, h = tabulate(mu, u, low, high)
-    total = np.sum(u)
-    tolerance = TOLERANCE / np.max(u)
-    ends, sign, aim, x = _groups(place, u, ranked, tie, total, c, low, h)
-    step = np.empty(len(x))
-    # Groups do not depend on each other: a processor works on several at once, pass by pass.
-    for _ in range(PASSES):
-        first = 0
-        for g in range(len(x)):
-            _, slope, step[g] = _newton(
-                x[g], c, low, h, total, mu, u, first, ends[g], sign[g], aim[g], tie
-            )
-            if slope * tolerance < FLAT * TOLERANCE:
-                step[g] = math.inf  # for _solve to look into
-            x[g] += min(max(step[g], -h), h)
-            first = ends[g]
+    total = find_odds(place, u, ranked, tie, found)
+    narrow = 1.0 / np.max(u)
+    low, high = _bounds(place, mu, u, ranked, tie, low, high, narrow, scratch)
+    c, h = tabulate(mu, u, low, high, narrow, scratch)
+    high = low + h * len(c)
+    k = len(c) - 1
     first = 0
-    for g in range(len(x)):
-        if not abs(step[g]) <= tolerance:
-            x[g] = _solve(
-                min(max(x[g], low), high), c, low, h, total, mu, u, first, ends[g], sign[g],
-                aim[g], tie, tolerance,
-            )  # fmt: skip
-        found[first : ends[g]] = x[g]
-        first = ends[g]
-
-
-@kernel
-def _groups(
-    place: Places, u: Floats, ranked: int, tie: float, total: float, c: Floats, low: float, h: float
-) -> tuple[Ints, Floats, Floats, Floats]:
-    """The tie groups: where each ends, which balance to solve, its right side, and a first guess.
-
-    The guess is where L has the value it would have if half the group were on either side.
-    """
-    ends = np.empty(ranked, np.int64)
-    sign, aim, x = np.empty(ranked), np.empty(ranked), np.empty(ranked)
-    better, first, groups, k = 0.0, 0, 0, len(c) - 1
     while first < ranked:
-        end, tied = first + 1, u[first]
-        while end < ranked and place[end] == place[first]:
-            tied += u[end]
+        end = min(first + BLOCK, ranked)
+        while end < ranked and place[end] == place[end - 1]:
             end += 1
-        worse = max(total - better - tied, 0.0)
-        ends[groups] = end
-        sign[groups] = 1.0 if worse <= better else -1.0
-        aim[groups] = min(worse, better) + tie * tied
-        level = log((worse + 0.5 * tied) / (better + 0.5 * tied))
-        while k > 0 and c[k, 0] > level:
-            k -= 1
-        rise = c[k + 1, 0] - c[k, 0] if k + 1 < len(c) else c[k, 1]
-        x[groups] = low + h * (k + min(max((level - c[k, 0]) / rise, 0.0), 1.0))
-        better += tied
+        n = end - first
+        part, part_mu, part_u = place[first:end], mu[first:end], u[first:end]
+        lanes[ODDS, :n] = found[first:end]
+        k = _guess(c, low, h, lanes, n, k)
+        for _ in range(PASSES):
+            _look_all_up(c, low, h, total, lanes, n)
+            find_own(part, part_mu, part_u, lanes)
+            step_ranked(2.0 * tie - 1.0, lanes, n, narrow)
+            if move(lanes, n, low, high) <= TOLERANCE * narrow:
+                break
+        i = 0
+        while i < n:
+            j = i + 1
+            while j < n and part[j] == part[i]:
+                j += 1
+            x = lanes[X, i]
+            if not abs(lanes[STEP, i]) <= TOLERANCE * narrow:
+                x = _solve(
+                    x, c, low, h, total, part_mu[i:j], part_u[i:j], lanes[ODDS, i], tie,
+                    TOLERANCE * narrow,
+                )  # fmt: skip
+            found[first + i : first + j] = x
+            i = j
         first = end
-        groups += 1
-    return ends[:groups], sign[:groups], aim[:groups], x[:groups]
 
 
 @kernel
 def unfinished_performances(
-    mu: Floats, u: Floats, ranked: int, tie: float, low: float, high: float, found: Floats
-) -> None:
+    mu: Floats, u: Floats, ranked: int, tie: float, low: float, high: float, lanes: Floats,
+    scratch: Floats, found: Floats,
+) -> None:  # fmt: skip
     """The performances of entries [ranked, n), each worse than all ranked ones and beside no other.
 
     Its group is itself, tied; the ranked ones are all better: a table of those alone.
     """
-    c, h = tabulate(mu[:ranked], u[:ranked], low, high)
-    total = np.sum(u[:ranked])
-    tolerance = TOLERANCE / np.max(u)
+    narrow = 1.0 / np.max(u)
+    c, h = tabulate(mu[:ranked], u[:ranked], low, high, narrow, scratch)
+    total, tolerance = np.sum(u[:ranked]), TOLERANCE * narrow
     x = low
     for i in range(ranked, len(mu)):
         x = _solve_unfinished(x, c, low, h, total, mu[i], u[i], tie, tolerance)
@@ -350,16 +233,16 @@ def _solve_unfinished(
     below, above = low, low + h * len(c)
     last = math.inf
     for _ in range(MAX_STEPS):
-        value, rise = look_up(c, low, h, x)
+        value, rise, bend = look_up(c, low, h, x)
         e = exp(-value)
-        whole = total / (1.0 + e)
-        slope = whole * (e / (1.0 + e)) * rise
-        own = exp((mu - x) * u)
-        s = 1.0 / (1.0 + own)
-        whole += tie * u * s
-        slope += tie * u * u * s * (own * s)
-        f = log(whole / (tie * u * own * s))
-        step = -f / (slope / whole + u * s)
+        s = 1.0 / (1.0 + e)
+        t = e * s
+        won, lost, slope, curve = terms(mu, u, x)
+        p = total * s + tie * won
+        p1 = (total * s * t * rise + tie * slope) / p
+        p2 = (total * s * t * (bend + (t - s) * rise * rise) + tie * curve) / p - p1 * p1
+        f = log(p / (tie * lost))
+        step = halley(f, p1 + won, p2 + slope)
         if abs(step) <= tolerance:
             return x + step
         x, below, above, last = safeguard(x, f, step, below, above, last)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_rater.rating import performance, systems
+from stream_rater.rating import balance, direct, systems
 from stream_rater.rating.model import Beliefs, Evidence, Floats, newcomers
 from stream_rater.rating.oracle import zero
 from stream_rater.rating.parameters import EloMMR
@@ -118,13 +118,15 @@ def test_an_upset_over_any_gap_by_hand(gap: float) -> None:
 @pytest.mark.parametrize("places", [[1, 2, 3, 4, 5, 6], [1, 1, 2, 3, 3, 4], [1, 2, 3, 4, 0, 0]])
 @pytest.mark.parametrize("tie", [1.0, 0.5])
 def test_upsets_keep_the_order(gap: float, places: list[int], tie: float) -> None:
-    """Three beat three who are far above: finite, falling, and no higher than the best can be."""
+    """Three beat three who are far above: finite, in order, no higher than the best can be."""
     u = C / 100.0
     delta = [100.0, 130.0, 90.0] * 2
     found = solve(places, [1500.0] * 3 + [1500.0 + gap / u] * 3, delta, tie)
     by_place = dict(zip(places, found.tolist(), strict=True))
     falling = [by_place[place] for place in sorted(by_place) if place]
-    assert falling == sorted(set(falling), reverse=True)
+    # At 1400 widths two differ by less than any float can tell.
+    assert falling == sorted(falling, reverse=True)
+    assert gap > 60.0 or len(set(falling)) == len(falling)
     assert 0.0 < found.min() <= found.max() < 3000.0 + gap / u
 
 
@@ -136,20 +138,23 @@ def test_a_winner_is_bounded_by_the_field() -> None:
 
 
 def test_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Halley's method needs about three evaluations a rank, from the rank before."""
+    """Halley's method needs three or four evaluations, from a guess by mean and variance."""
     calls = []
-    step = performance._halley_step
+    step = direct.step_ranked
 
     def counted(*args: Any) -> Any:
         calls.append(args)
         return step(*args)
 
-    monkeypatch.setattr(performance, "_halley_step", counted)
-    monkeypatch.setattr(performance, "_solve", performance._solve.py_func)
+    monkeypatch.setattr(direct, "step_ranked", counted)
     random = np.random.default_rng(3)
-    mu, delta = random.normal(1500.0, 300.0, 200), random.uniform(100.0, 400.0, 200)
-    performances.py_func(np.arange(1, 201, dtype=np.int32), mu, C / delta, 1.0)
-    assert len(calls) <= 3.0 * 200  # measured: 2.92; by Newton 3.16
+    for n in range(2, 12):
+        mu, delta = random.normal(1500.0, 300.0, n), random.uniform(100.0, 400.0, n)
+        place, lanes = np.arange(1, n + 1, dtype=np.int32), np.zeros((balance.ROWS, 2 * n))
+        direct.direct_performances.py_func(
+            place, mu, C / delta, n, 1.0, -9000.0, 9000.0, lanes, np.zeros(n)
+        )
+    assert len(calls) <= 4.0 * 10  # entries go on side by side until the last is there
 
 
 def variances(**given: Any) -> list[list[float]]:

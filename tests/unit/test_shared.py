@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_rater.rating import shared
+from stream_rater.rating import balance, shared, table
+from stream_rater.rating.direct import LANES, direct_performances, fill_open
 from stream_rater.rating.model import DID_NOT_FINISH, Floats, Places
-from stream_rater.rating.performance import C, direct_performances, performances
+from stream_rater.rating.performance import C, performances
 
 CLOSE = 1e-6
 """Points at scales 1/u of about 70: the interpolation's error (NODE) and one Newton step's."""
@@ -23,10 +24,12 @@ def both(place: Places, mu: Floats, u: Floats, tie: float) -> tuple[Floats, Floa
     reach = math.log(2.0 * u.sum() / (tie * u.min())) / u.min()
     low, high = mu.min() - reach, mu.max() + reach
     fast, slow = np.empty(len(mu)), np.empty(len(mu))
-    shared.ranked_performances(place, mu, u, ranked, tie, low, high, fast)
+    lanes, scratch = np.empty((balance.ROWS, len(mu) + LANES)), np.empty(table.SCRATCH)
+    shared.ranked_performances(place, mu, u, ranked, tie, low, high, lanes, scratch, fast)
     if ranked < len(mu):
-        shared.unfinished_performances(mu, u, ranked, tie, low, high, fast)
-    direct_performances(place, mu, u, ranked, tie, low, high, slow)
+        shared.unfinished_performances(mu, u, ranked, tie, low, high, lanes, scratch, fast)
+    direct_performances(place, mu, u, ranked, tie, low, high, lanes, slow)
+    fill_open(place, mu, u, ranked, tie, low, high, slow)
     return fast, slow
 
 

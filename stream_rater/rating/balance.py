@@ -1,0 +1,134 @@
+"""The balance of Theorem 3.2 for all entries of a round, side by side.
+
+With logistic terms one function serves the whole round. Let P(x) be the sum over all entries of
+u_j s_j(x) and Q(x) that of u_j t_j(x), as in `performance`. For a tie group of total weight T, with
+B the total of the better and W that of the worse entries, the balance reads
+
+    P + (2c - 1) S = W + c T,   or just as well   Q + (2c - 1) R = B + c T,
+
+where S and R are the group's own parts of P and Q, and c is 1 for full ties, 1/2 for split ones.
+The two right sides add up to a constant, as the left ones do, so the quotient says the same:
+
+    f(x) = ln(P + (2c - 1) S) - ln(Q + (2c - 1) R) - ln((W + c T) / (B + c T)) = 0,
+
+which is nearly straight in x and loses no digits in either tail. Halley's step towards its zero
+cubes the error. An entry that did not finish, with all ranked ones better and none worse, solves
+ln(P + c S) - ln(c R) = 0 instead, P being that of the ranked.
+
+`lanes` has a row for each quantity and a column for each entry: loops along a row are what a
+compiler turns into vector instructions.
+"""
+
+import math
+
+from stream_rater.rating.compiled import kernel
+from stream_rater.rating.elementary import exp, log
+from stream_rater.rating.model import Floats, Places
+
+X, P, Q, P1, P2 = range(5)
+"""Rows: a performance, the sums P and Q there, and P's two derivatives."""
+S, R, S1, S2 = range(5, 9)
+"""The own group's parts of these."""
+ODDS, STEP, GROUP = 9, 10, 11
+"""(B + c T) / (W + c T), the last step of X, and the place."""
+ROWS = 12
+
+FLAT = 1e-6
+"""Where f rises by less than this in 1/u of the narrowest entry, no step is to be trusted."""
+
+
+@kernel
+def terms(mu: float, u: float, x: float) -> tuple[float, float, float, float]:
+    """u s and u t of one entry at x, and the first two derivatives of u s."""
+    e = exp((mu - x) * u)
+    won = u / (1.0 + e)
+    lost = e * won
+    slope = won * lost
+    return won, lost, slope, slope * (lost - won)
+
+
+@kernel
+def find_odds(place: Places, u: Floats, ranked: int, tie: float, odds: Floats) -> float:
+    """(B + c T) / (W + c T) of each of the first `ranked` entries; returns the weight of all."""
+    total = 0.0
+    for j in range(len(u)):
+        total += u[j]
+    better, first = 0.0, 0
+    while first < ranked:
+        tied, until, end = 0.0, better, first
+        while end < ranked and place[end] == place[first]:
+            tied += u[end]
+            until += u[end]  # the very sums that made up `total`: nobody is worse than the last
+            end += 1
+        value = (better + tie * tied) / (total - until + tie * tied)
+        for j in range(first, end):
+            odds[j] = value
+        better, first = until, end
+    return total
+
+
+@kernel
+def find_own(place: Places, mu: Floats, u: Floats, lanes: Floats) -> None:
+    """The own groups' parts, at X, of entries in whole groups; `place` has the ranked ones."""
+    for i in range(len(mu)):
+        lanes[S, i], lanes[R, i], lanes[S1, i], lanes[S2, i] = terms(mu[i], u[i], lanes[X, i])
+    first = 0
+    while first < len(place) - 1:
+        end = first + 1
+        while end < len(place) and place[end] == place[first]:
+            end += 1
+        if end > first + 1:
+            for row in range(S, S2 + 1):
+                whole = 0.0
+                for j in range(first, end):
+                    whole += lanes[row, j]
+                for j in range(first, end):
+                    lanes[row, j] = whole
+        first = end
+
+
+@kernel
+def excess(p: float, q: float, p1: float, p2: float, odds: float) -> tuple[float, float, float]:
+    """f = ln(p/q odds) and its first two derivatives, where q' = -p'."""
+    above, below = 1.0 / p, 1.0 / q
+    both = above + below
+    return log(p * below * odds), both * p1, both * (p2 - p1 * p1 * (above - below))
+
+
+@kernel
+def halley(f: float, f1: float, f2: float) -> float:
+    """Halley's step towards f = 0, held to twice Newton's."""
+    return -2.0 * f * f1 / max(2.0 * f1 * f1 - f * f2, f1 * f1)
+
+
+@kernel
+def step_ranked(own: float, lanes: Floats, n: int, narrow: float) -> None:
+    """A step for entries [0, n), `own` times their groups' parts added; `narrow` is min 1/u."""
+    for i in range(n):
+        p, q = lanes[P, i] + own * lanes[S, i], lanes[Q, i] + own * lanes[R, i]
+        p1, p2 = lanes[P1, i] + own * lanes[S1, i], lanes[P2, i] + own * lanes[S2, i]
+        f, f1, f2 = excess(p, q, p1, p2, lanes[ODDS, i])
+        lanes[STEP, i] = halley(f, f1, f2) if f1 * narrow > FLAT else math.inf
+
+
+@kernel
+def step_unfinished(tie: float, lanes: Floats, first: int, end: int) -> None:
+    """The same for entries [first, end) that did not finish: d ln R/dx is -S, dS/dx is S1."""
+    for i in range(first, end):
+        p = lanes[P, i] + tie * lanes[S, i]
+        rise = (lanes[P1, i] + tie * lanes[S1, i]) / p
+        f = log(p / (tie * lanes[R, i]))
+        f2 = (lanes[P2, i] + tie * lanes[S2, i]) / p - rise * rise + lanes[S1, i]
+        lanes[STEP, i] = halley(f, rise + lanes[S, i], f2)
+
+
+@kernel
+def move(lanes: Floats, n: int, low: float, high: float) -> float:
+    """Take the steps, within (low, high); returns the longest."""
+    longest = 0.0
+    for i in range(n):
+        lanes[X, i] = min(max(lanes[X, i] + lanes[STEP, i], low), high)
+    for i in range(n):
+        if not abs(lanes[STEP, i]) <= longest:
+            longest = abs(lanes[STEP, i])
+    return longest

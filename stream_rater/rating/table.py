@@ -1,0 +1,228 @@
+"""P(x), Q(x) and ln(P/Q) of a whole round, tabulated once (see `balance`).
+
+Nodes lie NODE of the narrowest scale 1/u apart. From one to the next each entry's
+exp(-(x - mu) u) falls by the same factor, so there is no exponential inside. Between nodes
+L = ln(P/Q), which is nearly straight, is the polynomial of degree 7 that matches its value and
+three derivatives at both ends; P and Q follow from it without cancellation in either tail. L has
+singularities only where P or Q is zero, a distance of about pi/u from the real axis, so the error
+falls with the eighth power of NODE/2pi.
+"""
+
+import numpy as np
+
+from stream_rater.rating.compiled import kernel
+from stream_rater.rating.elementary import exp, log
+from stream_rater.rating.model import Floats
+
+NODE = 0.5
+"""Distance of nodes in units of the narrowest 1/u, for one entry; for n it is n**(1/16) times that:
+the error grows with its eighth power, and that of a sum of n terms falls with the root of n."""
+
+WIDEST = 600.0
+"""Where nodes span more than so many of the narrowest 1/u, e at the first would overflow."""
+
+SATURATED = 40.0
+"""Beyond this |(x - mu) u| a term is 0 or u to the last bit that matters: e^-40 is 4e-18."""
+
+COARSE = 8
+"""Nodes of the first look at where performances lie."""
+
+LANES = 8
+"""Nodes come in multiples of this, so that vectors of them lie aligned."""
+
+BATCH = 16
+"""Entries whose ladders are filled before they are added: what is stored should have settled."""
+
+ROWS = 5 + BATCH
+"""Scratch for each node: 5 sums, and ladders that make room for 4 derivatives, 8 coefficients."""
+
+SCRATCH = ROWS * 128 + BATCH
+"""Scratch that suffices for most tables."""
+
+
+@kernel
+def _begin(e: Floats, start: float, g: float) -> None:
+    """e[k] = start * g**k for the first LANES nodes."""
+    g2 = g * g
+    g4 = g2 * g2
+    e[0], e[1], e[2], e[3] = start, start * g, start * g2, start * (g2 * g)
+    for k in range(4):
+        e[k + 4] = e[k] * g4
+
+
+@kernel
+def _extend(e: Floats, g: float) -> None:
+    """The same for the others."""
+    g2 = g * g
+    g4 = g2 * g2
+    g8 = g4 * g4
+    for k in range(len(e) - LANES):
+        e[k + LANES] = e[k] * g8
+
+
+@kernel
+def _add(e: Floats, u: float, p0: Floats, q0: Floats, p1: Floats, p2: Floats, p3: Floats) -> None:
+    """Add one entry's terms of P, Q and P's three derivatives at consecutive nodes."""
+    u2 = u * u
+    for k in range(len(e)):
+        won = u / (1.0 + e[k])
+        lost = e[k] * won
+        slope = won * lost
+        p0[k] += won
+        q0[k] += lost
+        p1[k] += slope
+        p2[k] += slope * (lost - won)
+        p3[k] += slope * (u2 - 6.0 * slope)
+
+
+@kernel
+def _add_values(e: Floats, u: float, p: Floats, q: Floats) -> None:
+    """Add one entry's terms of P and Q alone."""
+    for k in range(len(e)):
+        won = u / (1.0 + e[k])
+        p[k] += won
+        q[k] += e[k] * won
+
+
+@kernel
+def _ladders(
+    mu: Floats, u: Floats, low: float, h: float, first: int, end: int, e: Floats, g: Floats
+) -> None:
+    """exp(-(x - mu) u) of entries [first, end) at x_k = low + k h, a row of e each."""
+    n = end - first
+    for j in range(n):
+        g[j] = exp((mu[first + j] - low) * u[first + j])
+    for j in range(n):
+        e[j, 0] = g[j]
+    for j in range(n):
+        g[j] = exp(-h * u[first + j])
+    for j in range(n):
+        _begin(e[j], e[j, 0], g[j])
+    for j in range(n):
+        _extend(e[j], g[j])
+
+
+@kernel
+def _rows(scratch: Floats, first: int, count: int, nodes: int) -> Floats:
+    """(count, nodes): a part of `scratch`, from its row `first` on."""
+    return scratch[first * nodes : (first + count) * nodes].reshape((count, nodes))
+
+
+@kernel
+def coarse_sums(mu: Floats, u: Floats, low: float, h: float, nodes: int, scratch: Floats) -> Floats:
+    """(2, nodes): P and Q at x_k = low + k h."""
+    sums, e, g = _rows(scratch, 0, 2, nodes), _rows(scratch, 2, BATCH, nodes), scratch[-BATCH:]
+    sums[:] = 0.0
+    p, q = sums[0], sums[1]
+    for first in range(0, len(mu), BATCH):
+        end = min(first + BATCH, len(mu))
+        _ladders(mu, u, low, h, first, end, e, g)
+        for j in range(first, end):
+            _add_values(e[j - first], u[j], p, q)
+    return sums
+
+
+@kernel
+def _sums(mu: Floats, u: Floats, low: float, h: float, nodes: int, scratch: Floats) -> Floats:
+    """(5, nodes): P, Q and P's first three derivatives at x_k = low + k h."""
+    sums, e, g = _rows(scratch, 0, 5, nodes), _rows(scratch, 5, BATCH, nodes), scratch[-BATCH:]
+    sums[:] = 0.0
+    p0, q0, p1, p2, p3 = sums[0], sums[1], sums[2], sums[3], sums[4]
+    for first in range(0, len(mu), BATCH):
+        end = min(first + BATCH, len(mu))
+        _ladders(mu, u, low, h, first, end, e, g)
+        for j in range(first, end):
+            _add(e[j - first], u[j], p0, q0, p1, p2, p3)
+    return sums
+
+
+@kernel
+def _wide_sums(mu: Floats, u: Floats, low: float, h: float, nodes: int) -> Floats:
+    """The same where the nodes span so much that most are saturated for any one entry."""
+    sums = np.zeros((5, nodes))
+    e = np.empty(nodes + LANES)
+    won, lost = np.zeros(nodes + 1), np.zeros(nodes + 1)
+    for j in range(len(mu)):
+        half = SATURATED / u[j]
+        first = min(max(int((mu[j] - half - low) / h), 0), nodes)
+        end = min(max(int((mu[j] + half - low) / h) + 1, 0), nodes)
+        _begin(e, exp((mu[j] - low - first * h) * u[j]), exp(-h * u[j]))
+        _extend(e[: end - first + LANES], exp(-h * u[j]))
+        part = sums[:, first:end]
+        _add(e[: end - first], u[j], part[0], part[1], part[2], part[3], part[4])
+        won[end] += u[j]
+        lost[first] += u[j]
+    below, above = 0.0, 0.0
+    for k in range(nodes):
+        below += won[k]
+        sums[0, k] += below
+        above += lost[nodes - k]
+        sums[1, nodes - 1 - k] += above
+    return sums
+
+
+@kernel
+def _differentiate(sums: Floats, h: float, f: Floats) -> None:
+    """L and its first three derivatives with respect to x/h into f (4, nodes)."""
+    for k in range(sums.shape[1]):
+        above, below = 1.0 / sums[0, k], 1.0 / sums[1, k]
+        p1, p2, p3 = h * sums[2, k], h * h * sums[3, k], h * h * h * sums[4, k]
+        both, apart = above + below, above - below
+        rise = p1 * p1
+        f[0, k] = log(sums[0, k]) - log(sums[1, k])
+        f[1, k] = both * p1
+        f[2, k] = both * (p2 - rise * apart)
+        cubes = above * above - above * below + below * below
+        f[3, k] = both * (p3 - 3.0 * p1 * p2 * apart + 2.0 * p1 * rise * cubes)
+
+
+@kernel
+def tabulate(
+    mu: Floats, u: Floats, low: float, high: float, narrow: float, scratch: Floats
+) -> tuple[Floats, float]:
+    """(intervals, 8) coefficients of L = ln(P/Q) on [low, high], and the distance h of nodes.
+
+    On interval k, at x = low + (k + r) h with r in [0, 1], L is the sum of c[k, i] r^i.
+    """
+    h = NODE * np.sqrt(np.sqrt(np.sqrt(np.sqrt(len(u))))) * narrow
+    nodes = (int((high - low) / h) + 1 + LANES) // LANES * LANES
+    if len(scratch) < ROWS * nodes + BATCH:
+        scratch = np.empty(ROWS * nodes + BATCH)
+    f, c = (
+        _rows(scratch, 5, 4, nodes),
+        scratch[9 * nodes : 17 * nodes - 8].reshape((nodes - 1, 8)),
+    )
+    if high - low > WIDEST * narrow:
+        _differentiate(_wide_sums(mu, u, low, h, nodes), h, f)
+    else:
+        _differentiate(_sums(mu, u, low, h, nodes, scratch), h, f)
+    for k in range(nodes - 1):
+        c0, c1, c2, c3 = f[0, k], f[1, k], 0.5 * f[2, k], f[3, k] / 6.0
+        d0 = f[0, k + 1] - (c0 + c1 + c2 + c3)
+        d1 = f[1, k + 1] - (c1 + 2.0 * c2 + 3.0 * c3)
+        d2 = f[2, k + 1] - (2.0 * c2 + 6.0 * c3)
+        d3 = f[3, k + 1] - 6.0 * c3
+        c[k, 0], c[k, 1], c[k, 2], c[k, 3] = c0, c1, c2, c3
+        c[k, 4] = 35.0 * d0 - 15.0 * d1 + 2.5 * d2 - d3 / 6.0
+        c[k, 5] = -84.0 * d0 + 39.0 * d1 - 7.0 * d2 + 0.5 * d3
+        c[k, 6] = 70.0 * d0 - 34.0 * d1 + 6.5 * d2 - 0.5 * d3
+        c[k, 7] = -20.0 * d0 + 10.0 * d1 - 2.0 * d2 + d3 / 6.0
+    return c, h
+
+
+@kernel
+def look_up(c: Floats, low: float, h: float, x: float) -> tuple[float, float, float]:
+    """L and its first two derivatives at x."""
+    scale = 1.0 / h
+    at = (x - low) * scale
+    k = min(max(int(at), 0), len(c) - 1)
+    r = at - k
+    r2 = r * r
+    r4 = r2 * r2
+    c1, c2, c3, c4, c5, c6, c7 = c[k, 1], c[k, 2], c[k, 3], c[k, 4], c[k, 5], c[k, 6], c[k, 7]
+    value = (c[k, 0] + c1 * r) + (c2 + c3 * r) * r2 + ((c4 + c5 * r) + (c6 + c7 * r) * r2) * r4
+    slope = (c1 + 2.0 * c2 * r) + (3.0 * c3 + 4.0 * c4 * r) * r2
+    slope += ((5.0 * c5 + 6.0 * c6 * r) + 7.0 * c7 * r2) * r4
+    bend = (2.0 * c2 + 6.0 * c3 * r) + (12.0 * c4 + 20.0 * c5 * r) * r2
+    bend += (30.0 * c6 + 42.0 * c7 * r) * r4
+    return value, slope * scale, bend * (scale * scale)
