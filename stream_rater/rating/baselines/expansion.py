@@ -20,13 +20,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_rater.rating.baselines.hazards import hazard, taylor
+from stream_rater.rating.baselines.hazards import tails, taylor
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.elementary import exp, log
 from stream_rater.rating.model import Floats, Ints, Places
 from stream_rater.rating.roots import safeguard
 
-LANES = 16
+LANES = 32
 """Players in a row of the arrays: what is done to them is done side by side."""
 
 ORDER = 6
@@ -49,25 +49,28 @@ TRIES = 100
 
 
 class Work(NamedTuple):
-    """The state of the sweep and the arrays it works in. Index s: 0 about x, 1 about x + h."""
+    """The state of the sweep and the arrays it works in.
+
+    Of two series side by side, about x and about x + h, the second is at m = ORDER ... 2 ORDER - 1.
+    """
 
     scratch: Floats
     worse: Floats
-    """(2, ORDER * LANES) the terms of a row's players as worse than the boundary,"""
+    """(2 ORDER * LANES) the series of a row's players as worse than the boundary,"""
     better: Floats
     """as better than it."""
     series: Floats
-    """(2, ORDER * LANES) -Q of each group in the row, to be solved."""
+    """(2 ORDER * LANES) -Q of each group in the row, to be solved."""
     start: Floats
     """(ORDER * LANES) F at each group's first boundary, about x."""
     at: Floats
-    """(2, ORDER) F at the first boundary of the group under way,"""
-    run: Floats
-    """at the boundary reached,"""
+    """(2 ORDER) F at the first boundary of the group under way,"""
     gone: Floats
-    """and the terms of the group's players as worse."""
+    """the series of its players met so far, as worse,"""
+    come: Floats
+    """and as better."""
     tie: Floats
-    """(2,) value at x and slope of the line that the group's ties make."""
+    """(2,) value at x and slope of the line that their ties make."""
     root: Floats
     """(LANES,) each group's root in units of h above x, and its error."""
     doubt: Floats
@@ -78,27 +81,27 @@ class Work(NamedTuple):
 @kernel
 def new_work() -> Work:
     """Arrays for one round."""
-    both = (2, ORDER * LANES)
+    both = 2 * ORDER * LANES
     return Work(
         np.empty(3 * LANES), np.empty(both), np.empty(both), np.zeros(both),
-        np.empty(ORDER * LANES), np.empty((2, ORDER)), np.empty((2, ORDER)), np.empty((2, ORDER)),
+        np.empty(ORDER * LANES), np.empty(2 * ORDER), np.empty(2 * ORDER), np.empty(2 * ORDER),
         np.empty(2), np.empty(LANES), np.empty(LANES), np.empty(LANES, np.int64),
     )  # fmt: skip
 
 
 @kernel
-def _add(x: float, h: float, mu: Floats, g: Floats, scratch: Floats, terms: Floats) -> None:
-    """Add the series about x, in units of h, of each player of a row to `terms`.
-
-    Two loops: either alone is short enough for a processor to overlap its rounds.
-    """
+def _tails(x: float, mu: Floats, g: Floats, scratch: Floats) -> None:
+    """z and its tails for each player of a row. A loop apart: short ones overlap their rounds."""
     for i in range(len(mu)):
         z = (x - mu[i]) * g[i]
-        value, excess = hazard(z)
         scratch[i] = z
-        scratch[LANES + i] = value
-        scratch[2 * LANES + i] = excess
-    for i in range(len(mu)):
+        scratch[LANES + i], scratch[2 * LANES + i] = tails(z)
+
+
+@kernel
+def _add(h: float, g: Floats, scratch: Floats, terms: Floats) -> None:
+    """Add the series, in units of h, of each player of a row to `terms`."""
+    for i in range(len(g)):
         t0, t1, t2, t3, t4, t5 = taylor(
             g[i] * h, scratch[i], scratch[LANES + i], scratch[2 * LANES + i]
         )
@@ -111,37 +114,54 @@ def _add(x: float, h: float, mu: Floats, g: Floats, scratch: Floats, terms: Floa
 
 
 @kernel
+def _put(sign: float, h: float, v: Floats, scratch: Floats, terms: Floats) -> None:
+    """The same for players on one side of the boundary, instead of adding them to others."""
+    for i in range(len(v)):
+        t0, t1, t2, t3, t4, t5 = taylor(
+            sign * (v[i] * h), sign * scratch[i], scratch[LANES + i], scratch[2 * LANES + i]
+        )
+        terms[i] = t0
+        terms[LANES + i] = t1
+        terms[2 * LANES + i] = t2
+        terms[3 * LANES + i] = t3
+        terms[4 * LANES + i] = t4
+        terms[5 * LANES + i] = t5
+
+
+@kernel
 def _expand(x: float, h: float, mu: Floats, g: Floats, w: Work, sums: Floats) -> None:
     """F's series about x into `sums`: that of all players together."""
-    terms = w.worse[0]
     for k in range(ORDER * LANES):
-        terms[k] = 0.0
+        w.worse[k] = 0.0
     for c in range(len(mu)):
-        _add(x, h, mu[c], g[c], w.scratch, terms)
+        _tails(x, mu[c], g[c], w.scratch)
+        _add(h, g[c], w.scratch, w.worse)
     for m in range(ORDER):
         total = 0.0
-        for i in range(LANES):
-            total += terms[m * LANES + i]
+        for i in range(mu.shape[1]):
+            total += w.worse[m * LANES + i]
         sums[m] = total
 
 
 @kernel
 def _cross(x: float, h: float, mu: Floats, v: Floats, w: Work) -> None:
-    """The terms of a row's players on either side of the boundary, about both ends of the cell."""
-    g = -v
-    for s in range(2):
-        for k in range(ORDER * LANES):
-            w.worse[s, k] = w.better[s, k] = 0.0
-        _add(x + s * h, h, mu, g, w.scratch, w.worse[s])
-        _add(x + s * h, h, mu, v, w.scratch, w.better[s])
+    """The series of a row's players on either side of the boundary, about both ends."""
+    half = ORDER * LANES
+    _tails(x, mu, v, w.scratch)
+    _put(-1.0, h, v, w.scratch, w.worse[:half])
+    _put(1.0, h, v, w.scratch, w.better[:half])
+    _tails(x + h, mu, v, w.scratch)
+    _put(-1.0, h, v, w.scratch, w.worse[half:])
+    _put(1.0, h, v, w.scratch, w.better[half:])
 
 
 @kernel
-def _solve(below: Floats, above: Floats, root: Floats, doubt: Floats) -> None:
+def _solve(series: Floats, root: Floats, doubt: Floats) -> None:
     """For each lane the zero in (0, 1) of the polynomial of degree 11 with these two series.
 
     It is A(r) + r^6 E(r - 1): A the series about 0, E what the one about 1 needs besides.
     """
+    below, above = series[: ORDER * LANES], series[ORDER * LANES :]
     for i in range(len(root)):
         a0, a1, a2 = below[i], below[LANES + i], below[2 * LANES + i]
         a3, a4, a5 = below[3 * LANES + i], below[4 * LANES + i], below[5 * LANES + i]
@@ -183,47 +203,51 @@ def _groups(
     v: Floats, w: Work,
 ) -> int:  # fmt: skip
     """Lead the boundary through row c; a series for each group that ends there. How many?"""
+    at, gone, come, series = w.at, w.gone, w.come, w.series
     groups = 0
-    for i in range(max(first - c * LANES, 0), min(LANES, ranked - c * LANES)):
-        for s in range(2):
-            for m in range(ORDER):
-                w.gone[s, m] += w.worse[s, m * LANES + i]
-                w.run[s, m] += w.better[s, m * LANES + i] - w.worse[s, m * LANES + i]
-        gh = v[c, i] * h
-        w.tie[0] += gh * v[c, i] * (x - mu[c, i])
-        w.tie[1] += gh * gh
-        p = c * LANES + i
-        if p + 1 == ranked or place[p + 1] != place[p]:
-            w.ends[groups] = p + 1
-            _end_group(groups, split, w)
-            groups += 1
+    width = len(mu)
+    value, slope = w.tie[0], w.tie[1]
+    for i in range(max(first - c * width, 0), min(width, ranked - c * width)):
+        gh = v[i] * h
+        value += gh * v[i] * (x - mu[i])
+        slope += gh * gh
+        for k in range(2 * ORDER):
+            gone[k] += w.worse[k * LANES + i]
+            come[k] += w.better[k * LANES + i]
+        p = c * width + i
+        if p + 1 < ranked and place[p + 1] == place[p]:
+            continue
+        for m in range(ORDER):
+            w.start[m * LANES + groups] = at[m]
+        for k in range(2 * ORDER):
+            before = at[k] - gone[k]
+            after = before + come[k]
+            series[k * LANES + groups] = 0.5 * (at[k] + after) if split else before
+            at[k] = after
+            gone[k] = come[k] = 0.0
+        if not split:
+            _add_tie(groups, value, slope, series)
+        value = slope = 0.0
+        w.ends[groups] = p + 1
+        groups += 1
+    w.tie[0], w.tie[1] = value, slope
     return groups
 
 
 @kernel
-def _end_group(k: int, split: bool, w: Work) -> None:
-    """The boundary has passed the k-th group of a row."""
-    for m in range(ORDER):
-        w.start[m * LANES + k] = w.at[0, m]
-    for s in range(2):
-        for m in range(ORDER):
-            if split:
-                w.series[s, m * LANES + k] = 0.5 * (w.at[s, m] + w.run[s, m])
-            else:
-                w.series[s, m * LANES + k] = w.at[s, m] - w.gone[s, m]
-            w.at[s, m] = w.run[s, m]
-            w.gone[s, m] = 0.0
-        if not split:
-            w.series[s, k] += w.tie[0] + s * w.tie[1]
-            w.series[s, LANES + k] += w.tie[1]
-    w.tie[0] = w.tie[1] = 0.0
+def _add_tie(group: int, value: float, slope: float, series: Floats) -> None:
+    """Add a full tie's line to a series."""
+    series[group] += value
+    series[LANES + group] += slope
+    series[ORDER * LANES + group] += value + slope
+    series[(ORDER + 1) * LANES + group] += slope
 
 
 @kernel
-def _is_found(k: int, tries: int, w: Work) -> bool:
+def _is_found(k: int, tries: int, series: Floats, doubt: Floats) -> bool:
     """Whether the k-th root is in the cell, and known well enough."""
-    inside = w.series[0, k] <= 0.0 <= w.series[1, k]
-    return inside and (w.doubt[k] <= TOLERANCE or tries > TRIES)
+    inside = series[k] <= 0.0 <= series[ORDER * LANES + k]
+    return inside and (doubt[k] <= TOLERANCE or tries > TRIES)
 
 
 @kernel
@@ -234,19 +258,17 @@ def _next_cell(
 
     With the bracket of the root (low, high) and the last step, for `safeguard`.
     """
-    below, above = w.series[0, k], w.series[1, k]
-    known = k
-    while known > 0 and not w.series[0, known] <= 0.0 <= w.series[1, known]:
-        known -= 1
+    below, above = w.series[k], w.series[ORDER * LANES + k]
+    known = k if below <= 0.0 <= above else max(k - 1, 0)
     width = h
-    if w.series[0, known] <= 0.0 <= w.series[1, known]:
+    if w.series[known] <= 0.0 <= w.series[ORDER * LANES + known]:
         change = exp(log(AIM * TOLERANCE / max(w.doubt[known], 1e-30)) / 11.0)
         width = h * min(max(change, NARROWER), WIDER)
     if below > 0.0:
-        step = -h * below / w.series[0, LANES + k]
+        step = -h * below / w.series[LANES + k]
         root, low, high, last = safeguard(x, below, step, low, high, last)
     elif above < 0.0:
-        step = -h * above / w.series[1, LANES + k]
+        step = -h * above / w.series[(ORDER + 1) * LANES + k]
         root, low, high, last = safeguard(x + h, above, step, low, high, last)
     else:
         root = x + h * w.root[k]
@@ -266,27 +288,29 @@ def ranked_performances(
     """
     w = new_work()
     g = -v
+    side, won = g.reshape(-1), v.reshape(-1)
     first = tries = 0
     low, high, last = lowest, highest, math.inf
     moved = False
+    width = mu.shape[1]
     while first < ranked:
-        _expand(x, h, mu, g, w, w.run[0])
+        _expand(x, h, mu, g, w, w.at[:ORDER])
         if not moved:
-            _expand(x + h, h, mu, g, w, w.run[1])
-        w.at[:] = w.run
-        w.gone[:] = 0.0
-        w.tie[:] = 0.0
+            _expand(x + h, h, mu, g, w, w.at[ORDER:])
+        for k in range(2 * ORDER):
+            w.gone[k] = w.come[k] = 0.0
+        w.tie[0] = w.tie[1] = 0.0
         settled = True
-        c = first // LANES
+        c = first // width
         while settled and first < ranked:
             _cross(x, h, mu[c], v[c], w)
-            groups = _groups(x, h, c, first, ranked, split, place, mu, v, w)
-            _solve(w.series[0], w.series[1], w.root, w.doubt)
+            groups = _groups(x, h, c, first, ranked, split, place, mu[c], v[c], w)
+            _solve(w.series, w.root[:width], w.doubt)
             k = 0
-            while k < groups and _is_found(k, tries, w):
+            while k < groups and _is_found(k, tries, w.series, w.doubt):
                 for p in range(first, w.ends[k]):
                     found[p] = x + h * w.root[k]
-                    g[p // LANES, p % LANES] = v[p // LANES, p % LANES]
+                    side[p] = won[p]
                 first = w.ends[k]
                 k += 1
                 tries = 0
@@ -294,16 +318,16 @@ def ranked_performances(
             settled = k == groups
             c += 1
         if not settled:
-            before, width = x, h
+            old_x, old_h = x, h
             x, h, low, high, last = _next_cell(x, h, k, w, low, high, last)
             # the root is close below: the old lower end becomes the upper one
-            moved = tries == 0 and w.series[0, k] > 0.0 and x + h > before - 0.1 * h
+            moved = tries == 0 and w.series[k] > 0.0 and x + h > old_x - 0.1 * h
             if moved:
-                x = before - h
-                scale = h / width
+                x = old_x - h
+                scale = h / old_h
                 for m in range(ORDER):
-                    w.run[1, m] = scale * w.start[m * LANES + k]
-                    scale *= h / width
+                    w.at[ORDER + m] = scale * w.start[m * LANES + k]
+                    scale *= h / old_h
             tries += 1
 
 
@@ -319,33 +343,32 @@ def unfinished_performances(
     """
     w = new_work()
     g = np.zeros_like(v)
-    n = len(found)
-    for p in range(ranked):
-        g[p // LANES, p % LANES] = v[p // LANES, p % LANES]
+    n, width = len(found), mu.shape[1]
+    g.reshape(-1)[:ranked] = v.reshape(-1)[:ranked]
     first = ranked
     tries = 0
     low, high, last = lowest, highest, math.inf
     while first < n:
-        _expand(x, h, mu, g, w, w.at[0])
-        _expand(x + h, h, mu, g, w, w.at[1])
-        was = first
-        pending = -1
-        for c in range(first // LANES, len(mu)):
+        _expand(x, h, mu, g, w, w.at[:ORDER])
+        _expand(x + h, h, mu, g, w, w.at[ORDER:])
+        was, first = first, n
+        next_x, next_h = x, h
+        for c in range(was // width, len(mu)):
             _own_series(x, h, mu[c], v[c], split, w)
-            _solve(w.series[0], w.series[1], w.root, w.doubt)
-            for k in range(max(first - c * LANES, 0), min(LANES, n - c * LANES)):
-                p = c * LANES + k
-                if np.isnan(found[p]) and _is_found(k, tries if p == was else 0, w):
+            _solve(w.series, w.root[:width], w.doubt)
+            for k in range(max(was - c * width, 0), min(width, n - c * width)):
+                p = c * width + k
+                if not np.isnan(found[p]):
+                    continue
+                if _is_found(k, tries if p == was else 0, w.series, w.doubt):
                     found[p] = x + h * w.root[k]
-                if pending < 0 and np.isnan(found[p]):
-                    pending = p
+                elif first == n:
+                    first = p
                     if p != was:
                         tries = 0
                         low, high, last = lowest, highest, math.inf
                     next_x, next_h, low, high, last = _next_cell(x, h, k, w, low, high, last)
-        if pending < 0:
-            break
-        first, x, h = pending, next_x, next_h
+        x, h = next_x, next_h
         tries += 1
 
 
@@ -354,12 +377,10 @@ def _own_series(x: float, h: float, mu: Floats, v: Floats, split: bool, w: Work)
     """-Q of each player in a row, were all that F counts better and nobody else there."""
     if split:
         _cross(x, h, mu, v, w)
-    for s in range(2):
-        for i in range(LANES):
+    for i in range(len(mu)):
+        for k in range(2 * ORDER):
+            own = 0.5 * (w.worse[k * LANES + i] + w.better[k * LANES + i])
+            w.series[k * LANES + i] = w.at[k] + (own if split else 0.0)
+        if not split:
             gh = v[i] * h
-            for m in range(ORDER):
-                own = 0.5 * (w.worse[s, m * LANES + i] + w.better[s, m * LANES + i])
-                w.series[s, m * LANES + i] = w.at[s, m] + (own if split else 0.0)
-            if not split:
-                w.series[s, i] += gh * v[i] * (x - mu[i]) + s * gh * gh
-                w.series[s, LANES + i] += gh * gh
+            _add_tie(i, gh * v[i] * (x - mu[i]), gh * gh, w.series)

@@ -22,6 +22,9 @@ from stream_rater.rating.elementary import log
 from stream_rater.rating.model import DID_NOT_FINISH, Floats, Places
 from stream_rater.rating.normal import quantile
 
+WIDE = 300
+"""Smaller rounds go by shorter rows, of which fewer are looked at in vain at the end of a cell."""
+
 
 @kernel
 def _spread(mu: Floats, delta: Floats) -> tuple[float, float]:
@@ -47,11 +50,13 @@ def performances(place: Places, mu: Floats, delta: Floats, split: bool) -> Float
     # by less than 2 n phi(t) / narrowest, which is less from this t on.
     reach = widest * (1.0 + np.sqrt(2.0 * log(4.0 * n * widest / narrowest)))
     lowest, highest = np.min(mu) - reach, np.max(mu) + reach
-    rows = (n + LANES - 1) // LANES
-    row_mu, v = np.zeros((rows, LANES)), np.zeros((rows, LANES))
+    width = LANES if n > WIDE else LANES // 4
+    rows = (n + width - 1) // width
+    padded_mu, inverse = np.zeros(rows * width), np.zeros(rows * width)
     for j in range(n):
-        row_mu[j // LANES, j % LANES] = mu[j]
-        v[j // LANES, j % LANES] = 1.0 / delta[j]
+        padded_mu[j] = mu[j]
+        inverse[j] = 1.0 / delta[j]
+    row_mu, v = padded_mu.reshape((rows, width)), inverse.reshape((rows, width))
     mean, deviation = _spread(mu, delta)
     best = mean - deviation * quantile(0.5 / n)
     found = np.full(n, np.nan)

@@ -41,8 +41,8 @@ def _exp(x: float) -> float:
 
 
 @kernel
-def hazard(z: float) -> tuple[float, float]:
-    """H(z) and H(z) - z, neither of them by cancellation."""
+def tails(z: float) -> tuple[float, float]:
+    """D(|z|) and H(-|z|), neither of them by cancellation: all that H(z) and H(-z) are made of."""
     a = abs(z)
     s = a * a
     even = 23.0052075457995 * s + 1961.6951574997213
@@ -57,25 +57,25 @@ def hazard(z: float) -> tuple[float, float]:
     d = p / (odd * a + even)
     right = a + d
     phi = INVERSE_SQRT_2_PI * _exp(max(-0.5 * s, -700.0))
-    left = phi * right / (right - phi)
-    value = right if z >= 0.0 else left
-    excess = d if z >= 0.0 else left + a
-    return value, excess
+    return d, phi * right / (right - phi)
 
 
 @kernel
 def taylor(
-    g: float, z: float, h: float, excess: float
+    g: float, z: float, d: float, left: float
 ) -> tuple[float, float, float, float, float, float]:
-    """The first six coefficients of y(r) = g H(z + g r), given H(z) and H(z) - z.
+    """The first six coefficients of y(r) = g H(z + g r), given `tails` at z.
 
     y' = y (y - g (z + g r)), so each coefficient follows from those before it.
     """
+    a = abs(z)
+    h = a + d if z >= 0.0 else left
+    excess = d if z >= 0.0 else left + a  # H(z) - z
     t0 = g * h
-    d = g * excess
+    e = g * excess
     g2 = g * g
-    b = t0 + d
-    t1 = t0 * d
+    b = t0 + e
+    t1 = t0 * e
     c = 2.0 * t1 - g2
     t2 = 0.5 * (t1 * b - g2 * t0)
     t3 = (t2 * b + t1 * (t1 - g2)) * (1.0 / 3.0)
