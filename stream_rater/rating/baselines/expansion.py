@@ -92,7 +92,7 @@ def new_work() -> Work:
 @kernel
 def _tails(x: float, mu: Floats, g: Floats, scratch: Floats) -> None:
     """z and its tails for each player of a row. A loop apart: short ones overlap their rounds."""
-    for i in range(len(mu)):
+    for i in range(len(g)):
         z = (x - mu[i]) * g[i]
         scratch[i] = z
         scratch[LANES + i], scratch[2 * LANES + i] = tails(z)
@@ -133,12 +133,13 @@ def _expand(x: float, h: float, mu: Floats, g: Floats, w: Work, sums: Floats) ->
     """F's series about x into `sums`: that of all players together."""
     for k in range(ORDER * LANES):
         w.worse[k] = 0.0
-    for c in range(len(mu)):
-        _tails(x, mu[c], g[c], w.scratch)
-        _add(h, g[c], w.scratch, w.worse)
+    for p in range(0, len(g), LANES):
+        row = g[p : p + LANES]
+        _tails(x, mu[p : p + len(row)], row, w.scratch)
+        _add(h, row, w.scratch, w.worse)
     for m in range(ORDER):
         total = 0.0
-        for i in range(mu.shape[1]):
+        for i in range(min(LANES, len(g))):
             total += w.worse[m * LANES + i]
         sums[m] = total
 
@@ -199,23 +200,22 @@ def _solve(series: Floats, root: Floats, doubt: Floats) -> None:
 
 @kernel
 def _groups(
-    x: float, h: float, c: int, first: int, ranked: int, split: bool, place: Places, mu: Floats,
-    v: Floats, w: Work,
+    x: float, h: float, here: int, end: int, split: bool, place: Places, mu: Floats, v: Floats,
+    w: Work,
 ) -> int:  # fmt: skip
-    """Lead the boundary through row c; a series for each group that ends there. How many?"""
+    """Lead the boundary from `here` to `end`; a series for each group that ends. How many?"""
     at, gone, come, series = w.at, w.gone, w.come, w.series
     groups = 0
-    width = len(mu)
     value, slope = w.tie[0], w.tie[1]
-    for i in range(max(first - c * width, 0), min(width, ranked - c * width)):
-        gh = v[i] * h
-        value += gh * v[i] * (x - mu[i])
+    for i in range(end - here):
+        p = here + i
+        gh = v[p] * h
+        value += gh * v[p] * (x - mu[p])
         slope += gh * gh
         for k in range(2 * ORDER):
             gone[k] += w.worse[k * LANES + i]
             come[k] += w.better[k * LANES + i]
-        p = c * width + i
-        if p + 1 < ranked and place[p + 1] == place[p]:
+        if p + 1 < len(place) and place[p + 1] == place[p]:
             continue
         for m in range(ORDER):
             w.start[m * LANES + groups] = at[m]
@@ -278,21 +278,19 @@ def _next_cell(
 
 @kernel
 def ranked_performances(
-    place: Places, mu: Floats, v: Floats, ranked: int, split: bool, x: float, h: float,
+    place: Places, mu: Floats, v: Floats, block: int, split: bool, x: float, h: float,
     lowest: float, highest: float, found: Floats,
 ) -> None:  # fmt: skip
-    """The performances of the first `ranked` entries into `found`; the others are worse than all.
+    """The performances of the entries in `place`, all of which are ranked, into `found`.
 
-    `mu` and `v` = 1/delta are (rows, LANES), the last row filled up with v = 0. The first cell
-    is [x, x + h]; all roots lie in (lowest, highest).
+    `mu` and `v` = 1/delta go on with those who did not finish, and then with v = 0 for `block`
+    more. The first cell is [x, x + h]; all roots lie in (lowest, highest).
     """
     w = new_work()
-    g = -v
-    side, won = g.reshape(-1), v.reshape(-1)
-    first = tries = 0
+    g = -v[: len(v) - LANES]
+    ranked, first, tries = len(place), 0, 0
     low, high, last = lowest, highest, math.inf
     moved = False
-    width = mu.shape[1]
     while first < ranked:
         _expand(x, h, mu, g, w, w.at[:ORDER])
         if not moved:
@@ -300,23 +298,23 @@ def ranked_performances(
         for k in range(2 * ORDER):
             w.gone[k] = w.come[k] = 0.0
         w.tie[0] = w.tie[1] = 0.0
-        settled = True
-        c = first // width
-        while settled and first < ranked:
-            _cross(x, h, mu[c], v[c], w)
-            groups = _groups(x, h, c, first, ranked, split, place, mu[c], v[c], w)
-            _solve(w.series, w.root[:width], w.doubt)
+        settled, here = True, first
+        while settled and here < ranked:
+            end = min(here + block, ranked)
+            _cross(x, h, mu[here : here + block], v[here : here + block], w)
+            groups = _groups(x, h, here, end, split, place, mu, v, w)
+            _solve(w.series, w.root[:block], w.doubt)
+            here = end
             k = 0
             while k < groups and _is_found(k, tries, w.series, w.doubt):
                 for p in range(first, w.ends[k]):
                     found[p] = x + h * w.root[k]
-                    side[p] = won[p]
+                    g[p] = v[p]
                 first = w.ends[k]
                 k += 1
                 tries = 0
                 low, high, last = lowest, highest, math.inf
             settled = k == groups
-            c += 1
         if not settled:
             old_x, old_h = x, h
             x, h, low, high, last = _next_cell(x, h, k, w, low, high, last)
@@ -337,27 +335,25 @@ def unfinished_performances(
     lowest: float, highest: float, found: Floats,
 ) -> None:  # fmt: skip
     """The performances of the entries from `ranked` on, each worse than all ranked ones and tied
-    with itself, into `found`, which holds NaN for them.
+    with itself, into `found`, which holds NaN for them. `mu` and `v` go on for LANES more.
 
     Every cell serves all whose root is in it, and there is one for the first of those left over.
     """
     w = new_work()
-    g = np.zeros_like(v)
-    n, width = len(found), mu.shape[1]
-    g.reshape(-1)[:ranked] = v.reshape(-1)[:ranked]
-    first = ranked
-    tries = 0
+    g = np.zeros(len(v) - LANES)
+    g[:ranked] = v[:ranked]
+    n, first, tries = len(found), ranked, 0
     low, high, last = lowest, highest, math.inf
     while first < n:
         _expand(x, h, mu, g, w, w.at[:ORDER])
         _expand(x + h, h, mu, g, w, w.at[ORDER:])
         was, first = first, n
         next_x, next_h = x, h
-        for c in range(was // width, len(mu)):
-            _own_series(x, h, mu[c], v[c], split, w)
-            _solve(w.series, w.root[:width], w.doubt)
-            for k in range(max(was - c * width, 0), min(width, n - c * width)):
-                p = c * width + k
+        for here in range(was, n, LANES):
+            _own_series(x, h, mu[here : here + LANES], v[here : here + LANES], split, w)
+            _solve(w.series, w.root, w.doubt)
+            for p in range(here, min(here + LANES, n)):
+                k = p - here
                 if not np.isnan(found[p]):
                     continue
                 if _is_found(k, tries if p == was else 0, w.series, w.doubt):

@@ -22,8 +22,8 @@ from stream_rater.rating.elementary import log
 from stream_rater.rating.model import DID_NOT_FINISH, Floats, Places
 from stream_rater.rating.normal import quantile
 
-WIDE = 300
-"""Smaller rounds go by shorter rows, of which fewer are looked at in vain at the end of a cell."""
+FEW = 8
+"""Ranks looked at together, at least. Those beyond the end of a cell are looked at in vain."""
 
 
 @kernel
@@ -39,32 +39,43 @@ def _spread(mu: Floats, delta: Floats) -> tuple[float, float]:
 
 
 @kernel
+def _reach(mu: Floats, delta: Floats) -> tuple[float, float, float]:
+    """The least delta, and bounds of all performances.
+
+    At t widest beyond all mu an own tie pulls by at least t/2 / widest, and all others together by
+    less than 2 n phi(t) / narrowest, which is less from this t on.
+    """
+    narrowest = widest = delta[0]
+    low = high = mu[0]
+    for j in range(1, len(mu)):
+        narrowest, widest = min(narrowest, delta[j]), max(widest, delta[j])
+        low, high = min(low, mu[j]), max(high, mu[j])
+    reach = widest * (1.0 + np.sqrt(2.0 * log(4.0 * len(mu) * widest / narrowest)))
+    return narrowest, low - reach, high + reach
+
+
+@kernel
 def performances(place: Places, mu: Floats, delta: Floats, split: bool) -> Floats:
     """(n,) the performance of each entry; entries in order of place, unfinished last."""
     n = len(mu)
     ranked = n
     while ranked > 0 and place[ranked - 1] == DID_NOT_FINISH:
         ranked -= 1
-    narrowest, widest = np.min(delta), np.max(delta)
-    # At t widest beyond all mu an own tie pulls by at least t/2 / widest, and all others together
-    # by less than 2 n phi(t) / narrowest, which is less from this t on.
-    reach = widest * (1.0 + np.sqrt(2.0 * log(4.0 * n * widest / narrowest)))
-    lowest, highest = np.min(mu) - reach, np.max(mu) + reach
-    width = LANES if n > WIDE else LANES // 4
-    rows = (n + width - 1) // width
-    padded_mu, inverse = np.zeros(rows * width), np.zeros(rows * width)
-    for j in range(n):
-        padded_mu[j] = mu[j]
-        inverse[j] = 1.0 / delta[j]
-    row_mu, v = padded_mu.reshape((rows, width)), inverse.reshape((rows, width))
     mean, deviation = _spread(mu, delta)
     best = mean - deviation * quantile(0.5 / n)
-    found = np.full(n, np.nan)
+    narrowest, lowest, highest = _reach(mu, delta)
+    padded = (n + FEW - 1) // FEW * FEW + LANES
+    all_mu, v, found = np.zeros(padded), np.zeros(padded), np.empty(n)
+    for j in range(n):
+        all_mu[j] = mu[j]
+        v[j] = 1.0 / delta[j]
+        found[j] = np.nan
+    block = min(max(n // 64, 1) * FEW, LANES)
     ranked_performances(
-        place, row_mu, v, ranked, split, best - narrowest, narrowest, lowest, highest, found
+        place[:ranked], all_mu, v, block, split, best - narrowest, narrowest, lowest, highest, found
     )
     if ranked < n:
         unfinished_performances(
-            row_mu, v, ranked, split, 2.0 * mean - best, narrowest, lowest, highest, found
+            all_mu, v, ranked, split, 2.0 * mean - best, narrowest, lowest, highest, found
         )
     return found
