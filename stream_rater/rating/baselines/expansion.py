@@ -131,17 +131,23 @@ def _put(sign: float, h: float, v: Floats, scratch: Floats, terms: Floats) -> No
 @kernel
 def _expand(x: float, h: float, mu: Floats, g: Floats, w: Work, sums: Floats) -> None:
     """F's series about x into `sums`: that of all players together."""
-    for k in range(ORDER * LANES):
-        w.worse[k] = 0.0
+    lanes = min(LANES, len(g))
+    for m in range(ORDER):
+        for i in range(lanes):
+            w.worse[m * LANES + i] = 0.0
     for p in range(0, len(g), LANES):
         row = g[p : p + LANES]
         _tails(x, mu[p : p + len(row)], row, w.scratch)
         _add(h, row, w.scratch, w.worse)
-    for m in range(ORDER):
-        total = 0.0
-        for i in range(min(LANES, len(g))):
-            total += w.worse[m * LANES + i]
-        sums[m] = total
+    s0 = s1 = s2 = s3 = s4 = s5 = 0.0
+    for i in range(lanes):
+        s0 += w.worse[i]
+        s1 += w.worse[LANES + i]
+        s2 += w.worse[2 * LANES + i]
+        s3 += w.worse[3 * LANES + i]
+        s4 += w.worse[4 * LANES + i]
+        s5 += w.worse[5 * LANES + i]
+    sums[0], sums[1], sums[2], sums[3], sums[4], sums[5] = s0, s1, s2, s3, s4, s5
 
 
 @kernel
@@ -203,7 +209,10 @@ def _groups(
     x: float, h: float, here: int, end: int, split: bool, place: Places, mu: Floats, v: Floats,
     w: Work,
 ) -> int:  # fmt: skip
-    """Lead the boundary from `here` to `end`; a series for each group that ends. How many?"""
+    """Lead the boundary from `here` to `end`; a series for each group that ends. How many?
+
+    The first whose root is below the cell is the last one looked at.
+    """
     at, gone, come, series = w.at, w.gone, w.come, w.series
     groups = 0
     value, slope = w.tie[0], w.tie[1]
@@ -230,6 +239,8 @@ def _groups(
         value = slope = 0.0
         w.ends[groups] = p + 1
         groups += 1
+        if series[groups - 1] > 0.0:
+            break
     w.tie[0], w.tie[1] = value, slope
     return groups
 
