@@ -32,8 +32,12 @@ LANES = 32
 ORDER = 6
 """Taylor coefficients about either end of a cell; lane i of the m-th is at m * LANES + i."""
 
-TOLERANCE = 2e-8
-"""The error of a performance that is let pass, in units of the cell's width h."""
+TOLERANCE, LARGE_TOLERANCE = 2e-8, 5e-7
+"""The error of a performance that is let pass, in units of the cell's width h: up to LARGE entries
+and above. (A width of 200 points makes that some 4e-6 points and 1e-4; what comes out is a tenth.)
+"""
+
+LARGE = 500
 
 AIM = 0.1
 """New cells are as wide as should give this part of the tolerance."""
@@ -46,6 +50,12 @@ STEPS = 2
 
 TRIES = 100
 """So many cells are tried for one group; the last is taken as it is. (Few need more than two.)"""
+
+PLACED = 0.75
+"""Where in a new cell the root should lie: high, as those to come are lower."""
+
+GUESS = 2.0
+"""Up to so many widths a root is guessed from a cubic, beyond from a line."""
 
 
 class Work(NamedTuple):
@@ -80,12 +90,16 @@ class Work(NamedTuple):
 
 @kernel
 def new_work() -> Work:
-    """Arrays for one round."""
-    both = 2 * ORDER * LANES
+    """Arrays for one round, cut from one piece: each piece costs as much as ten players."""
+    room = np.zeros((10 * ORDER + 5) * LANES)
+    both, few, at = 2 * ORDER * LANES, 2 * ORDER, 7 * ORDER * LANES
+    lanes = at + ORDER * LANES
     return Work(
-        np.empty(3 * LANES), np.empty(both), np.empty(both), np.zeros(both),
-        np.empty(ORDER * LANES), np.empty(2 * ORDER), np.empty(2 * ORDER), np.empty(2 * ORDER),
-        np.empty(2), np.empty(LANES), np.empty(LANES), np.empty(LANES, np.int64),
+        room[lanes : lanes + 3 * LANES], room[:both], room[both : 2 * both],
+        room[2 * both : 3 * both], room[3 * both : at], room[at : at + few],
+        room[at + few : at + 2 * few], room[at + 2 * few : at + 3 * few],
+        room[at + 3 * few : at + 3 * few + 2], room[lanes + 3 * LANES : lanes + 4 * LANES],
+        room[lanes + 4 * LANES : lanes + 5 * LANES], np.empty(LANES, np.int64),
     )  # fmt: skip
 
 
@@ -255,15 +269,24 @@ def _add_tie(group: int, value: float, slope: float, series: Floats) -> None:
 
 
 @kernel
-def _is_found(k: int, tries: int, series: Floats, doubt: Floats) -> bool:
+def _is_found(k: int, tries: int, tolerance: float, series: Floats, doubt: Floats) -> bool:
     """Whether the k-th root is in the cell, and known well enough."""
     inside = series[k] <= 0.0 <= series[ORDER * LANES + k]
-    return inside and (doubt[k] <= TOLERANCE or tries > TRIES)
+    return inside and (doubt[k] <= tolerance or tries > TRIES)
+
+
+@kernel
+def _guess(series: Floats) -> float:
+    """About where the series of this lane is zero, beyond where it tells exactly."""
+    line = -series[0] / series[LANES]
+    if abs(line) > GUESS:
+        return line
+    return -series[0] / (series[LANES] + line * (series[2 * LANES] + line * series[3 * LANES]))
 
 
 @kernel
 def _next_cell(
-    x: float, h: float, k: int, w: Work, low: float, high: float, last: float
+    x: float, h: float, k: int, tolerance: float, w: Work, low: float, high: float, last: float
 ) -> tuple[float, float, float, float, float]:
     """A cell (x, h) for the k-th group, whose root is not well known in this one or not in it.
 
@@ -273,18 +296,18 @@ def _next_cell(
     known = k if below <= 0.0 <= above else max(k - 1, 0)
     width = h
     if w.series[known] <= 0.0 <= w.series[ORDER * LANES + known]:
-        change = exp(log(AIM * TOLERANCE / max(w.doubt[known], 1e-30)) / 11.0)
+        change = exp(log(AIM * tolerance / max(w.doubt[known], 1e-30)) / 11.0)
         width = h * min(max(change, NARROWER), WIDER)
     if below > 0.0:
-        step = -h * below / w.series[LANES + k]
+        step = h * _guess(w.series[k:])
         root, low, high, last = safeguard(x, below, step, low, high, last)
     elif above < 0.0:
-        step = -h * above / w.series[(ORDER + 1) * LANES + k]
+        step = h * _guess(w.series[ORDER * LANES + k :])
         root, low, high, last = safeguard(x + h, above, step, low, high, last)
     else:
         root = x + h * w.root[k]
         width = min(width, 0.8 * h)
-    return root - 0.9 * width, width, low, high, last
+    return root - PLACED * width, width, low, high, last
 
 
 @kernel
@@ -300,6 +323,7 @@ def ranked_performances(
     w = new_work()
     g = -v[: len(v) - LANES]
     ranked, first, tries = len(place), 0, 0
+    tolerance = TOLERANCE if len(found) <= LARGE else LARGE_TOLERANCE
     low, high, last = lowest, highest, math.inf
     moved = False
     while first < ranked:
@@ -317,7 +341,7 @@ def ranked_performances(
             _solve(w.series, w.root[:block], w.doubt)
             here = end
             k = 0
-            while k < groups and _is_found(k, tries, w.series, w.doubt):
+            while k < groups and _is_found(k, tries, tolerance, w.series, w.doubt):
                 for p in range(first, w.ends[k]):
                     found[p] = x + h * w.root[k]
                     g[p] = v[p]
@@ -328,9 +352,9 @@ def ranked_performances(
             settled = k == groups
         if not settled:
             old_x, old_h = x, h
-            x, h, low, high, last = _next_cell(x, h, k, w, low, high, last)
+            x, h, low, high, last = _next_cell(x, h, k, tolerance, w, low, high, last)
             # the root is close below: the old lower end becomes the upper one
-            moved = tries == 0 and w.series[k] > 0.0 and x + h > old_x - 0.1 * h
+            moved = tries == 0 and w.series[k] > 0.0 and x + h > old_x - 0.25 * h
             if moved:
                 x = old_x - h
                 scale = h / old_h
@@ -354,6 +378,7 @@ def unfinished_performances(
     g = np.zeros(len(v) - LANES)
     g[:ranked] = v[:ranked]
     n, first, tries = len(found), ranked, 0
+    tolerance = TOLERANCE if n <= LARGE else LARGE_TOLERANCE
     low, high, last = lowest, highest, math.inf
     while first < n:
         _expand(x, h, mu, g, w, w.at[:ORDER])
@@ -367,14 +392,16 @@ def unfinished_performances(
                 k = p - here
                 if not np.isnan(found[p]):
                     continue
-                if _is_found(k, tries if p == was else 0, w.series, w.doubt):
+                if _is_found(k, tries if p == was else 0, tolerance, w.series, w.doubt):
                     found[p] = x + h * w.root[k]
                 elif first == n:
                     first = p
                     if p != was:
                         tries = 0
                         low, high, last = lowest, highest, math.inf
-                    next_x, next_h, low, high, last = _next_cell(x, h, k, w, low, high, last)
+                    next_x, next_h, low, high, last = _next_cell(
+                        x, h, k, tolerance, w, low, high, last
+                    )
         x, h = next_x, next_h
         tries += 1
 

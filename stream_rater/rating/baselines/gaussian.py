@@ -12,6 +12,7 @@ ranked ones and not compared with each other, so each has a performance of its o
 
 import numpy as np
 
+from stream_rater.rating.baselines.direct import small_performances
 from stream_rater.rating.baselines.expansion import (
     LANES,
     ranked_performances,
@@ -20,10 +21,15 @@ from stream_rater.rating.baselines.expansion import (
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.elementary import log
 from stream_rater.rating.model import DID_NOT_FINISH, Floats, Places
-from stream_rater.rating.normal import quantile
 
 FEW = 8
 """Ranks looked at together, at least. Those beyond the end of a cell are looked at in vain."""
+
+SMALL = 26
+"""Up to so many entries every sum is taken anew for each."""
+
+FIRST = 0.48
+"""Of the deviation times the log odds of winning: where to look for the best performance."""
 
 
 @kernel
@@ -62,14 +68,20 @@ def performances(place: Places, mu: Floats, delta: Floats, split: bool) -> Float
     while ranked > 0 and place[ranked - 1] == DID_NOT_FINISH:
         ranked -= 1
     mean, deviation = _spread(mu, delta)
-    best = mean - deviation * quantile(0.5 / n)
     narrowest, lowest, highest = _reach(mu, delta)
+    found = np.full(n, np.nan)
+    if (
+        n == ranked
+        and n <= SMALL
+        and small_performances(place, mu, delta, split, mean, deviation, narrowest, found)
+    ):
+        return found
+    best = mean + FIRST * deviation * log(2.0 * n)
     padded = (n + FEW - 1) // FEW * FEW + LANES
-    all_mu, v, found = np.zeros(padded), np.zeros(padded), np.empty(n)
+    all_mu, v = np.zeros(padded), np.zeros(padded)
     for j in range(n):
         all_mu[j] = mu[j]
         v[j] = 1.0 / delta[j]
-        found[j] = np.nan
     block = min(max(n // 64, 1) * FEW, LANES)
     ranked_performances(
         place[:ranked], all_mu, v, block, split, best - narrowest, narrowest, lowest, highest, found
