@@ -39,7 +39,7 @@ and above. (A width of 200 points makes that some 4e-6 points and 1e-4; what com
 
 LARGE = 500
 
-AIM = 0.1
+AIM = 0.06
 """New cells are as wide as should give this part of the tolerance."""
 
 NARROWER, WIDER = 0.5, 1.25
@@ -51,7 +51,7 @@ STEPS = 2
 TRIES = 100
 """So many cells are tried for one group; the last is taken as it is. (Few need more than two.)"""
 
-PLACED = 0.75
+PLACED = 0.8
 """Where in a new cell the root should lie: high, as those to come are lower."""
 
 GUESS = 2.0
@@ -72,7 +72,7 @@ class Work(NamedTuple):
     series: Floats
     """(2 ORDER * LANES) -Q of each group in the row, to be solved."""
     start: Floats
-    """(ORDER * LANES) F at each group's first boundary, about x."""
+    """(2 ORDER * LANES) F at each group's first boundary."""
     at: Floats
     """(2 ORDER) F at the first boundary of the group under way,"""
     gone: Floats
@@ -91,15 +91,13 @@ class Work(NamedTuple):
 @kernel
 def new_work() -> Work:
     """Arrays for one round, cut from one piece: each piece costs as much as ten players."""
-    room = np.zeros((10 * ORDER + 5) * LANES)
-    both, few, at = 2 * ORDER * LANES, 2 * ORDER, 7 * ORDER * LANES
-    lanes = at + ORDER * LANES
+    both, few = 2 * ORDER * LANES, 2 * ORDER
+    room = np.zeros(4 * both + 6 * LANES)
+    state = room[4 * both :]
     return Work(
-        room[lanes : lanes + 3 * LANES], room[:both], room[both : 2 * both],
-        room[2 * both : 3 * both], room[3 * both : at], room[at : at + few],
-        room[at + few : at + 2 * few], room[at + 2 * few : at + 3 * few],
-        room[at + 3 * few : at + 3 * few + 2], room[lanes + 3 * LANES : lanes + 4 * LANES],
-        room[lanes + 4 * LANES : lanes + 5 * LANES], np.empty(LANES, np.int64),
+        state[: 3 * LANES], room[:both], room[both : 2 * both], room[2 * both : 3 * both],
+        room[3 * both : 4 * both], np.empty(few), np.empty(few), np.empty(few), np.empty(2),
+        state[3 * LANES : 4 * LANES], state[4 * LANES : 5 * LANES], np.empty(LANES, np.int64),
     )  # fmt: skip
 
 
@@ -240,9 +238,8 @@ def _groups(
             come[k] += w.better[k * LANES + i]
         if p + 1 < len(place) and place[p + 1] == place[p]:
             continue
-        for m in range(ORDER):
-            w.start[m * LANES + groups] = at[m]
         for k in range(2 * ORDER):
+            w.start[k * LANES + groups] = at[k]
             before = at[k] - gone[k]
             after = before + come[k]
             series[k * LANES + groups] = 0.5 * (at[k] + after) if split else before
@@ -325,10 +322,10 @@ def ranked_performances(
     ranked, first, tries = len(place), 0, 0
     tolerance = TOLERANCE if len(found) <= LARGE else LARGE_TOLERANCE
     low, high, last = lowest, highest, math.inf
-    moved = False
+    half_known = False
     while first < ranked:
         _expand(x, h, mu, g, w, w.at[:ORDER])
-        if not moved:
+        if not half_known:
             _expand(x + h, h, mu, g, w, w.at[ORDER:])
         for k in range(2 * ORDER):
             w.gone[k] = w.come[k] = 0.0
@@ -351,15 +348,18 @@ def ranked_performances(
                 low, high, last = lowest, highest, math.inf
             settled = k == groups
         if not settled:
-            old_x, old_h = x, h
+            old_x, old_h, below, above = x, h, w.series[k], w.series[ORDER * LANES + k]
             x, h, low, high, last = _next_cell(x, h, k, tolerance, w, low, high, last)
-            # the root is close below: the old lower end becomes the upper one
-            moved = tries == 0 and w.series[k] > 0.0 and x + h > old_x - 0.25 * h
-            if moved:
-                x = old_x - h
+            # Which old end can be the new upper one? The lower, if the root is close below it, or
+            # the upper, if the root is not further from it than the narrower cell is wide.
+            lower = tries == 0 and below > 0.0 and x + h > old_x - 0.25 * h
+            upper = below <= 0.0 <= above and (1.0 - w.root[k]) * old_h < h
+            half_known = lower or upper
+            if half_known:
+                x = (old_x if lower else old_x + old_h) - h
                 scale = h / old_h
                 for m in range(ORDER):
-                    w.at[ORDER + m] = scale * w.start[m * LANES + k]
+                    w.at[ORDER + m] = scale * w.start[((0 if lower else ORDER) + m) * LANES + k]
                     scale *= h / old_h
             tries += 1
 

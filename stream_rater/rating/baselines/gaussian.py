@@ -28,8 +28,8 @@ FEW = 8
 SMALL = 26
 """Up to so many entries every sum is taken anew for each."""
 
-FIRST = 0.48
-"""Of the deviation times the log odds of winning: where to look for the best performance."""
+FIRST = 0.85
+"""Where to look for the best performance: this part of where the best of n normal ones would be."""
 
 
 @kernel
@@ -76,7 +76,7 @@ def performances(place: Places, mu: Floats, delta: Floats, split: bool) -> Float
         and small_performances(place, mu, delta, split, mean, deviation, narrowest, found)
     ):
         return found
-    best = mean + FIRST * deviation * log(2.0 * n)
+    best = mean + FIRST * deviation * np.sqrt(2.0 * log(n + 1.0))
     padded = (n + FEW - 1) // FEW * FEW + LANES
     all_mu, v = np.zeros(padded), np.zeros(padded)
     for j in range(n):
