@@ -29,14 +29,20 @@ TRUSTED = 1.5
 
 @kernel
 def _add(
-    x: Floats, better: Floats, worse: Floats, mu: float, v: float, j: float, f: Floats
-) -> None:
+    x: Floats, better: Floats, worse: Floats, mu: float, v: float, j: float, scratch: Floats,
+    f: Floats,
+) -> None:  # fmt: skip
     """Add what entry j (v = 1/delta) contributes to each lane, for which those before `better`
-    are better and those from `worse` on worse."""
+    are better and those from `worse` on worse. Two loops: short ones overlap their rounds."""
     for i in range(len(x)):
         g = v if j < better[i] else (-v if j >= worse[i] else 0.0)
         z = (x[i] - mu) * g
-        d, left = tails(z)
+        scratch[i], scratch[MOST + i] = g, z
+        scratch[2 * MOST + i], scratch[3 * MOST + i] = tails(z)
+    for i in range(len(x)):
+        g, z, d, left = (
+            scratch[i], scratch[MOST + i], scratch[2 * MOST + i], scratch[3 * MOST + i]
+        )  # fmt: skip
         a = abs(z)
         h = a + d if z >= 0.0 else left
         excess = d if z >= 0.0 else left + a
@@ -75,10 +81,10 @@ def small_performances(
     """The performances of up to MOST entries, all ranked, into `found`; whether that succeeded."""
     n = len(mu)
     lanes = (n + 3) // 4 * 4
-    room = np.zeros(9 * MOST)
+    room = np.zeros(13 * MOST)
     x, better, worse = room[:lanes], room[MOST : MOST + lanes], room[2 * MOST : 2 * MOST + lanes]
     value, slope = room[3 * MOST : 4 * MOST], room[4 * MOST : 5 * MOST]
-    f = room[5 * MOST :]
+    f, scratch = room[5 * MOST : 9 * MOST], room[9 * MOST :]
     first = 0
     while first < n:
         end, pull, weight = first, 0.0, 0.0
@@ -101,10 +107,10 @@ def small_performances(
                 f[MOST + i] = slope[i]
         for j in range(n):
             if split:  # the mean of all better and all worse; a factor moves no zero
-                _add(x, better, better, mu[j], 1.0 / delta[j], float(j), f)
-                _add(x, worse, worse, mu[j], 1.0 / delta[j], float(j), f)
+                _add(x, better, better, mu[j], 1.0 / delta[j], float(j), scratch, f)
+                _add(x, worse, worse, mu[j], 1.0 / delta[j], float(j), scratch, f)
             else:
-                _add(x, better, worse, mu[j], 1.0 / delta[j], float(j), f)
+                _add(x, better, worse, mu[j], 1.0 / delta[j], float(j), scratch, f)
         for i in range(n, lanes):
             f[i], f[MOST + i] = 0.0, 1.0
         if _step(x, f, TRUSTED * narrowest) <= SETTLED * narrowest:

@@ -25,7 +25,7 @@ from stream_rater.rating.model import DID_NOT_FINISH, Floats, Places
 FEW = 8
 """Ranks looked at together, at least. Those beyond the end of a cell are looked at in vain."""
 
-SMALL = 26
+SMALL = 32
 """Up to so many entries every sum is taken anew for each."""
 
 FIRST = 0.85
