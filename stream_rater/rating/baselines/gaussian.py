@@ -14,10 +14,10 @@ import numpy as np
 
 from stream_rater.rating.baselines.direct import small_performances
 from stream_rater.rating.baselines.expansion import (
-    LANES,
     ranked_performances,
     unfinished_performances,
 )
+from stream_rater.rating.baselines.series import LANES
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.elementary import log
 from stream_rater.rating.model import DID_NOT_FINISH, Floats, Places
