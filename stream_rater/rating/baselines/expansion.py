@@ -4,9 +4,9 @@ Let F(x) be -Q of `gaussian` with everyone before a boundary in the standings be
 after it worse: a sum of y_j = g_j H((x - mu_j) g_j), with g_j = 1/delta_j for the better and
 -1/delta_j for the worse. From rank to rank one tie group crosses over, so F changes by that group's
 terms alone, while its root falls. We know F on a *cell* [x, x + h] by its Taylor series about both
-ends, six coefficients each, which make a polynomial of degree 11 (`series.solve`). It serves all ranks
-whose root lies in the cell: each costs its own group's terms at the two ends. Then the cell moves
-down; its upper end is the old lower one, already known, so that O(n) goes into one end.
+ends, six coefficients each, which make a polynomial of degree 11 (`series.solve`). It serves all
+ranks whose root lies in the cell: each costs its own group's terms at the two ends. Then the cell
+moves down; its upper end is the old lower one, already known, so that O(n) goes into one end.
 
 A tie group's own part is a line (full), or it is the mean of before and after (split).
 
