@@ -98,6 +98,37 @@ def performance(
     return zero(minus_q, min(mu) - reach, max(mu) + reach)
 
 
+def hazard(z: float) -> float:
+    """phi(z) / Phi(-z)."""
+    if z > 30.0:  # erfc nears its end; the next term is below 1e-9
+        return z + 1.0 / z - 2.0 / z**3 + 10.0 / z**5
+    return math.sqrt(2.0 / math.pi) * math.exp(-z * z / 2.0) / math.erfc(z / math.sqrt(2.0))
+
+
+def gaussian_performance(
+    place: Sequence[int], mu: Sequence[float], delta: Sequence[float], i: int, split: bool
+) -> float:
+    """The same as `performance` in Elo-MMx, where performances are normal (section 3)."""
+
+    def minus_q(x: float) -> float:
+        total = 0.0
+        for j, (mu_j, delta_j) in enumerate(zip(mu, delta, strict=True)):
+            z = (x - mu_j) / delta_j
+            lost, won = hazard(z), -hazard(-z)
+            if j == i or place[j] == place[i] != 0:
+                total += ((won + lost) / 2.0 if split else z) / delta_j
+            elif place[j] == place[i] == 0:
+                continue
+            elif place[j] == 0 or 0 < place[i] < place[j]:
+                total += won / delta_j
+            else:
+                total += lost / delta_j
+        return total
+
+    reach = 60.0 * max(delta)
+    return zero(minus_q, min(mu) - reach, max(mu) + reach)
+
+
 def update(player: Player, p: float, beta2: float) -> None:
     """The second phase of Algorithm 3, for a player already diffused."""
     u = C / math.sqrt(beta2)

@@ -1,83 +1,47 @@
 """Elo-MMx: Elo-MMR with a Gaussian performance model (section 3, "Gaussian performance model").
 
-Entry j performs normally around mu_j with variance delta_j^2; z = (x - mu_j) / delta_j. Beating it
-pulls a performance x up by hazard(-z) / delta_j, losing to it down by hazard(z) / delta_j, and a
-full tie draws it to mu_j by -z / delta_j. The belief stays Gaussian: the update multiplies two.
+Stage 1 is in `gaussian`. The belief stays Gaussian, so what it becomes is known at once: prior and
+performance are two Gaussians, multiplied.
 """
-
-import math
 
 import numpy as np
 
-from stream_rater.rating.baselines.places import tie_bounds
+from stream_rater.rating.baselines.gaussian import performances
 from stream_rater.rating.compiled import kernel
-from stream_rater.rating.elementary import log
-from stream_rater.rating.model import DID_NOT_FINISH, Evidence, Floats, Ints, Places, Wave
-from stream_rater.rating.normal import hazard
+from stream_rater.rating.model import Evidence, Floats, Ints, Places, Wave
 from stream_rater.rating.parameters import EloMMX
-from stream_rater.rating.performance import credit_members, player_variances, team
-from stream_rater.rating.roots import MAX_STEPS, safeguard
-
-TOLERANCE = 1e-9
+from stream_rater.rating.performance import player_variances
 
 
 @kernel
-def _pull(
-    x: float, place: Places, mu: Floats, delta: Floats, i: int, lo: int, hi: int, split: bool
+def _enter(
+    initial_mu: float, i: int, j: int, share: Floats, mu: Floats, prior: Floats, beta2: Floats
 ) -> tuple[float, float]:
-    """-Q_i(x), increasing in x, and its slope: losses and ties pull down, wins up."""
-    value = slope = 0.0
-    unfinished = place[i] == DID_NOT_FINISH
-    for j in range(len(mu)):
-        if unfinished and place[j] == DID_NOT_FINISH and j != i:
-            continue
-        z = (x - mu[j]) / delta[j]
-        win = loss = 0.0
-        if j > hi:
-            win = 1.0
-        elif j < lo:
-            loss = 1.0
-        elif split:
-            win = loss = 0.5
-        else:
-            value += z / delta[j]
-            slope += 1.0 / delta[j] ** 2
-        if loss > 0.0:
-            h = hazard(z)
-            value += loss * h / delta[j]
-            slope += loss * h * (h - z) / delta[j] ** 2
-        if win > 0.0:
-            h = hazard(-z)
-            value -= win * h / delta[j]
-            slope += win * h * (h + z) / delta[j] ** 2
-    return value, slope
+    """(mu, delta) of the entry of players [i, j): deviations from the initial rating add up, and so
+    do variances (section 3.3). One player who played the whole round is not to be rounded so."""
+    if j == i + 1 and share[i] == 1.0:
+        return mu[i], np.sqrt(prior[i] + beta2[i])
+    team_mu, variance = initial_mu, 0.0
+    for m in range(i, j):
+        team_mu += share[m] * (mu[m] - initial_mu)
+        variance += share[m] * share[m] * (prior[m] + beta2[m])
+    return team_mu, np.sqrt(variance)
 
 
 @kernel
-def performances(place: Places, mu: Floats, delta: Floats, split: bool) -> Floats:
-    """The performance of each entry; entries in order of place, unfinished last."""
-    n = len(mu)
-    lo, hi = tie_bounds(place)
-    found = np.empty(n)
-    widest: float = np.max(delta)
-    reach = widest * (4.0 + np.sqrt(2.0 * log(n + 1.0))) * (widest / np.min(delta)) * n
-    x = float(np.mean(mu))
-    for i in range(n):
-        if i > lo[i] and place[i] != DID_NOT_FINISH:
-            found[i] = found[i - 1]
-            continue
-        low: float = np.min(mu) - reach
-        high: float = np.max(mu) + reach
-        last = math.inf
-        for _ in range(MAX_STEPS):
-            value, slope = _pull(x, place, mu, delta, i, lo[i], hi[i], split)
-            step = -value / slope
-            if abs(step) <= TOLERANCE * widest:
-                x = x + step
-                break
-            x, low, high, last = safeguard(x, value, step, low, high, last)
-        found[i] = x
-    return found
+def _learn(
+    performance: float, i: int, j: int, team_mu: float, delta: float, initial_mu: float,
+    share: Floats, mu: Floats, prior: Floats, beta2: Floats, out: Floats,
+) -> None:  # fmt: skip
+    """What each member's prior and the team's performance, less the others, make: two Gaussians."""
+    for m in range(i, j):
+        found, noise = performance, beta2[m]
+        if j > i + 1 or share[m] != 1.0:
+            found = mu[m] + (performance - team_mu) / share[m]
+            noise = delta * delta / (share[m] * share[m]) - prior[m]
+        out[m, 0] = found
+        out[m, 1] = mu[m] + prior[m] / (prior[m] + noise) * (found - mu[m])
+        out[m, 2] = np.sqrt(prior[m] * noise / (prior[m] + noise))
 
 
 @kernel
@@ -88,6 +52,8 @@ def _rounds(
     initial_mu: float, split: bool,
 ) -> Floats:  # fmt: skip
     out = np.empty((len(mu), 3))
+    prior, beta2 = np.empty(len(mu)), np.empty(len(mu))
+    entry_mu, delta = np.empty(len(place)), np.empty(len(place))
     for r in range(len(weight)):
         first, end = round_starts[r], round_starts[r + 1]
         a, b = entry_starts[first], entry_starts[end]
@@ -95,24 +61,19 @@ def _rounds(
             weight[r], rounds[a:b], time[r] - last_time[a:b], newcomer_weights,
             weight_limit, sigma_limit, drift_per_day, out[a:b],
         )  # fmt: skip
-        prior = sigma[a:b] * sigma[a:b] + out[a:b, 2]
-        entry_mu, delta = np.empty(end - first), np.empty(end - first)
-        for e in range(first, end):
-            i, j = entry_starts[e], entry_starts[e + 1]
-            variance = prior[i - a : j - a] + out[i:j, 1]
-            entry_mu[e - first], delta2 = team(initial_mu, share[i:j], mu[i:j], variance)
-            delta[e - first] = np.sqrt(delta2)
-        found = performances(place[first:end], entry_mu, delta, split)
-        for e in range(first, end):
-            i, j = entry_starts[e], entry_starts[e + 1]
-            credit_members(
-                min(found[e - first], ceiling[r]), initial_mu, share[i:j], mu[i:j],
-                prior[i - a : j - a], out[i:j],
-            )  # fmt: skip
         for i in range(a, b):
-            before, beta2 = prior[i - a], out[i, 1]
-            out[i, 1] = mu[i] + before / (before + beta2) * (out[i, 0] - mu[i])
-            out[i, 2] = np.sqrt(before * beta2 / (before + beta2))
+            prior[i] = sigma[i] * sigma[i] + out[i, 2]
+            beta2[i] = out[i, 1]
+        for e in range(first, end):
+            entry_mu[e], delta[e] = _enter(
+                initial_mu, entry_starts[e], entry_starts[e + 1], share, mu, prior, beta2
+            )
+        found = performances(place[first:end], entry_mu[first:end], delta[first:end], split)
+        for e in range(first, end):
+            _learn(
+                min(found[e - first], ceiling[r]), entry_starts[e], entry_starts[e + 1],
+                entry_mu[e], delta[e], initial_mu, share, mu, prior, beta2, out,
+            )  # fmt: skip
     return out
 
 

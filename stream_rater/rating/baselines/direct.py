@@ -1,0 +1,119 @@
+"""Elo-MMx in small rounds: every sum taken anew, for all ranks side by side.
+
+A lane is an entry, with the x it has come to. Each pass takes the four first Taylor coefficients of
+its -Q about x, and steps to the zero of the cubic: an error of r becomes one of about r^4 / 50.
+"""
+
+import numpy as np
+
+from stream_rater.rating.baselines.hazards import tails
+from stream_rater.rating.compiled import kernel
+from stream_rater.rating.elementary import log
+from stream_rater.rating.model import Floats, Places
+
+MOST = 32
+"""Lanes there are."""
+
+PASSES = 8
+"""More than enough; who is not there by then has a round beyond all measure."""
+
+SETTLED = 1e-2
+"""A step less than this part of the narrowest delta ends the search: it leaves some 2e-10 of it."""
+
+START, OWN = 0.48, 2.0
+"""Of the deviation, a unit of the log odds of a rank: where the search begins."""
+
+TRUSTED = 1.5
+"""Up to so many of the narrowest delta a cubic's zero is a better guess than a line's."""
+
+
+@kernel
+def _add(
+    x: Floats, better: Floats, worse: Floats, mu: float, v: float, j: float, scratch: Floats,
+    f: Floats,
+) -> None:  # fmt: skip
+    """Add what entry j (v = 1/delta) contributes to each lane, for which those before `better`
+    are better and those from `worse` on worse. Two loops: short ones overlap their rounds."""
+    for i in range(len(x)):
+        g = v if j < better[i] else (-v if j >= worse[i] else 0.0)
+        z = (x[i] - mu) * g
+        scratch[i], scratch[MOST + i] = g, z
+        scratch[2 * MOST + i], scratch[3 * MOST + i] = tails(z)
+    for i in range(len(x)):
+        g, z, d, left = (
+            scratch[i], scratch[MOST + i], scratch[2 * MOST + i], scratch[3 * MOST + i]
+        )  # fmt: skip
+        a = abs(z)
+        h = a + d if z >= 0.0 else left
+        excess = d if z >= 0.0 else left + a
+        t0 = g * h
+        e = g * excess
+        b = t0 + e
+        t1 = t0 * e
+        g2 = g * g
+        t2 = 0.5 * (t1 * b - g2 * t0)
+        f[i] += t0
+        f[MOST + i] += t1
+        f[2 * MOST + i] += t2
+        f[3 * MOST + i] += (t2 * b + t1 * (t1 - g2)) * (1.0 / 3.0)
+
+
+@kernel
+def _step(x: Floats, f: Floats, trusted: float) -> float:
+    """Step from x to the zero of each lane's cubic; the longest step."""
+    longest = 0.0
+    for i in range(len(x)):
+        f0, f1, f2, f3 = f[i], f[MOST + i], f[2 * MOST + i], f[3 * MOST + i]
+        line = -f0 / f1
+        r = -f0 / (f1 + line * (f2 + line * f3))
+        r = -f0 / (f1 + r * (f2 + r * f3))
+        r = r if abs(line) < trusted else line
+        x[i] += r
+        longest = max(longest, abs(r))
+    return longest
+
+
+@kernel
+def small_performances(
+    place: Places, mu: Floats, delta: Floats, split: bool, mean: float, deviation: float,
+    narrowest: float, found: Floats,
+) -> bool:  # fmt: skip
+    """The performances of up to MOST entries, all ranked, into `found`; whether that succeeded."""
+    n = len(mu)
+    lanes = (n + 3) // 4 * 4
+    room = np.zeros(13 * MOST)
+    x, better, worse = room[:lanes], room[MOST : MOST + lanes], room[2 * MOST : 2 * MOST + lanes]
+    value, slope = room[3 * MOST : 4 * MOST], room[4 * MOST : 5 * MOST]
+    f, scratch = room[5 * MOST : 9 * MOST], room[9 * MOST :]
+    first = 0
+    while first < n:
+        end, pull, weight = first, 0.0, 0.0
+        while end < n and place[end] == place[first]:
+            g = 1.0 / delta[end]
+            pull += g * g * mu[end]
+            weight += g * g
+            end += 1
+        start = mean + START * deviation * log((2.0 * n - (first + end)) / (first + end))
+        start += OWN / (n + 4.0) * (pull / weight - mean)
+        for i in range(first, end):
+            x[i], better[i], worse[i] = start, float(first), float(end)
+            value[i], slope[i] = pull, weight
+        first = end
+    for _ in range(PASSES):
+        for i in range(n):
+            f[i] = f[MOST + i] = f[2 * MOST + i] = f[3 * MOST + i] = 0.0
+            if not split:
+                f[i] = slope[i] * x[i] - value[i]
+                f[MOST + i] = slope[i]
+        for j in range(n):
+            if split:  # the mean of all better and all worse; a factor moves no zero
+                _add(x, better, better, mu[j], 1.0 / delta[j], float(j), scratch, f)
+                _add(x, worse, worse, mu[j], 1.0 / delta[j], float(j), scratch, f)
+            else:
+                _add(x, better, worse, mu[j], 1.0 / delta[j], float(j), scratch, f)
+        for i in range(n, lanes):
+            f[i], f[MOST + i] = 0.0, 1.0
+        if _step(x, f, TRUSTED * narrowest) <= SETTLED * narrowest:
+            found[:] = x[:n]
+            return True
+    return False

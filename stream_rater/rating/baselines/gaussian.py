@@ -1,0 +1,93 @@
+"""How well did each entry play, if performances are normal? (Section 3, "Gaussian performance".)
+
+Entry j performs normally around mu_j with variance delta_j^2; z_j = (x - mu_j) / delta_j. With the
+hazard H(z) = phi(z) / Phi(-z), the performance of an entry is the zero of
+
+    -Q(x) = sum over better H(z_j) / delta_j - sum over worse H(-z_j) / delta_j + ties,
+
+which increases with x. A full tie draws x to mu_j by z_j / delta_j; a split one is half a loss and
+half a win. All tied entries share one performance. Entries that did not finish are worse than all
+ranked ones and not compared with each other, so each has a performance of its own.
+"""
+
+import numpy as np
+
+from stream_rater.rating.baselines.direct import small_performances
+from stream_rater.rating.baselines.expansion import (
+    ranked_performances,
+    unfinished_performances,
+)
+from stream_rater.rating.baselines.series import LANES
+from stream_rater.rating.compiled import kernel
+from stream_rater.rating.elementary import log
+from stream_rater.rating.model import DID_NOT_FINISH, Floats, Places
+
+FEW = 8
+"""Ranks looked at together, at least. Those beyond the end of a cell are looked at in vain."""
+
+SMALL = 32
+"""Up to so many entries every sum is taken anew for each."""
+
+FIRST = 0.85
+"""Where to look for the best performance: this part of where the best of n normal ones would be."""
+
+
+@kernel
+def _spread(mu: Floats, delta: Floats) -> tuple[float, float]:
+    """Mean and standard deviation of a random entry's performance."""
+    mean = variance = 0.0
+    for j in range(len(mu)):
+        mean += mu[j]
+    mean /= len(mu)
+    for j in range(len(mu)):
+        variance += (mu[j] - mean) * (mu[j] - mean) + delta[j] * delta[j]
+    return mean, np.sqrt(variance / len(mu))
+
+
+@kernel
+def _reach(mu: Floats, delta: Floats) -> tuple[float, float, float]:
+    """The least delta, and bounds of all performances.
+
+    At t widest beyond all mu an own tie pulls by at least t/2 / widest, and all others together by
+    less than 2 n phi(t) / narrowest, which is less from this t on.
+    """
+    narrowest = widest = delta[0]
+    low = high = mu[0]
+    for j in range(1, len(mu)):
+        narrowest, widest = min(narrowest, delta[j]), max(widest, delta[j])
+        low, high = min(low, mu[j]), max(high, mu[j])
+    reach = widest * (1.0 + np.sqrt(2.0 * log(4.0 * len(mu) * widest / narrowest)))
+    return narrowest, low - reach, high + reach
+
+
+@kernel
+def performances(place: Places, mu: Floats, delta: Floats, split: bool) -> Floats:
+    """(n,) the performance of each entry; entries in order of place, unfinished last."""
+    n = len(mu)
+    ranked = n
+    while ranked > 0 and place[ranked - 1] == DID_NOT_FINISH:
+        ranked -= 1
+    mean, deviation = _spread(mu, delta)
+    narrowest, lowest, highest = _reach(mu, delta)
+    found = np.full(n, np.nan)
+    if (
+        n == ranked
+        and n <= SMALL
+        and small_performances(place, mu, delta, split, mean, deviation, narrowest, found)
+    ):
+        return found
+    best = mean + FIRST * deviation * np.sqrt(2.0 * log(n + 1.0))
+    padded = (n + FEW - 1) // FEW * FEW + LANES
+    all_mu, v = np.zeros(padded), np.zeros(padded)
+    for j in range(n):
+        all_mu[j] = mu[j]
+        v[j] = 1.0 / delta[j]
+    block = min(max(n // 64, 1) * FEW, LANES)
+    ranked_performances(
+        place[:ranked], all_mu, v, block, split, best - narrowest, narrowest, lowest, highest, found
+    )
+    if ranked < n:
+        unfinished_performances(
+            all_mu, v, ranked, split, 2.0 * mean - best, narrowest, lowest, highest, found
+        )
+    return found

@@ -1,0 +1,178 @@
+"""The Taylor series that the cells of `expansion` are made of, for a row of players at a time.
+
+A series has ORDER coefficients, in units of a cell's width h, about x or about x + h; those of a
+row's players, or groups, are columns: lane i of the m-th is at m * LANES + i. Two series side by
+side, about x and about x + h, have the second at m = ORDER ... 2 ORDER - 1.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_rater.rating.baselines.hazards import tails, taylor
+from stream_rater.rating.compiled import kernel
+from stream_rater.rating.model import Floats, Ints
+
+LANES = 32
+"""Players in a row: what is done to them is done side by side."""
+
+ORDER = 6
+"""Coefficients of a series."""
+
+STEPS = 2
+"""Newton steps from a cubic guess."""
+
+
+class Work(NamedTuple):
+    """The state of a sweep and the arrays it works in."""
+
+    scratch: Floats
+    worse: Floats
+    """(2 ORDER * LANES) the series of a row's players as worse than the boundary,"""
+    better: Floats
+    """as better than it."""
+    series: Floats
+    """(2 ORDER * LANES) -Q of each group in the row, to be solved."""
+    start: Floats
+    """(2 ORDER * LANES) F at each group's first boundary."""
+    at: Floats
+    """(2 ORDER) F at the first boundary of the group under way,"""
+    gone: Floats
+    """the series of its players met so far, as worse,"""
+    come: Floats
+    """and as better."""
+    tie: Floats
+    """(2,) value at x and slope of the line that their ties make."""
+    root: Floats
+    """(LANES,) each group's root in units of h above x, and its error."""
+    doubt: Floats
+    ends: Ints
+    """(LANES,) where each group ends."""
+
+
+@kernel
+def new_work() -> Work:
+    """Arrays for one round, cut from one piece: each piece costs as much as ten players."""
+    both, few = 2 * ORDER * LANES, 2 * ORDER
+    room = np.zeros(4 * both + 6 * LANES)
+    state = room[4 * both :]
+    return Work(
+        state[: 3 * LANES], room[:both], room[both : 2 * both], room[2 * both : 3 * both],
+        room[3 * both : 4 * both], np.empty(few), np.empty(few), np.empty(few), np.empty(2),
+        state[3 * LANES : 4 * LANES], state[4 * LANES : 5 * LANES], np.empty(LANES, np.int64),
+    )  # fmt: skip
+
+
+@kernel
+def _tails(x: float, mu: Floats, g: Floats, scratch: Floats) -> None:
+    """z and its tails for each player of a row. A loop apart: short ones overlap their rounds."""
+    for i in range(len(g)):
+        z = (x - mu[i]) * g[i]
+        scratch[i] = z
+        scratch[LANES + i], scratch[2 * LANES + i] = tails(z)
+
+
+@kernel
+def _add(h: float, g: Floats, scratch: Floats, terms: Floats) -> None:
+    """Add the series, in units of h, of each player of a row to `terms`."""
+    for i in range(len(g)):
+        t0, t1, t2, t3, t4, t5 = taylor(
+            g[i] * h, scratch[i], scratch[LANES + i], scratch[2 * LANES + i]
+        )
+        terms[i] += t0
+        terms[LANES + i] += t1
+        terms[2 * LANES + i] += t2
+        terms[3 * LANES + i] += t3
+        terms[4 * LANES + i] += t4
+        terms[5 * LANES + i] += t5
+
+
+@kernel
+def _put(sign: float, h: float, v: Floats, scratch: Floats, terms: Floats) -> None:
+    """The same for players on one side of the boundary, instead of adding them to others."""
+    for i in range(len(v)):
+        t0, t1, t2, t3, t4, t5 = taylor(
+            sign * (v[i] * h), sign * scratch[i], scratch[LANES + i], scratch[2 * LANES + i]
+        )
+        terms[i] = t0
+        terms[LANES + i] = t1
+        terms[2 * LANES + i] = t2
+        terms[3 * LANES + i] = t3
+        terms[4 * LANES + i] = t4
+        terms[5 * LANES + i] = t5
+
+
+@kernel
+def expand(x: float, h: float, mu: Floats, g: Floats, w: Work, sums: Floats) -> None:
+    """F's series about x into `sums`: that of all players together."""
+    lanes = min(LANES, len(g))
+    for m in range(ORDER):
+        for i in range(lanes):
+            w.worse[m * LANES + i] = 0.0
+    for p in range(0, len(g), LANES):
+        row = g[p : p + LANES]
+        _tails(x, mu[p : p + len(row)], row, w.scratch)
+        _add(h, row, w.scratch, w.worse)
+    s0 = s1 = s2 = s3 = s4 = s5 = 0.0
+    for i in range(lanes):
+        s0 += w.worse[i]
+        s1 += w.worse[LANES + i]
+        s2 += w.worse[2 * LANES + i]
+        s3 += w.worse[3 * LANES + i]
+        s4 += w.worse[4 * LANES + i]
+        s5 += w.worse[5 * LANES + i]
+    sums[0], sums[1], sums[2], sums[3], sums[4], sums[5] = s0, s1, s2, s3, s4, s5
+
+
+@kernel
+def cross(x: float, h: float, mu: Floats, v: Floats, w: Work) -> None:
+    """The series of a row's players on either side of the boundary, about both ends."""
+    half = ORDER * LANES
+    _tails(x, mu, v, w.scratch)
+    _put(-1.0, h, v, w.scratch, w.worse[:half])
+    _put(1.0, h, v, w.scratch, w.better[:half])
+    _tails(x + h, mu, v, w.scratch)
+    _put(-1.0, h, v, w.scratch, w.worse[half:])
+    _put(1.0, h, v, w.scratch, w.better[half:])
+
+
+@kernel
+def solve(series: Floats, root: Floats, doubt: Floats) -> None:
+    """For each lane the zero in (0, 1) of the polynomial of degree 11 with these two series.
+
+    It is A(r) + r^6 E(r - 1): A the series about 0, E what the one about 1 needs besides.
+    """
+    below, above = series[: ORDER * LANES], series[ORDER * LANES :]
+    for i in range(len(root)):
+        a0, a1, a2 = below[i], below[LANES + i], below[2 * LANES + i]
+        a3, a4, a5 = below[3 * LANES + i], below[4 * LANES + i], below[5 * LANES + i]
+        b0, b1 = above[i], above[LANES + i]
+        d0 = b0 - (((a0 + a1) + (a2 + a3)) + (a4 + a5))
+        d1 = b1 - ((a1 + 2.0 * a2) + (3.0 * a3 + 4.0 * a4) + 5.0 * a5)
+        d2 = above[2 * LANES + i] - ((a2 + 3.0 * a3) + (6.0 * a4 + 10.0 * a5))
+        d3 = above[3 * LANES + i] - (a3 + 4.0 * a4 + 10.0 * a5)
+        d4 = above[4 * LANES + i] - (a4 + 5.0 * a5)
+        d5 = above[5 * LANES + i] - a5
+        e1 = d1 - 6.0 * d0
+        e2 = d2 - 6.0 * d1 + 21.0 * d0
+        e3 = (d3 - 6.0 * d2) + (21.0 * d1 - 56.0 * d0)
+        e4 = (d4 - 6.0 * d3) + (21.0 * d2 - 56.0 * d1) + 126.0 * d0
+        e5 = (d5 - 6.0 * d4) + (21.0 * d3 - 56.0 * d2) + (126.0 * d1 - 252.0 * d0)
+        rise = b0 - a0
+        t = -a0 / rise
+        o = 1.0 - t
+        r = t * (t * (3.0 - 2.0 * t) + rise * o * (o / a1 - t / b1))
+        step, slope = 0.0, a1
+        for _ in range(STEPS):
+            u, r2 = r - 1.0, r * r
+            r5 = r2 * r2 * r
+            a = a0 + r * (a1 + r * (a2 + r * (a3 + r * (a4 + r * a5))))
+            da = a1 + r * (2.0 * a2 + r * (3.0 * a3 + r * (4.0 * a4 + r * (5.0 * a5))))
+            e = d0 + u * (e1 + u * (e2 + u * (e3 + u * (e4 + u * e5))))
+            de = e1 + u * (2.0 * e2 + u * (3.0 * e3 + u * (4.0 * e4 + u * (5.0 * e5))))
+            slope = da + r5 * (6.0 * e + r * de)
+            step = (a + r5 * r * e) / slope
+            r -= step
+        root[i] = r
+        # the next term would be e6 r^6 (r - 1)^6, and |r (r - 1)|^6 <= 2^-12
+        doubt[i] = (abs(e5) + 0.25 * abs(e4)) * (2.0**-12 / slope) + step * step
