@@ -22,6 +22,7 @@ from stream_rater.rating import balance, direct, shared, table
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.elementary import log
 from stream_rater.rating.model import DID_NOT_FINISH, Floats, Ints, Places
+from stream_rater.rating.roots import let_fall
 
 C = math.pi / math.sqrt(3.0)
 """A logistic distribution of variance delta^2 has scale delta / C."""
@@ -67,6 +68,7 @@ def solve_round(
         if ranked < n:
             shared.unfinished_performances(mu, u, ranked, tie, low, high, lanes, scratch, found)
     direct.fill_open(place, mu, u, ranked, tie, low, high, found)
+    let_fall(place, found)
 
 
 @kernel

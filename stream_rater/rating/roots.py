@@ -10,7 +10,10 @@ A loop around `safeguard` tests the proposed step against its tolerance first, b
 near the root rounding may put a perfectly good last step outside it.
 """
 
+import math
+
 from stream_rater.rating.compiled import kernel
+from stream_rater.rating.model import Floats, Places
 
 MAX_STEPS = 200
 """Bisection alone narrows any bracket of floats to nothing in far fewer."""
@@ -33,3 +36,17 @@ def safeguard(
         target = 0.5 * (low + high)
         step = target - x
     return target, low, high, step
+
+
+@kernel
+def let_fall(place: Places, found: Floats) -> None:
+    """Theorem 5.2 to the last bit: in order of place, whoever is worse performed worse.
+
+    Two roots nearer to each other than a search's tolerance may come out in the wrong order; then
+    the worse one is set just below the better. (Who did not finish is only below all ranked.)
+    """
+    limit = math.inf
+    for i in range(len(found)):
+        if i > 0 and place[i] != place[i - 1]:
+            limit = found[i - 1] - abs(found[i - 1]) * 2.0**-52 - 1e-300
+        found[i] = min(found[i], limit)

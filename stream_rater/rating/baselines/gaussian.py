@@ -21,6 +21,7 @@ from stream_rater.rating.baselines.series import LANES
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.elementary import log
 from stream_rater.rating.model import DID_NOT_FINISH, Floats, Places
+from stream_rater.rating.roots import let_fall
 
 FEW = 8
 """Ranks looked at together, at least. Those beyond the end of a cell are looked at in vain."""
@@ -75,6 +76,7 @@ def performances(place: Places, mu: Floats, delta: Floats, split: bool) -> Float
         and n <= SMALL
         and small_performances(place, mu, delta, split, mean, deviation, narrowest, found)
     ):
+        let_fall(place, found)
         return found
     best = mean + FIRST * deviation * np.sqrt(2.0 * log(n + 1.0))
     padded = (n + FEW - 1) // FEW * FEW + LANES
@@ -90,4 +92,5 @@ def performances(place: Places, mu: Floats, delta: Floats, split: bool) -> Float
         unfinished_performances(
             all_mu, v, ranked, split, 2.0 * mean - best, narrowest, lowest, highest, found
         )
+    let_fall(place, found)
     return found
