@@ -4,7 +4,10 @@ One call a shard, all shards of an effect in one round trip. Calls are never ret
 failed call did is unknown, and the state machines know how to find out.
 """
 
+import itertools
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from importlib import resources
 from typing import Any
 
@@ -13,6 +16,8 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from stream_rater.config import BadConfiguration, Settings
+from stream_rater.events import joined
+from stream_rater.pipeline.agreement import goes_on
 from stream_rater.pipeline.ports import (
     Application,
     Held,
@@ -26,10 +31,15 @@ from stream_rater.rating.record import HEADER_SIZE
 
 LIBRARY = "stream_rater_1"
 LAYOUT_KEY = "stream-rater:layout"
+LADDERS_KEY = "stream-rater:ladders"
+REBUILDING = "rebuilding"
+"""Field of the layout that is there while a rebuild is under way, or was given up."""
 TIMEOUT_S = 5.0
 SMALL_HASH_BYTES = 512
 """Beliefs may be so long; Redis must still keep hashes of them in its compact encoding."""
 KEEP_ALL = "noeviction"
+KEY = re.compile(rb"\{\d+\}:(position|belief:.*)", re.DOTALL)
+"""Of a shard."""
 
 
 def _packed(strings: Sequence[bytes]) -> bytes:
@@ -124,6 +134,10 @@ class RedisStore:
         self._guard(lambda: self._check_layout(layout))
 
     def _check_layout(self, layout: Mapping[str, str]) -> None:
+        if self._client.hexists(LAYOUT_KEY, REBUILDING):
+            raise LayoutMismatch(
+                "a rebuild of the store was not finished: run `stream-rater rebuild --replace`"
+            )
         for name, value in layout.items():
             self._client.hsetnx(LAYOUT_KEY, name, value)
             held: Any = self._client.hget(LAYOUT_KEY, name)
@@ -133,6 +147,34 @@ class RedisStore:
                     f"{value}: restore the setting, or stop all workers and run "
                     "`stream-rater rebuild`"
                 )
+
+    # --- the ladders' parameters ---
+
+    def noted(self, histories: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+        """What is noted of each ladder, up to one entry more than is given here."""
+        replies = self._call(
+            ("HMGET", LADDERS_KEY, *(joined(ladder, str(i)) for i in range(len(own) + 1)))
+            for ladder, own in histories.items()
+        )
+        return {
+            ladder: [e.decode() for e in itertools.takewhile(lambda e: e is not None, entries)]
+            for ladder, entries in zip(histories, replies, strict=True)
+        }
+
+    def agree(self, histories: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+        """Note histories, of rival entries the first, and what is noted then."""
+        noted = self.noted(histories)
+        longer = {each: own for each, own in histories.items() if goes_on(own, noted[each])}
+        if not longer:
+            return noted
+        for ladder, own in longer.items():
+            self._guard(partial(self._note, ladder, own, len(noted[ladder])))
+        return noted | self.noted(longer)
+
+    def _note(self, ladder: str, own: Sequence[str], start: int) -> None:
+        for i in range(start, len(own)):
+            if not self._client.hsetnx(LADDERS_KEY, joined(ladder, str(i)), own[i]):
+                break
 
     # --- the protocol's calls ---
 
@@ -203,6 +245,38 @@ class RedisStore:
             raise StoreTrouble(_reason(error)) from None
 
     # --- for operators ---
+
+    def is_empty(self) -> bool:
+        """Whether the store holds nothing of ours but perhaps its layout."""
+
+        def found() -> bool:
+            keys = self._client.scan_iter(match="{*}:*", count=10_000)
+            return any(KEY.fullmatch(key) for key in keys)
+
+        return not self._guard(found)
+
+    def begin_rebuild(self) -> None:
+        """Mark the store as unfinished and delete all that it holds of ours: positions first, so
+        that no state in between passes for a whole one."""
+
+        def clear() -> None:
+            self._client.hset(LAYOUT_KEY, REBUILDING, "1")
+            for pattern in ("{*}:position", "{*}:belief:*", LADDERS_KEY):
+                for key in self._client.scan_iter(match=pattern, count=10_000):
+                    if key == LADDERS_KEY.encode() or KEY.fullmatch(key):
+                        self._client.unlink(key)
+
+        self._guard(clear)
+
+    def end_rebuild(self, layout: Mapping[str, str]) -> None:
+        """Lay the store out like this; from now on workers may use it."""
+
+        def finish() -> None:
+            for name, value in layout.items():
+                self._client.hset(LAYOUT_KEY, name, value)
+            self._client.hdel(LAYOUT_KEY, REBUILDING)
+
+        self._guard(finish)
 
     def count_beliefs(self) -> int:
         """How many beliefs the store holds in all."""

@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from stream_rater.config import Ladders
+from stream_rater.config import Ladder, Ladders
 from stream_rater.lab.replay import Pool
 from stream_rater.pipeline.ports import Record
 from stream_rater.pipeline.verdicts import Verdicts
@@ -28,10 +28,17 @@ class Replay:
         if verdicts is None:
             verdicts = self._verdicts[record.partition] = Verdicts(self._reader, self._window)
         standings = verdicts.judge(record)
-        pool = self.pools.get(standings.ladder)
-        if pool is None:
-            pool = self.pools[standings.ladder] = Pool(self._reader.ladder(standings.ladder))
+        pool = self._pool(standings.ladder, record.offset)
         pool.rate(standings, record.offset)
+
+    def _pool(self, ladder: str, offset: int) -> Pool:
+        """A ladder's pool, by what holds at an offset."""
+        rating = self._reader.terms(ladder, offset).rating
+        pool = self.pools.get(ladder)
+        if pool is None:
+            pool = self.pools[ladder] = Pool(Ladder(rating=rating))
+        pool.follow(rating)
+        return pool
 
 
 def read_lines(path: Path) -> Iterator[bytes]:

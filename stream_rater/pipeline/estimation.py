@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from stream_rater.config import Ladder
+from stream_rater.config import Terms
 from stream_rater.pipeline import parts
 from stream_rater.pipeline.parts import Part, RoundInPart
 from stream_rater.pipeline.ports import Player
@@ -49,11 +49,11 @@ def priors_of(headers: Table, again: Flags) -> Table:
 
 
 def estimate(
-    rounds: Sequence[Pending], priors: Table, ladder: Callable[[str], Ladder]
+    rounds: Sequence[Pending], priors: Table, terms: Callable[[str, float], Terms]
 ) -> tuple[Part, Ints]:
     """All rows of a wave as one part, and each row's shard; `priors` in the order of the rows."""
     groups: dict[int, list[int]] = {}
-    ratings = [ladder(each.standings.ladder).rating for each in rounds]
+    ratings = [terms(each.standings.ladder, each.key[1]).rating for each in rounds]
     for i, rating in enumerate(ratings):
         groups.setdefault(id(rating), []).append(i)
     starts = np.cumsum([0, *(len(each.players) for each in rounds)])

@@ -4,7 +4,8 @@
    shard s's parts, for every shard. Read [c - W, c) again for its round ids.
 2. The verdict on a record is a pure function of the record and the W offsets before it
    (`verdicts`).
-3. Candidates: rounds that share no player with an earlier round not yet scattered (`waves`).
+3. Candidates: rounds that share no player with an earlier round not yet scattered (`waves`), of
+   ladders on whose parameters all workers agree (`agreement`).
 4. Read a shard's `applied` and the priors asked for in one call. `applied` < floor: not ready; else
    the floor rises to it. This one lazy rule covers takeover, rollback and failover (`progress`).
 5. For a round at offset o, each of its players: any `last` > o: it is wholly scattered, produce
@@ -23,9 +24,11 @@ import numpy as np
 
 from stream_rater.config import Ladders
 from stream_rater.pipeline import estimation, sharding
+from stream_rater.pipeline.agreement import Agreement, objection
 from stream_rater.pipeline.estimation import Flags, Key, Pending
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.ports import (
+    Agree,
     CommitSource,
     Committed,
     LogStarts,
@@ -69,7 +72,7 @@ ROWS_PER_PART = 5000
 """A shard's slice of a wave is cut into messages of at most so many rows."""
 
 REFUSED_S = 5.0
-"""How often a shard with beliefs that cannot be read is tried again."""
+"""How often a shard with beliefs that cannot be read, or a ladder at odds, is tried again."""
 
 
 class Estimator:
@@ -87,6 +90,7 @@ class Estimator:
         idle_s: float = 0.1,
     ) -> None:
         self._reader = Reader(ladders)
+        self._agreement = Agreement(ladders)
         self._shards = shards
         self._window = window
         self._wave_players = wave_players
@@ -186,6 +190,7 @@ class Estimator:
         polled = yield from ask(Poll(timeout_s, full=full))
         self._now_s = polled.now_s
         self._progress.retry(polled.now_s)
+        self._agreement.retry(polled.now_s)
         if polled.lost or polled.gained:
             self._owned = (self._owned - polled.lost) | polled.gained
             self._observer.owned(self._owned)
@@ -216,7 +221,7 @@ class Estimator:
             )
             return
         self._observer.round_accepted(found.ladder)
-        rating = self._reader.ladder(found.ladder).rating
+        rating = self._reader.terms(found.ladder, record.offset).rating
         if not found.rates(skip_all_tied=rating.skip_all_tied):
             source.finish(record.offset)
             return
@@ -242,6 +247,8 @@ class Estimator:
             return wave
         for key in self._waves.candidates():
             pending = self._rounds[key]  # type: ignore[index]
+            if not self._agreement.allows(pending.standings.ladder, pending.key[1]):
+                continue
             if players and players + len(pending.players) > self._wave_players:
                 break
             if self._progress.ready(pending.players, pending.shards):
@@ -249,13 +256,25 @@ class Estimator:
                 players += len(pending.players)
         return wave
 
+    def _agreed(self, wave: Sequence[Pending]) -> Step[list[Pending]]:
+        """The rounds of a wave that are to be rated by what our file says."""
+        ladders = {pending.standings.ladder for pending in wave}
+        if not ladders:
+            return []
+        noted = yield from ask(Agree(self._agreement.own(ladders)))
+        at_odds = self._agreement.compare(noted, self._now_s + REFUSED_S)
+        for ladder, offset in at_odds.items():
+            self._observer.ladder_refused(ladder, objection(ladder, offset))
+        self._observer.ladders_agreed(ladders - at_odds.keys())
+        return [p for p in wave if self._agreement.allows(p.standings.ladder, p.key[1])]
+
     # --- steps 4 to 6 ---
 
     def _rate_wave(self) -> Step[None]:
         if not self._rounds:
             return
         self._in_vain += 1
-        wave = self._wave()
+        wave = yield from self._agreed(self._wave())
         if not wave:
             yield from self._look_at_positions()
             return
@@ -332,7 +351,7 @@ class Estimator:
         )
 
     def _scatter(self, ready: Sequence[Pending], priors: Table) -> Step[None]:
-        part, shards = estimation.estimate(ready, priors, self._reader.ladder)
+        part, shards = estimation.estimate(ready, priors, self._reader.terms)
         messages = list(estimation.messages(part, shards, self._rows_per_part))
         offsets = yield from ask(Scatter(messages))
         ends: dict[int, int] = {}

@@ -108,7 +108,7 @@ class Unacknowledged(Estimator):
         self._late_players: dict[int, list[Player]] = {}
 
     def _scatter(self, ready: Sequence[Pending], priors: Table) -> Step[None]:
-        part, shards = estimation.estimate(ready, priors, self._reader.ladder)
+        part, shards = estimation.estimate(ready, priors, self._reader.terms)
         messages = list(estimation.messages(part, shards, self._rows_per_part))
         first = messages[0][0]
         offsets = yield from ask(Scatter([each for each in messages if each[0] == first]))

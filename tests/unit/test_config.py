@@ -56,7 +56,7 @@ def test_ladders(write: Write) -> None:
     assert eu is not None and other is not None
     assert eu.limits == Limits(max_entries=12, max_skew_s=60)
     assert eu.rating.rho == "inf"
-    assert other == Ladder(rating=EloMMR(weight_limit=0.23, sigma_limit=54.0))
+    assert other == (EloMMR(weight_limit=0.23, sigma_limit=54.0), Limits())
     assert ladders.limits.max_bytes == 1000
 
 
@@ -181,4 +181,4 @@ def test_the_services_ladders(write: Write) -> None:
     named = config.service_ladders(Settings(ladders=str(path)))
     assert named == config.read_ladders(path)
     anything = config.service_ladders(Settings()).find("anything")
-    assert anything == Ladder(rating=config.DEFAULT_RATING)
+    assert anything == (config.DEFAULT_RATING, Limits())
