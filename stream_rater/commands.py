@@ -34,7 +34,8 @@ _to_json = msgspec.json.Encoder().encode
 
 
 @contextmanager
-def _named_failures() -> Iterator[None]:
+def named_failures() -> Iterator[None]:
+    """What an operator can mend ends a command as one line."""
     try:
         yield
     except (TopicMismatch, LayoutMismatch) as error:
@@ -49,7 +50,7 @@ def _named_failures() -> Iterator[None]:
 def rate(path: Path, ladders: Ladders, out: Path | None, *, records: bool) -> None:
     """Rate a file's rounds offline and write the final ratings."""
     replay, mistakes = Replay(ladders, Settings().duplicate_window), Mistakes(path)
-    with _named_failures():
+    with named_failures():
         for record in track(records_of(read_lines(path)), "rounds"):
             try:
                 replay.feed(record)
@@ -104,7 +105,7 @@ def _write_ratings(replay: Replay, file: IO[bytes], *, records: bool) -> None:
 def run(settings: Settings, roles: frozenset[str]) -> None:
     """The service, until SIGTERM or SIGINT."""
     ladders = service_ladders(settings)
-    with _named_failures():
+    with named_failures():
         warm.check()  # before joining a group: the first round finds compiled code
         service = Service(settings, ladders, roles)
         server = _serve(settings, service)
@@ -141,7 +142,7 @@ def _serve(settings: Settings, service: Service) -> http.Server | None:
 def submit(path: Path, settings: Settings, per_second: float | None) -> None:
     """Send a file's valid rounds to Kafka."""
     reader, mistakes = Reader(service_ladders(settings)), Mistakes(path)
-    with _named_failures():
+    with named_failures():
         admin = Admin(settings)
         admin.create_topics()
         submitter = Submitter(settings, admin.topics.rounds)
@@ -173,7 +174,7 @@ def watch(
     as_json: bool, count: int | None,
 ) -> None:  # fmt: skip
     """Print rating-changed events as they come."""
-    with _named_failures():
+    with named_failures():
         admin = Admin(settings)
         topic = admin.topics.changed
         partitions = admin.check_topics()[topic]
@@ -205,7 +206,7 @@ def _told(event: RatingChanged) -> str:
 
 def verify(settings: Settings, wait_s: float) -> None:
     """Compare the store with the log's sequential replay; Failed where they differ."""
-    with _named_failures():
+    with named_failures():
         admin = Admin(settings)
         partitions = admin.check_topics()
         _wait_until_caught_up(admin, partitions, wait_s)

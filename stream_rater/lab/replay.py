@@ -102,6 +102,14 @@ class Pool:
         row = slice(self._rows[player], self._rows[player] + 1)
         return record.encode(Beliefs(self._beliefs.header[row], self._beliefs.factors[row]))[0]
 
+    def records(self, players: Sequence[str]) -> list[bytes]:
+        """The same of many, without a look at the history."""
+        rows = np.array([self._rows[player] for player in players], np.int64)
+        return record.encode(Beliefs(self._beliefs.header[rows], self._beliefs.factors[rows]))
+
+    def __contains__(self, player: object) -> bool:
+        return player in self._rows
+
     def __iter__(self) -> Iterator[tuple[str, Table]]:
         """Each player with the belief's header."""
         for player, row in self._rows.items():

@@ -16,7 +16,7 @@ from stream_rater.pipeline import parts
 from stream_rater.pipeline.parts import Part, RoundInPart
 from stream_rater.pipeline.ports import Player
 from stream_rater.rating import systems
-from stream_rater.rating.model import Evidence, Ints, Table, newcomers
+from stream_rater.rating.model import NEVER, Evidence, Ints, Table, newcomers
 from stream_rater.rating.systems import Law
 from stream_rater.standings import Standings, wave_of
 
@@ -35,6 +35,26 @@ class Pending:
     players: Sequence[Player]
     shards: Ints
     """(P,) each player's."""
+
+
+def classified(
+    wave: Sequence[Pending], headers: Table, accepted: Flags
+) -> tuple[list[Pending], list[Pending], Table]:
+    """Step 5: rounds to scatter, rounds that were scattered, and the former's priors."""
+    sizes = [len(pending.players) for pending in wave]
+    starts = np.cumsum([0, *sizes[:-1]])
+    offset = np.repeat([pending.key[1] for pending in wave], sizes)
+    last = np.where(headers["version"] == 0, NEVER, headers["last"])
+
+    known = np.logical_and.reduceat(accepted, starts)
+    scattered = np.logical_or.reduceat(last > offset, starts)
+    chosen = known & ~scattered
+    rows = np.repeat(chosen, sizes)
+    return (
+        [each for each, yes in zip(wave, chosen, strict=True) if yes],
+        [each for each, yes in zip(wave, known & scattered, strict=True) if yes],
+        priors_of(headers[rows], (last == offset)[rows]),
+    )
 
 
 def priors_of(headers: Table, again: Flags) -> Table:

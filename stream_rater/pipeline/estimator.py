@@ -27,6 +27,7 @@ from stream_rater.pipeline import estimation, sharding
 from stream_rater.pipeline.agreement import Agreement, objection
 from stream_rater.pipeline.estimation import Flags, Key, Pending
 from stream_rater.pipeline.observer import Observer
+from stream_rater.pipeline.parts import Part
 from stream_rater.pipeline.ports import (
     Agree,
     CommitSource,
@@ -52,7 +53,7 @@ from stream_rater.pipeline.source import Source
 from stream_rater.pipeline.verdicts import Verdicts
 from stream_rater.pipeline.waves import Waves
 from stream_rater.rating import record as belief_record
-from stream_rater.rating.model import HEADER, NEVER, Table
+from stream_rater.rating.model import HEADER, Ints, Table
 from stream_rater.rating.record import UnknownRecord
 from stream_rater.standings import Reader
 
@@ -279,7 +280,7 @@ class Estimator:
             yield from self._look_at_positions()
             return
         headers, accepted = yield from self._read_priors(wave)
-        ready, resumed, priors = self._classify(wave, headers, accepted)
+        ready, resumed, priors = estimation.classified(wave, headers, accepted)
         if ready:
             yield from self._scatter(ready, priors)
         if resumed:
@@ -330,28 +331,8 @@ class Estimator:
             self._refused.remove(shard)
             self._observer.shard_opened(shard)
 
-    @staticmethod
-    def _classify(
-        wave: Sequence[Pending], headers: Table, accepted: Flags
-    ) -> tuple[list[Pending], list[Pending], Table]:
-        """Step 5: rounds to scatter, rounds that were scattered, and the former's priors."""
-        sizes = [len(pending.players) for pending in wave]
-        starts = np.cumsum([0, *sizes[:-1]])
-        offset = np.repeat([pending.key[1] for pending in wave], sizes)
-        last = np.where(headers["version"] == 0, NEVER, headers["last"])
-
-        known = np.logical_and.reduceat(accepted, starts)
-        scattered = np.logical_or.reduceat(last > offset, starts)
-        chosen = known & ~scattered
-        rows = np.repeat(chosen, sizes)
-        return (
-            [each for each, yes in zip(wave, chosen, strict=True) if yes],
-            [each for each, yes in zip(wave, known & scattered, strict=True) if yes],
-            estimation.priors_of(headers[rows], (last == offset)[rows]),
-        )
-
     def _scatter(self, ready: Sequence[Pending], priors: Table) -> Step[None]:
-        part, shards = estimation.estimate(ready, priors, self._reader.terms)
+        part, shards = self._estimate(ready, priors)
         messages = list(estimation.messages(part, shards, self._rows_per_part))
         offsets = yield from ask(Scatter(messages))
         ends: dict[int, int] = {}
@@ -359,6 +340,9 @@ class Estimator:
             ends[shard] = max(ends.get(shard, 0), offset + 1)
         self._finish(ready, ends)
         self._observer.rounds_scattered(len(ready), len(part.players))
+
+    def _estimate(self, ready: Sequence[Pending], priors: Table) -> tuple[Part, Ints]:
+        return estimation.estimate(ready, priors, self._reader.terms)
 
     def _resume(self, resumed: Sequence[Pending]) -> Step[None]:
         """Somebody scattered these: their parts are in the log, somewhere before its end."""

@@ -42,6 +42,7 @@ from stream_rater.pipeline.ports import (
     pause_s,
 )
 from stream_rater.pipeline.shard import Batch, Shard
+from stream_rater.rating.compiled import KERNEL_VERSION
 from stream_rater.rating.record import UnknownRecord
 
 RECHECK_S = 1.0
@@ -59,6 +60,9 @@ READ_AHEAD = 4
 
 class Updater:
     """Owns shards. Drive it with `run()`."""
+
+    kernel = KERNEL_VERSION
+    """Version of the kernels it applies parts with."""
 
     def __init__(
         self,
@@ -158,7 +162,7 @@ class Updater:
         if shard is None:
             return
         try:
-            shard.read(record)
+            shard.read(record, self.kernel)
         except NotAPart as error:
             self._observer.part_ignored(record.partition, record.offset, str(error))
 

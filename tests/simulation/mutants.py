@@ -30,7 +30,7 @@ from stream_rater.pipeline.updater import Updater
 from stream_rater.rating.model import Table
 from stream_rater.rating.record import HEADER_SIZE, read_headers
 
-from .simulator import Machines
+from .actors import Machines
 from .world import StoreWithPast, UnkindWorker
 
 # --- the estimator's rules ------------------------------------------------------------------------
@@ -108,7 +108,7 @@ class Unacknowledged(Estimator):
         self._late_players: dict[int, list[Player]] = {}
 
     def _scatter(self, ready: Sequence[Pending], priors: Table) -> Step[None]:
-        part, shards = estimation.estimate(ready, priors, self._reader.terms)
+        part, shards = self._estimate(ready, priors)
         messages = list(estimation.messages(part, shards, self._rows_per_part))
         first = messages[0][0]
         offsets = yield from ask(Scatter([each for each in messages if each[0] == first]))

@@ -15,8 +15,8 @@ from stream_rater.pipeline.ports import Effect, LogTrouble, Position
 from stream_rater.pipeline.sharding import shards_of
 
 from . import oracle
+from .actors import Actor, Machines, Straggler
 from .game import LADDERS, PARTITIONS, SHARDS
-from .simulator import Actor, Machines, Straggler
 from .world import StoreWithPast, Unkindness
 
 T = TypeVar("T")
@@ -60,6 +60,8 @@ class Stage:
         self.log = Log(PARTITIONS, SHARDS)
         self.store = StoreWithPast(InOrder())
         self.actors: list[Actor] = []
+        self.ladders = LADDERS
+        """The newest ladders file."""
         self._rounds = 0
         self.now_s = 0.0
 
@@ -159,7 +161,7 @@ class Stage:
                 self.perform(actor)
         if not self._is_done():
             return [f"stuck: {self.log.estimators.committed} {self.log.updaters.committed}"]
-        return oracle.violations(self.log, self.store, WINDOW)
+        return oracle.violations(self.log, self.store, self.ladders, WINDOW)
 
     def _is_done(self) -> bool:
         log = self.log
