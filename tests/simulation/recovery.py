@@ -17,10 +17,12 @@ Row = tuple[Player, int]
 """A player and the source offset of a round."""
 
 
-def rebuild(log: Log, store: StoreWithPast, ladders: Ladders, window: int) -> None:
+def rebuild(
+    log: Log, store: StoreWithPast, ladders: Ladders, window: int, reaching: type[Reach]
+) -> None:
     """As the command does, with its own functions."""
     applied, scattered = log.updaters.committed, log.estimators.committed
-    reach = Reach(applied, scattered, SHARDS, NEXT_KERNEL)
+    reach = reaching(applied, scattered, SHARDS, NEXT_KERNEL)
     for shard in log.parts:
         for record in shard[shard.start :]:
             reach.note(record)

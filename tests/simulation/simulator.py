@@ -261,7 +261,7 @@ class Simulation:
         if self.rng.random() < 0.5:
             self.stragglers.clear()
             recovery.expire(self.log, self.rng)
-        recovery.rebuild(self.log, self.store, self.ladders, WINDOW)
+        recovery.rebuild(self.log, self.store, self.ladders, WINDOW, self.machines.reach)
         for role in roles:
             self._start(role)
         self._rebalance()
