@@ -43,7 +43,7 @@ def layout_of(settings: Settings, admin: Admin, partitions: Mapping[str, int]) -
     }
 
 
-def check_ladders(ladders: Ladders, store: RedisStore, ends: Sequence[int]) -> None:
+def check_ladders(ladders: Ladders, store: RedisStore, ends: Callable[[], Sequence[int]]) -> None:
     """Refuse a ladders file at odds with what the store noted; note its changes, if in time."""
     own = {each: ladders.history(each) for each in ladders.ladders if each != TEMPLATE}
     noted = store.noted(own) if own else {}
@@ -51,7 +51,7 @@ def check_ladders(ladders: Ladders, store: RedisStore, ends: Sequence[int]) -> N
         if (offset := odds(own[ladder], entries)) < math.inf:
             raise BadConfiguration(objection(ladder, offset))
         if entries and goes_on(own[ladder], entries):
-            _check_in_time(ladder, offset_of(own[ladder][len(entries)]), ends)
+            _check_in_time(ladder, offset_of(own[ladder][len(entries)]), ends())
     store.agree({ladder: own[ladder] for ladder, entries in noted.items() if entries})
 
 
@@ -132,8 +132,8 @@ class Service:
         for warning in store.prepare():
             self.log.warning(warning)
         store.check_layout(layout_of(self._settings, admin, partitions))
-        ends = admin.ends(admin.topics.rounds, partitions[admin.topics.rounds])
-        check_ladders(self._ladders, store, ends)
+        rounds = admin.topics.rounds
+        check_ladders(self._ladders, store, lambda: admin.ends(rounds, partitions[rounds]))
         store.close()
 
     def _role(self, name: str) -> Role:

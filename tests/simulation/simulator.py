@@ -285,13 +285,13 @@ class Simulation:
         self.store.stale = self.doubt = 0.0
         while self.stragglers:
             self._arrive()
+        for actor in [actor for actor in self.actors if self.upgrading and actor.old]:
+            self.actors.remove(actor)
+            self._start(actor.role)
         alive = {actor.worker.producer for actor in self.actors}
         for group in (self.log.estimators, self.log.updaters):
             for producer in [p for p in group.pending if p not in alive]:
                 self.log.fence(group, producer)
-        for actor in [actor for actor in self.actors if self.upgrading and actor.old]:
-            self.actors.remove(actor)
-            self._start(actor.role)
         for actor in self.actors:
             actor.pace = 1.0
             actor.worker.unkindness = Unkindness(self.weather.small_bites)
