@@ -23,6 +23,7 @@ from stream_rater.lab.offline import Replay, read_lines, records_of
 from stream_rater.lab.replay import Pool
 from stream_rater.lab.verify import Verdict, compare
 from stream_rater.pipeline.ports import Trouble
+from stream_rater.rating.compiled import KERNEL_VERSION
 from stream_rater.service import ESTIMATORS, UPDATERS, Service
 from stream_rater.standings import Invalid, Reader
 from stream_rater.terminal import SHOWN_MISTAKES, Failed, Mistakes, track
@@ -222,7 +223,8 @@ def verify(settings: Settings, wait_s: float) -> None:
             store.read,
         )
         surplus = store.count_beliefs() - verdict.beliefs + len(verdict.missing)
-    _report(verdict, surplus)
+        begun_by = store.begun_by(KERNEL_VERSION)
+    _report(verdict, surplus, begun_by)
 
 
 def _wait_until_caught_up(admin: Admin, partitions: dict[str, int], wait_s: float) -> None:
@@ -238,7 +240,7 @@ def _wait_until_caught_up(admin: Admin, partitions: dict[str, int], wait_s: floa
         time.sleep(0.2)
 
 
-def _report(verdict: Verdict, surplus: int) -> None:
+def _report(verdict: Verdict, surplus: int, begun_by: int) -> None:
     for name, players in (("missing", verdict.missing), ("different", verdict.differing)):
         for ladder, player in players[:SHOWN_MISTAKES]:
             print(f"{name}: ladder {ladder!r}, player {player!r}", file=sys.stderr)
@@ -249,9 +251,18 @@ def _report(verdict: Verdict, surplus: int) -> None:
     if not verdict.equal or surplus:
         raise Failed(
             f"{counted}: {len(verdict.missing)} missing, {len(verdict.differing)} different, "
-            f"{surplus} that the log does not explain"
+            f"{surplus} that the log does not explain{_other_kernels(begun_by)}"
         )
     print(f"{counted}: all equal, bit for bit")
+
+
+def _other_kernels(begun_by: int) -> str:
+    if begun_by == KERNEL_VERSION:
+        return ""
+    return (
+        f" (ratings go back to kernel version {begun_by}, this release has {KERNEL_VERSION}: "
+        "`stream-rater rebuild --replace` computes all of them anew)"
+    )
 
 
 # --- demo ---------------------------------------------------------------------------------------

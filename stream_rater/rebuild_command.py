@@ -11,6 +11,7 @@ from stream_rater.config import BadConfiguration, Settings, service_ladders
 from stream_rater.lab.rebuild import InUse, Misplaced, Reach, Rebuild, fill
 from stream_rater.pipeline.parts import UnknownPart
 from stream_rater.pipeline.ports import LogTrouble
+from stream_rater.rating.compiled import KERNEL_VERSION
 from stream_rater.service import ESTIMATORS, UPDATERS, layout_of
 from stream_rater.terminal import Failed, track
 
@@ -54,7 +55,7 @@ def rebuild(settings: Settings, *, replace: bool) -> None:
         except (UnknownPart, Misplaced, InUse) as error:
             raise Failed(str(error)) from None
         store.agree({ladder: ladders.history(ladder) for ladder in work.ladders})
-        store.end_rebuild(layout_of(settings, admin, partitions))
+        store.end_rebuild(layout_of(settings, admin, partitions), KERNEL_VERSION)
         store.close()
     took_s = time.monotonic() - began_s
     print(

@@ -19,6 +19,7 @@ from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.ports import Effect, LogTrouble, Poll, Step, Trouble
 from stream_rater.pipeline.sharding import shards_of
 from stream_rater.pipeline.updater import Updater
+from stream_rater.rating.compiled import KERNEL_VERSION
 
 ESTIMATORS = "stream-rater-estimators"
 UPDATERS = "stream-rater-updaters"
@@ -132,6 +133,7 @@ class Service:
         for warning in store.prepare():
             self.log.warning(warning)
         store.check_layout(layout_of(self._settings, admin, partitions))
+        store.begun_by(KERNEL_VERSION)
         rounds = admin.topics.rounds
         check_ladders(self._ladders, store, lambda: admin.ends(rounds, partitions[rounds]))
         store.close()

@@ -32,6 +32,8 @@ from stream_rater.rating.record import HEADER_SIZE
 LIBRARY = "stream_rater_1"
 LAYOUT_KEY = "stream-rater:layout"
 LADDERS_KEY = "stream-rater:ladders"
+KERNEL = "kernel"
+"""Field of the layout: the first workers' kernel version, or that of the last rebuild."""
 REBUILDING = "rebuilding"
 """Field of the layout that is there while a rebuild is under way, or was given up."""
 TIMEOUT_S = 5.0
@@ -147,6 +149,17 @@ class RedisStore:
                     f"{value}: restore the setting, or stop all workers and run "
                     "`stream-rater rebuild`"
                 )
+
+    def begun_by(self, kernel: int) -> int:
+        """The kernel version by which the oldest ratings here were computed; if none, this one."""
+
+        def begun() -> int:
+            self._client.hsetnx(LAYOUT_KEY, KERNEL, kernel)
+            held: Any = self._client.hget(LAYOUT_KEY, KERNEL)
+            return int(held)
+
+        found: int = self._guard(begun)
+        return found
 
     # --- the ladders' parameters ---
 
@@ -268,12 +281,13 @@ class RedisStore:
 
         self._guard(clear)
 
-    def end_rebuild(self, layout: Mapping[str, str]) -> None:
+    def end_rebuild(self, layout: Mapping[str, str], kernel: int) -> None:
         """Lay the store out like this; from now on workers may use it."""
 
         def finish() -> None:
             for name, value in layout.items():
                 self._client.hset(LAYOUT_KEY, name, value)
+            self._client.hset(LAYOUT_KEY, KERNEL, kernel)
             self._client.hdel(LAYOUT_KEY, REBUILDING)
 
         self._guard(finish)

@@ -77,6 +77,8 @@ class Updater:
         self._owned: frozenset[int] = frozenset()
         self._shards: dict[int, Shard] = {}
         self._refused_until: dict[int, float] = {}
+        self._unproven: set[int] = set()
+        """Open shards whose next part may yet be what they were refused for."""
         self._now_s = 0.0
         self._checked_s = 0.0
 
@@ -125,7 +127,10 @@ class Updater:
                 continue
             offsets[shard] = opened.next_offset
             self._shards[shard] = opened
-            self._observer.shard_opened(shard)
+            if opened.next_offset < ends[shard]:
+                self._unproven.add(shard)
+            else:
+                self._observer.shard_opened(shard)
         if offsets:
             yield from ask(Seek(offsets))
 
@@ -165,6 +170,9 @@ class Updater:
             shard.read(record, self.kernel)
         except NotAPart as error:
             self._observer.part_ignored(record.partition, record.offset, str(error))
+        if record.partition in self._unproven and not shard.barrier:
+            self._unproven.remove(record.partition)
+            self._observer.shard_opened(record.partition)
 
     def _refuse_stopped(self) -> None:
         for number, shard in tuple(self._shards.items()):

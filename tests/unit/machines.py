@@ -1,6 +1,6 @@
 """Parts, positions and hand-driven machines for the pipeline's unit tests."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -54,6 +54,8 @@ class Recorder(Observer):
         self.replayed: list[int] = []
         self.settled: list[int] = []
         self.resumed = 0
+        self.at_odds: list[tuple[str, str]] = []
+        self.agreed: set[str] = set()
 
     def started_over(self, reason: str) -> None:
         self.troubles.append(reason)
@@ -63,6 +65,12 @@ class Recorder(Observer):
 
     def shard_opened(self, shard: int) -> None:
         self.opened.append(shard)
+
+    def ladder_refused(self, ladder: str, reason: str) -> None:
+        self.at_odds.append((ladder, reason))
+
+    def ladders_agreed(self, ladders: Iterable[str]) -> None:
+        self.agreed.update(ladders)
 
     def rounds_missing(self, partition: int, committed: int, start: int) -> None:
         self.missing.append((partition, committed, start))
