@@ -41,6 +41,7 @@ def layout_of(settings: Settings, admin: Admin, partitions: Mapping[str, int]) -
         "buckets": str(settings.buckets),
         "partitions": str(partitions[rounds]),
         "topic": admin.topic_id(rounds),
+        "duplicate_window": str(settings.duplicate_window),
     }
 
 

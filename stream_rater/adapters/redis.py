@@ -19,6 +19,7 @@ from stream_rater.config import BadConfiguration, Settings
 from stream_rater.events import joined
 from stream_rater.pipeline.agreement import goes_on
 from stream_rater.pipeline.ports import (
+    UNFINISHED,
     Application,
     Held,
     Player,
@@ -39,6 +40,13 @@ REBUILDING = "rebuilding"
 TIMEOUT_S = 5.0
 SMALL_HASH_BYTES = 512
 """Beliefs may be so long; Redis must still keep hashes of them in its compact encoding."""
+OF_THE_ROUNDS = frozenset({"partitions", "topic"})
+"""What the layout says of round-completed, whose offsets order each ladder's rounds."""
+WAY_OUT = "restore the setting, or stop all workers and run `stream-rater rebuild --replace`"
+NO_WAY_BACK = (
+    "offsets no longer order the rounds; begin with another topic_prefix and an empty database, "
+    "and submit the rounds there"
+)
 KEEP_ALL = "noeviction"
 KEY = re.compile(rb"\{\d+\}:(position|belief:.*)", re.DOTALL)
 """Of a shard."""
@@ -146,8 +154,17 @@ class RedisStore:
             if held is not None and held != value.encode():
                 raise LayoutMismatch(
                     f"the store was laid out with {name} = {held.decode()}, this service has "
-                    f"{value}: restore the setting, or stop all workers and run "
-                    "`stream-rater rebuild`"
+                    f"{value}: {NO_WAY_BACK if name in OF_THE_ROUNDS else WAY_OUT}"
+                )
+
+    def check_rebuildable(self, layout: Mapping[str, str]) -> None:
+        """Refuse what no rebuild can make good: rounds that lost their order."""
+        for name in OF_THE_ROUNDS & layout.keys():
+            held: Any = self._guard(partial(self._client.hget, LAYOUT_KEY, name))
+            if held is not None and held.decode() != layout[name]:
+                raise LayoutMismatch(
+                    f"the store was laid out with {name} = {held.decode()}, this service has "
+                    f"{layout[name]}: {NO_WAY_BACK}"
                 )
 
     def begun_by(self, kernel: int) -> int:
@@ -260,7 +277,7 @@ class RedisStore:
     # --- for operators ---
 
     def is_empty(self) -> bool:
-        """Whether the store holds nothing of ours but perhaps its layout."""
+        """Whether the store holds nothing of ours but perhaps its layout and what it notes."""
 
         def found() -> bool:
             keys = self._client.scan_iter(match="{*}:*", count=10_000)
@@ -268,16 +285,19 @@ class RedisStore:
 
         return not self._guard(found)
 
-    def begin_rebuild(self) -> None:
-        """Mark the store as unfinished and delete all that it holds of ours: positions first, so
-        that no state in between passes for a whole one."""
+    def begin_rebuild(self, shards: int) -> None:
+        """Mark the store and each shard as unfinished, then delete all that it holds of ours."""
 
         def clear() -> None:
             self._client.hset(LAYOUT_KEY, REBUILDING, "1")
-            for pattern in ("{*}:position", "{*}:belief:*", LADDERS_KEY):
-                for key in self._client.scan_iter(match=pattern, count=10_000):
-                    if key == LADDERS_KEY.encode() or KEY.fullmatch(key):
-                        self._client.unlink(key)
+            unfinished = {position_key(shard).encode() for shard in range(shards)}
+            for key in unfinished:
+                for name in ("applied", "start"):
+                    self._client.hset(key, name, UNFINISHED)
+            for key in self._client.scan_iter(match="{*}:*", count=10_000):
+                if KEY.fullmatch(key) and key not in unfinished:
+                    self._client.unlink(key)
+            self._client.unlink(LADDERS_KEY)
 
         self._guard(clear)
 

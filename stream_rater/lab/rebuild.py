@@ -21,7 +21,7 @@ from stream_rater.lab.offline import Replay
 from stream_rater.pipeline import parts
 from stream_rater.pipeline.changes import players_of
 from stream_rater.pipeline.parts import NotAPart
-from stream_rater.pipeline.ports import Application, Player, Position, Record
+from stream_rater.pipeline.ports import UNFINISHED, Application, Player, Position, Record
 from stream_rater.pipeline.sharding import shards_of
 from stream_rater.rating.compiled import KERNEL_VERSION
 from stream_rater.standings import Invalid, Standings
@@ -147,7 +147,10 @@ class Rebuild:
 def fill(
     beliefs: Iterable[tuple[Player, bytes]], applied: Offsets, shards: int, write: Write
 ) -> None:
-    """Write beliefs to an empty store, then each shard's position; raises InUse."""
+    """Write beliefs to a store whose shards are empty and UNFINISHED; raises InUse.
+
+    No state on the way can be taken for a whole one, not even by a store that goes back to it.
+    """
     batch: list[tuple[Player, bytes]] = []
     for each in beliefs:
         batch.append(each)
@@ -155,14 +158,9 @@ def fill(
             _write(_by_shard(batch, shards), write)
             batch.clear()
     _write(_by_shard(batch, shards), write)
-    for start in ({}, applied):  # twice, so that the last call is known to have changed nothing
-        _write(
-            {
-                shard: Application(Position(applied.get(shard, 0), start.get(shard, 0)), ())
-                for shard in range(shards)
-            },
-            write,
-        )
+    ends = {shard: applied.get(shard, 0) for shard in range(shards)}
+    for starts in (dict.fromkeys(ends, UNFINISHED), ends):  # the last call is to change nothing
+        _write({s: Application(Position(end, starts[s]), ()) for s, end in ends.items()}, write)
 
 
 def _by_shard(batch: Sequence[tuple[Player, bytes]], shards: int) -> dict[int, Application]:
@@ -170,7 +168,9 @@ def _by_shard(batch: Sequence[tuple[Player, bytes]], shards: int) -> dict[int, A
     owners = shards_of([player for (_, player), _ in batch], shards)
     for each, shard in zip(batch, owners.tolist(), strict=True):
         found.setdefault(shard, []).append(each)
-    return {shard: Application(Position(), some) for shard, some in found.items()}
+    return {
+        shard: Application(Position(UNFINISHED, UNFINISHED), some) for shard, some in found.items()
+    }
 
 
 def _write(applications: Mapping[int, Application], write: Write) -> None:

@@ -176,6 +176,10 @@ class CommitSource(Effect[None]):
 # --- what the updater asks ----------------------------------------------------------------------
 
 
+UNFINISHED = -1
+"""`applied` of a shard that is being rebuilt: no log begins there, so no worker goes on from it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Position:
     """How far a shard's store has come."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from stream_rater.pipeline import changes, parts
 from stream_rater.pipeline.parts import NotAPart, Part, UnknownPart
-from stream_rater.pipeline.ports import Player, Position, Record
+from stream_rater.pipeline.ports import UNFINISHED, Player, Position, Record
 from stream_rater.rating.compiled import KERNEL_VERSION
 
 
@@ -88,7 +88,9 @@ class Shard:
 
     def misfit(self, log_start: int, log_end: int) -> str:
         """Why this log cannot be the one that the store is a fold of; empty if it can."""
-        rebuild = "stop the workers and run `stream-rater rebuild`"
+        rebuild = "stop the workers and run `stream-rater rebuild --replace`"
+        if self.applied == UNFINISHED:
+            return f"a rebuild of the store was not finished: {rebuild}"
         if log_start > self.next_offset:
             need = f"the store needs offset {self.next_offset}"
             return f"{need} and the log starts at {log_start}: {rebuild}"

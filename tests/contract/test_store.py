@@ -13,6 +13,7 @@ from stream_rater.adapters.memory import Log, estimator_worker
 from stream_rater.adapters.memory import Store as MemoryStore
 from stream_rater.adapters.redis import LIBRARY, LayoutMismatch, RedisStore, connect
 from stream_rater.pipeline.ports import (
+    UNFINISHED,
     Agree,
     Application,
     Apply,
@@ -296,9 +297,13 @@ def test_another_layout_is_refused(redis_settings: real.Settings) -> None:
     store = RedisStore(redis_settings)
     store.check_layout({"shards": "4", "buckets": "2"})
     store.check_layout({"shards": "4", "buckets": "2", "topic": "abc"})
-    for other in ({"shards": "8"}, {"buckets": "3"}, {"topic": "abd"}):
+    for other in ({"shards": "8"}, {"buckets": "3"}):
         with pytest.raises(LayoutMismatch, match=r"laid out with .*rebuild"):
             store.check_layout(other)
+        store.check_rebuildable(other)
+    for check in (store.check_layout, store.check_rebuildable):
+        with pytest.raises(LayoutMismatch, match=r"topic = abc, .* abd: .*submit the rounds there"):
+            check({"shards": "4", "topic": "abd"})
 
 
 @pytest.mark.integration
@@ -316,8 +321,10 @@ def test_a_rebuild_that_was_given_up(redis_settings: real.Settings) -> None:
     assert apply(performer, 1, application(0, 1, {("l", "p"): b"x"}))
     agree(performer, l="0:x")
     assert not store.is_empty()
-    store.begin_rebuild()
-    assert store.is_empty()
+    store.begin_rebuild(2)
+    assert store.count_beliefs() == 0
+    assert read(performer, 1).position.applied == UNFINISHED
+    assert apply(performer, 1, application(UNFINISHED, 5, {}))
     assert store.noted({"l": ["0:x"]}) == {"l": []}
     with pytest.raises(LayoutMismatch, match="rebuild --replace"):
         store.check_layout(layout)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import msgspec
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
+from confluent_kafka.cimpl import NewPartitions
 
 from stream_rater.adapters.redis import connect
 from stream_rater.adapters.topics import QUIET, Admin
@@ -102,3 +103,26 @@ def test_the_store_is_lost_when_parts_are_gone(
     done = rebuild(wider, "--replace")
     assert done.returncode == 0, done.stderr
     rated_on(wider, worker_process, 200, 100)
+
+
+def test_more_shards(settings: real.SettingsFactory, worker_process: Start) -> None:
+    """Workers refuse the store when the topics by player got more partitions, and take it after a
+    rebuild."""
+    at = settings()
+    worker = worker_process(at)
+    produce(at, [a_round(number) for number in range(100)])
+    wait_until(Finished(at), "all is rated")
+    worker.terminate()
+    worker.wait()
+    topics = Admin(at).topics
+    client = AdminClient({"bootstrap.servers": at.kafka}, logger=QUIET)
+    more = [NewPartitions(topic, 7) for topic in (topics.parts, topics.changed)]
+    for future in client.create_partitions(more).values():
+        future.result(10.0)
+    wait_until(lambda: Admin(at).partitions()[topics.parts] == 7, "there are more")
+    refused = stream_rater("run", settings=at)
+    assert refused.returncode == 2
+    assert "shards = 4, this service has 7" in refused.stderr
+    done = rebuild(at, "--replace")
+    assert done.returncode == 0, done.stderr
+    rated_on(at, worker_process, 100, 100)

@@ -7,7 +7,7 @@ from stream_rater.config import Ladders
 from stream_rater.lab.rebuild import Reach, Rebuild, fill
 from stream_rater.pipeline import changes, parts
 from stream_rater.pipeline.parts import NotAPart
-from stream_rater.pipeline.ports import Player, Record
+from stream_rater.pipeline.ports import UNFINISHED, Player, Position, Record
 
 from .actors import NEXT_KERNEL
 from .game import PARTITION_OF, SHARDS
@@ -31,6 +31,8 @@ def rebuild(
         for record in records:
             work.feed(record)
 
+    for shard in range(SHARDS):
+        store.positions[shard] = Position(UNFINISHED, UNFINISHED)
     fill(
         work.beliefs(), applied, SHARDS,
         lambda them: {s: store.apply(s, each.position, each.beliefs) for s, each in them.items()},

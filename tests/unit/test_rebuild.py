@@ -7,9 +7,10 @@ import pytest
 from stream_rater.adapters.memory import Store
 from stream_rater.config import one_ladder
 from stream_rater.lab.offline import Replay
-from stream_rater.lab.rebuild import InUse, Misplaced, Reach, Rebuild, fill
+from stream_rater.lab.rebuild import InUse, Misplaced, Reach, Rebuild, Write, fill
 from stream_rater.pipeline.parts import UnknownPart
-from stream_rater.pipeline.ports import Application, Player, Position, Record
+from stream_rater.pipeline.ports import UNFINISHED, Application, Player, Position, Record
+from stream_rater.pipeline.shard import Shard
 from stream_rater.pipeline.sharding import shards_of
 from tests.rounds import as_json, ranked
 from tests.unit.machines import CONFIG, part, record
@@ -124,10 +125,45 @@ def test_who_reaches_nothing_is_not_written() -> None:
     assert A not in rebuilt(Until(a=-1))
 
 
+def unfinished() -> Store:
+    """Of four shards."""
+    store = Store()
+    store.positions = {shard: Position(UNFINISHED, UNFINISHED) for shard in range(4)}
+    return store
+
+
+def test_a_rebuild_that_was_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves no shard that a worker would go on from, however far it came."""
+    monkeypatch.setattr("stream_rater.lab.rebuild.BATCH", 7)
+    for calls in range(8):
+        store = unfinished()
+        with pytest.raises(InterruptedError):
+            fill(beliefs_of_fifty(), {}, 4, giving_up(store, calls))
+        for position in store.positions.values():
+            misfit = Shard.at(position, 3).misfit(0, 10)
+            assert "rebuild of the store was not finished" in misfit
+
+
+def beliefs_of_fifty() -> list[tuple[Player, bytes]]:
+    return [(("a", f"p{i}"), bytes([i])) for i in range(50)]
+
+
+def giving_up(store: Store, after: int) -> Write:
+    """Writes to the store so many times, and then no more."""
+    left = [after]
+
+    def write(calls: Mapping[int, Application]) -> dict[int, bool]:
+        if left[0] == 0:
+            raise InterruptedError
+        left[0] -= 1
+        return {s: store.apply(s, c.position, c.beliefs) for s, c in calls.items()}
+
+    return write
+
+
 def filled(store: Store) -> None:
-    beliefs = [(("a", f"p{i}"), bytes([i])) for i in range(50)]
     fill(
-        beliefs, {0: 0, 1: 9, 2: 4}, 4,
+        beliefs_of_fifty(), {0: 0, 1: 9, 2: 4}, 4,
         lambda calls: {s: store.apply(s, c.position, c.beliefs) for s, c in calls.items()},
     )  # fmt: skip
 
@@ -135,7 +171,7 @@ def filled(store: Store) -> None:
 def test_filling(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beliefs in batches, each in its shard; then positions at g, with nothing to be settled."""
     monkeypatch.setattr("stream_rater.lab.rebuild.BATCH", 7)
-    store = Store()
+    store = unfinished()
     filled(store)
     found = {player: shard for shard, held in store.beliefs.items() for player in held}
     names = [f"p{i}" for i in range(50)]
@@ -148,8 +184,8 @@ def test_filling(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_store_that_somebody_writes_to() -> None:
     """Is given up."""
-    store = Store()
-    application = Application(Position(3, 0), ())
+    store = unfinished()
+    application = Application(Position(3, UNFINISHED), ())
     store.apply(1, application.position, application.beliefs)
     with pytest.raises(InUse):
         filled(store)
