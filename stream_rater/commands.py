@@ -14,8 +14,9 @@ import msgspec
 from rich.console import Console
 
 from stream_rater import embedded, http, warm
+from stream_rater.adapters.layout import LayoutMismatch
 from stream_rater.adapters.reader import Submitter, follow, read_all
-from stream_rater.adapters.redis import LayoutMismatch, RedisStore
+from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin, TopicMismatch
 from stream_rater.config import BadConfiguration, Ladders, Settings, service_ladders
 from stream_rater.events import RatingChanged, rating_changed_from_json
@@ -223,7 +224,7 @@ def verify(settings: Settings, wait_s: float) -> None:
             store.read,
         )
         surplus = store.count_beliefs() - verdict.beliefs + len(verdict.missing)
-        begun_by = store.begun_by(KERNEL_VERSION)
+        begun_by = store.layout.begun_by(KERNEL_VERSION)
     _report(verdict, surplus, begun_by)
 
 

@@ -31,8 +31,8 @@ def rebuild(settings: Settings, *, replace: bool) -> None:
         store.prepare()
         _check_idle(admin, settings)
         layout = layout_of(settings, admin, partitions)
-        store.check_rebuildable(layout)
-        if not (replace or store.is_empty()):
+        store.layout.check_rebuildable(layout)
+        if not (replace or store.layout.is_empty()):
             raise BadConfiguration("the store holds ratings: give --replace to rebuild it anew")
         rounds, parts = admin.topics.rounds, admin.topics.parts
         shards = partitions[parts]
@@ -47,7 +47,7 @@ def rebuild(settings: Settings, *, replace: bool) -> None:
             for record in track(read_all(settings, rounds, partitions[rounds]), "rounds"):
                 work.feed(record)
             beliefs = list(work.beliefs())
-            store.begin_rebuild(shards)
+            store.layout.begin_rebuild(shards)
             _check_idle(admin, settings)
             fill(track(beliefs, "beliefs", len(beliefs)), applied, shards, store.apply)
             if _committed(admin, settings, UPDATERS, parts, shards) != applied:
@@ -57,7 +57,7 @@ def rebuild(settings: Settings, *, replace: bool) -> None:
         except (UnknownPart, Misplaced, InUse) as error:
             raise Failed(str(error)) from None
         store.agree({ladder: ladders.history(ladder) for ladder in work.ladders})
-        store.end_rebuild(layout, KERNEL_VERSION)
+        store.layout.end_rebuild(layout, KERNEL_VERSION)
         store.close()
     took_s = time.monotonic() - began_s
     print(

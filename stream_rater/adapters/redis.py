@@ -5,7 +5,6 @@ failed call did is unknown, and the state machines know how to find out.
 """
 
 import itertools
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from importlib import resources
@@ -15,11 +14,11 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from stream_rater.adapters.layout import LADDERS_KEY, Layout, LayoutMismatch
 from stream_rater.config import BadConfiguration, Settings
 from stream_rater.events import joined
 from stream_rater.pipeline.agreement import goes_on
 from stream_rater.pipeline.ports import (
-    UNFINISHED,
     Application,
     Held,
     Player,
@@ -31,25 +30,10 @@ from stream_rater.pipeline.sharding import belief_key, position_key
 from stream_rater.rating.record import HEADER_SIZE
 
 LIBRARY = "stream_rater_1"
-LAYOUT_KEY = "stream-rater:layout"
-LADDERS_KEY = "stream-rater:ladders"
-KERNEL = "kernel"
-"""Field of the layout: the first workers' kernel version, or that of the last rebuild."""
-REBUILDING = "rebuilding"
-"""Field of the layout that is there while a rebuild is under way, or was given up."""
 TIMEOUT_S = 5.0
 SMALL_HASH_BYTES = 512
 """Beliefs may be so long; Redis must still keep hashes of them in its compact encoding."""
-OF_THE_ROUNDS = frozenset({"partitions", "topic"})
-"""What the layout says of round-completed, whose offsets order each ladder's rounds."""
-WAY_OUT = "restore the setting, or stop all workers and run `stream-rater rebuild --replace`"
-NO_WAY_BACK = (
-    "offsets no longer order the rounds; begin with another topic_prefix and an empty database, "
-    "and submit the rounds there"
-)
 KEEP_ALL = "noeviction"
-KEY = re.compile(rb"\{\d+\}:(position|belief:.*)", re.DOTALL)
-"""Of a shard."""
 
 
 def _packed(strings: Sequence[bytes]) -> bytes:
@@ -60,10 +44,6 @@ def _packed(strings: Sequence[bytes]) -> bytes:
 def _reason(error: Exception) -> str:
     """What Redis said, without the command, which holds ids and binary data."""
     return f"redis: {str(error).rpartition(' caused error: ')[2]}"
-
-
-class LayoutMismatch(Exception):
-    """The store was laid out for other shards, buckets or topics; `rebuild` is the way out."""
 
 
 def connect(settings: Settings) -> "redis.Redis":
@@ -88,6 +68,7 @@ class RedisStore:
     def __init__(self, settings: Settings) -> None:
         self._client = connect(settings)
         self._buckets = settings.buckets
+        self.layout = Layout(self._client, self._guard)
 
     # --- at start ---
 
@@ -141,42 +122,7 @@ class RedisStore:
 
     def check_layout(self, layout: Mapping[str, str]) -> None:
         """Remember how the store is laid out, or refuse one laid out otherwise."""
-        self._guard(lambda: self._check_layout(layout))
-
-    def _check_layout(self, layout: Mapping[str, str]) -> None:
-        if self._client.hexists(LAYOUT_KEY, REBUILDING):
-            raise LayoutMismatch(
-                "a rebuild of the store was not finished: run `stream-rater rebuild --replace`"
-            )
-        for name, value in layout.items():
-            self._client.hsetnx(LAYOUT_KEY, name, value)
-            held: Any = self._client.hget(LAYOUT_KEY, name)
-            if held is not None and held != value.encode():
-                raise LayoutMismatch(
-                    f"the store was laid out with {name} = {held.decode()}, this service has "
-                    f"{value}: {NO_WAY_BACK if name in OF_THE_ROUNDS else WAY_OUT}"
-                )
-
-    def check_rebuildable(self, layout: Mapping[str, str]) -> None:
-        """Refuse what no rebuild can make good: rounds that lost their order."""
-        for name in OF_THE_ROUNDS & layout.keys():
-            held: Any = self._guard(partial(self._client.hget, LAYOUT_KEY, name))
-            if held is not None and held.decode() != layout[name]:
-                raise LayoutMismatch(
-                    f"the store was laid out with {name} = {held.decode()}, this service has "
-                    f"{layout[name]}: {NO_WAY_BACK}"
-                )
-
-    def begun_by(self, kernel: int) -> int:
-        """The kernel version by which the oldest ratings here were computed; if none, this one."""
-
-        def begun() -> int:
-            self._client.hsetnx(LAYOUT_KEY, KERNEL, kernel)
-            held: Any = self._client.hget(LAYOUT_KEY, KERNEL)
-            return int(held)
-
-        found: int = self._guard(begun)
-        return found
+        self.layout.check(layout)
 
     # --- the ladders' parameters ---
 
@@ -275,42 +221,6 @@ class RedisStore:
             raise StoreTrouble(_reason(error)) from None
 
     # --- for operators ---
-
-    def is_empty(self) -> bool:
-        """Whether the store holds nothing of ours but perhaps its layout and what it notes."""
-
-        def found() -> bool:
-            keys = self._client.scan_iter(match="{*}:*", count=10_000)
-            return any(KEY.fullmatch(key) for key in keys)
-
-        return not self._guard(found)
-
-    def begin_rebuild(self, shards: int) -> None:
-        """Mark the store and each shard as unfinished, then delete all that it holds of ours."""
-
-        def clear() -> None:
-            self._client.hset(LAYOUT_KEY, REBUILDING, "1")
-            unfinished = {position_key(shard).encode() for shard in range(shards)}
-            for key in unfinished:
-                for name in ("applied", "start"):
-                    self._client.hset(key, name, UNFINISHED)
-            for key in self._client.scan_iter(match="{*}:*", count=10_000):
-                if KEY.fullmatch(key) and key not in unfinished:
-                    self._client.unlink(key)
-            self._client.unlink(LADDERS_KEY)
-
-        self._guard(clear)
-
-    def end_rebuild(self, layout: Mapping[str, str], kernel: int) -> None:
-        """Lay the store out like this; from now on workers may use it."""
-
-        def finish() -> None:
-            for name, value in layout.items():
-                self._client.hset(LAYOUT_KEY, name, value)
-            self._client.hset(LAYOUT_KEY, KERNEL, kernel)
-            self._client.hdel(LAYOUT_KEY, REBUILDING)
-
-        self._guard(finish)
 
     def count_beliefs(self) -> int:
         """How many beliefs the store holds in all."""

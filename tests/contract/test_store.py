@@ -9,9 +9,10 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
+from stream_rater.adapters.layout import LayoutMismatch
 from stream_rater.adapters.memory import Log, estimator_worker
 from stream_rater.adapters.memory import Store as MemoryStore
-from stream_rater.adapters.redis import LIBRARY, LayoutMismatch, RedisStore, connect
+from stream_rater.adapters.redis import LIBRARY, RedisStore, connect
 from stream_rater.pipeline.ports import (
     UNFINISHED,
     Agree,
@@ -300,8 +301,8 @@ def test_another_layout_is_refused(redis_settings: real.Settings) -> None:
     for other in ({"shards": "8"}, {"buckets": "3"}):
         with pytest.raises(LayoutMismatch, match=r"laid out with .*rebuild"):
             store.check_layout(other)
-        store.check_rebuildable(other)
-    for check in (store.check_layout, store.check_rebuildable):
+        store.layout.check_rebuildable(other)
+    for check in (store.check_layout, store.layout.check_rebuildable):
         with pytest.raises(LayoutMismatch, match=r"topic = abc, .* abd: .*submit the rounds there"):
             check({"shards": "4", "topic": "abd"})
 
@@ -316,21 +317,21 @@ def test_a_rebuild_that_was_given_up(redis_settings: real.Settings) -> None:
         for foreign in ("{x}:position", "other", "{1}:beliefs"):
             client.set(foreign, "1")
     store.check_layout(layout)
-    assert store.is_empty()
-    assert store.begun_by(1) == 1
+    assert store.layout.is_empty()
+    assert store.layout.begun_by(1) == 1
     assert apply(performer, 1, application(0, 1, {("l", "p"): b"x"}))
     agree(performer, l="0:x")
-    assert not store.is_empty()
-    store.begin_rebuild(2)
+    assert not store.layout.is_empty()
+    store.layout.begin_rebuild(2)
     assert store.count_beliefs() == 0
     assert read(performer, 1).position.applied == UNFINISHED
     assert apply(performer, 1, application(UNFINISHED, 5, {}))
     assert store.noted({"l": ["0:x"]}) == {"l": []}
     with pytest.raises(LayoutMismatch, match="rebuild --replace"):
         store.check_layout(layout)
-    store.end_rebuild({"shards": "8"}, 2)
+    store.layout.end_rebuild({"shards": "8"}, 2)
     store.check_layout({"shards": "8"})
-    assert store.begun_by(3) == 2
+    assert store.layout.begun_by(3) == 2
     with connect(redis_settings) as client:
         assert client.exists("{x}:position", "other", "{1}:beliefs") == 3
 

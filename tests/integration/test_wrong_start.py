@@ -17,7 +17,8 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from local.servers import Addresses
 from local.tools import ROOT
-from stream_rater.adapters.redis import LAYOUT_KEY, connect
+from stream_rater.adapters.layout import LAYOUT_KEY
+from stream_rater.adapters.redis import connect
 from stream_rater.adapters.topics import QUIET, Topics
 from stream_rater.config import Settings
 from tests import real
