@@ -1,16 +1,17 @@
 """`stream-rater rebuild`: the store anew from the log."""
 
 import time
+from collections.abc import Iterator, Mapping, Sequence
 
 from stream_rater import warm
 from stream_rater.adapters.reader import read_all
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin
 from stream_rater.commands import named_failures
-from stream_rater.config import BadConfiguration, Settings, service_ladders
+from stream_rater.config import BadConfiguration, Ladders, Settings, service_ladders
 from stream_rater.lab.rebuild import InUse, Misplaced, Reach, Rebuild, fill
 from stream_rater.pipeline.parts import UnknownPart
-from stream_rater.pipeline.ports import LogTrouble
+from stream_rater.pipeline.ports import LogTrouble, Record
 from stream_rater.rating.compiled import KERNEL_VERSION
 from stream_rater.service import ESTIMATORS, UPDATERS, layout_of
 from stream_rater.terminal import Failed, track
@@ -27,33 +28,15 @@ def rebuild(settings: Settings, *, replace: bool) -> None:
         warm.check()
         admin = Admin(settings)
         partitions = admin.check_topics()
+        layout = layout_of(settings, admin, partitions)
         store = RedisStore(settings)
         store.prepare()
         _check_idle(admin, settings)
-        layout = layout_of(settings, admin, partitions)
         store.layout.check_rebuildable(layout)
         if not (replace or store.layout.is_empty()):
             raise BadConfiguration("the store holds ratings: give --replace to rebuild it anew")
-        rounds, parts = admin.topics.rounds, admin.topics.parts
-        shards = partitions[parts]
-        applied = _committed(admin, settings, UPDATERS, parts, shards)
-        scattered = _committed(admin, settings, ESTIMATORS, rounds, partitions[rounds])
-        _check_kept(admin.starts(parts, shards), applied)
-        reach = Reach(applied, scattered, shards)
         try:
-            for part in track(read_all(settings, parts, shards), "parts"):
-                reach.note(part)
-            work = Rebuild(ladders, settings.duplicate_window, reach, partitions[rounds])
-            for record in track(read_all(settings, rounds, partitions[rounds]), "rounds"):
-                work.feed(record)
-            beliefs = list(work.beliefs())
-            store.layout.begin_rebuild(shards)
-            _check_idle(admin, settings)
-            fill(track(beliefs, "beliefs", len(beliefs)), applied, shards, store.apply)
-            if _committed(admin, settings, UPDATERS, parts, shards) != applied:
-                raise InUse(
-                    "workers ran while the store was being rebuilt: stop them, run it again"
-                )
+            work = _rebuild(admin, settings, ladders, store, partitions)
         except (UnknownPart, Misplaced, InUse) as error:
             raise Failed(str(error)) from None
         store.agree({ladder: ladders.history(ladder) for ladder in work.ladders})
@@ -61,9 +44,41 @@ def rebuild(settings: Settings, *, replace: bool) -> None:
         store.close()
     took_s = time.monotonic() - began_s
     print(
-        f"{work.rounds} rounds replayed, {len(beliefs)} beliefs written in {took_s:.1f} s "
+        f"{work.rounds} rounds replayed, {work.written} beliefs written in {took_s:.1f} s "
         f"({work.updates / took_s:,.0f} updates a second)"
     )
+
+
+def _rebuild(
+    admin: Admin, settings: Settings, ladders: Ladders, store: RedisStore,
+    partitions: Mapping[str, int],
+) -> Rebuild:  # fmt: skip
+    """Read everything; only then delete what there is, and write."""
+    rounds, parts = admin.topics.rounds, admin.topics.parts
+    shards = partitions[parts]
+    applied = _committed(admin, settings, UPDATERS, parts, shards)
+    scattered = _committed(admin, settings, ESTIMATORS, rounds, partitions[rounds])
+    check_kept(admin.starts(parts, shards), applied)
+    reach = Reach(applied, scattered, shards)
+    for part in _all(admin, settings, parts, shards, "parts"):
+        reach.note(part)
+    work = Rebuild(ladders, settings.duplicate_window, reach, partitions[rounds])
+    for record in _all(admin, settings, rounds, partitions[rounds], "rounds"):
+        work.feed(record)
+    store.layout.begin_rebuild(shards)
+    _check_idle(admin, settings)
+    fill(track(work.beliefs(), "beliefs"), applied, shards, store.apply)
+    if _committed(admin, settings, UPDATERS, parts, shards) != applied:
+        raise InUse("workers ran while the store was being rebuilt: stop them, run it again")
+    return work
+
+
+def _all(
+    admin: Admin, settings: Settings, topic: str, partitions: int, label: str
+) -> Iterator[Record]:
+    """All records of a topic, with a progress bar."""
+    total = sum(admin.ends(topic, partitions)) - sum(admin.starts(topic, partitions))
+    return track(read_all(settings, topic, partitions), label, total)
 
 
 def _check_idle(admin: Admin, settings: Settings) -> None:
@@ -92,7 +107,7 @@ def _committed(
             return {partition: offset or 0 for partition, offset in found.items()}
 
 
-def _check_kept(starts: list[int], applied: dict[int, int]) -> None:
+def check_kept(starts: Sequence[int], applied: Mapping[int, int]) -> None:
     """Parts that were never published must still be there."""
     for shard, start in enumerate(starts):
         if start > applied[shard]:

@@ -105,6 +105,8 @@ class Rebuild:
         """Beliefs of players whose later rounds do not count; None: they have none yet."""
         self.rounds = 0
         self.updates = 0
+        self.written = 0
+        """Beliefs that were asked for."""
 
     def feed(self, record: Record) -> None:
         """Rate the round in a record of `round-completed`, if it is valid."""
@@ -136,11 +138,13 @@ class Rebuild:
         """Every belief that the store must hold."""
         for player, held in self._held.items():
             if held is not None:
+                self.written += 1
                 yield player, held
         for ladder, pool in self._replay.pools.items():
             names = [name for name, _ in pool if (ladder, name) not in self._held]
             for start in range(0, len(names), BATCH):
                 some = names[start : start + BATCH]
+                self.written += len(some)
                 yield from zip(((ladder, name) for name in some), pool.records(some), strict=True)
 
 

@@ -12,6 +12,8 @@ from stream_rater.pipeline.parts import UnknownPart
 from stream_rater.pipeline.ports import UNFINISHED, Application, Player, Position, Record
 from stream_rater.pipeline.shard import Shard
 from stream_rater.pipeline.sharding import shards_of
+from stream_rater.rebuild_command import check_kept
+from stream_rater.terminal import Failed
 from tests.rounds import as_json, ranked
 from tests.unit.machines import CONFIG, part, record
 
@@ -189,3 +191,10 @@ def test_a_store_that_somebody_writes_to() -> None:
     store.apply(1, application.position, application.beliefs)
     with pytest.raises(InUse):
         filled(store)
+
+
+def test_parts_deleted_before_they_were_applied() -> None:
+    """Their events are lost: an operator has to say so, by committing what is there."""
+    check_kept([3, 0], {0: 3, 1: 2})
+    with pytest.raises(Failed, match=r"shard 1 starts at 3, .* offset 2: commit 3 .* without"):
+        check_kept([3, 3], {0: 3, 1: 2})
