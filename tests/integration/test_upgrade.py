@@ -9,6 +9,7 @@ import pytest
 from stream_rater.adapters.topics import Admin, Topics
 from stream_rater.config import Settings
 from stream_rater.events import rating_changed_from_json
+from stream_rater.rating.compiled import KERNEL_VERSION
 from tests import real
 from tests.integration.processes import (
     NEXT_RELEASE,
@@ -116,7 +117,8 @@ def test_kernels_of_the_next_version(before: Settings, worker_process: Start) ->
     verified = stream_rater("verify", settings=before, module=NEXT_RELEASE)
     assert verified.returncode == 1
     assert "0 missing" in verified.stderr
-    assert "go back to kernel version 2, this release has 3" in verified.stderr
+    older, newer = KERNEL_VERSION, KERNEL_VERSION + 1
+    assert f"go back to kernel version {older}, this release has {newer}" in verified.stderr
     for worker in (new, second):
         worker.terminate()
         worker.wait()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from stream_rater.pipeline import parts
 from stream_rater.pipeline.parts import NotAPart, UnknownPart
+from stream_rater.rating.compiled import KERNEL_VERSION
 from tests.unit.machines import part
 
 MESSAGE = parts.encode(part((7, "ab"), (9, "c")))
@@ -72,10 +73,11 @@ def test_part_that_is_not_understood(message: bytes) -> None:
 
 def test_part_of_another_kernel() -> None:
     """The message names both versions."""
-    with pytest.raises(UnknownPart, match=r"version 77, this worker has 2: .* newer release"):
+    ours, older = KERNEL_VERSION, parts.OLDEST_KERNEL - 1
+    with pytest.raises(UnknownPart, match=rf"version 77, this worker has {ours}: .* newer release"):
         parts.decode(by_kernel(77))
-    with pytest.raises(UnknownPart, match=r"version 1, this worker has 2: .* older release finish"):
-        parts.decode(by_kernel(parts.OLDEST_KERNEL - 1))
+    with pytest.raises(UnknownPart, match=rf"version {older}, .* has {ours}: .* older release"):
+        parts.decode(by_kernel(older))
 
 
 def test_part_that_an_older_release_left() -> None:
