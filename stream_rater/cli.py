@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from stream_rater import commands, lab_commands, log
+from stream_rater import commands, lab_commands, log, rebuild_command
 from stream_rater.config import (
     ANY_LADDER,
     BadConfiguration,
@@ -224,6 +224,15 @@ def submit(rounds: Path, per_second: float | None, settings_path: Path | None) -
 def watch(settings_path: Path | None, **options: Any) -> None:
     """Follow rating-changed."""
     commands.watch(_settings(settings_path), **options)
+
+
+@main.command()
+@click.option("--replace", is_flag=True, help="Delete what Redis holds of this service first.")
+@SETTINGS
+@_one_line
+def rebuild(replace: bool, settings_path: Path | None) -> None:
+    """Replay the log into an empty Redis, while no worker runs; they then go on from there."""
+    rebuild_command.rebuild(_settings(settings_path), replace=replace)
 
 
 @main.command()

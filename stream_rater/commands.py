@@ -14,8 +14,9 @@ import msgspec
 from rich.console import Console
 
 from stream_rater import embedded, http, warm
+from stream_rater.adapters.layout import LayoutMismatch
 from stream_rater.adapters.reader import Submitter, follow, read_all
-from stream_rater.adapters.redis import LayoutMismatch, RedisStore
+from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin, TopicMismatch
 from stream_rater.config import BadConfiguration, Ladders, Settings, service_ladders
 from stream_rater.events import RatingChanged, rating_changed_from_json
@@ -23,6 +24,7 @@ from stream_rater.lab.offline import Replay, read_lines, records_of
 from stream_rater.lab.replay import Pool
 from stream_rater.lab.verify import Verdict, compare
 from stream_rater.pipeline.ports import Trouble
+from stream_rater.rating.compiled import KERNEL_VERSION
 from stream_rater.service import ESTIMATORS, UPDATERS, Service
 from stream_rater.standings import Invalid, Reader
 from stream_rater.terminal import SHOWN_MISTAKES, Failed, Mistakes, track
@@ -34,7 +36,8 @@ _to_json = msgspec.json.Encoder().encode
 
 
 @contextmanager
-def _named_failures() -> Iterator[None]:
+def named_failures() -> Iterator[None]:
+    """What an operator can mend ends a command as one line."""
     try:
         yield
     except (TopicMismatch, LayoutMismatch) as error:
@@ -49,7 +52,7 @@ def _named_failures() -> Iterator[None]:
 def rate(path: Path, ladders: Ladders, out: Path | None, *, records: bool) -> None:
     """Rate a file's rounds offline and write the final ratings."""
     replay, mistakes = Replay(ladders, Settings().duplicate_window), Mistakes(path)
-    with _named_failures():
+    with named_failures():
         for record in track(records_of(read_lines(path)), "rounds"):
             try:
                 replay.feed(record)
@@ -104,7 +107,7 @@ def _write_ratings(replay: Replay, file: IO[bytes], *, records: bool) -> None:
 def run(settings: Settings, roles: frozenset[str]) -> None:
     """The service, until SIGTERM or SIGINT."""
     ladders = service_ladders(settings)
-    with _named_failures():
+    with named_failures():
         warm.check()  # before joining a group: the first round finds compiled code
         service = Service(settings, ladders, roles)
         server = _serve(settings, service)
@@ -141,7 +144,7 @@ def _serve(settings: Settings, service: Service) -> http.Server | None:
 def submit(path: Path, settings: Settings, per_second: float | None) -> None:
     """Send a file's valid rounds to Kafka."""
     reader, mistakes = Reader(service_ladders(settings)), Mistakes(path)
-    with _named_failures():
+    with named_failures():
         admin = Admin(settings)
         admin.create_topics()
         submitter = Submitter(settings, admin.topics.rounds)
@@ -173,7 +176,7 @@ def watch(
     as_json: bool, count: int | None,
 ) -> None:  # fmt: skip
     """Print rating-changed events as they come."""
-    with _named_failures():
+    with named_failures():
         admin = Admin(settings)
         topic = admin.topics.changed
         partitions = admin.check_topics()[topic]
@@ -205,7 +208,7 @@ def _told(event: RatingChanged) -> str:
 
 def verify(settings: Settings, wait_s: float) -> None:
     """Compare the store with the log's sequential replay; Failed where they differ."""
-    with _named_failures():
+    with named_failures():
         admin = Admin(settings)
         partitions = admin.check_topics()
         _wait_until_caught_up(admin, partitions, wait_s)
@@ -221,7 +224,8 @@ def verify(settings: Settings, wait_s: float) -> None:
             store.read,
         )
         surplus = store.count_beliefs() - verdict.beliefs + len(verdict.missing)
-    _report(verdict, surplus)
+        begun_by = store.layout.begun_by(KERNEL_VERSION)
+    _report(verdict, surplus, begun_by)
 
 
 def _wait_until_caught_up(admin: Admin, partitions: dict[str, int], wait_s: float) -> None:
@@ -237,7 +241,7 @@ def _wait_until_caught_up(admin: Admin, partitions: dict[str, int], wait_s: floa
         time.sleep(0.2)
 
 
-def _report(verdict: Verdict, surplus: int) -> None:
+def _report(verdict: Verdict, surplus: int, begun_by: int) -> None:
     for name, players in (("missing", verdict.missing), ("different", verdict.differing)):
         for ladder, player in players[:SHOWN_MISTAKES]:
             print(f"{name}: ladder {ladder!r}, player {player!r}", file=sys.stderr)
@@ -248,9 +252,18 @@ def _report(verdict: Verdict, surplus: int) -> None:
     if not verdict.equal or surplus:
         raise Failed(
             f"{counted}: {len(verdict.missing)} missing, {len(verdict.differing)} different, "
-            f"{surplus} that the log does not explain"
+            f"{surplus} that the log does not explain{_other_kernels(begun_by)}"
         )
     print(f"{counted}: all equal, bit for bit")
+
+
+def _other_kernels(begun_by: int) -> str:
+    if begun_by == KERNEL_VERSION:
+        return ""
+    return (
+        f" (ratings go back to kernel version {begun_by}, this release has {KERNEL_VERSION}: "
+        "`stream-rater rebuild --replace` computes all of them anew)"
+    )
 
 
 # --- demo ---------------------------------------------------------------------------------------

@@ -1,11 +1,13 @@
 """What can be set: ladders (one TOML file) and the service's settings (environment or TOML)."""
 
+import hashlib
+import math
 import os
 import tomllib
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -33,11 +35,55 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """How far a round's completion may lie ahead of the time the log received it."""
 
 
+class Terms(NamedTuple):
+    """What holds for a ladder's rounds at one offset of the log."""
+
+    rating: RatingConfig
+    limits: Limits
+
+
+class Change(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What is to hold for a ladder from an offset on; a table that is absent stays as it was."""
+
+    from_offset: Annotated[int, Meta(ge=1)]
+    """In the ladder's partition of round-completed."""
+    rating: RatingConfig | None = None
+    limits: Limits | None = None
+
+
 class Ladder(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One independent rating pool."""
+    """One independent rating pool, and how it is rated from which offset on."""
 
     rating: RatingConfig
     limits: Limits = Limits()
+    from_offset: Annotated[int, Meta(ge=0)] = 0
+    """Before it the ladder is as if it were not named."""
+    changes: tuple[Change, ...] = ()
+
+    def __post_init__(self) -> None:
+        after = self.from_offset
+        for i, change in enumerate(self.changes):
+            if change.from_offset <= after:
+                raise ValueError(f"changes[{i}]: from_offset must be over {after}")
+            if change.rating is None and change.limits is None:
+                raise ValueError(f"changes[{i}]: neither rating nor limits")
+            if change.rating is not None and type(change.rating) is not type(self.rating):
+                raise ValueError(f"changes[{i}]: another system is another ladder")
+            after = change.from_offset
+
+    def at(self, offset: float) -> Terms:
+        """What holds at an offset that is not before `from_offset`."""
+        rating, limits = self.rating, self.limits
+        for change in self.changes:
+            if offset < change.from_offset:
+                break
+            rating, limits = change.rating or rating, change.limits or limits
+        return Terms(rating, limits)
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """From where on something else holds."""
+        return (self.from_offset, *(change.from_offset for change in self.changes))
 
 
 DEFAULT_RATING = EloMMR(weight_limit=0.2, sigma_limit=80.0, rho=1.0)
@@ -51,9 +97,40 @@ class Ladders(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     limits: Limits = Limits()
     """Size and depth, which are checked before the ladder is known."""
 
-    def find(self, ladder: str) -> Ladder | None:
-        """The ladder of this id, the template's where it has none of its own, or None."""
-        return self.ladders.get(ladder) or self.ladders.get(TEMPLATE)
+    def __post_init__(self) -> None:
+        template = self.ladders.get(TEMPLATE)
+        if template is None:
+            return
+        if template.from_offset or template.changes:
+            raise ValueError(
+                f"ladder {TEMPLATE!r}: offsets are those of one ladder: name it to change it"
+            )
+        for name, each in self.ladders.items():
+            if each.from_offset and type(each.rating) is not type(template.rating):
+                raise ValueError(
+                    f"ladder {name!r}: from_offset with another system than {TEMPLATE!r} has: "
+                    "another system is another ladder"
+                )
+
+    def find(self, ladder: str, offset: float = math.inf) -> Terms | None:
+        """What holds for the ladder of this id at an offset, the template's where it has none of
+        its own there, or None."""
+        named = self.ladders.get(ladder)
+        if named is None or offset < named.from_offset:
+            named = self.ladders.get(TEMPLATE)
+        return None if named is None else named.at(offset)
+
+    def history(self, ladder: str) -> tuple[str, ...]:
+        """How a ladder is rated from which offset on, an entry `offset:fingerprint` each."""
+        named = self.ladders.get(ladder)
+        offsets = sorted({0, *(named.offsets if named is not None else ())})
+        held = ((offset, self.find(ladder, offset)) for offset in offsets)
+        return tuple(f"{at}:{_fingerprint(terms)}" for at, terms in held if terms is not None)
+
+
+def _fingerprint(terms: Terms) -> str:
+    """A short hash of all that decides how rounds are rated, the same on every machine."""
+    return hashlib.sha256(msgspec.json.encode(terms, order="deterministic")).hexdigest()[:16]
 
 
 ANY_LADDER = Ladders(ladders={TEMPLATE: Ladder(rating=DEFAULT_RATING)})
@@ -164,7 +241,8 @@ def service_ladders(settings: Settings) -> Ladders:
         return ANY_LADDER
     found = read_ladders(Path(settings.ladders))
     for name, ladder in found.ladders.items():
-        if ladder.rating.kept == 0:
+        ratings = [ladder.rating, *(change.rating for change in ladder.changes)]
+        if any(rating is not None and rating.kept == 0 for rating in ratings):
             raise BadConfiguration(
                 f'{settings.ladders}: ladder {name!r}: history "full" is for offline commands; '
                 "here it is the number of factors that a record keeps"

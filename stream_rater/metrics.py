@@ -62,6 +62,11 @@ class Metrics:
             "Shards that wait for an operator",
             registry=self.registry,
         )
+        self.refused_ladders = Gauge(
+            "stream_rater_refused_ladders",
+            "Ladders that wait for workers to have the same parameters",
+            registry=self.registry,
+        )
         self.troubles = Counter(
             "stream_rater_restarts_total",
             "Times a state machine started over",
@@ -107,10 +112,15 @@ class ServiceObserver(Observer):
         """The next offset to be finished, by partition."""
         self.refused: dict[int, str] = {}
         """Why, by shard."""
+        self.refused_ladders: dict[str, str] = {}
+        """Why, by ladder."""
 
     def owned(self, partitions: frozenset[int]) -> None:
         self._metrics.owned.labels(self._role).set(len(partitions))
         self.refused = {s: why for s, why in self.refused.items() if s in partitions}
+        if not partitions:
+            self.refused_ladders = {}
+            self._metrics.refused_ladders.set(0)
         self._metrics.refused.set(len(self.refused))
         self._log.info("owned", partitions=sorted(partitions))
 
@@ -166,6 +176,18 @@ class ServiceObserver(Observer):
             self._log.error("shard refused", shard=shard, reason=reason)
         self.refused[shard] = reason
         self._metrics.refused.set(len(self.refused))
+
+    def ladder_refused(self, ladder: str, reason: str) -> None:
+        if self.refused_ladders.get(ladder) != reason:
+            self._log.error("ladder refused", ladder=ladder, reason=reason)
+        self.refused_ladders[ladder] = reason
+        self._metrics.refused_ladders.set(len(self.refused_ladders))
+
+    def ladders_agreed(self, ladders: Iterable[str]) -> None:
+        for ladder in self.refused_ladders.keys() & set(ladders):
+            del self.refused_ladders[ladder]
+            self._metrics.refused_ladders.set(len(self.refused_ladders))
+            self._log.info("ladder goes on", ladder=ladder)
 
     def _sometimes(self, kind: str, event: str, **fields: object) -> None:
         now_s = time.monotonic()

@@ -3,7 +3,7 @@
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +12,14 @@ from stream_rater.adapters.kafka import Fenced, Input
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin
 from stream_rater.adapters.worker import Stopping, Worker
-from stream_rater.config import Ladders, Settings
+from stream_rater.config import TEMPLATE, BadConfiguration, Ladders, Settings
 from stream_rater.metrics import Lag, Metrics, ServiceObserver
+from stream_rater.pipeline.agreement import goes_on, objection, odds, offset_of
 from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.ports import Effect, LogTrouble, Poll, Step, Trouble
+from stream_rater.pipeline.sharding import shards_of
 from stream_rater.pipeline.updater import Updater
+from stream_rater.rating.compiled import KERNEL_VERSION
 
 ESTIMATORS = "stream-rater-estimators"
 UPDATERS = "stream-rater-updaters"
@@ -28,6 +31,40 @@ STALE_S = 30.0
 STOP_S = 8.0
 """A role that is asked to stop has so long to finish what is in hand; then the process just ends,
 which costs a successor no more than a crash does."""
+
+
+def layout_of(settings: Settings, admin: Admin, partitions: Mapping[str, int]) -> dict[str, str]:
+    """What a store is laid out for."""
+    rounds = admin.topics.rounds
+    return {
+        "shards": str(partitions[admin.topics.parts]),
+        "buckets": str(settings.buckets),
+        "partitions": str(partitions[rounds]),
+        "topic": admin.topic_id(rounds),
+        "duplicate_window": str(settings.duplicate_window),
+    }
+
+
+def check_ladders(ladders: Ladders, store: RedisStore, ends: Callable[[], Sequence[int]]) -> None:
+    """Refuse a ladders file at odds with what the store noted; note its changes, if in time."""
+    own = {each: ladders.history(each) for each in ladders.ladders if each != TEMPLATE}
+    noted = store.noted(own) if own else {}
+    for ladder, entries in noted.items():
+        if (offset := odds(own[ladder], entries)) < math.inf:
+            raise BadConfiguration(objection(ladder, offset))
+        if entries and goes_on(own[ladder], entries):
+            _check_in_time(ladder, offset_of(own[ladder][len(entries)]), ends())
+    store.agree({ladder: own[ladder] for ladder, entries in noted.items() if entries})
+
+
+def _check_in_time(ladder: str, offset: int, ends: Sequence[int]) -> None:
+    """A change must be noted before the log comes to it, or rounds may be rated both ways."""
+    partition = int(shards_of([ladder], len(ends))[0])
+    if offset < ends[partition]:
+        raise BadConfiguration(
+            f"ladder {ladder!r}: a change from offset {offset} on comes too late, partition "
+            f"{partition} of the rounds ends at {ends[partition]}: choose a later offset"
+        )
 
 
 @dataclass
@@ -96,14 +133,10 @@ class Service:
         store = RedisStore(self._settings)
         for warning in store.prepare():
             self.log.warning(warning)
-        store.check_layout(
-            {
-                "shards": str(self._shards),
-                "buckets": str(self._settings.buckets),
-                "partitions": str(partitions[admin.topics.rounds]),
-                "topic": admin.topic_id(admin.topics.rounds),
-            }
-        )
+        store.check_layout(layout_of(self._settings, admin, partitions))
+        store.layout.begun_by(KERNEL_VERSION)
+        rounds = admin.topics.rounds
+        check_ladders(self._ladders, store, lambda: admin.ends(rounds, partitions[rounds]))
         store.close()
 
     def _role(self, name: str) -> Role:
@@ -181,4 +214,5 @@ class Service:
             if role.trouble:
                 reasons.append(f"{role.name}: {role.trouble}")
             reasons += [f"shard {s}: {why}" for s, why in role.observer.refused.items()]
+            reasons += role.observer.refused_ladders.values()
         return reasons

@@ -1,7 +1,8 @@
 """What is a valid round: from the bytes of `round-completed` to `Standings`, or a named refusal.
 
-The verdict is a pure function of the record (its bytes, headers and the time the log received it)
-and the ladders' configuration. Codes are those of the event contract; each message says where.
+The verdict is a pure function of the record (its bytes, headers, offset and the time the log
+received it) and the ladders' configuration. Codes are those of the event contract; each message
+says where.
 """
 
 import math
@@ -15,7 +16,7 @@ import msgspec
 import numpy as np
 
 from stream_rater import events, nesting
-from stream_rater.config import Ladder, Ladders, Limits
+from stream_rater.config import Ladders, Limits, Terms
 from stream_rater.events import Entry, Headers, RoundCompleted
 from stream_rater.rating.model import DID_NOT_FINISH, Floats, Ints, Places, Table, Wave
 
@@ -230,23 +231,27 @@ class Reader:
         self._ladders = ladders
         self._check = check
 
-    def ladder(self, ladder: str) -> Ladder:
-        """The configuration of a ladder whose round was read."""
-        found = self._ladders.find(ladder)
+    def terms(self, ladder: str, offset: float = math.inf) -> Terms:
+        """By what a ladder's round, which was read at this offset, is to be rated."""
+        found = self._ladders.find(ladder, offset)
         assert found is not None, "read() refuses unknown ladders"
         return found
 
     def read(
-        self, data: bytes | None, headers: Headers = (), received_s: float = math.inf
-    ) -> Standings:
-        """The round in a record of `round-completed`, received at that Unix time; or Invalid."""
+        self, data: bytes | None, headers: Headers = (), received_s: float = math.inf,
+        offset: float = math.inf,
+    ) -> Standings:  # fmt: skip
+        """The round in a record of `round-completed`, received at that Unix time; or Invalid.
+
+        Without an offset, by what holds in the end.
+        """
         event = _decode(data or b"", events.header(headers, "content-type"), self._ladders.limits)
         _check_id("round_id", event.round_id)
         _check_id("ladder", event.ladder)
-        ladder = self._ladders.find(event.ladder)
-        if ladder is None:
+        terms = self._ladders.find(event.ladder, offset)
+        if terms is None:
             raise Invalid("unknown-ladder", f"ladder {event.ladder!r} is not configured")
-        standings = _standings(event, ladder.limits, received_s)
+        standings = _standings(event, terms.limits, received_s)
         self._check(standings)
         return standings
 

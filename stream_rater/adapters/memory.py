@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stream_rater.events import Headers
+from stream_rater.pipeline.agreement import goes_on
 from stream_rater.pipeline.ports import (
+    Agree,
     Apply,
     CommitSource,
     Committed,
@@ -148,6 +150,14 @@ class Store:
     def __init__(self) -> None:
         self.positions: dict[int, Position] = {}
         self.beliefs: dict[int, dict[Player, bytes]] = {}
+        self.ladders: dict[str, Sequence[str]] = {}
+
+    def agree(self, histories: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+        """Note histories, and what is noted then."""
+        for ladder, own in histories.items():
+            if goes_on(own, self.ladders.get(ladder, ())):
+                self.ladders[ladder] = own
+        return {ladder: self.ladders.get(ladder, ()) for ladder in histories}
 
     def read_priors(self, shard: int, players: Sequence[Player]) -> Priors:
         """Headers and `applied`, at one instant."""
@@ -193,6 +203,7 @@ class Worker:
             Seek: self._seek,
             NewProducer: self._new_producer,
             ShardEnds: self._shard_ends,
+            Agree: self._agree,
             ReadPriors: self._read_priors,
             ReadBeliefs: self._read_beliefs,
             Scatter: self._scatter,
@@ -271,6 +282,10 @@ class Worker:
             yield
             ends.append(len(parts))
         return ends
+
+    def _agree(self, effect: Agree) -> Steps:
+        yield
+        return self.store.agree(effect.histories)
 
     def _read_priors(self, effect: ReadPriors) -> Steps:
         read = {}

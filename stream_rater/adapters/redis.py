@@ -4,7 +4,9 @@ One call a shard, all shards of an effect in one round trip. Calls are never ret
 failed call did is unknown, and the state machines know how to find out.
 """
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from importlib import resources
 from typing import Any
 
@@ -12,7 +14,10 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from stream_rater.adapters.layout import LADDERS_KEY, Layout, LayoutMismatch
 from stream_rater.config import BadConfiguration, Settings
+from stream_rater.events import joined
+from stream_rater.pipeline.agreement import goes_on
 from stream_rater.pipeline.ports import (
     Application,
     Held,
@@ -25,7 +30,6 @@ from stream_rater.pipeline.sharding import belief_key, position_key
 from stream_rater.rating.record import HEADER_SIZE
 
 LIBRARY = "stream_rater_1"
-LAYOUT_KEY = "stream-rater:layout"
 TIMEOUT_S = 5.0
 SMALL_HASH_BYTES = 512
 """Beliefs may be so long; Redis must still keep hashes of them in its compact encoding."""
@@ -40,10 +44,6 @@ def _packed(strings: Sequence[bytes]) -> bytes:
 def _reason(error: Exception) -> str:
     """What Redis said, without the command, which holds ids and binary data."""
     return f"redis: {str(error).rpartition(' caused error: ')[2]}"
-
-
-class LayoutMismatch(Exception):
-    """The store was laid out for other shards, buckets or topics; `rebuild` is the way out."""
 
 
 def connect(settings: Settings) -> "redis.Redis":
@@ -68,6 +68,7 @@ class RedisStore:
     def __init__(self, settings: Settings) -> None:
         self._client = connect(settings)
         self._buckets = settings.buckets
+        self.layout = Layout(self._client, self._guard)
 
     # --- at start ---
 
@@ -121,18 +122,35 @@ class RedisStore:
 
     def check_layout(self, layout: Mapping[str, str]) -> None:
         """Remember how the store is laid out, or refuse one laid out otherwise."""
-        self._guard(lambda: self._check_layout(layout))
+        self.layout.check(layout)
 
-    def _check_layout(self, layout: Mapping[str, str]) -> None:
-        for name, value in layout.items():
-            self._client.hsetnx(LAYOUT_KEY, name, value)
-            held: Any = self._client.hget(LAYOUT_KEY, name)
-            if held is not None and held != value.encode():
-                raise LayoutMismatch(
-                    f"the store was laid out with {name} = {held.decode()}, this service has "
-                    f"{value}: restore the setting, or stop all workers and run "
-                    "`stream-rater rebuild`"
-                )
+    # --- the ladders' parameters ---
+
+    def noted(self, histories: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+        """What is noted of each ladder, up to one entry more than is given here."""
+        replies = self._call(
+            ("HMGET", LADDERS_KEY, *(joined(ladder, str(i)) for i in range(len(own) + 1)))
+            for ladder, own in histories.items()
+        )
+        return {
+            ladder: [e.decode() for e in itertools.takewhile(lambda e: e is not None, entries)]
+            for ladder, entries in zip(histories, replies, strict=True)
+        }
+
+    def agree(self, histories: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+        """Note histories, of rival entries the first, and what is noted then."""
+        noted = self.noted(histories)
+        longer = {each: own for each, own in histories.items() if goes_on(own, noted[each])}
+        if not longer:
+            return noted
+        for ladder, own in longer.items():
+            self._guard(partial(self._note, ladder, own, len(noted[ladder])))
+        return noted | self.noted(longer)
+
+    def _note(self, ladder: str, own: Sequence[str], start: int) -> None:
+        for i in range(start, len(own)):
+            if not self._client.hsetnx(LADDERS_KEY, joined(ladder, str(i)), own[i]):
+                break
 
     # --- the protocol's calls ---
 

@@ -195,8 +195,21 @@ class Admin:
         """The first offset of each partition."""
         return self._offsets(topic, partitions, EARLIEST)
 
-    def behind(self, group: str, topic: str, partitions: int) -> int:
-        """Records of a topic that a group has not committed, as long as none is pending."""
+    def members(self, group: str) -> int:
+        """How many workers a group has."""
+        name = self._settings.topic_prefix + group
+        described = self._client.describe_consumer_groups(
+            [name], request_timeout=REQUEST_TIMEOUT_S
+        )[name]
+        error = described.exception(TIMEOUT_S)
+        if isinstance(error, KafkaException) and (
+            error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND
+        ):
+            return 0
+        return len(_result(described).members)
+
+    def committed(self, group: str, topic: str, partitions: int) -> dict[int, int | None]:
+        """A group's offsets, None: never committed; LogTrouble while a transaction is pending."""
         name = self._settings.topic_prefix + group
         asked = ConsumerGroupTopicPartitions(
             name, [TopicPartition(topic, p) for p in range(partitions)]
@@ -204,11 +217,18 @@ class Admin:
         found = self._client.list_consumer_group_offsets(
             [asked], require_stable=True, request_timeout=REQUEST_TIMEOUT_S
         )
-        committed = {tp.partition: tp.offset for tp in _result(found[name]).topic_partitions}
+        return {
+            tp.partition: tp.offset if tp.offset >= 0 else None
+            for tp in _result(found[name]).topic_partitions
+        }
+
+    def behind(self, group: str, topic: str, partitions: int) -> int:
+        """Records of a topic that a group has not committed, as long as none is pending."""
+        committed = self.committed(group, topic, partitions)
         ends = self.ends(topic, partitions)
         starts_ = self.starts(topic, partitions)
         return sum(
-            max(0, end - max(committed.get(p, start), start))
+            max(0, end - max(committed[p] or 0, start))
             for p, (start, end) in enumerate(zip(starts_, ends, strict=True))
         )
 

@@ -15,6 +15,7 @@ from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin
 from stream_rater.config import Settings
 from stream_rater.pipeline.ports import (
+    Agree,
     Apply,
     CommitSource,
     Committed,
@@ -133,6 +134,7 @@ class Worker:
             Seek: lambda e: self.input.seek(e.offsets),
             NewProducer: self._new_producer,
             ShardEnds: lambda _: admin.ends(admin.topics.parts, shards),
+            Agree: lambda e: store.agree(e.histories),
             ReadPriors: lambda e: store.read_priors(e.players),
             ReadBeliefs: lambda e: store.read(e.players),
             Scatter: lambda e: self._parts.scatter(e.parts),

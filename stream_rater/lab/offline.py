@@ -5,11 +5,11 @@ import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from stream_rater.config import Ladders
+from stream_rater.config import Ladder, Ladders
 from stream_rater.lab.replay import Pool
 from stream_rater.pipeline.ports import Record
 from stream_rater.pipeline.verdicts import Verdicts
-from stream_rater.standings import Reader
+from stream_rater.standings import Reader, Standings
 
 
 class Replay:
@@ -24,14 +24,27 @@ class Replay:
 
     def feed(self, record: Record) -> None:
         """Rate the round in a record of `round-completed`; raises Invalid."""
+        self.rate(self.judge(record), record.offset)
+
+    def judge(self, record: Record) -> Standings:
+        """The round in a record, not yet rated; raises Invalid."""
         verdicts = self._verdicts.get(record.partition)
         if verdicts is None:
             verdicts = self._verdicts[record.partition] = Verdicts(self._reader, self._window)
-        standings = verdicts.judge(record)
-        pool = self.pools.get(standings.ladder)
+        return verdicts.judge(record)
+
+    def rate(self, standings: Standings, offset: int) -> None:
+        """Rate a round."""
+        self._pool(standings.ladder, offset).rate(standings, offset)
+
+    def _pool(self, ladder: str, offset: int) -> Pool:
+        """A ladder's pool, by what holds at an offset."""
+        rating = self._reader.terms(ladder, offset).rating
+        pool = self.pools.get(ladder)
         if pool is None:
-            pool = self.pools[standings.ladder] = Pool(self._reader.ladder(standings.ladder))
-        pool.rate(standings, record.offset)
+            pool = self.pools[ladder] = Pool(Ladder(rating=rating))
+        pool.follow(rating)
+        return pool
 
 
 def read_lines(path: Path) -> Iterator[bytes]:

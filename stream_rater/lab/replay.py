@@ -11,6 +11,7 @@ import numpy as np
 from stream_rater.config import Ladder
 from stream_rater.rating import record, systems
 from stream_rater.rating.model import Beliefs, Evidence, Ints, Table, Wave, newcomers
+from stream_rater.rating.parameters import RatingConfig
 from stream_rater.standings import Standings, wave_of
 
 
@@ -22,6 +23,17 @@ class Pool:
         self.law = systems.law_of(ladder.rating)
         self._rows: dict[str, int] = {}
         self._beliefs = self._empty(1024, self.law.kept + 1 if self.law.kept else 8)
+
+    def follow(self, rating: RatingConfig) -> None:
+        """Rate by these parameters from now on; who has not played yet begins by them, too."""
+        if rating is self.rating:
+            return
+        self.rating, self.law = rating, systems.law_of(rating)
+        header, factors = self._beliefs.header, self._beliefs.factors
+        new = header["rounds"] == 0
+        header[new] = self._empty(1, 1).header
+        if self.law.kept + 1 > factors.shape[1]:
+            self._grow(len(header), self.law.kept + 1)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -89,6 +101,14 @@ class Pool:
             raise record.Unrecordable("no record holds a full history: set history to a number")
         row = slice(self._rows[player], self._rows[player] + 1)
         return record.encode(Beliefs(self._beliefs.header[row], self._beliefs.factors[row]))[0]
+
+    def records(self, players: Sequence[str]) -> list[bytes]:
+        """The same of many, without a look at the history."""
+        rows = np.array([self._rows[player] for player in players], np.int64)
+        return record.encode(Beliefs(self._beliefs.header[rows], self._beliefs.factors[rows]))
+
+    def __contains__(self, player: object) -> bool:
+        return player in self._rows
 
     def __iter__(self) -> Iterator[tuple[str, Table]]:
         """Each player with the belief's header."""

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from stream_rater.config import Ladder
+from stream_rater.config import Terms
 from stream_rater.pipeline import parts
 from stream_rater.pipeline.parts import Part, RoundInPart
 from stream_rater.pipeline.ports import Player
 from stream_rater.rating import systems
-from stream_rater.rating.model import Evidence, Ints, Table, newcomers
+from stream_rater.rating.model import NEVER, Evidence, Ints, Table, newcomers
 from stream_rater.rating.systems import Law
 from stream_rater.standings import Standings, wave_of
 
@@ -37,6 +37,26 @@ class Pending:
     """(P,) each player's."""
 
 
+def classified(
+    wave: Sequence[Pending], headers: Table, accepted: Flags
+) -> tuple[list[Pending], list[Pending], Table]:
+    """Step 5: rounds to scatter, rounds that were scattered, and the former's priors."""
+    sizes = [len(pending.players) for pending in wave]
+    starts = np.cumsum([0, *sizes[:-1]])
+    offset = np.repeat([pending.key[1] for pending in wave], sizes)
+    last = np.where(headers["version"] == 0, NEVER, headers["last"])
+
+    known = np.logical_and.reduceat(accepted, starts)
+    scattered = np.logical_or.reduceat(last > offset, starts)
+    chosen = known & ~scattered
+    rows = np.repeat(chosen, sizes)
+    return (
+        [each for each, yes in zip(wave, chosen, strict=True) if yes],
+        [each for each, yes in zip(wave, known & scattered, strict=True) if yes],
+        priors_of(headers[rows], (last == offset)[rows]),
+    )
+
+
 def priors_of(headers: Table, again: Flags) -> Table:
     """Step 5: the priors; where a belief already holds this very round, those before it."""
     priors = headers.copy()
@@ -49,11 +69,11 @@ def priors_of(headers: Table, again: Flags) -> Table:
 
 
 def estimate(
-    rounds: Sequence[Pending], priors: Table, ladder: Callable[[str], Ladder]
+    rounds: Sequence[Pending], priors: Table, terms: Callable[[str, float], Terms]
 ) -> tuple[Part, Ints]:
     """All rows of a wave as one part, and each row's shard; `priors` in the order of the rows."""
     groups: dict[int, list[int]] = {}
-    ratings = [ladder(each.standings.ladder).rating for each in rounds]
+    ratings = [terms(each.standings.ladder, each.key[1]).rating for each in rounds]
     for i, rating in enumerate(ratings):
         groups.setdefault(id(rating), []).append(i)
     starts = np.cumsum([0, *(len(each.players) for each in rounds)])

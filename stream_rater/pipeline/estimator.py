@@ -4,7 +4,8 @@
    shard s's parts, for every shard. Read [c - W, c) again for its round ids.
 2. The verdict on a record is a pure function of the record and the W offsets before it
    (`verdicts`).
-3. Candidates: rounds that share no player with an earlier round not yet scattered (`waves`).
+3. Candidates: rounds that share no player with an earlier round not yet scattered (`waves`), of
+   ladders on whose parameters all workers agree (`agreement`).
 4. Read a shard's `applied` and the priors asked for in one call. `applied` < floor: not ready; else
    the floor rises to it. This one lazy rule covers takeover, rollback and failover (`progress`).
 5. For a round at offset o, each of its players: any `last` > o: it is wholly scattered, produce
@@ -23,9 +24,12 @@ import numpy as np
 
 from stream_rater.config import Ladders
 from stream_rater.pipeline import estimation, sharding
+from stream_rater.pipeline.agreement import Agreement, objection
 from stream_rater.pipeline.estimation import Flags, Key, Pending
 from stream_rater.pipeline.observer import Observer
+from stream_rater.pipeline.parts import Part
 from stream_rater.pipeline.ports import (
+    Agree,
     CommitSource,
     Committed,
     LogStarts,
@@ -49,7 +53,7 @@ from stream_rater.pipeline.source import Source
 from stream_rater.pipeline.verdicts import Verdicts
 from stream_rater.pipeline.waves import Waves
 from stream_rater.rating import record as belief_record
-from stream_rater.rating.model import HEADER, NEVER, Table
+from stream_rater.rating.model import HEADER, Ints, Table
 from stream_rater.rating.record import UnknownRecord
 from stream_rater.standings import Reader
 
@@ -69,7 +73,7 @@ ROWS_PER_PART = 5000
 """A shard's slice of a wave is cut into messages of at most so many rows."""
 
 REFUSED_S = 5.0
-"""How often a shard with beliefs that cannot be read is tried again."""
+"""How often a shard with beliefs that cannot be read, or a ladder at odds, is tried again."""
 
 
 class Estimator:
@@ -87,6 +91,7 @@ class Estimator:
         idle_s: float = 0.1,
     ) -> None:
         self._reader = Reader(ladders)
+        self._agreement = Agreement(ladders)
         self._shards = shards
         self._window = window
         self._wave_players = wave_players
@@ -186,6 +191,7 @@ class Estimator:
         polled = yield from ask(Poll(timeout_s, full=full))
         self._now_s = polled.now_s
         self._progress.retry(polled.now_s)
+        self._agreement.retry(polled.now_s)
         if polled.lost or polled.gained:
             self._owned = (self._owned - polled.lost) | polled.gained
             self._observer.owned(self._owned)
@@ -216,7 +222,7 @@ class Estimator:
             )
             return
         self._observer.round_accepted(found.ladder)
-        rating = self._reader.ladder(found.ladder).rating
+        rating = self._reader.terms(found.ladder, record.offset).rating
         if not found.rates(skip_all_tied=rating.skip_all_tied):
             source.finish(record.offset)
             return
@@ -242,6 +248,8 @@ class Estimator:
             return wave
         for key in self._waves.candidates():
             pending = self._rounds[key]  # type: ignore[index]
+            if not self._agreement.allows(pending.standings.ladder, pending.key[1]):
+                continue
             if players and players + len(pending.players) > self._wave_players:
                 break
             if self._progress.ready(pending.players, pending.shards):
@@ -249,18 +257,30 @@ class Estimator:
                 players += len(pending.players)
         return wave
 
+    def _agreed(self, wave: Sequence[Pending]) -> Step[list[Pending]]:
+        """The rounds of a wave that are to be rated by what our file says."""
+        ladders = {pending.standings.ladder for pending in wave}
+        if not ladders:
+            return []
+        noted = yield from ask(Agree(self._agreement.own(ladders)))
+        at_odds = self._agreement.compare(noted, self._now_s + REFUSED_S)
+        for ladder, offset in at_odds.items():
+            self._observer.ladder_refused(ladder, objection(ladder, offset))
+        self._observer.ladders_agreed(ladders - at_odds.keys())
+        return [p for p in wave if self._agreement.allows(p.standings.ladder, p.key[1])]
+
     # --- steps 4 to 6 ---
 
     def _rate_wave(self) -> Step[None]:
         if not self._rounds:
             return
         self._in_vain += 1
-        wave = self._wave()
+        wave = yield from self._agreed(self._wave())
         if not wave:
             yield from self._look_at_positions()
             return
         headers, accepted = yield from self._read_priors(wave)
-        ready, resumed, priors = self._classify(wave, headers, accepted)
+        ready, resumed, priors = estimation.classified(wave, headers, accepted)
         if ready:
             yield from self._scatter(ready, priors)
         if resumed:
@@ -311,28 +331,8 @@ class Estimator:
             self._refused.remove(shard)
             self._observer.shard_opened(shard)
 
-    @staticmethod
-    def _classify(
-        wave: Sequence[Pending], headers: Table, accepted: Flags
-    ) -> tuple[list[Pending], list[Pending], Table]:
-        """Step 5: rounds to scatter, rounds that were scattered, and the former's priors."""
-        sizes = [len(pending.players) for pending in wave]
-        starts = np.cumsum([0, *sizes[:-1]])
-        offset = np.repeat([pending.key[1] for pending in wave], sizes)
-        last = np.where(headers["version"] == 0, NEVER, headers["last"])
-
-        known = np.logical_and.reduceat(accepted, starts)
-        scattered = np.logical_or.reduceat(last > offset, starts)
-        chosen = known & ~scattered
-        rows = np.repeat(chosen, sizes)
-        return (
-            [each for each, yes in zip(wave, chosen, strict=True) if yes],
-            [each for each, yes in zip(wave, known & scattered, strict=True) if yes],
-            estimation.priors_of(headers[rows], (last == offset)[rows]),
-        )
-
     def _scatter(self, ready: Sequence[Pending], priors: Table) -> Step[None]:
-        part, shards = estimation.estimate(ready, priors, self._reader.ladder)
+        part, shards = self._estimate(ready, priors)
         messages = list(estimation.messages(part, shards, self._rows_per_part))
         offsets = yield from ask(Scatter(messages))
         ends: dict[int, int] = {}
@@ -340,6 +340,9 @@ class Estimator:
             ends[shard] = max(ends.get(shard, 0), offset + 1)
         self._finish(ready, ends)
         self._observer.rounds_scattered(len(ready), len(part.players))
+
+    def _estimate(self, ready: Sequence[Pending], priors: Table) -> tuple[Part, Ints]:
+        return estimation.estimate(ready, priors, self._reader.terms)
 
     def _resume(self, resumed: Sequence[Pending]) -> Step[None]:
         """Somebody scattered these: their parts are in the log, somewhere before its end."""

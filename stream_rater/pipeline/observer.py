@@ -1,6 +1,6 @@
 """What the state machines tell whoever watches them: counts and moments, nothing they wait for."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 
 class Observer:
@@ -35,6 +35,12 @@ class Observer:
 
     def started_over(self, reason: str) -> None:
         """Trouble: everything is forgotten and read again."""
+
+    def ladder_refused(self, ladder: str, reason: str) -> None:
+        """Rounds of a ladder wait: this worker's file and the others' disagree on it."""
+
+    def ladders_agreed(self, ladders: Iterable[str]) -> None:
+        """This worker may rate rounds of these ladders."""
 
     def shard_opened(self, shard: int) -> None:
         """A shard's store and log are in order, and it goes on from there."""

@@ -21,6 +21,10 @@ from stream_rater.rating.systems import Law
 
 VERSION = 1
 
+OLDEST_KERNEL = 2
+"""Evidence of kernels from this version on means the same to stage 2: parts that workers of such a
+release left are applied. Those of a newer one wait for its workers."""
+
 EVIDENCE_COLUMNS = 3
 
 
@@ -101,8 +105,11 @@ def encode(part: Part) -> bytes:
     )
 
 
-def decode(data: bytes) -> Part:
-    """The part in a message; raises UnknownPart or NotAPart."""
+def decode(data: bytes, kernel: int = KERNEL_VERSION, *, oldest: int = OLDEST_KERNEL) -> Part:
+    """The part in a message, if it is of a kernel version from `oldest` to ours, `kernel`.
+
+    Raises UnknownPart or NotAPart.
+    """
     if not _begins_like_a_part(data):
         raise NotAPart(f"no part of any version, it begins with {data[:8].hex() or 'nothing'}")
     try:
@@ -110,10 +117,7 @@ def decode(data: bytes) -> Part:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UnknownPart(f"part: {error}") from None
     for law in message.laws:
-        if law.kernel != KERNEL_VERSION:
-            raise UnknownPart(
-                f"part: computed by kernel version {law.kernel}, this release has {KERNEL_VERSION}"
-            )
+        _check_kernel(law.kernel, kernel, oldest)
     _check_columns(message)
     return Part(
         laws=message.laws,
@@ -123,6 +127,14 @@ def decode(data: bytes) -> Part:
         evidence=np.frombuffer(message.evidence, "<f8").reshape(-1, EVIDENCE_COLUMNS),
         players=message.players,
     )
+
+
+def _check_kernel(computed_by: int, ours: int, oldest: int) -> None:
+    says = f"part: computed by kernel version {computed_by}, this worker has {ours}"
+    if computed_by > ours:
+        raise UnknownPart(f"{says}: it waits for a worker of the newer release")
+    if computed_by < oldest:
+        raise UnknownPart(f"{says}: let workers of the older release finish first")
 
 
 def _begins_like_a_part(data: bytes) -> bool:

@@ -142,6 +142,14 @@ class ReadPriors(Effect[Mapping[int, Priors]]):
 
 
 @dataclass(frozen=True, slots=True)
+class Agree(Effect[Mapping[str, Sequence[str]]]):
+    """Note how ladders are rated from which offset on (`agreement`): entries that go on where a
+    ladder's note ends are added to it, of rival ones the first. Returns what is noted then."""
+
+    histories: Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
 class Scatter(Effect[Sequence[int]]):
     """Append parts, as (shard, bytes); returns their offsets once all are acknowledged."""
 
@@ -166,6 +174,10 @@ class CommitSource(Effect[None]):
 
 
 # --- what the updater asks ----------------------------------------------------------------------
+
+
+UNFINISHED = -1
+"""`applied` of a shard that is being rebuilt: no log begins there, so no worker goes on from it."""
 
 
 @dataclass(frozen=True, slots=True)

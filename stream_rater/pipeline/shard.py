@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 from stream_rater.pipeline import changes, parts
 from stream_rater.pipeline.parts import NotAPart, Part, UnknownPart
-from stream_rater.pipeline.ports import Player, Position, Record
+from stream_rater.pipeline.ports import UNFINISHED, Player, Position, Record
+from stream_rater.rating.compiled import KERNEL_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,9 @@ class Shard:
 
     def misfit(self, log_start: int, log_end: int) -> str:
         """Why this log cannot be the one that the store is a fold of; empty if it can."""
-        rebuild = "stop the workers and run `stream-rater rebuild`"
+        rebuild = "stop the workers and run `stream-rater rebuild --replace`"
+        if self.applied == UNFINISHED:
+            return f"a rebuild of the store was not finished: {rebuild}"
         if log_start > self.next_offset:
             need = f"the store needs offset {self.next_offset}"
             return f"{need} and the log starts at {log_start}: {rebuild}"
@@ -106,8 +109,9 @@ class Shard:
         """How many rows wait to be applied."""
         return 0 if self.unsettled else sum(len(item.players) for item in self.queue)
 
-    def read(self, record: Record) -> None:
-        """Queue the part in a record; raises NotAPart, having queued one of no rows."""
+    def read(self, record: Record, kernel: int = KERNEL_VERSION) -> None:
+        """Queue the part in a record, to be applied by kernels of this version; raises NotAPart,
+        having queued one of no rows."""
         if self.barrier or record.offset < self.next_offset:
             return
         if record.offset > self.next_offset:
@@ -115,7 +119,7 @@ class Shard:
             self.barrier = f"offsets [{self.next_offset}, {record.offset}) are not in the log"
             return
         try:
-            part = parts.decode(record.value or b"")
+            part = parts.decode(record.value or b"", kernel)
             players = changes.players_of(part)
             if len(set(players)) < len(players):
                 raise UnknownPart("part: a player stands in it twice")

@@ -42,6 +42,7 @@ from stream_rater.pipeline.ports import (
     pause_s,
 )
 from stream_rater.pipeline.shard import Batch, Shard
+from stream_rater.rating.compiled import KERNEL_VERSION
 from stream_rater.rating.record import UnknownRecord
 
 RECHECK_S = 1.0
@@ -60,6 +61,9 @@ READ_AHEAD = 4
 class Updater:
     """Owns shards. Drive it with `run()`."""
 
+    kernel = KERNEL_VERSION
+    """Version of the kernels it applies parts with."""
+
     def __init__(
         self,
         *,
@@ -73,6 +77,8 @@ class Updater:
         self._owned: frozenset[int] = frozenset()
         self._shards: dict[int, Shard] = {}
         self._refused_until: dict[int, float] = {}
+        self._unproven: set[int] = set()
+        """Open shards whose next part may yet be what they were refused for."""
         self._now_s = 0.0
         self._checked_s = 0.0
 
@@ -121,7 +127,10 @@ class Updater:
                 continue
             offsets[shard] = opened.next_offset
             self._shards[shard] = opened
-            self._observer.shard_opened(shard)
+            if opened.next_offset < ends[shard]:
+                self._unproven.add(shard)
+            else:
+                self._observer.shard_opened(shard)
         if offsets:
             yield from ask(Seek(offsets))
 
@@ -158,9 +167,12 @@ class Updater:
         if shard is None:
             return
         try:
-            shard.read(record)
+            shard.read(record, self.kernel)
         except NotAPart as error:
             self._observer.part_ignored(record.partition, record.offset, str(error))
+        if record.partition in self._unproven and not shard.barrier:
+            self._unproven.remove(record.partition)
+            self._observer.shard_opened(record.partition)
 
     def _refuse_stopped(self) -> None:
         for number, shard in tuple(self._shards.items()):

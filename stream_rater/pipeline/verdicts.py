@@ -23,7 +23,9 @@ class Verdicts:
     def judge(self, record: Record) -> Standings:
         """The round in a record; raises Invalid with the code to reject it by."""
         self._forget_before(record.offset - self._window)
-        standings = self._reader.read(record.value, record.headers, record.received_s)
+        standings = self._reader.read(
+            record.value, record.headers, record.received_s, record.offset
+        )
         round_id = (standings.ladder, standings.round_id)
         earlier = self._latest.get(round_id)
         self._latest[round_id] = record.offset

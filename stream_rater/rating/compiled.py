@@ -19,7 +19,8 @@ from typing import Any, TypeVar, cast
 import numba
 
 KERNEL_VERSION = 2
-"""Raised by any change that can alter a bit of a rating. Parts carry it; workers refuse others."""
+"""Raised by any change that can alter a bit of a rating. Parts carry it; workers leave alone those
+of newer kernels, and of older ones than `pipeline.parts.OLDEST_KERNEL`."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -9,10 +9,13 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
+from stream_rater.adapters.layout import LayoutMismatch
 from stream_rater.adapters.memory import Log, estimator_worker
 from stream_rater.adapters.memory import Store as MemoryStore
-from stream_rater.adapters.redis import LIBRARY, LayoutMismatch, RedisStore, connect
+from stream_rater.adapters.redis import LIBRARY, RedisStore, connect
 from stream_rater.pipeline.ports import (
+    UNFINISHED,
+    Agree,
     Application,
     Apply,
     Held,
@@ -45,6 +48,8 @@ class RedisPerformer:
                 return self.store.read_priors(effect.players)
             case ReadBeliefs():
                 return self.store.read(effect.players)
+            case Agree():
+                return self.store.agree(effect.histories)
             case Apply():
                 return self.store.apply(effect.applications)
         raise AssertionError(effect)
@@ -125,6 +130,24 @@ def test_a_first_call_begins_at_zero(store: Performer) -> None:
     assert read(store, 0, BOB) == Held(Position(), [None])
     assert apply(store, 0, application(0, 2**40, {}))
     assert read(store, 0).position == Position(2**40, 0, b"")
+
+
+def agree(store: Performer, **histories: str) -> dict[str, str]:
+    """Histories as words, an entry each; what is noted then."""
+    noted = store.perform(Agree({name: told.split() for name, told in histories.items()}))
+    return {name: " ".join(entries) for name, entries in noted.items()}
+
+
+def test_ladders_are_noted(store: Performer) -> None:
+    """The first history stays; one that goes on where it ends is added; a rival one changes
+    nothing, nor does a shorter one."""
+    assert agree(store, a="0:x", b="5:y") == {"a": "0:x", "b": "5:y"}
+    assert agree(store, a="0:z 7:x") == {"a": "0:x"}
+    assert agree(store, a="0:x 7:y 9:z", b="0:x") == {"a": "0:x 7:y 9:z", "b": "5:y"}
+    assert agree(store, a="0:x 7:z")["a"].startswith("0:x 7:y")
+    assert agree(store, a="0:x")["a"].startswith("0:x 7:y")
+    assert agree(store) == {}
+    assert agree(store, **{"a:0": "1:q", "a:": "2:q"}) == {"a:0": "1:q", "a:": "2:q"}
 
 
 def test_shards_are_apart(store: Performer) -> None:
@@ -275,9 +298,42 @@ def test_another_layout_is_refused(redis_settings: real.Settings) -> None:
     store = RedisStore(redis_settings)
     store.check_layout({"shards": "4", "buckets": "2"})
     store.check_layout({"shards": "4", "buckets": "2", "topic": "abc"})
-    for other in ({"shards": "8"}, {"buckets": "3"}, {"topic": "abd"}):
+    for other in ({"shards": "8"}, {"buckets": "3"}):
         with pytest.raises(LayoutMismatch, match=r"laid out with .*rebuild"):
             store.check_layout(other)
+        store.layout.check_rebuildable(other)
+    for check in (store.check_layout, store.layout.check_rebuildable):
+        with pytest.raises(LayoutMismatch, match=r"topic = abc, .* abd: .*submit the rounds there"):
+            check({"shards": "4", "topic": "abd"})
+
+
+@pytest.mark.integration
+def test_a_rebuild_that_was_given_up(redis_settings: real.Settings) -> None:
+    """Between its begin and its end nobody may use the store, of which nothing is left but what is
+    not ours."""
+    performer = RedisPerformer(redis_settings)
+    store, layout = performer.store, {"shards": "4"}
+    with connect(redis_settings) as client:
+        for foreign in ("{x}:position", "other", "{1}:beliefs"):
+            client.set(foreign, "1")
+    store.check_layout(layout)
+    assert store.layout.is_empty()
+    assert store.layout.begun_by(1) == 1
+    assert apply(performer, 1, application(0, 1, {("l", "p"): b"x"}))
+    agree(performer, l="0:x")
+    assert not store.layout.is_empty()
+    store.layout.begin_rebuild(2)
+    assert store.count_beliefs() == 0
+    assert read(performer, 1).position.applied == UNFINISHED
+    assert apply(performer, 1, application(UNFINISHED, 5, {}))
+    assert store.noted({"l": ["0:x"]}) == {"l": []}
+    with pytest.raises(LayoutMismatch, match="rebuild --replace"):
+        store.check_layout(layout)
+    store.layout.end_rebuild({"shards": "8"}, 2)
+    store.check_layout({"shards": "8"})
+    assert store.layout.begun_by(3) == 2
+    with connect(redis_settings) as client:
+        assert client.exists("{x}:position", "other", "{1}:beliefs") == 3
 
 
 @pytest.mark.integration

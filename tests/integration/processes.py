@@ -19,6 +19,9 @@ from local.processes import start_guard
 from local.tools import ROOT
 from stream_rater.config import PREFIX, Settings
 
+THIS_RELEASE, NEXT_RELEASE = "stream_rater", "tests.integration.next_release"
+"""What to run: the command as it is, or as its next release may be."""
+
 READY_S = 40.0
 STOP_S = 15.0
 
@@ -42,11 +45,15 @@ def environment_of(settings: Settings) -> dict[str, str]:
 
 
 def stream_rater(
-    *arguments: str, settings: Settings, timeout_s: float = 60.0, **variables: str
+    *arguments: str,
+    settings: Settings,
+    timeout_s: float = 60.0,
+    module: str = THIS_RELEASE,
+    **variables: str,
 ) -> "subprocess.CompletedProcess[str]":
     """Run a command to its end."""
     return subprocess.run(
-        [sys.executable, "-m", "stream_rater", *arguments],
+        [sys.executable, "-m", module, *arguments],
         cwd=ROOT, env=environment_of(settings) | variables, stdin=subprocess.DEVNULL,
         capture_output=True, text=True, timeout=timeout_s, check=False,
     )  # fmt: skip
@@ -56,7 +63,12 @@ class WorkerProcess:
     """A running worker; its log is in a file."""
 
     def __init__(
-        self, settings: Settings, log: Path, role: str = "all", variables: Mapping[str, str] = {}
+        self,
+        settings: Settings,
+        log: Path,
+        role: str = "all",
+        variables: Mapping[str, str] = {},
+        module: str = THIS_RELEASE,
     ) -> None:
         self._log = log
         self._url = ""
@@ -64,7 +76,7 @@ class WorkerProcess:
         self._guard = start_guard()
         with log.open("wb") as file:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "stream_rater", "run", "--role", role],
+                [sys.executable, "-m", module, "run", "--role", role],
                 cwd=ROOT,
                 env=environment_of(settings) | variables,
                 stdin=subprocess.DEVNULL,
@@ -180,10 +192,15 @@ def workers(folder: Path) -> Iterator[Callable[..., WorkerProcess]]:
     started: list[WorkerProcess] = []
 
     def start(
-        settings: Settings, role: str = "all", *, ready: bool = True, **variables: str
+        settings: Settings,
+        role: str = "all",
+        *,
+        ready: bool = True,
+        module: str = THIS_RELEASE,
+        **variables: str,
     ) -> WorkerProcess:
         log = folder / f"worker-{len(started)}.log"
-        worker = WorkerProcess(settings, log, role, variables)
+        worker = WorkerProcess(settings, log, role, variables, module)
         started.append(worker)
         if ready:
             worker.wait_ready()

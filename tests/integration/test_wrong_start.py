@@ -17,7 +17,8 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from local.servers import Addresses
 from local.tools import ROOT
-from stream_rater.adapters.redis import LAYOUT_KEY, connect
+from stream_rater.adapters.layout import LAYOUT_KEY
+from stream_rater.adapters.redis import connect
 from stream_rater.adapters.topics import QUIET, Topics
 from stream_rater.config import Settings
 from tests import real
@@ -104,7 +105,10 @@ STARTS: dict[str, tuple[int, str, Callable[[Settings, Path], Start]]] = {
     "topic too small": (2, r"max\.message\.bytes is 1000", small_topic),
     "other buckets": (2, r"buckets = 77, .* has 4: .*rebuild", laid_out(buckets="77")),
     "other shards": (2, r"shards = 8, .* has 4: .*rebuild", laid_out(shards="8")),
-    "topic made anew": (2, r"topic = old, .*rebuild", laid_out(topic="old")),
+    "topic made anew": (2, r"topic = old, .*submit the rounds there", laid_out(topic="old")),
+    "other window": (
+        2, r"duplicate_window = 7, .* has 100000: .*rebuild", laid_out(duplicate_window="7")
+    ),
     "port in use": (2, r"http '127.*in use", busy_port),
     "bad Redis address": (2, r"redis .*port", lambda s, _: ([], changed(s, redis="h:port"))),
     "no Kafka": (1, rf"kafka at {NOWHERE}: ", lambda s, _: ([], changed(s, kafka=NOWHERE))),

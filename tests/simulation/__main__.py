@@ -3,8 +3,9 @@
 import argparse
 import sys
 
+from .actors import Machines
 from .mutants import MUTANTS
-from .simulator import Machines, Simulation
+from .simulator import Simulation
 
 
 def main() -> int:

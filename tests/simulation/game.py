@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from stream_rater.config import Ladder, Ladders
+from stream_rater.config import Change, Ladder, Ladders
 from stream_rater.rating.parameters import EloMMR
 
 LADDERS = Ladders(
@@ -21,6 +21,28 @@ LADDERS = Ladders(
         "c": Ladder(rating=EloMMR(weight_limit=0.2, sigma_limit=80.0, rho=0.0, history=4)),
     }
 )  # fmt: skip
+
+CHANGED = Ladders(
+    ladders=LADDERS.ladders
+    | {
+        "a": Ladder(
+            rating=LADDERS.ladders["a"].rating,
+            changes=(
+                Change(
+                    from_offset=5,
+                    rating=EloMMR(
+                        weight_limit=0.4, sigma_limit=120.0, rho=0.3, initial_mu=1200.0, history=6
+                    ),
+                ),
+                Change(
+                    from_offset=9,
+                    rating=EloMMR(weight_limit=0.2, sigma_limit=90.0, rho=1.0, history=2),
+                ),
+            ),
+        )
+    }
+)
+"""What an upgrade brings, besides kernels of the next version."""
 
 PARTITION_OF = {"a": 0, "b": 1, "c": 1}
 """Ladders by partition of round-completed: one alone, two together."""
@@ -38,6 +60,8 @@ CHANCES = {
     "arrive": 0.02,
     "time_out": 0.004,
     "litter": 0.0005,
+    "wipe": 0.0007,
+    "upgrade": 0.002,
 }
 """Faults, and how likely each is at a step in middling weather."""
 
@@ -62,6 +86,8 @@ class Weather:
     paces: tuple[float, ...]
     """How fast workers are."""
     small_bites: bool
+    stutter: float
+    """Chance that a poll brings again what an earlier one brought."""
     wave_players: int
     rows_per_part: int
     rows_per_call: int
@@ -83,6 +109,7 @@ def weather(rng: random.Random) -> Weather:
         deaf=rng.choice([0.0, 0.0, 0.9, 0.99]),
         paces=rng.choice([(1.0,), (1.0, 0.1)]),
         small_bites=rng.random() < 0.5,
+        stutter=rng.choice([0.0, 0.0, 0.1]),
         wave_players=rng.choice([4, 50]),
         rows_per_part=rng.choice([1, 2, 5000]),
         rows_per_call=rng.choice([1, 4, 20_000]),

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from stream_rater.adapters.memory import Steps
+from stream_rater.lab.rebuild import Reach
 from stream_rater.pipeline import estimation
 from stream_rater.pipeline.changes import Change
 from stream_rater.pipeline.estimation import Flags, Pending
@@ -30,7 +31,7 @@ from stream_rater.pipeline.updater import Updater
 from stream_rater.rating.model import Table
 from stream_rater.rating.record import HEADER_SIZE, read_headers
 
-from .simulator import Machines
+from .actors import Machines
 from .world import StoreWithPast, UnkindWorker
 
 # --- the estimator's rules ------------------------------------------------------------------------
@@ -108,7 +109,7 @@ class Unacknowledged(Estimator):
         self._late_players: dict[int, list[Player]] = {}
 
     def _scatter(self, ready: Sequence[Pending], priors: Table) -> Step[None]:
-        part, shards = estimation.estimate(ready, priors, self._reader.ladder)
+        part, shards = self._estimate(ready, priors)
         messages = list(estimation.messages(part, shards, self._rows_per_part))
         first = messages[0][0]
         offsets = yield from ask(Scatter([each for each in messages if each[0] == first]))
@@ -163,6 +164,14 @@ class IdsInMemory(Estimator):
 
     def _window_start(self, c: int, log_start: int) -> int:
         return c
+
+
+class FilesNotCompared(Estimator):
+    """Step 3 without a look at what was noted: each worker rates by its own ladders file."""
+
+    def _agreed(self, wave: Sequence[Pending]) -> Step[list[Pending]]:
+        yield from ()
+        return list(wave)
 
 
 # --- the updater's rules --------------------------------------------------------------------------
@@ -265,6 +274,30 @@ class KeptProducer(UnkindWorker):
             self.log.abort(self.group, self.producer)
 
 
+# --- rebuild's rules ------------------------------------------------------------------------------
+
+
+class ReachesTheEnd(Reach):
+    """Rounds count though their parts are not applied, or not sent."""
+
+    def of(self, player: Player, partition: int) -> int:
+        return 2**60
+
+
+class ReachesTheCommit(Reach):
+    """Rounds count up to the estimators' committed offset, whatever parts there are."""
+
+    def of(self, player: Player, partition: int) -> int:
+        return self._scattered.get(partition, 0) - 1
+
+
+class ReachesWhatWasApplied(Reach):
+    """Players without parts that are kept count as new."""
+
+    def of(self, player: Player, partition: int) -> int:
+        return self._before.get(player, -1)
+
+
 @dataclass(frozen=True)
 class Mutant:
     """A rule left out."""
@@ -285,6 +318,7 @@ MUTANTS = {
     "rejections-outside": Mutant(
         "rejections in the transaction", Machines(worker=RejectionsOutside)
     ),
+    "files-not-compared": Mutant("ladders files compared", Machines(estimator=FilesNotCompared)),
     "no-cut": Mutant("the cut before a repeated player", Machines(updater=NoCut)),
     "applies-before-settling": Mutant(
         "settling [c, a) first", Machines(updater=AppliesBeforeSettling)
@@ -294,5 +328,10 @@ MUTANTS = {
     "recalls-by-offset": Mutant("events by fresh rows", Machines(updater=RecallsByOffset)),
     "unstable-offset": Mutant("stable offsets only", Machines(worker=UnstableOffset)),
     "no-compare-and-set": Mutant("compare-and-set on applied", Machines(worker=NoCompareAndSet)),
+    "reaches-the-end": Mutant("rebuild up to what was applied", Machines(reach=ReachesTheEnd)),
+    "reaches-the-commit": Mutant("rebuild by parts first", Machines(reach=ReachesTheCommit)),
+    "reaches-what-was-applied": Mutant(
+        "rebuild of whose parts are gone", Machines(reach=ReachesWhatWasApplied)
+    ),
     "kept-producer": Mutant("a new producer after a doubt", Machines(worker=KeptProducer)),
 }

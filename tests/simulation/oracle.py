@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from stream_rater.adapters.memory import Log, Store
+from stream_rater.config import Ladders
 from stream_rater.events import RatingChanged, joined, rating_changed_from_json
 from stream_rater.lab.replay import Pool
 from stream_rater.pipeline.ports import Player
@@ -11,7 +12,7 @@ from stream_rater.pipeline.sharding import shards_of
 from stream_rater.pipeline.verdicts import Verdicts
 from stream_rater.standings import Invalid, Reader, Standings
 
-from .game import LADDERS, SHARDS
+from .game import SHARDS
 
 Told = tuple[str, int | None, float, float, float, float, float, int]
 """Of an event: round id, rank, mu, sigma, mu and sigma before, performance, rounds."""
@@ -49,28 +50,31 @@ class Expected:
             )  # fmt: skip
 
 
-def replay(log: Log, window: int) -> Expected:
+def replay(log: Log, ladders: Ladders, window: int) -> Expected:
     """Rate every record of round-completed, one after the other."""
     expected = Expected()
-    pools = {ladder: Pool(config) for ladder, config in LADDERS.ladders.items()}
+    reader = Reader(ladders)
+    pools = {ladder: Pool(config) for ladder, config in ladders.ladders.items()}
     for records in log.rounds:
-        verdicts = Verdicts(Reader(LADDERS), window)
+        verdicts = Verdicts(reader, window)
         for record in records:
             try:
                 standings = verdicts.judge(record)
             except Invalid as invalid:
                 expected.rejections.append((record.partition, record.offset, invalid.code))
             else:
-                expected.rate(pools[standings.ladder], standings, record.offset)
+                pool = pools[standings.ladder]
+                pool.follow(reader.terms(standings.ladder, record.offset).rating)
+                expected.rate(pool, standings, record.offset)
     for ladder, pool in pools.items():
         for player, _ in pool:
             expected.beliefs[ladder, player] = pool.belief_bytes(player)
     return expected
 
 
-def violations(log: Log, store: Store, window: int) -> list[str]:
+def violations(log: Log, store: Store, ladders: Ladders, window: int) -> list[str]:
     """Where log and store differ from the sequential truth."""
-    expected = replay(log, window)
+    expected = replay(log, ladders, window)
     found = _beliefs(store, expected)
     changes = _changes(log)
     for player in sorted(changes.keys() | expected.changes.keys()):

@@ -171,6 +171,21 @@ def duplicate_after_a_crash(stage: Stage) -> None:
     stage.estimator()
 
 
+@catches("files-not-compared")
+def worker_that_was_forgotten(stage: Stage) -> None:
+    """A ladder's parameters change at offset 5, but the estimator still has the old file."""
+    forgotten, _ = stage.estimator(), stage.updater()
+    stage.round(A0, A1)
+    stage.turns(forgotten)
+    stage.announce()
+    for _ in range(6):
+        stage.round(A0, A1)
+        for actor in stage.actors:
+            stage.turns(actor)
+    stage.crash(forgotten)
+    stage.estimator()
+
+
 @catches("no-cut")
 def backlog_with_a_player_twice(stage: Stage) -> None:
     """Two rounds of the same players are applied one by one, lost, and replayed in one go."""
@@ -289,4 +304,45 @@ def late_end_within_the_next_transaction(stage: Stage) -> None:
     end.arrive()
     stage.crash(first)
     stage.log.fence(stage.log.updaters, first.worker.producer)
+    stage.updater()
+
+
+@catches("reaches-the-end")
+def rebuilt_while_a_part_waits(stage: Stage) -> None:
+    """The store is lost when a round is scattered and committed, and not yet applied."""
+    stage.round(A0, A1)
+    estimator, updater = stage.estimator(), stage.updater()
+    stage.through(estimator, CommitSource)
+    stage.through(updater, Publish)
+    stage.round(A0, B0)
+    stage.through(estimator, CommitSource)
+    stage.rebuild()
+    stage.estimator()
+    stage.updater()
+
+
+@catches("reaches-the-commit")
+def rebuilt_before_the_source_is_committed(stage: Stage) -> None:
+    """The store is lost when a round is rated and published, and its estimator died before it
+    committed the source."""
+    stage.round(A0, A1)
+    estimator, updater = stage.estimator(), stage.updater()
+    stage.through(estimator, Scatter)
+    stage.through(updater, Publish)
+    stage.rebuild()
+    stage.estimator()
+    stage.updater()
+
+
+@catches("reaches-what-was-applied")
+def rebuilt_after_parts_were_deleted(stage: Stage) -> None:
+    """The store is lost long after a round, when no part of it is kept."""
+    stage.round(A0, A1)
+    estimator, updater = stage.estimator(), stage.updater()
+    stage.through(estimator, CommitSource)
+    stage.through(updater, Publish)
+    stage.expire()
+    stage.rebuild()
+    stage.round(A0, B0)
+    stage.estimator()
     stage.updater()

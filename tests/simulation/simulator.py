@@ -7,28 +7,26 @@ call failed although it happened, or will yet happen: requests of a failed call 
 """
 
 import random
-from collections.abc import Callable, Generator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
 
-from stream_rater.adapters.memory import Group, Log, Steps
+from stream_rater.adapters.memory import Group, Log
+from stream_rater.config import Ladders
 from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.ports import (
     Apply,
     CommitSource,
-    Effect,
     LogTrouble,
     Position,
     Publish,
     Scatter,
     StoreTrouble,
-    Trouble,
 )
 from stream_rater.pipeline.updater import Updater
 
-from . import oracle
-from .game import LADDERS, PARTITIONS, SHARDS, Weather, submissions, weather
-from .world import StoreWithPast, Unkindness, UnkindWorker
+from . import oracle, recovery
+from .actors import PRODUCTION, Actor, Machines, Straggler, upgraded
+from .game import CHANGED, LADDERS, PARTITIONS, SHARDS, Weather, submissions, weather
+from .world import StoreWithPast, Unkindness
 
 WINDOW = 12
 """Small, so that duplicates beyond it happen too."""
@@ -39,82 +37,6 @@ QUIET_EFFECTS = 20_000
 STILL_EFFECTS = 40
 """And stay done for so many more."""
 
-WRITES = (Scatter, Apply, CommitSource, Publish)
-
-
-@dataclass(frozen=True)
-class Machines:
-    """What is simulated: the production code, or it with one rule left out."""
-
-    estimator: type[Estimator] = Estimator
-    updater: type[Updater] = Updater
-    worker: type[UnkindWorker] = UnkindWorker
-
-
-@dataclass(eq=False)
-class Actor:
-    """One machine of one worker."""
-
-    role: str
-    worker: UnkindWorker
-    machine: Generator[Effect[Any], Any, Any]
-    effect: Effect[Any]
-    steps: Steps
-    pieces: int = 0
-    """How many of them are done."""
-    pace: float = 1.0
-    """Of its turns, how many it takes: 0 while it sleeps."""
-
-    @property
-    def writing(self) -> bool:
-        """Whether it is in the middle of a write."""
-        return self.pieces > 0 and isinstance(self.effect, WRITES)
-
-    def __str__(self) -> str:
-        return f"{self.role} {self.worker.producer}"
-
-    def go_on(self, effect: Effect[Any]) -> None:
-        """The machine asked for something else."""
-        self.effect, self.steps, self.pieces = effect, self.worker.steps(effect), 0
-
-    def perform(self) -> None:
-        """All of the effect in hand."""
-        effect = self.effect
-        while self.effect is effect:
-            self.advance()
-
-    def advance(self) -> None:
-        """One atomic piece; the machine hears of what came of it at once."""
-        self.pieces += 1
-        try:
-            next(self.steps)
-        except StopIteration as done:
-            self.go_on(self.machine.send(done.value))
-        except Trouble as trouble:
-            self.go_on(self.machine.throw(trouble))
-
-
-@dataclass(eq=False)
-class Straggler:
-    """Requests of a call that failed or whose worker died, still on their way."""
-
-    sender: Actor
-    steps: Steps
-    group: Group
-    overtaken_by: dict[int, int] | None
-    """Of a plain commit: the offsets committed when it was sent. Any other is a later one, and the
-    coordinator does not reorder a member's commits."""
-
-    def arrive(self) -> bool:
-        """One more request arrives; whether there are others."""
-        if self.overtaken_by not in (None, self.group.committed):
-            return False
-        try:
-            next(self.steps)
-        except (StopIteration, Trouble):
-            return False
-        return True
-
 
 class Simulation:
     """One seed's world."""
@@ -122,7 +44,7 @@ class Simulation:
     def __init__(
         self,
         seed: int,
-        machines: Machines = Machines(),
+        machines: Machines = PRODUCTION,
         *,
         trace: Callable[[str], None] | None = None,
     ) -> None:
@@ -135,6 +57,8 @@ class Simulation:
         self.to_submit = submissions(self.rng, self.weather.rounds, self.weather.players)[::-1]
         self.doubt = self.weather.doubt
         self.now_s = 0.0
+        self.upgrading = False
+        """Whether who starts from now on has the next release and ladders file."""
         self.actors: list[Actor] = []
         self.stragglers: list[Straggler] = []
         for _ in range(self.weather.workers):
@@ -149,26 +73,39 @@ class Simulation:
         estimating = role == "estimator"
         source = self.log.rounds if estimating else self.log.parts
         worker = self.machines.worker(
-            self.log, self.store, self._group(role), source,
-            self.rng, Unkindness(self.weather.small_bites, self.weather.deaf),
-        )  # fmt: skip
+            self.log,
+            self.store,
+            self._group(role),
+            source,
+            self.rng,
+            Unkindness(self.weather.small_bites, self.weather.deaf, self.weather.stutter),
+        )
         machine = (self._estimator() if estimating else self._updater()).run()
         effect = next(machine)
-        self.actors.append(
-            Actor(role, worker, machine, effect, worker.steps(effect), pace=self._pace())
-        )
+        actor = Actor(role, worker, machine, effect, worker.steps(effect), pace=self._pace())
+        actor.old = not self.upgrading
+        self.actors.append(actor)
 
     def _pace(self) -> float:
         return self.rng.choice(self.weather.paces)
 
     def _estimator(self) -> Estimator:
-        return self.machines.estimator(
-            LADDERS, SHARDS, window=WINDOW,
+        kind = self.machines.estimator
+        return (upgraded(kind) if self.upgrading else kind)(
+            self.ladders, SHARDS, window=WINDOW,
             wave_players=self.weather.wave_players, rows_per_part=self.weather.rows_per_part,
         )  # fmt: skip
 
     def _updater(self) -> Updater:
-        return self.machines.updater(rows_per_call=self.weather.rows_per_call)
+        kind = self.machines.updater
+        return (upgraded(kind) if self.upgrading else kind)(
+            rows_per_call=self.weather.rows_per_call
+        )
+
+    @property
+    def ladders(self) -> Ladders:
+        """The newest ladders file."""
+        return CHANGED if self.upgrading else LADDERS
 
     def _rebalance(self) -> None:
         for role in ("estimator", "updater"):
@@ -182,6 +119,7 @@ class Simulation:
             self._maybe_fault()
             if self.rng.random() < self.weather.submit:
                 sent = self.to_submit.pop()
+                self._upgrade_in_time(sent.partition)
                 self.log.submit(sent.partition, sent.value, received_s=1.8e9)
             self._step()
         for _ in range(self.rng.randint(0, 1500)):
@@ -190,7 +128,7 @@ class Simulation:
         self._calm_down()
         if not self._becomes_done():
             return ["stuck: " + self._where()]
-        return oracle.violations(self.log, self.store, WINDOW)
+        return oracle.violations(self.log, self.store, self.ladders, WINDOW)
 
     def _becomes_done(self) -> bool:
         """Everything gets finished, and stays so."""
@@ -308,6 +246,37 @@ class Simulation:
             else:
                 self.store.roll_back(shard, self.rng.choice([1, 2, 3, 1000]))
 
+    def _wipe(self) -> None:
+        """The store is lost, perhaps after old parts were deleted. All workers are stopped, it is
+        rebuilt from the log, and they start again."""
+        roles = [actor.role for actor in self.actors]
+        for actor in self.actors:
+            self._straggle(actor)
+        self.actors.clear()
+        for group in (self.log.estimators, self.log.updaters):
+            group.assign([])
+            for producer in sorted(group.pending):
+                self.log.fence(group, producer)
+        self.store.wipe()
+        if self.rng.random() < 0.5:
+            self.stragglers.clear()
+            recovery.expire(self.log, self.rng)
+        recovery.rebuild(self.log, self.store, self.ladders, WINDOW, self.machines.reach)
+        for role in roles:
+            self._start(role)
+        self._rebalance()
+
+    def _upgrade(self) -> None:
+        """A rolling upgrade begins: the first worker with the new file notes its changes."""
+        self.store.agree({name: CHANGED.history(name) for name in CHANGED.ladders})
+        self.upgrading = True
+
+    def _upgrade_in_time(self, partition: int) -> None:
+        """A change is noted before the log comes to it, or it is not made."""
+        first = CHANGED.ladders["a"].changes[0].from_offset
+        if not self.upgrading and partition == 0 and len(self.log.rounds[0]) >= first:
+            self._upgrade()
+
     def _litter(self) -> None:
         """Somebody else writes into the parts' topic."""
         self.log.append_part(self.rng.randrange(SHARDS), self.rng.choice([b"", b"{}", b"litter"]))
@@ -316,6 +285,9 @@ class Simulation:
         self.store.stale = self.doubt = 0.0
         while self.stragglers:
             self._arrive()
+        for actor in [actor for actor in self.actors if self.upgrading and actor.old]:
+            self.actors.remove(actor)
+            self._start(actor.role)
         alive = {actor.worker.producer for actor in self.actors}
         for group in (self.log.estimators, self.log.updaters):
             for producer in [p for p in group.pending if p not in alive]:
@@ -347,7 +319,7 @@ class Simulation:
 
 
 def violations_of(
-    seed: int, machines: Machines = Machines(), *, trace: list[str] | None = None
+    seed: int, machines: Machines = PRODUCTION, *, trace: list[str] | None = None
 ) -> list[str]:
     """What is wrong with a seed's outcome; an exception is, too."""
     try:

@@ -20,9 +20,10 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from .actors import Machines
 from .mutants import MUTANTS
 from .scenarios import SCENARIOS
-from .simulator import Machines, replay_command, violations_of
+from .simulator import replay_command, violations_of
 from .stage import Stage
 
 AT_ONCE = 25

@@ -14,9 +14,9 @@ from stream_rater.adapters.memory import Group, Log
 from stream_rater.pipeline.ports import Effect, LogTrouble, Position
 from stream_rater.pipeline.sharding import shards_of
 
-from . import oracle
-from .game import LADDERS, PARTITIONS, SHARDS
-from .simulator import Actor, Machines, Straggler
+from . import oracle, recovery
+from .actors import Actor, Machines, Straggler
+from .game import CHANGED, LADDERS, PARTITIONS, SHARDS
 from .world import StoreWithPast, Unkindness
 
 T = TypeVar("T")
@@ -60,6 +60,8 @@ class Stage:
         self.log = Log(PARTITIONS, SHARDS)
         self.store = StoreWithPast(InOrder())
         self.actors: list[Actor] = []
+        self.ladders = LADDERS
+        """The newest ladders file."""
         self._rounds = 0
         self.now_s = 0.0
 
@@ -74,7 +76,7 @@ class Stage:
 
     def estimator(self) -> Actor:
         """An estimator who owns everything from now on."""
-        machine = self.machines.estimator(LADDERS, SHARDS, window=WINDOW, wave_players=2).run()
+        machine = self.machines.estimator(self.ladders, SHARDS, window=WINDOW, wave_players=2).run()
         actor = self._join("estimator", self.log.estimators, machine, self.log.rounds)
         self.log.estimators.assign([actor.worker])
         return actor
@@ -92,7 +94,26 @@ class Stage:
         """Gone; others only own its partitions once they are told so."""
         self.actors.remove(actor)
 
+    def announce(self) -> None:
+        """A worker with a new ladders file was started: it noted the changes. Who comes, has it."""
+        self.ladders = CHANGED
+        self.store.agree({ladder: CHANGED.history(ladder) for ladder in CHANGED.ladders})
+
     # --- what happens ---
+
+    def expire(self) -> None:
+        """Parts that are applied and published get deleted from the log."""
+        for shard, committed in self.log.updaters.committed.items():
+            self.log.parts[shard].start = committed
+
+    def rebuild(self) -> None:
+        """All workers are stopped, the store is lost and rebuilt."""
+        self.actors.clear()
+        for group in (self.log.estimators, self.log.updaters):
+            for producer in sorted(group.pending):
+                self.log.fence(group, producer)
+        self.store.wipe()
+        recovery.rebuild(self.log, self.store, self.ladders, WINDOW, self.machines.reach)
 
     def round(self, *players: str, round_id: str = "", ladder: str = "a") -> int:
         """Report a round in which the players came in in this order; returns its offset."""
@@ -159,7 +180,7 @@ class Stage:
                 self.perform(actor)
         if not self._is_done():
             return [f"stuck: {self.log.estimators.committed} {self.log.updaters.committed}"]
-        return oracle.violations(self.log, self.store, WINDOW)
+        return oracle.violations(self.log, self.store, self.ladders, WINDOW)
 
     def _is_done(self) -> bool:
         log = self.log

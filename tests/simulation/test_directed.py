@@ -2,9 +2,9 @@
 
 import pytest
 
+from .actors import Machines
 from .mutants import MUTANTS
 from .scenarios import SCENARIOS
-from .simulator import Machines
 from .stage import Stage
 
 

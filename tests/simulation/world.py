@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stream_rater.adapters.memory import Group, Log, Steps, Store, Worker
+from stream_rater.adapters.memory import Group, Log, Records, Steps, Store, Worker
 from stream_rater.pipeline.ports import (
     Apply,
     Held,
@@ -33,6 +33,8 @@ class Unkindness:
     small_bites: bool = False
     deaf: float = 0.0
     """That a poll brings no news of a rebalance yet: a zombie does not know what it is."""
+    stutter: float = 0.0
+    """That a poll brings records again."""
 
 
 class StoreWithPast(Store):
@@ -80,6 +82,19 @@ class StoreWithPast(Store):
             self._line.setdefault(shard, []).append(self.state(shard))
             self.put(shard, self._rng.choice(self._ever[shard]))
 
+    def wipe(self) -> None:
+        """Nothing is left, and no past state will come back."""
+        for held in (self.positions, self.beliefs, self.ladders, self._line, self._ever):
+            held.clear()
+
+    def forget_before(self, shard: int, start: int) -> None:
+        """No state comes back whose parts are not in the log any more."""
+        for states in (self._line, self._ever):
+            kept = [each for each in states.get(shard, ()) if each[0].start >= start]
+            states[shard] = kept
+        if not self._ever[shard]:
+            self._ever[shard] = [self.state(shard)]
+
     def put(self, shard: int, state: State) -> None:
         """Make a shard hold this."""
         self.positions[shard], beliefs = state
@@ -90,7 +105,7 @@ class UnkindWorker(Worker):
     """Does what it is asked in whatever order the servers might."""
 
     def __init__(
-        self, log: Log, store: Store, group: Group, source: list[list[Record]],
+        self, log: Log, store: Store, group: Group, source: list[Records],
         rng: random.Random, unkindness: Unkindness,
     ) -> None:  # fmt: skip
         super().__init__(log, store, group, source)
@@ -105,6 +120,9 @@ class UnkindWorker(Worker):
     def _take(self, partition: int, most: int) -> Sequence[Record]:
         if self.unkindness.small_bites:
             most = self.rng.choice((1, 1, 2, 5))
+        if self.unkindness.stutter and self.rng.random() < self.unkindness.stutter:
+            again = self._reading[partition] - self.rng.choice((1, 2, 5))
+            self._reading[partition] = max(again, self._source[partition].start)
         return super()._take(partition, most)
 
     def _read_priors(self, effect: ReadPriors) -> Steps:

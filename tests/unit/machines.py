@@ -1,6 +1,6 @@
 """Parts, positions and hand-driven machines for the pipeline's unit tests."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -8,7 +8,7 @@ import numpy as np
 from stream_rater.pipeline import parts
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts import Part, RoundInPart
-from stream_rater.pipeline.ports import Effect, Position, Record
+from stream_rater.pipeline.ports import Agree, Effect, Position, Record
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.rating.systems import law_of
 
@@ -54,6 +54,8 @@ class Recorder(Observer):
         self.replayed: list[int] = []
         self.settled: list[int] = []
         self.resumed = 0
+        self.at_odds: list[tuple[str, str]] = []
+        self.agreed: set[str] = set()
 
     def started_over(self, reason: str) -> None:
         self.troubles.append(reason)
@@ -63,6 +65,12 @@ class Recorder(Observer):
 
     def shard_opened(self, shard: int) -> None:
         self.opened.append(shard)
+
+    def ladder_refused(self, ladder: str, reason: str) -> None:
+        self.at_odds.append((ladder, reason))
+
+    def ladders_agreed(self, ladders: Iterable[str]) -> None:
+        self.agreed.update(ladders)
 
     def rounds_missing(self, partition: int, committed: int, start: int) -> None:
         self.missing.append((partition, committed, start))
@@ -89,6 +97,10 @@ class ByHand:
         self._machine = machine
         self.effect: Effect[Any] = next(machine)
 
+    def _hold(self, effect: Effect[Any]) -> None:
+        """Take the next effect in hand."""
+        self.effect = effect
+
     def expect(self, kind: type[E], **having: Any) -> E:
         """The effect in hand, which must be of this kind and have these attributes."""
         assert isinstance(self.effect, kind), self.effect
@@ -99,13 +111,22 @@ class ByHand:
     def answer(self, kind: type[E], outcome: Any = None, **having: Any) -> E:
         """Expect an effect and let it come out so."""
         effect = self.expect(kind, **having)
-        self.effect = self._machine.send(outcome)
+        self._hold(self._machine.send(outcome))
         return effect
 
     def fail(self, kind: type[E], trouble: Exception) -> None:
         """Expect an effect and let it fail."""
         self.expect(kind)
-        self.effect = self._machine.throw(trouble)
+        self._hold(self._machine.throw(trouble))
+
+
+class Agreed(ByHand):
+    """An estimator that is alone with its ladders file."""
+
+    def _hold(self, effect: Effect[Any]) -> None:
+        while isinstance(effect, Agree):
+            effect = self._machine.send(effect.histories)
+        super()._hold(effect)
 
 
 def names(players: Sequence[tuple[str, str]]) -> str:

@@ -1,5 +1,7 @@
 """Files and environment: what they set, and one clear line where they make no sense."""
 
+import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,8 +58,69 @@ def test_ladders(write: Write) -> None:
     assert eu is not None and other is not None
     assert eu.limits == Limits(max_entries=12, max_skew_s=60)
     assert eu.rating.rho == "inf"
-    assert other == Ladder(rating=EloMMR(weight_limit=0.23, sigma_limit=54.0))
+    assert other == (EloMMR(weight_limit=0.23, sigma_limit=54.0), Limits())
     assert ladders.limits.max_bytes == 1000
+
+
+CHANGING = """
+[ladders.new]
+from_offset = 100
+rating = { system = "elo-mmr", weight_limit = 0.3, sigma_limit = 60 }
+
+[[ladders.new.changes]]
+from_offset = 200
+limits = { max_entries = 5 }
+
+[[ladders.new.changes]]
+from_offset = 300
+rating = { system = "elo-mmr", weight_limit = 0.4, sigma_limit = 60, history = 8 }
+"""
+
+
+def test_a_ladder_changes_at_its_offsets(write: Write) -> None:
+    """Before the first it is the template's, or unknown; what a change does not say stays."""
+
+    def at(offset: float) -> tuple[float | None, int] | None:
+        found = ladders.find("new", offset)
+        assert found is None or isinstance(found.rating, EloMMR)
+        return found and (found.rating.weight_limit, found.limits.max_entries)
+
+    ladders = config.read_ladders(write("ladders.toml", LADDERS + CHANGING))
+    assert at(99) == (0.23, 1_000_000)
+    assert at(100) == at(199) == (0.3, 1_000_000)
+    assert at(200) == at(299) == (0.3, 5)
+    assert at(300) == at(math.inf) == (0.4, 5)
+    assert [entry.split(":")[0] for entry in ladders.history("new")] == ["0", "100", "200", "300"]
+    assert len(set(ladders.history("new"))) == 4
+
+    ladders = config.read_ladders(write("ladders.toml", CHANGING))
+    assert at(99) is None
+    assert [entry.split(":")[0] for entry in ladders.history("new")] == ["100", "200", "300"]
+    assert ladders.history("other") == ()
+
+
+OTHER = 'rating = { system = "elo-mmx", weight_limit = 0.3, sigma_limit = 60 }'
+
+
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        (CHANGING.replace("= 300", "= 200"), r"'new'.*changes\[1\]: from_offset must be over 200"),
+        (CHANGING.replace("= 200", "= 100"), r"changes\[0\]: from_offset must be over 100"),
+        (CHANGING.replace("limits = { max_entries = 5 }", ""), r"changes\[0\]: neither rating nor"),
+        (
+            CHANGING.replace("limits = { max_entries = 5 }", OTHER),
+            "another system is another ladder",
+        ),
+        (LADDERS + f"[ladders.mmx]\nfrom_offset = 1\n{OTHER}\n", "'mmx': .* another ladder"),
+        (LADDERS + '[[ladders."*".changes]]\nfrom_offset = 1\n' + OTHER, "another system"),
+        (LADDERS + '[[ladders."*".changes]]\nfrom_offset = 1\nlimits = {}\n', "name it to change"),
+        (CHANGING.replace("= 200", "= -1"), "from_offset"),
+    ],
+)
+def test_changes_that_make_no_sense(write: Write, text: str, says: str) -> None:
+    """Refused with their place."""
+    assert re.search(says, refusal(config.read_ladders, write("ladders.toml", text)))
 
 
 def test_json_and_toml_are_alike(write: Write) -> None:
@@ -181,4 +244,4 @@ def test_the_services_ladders(write: Write) -> None:
     named = config.service_ladders(Settings(ladders=str(path)))
     assert named == config.read_ladders(path)
     anything = config.service_ladders(Settings()).find("anything")
-    assert anything == Ladder(rating=config.DEFAULT_RATING)
+    assert anything == (config.DEFAULT_RATING, Limits())

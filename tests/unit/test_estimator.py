@@ -28,7 +28,7 @@ from stream_rater.pipeline.sharding import shards_of
 from stream_rater.rating import record as belief_record
 from stream_rater.rating.model import newcomers
 from tests.rounds import as_json, ranked
-from tests.unit.machines import ByHand, Recorder
+from tests.unit.machines import Agreed, ByHand, Recorder
 
 SHARDS = 2
 ZERO = [name for name in "abcdefghijkl" if shards_of([name], SHARDS)[0] == 0]
@@ -49,7 +49,7 @@ def hand(observer: Recorder) -> ByHand:
 
 def by_hand(observer: Recorder, wave_players: int = 4) -> ByHand:
     """The same, with waves of this size."""
-    return ByHand(
+    return Agreed(
         Estimator(
             ANY_LADDER, SHARDS, window=3, wave_players=wave_players, observer=observer, idle_s=0.1
         ).run()
@@ -348,7 +348,7 @@ def test_sending_rests_while_the_store_is_far_behind(observer: Recorder) -> None
 
 def test_large_slices_travel_in_chunks() -> None:
     """All must be acknowledged; the player waits for the last."""
-    hand = ByHand(Estimator(ANY_LADDER, 1, rows_per_part=2).run())
+    hand = Agreed(Estimator(ANY_LADDER, 1, rows_per_part=2).run())
     owning(hand, 0, ends=(0,))
     read(hand, a_round(0, *"abcde"))
     priors(hand)

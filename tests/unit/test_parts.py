@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from stream_rater.pipeline import parts
 from stream_rater.pipeline.parts import NotAPart, UnknownPart
+from stream_rater.rating.compiled import KERNEL_VERSION
 from tests.unit.machines import part
 
 MESSAGE = parts.encode(part((7, "ab"), (9, "c")))
@@ -72,10 +73,27 @@ def test_part_that_is_not_understood(message: bytes) -> None:
 
 def test_part_of_another_kernel() -> None:
     """The message names both versions."""
+    ours, older = KERNEL_VERSION, parts.OLDEST_KERNEL - 1
+    with pytest.raises(UnknownPart, match=rf"version 77, this worker has {ours}: .* newer release"):
+        parts.decode(by_kernel(77))
+    with pytest.raises(UnknownPart, match=rf"version {older}, .* has {ours}: .* older release"):
+        parts.decode(by_kernel(older))
+
+
+def test_part_that_an_older_release_left() -> None:
+    """It is applied, if its evidence means the same; a newer release's is left alone."""
+    oldest = parts.OLDEST_KERNEL
+    assert parts.decode(by_kernel(oldest), kernel=oldest + 2).laws[0].kernel == oldest
+    assert parts.decode(by_kernel(oldest + 2), kernel=oldest + 2).laws[0].kernel == oldest + 2
+    with pytest.raises(UnknownPart):
+        parts.decode(by_kernel(oldest + 3), kernel=oldest + 2)
+
+
+def by_kernel(version: int) -> bytes:
+    """The message, of another kernel version."""
     laws = msgspec.msgpack.decode(MESSAGE)[LAWS]
-    laws[0][1] = 77
-    with pytest.raises(UnknownPart, match="kernel version 77, this release has 2"):
-        parts.decode(changed(LAWS, laws))
+    laws[0][1] = version
+    return changed(LAWS, laws)
 
 
 @pytest.mark.parametrize("message", [b"", b"{}", b"garbage", b"\x90", b"\x91\xa1x", b"\xdc\x00"])

@@ -127,6 +127,27 @@ def test_mixed_up_rounds_of_strangers_commute() -> None:
     assert len(seen) == 1
 
 
+def test_parameters_change_on_the_way() -> None:
+    """Beliefs go on as they are, newcomers begin by the new parameters, and the record may hold
+    more factors or fewer, as if it had been read back from the store by each."""
+    longer = msgspec.structs.replace(CONFIG, history=9, initial_mu=1200.0, rho=0.1)
+    shorter = msgspec.structs.replace(CONFIG, history=2)
+    rated = pool()
+    duels(rated, range(8))
+    before = rated.belief_bytes("ann")
+    rated.follow(longer)
+    assert rated.belief_bytes("ann") == before
+    rate(rated, [1, 2], ["cy", "dee"], 8)
+    assert float(dict(rated)["cy"]["previous_mu"]) == 1200.0
+    duels(rated, range(9, 16))
+    assert dict(rated)["ann"]["count"] == 9
+    rated.follow(shorter)
+    rate(rated, [1, 2], ["ann", "bob"], 16)
+    assert dict(rated)["ann"]["count"] == 2
+    rate(rated, [1, 2], ["eve", "fay"], 17)
+    assert float(dict(rated)["eve"]["previous_mu"]) == 1500.0
+
+
 def test_a_rating_moves_the_right_way() -> None:
     """Who wins goes up, who loses goes down, and both are better known."""
     rated = pool()

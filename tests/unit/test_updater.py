@@ -269,6 +269,22 @@ def test_part_that_is_not_understood(hand: ByHand, observer: Recorder) -> None:
     hand.expect(Poll)
 
 
+def test_refused_shard_goes_on_when_it_does(hand: ByHand, observer: Recorder) -> None:
+    """Not when it is merely tried again: who waits for it would take heart every few seconds."""
+    owning(hand)
+    read(hand, record(0, b"\x91\x02"))
+    for tried in range(1, 3):
+        assert len(observer.refused) == tried
+        hand.answer(Poll, Polled(tried * module.REFUSED_S))
+        opened(hand, {0: NOWHERE}, {0: 0})
+        hand.answer(Seek)
+        assert observer.opened == []
+        if tried == 1:
+            read(hand, record(0, b"\x91\x02"), now_s=tried * module.REFUSED_S)
+    read(hand, record(0, part((5, "a"))), now_s=2 * module.REFUSED_S)
+    assert observer.opened == [0]
+
+
 def test_foreign_message(hand: ByHand, observer: Recorder) -> None:
     """It is told of, and its offset is finished like any other."""
     owning(hand)

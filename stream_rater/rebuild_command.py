@@ -1,0 +1,117 @@
+"""`stream-rater rebuild`: the store anew from the log."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+from stream_rater import warm
+from stream_rater.adapters.reader import read_all
+from stream_rater.adapters.redis import RedisStore
+from stream_rater.adapters.topics import Admin
+from stream_rater.commands import named_failures
+from stream_rater.config import BadConfiguration, Ladders, Settings, service_ladders
+from stream_rater.lab.rebuild import InUse, Misplaced, Reach, Rebuild, fill
+from stream_rater.pipeline.parts import UnknownPart
+from stream_rater.pipeline.ports import LogTrouble, Record
+from stream_rater.rating.compiled import KERNEL_VERSION
+from stream_rater.service import ESTIMATORS, UPDATERS, layout_of
+from stream_rater.terminal import Failed, track
+
+SLACK_S = 5.0
+"""How much longer than a transaction's time-out its end is waited for."""
+
+
+def rebuild(settings: Settings, *, replace: bool) -> None:
+    """Replay the log into an empty store, or with `replace` into any."""
+    ladders = service_ladders(settings)
+    began_s = time.monotonic()
+    with named_failures():
+        warm.check()
+        admin = Admin(settings)
+        partitions = admin.check_topics()
+        layout = layout_of(settings, admin, partitions)
+        store = RedisStore(settings)
+        store.prepare()
+        _check_idle(admin, settings)
+        store.layout.check_rebuildable(layout)
+        if not (replace or store.layout.is_empty()):
+            raise BadConfiguration("the store holds ratings: give --replace to rebuild it anew")
+        try:
+            work = _rebuild(admin, settings, ladders, store, partitions)
+        except (UnknownPart, Misplaced, InUse) as error:
+            raise Failed(str(error)) from None
+        store.agree({ladder: ladders.history(ladder) for ladder in work.ladders})
+        store.layout.end_rebuild(layout, KERNEL_VERSION)
+        store.close()
+    took_s = time.monotonic() - began_s
+    print(
+        f"{work.rounds} rounds replayed, {work.written} beliefs written in {took_s:.1f} s "
+        f"({work.updates / took_s:,.0f} updates a second)"
+    )
+
+
+def _rebuild(
+    admin: Admin, settings: Settings, ladders: Ladders, store: RedisStore,
+    partitions: Mapping[str, int],
+) -> Rebuild:  # fmt: skip
+    """Read everything; only then delete what there is, and write."""
+    rounds, parts = admin.topics.rounds, admin.topics.parts
+    shards = partitions[parts]
+    applied = _committed(admin, settings, UPDATERS, parts, shards)
+    scattered = _committed(admin, settings, ESTIMATORS, rounds, partitions[rounds])
+    check_kept(admin.starts(parts, shards), applied)
+    reach = Reach(applied, scattered, shards)
+    for part in _all(admin, settings, parts, shards, "parts"):
+        reach.note(part)
+    work = Rebuild(ladders, settings.duplicate_window, reach, partitions[rounds])
+    for record in _all(admin, settings, rounds, partitions[rounds], "rounds"):
+        work.feed(record)
+    store.layout.begin_rebuild(shards)
+    _check_idle(admin, settings)
+    fill(track(work.beliefs(), "beliefs"), applied, shards, store.apply)
+    if _committed(admin, settings, UPDATERS, parts, shards) != applied:
+        raise InUse("workers ran while the store was being rebuilt: stop them, run it again")
+    return work
+
+
+def _all(
+    admin: Admin, settings: Settings, topic: str, partitions: int, label: str
+) -> Iterator[Record]:
+    """All records of a topic, with a progress bar."""
+    total = sum(admin.ends(topic, partitions)) - sum(admin.starts(topic, partitions))
+    return track(read_all(settings, topic, partitions), label, total)
+
+
+def _check_idle(admin: Admin, settings: Settings) -> None:
+    for group in (ESTIMATORS, UPDATERS):
+        members = admin.members(group)
+        if members:
+            raise Failed(
+                f"{members} workers are in the group {settings.topic_prefix}{group}: stop them "
+                f"first (one that was killed leaves after {settings.session_timeout_ms} ms)"
+            )
+
+
+def _committed(
+    admin: Admin, settings: Settings, group: str, topic: str, partitions: int
+) -> dict[int, int]:
+    """Stable offsets: a transaction that a dead worker left open is waited for."""
+    deadline_s = time.monotonic() + settings.transaction_timeout_ms / 1000.0 + SLACK_S
+    while True:
+        try:
+            found = admin.committed(group, topic, partitions)
+        except LogTrouble:
+            if time.monotonic() > deadline_s:
+                raise
+            time.sleep(0.5)
+        else:
+            return {partition: offset or 0 for partition, offset in found.items()}
+
+
+def check_kept(starts: Sequence[int], applied: Mapping[int, int]) -> None:
+    """Parts that were never published must still be there."""
+    for shard, start in enumerate(starts):
+        if start > applied[shard]:
+            raise Failed(
+                f"shard {shard} starts at {start}, after the committed offset {applied[shard]}: "
+                f"commit {start} for it to go on without the events in between"
+            )

@@ -1,0 +1,128 @@
+"""`rebuild` on real servers: the store is lost, and comes back from the log."""
+
+import subprocess
+from collections.abc import Callable
+
+import msgspec
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
+from confluent_kafka.cimpl import NewPartitions
+
+from stream_rater.adapters.redis import connect
+from stream_rater.adapters.topics import QUIET, Admin
+from stream_rater.config import Settings
+from stream_rater.service import ESTIMATORS, UPDATERS
+from tests import real
+from tests.integration.processes import WorkerProcess, stream_rater, wait_until
+from tests.integration.test_service import a_round, assert_all_rated_once
+from tests.integration.topics import Finished, produce
+
+Start = Callable[..., WorkerProcess]
+
+
+def rebuild(settings: Settings, *options: str) -> "subprocess.CompletedProcess[str]":
+    return stream_rater("rebuild", *options, settings=settings)
+
+
+def gone(settings: Settings) -> Callable[[], bool]:
+    """Whether the groups know of no worker any more."""
+    admin = Admin(settings)
+    return lambda: not any(admin.members(group) for group in (ESTIMATORS, UPDATERS))
+
+
+def flush(settings: Settings) -> None:
+    with connect(settings) as client:
+        client.flushdb()
+
+
+def delete_parts(settings: Settings) -> None:
+    """As retention does, in the course of days."""
+    admin = Admin(settings)
+    topic = admin.topics.parts
+    client = AdminClient({"bootstrap.servers": settings.kafka}, logger=QUIET)
+    ends = admin.ends(topic, settings.shards)
+    for future in client.delete_records(
+        [TopicPartition(topic, shard, end) for shard, end in enumerate(ends)]
+    ).values():
+        future.result(10.0)
+
+
+def rated_on(settings: Settings, start: Start, first: int, count: int) -> None:
+    """Another worker rates so many more rounds; all that there are were then rated once."""
+    worker = start(settings)
+    produce(settings, [a_round(number) for number in range(first, first + count)])
+    wait_until(Finished(settings), "all is rated")
+    assert_all_rated_once(settings, first + count)
+    assert worker.metric("stream_rater_updates_total", outcome="replayed") == 0
+
+
+def test_the_store_is_lost_in_mid_season(
+    settings: real.SettingsFactory, worker_process: Start
+) -> None:
+    """A worker is killed at work and Redis emptied: after a rebuild, another one goes on, and
+    nothing is lost or doubled. Meanwhile no rebuild begins beside a worker."""
+    at = settings(session_timeout_ms=2000)
+    worker = worker_process(at)
+    produce(at, [a_round(number) for number in range(400)])
+    wait_until(lambda: worker.metric("stream_rater_events_total") > 100, "it is at work")
+    refused = rebuild(at)
+    assert refused.returncode == 1
+    assert "workers are in the group" in refused.stderr
+    assert refused.stderr.count("\n") == 1
+    worker.kill()
+    flush(at)
+    wait_until(gone(at), "its session is over")
+    done = rebuild(at)
+    assert done.returncode == 0, done.stderr
+    rated_on(at, worker_process, 400, 100)
+
+
+def test_the_store_is_lost_when_parts_are_gone(
+    settings: real.SettingsFactory, worker_process: Start
+) -> None:
+    """Workers refuse the shards and say what to do; that done, they go on, in as many buckets as
+    one likes. What the store holds is only deleted if one says so."""
+    at = settings()
+    worker = worker_process(at)
+    produce(at, [a_round(number) for number in range(200)])
+    wait_until(Finished(at), "all is rated")
+    delete_parts(at)
+    flush(at)
+    wait_until(lambda: worker.metric("stream_rater_refused_shards") == 4, "shards are refused")
+    assert "stream-rater rebuild" in worker.get("/readyz")[1]
+    worker.terminate()
+    worker.wait()
+    done = rebuild(at)
+    assert done.returncode == 0, done.stderr
+    assert "200 rounds replayed" in done.stdout
+
+    again = rebuild(at)
+    assert again.returncode == 2
+    assert "--replace" in again.stderr
+    wider = msgspec.structs.replace(at, buckets=2 * at.buckets)
+    done = rebuild(wider, "--replace")
+    assert done.returncode == 0, done.stderr
+    rated_on(wider, worker_process, 200, 100)
+
+
+def test_more_shards(settings: real.SettingsFactory, worker_process: Start) -> None:
+    """Workers refuse the store when the topics by player got more partitions, and take it after a
+    rebuild."""
+    at = settings()
+    worker = worker_process(at)
+    produce(at, [a_round(number) for number in range(100)])
+    wait_until(Finished(at), "all is rated")
+    worker.terminate()
+    worker.wait()
+    topics = Admin(at).topics
+    client = AdminClient({"bootstrap.servers": at.kafka}, logger=QUIET)
+    more = [NewPartitions(topic, 7) for topic in (topics.parts, topics.changed)]
+    for future in client.create_partitions(more).values():
+        future.result(10.0)
+    wait_until(lambda: Admin(at).partitions()[topics.parts] == 7, "there are more")
+    refused = stream_rater("run", settings=at)
+    assert refused.returncode == 2
+    assert "shards = 4, this service has 7" in refused.stderr
+    done = rebuild(at, "--replace")
+    assert done.returncode == 0, done.stderr
+    rated_on(at, worker_process, 100, 100)

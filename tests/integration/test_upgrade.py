@@ -1,0 +1,150 @@
+"""Rolling upgrades on real servers: other parameters and other kernels, in mid-stream."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from stream_rater.adapters.topics import Admin, Topics
+from stream_rater.config import Settings
+from stream_rater.events import rating_changed_from_json
+from stream_rater.rating.compiled import KERNEL_VERSION
+from tests import real
+from tests.integration.processes import (
+    NEXT_RELEASE,
+    WorkerProcess,
+    stream_rater,
+    wait_until,
+)
+from tests.integration.test_rebuild import gone
+from tests.integration.test_service import a_round, assert_all_rated_once, events_of
+from tests.integration.topics import Finished, produce, read_topic
+
+Start = Callable[..., WorkerProcess]
+
+LADDER = """
+[ladders.ranked.rating]
+system = "elo-mmr"
+weight_limit = 0.2
+sigma_limit = 80
+"""
+
+CHANGE = """
+[[ladders.ranked.changes]]
+from_offset = {}
+rating = {{ system = "elo-mmr", weight_limit = 0.4, sigma_limit = 120, display = "mu" }}
+"""
+
+
+def with_file(settings: Settings, path: Path, text: str) -> Settings:
+    path.write_text(text)
+    return msgspec.structs.replace(settings, ladders=str(path))
+
+
+@pytest.fixture
+def before(settings: real.SettingsFactory, tmp_path: Path) -> Settings:
+    """One ladder in one partition."""
+    return with_file(settings(partitions=1), tmp_path / "before.toml", LADDER)
+
+
+def send(settings: Settings, first: int, count: int) -> None:
+    produce(settings, [a_round(n, "ranked") for n in range(first, first + count)])
+
+
+def finished(settings: Settings) -> None:
+    wait_until(Finished(settings), "all is rated", 60.0)
+
+
+def refusal(settings: Settings) -> str:
+    """What a worker says that does not start."""
+    ended = stream_rater("run", settings=settings)
+    assert ended.returncode == 2
+    (line,) = [each for each in ended.stderr.splitlines() if not each.startswith("{")]
+    return line
+
+
+def test_parameters_change_at_an_offset(
+    before: Settings, worker_process: Start, tmp_path: Path
+) -> None:
+    """Rounds from the offset on are rated by the new parameters, by workers that have them: one
+    with the old file waits, does not start again, and holds nobody up once it is gone."""
+    forgotten = worker_process(before, "estimator")
+    updater = worker_process(before, "updater")
+    send(before, 0, 40)
+    finished(before)
+    after = with_file(before, tmp_path / "after.toml", LADDER + CHANGE.format(60))
+    updater.terminate()
+    worker_process(after, "updater")  # its start notes the change
+    send(before, 40, 40)
+    wait_until(lambda: "ladder 'ranked'" in forgotten.get("/readyz")[1], "it refuses the ladder")
+    assert forgotten.metric("stream_rater_refused_ladders") == 1
+    assert forgotten.get("/healthz")[0] == 200
+    assert "from offset 60 on" in refusal(before)
+    late = with_file(before, tmp_path / "late.toml", LADDER + CHANGE.format(60) + CHANGE.format(70))
+    assert "too late, partition 0 of the rounds ends at 80" in refusal(late)
+
+    worker_process(after, "estimator", ready=False)
+    forgotten.terminate()
+    finished(after)
+    assert_all_rated_once(after, 80)
+    shown = {
+        int(event.round_id[1:]): event.rating == event.mu
+        for message in read_topic(after, Topics.of(after).changed)
+        for event in [rating_changed_from_json(message.value() or b"")]
+    }
+    assert [number for number, by_mu in sorted(shown.items()) if by_mu] == list(range(60, 80))
+
+
+def test_kernels_of_the_next_version(before: Settings, worker_process: Start) -> None:
+    """Workers of either release side by side, and then only of the newer one: every event is there,
+    once. A rebuild makes the ratings those of the newer kernels alone."""
+    old = [worker_process(before) for _ in range(2)]
+    send(before, 0, 200)
+    wait_until(lambda: len(events_of(before)) > 50, "it is under way")
+    new = worker_process(before, ready=False, module=NEXT_RELEASE)
+    wait_until(lambda: new.metric("stream_rater_owned") > 0, "it has a share")
+    send(before, 200, 200)
+    old[0].terminate()
+    second = worker_process(before, ready=False, module=NEXT_RELEASE)
+    send(before, 400, 100)
+    old[1].terminate()
+    finished(before)
+    found = events_of(before)
+    assert len(found) == 1000
+    assert set(found.values()) == {1}
+
+    verified = stream_rater("verify", settings=before, module=NEXT_RELEASE)
+    assert verified.returncode == 1
+    assert "0 missing" in verified.stderr
+    older, newer = KERNEL_VERSION, KERNEL_VERSION + 1
+    assert f"go back to kernel version {older}, this release has {newer}" in verified.stderr
+    for worker in (new, second):
+        worker.terminate()
+        worker.wait()
+    wait_until(gone(before), "all have left")
+    rebuilt = stream_rater("rebuild", "--replace", settings=before, module=NEXT_RELEASE)
+    assert rebuilt.returncode == 0, rebuilt.stderr
+    worker_process(before, module=NEXT_RELEASE)
+    send(before, 500, 50)
+    finished(before)
+    verified = stream_rater("verify", settings=before, module=NEXT_RELEASE)
+    assert verified.returncode == 0, verified.stderr
+
+
+def test_older_workers_wait_for_newer_ones(before: Settings, worker_process: Start) -> None:
+    """An older updater leaves newer parts alone, says so, stays alive, and a newer one goes on."""
+    estimator = worker_process(before, "estimator", module=NEXT_RELEASE)
+    older = worker_process(before, "updater")
+    send(before, 0, 20)
+    wait_until(lambda: older.metric("stream_rater_refused_shards") > 0, "it waits")
+    assert "waits for a worker of the newer release" in older.get("/readyz")[1]
+    assert older.get("/healthz")[0] == 200
+    wait_until(lambda: len(older.events("shard refused")) > 1, "it tries again", 10.0)
+    assert not older.events("shard goes on")
+    assert Admin(before).behind("stream-rater-updaters", Topics.of(before).parts, 4) > 0
+    worker_process(before, "updater", ready=False, module=NEXT_RELEASE)
+    older.terminate()
+    finished(before)
+    assert len(events_of(before)) == 40
+    assert estimator.running

@@ -1,0 +1,107 @@
+"""What two ladders files have in common, and from where on they are at odds."""
+
+import math
+from collections.abc import Sequence
+
+import pytest
+
+from stream_rater.config import Change, Ladder, Ladders
+from stream_rater.pipeline.agreement import Agreement, goes_on, odds
+from stream_rater.pipeline.estimator import REFUSED_S, Estimator
+from stream_rater.pipeline.ports import Agree, Poll, Polled, Scatter
+from stream_rater.rating.parameters import EloMMR
+from tests.unit.machines import ByHand, Recorder
+from tests.unit.test_estimator import ONE, ZERO, a_round, opened, priors, read, scattered
+
+OLD = EloMMR(weight_limit=0.2, sigma_limit=80.0)
+NEW = EloMMR(weight_limit=0.3, sigma_limit=80.0)
+
+
+@pytest.mark.parametrize(
+    "own, noted, offset",
+    [
+        ([], [], math.inf),
+        (["0:a"], [], math.inf),
+        (["0:a"], ["0:a"], math.inf),
+        (["0:a", "7:b"], ["0:a"], math.inf),
+        (["0:a"], ["0:a", "7:b"], 7),
+        (["0:a", "7:b", "9:c"], ["0:a", "7:b", "8:d"], 8),
+        (["0:a", "7:c"], ["0:a", "7:b"], 7),
+        (["0:a", "5:b"], ["0:a", "7:b"], 5),
+        (["0:b", "7:b"], ["0:a"], 0),
+        ([], ["3:a"], 3),
+    ],
+)
+def test_at_odds_from(own: Sequence[str], noted: Sequence[str], offset: float) -> None:
+    """The first offset at which what was noted is not what our file says; ours may go on."""
+    assert odds(own, noted) == offset
+    assert goes_on(own, noted) == (offset == math.inf and len(own) > len(noted))
+
+
+def test_fingerprints_tell_all_parameters_apart() -> None:
+    """A ladder that is named with the template's parameters is the template's, any other is not."""
+    ladders = Ladders(ladders={"*": Ladder(rating=OLD), "a": Ladder(rating=OLD)})
+    assert ladders.history("a") == ladders.history("any")
+    rest = Ladders(ladders={"a": Ladder(rating=NEW)})
+    assert rest.history("a") != ladders.history("a")
+
+
+def changing(offset: int) -> Ladders:
+    return Ladders(
+        ladders={"ladder-0": Ladder(rating=OLD, changes=(Change(from_offset=offset, rating=NEW),))}
+    )
+
+
+def test_objections_are_remembered_for_a_while() -> None:
+    """And forgotten when the note agrees, or the time is over."""
+    agreement = Agreement(changing(7))
+    own = agreement.own(["ladder-0"])
+    rival = {"ladder-0": [own["ladder-0"][0], "5:x"]}
+    assert agreement.compare(rival, 10.0) == {"ladder-0": 5}
+    assert agreement.allows("ladder-0", 4)
+    assert not agreement.allows("ladder-0", 5)
+    agreement.retry(9.0)
+    assert not agreement.allows("ladder-0", 5)
+    assert agreement.compare(own, 10.0) == {}
+    assert agreement.allows("ladder-0", 5)
+    agreement.compare(rival, 10.0)
+    agreement.retry(10.0)
+    assert agreement.allows("ladder-0", 5)
+
+
+def test_an_estimator_at_odds_waits() -> None:
+    """Rounds before the offset are sent, those from it on wait, and others' as ever; it says so,
+    looks again after a while, and goes on when the files agree."""
+    observer, ladders = Recorder(), changing(1)
+    ladders.ladders["ladder-1"] = Ladder(rating=OLD)
+    hand = ByHand(Estimator(ladders, 2, observer=observer).run())
+    hand.answer(Poll, Polled(0.0, gained=frozenset([0, 1])))
+    opened(hand, committed={0: 0, 1: 0})
+    read(
+        hand, a_round(0, ZERO[0], ZERO[1]), a_round(1, ZERO[2], ZERO[3]),
+        a_round(0, ONE[0], ONE[1], partition=1),
+    )  # fmt: skip
+    own = hand.expect(Agree).histories
+    assert own == {name: ladders.history(name) for name in ("ladder-0", "ladder-1")}
+    rival = dict(own) | {"ladder-0": [own["ladder-0"][0], "1:x"]}
+    hand.answer(Agree, rival)
+    priors(hand)
+    assert [shard for shard, _ in hand.expect(Scatter).parts] == [0, 1]
+    scattered(hand, 0, 0)
+    assert ["from offset 1 on" in reason for _, reason in observer.at_odds] == [True]
+    assert observer.agreed == {"ladder-1"}
+    hand.effect = _until_agree(hand)
+    hand.answer(Agree, own)
+    priors(hand, applied=1)
+    assert len(hand.expect(Scatter).parts) == 1
+    assert observer.agreed == {"ladder-0", "ladder-1"}
+
+
+def _until_agree(hand: ByHand) -> Agree:
+    """Time passes; meanwhile it only polls, commits and looks at positions."""
+    for turn in range(20):
+        if isinstance(hand.effect, Agree):
+            return hand.effect
+        polling = isinstance(hand.effect, Poll)
+        hand.answer(type(hand.effect), Polled(turn * REFUSED_S / 4) if polling else {})
+    raise AssertionError("it never looks again")

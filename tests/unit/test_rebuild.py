@@ -1,0 +1,200 @@
+"""A rebuild: how far each player reaches, and what is written."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from stream_rater.adapters.memory import Store
+from stream_rater.config import one_ladder
+from stream_rater.lab.offline import Replay
+from stream_rater.lab.rebuild import InUse, Misplaced, Reach, Rebuild, Write, fill
+from stream_rater.pipeline.parts import UnknownPart
+from stream_rater.pipeline.ports import UNFINISHED, Application, Player, Position, Record
+from stream_rater.pipeline.shard import Shard
+from stream_rater.pipeline.sharding import shards_of
+from stream_rater.rebuild_command import check_kept
+from stream_rater.terminal import Failed
+from tests.rounds import as_json, ranked
+from tests.unit.machines import CONFIG, part, record
+
+LADDERS = one_ladder(CONFIG)
+SCATTERED = {0: 100, 1: 7}
+A: Player = ("a", "a")
+
+
+def reach(g: int, *parts: tuple[int, str]) -> Reach:
+    """Of one shard with parts of one round each, as (source offset, players)."""
+    found = Reach({0: g}, SCATTERED, 1)
+    for offset, each in enumerate(parts):
+        found.note(record(offset, part(each)))
+    return found
+
+
+def test_the_last_round_with_a_part_before_g() -> None:
+    """Whatever was sent again afterwards."""
+    assert reach(3, (5, "a"), (9, "a"), (5, "a"), (11, "a")).of(A, 0) == 9
+    assert reach(2, (5, "ab"), (9, "b"), (5, "a")).of(A, 0) == 5
+
+
+def test_before_the_first_round_with_a_part_after_g() -> None:
+    """Where those before g are not kept, or never were."""
+    assert reach(1, (5, "b"), (9, "a"), (12, "a")).of(A, 0) == 8
+    assert reach(0, (0, "a")).of(A, 0) == -1
+
+
+def test_all_that_was_scattered() -> None:
+    """Where no part is kept, by the partition of the player's rounds."""
+    assert reach(1, (5, "b")).of(A, 0) == 99
+    assert reach(1, (5, "b")).of(A, 1) == 6
+    assert reach(1, (5, "b")).of(A, 2) == -1
+
+
+def test_nobody_reaches_less_than_the_least() -> None:
+    """So that earlier rounds need no look at who plays."""
+    assert reach(1, (5, "b"), (9, "a")).least(2) == 5
+    assert reach(1, (8, "b"), (9, "a")).least(2) == 6
+    assert reach(0, (3, "b"), (9, "a")).least(2) == 2
+    assert reach(0).least(1) == 99
+    assert reach(0).least(3) == -1
+
+
+def test_parts_that_cannot_be_read() -> None:
+    """A foreigner's is passed over; a newer release's is refused, an older one's read."""
+    found = Reach({}, {}, 1, kernel=1)
+    found.note(record(0, b"litter"))
+    with pytest.raises(UnknownPart):
+        found.note(record(1, part((5, "a"))))
+    Reach({}, {}, 1, kernel=99).note(record(1, part((5, "a"))))
+
+
+def test_parts_of_another_number_of_shards() -> None:
+    """Applied ones tell where players were; those that wait would be applied in the wrong place."""
+    other = next(shard for shard in range(3) if shard != shards_of(["a"], 3)[0])
+    found = Reach({other: 1}, {}, 3)
+    found.note(record(0, part((5, "a")), shard=other))
+    assert found.of(A, 0) == 5
+    with pytest.raises(Misplaced, match=f"offset 1 of shard {other} .* 3 shards"):
+        found.note(record(1, part((6, "a")), shard=other))
+
+
+def a_round(offset: int, *players: str) -> Record:
+    value = as_json(*ranked(range(1, len(players) + 1), players), round_id=f"r{offset}", ladder="a")
+    return Record(0, offset, value, received_s=4e9)
+
+
+ROUNDS = [a_round(0, "a", "b"), a_round(1, "b", "c"), a_round(2, "c", "a"), a_round(3, "a", "b")]
+
+
+def after(count: int) -> Mapping[Player, bytes]:
+    """Beliefs after so many rounds, by the sequential replay."""
+    replay = Replay(LADDERS, 10)
+    for each in ROUNDS[:count]:
+        replay.feed(each)
+    pools = replay.pools.items()
+    return {(name, p): pool.belief_bytes(p) for name, pool in pools for p, _ in pool}
+
+
+class Until(Reach):
+    """Each player's reach as told; everything, if not told."""
+
+    def __init__(self, **told: int) -> None:
+        super().__init__({}, {}, 1)
+        self._before = {("a", player): offset for player, offset in told.items()}
+        self._scattered = {0: 100}
+
+
+def rebuilt(reach: Reach) -> dict[Player, bytes]:
+    work = Rebuild(LADDERS, 10, reach, 1)
+    for each in [*ROUNDS, Record(0, 4, b"junk"), a_round(3, "x", "y")]:
+        work.feed(each)
+    assert work.rounds == len(ROUNDS)
+    found = list(work.beliefs())
+    assert len(dict(found)) == len(found)
+    return dict(found)
+
+
+def test_everybody_at_their_own_reach() -> None:
+    """As if the replay had ended there, though it went on for others."""
+    assert rebuilt(Until()) == after(4)
+    assert rebuilt(Until(a=2)) == {**after(4), A: after(3)[A]}
+    assert rebuilt(Until(a=0, c=1)) == {
+        A: after(1)[A], ("a", "b"): after(4)["a", "b"], ("a", "c"): after(2)["a", "c"],
+    }  # fmt: skip
+
+
+def test_who_reaches_nothing_is_not_written() -> None:
+    """A belief of no rounds does not exist."""
+    assert A not in rebuilt(Until(a=-1))
+
+
+def unfinished() -> Store:
+    """Of four shards."""
+    store = Store()
+    store.positions = {shard: Position(UNFINISHED, UNFINISHED) for shard in range(4)}
+    return store
+
+
+def test_a_rebuild_that_was_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves no shard that a worker would go on from, however far it came."""
+    monkeypatch.setattr("stream_rater.lab.rebuild.BATCH", 7)
+    for calls in range(8):
+        store = unfinished()
+        with pytest.raises(InterruptedError):
+            fill(beliefs_of_fifty(), {}, 4, giving_up(store, calls))
+        for position in store.positions.values():
+            misfit = Shard.at(position, 3).misfit(0, 10)
+            assert "rebuild of the store was not finished" in misfit
+
+
+def beliefs_of_fifty() -> list[tuple[Player, bytes]]:
+    return [(("a", f"p{i}"), bytes([i])) for i in range(50)]
+
+
+def giving_up(store: Store, after: int) -> Write:
+    """Writes to the store so many times, and then no more."""
+    left = [after]
+
+    def write(calls: Mapping[int, Application]) -> dict[int, bool]:
+        if left[0] == 0:
+            raise InterruptedError
+        left[0] -= 1
+        return {s: store.apply(s, c.position, c.beliefs) for s, c in calls.items()}
+
+    return write
+
+
+def filled(store: Store) -> None:
+    fill(
+        beliefs_of_fifty(), {0: 0, 1: 9, 2: 4}, 4,
+        lambda calls: {s: store.apply(s, c.position, c.beliefs) for s, c in calls.items()},
+    )  # fmt: skip
+
+
+def test_filling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beliefs in batches, each in its shard; then positions at g, with nothing to be settled."""
+    monkeypatch.setattr("stream_rater.lab.rebuild.BATCH", 7)
+    store = unfinished()
+    filled(store)
+    found = {player: shard for shard, held in store.beliefs.items() for player in held}
+    names = [f"p{i}" for i in range(50)]
+    assert found == {
+        ("a", name): s for name, s in zip(names, shards_of(names, 4).tolist(), strict=True)
+    }
+    assert store.beliefs[found["a", "p7"]]["a", "p7"] == b"\x07"
+    assert store.positions == {s: Position(g, g) for s, g in enumerate((0, 9, 4, 0))}
+
+
+def test_a_store_that_somebody_writes_to() -> None:
+    """Is given up."""
+    store = unfinished()
+    application = Application(Position(3, UNFINISHED), ())
+    store.apply(1, application.position, application.beliefs)
+    with pytest.raises(InUse):
+        filled(store)
+
+
+def test_parts_deleted_before_they_were_applied() -> None:
+    """Their events are lost: an operator has to say so, by committing what is there."""
+    check_kept([3, 0], {0: 3, 1: 2})
+    with pytest.raises(Failed, match=r"shard 1 starts at 3, .* offset 2: commit 3 .* without"):
+        check_kept([3, 3], {0: 3, 1: 2})
