@@ -1,11 +1,11 @@
 """P(x), Q(x) and ln(P/Q) of a whole round, tabulated once (see `balance`).
 
-Nodes lie NODE of the narrowest scale 1/u apart. From one to the next each entry's
+Nodes lie a part of the narrowest scale 1/u apart (NODE). From one to the next each entry's
 exp(-(x - mu) u) falls by the same factor, so there is no exponential inside. Between nodes
 L = ln(P/Q), which is nearly straight, is the polynomial of degree 7 that matches its value and
 three derivatives at both ends; P and Q follow from it without cancellation in either tail. L has
 singularities only where P or Q is zero, a distance of about pi/u from the real axis, so the error
-falls with the eighth power of NODE/2pi.
+falls with the eighth power of the nodes' distance h: it is about (h u / 2 pi)^8 / 8 of 1/u.
 """
 
 import numpy as np
@@ -17,6 +17,9 @@ from stream_rater.rating.model import Floats
 NODE = 0.5
 """Distance of nodes in units of the narrowest 1/u, for one entry; for n it is n**(1/16) times that:
 the error grows with its eighth power, and that of a sum of n terms falls with the root of n."""
+
+MANY = 65536
+"""From so many entries on nodes stay 2 NODE apart, for ratings may be no random sample at all."""
 
 WIDEST = 600.0
 """Where nodes span more than so many of the narrowest 1/u, e at the first would overflow."""
@@ -184,14 +187,12 @@ def tabulate(
 
     On interval k, at x = low + (k + r) h with r in [0, 1], L is the sum of c[k, i] r^i.
     """
-    h = NODE * np.sqrt(np.sqrt(np.sqrt(np.sqrt(len(u))))) * narrow
+    h = NODE * np.sqrt(np.sqrt(np.sqrt(np.sqrt(min(len(u), MANY))))) * narrow
     nodes = (int((high - low) / h) + 1 + LANES) // LANES * LANES
     if len(scratch) < ROWS * nodes + BATCH:
         scratch = np.empty(ROWS * nodes + BATCH)
-    f, c = (
-        _rows(scratch, 5, 4, nodes),
-        scratch[9 * nodes : 17 * nodes - 8].reshape((nodes - 1, 8)),
-    )
+    f = _rows(scratch, 5, 4, nodes)
+    c = scratch[9 * nodes : 17 * nodes - 8].reshape((nodes - 1, 8))
     if high - low > WIDEST * narrow:
         _differentiate(_wide_sums(mu, u, low, h, nodes), h, f)
     else:

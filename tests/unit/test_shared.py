@@ -64,6 +64,16 @@ def test_wide_fields_are_within_their_bound(n: int) -> None:
         assert np.abs(fast - slow).max() < WIDE, shape
 
 
+@pytest.mark.parametrize("gap", [1.0, 4.0, 8.0, 20.0])
+@pytest.mark.parametrize("n", [60, 3000])
+def test_two_ratings_only_are_within_their_bound(n: int, gap: float) -> None:
+    """No random sample, so errors of n terms do not cancel: two clusters, `gap` of 1/u apart."""
+    u = np.full(n, C / 200.0)
+    mu = 1500.0 + gap / u[0] * (np.arange(n) < n // 2)
+    fast, slow = both(np.arange(1, n + 1, dtype=np.int32), mu, u, 1.0)
+    assert np.abs(fast - slow).max() < WIDE
+
+
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1.0, 0.5]), st.integers(2, 80))
 def test_any_round_agrees(seed: int, tie: float, n: int) -> None:
     """Random shapes: ties, unfinished entries, spreads and certainties all at once."""
