@@ -38,7 +38,8 @@ lint: setup ## Style, format and types only
 
 lock: setup ## Write the locks anew from pyproject.toml (UPGRADE=1: newest versions)
 	@$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
-	@$(COMPILE) pyproject.toml --extra lab --group dev --group build --output-file requirements.lock
+	@$(COMPILE) pyproject.toml --extra lab --group dev --group audit --group build \
+		--output-file requirements.lock
 	@$(COMPILE) --group peers --output-file tests/benchmarks/peers.lock
 
 up: setup ## Start Kafka and Redis in the background; in a shell: eval "$(make up)"

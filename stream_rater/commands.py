@@ -22,7 +22,7 @@ from stream_rater.events import RatingChanged, rating_changed_from_json
 from stream_rater.lab.offline import Replay, read_lines, records_of
 from stream_rater.lab.replay import Pool
 from stream_rater.lab.verify import Verdict, compare
-from stream_rater.pipeline.ports import Trouble
+from stream_rater.pipeline.ports import Denied, Trouble
 from stream_rater.service import ESTIMATORS, UPDATERS, Service
 from stream_rater.standings import Invalid, Reader
 from stream_rater.terminal import SHOWN_MISTAKES, Failed, Mistakes, track
@@ -39,7 +39,7 @@ def _named_failures() -> Iterator[None]:
         yield
     except (TopicMismatch, LayoutMismatch) as error:
         raise BadConfiguration(str(error)) from None
-    except (Trouble, OSError, warm.OtherBits) as error:
+    except (Trouble, Denied, OSError, warm.OtherBits) as error:
         raise Failed(str(error)) from None
 
 
@@ -143,7 +143,8 @@ def submit(path: Path, settings: Settings, per_second: float | None) -> None:
     reader, mistakes = Reader(service_ladders(settings)), Mistakes(path)
     with _named_failures():
         admin = Admin(settings)
-        admin.create_topics()
+        if admin.topics.rounds not in admin.partitions():
+            admin.create_topics()
         submitter = Submitter(settings, admin.topics.rounds)
         total = sum(1 for line in read_lines(path) if line.strip())
         sent, began_s = 0, time.monotonic()
@@ -176,7 +177,7 @@ def watch(
     with _named_failures():
         admin = Admin(settings)
         topic = admin.topics.changed
-        partitions = admin.check_topics()[topic]
+        (partitions,) = admin.partitions_of(topic)
         shown = 0
         for message in follow(settings, topic, partitions, from_start=from_start):
             if message is None:
@@ -207,29 +208,28 @@ def verify(settings: Settings, wait_s: float) -> None:
     """Compare the store with the log's sequential replay; Failed where they differ."""
     with _named_failures():
         admin = Admin(settings)
-        partitions = admin.check_topics()
-        _wait_until_caught_up(admin, partitions, wait_s)
+        rounds, shards = admin.partitions_of(admin.topics.rounds, admin.topics.parts)
+        _wait_until_caught_up(admin, rounds, shards, wait_s)
         store = RedisStore(settings)
         store.prepare()
-        topic = admin.topics.rounds
-        records = read_all(settings, topic, partitions[topic])
+        records = read_all(settings, admin.topics.rounds, rounds)
         verdict = compare(
             track(records, "rounds"),
             service_ladders(settings),
             settings.duplicate_window,
-            partitions[admin.topics.parts],
+            shards,
             store.read,
         )
         surplus = store.count_beliefs() - verdict.beliefs + len(verdict.missing)
     _report(verdict, surplus)
 
 
-def _wait_until_caught_up(admin: Admin, partitions: dict[str, int], wait_s: float) -> None:
+def _wait_until_caught_up(admin: Admin, rounds: int, shards: int, wait_s: float) -> None:
     deadline_s = time.monotonic() + wait_s
     topics = admin.topics
     while True:
-        behind = admin.behind(ESTIMATORS, topics.rounds, partitions[topics.rounds])
-        behind += admin.behind(UPDATERS, topics.parts, partitions[topics.parts])
+        behind = admin.behind(ESTIMATORS, topics.rounds, rounds)
+        behind += admin.behind(UPDATERS, topics.parts, shards)
         if behind == 0:
             return
         if time.monotonic() > deadline_s:

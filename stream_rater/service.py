@@ -15,7 +15,7 @@ from stream_rater.adapters.worker import Stopping, Worker
 from stream_rater.config import Ladders, Settings
 from stream_rater.metrics import Lag, Metrics, ServiceObserver
 from stream_rater.pipeline.estimator import Estimator
-from stream_rater.pipeline.ports import Effect, LogTrouble, Poll, Step, Trouble
+from stream_rater.pipeline.ports import Denied, Effect, LogTrouble, Poll, Step, Trouble
 from stream_rater.pipeline.updater import Updater
 
 ESTIMATORS = "stream-rater-estimators"
@@ -140,7 +140,7 @@ class Service:
         self.log.info("running", roles=[role.name for role in self._roles])
         self._await(threads)
         for role in self._roles:
-            if isinstance(role.failure, Fenced):
+            if isinstance(role.failure, Fenced | Denied):
                 raise LogTrouble(f"{role.name}: {role.failure}")
             if role.failure is not None:
                 raise role.failure

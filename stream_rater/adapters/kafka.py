@@ -23,7 +23,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from stream_rater.adapters.topics import QUIET, client_options
+from stream_rater.adapters.access import QUIET, client_options, trouble_of
 from stream_rater.config import Settings
 from stream_rater.pipeline.ports import LogTrouble, Polled, Record
 
@@ -46,6 +46,8 @@ ENDS_EVERY_S = 1.0
 FATAL = frozenset({KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID})
 """Told once; from then on the consumer is silent for ever."""
 
+NOTICED = FATAL | {KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION}
+
 PASSING = frozenset(
     {
         KafkaError._TRANSPORT,
@@ -60,12 +62,6 @@ PASSING = frozenset(
 
 class Fenced(Exception):
     """This worker can never go on: another process uses its `instance_id`."""
-
-
-def trouble_of(error: KafkaException | KafkaError) -> LogTrouble:
-    """What a client's error is to a state machine."""
-    inner = error.args[0] if isinstance(error, KafkaException) else error
-    return LogTrouble(f"kafka: {inner.str() if isinstance(inner, KafkaError) else inner}")
 
 
 def _may_be_repeated(error: KafkaException) -> bool:
@@ -95,7 +91,7 @@ class Patience:
 
     def call(self, timeout_s: float, action: Callable[[float], T]) -> T:
         """The outcome of a call that may be repeated when it times out; failures are LogTrouble."""
-        trouble = LogTrouble("kafka: no time left")
+        trouble: Exception = LogTrouble("kafka: no time left")
         for slice_s in self.slices(timeout_s):
             next_s = time.monotonic() + slice_s
             try:
@@ -183,7 +179,7 @@ class Input:
         self._subscribed = False
 
     def _notice(self, error: KafkaError) -> None:
-        if error.code() == KafkaError._ALL_BROKERS_DOWN or error.code() in FATAL:
+        if error.code() in NOTICED:
             self._noticed = error
 
     def _subscribe(self) -> None:

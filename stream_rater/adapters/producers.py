@@ -13,8 +13,8 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from stream_rater.adapters.kafka import TIMEOUT_S, Input, Patience, trouble_of
-from stream_rater.adapters.topics import QUIET, client_options
+from stream_rater.adapters.access import QUIET, client_options, trouble_of
+from stream_rater.adapters.kafka import TIMEOUT_S, Input, Patience
 from stream_rater.config import Settings
 from stream_rater.pipeline.ports import LogTrouble
 

@@ -15,14 +15,18 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from stream_rater.adapters.access import QUIET, client_options, trouble_of
 from stream_rater.adapters.kafka import record_of
-from stream_rater.adapters.topics import QUIET, client_options
 from stream_rater.adapters.worker import cloud_event_headers
 from stream_rater.config import Settings
 from stream_rater.events import ROUND_COMPLETED
 from stream_rater.pipeline.ports import LogTrouble, Record
 
 TIMEOUT_S = 30.0
+
+PASSING = frozenset({KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED})
+"""No failures of a reader: the client asks for the coordinator of its group, which is never used,
+so that nobody needs a right on it."""
 
 
 def _consumer(settings: Settings) -> Consumer:
@@ -53,10 +57,10 @@ def follow(
             error = None if message is None else message.error()
             if error is None:
                 yield message
-            elif error.code() != KafkaError._PARTITION_EOF:
-                raise LogTrouble(f"kafka: {error.str()}")
+            elif error.code() not in PASSING:
+                raise trouble_of(error)
     except KafkaException as error:
-        raise LogTrouble(f"kafka: {error.args[0].str()}") from None
+        raise trouble_of(error) from None
     finally:
         consumer.close()
 
@@ -77,10 +81,10 @@ def read_all(settings: Settings, topic: str, partitions: int) -> Iterator[Record
                     yield record_of(message)
             elif failure.code() == KafkaError._PARTITION_EOF:
                 reading.discard(message.partition() or 0)
-            else:
-                raise LogTrouble(f"kafka: {failure.str()}")
+            elif failure.code() not in PASSING:
+                raise trouble_of(failure)
     except KafkaException as error:
-        raise LogTrouble(f"kafka: {error.args[0].str()}") from None
+        raise trouble_of(error) from None
     finally:
         consumer.close()
 

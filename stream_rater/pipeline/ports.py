@@ -28,6 +28,11 @@ class StoreTrouble(Trouble):
     """Redis: a call failed, or its outcome is unknown."""
 
 
+class Denied(Exception):
+    """Kafka or Redis does not let us in, or not do what we need. No trouble that a machine waits
+    for: the worker ends."""
+
+
 @dataclass(frozen=True, slots=True)
 class Effect(Generic[T]):
     """Something to be done by the driver, with an outcome of type T."""

@@ -17,8 +17,9 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from local.servers import Addresses
 from local.tools import ROOT
+from stream_rater.adapters.access import QUIET
 from stream_rater.adapters.redis import LAYOUT_KEY, connect
-from stream_rater.adapters.topics import QUIET, Topics
+from stream_rater.adapters.topics import Topics
 from stream_rater.config import Settings
 from tests import real
 from tests.integration.processes import environment_of

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 
-from stream_rater.adapters.topics import QUIET, Admin, Topics
+from stream_rater.adapters.access import QUIET
+from stream_rater.adapters.topics import Admin, Topics
 from stream_rater.config import Settings
 from stream_rater.pipeline.ports import LogTrouble
 from stream_rater.service import ESTIMATORS, UPDATERS
