@@ -165,6 +165,11 @@ def _named(path: Path | str, action: Any) -> Any:
         raise BadConfiguration(f"{path}: {error}") from None
 
 
+def check_readable(path: str) -> None:
+    """BadConfiguration where a file that a client library will read cannot be read."""
+    _named(path, Path(path).read_bytes)
+
+
 def read_table(path: Path) -> dict[str, Any]:
     """A JSON or TOML file, by its suffix, as a table."""
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from stream_rater.config import BadConfiguration, Settings
+from stream_rater.config import BadConfiguration, Settings, check_readable
 from stream_rater.pipeline.ports import Denied, LogTrouble
 
 QUIET = logging.getLogger("stream_rater.librdkafka")
@@ -103,5 +103,7 @@ def redis_options(settings: Settings, address: str) -> dict[str, Any]:
     if "@" in address and (settings.redis_username or settings.redis_password):
         raise BadConfiguration("redis_username, redis_password: the URL has its own; give one")
     given = {"username": settings.redis_username, "password": settings.redis_password, **files}
+    for path in filter(None, files.values()):
+        check_readable(path)
     options: dict[str, Any] = {name: value for name, value in given.items() if value}
     return options | ({"ssl_min_version": ssl.TLSVersion.TLSv1_2} if tls else {})

@@ -203,7 +203,10 @@ class Admin:
 
     def _configuration(self, topic: str) -> Mapping[str, str]:
         resource = admin_api.ConfigResource(admin_api.ResourceType.TOPIC, topic)
-        entries = _result(self._client.describe_configs([resource])[resource])
+        try:
+            entries = _result(self._client.describe_configs([resource])[resource])
+        except Denied:
+            raise Denied(f"kafka: {topic}: its configuration is not to be read by us") from None
         return {name: entry.value for name, entry in entries.items()}
 
     def topic_id(self, topic: str) -> str:

@@ -1,6 +1,6 @@
 """The least rights of each role, as the README lists them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stream_rater.adapters.topics import Topics
 from stream_rater.config import Settings
@@ -73,12 +73,12 @@ class Rights:
     kafka: tuple[Acl, ...]
     redis: tuple[str, ...]
 
-    def without(self, one: "Acl | str") -> "Rights":
-        """One right less."""
-        return Rights(
-            tuple(each for each in self.kafka if each != one),
-            tuple(each for each in self.redis if each != one),
-        )
+    def without(self, one: "Acl | str | None") -> "Rights":
+        """One right less; a topic that may not be read or written can still be seen."""
+        kafka = tuple(each for each in self.kafka if each != one)
+        if isinstance(one, Acl) and one.kind == "TOPIC" and one.operation in ("READ", "WRITE"):
+            kafka += (replace(one, operation="DESCRIBE"),)
+        return Rights(kafka, tuple(each for each in self.redis if each != one))
 
 
 def least(role: str, settings: Settings) -> Rights:

@@ -111,6 +111,8 @@ class SecuredKafka:
 
     def allow(self, user: str, acls: Sequence[Acl]) -> None:
         """Give rights; they count once this returns."""
+        if not acls:
+            return
         for future in self._admin.create_acls([each.binding(user) for each in acls]).values():
             future.result(10.0)
 
