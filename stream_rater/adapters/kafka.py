@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from operator import methodcaller
 from typing import Any, TypeVar
 
 from confluent_kafka import (
@@ -24,6 +23,7 @@ from confluent_kafka import (
 )
 
 from stream_rater.adapters.access import QUIET, client_options, trouble_of
+from stream_rater.adapters.records import Unreadable, record_of
 from stream_rater.config import Settings
 from stream_rater.pipeline.ports import LogTrouble, Polled, Record
 
@@ -104,33 +104,6 @@ class Patience:
         raise trouble
 
 
-_client_headers = methodcaller("headers")
-"""Not `message.headers()`: where a header's name is not UTF-8, the client returns a list with holes
-in it and an error at once. A call from C checks for the error; a call that the interpreter has
-optimised does not, and the process ends by a segmentation fault."""
-
-
-def _headers(message: Message) -> list[tuple[str, bytes]]:
-    """A message's headers; none where the client cannot represent them."""
-    try:
-        found: Any = _client_headers(message) or ()
-    except (SystemError, UnicodeDecodeError):
-        return []
-    return [(name, value or b"") for name, value in found]
-
-
-def record_of(message: Message) -> Record:
-    """A message as the state machines see it."""
-    return Record(
-        partition=message.partition() or 0,
-        offset=message.offset() or 0,
-        value=message.value(),
-        headers=_headers(message),
-        received_s=message.timestamp()[1] / 1000.0,
-        key=message.key(),
-    )
-
-
 class Input:
     """A group member that reads one topic from offsets that we choose."""
 
@@ -146,6 +119,7 @@ class Input:
         """Owned partitions that were sought; nothing is fetched of the others."""
         self._resting: set[int] = set()
         """Those of them that are paused because the machine holds enough."""
+        self._unreadable = Unreadable()
         self._ends: dict[int, int] = {}
         """High watermark by partition; replaced, never changed: metrics read it in their thread."""
         self._ends_due_s = 0.0
@@ -167,8 +141,11 @@ class Input:
             "session.timeout.ms": settings.session_timeout_ms,
             "heartbeat.interval.ms": settings.session_timeout_ms // 4,
             "queued.max.messages.kbytes": 65_536,
-            "fetch.message.max.bytes": 16 * 2**20,
+            # The first batch comes whole, however large. Not much behind it: all of an answer is
+            # decompressed at once.
+            "fetch.message.max.bytes": 2**20,
             "fetch.wait.max.ms": 100,
+            "fetch.error.backoff.ms": 10,  # after a batch that cannot be read: 500 ms by default
             "fetch.queue.backoff.ms": 20,  # after the queue was full: 1 s by default
             "error_cb": self._notice,
         }
@@ -221,7 +198,9 @@ class Input:
             noticed, self._noticed = self._noticed, None
             raise self._named(noticed)
         messages = rest if first is None else [first, *rest]
+        self._unreadable.begin()
         records = [r for each in messages if (r := self._record(each)) is not None]
+        self._skip_unreadable()
         polled = Polled(time.monotonic(), frozenset(self._lost), frozenset(self._gained), records)
         self._lost.clear()
         self._gained.clear()
@@ -261,7 +240,17 @@ class Input:
             return record_of(message)
         if error.code() in PASSING:
             return None
+        if error.code() == KafkaError._BAD_COMPRESSION:
+            return self._unreadable.record(message)
         raise self._named(error)
+
+    def _skip_unreadable(self) -> None:
+        skips = {p: o for p, o in self._unreadable.skips.items() if p in self._reading}
+        try:
+            for each in self._tps(skips):
+                self._seek_one(each)
+        except KafkaException as error:
+            raise trouble_of(error) from None
 
     def _tps(self, offsets: Mapping[int, int]) -> list[TopicPartition]:
         return [TopicPartition(self.topic, p, o) for p, o in offsets.items()]
@@ -285,6 +274,7 @@ class Input:
         Never by unassigning what we keep: were a rebalance under way, librdkafka would take that
         for the answer to it, and others would own what we have not been told we lost.
         """
+        self._unreadable.begin_at(offsets)
         mine = {p: o for p, o in offsets.items() if p in self._owned}
         begun = {p: o for p, o in mine.items() if p in self._reading}
         try:

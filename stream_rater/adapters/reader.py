@@ -16,7 +16,7 @@ from confluent_kafka import (
 )
 
 from stream_rater.adapters.access import QUIET, client_options, trouble_of
-from stream_rater.adapters.kafka import record_of
+from stream_rater.adapters.records import Unreadable, record_of
 from stream_rater.adapters.worker import cloud_event_headers
 from stream_rater.config import Settings
 from stream_rater.events import ROUND_COMPLETED
@@ -38,7 +38,7 @@ def _consumer(settings: Settings) -> Consumer:
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",
-            "fetch.message.max.bytes": 16 * 2**20,
+            "fetch.error.backoff.ms": 10,
         },
         logger=QUIET,
     )
@@ -70,6 +70,7 @@ def read_all(settings: Settings, topic: str, partitions: int) -> Iterator[Record
     consumer = _consumer(settings)
     consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)])
     reading = set(range(partitions))
+    unreadable = Unreadable()
     try:
         while reading:
             message = consumer.poll(TIMEOUT_S)
@@ -81,6 +82,11 @@ def read_all(settings: Settings, topic: str, partitions: int) -> Iterator[Record
                     yield record_of(message)
             elif failure.code() == KafkaError._PARTITION_EOF:
                 reading.discard(message.partition() or 0)
+            elif failure.code() == KafkaError._BAD_COMPRESSION:
+                unreadable.begin()
+                yield from filter(None, [unreadable.record(message)])
+                for partition, offset in unreadable.skips.items():
+                    consumer.seek(TopicPartition(topic, partition, offset))
             elif failure.code() not in PASSING:
                 raise trouble_of(failure)
     except KafkaException as error:

@@ -18,7 +18,13 @@ from confluent_kafka import (
 from confluent_kafka.cimpl import NewTopic
 
 from stream_rater import events
-from stream_rater.adapters.access import DENIALS, QUIET, client_options, trouble_of
+from stream_rater.adapters.access import (
+    DENIALS,
+    LARGEST_RESPONSE_BYTES,
+    QUIET,
+    client_options,
+    trouble_of,
+)
 from stream_rater.config import BadConfiguration, Settings
 from stream_rater.pipeline.ports import Denied, LogTrouble
 
@@ -199,7 +205,13 @@ class Admin:
                 raise TopicMismatch(
                     f"{name}: max.message.bytes is {sizes[name]}, less than that of {topics.rounds}"
                 )
-        self.largest_rejection = max(sizes[topics.rejected] - ENVELOPE_BYTES, 0)
+        if sizes[topics.rounds] > LARGEST_RESPONSE_BYTES - ENVELOPE_BYTES:
+            raise TopicMismatch(
+                f"{topics.rounds}: max.message.bytes is {sizes[topics.rounds]}, more than the "
+                f"{LARGEST_RESPONSE_BYTES - ENVELOPE_BYTES} that are read at once"
+            )
+        largest = min(sizes[topics.rejected], LARGEST_RESPONSE_BYTES)
+        self.largest_rejection = max(largest - ENVELOPE_BYTES, 0)
 
     def _configuration(self, topic: str) -> Mapping[str, str]:
         resource = admin_api.ConfigResource(admin_api.ResourceType.TOPIC, topic)

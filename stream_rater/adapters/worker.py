@@ -86,10 +86,13 @@ def rejected_message(rejection: Rejection, topic: str, largest: int) -> dict[str
     """Key, value and headers for `round-rejected`: the original bytes.
 
     A record that was compressed may hold more than any topic takes in one piece: then it is cut,
-    and a header tells its length. All of it is still at its source.
+    and a header tells its length. One that cannot be decompressed has no bytes here, and a header
+    says so. All of either is still at its source.
     """
     key, value = rejection.record.key, rejection.record.value
     headers = rejection_headers(rejection, topic)
+    if rejection.record.unreadable:
+        headers.append(("original-bytes", b"unknown"))
     size = len(key or b"") + len(value or b"")
     if size > largest:
         key = key and key[: largest // 2]

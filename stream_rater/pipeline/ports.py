@@ -71,6 +71,8 @@ class Record:
     received_s: float = 0.0
     """When the log took it in, Unix seconds."""
     key: bytes | None = None
+    unreadable: str = ""
+    """Why its bytes cannot be had: it came in a batch that decompresses to more than we take."""
 
 
 @dataclass(frozen=True, slots=True)

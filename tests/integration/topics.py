@@ -81,6 +81,7 @@ def read_topic(settings: Settings, topic: str) -> list[Message]:
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "fetch.message.max.bytes": LARGEST,
+            "receive.message.max.bytes": 1_000_000_000,
         },
         logger=QUIET,
     )
