@@ -123,7 +123,8 @@ class Service:
         if estimating:
             machine = Estimator(
                 self._ladders, self._shards, window=self._settings.duplicate_window,
-                wave_players=self._settings.wave_players, observer=observer,
+                wave_players=self._settings.wave_players,
+                rejects_per_second=self._settings.rejects_per_second, observer=observer,
             ).run()  # fmt: skip
         else:
             machine = Updater(observer=observer).run()

@@ -118,7 +118,7 @@ class Input:
         self._reading: set[int] = set()
         """Owned partitions that were sought; nothing is fetched of the others."""
         self._resting: set[int] = set()
-        """Those of them that are paused because the machine holds enough."""
+        """Those of them that are paused because the machine wants none of them now."""
         self._unreadable = Unreadable()
         self._ends: dict[int, int] = {}
         """High watermark by partition; replaced, never changed: metrics read it in their thread."""
@@ -182,12 +182,14 @@ class Input:
         for mine in (self._gained, self._owned, self._reading, self._resting):
             mine -= numbers
 
-    def poll(self, timeout_s: float, *, full: bool) -> Polled:
+    def poll(
+        self, timeout_s: float, *, full: bool, resting: frozenset[int] = frozenset()
+    ) -> Polled:
         """What the next moment brings: the first record is waited for, others only taken."""
         try:
             if not self._subscribed:
                 self._subscribe()
-            self._rest(full)
+            self._rest(self._reading if full else self._reading & resting)
             first = self.consumer.poll(timeout_s)
             rest = [] if full else self.consumer.consume(POLL_RECORDS, 0.0)
             self._note_membership()
@@ -206,14 +208,13 @@ class Input:
         self._gained.clear()
         return polled
 
-    def _rest(self, full: bool) -> None:
-        """Pause what is read, or go on with it."""
-        if full and self._resting != self._reading:
-            self.consumer.pause(self._tps(dict.fromkeys(self._reading, 0)))
-            self._resting = set(self._reading)
-        elif not full and self._resting:
-            self.consumer.resume(self._tps(dict.fromkeys(self._resting, 0)))
-            self._resting = set()
+    def _rest(self, wanted: set[int]) -> None:
+        """Pause these of what is read, and go on with the others."""
+        if wanted - self._resting:
+            self.consumer.pause(self._tps(dict.fromkeys(wanted - self._resting, 0)))
+        if self._resting - wanted:
+            self.consumer.resume(self._tps(dict.fromkeys(self._resting - wanted, 0)))
+        self._resting = set(wanted)
 
     def _note_membership(self) -> None:
         """Who we are in the group, as long as what the machine was told is what we own."""

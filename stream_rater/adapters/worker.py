@@ -155,7 +155,7 @@ class Worker:
         if self._stop.is_set():
             raise Stopping
         self.polled_s = time.monotonic()
-        return self.input.poll(effect.timeout_s, full=effect.full)
+        return self.input.poll(effect.timeout_s, full=effect.full, resting=effect.resting)
 
     def _committed(self, effect: Committed) -> Mapping[int, int | None]:
         # Our own former process may have left a transaction open, which only we can abort.

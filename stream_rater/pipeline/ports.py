@@ -95,6 +95,8 @@ class Poll(Effect[Polled]):
     full: bool = False
     """Membership only, no records: the machine holds as many as it wants, or rests after trouble.
     Unless ownership changes, such a poll takes its time."""
+    resting: frozenset[int] = frozenset()
+    """Partitions of which nothing is wanted for now."""
 
 
 @dataclass(frozen=True, slots=True)

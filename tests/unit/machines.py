@@ -54,6 +54,7 @@ class Recorder(Observer):
         self.replayed: list[int] = []
         self.settled: list[int] = []
         self.resumed = 0
+        self.resting: list[frozenset[int]] = []
 
     def started_over(self, reason: str) -> None:
         self.troubles.append(reason)
@@ -77,6 +78,9 @@ class Recorder(Observer):
     def events_published(self, events: int, *, settled: bool) -> None:
         if settled:
             self.settled.append(events)
+
+    def partitions_resting(self, partitions: frozenset[int]) -> None:
+        self.resting.append(partitions)
 
     def rounds_resumed(self, rounds: int) -> None:
         self.resumed += rounds
