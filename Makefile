@@ -27,7 +27,7 @@ bench: setup ## Benchmarks: one JSON object a line on standard output (ARGS=...)
 	@$(LOCAL).peers
 	@$(VENV_PYTHON) -m tests.benchmarks $(ARGS)
 
-soak: setup ## Simulate faults at length (SEEDS=N MINUTES=M)
+soak: setup ## Fuzz the decoder and simulate faults at length (SEEDS=N MINUTES=M)
 	@$(VENV_PYTHON) -m tests.simulation.soak \
 		$(if $(SEEDS),--seeds $(SEEDS)) $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 

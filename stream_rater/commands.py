@@ -161,7 +161,8 @@ def submit(path: Path, settings: Settings, per_second: float | None) -> None:
                 time.sleep(max(0.0, began_s + sent / per_second - time.monotonic()))
         submitter.flush()
     if submitter.failures:
-        raise Failed(f"{len(submitter.failures)} rounds not sent, first {submitter.failures[0]}")
+        first = shown(submitter.failures[0])
+        raise Failed(f"{len(submitter.failures)} rounds not sent, first {first}")
     print(f"{sent} rounds sent", file=sys.stderr)
     mistakes.conclude()
 
@@ -192,12 +193,18 @@ def watch(
                 return
 
 
+def shown(text: str) -> str:
+    """An id as it may be printed: it must not command a terminal, nor break a line."""
+    return text if text.isprintable() else repr(text)[1:-1]
+
+
 def _told(event: RatingChanged) -> str:
     rank = "did not finish" if event.rank is None else f"rank {event.rank}"
     change = event.rating - event.previous_rating
     return (
-        f"{event.completed_at}  {event.ladder:<16} {event.player:<24} {rank:<14} "
-        f"{event.previous_rating:7.1f} -> {event.rating:7.1f} ({change:+.1f})  {event.round_id}"
+        f"{event.completed_at}  {shown(event.ladder):<16} {shown(event.player):<24} {rank:<14} "
+        f"{event.previous_rating:7.1f} -> {event.rating:7.1f} ({change:+.1f})  "
+        f"{shown(event.round_id)}"
     )
 
 
