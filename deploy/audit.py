@@ -105,15 +105,15 @@ def changed_files(package: Distribution) -> Iterator[str]:
 
 def licence_of(package: Distribution) -> str:
     """As its metadata tell: an expression, else classifiers, else a text's first line."""
-    metadata = package.metadata
-    told = metadata["License-Expression"] if "License-Expression" in metadata else ""
+    metadata = package.metadata.json
+    told = metadata.get("license_expression")
     classified = [
         each.rpartition(" :: ")[2]
-        for each in metadata.get_all("Classifier") or ()
+        for each in metadata.get("classifier", ())
         if each.startswith("License :: ")
     ]
-    text = metadata["License"].strip().partition("\n")[0] if "License" in metadata else ""
-    return told or ", ".join(classified) or text or "(not told)"
+    text = str(metadata.get("license", "")).strip().partition("\n")[0]
+    return str(told or "") or ", ".join(classified) or text or "(not told)"
 
 
 def audit(lock: Path) -> Audit:

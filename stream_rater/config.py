@@ -124,7 +124,7 @@ class Settings(Access, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Offsets of round-completed in which a round id is accepted once."""
     wave_players: Annotated[int, Meta(ge=1)] = 20_000
     """Players rated in one go, about; more is faster but slower to answer."""
-    rejects_per_second: Annotated[float, Meta(ge=0)] = 1000.0
+    rejects_per_second: Annotated[int, Meta(ge=0)] = 1000
     """Rejections of a partition a second, in the long run: beyond, it rests. 0: no limit."""
     log_level: str = "info"
     kafka_options: dict[str, str] = {}

@@ -64,14 +64,13 @@ def judge(tally: Tally, data: bytes, content_type: str, outcome: Outcome) -> Non
     try:
         code, took_s = outcome(data, content_type)
     except BaseException as error:
-        tally.wrong.append(
-            f"{type(error).__name__}: {str(error)[:200]} of {content_type} {data!r:.2000}"
-        )
+        raised = f"{type(error).__name__}: {str(error)[:200]}"
+        tally.wrong.append(f"{raised} for {content_type} {repr(data)[:2000]}")
         return
     tally.codes[code] += 1
     tally.slowest_s = max(tally.slowest_s, took_s)
     if took_s > LONGEST_S:
-        tally.wrong.append(f"{took_s:.3f} s for {content_type} {data!r:.2000}")
+        tally.wrong.append(f"{took_s:.3f} s for {content_type} {repr(data)[:2000]}")
 
 
 def warm() -> None:

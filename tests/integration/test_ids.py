@@ -37,9 +37,8 @@ def test_ids_stay_apart(
     produce(at, [*sent, *(Bytes(a_round(*twice, ladder=ladder)) for ladder in IDS)])
     wait_until(Finished(at), "everything is finished", 60.0, 0.2)
     changes = read_topic(at, Topics.of(at).changed)
-    found = {
-        (e.ladder, e.round_id, e.player): e for e in map(rating_changed_from_json, values(changes))
-    }
+    events = [rating_changed_from_json(message.value() or b"") for message in changes]
+    found = {(each.ladder, each.round_id, each.player): each for each in events}
     assert found.keys() == set(itertools.product(IDS, IDS[:3], IDS))
     assert len(changes) == len(found) == len({event.event_id for event in found.values()})
     assert len({message.key() for message in changes}) == len(IDS) ** 2
@@ -54,10 +53,6 @@ def test_ids_stay_apart(
     watched = stream_rater("watch", "--from-start", "--count", f"{len(found)}", settings=at)
     lines = watched.stdout.split("\n")
     assert len(lines) == len(found) + 1 and all(line.isprintable() for line in lines)
-
-
-def values(messages: object) -> list[bytes]:
-    return [message.value() or b"" for message in messages]  # type: ignore[attr-defined]
 
 
 def escaped(ladder: str) -> str:
