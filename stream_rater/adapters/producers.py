@@ -169,7 +169,10 @@ class Parts:
             raise trouble_of(error) from None
         except BufferError as error:
             raise LogTrouble(f"kafka: {error}") from None
-        self._await_all(self._producer)
+        try:
+            self._await_all(self._producer)
+        except KafkaException as error:  # what ends the client for good
+            raise trouble_of(error) from None
         if failures:
             raise trouble_of(failures[0])
         known = [offset for offset in offsets if offset is not None]

@@ -126,11 +126,18 @@ class Submitter:
                 self._producer.produce(self._topic, **message)
                 break
             except BufferError:
-                self._producer.poll(0.1)
+                self._serve(lambda: self._producer.poll(0.1))
             except KafkaException as error:
                 self.failures.append(f"{round_id}: {error.args[0].str()}")
                 break
-        self._producer.poll(0)
+        self._serve(lambda: self._producer.poll(0))
+
+    def _serve(self, action: Callable[[], int]) -> int:
+        """Let callbacks run; the client raises there what ends it for good."""
+        try:
+            return action()
+        except KafkaException as error:
+            raise trouble_of(error) from None
 
     def _delivered(self, round_id: str) -> Callable[[KafkaError | None, Message], None]:
         def callback(error: KafkaError | None, _: Message) -> None:
@@ -141,6 +148,6 @@ class Submitter:
 
     def flush(self) -> None:
         """Wait until all have arrived or failed."""
-        left = self._producer.flush(2 * TIMEOUT_S)
+        left = self._serve(lambda: self._producer.flush(2 * TIMEOUT_S))
         if left:
             self.failures.append(f"{left} rounds were not acknowledged in time")

@@ -18,6 +18,7 @@ from stream_rater.pipeline.ports import (
     Apply,
     CommitSource,
     Committed,
+    Denied,
     Effect,
     LogStarts,
     NewProducer,
@@ -147,9 +148,23 @@ class Worker:
     def perform(self, effect: Effect[Any]) -> Any:
         """The effect's outcome; raises its trouble, or Stopping."""
         began_s = time.perf_counter()
-        outcome = self._actions[type(effect)](effect)
+        try:
+            outcome = self._actions[type(effect)](effect)
+        except Denied as error:
+            raise Denied(f"{self._doing(effect)}: {error}") from None
         self._on_effect(type(effect).__name__, time.perf_counter() - began_s)
         return outcome
+
+    def _doing(self, effect: Effect[Any]) -> str:
+        """For who may not do it."""
+        topics = self._admin.topics
+        words: dict[type, str] = {
+            Poll: f"reading {self.input.topic}",
+            Scatter: f"writing {topics.parts}",
+            CommitSource: f"writing {topics.rejected} or committing",
+            Publish: f"writing {topics.changed} or committing",
+        }
+        return words.get(type(effect), type(effect).__name__)
 
     def _poll(self, effect: Poll) -> Polled:
         if self._stop.is_set():
