@@ -87,6 +87,17 @@ def small_topic(settings: Settings, folder: Path) -> Start:
     return [], settings
 
 
+def large_topic(settings: Settings, folder: Path) -> Start:
+    topics = Topics.of(settings)
+    client = AdminClient({"bootstrap.servers": settings.kafka}, logger=QUIET)
+    config = {"max.message.bytes": "99999999"}
+    new = [NewTopic(name, 4, 1, config=config) for name in (topics.rounds, topics.parts)]
+    new.append(NewTopic(topics.rejected, 1, 1, config=config))
+    for future in client.create_topics(new).values():
+        future.result(10.0)
+    return [], settings
+
+
 def busy_port(settings: Settings, folder: Path) -> Start:
     return [], changed(settings, http=f"127.0.0.1:{BUSY.getsockname()[1]}")
 
@@ -103,6 +114,7 @@ STARTS: dict[str, tuple[int, str, Callable[[Settings, Path], Start]]] = {
     "unequal topics": (2, r"4 partitions and .*rating-changed 3", unequal_topics),
     "topic not compacted": (2, r"rating-changed: cleanup\.policy must be compact", plain_topic),
     "topic too small": (2, r"max\.message\.bytes is 1000", small_topic),
+    "topic too large": (2, r"max\.message\.bytes is 99999999, more than", large_topic),
     "other buckets": (2, r"buckets = 77, .* has 4: .*rebuild", laid_out(buckets="77")),
     "other shards": (2, r"shards = 8, .* has 4: .*rebuild", laid_out(shards="8")),
     "topic made anew": (2, r"topic = old, .*rebuild", laid_out(topic="old")),
