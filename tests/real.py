@@ -11,7 +11,8 @@ from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
 
 from local.servers import Addresses, servers
 from local.tools import REDIS_VARIABLE, given_address
-from stream_rater.adapters.topics import QUIET, Topics
+from stream_rater.adapters.access import QUIET
+from stream_rater.adapters.topics import Topics
 from stream_rater.config import Settings
 
 OUR_DATABASES = 4096

@@ -12,14 +12,17 @@ from typing import Any
 
 import redis
 from redis.backoff import NoBackoff
+from redis.exceptions import NoPermissionError
 from redis.retry import Retry
 
+from stream_rater.adapters.access import redis_options
 from stream_rater.adapters.layout import LADDERS_KEY, Layout, LayoutMismatch
-from stream_rater.config import BadConfiguration, Settings
+from stream_rater.config import BadConfiguration, Settings, without_password
 from stream_rater.events import joined
 from stream_rater.pipeline.agreement import goes_on
 from stream_rater.pipeline.ports import (
     Application,
+    Denied,
     Held,
     Player,
     Position,
@@ -34,6 +37,8 @@ TIMEOUT_S = 5.0
 SMALL_HASH_BYTES = 512
 """Beliefs may be so long; Redis must still keep hashes of them in its compact encoding."""
 KEEP_ALL = "noeviction"
+DENIED_INSIDE = ("The user executing the script", "ACL failure in script")
+"""How Redis 7.0, and later ones, tell that a function's user lacks a right."""
 
 
 def _packed(strings: Sequence[bytes]) -> bytes:
@@ -49,6 +54,7 @@ def _reason(error: Exception) -> str:
 def connect(settings: Settings) -> "redis.Redis":
     """A client of the configured server; BadConfiguration where the address makes no sense."""
     address = settings.redis if "://" in settings.redis else f"redis://{settings.redis}/0"
+    options = redis_options(settings, address)
     try:
         return redis.Redis.from_url(
             address,
@@ -57,9 +63,12 @@ def connect(settings: Settings) -> "redis.Redis":
             socket_keepalive=True,
             retry=Retry(NoBackoff(), 0),
             protocol=2,
+            **options,
         )
     except ValueError as error:
-        raise BadConfiguration(f"redis {settings.redis!r}: {error}") from None
+        shown = without_password(settings.redis)
+        reason = error if shown == settings.redis else "no URL that makes sense"
+        raise BadConfiguration(f"redis {shown!r}: {reason}") from None
 
 
 class RedisStore:
@@ -208,10 +217,14 @@ class RedisStore:
         return replies
 
     def _guard(self, action: Any) -> Any:
-        """Run an action; whatever Redis raises is StoreTrouble."""
+        """Run an action; whatever Redis raises is StoreTrouble, or Denied."""
         try:
             return action()
+        except (redis.AuthenticationError, NoPermissionError) as error:
+            raise Denied(_reason(error)) from None
         except redis.ResponseError as error:
+            if any(told in str(error) for told in DENIED_INSIDE):
+                raise Denied(_reason(error)) from None
             if "Function not found" in str(error):
                 self._guard(self._load_functions)
             if isinstance(error, redis.ReadOnlyError):  # a failover: the name may lead elsewhere
