@@ -134,7 +134,7 @@ class Service:
         for warning in store.prepare():
             self.log.warning(warning)
         store.check_layout(layout_of(self._settings, admin, partitions))
-        store.layout.begun_by(KERNEL_VERSION)
+        store.layout.begin(KERNEL_VERSION)
         rounds = admin.topics.rounds
         check_ladders(self._ladders, store, lambda: admin.ends(rounds, partitions[rounds]))
         store.close()

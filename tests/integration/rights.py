@@ -12,7 +12,12 @@ READ_POSITIONS = "%R~{*}:position"
 BELIEFS = "~{*}:belief:*"
 POSITIONS = "~{*}:position"
 LAYOUT = "~stream-rater:layout"
-AT_START = (LAYOUT, "+hsetnx", "+hget", "+function|list", "+function|load", "+select")
+LADDERS = "~stream-rater:ladders"
+READ_LAYOUT = "%R~stream-rater:layout"
+AT_START = (
+    LAYOUT, "+hexists", "+hmget", "+hsetnx", "+hget", "+function|list", "+function|load",
+    "+select",
+)  # fmt: skip
 
 ROLES = {
     "estimator": {
@@ -53,13 +58,13 @@ ROLES = {
 """In Kafka, by role: the operations on each thing."""
 
 REDIS = {
-    "estimator": (READ_BELIEFS, READ_POSITIONS, "+fcall_ro", *AT_START),
-    "updater": (BELIEFS, POSITIONS, "+fcall", "+fcall_ro", "+hmget", "+hset", *AT_START),
-    "all": (BELIEFS, POSITIONS, "+fcall", "+fcall_ro", "+hmget", "+hset", *AT_START),
+    "estimator": (READ_BELIEFS, READ_POSITIONS, LADDERS, "+fcall_ro", *AT_START),
+    "updater": (BELIEFS, POSITIONS, "+fcall", "+fcall_ro", "+hset", *AT_START),
+    "all": (BELIEFS, POSITIONS, LADDERS, "+fcall", "+fcall_ro", "+hset", *AT_START),
     "submit": (),
     "watch": (),
     "verify": (
-        READ_BELIEFS, READ_POSITIONS, "+fcall_ro", "+hget", "+hmget", "+hlen", "+scan",
+        READ_BELIEFS, READ_POSITIONS, READ_LAYOUT, "+fcall_ro", "+hget", "+hmget", "+hlen", "+scan",
         "+function|list", "+select",
     ),
 }  # fmt: skip
