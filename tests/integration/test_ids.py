@@ -5,7 +5,8 @@ import json
 import re
 from collections.abc import Callable
 
-from stream_rater.adapters.redis import LAYOUT_KEY, connect
+from stream_rater.adapters.layout import LADDERS_KEY, LAYOUT_KEY
+from stream_rater.adapters.redis import connect
 from stream_rater.adapters.topics import Topics
 from stream_rater.events import rating_changed_from_json
 from tests import real
@@ -43,7 +44,7 @@ def test_ids_stay_apart(
     assert len(changes) == len(found) == len({event.event_id for event in found.values()})
     assert len({message.key() for message in changes}) == len(IDS) ** 2
     with connect(at) as client:
-        keys = {key.decode() for key in client.scan_iter(count=1000)} - {LAYOUT_KEY, real.CLAIM}
+        keys = {key.decode() for key in client.scan_iter(count=1000)} - {LADDERS_KEY, LAYOUT_KEY, real.CLAIM}
     assert [key for key in keys if not KEY.fullmatch(key)] == []
     assert {key.split(":")[2] for key in keys if "belief" in key} == {escaped(each) for each in IDS}
     verified = stream_rater("verify", settings=at)
