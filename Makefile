@@ -8,6 +8,8 @@ COMPILE := $(VENV_PYTHON) -m uv pip compile --universal --python-version 3.11 --
 	--generate-hashes --no-emit-index-url --no-emit-find-links \
 	--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) --quiet
 
+PARALLEL := -n auto --maxprocesses 4 --dist loadfile
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test bench lint lock soak audit up down clean
 
@@ -21,7 +23,7 @@ demo: setup ## A season of rounds through the service on real Kafka and Redis (A
 	@$(VENV_PYTHON) deploy/demo.py $(ARGS)
 
 test: lint ## Everything that .ci/run runs: lint, types, all tests (ARGS="-k name")
-	@$(VENV_PYTHON) -m pytest $(ARGS)
+	@$(VENV_PYTHON) -m pytest $(PARALLEL) $(ARGS)
 
 bench: setup ## Benchmarks: one JSON object a line on standard output (ARGS=...)
 	@$(LOCAL).peers

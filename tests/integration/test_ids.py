@@ -44,7 +44,8 @@ def test_ids_stay_apart(
     assert len(changes) == len(found) == len({event.event_id for event in found.values()})
     assert len({message.key() for message in changes}) == len(IDS) ** 2
     with connect(at) as client:
-        keys = {key.decode() for key in client.scan_iter(count=1000)} - {LADDERS_KEY, LAYOUT_KEY, real.CLAIM}
+        found_keys = {key.decode() for key in client.scan_iter(count=1000)}
+    keys = found_keys - {LADDERS_KEY, LAYOUT_KEY, real.CLAIM}
     assert [key for key in keys if not KEY.fullmatch(key)] == []
     assert {key.split(":")[2] for key in keys if "belief" in key} == {escaped(each) for each in IDS}
     verified = stream_rater("verify", settings=at)
