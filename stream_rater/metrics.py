@@ -1,19 +1,39 @@
 """Every metric, declared once, and the observer that feeds them and the log.
 
-Nothing here is labelled by player, round or template ladder: labels stay few.
+Nothing here is labelled by player, round or ladder: labels stay few. What can be counted is there
+from the start, at zero: a counter that appears with its first event hides that event from `rate`.
 """
 
 import time
 from collections.abc import Callable, Iterable, Mapping
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Info,
+    ProcessCollector,
+    disable_created_metrics,
+)
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from stream_rater.pipeline.observer import Observer
+from stream_rater.pipeline.ports import Polled
+from stream_rater.pipeline.waits import Waits
+from stream_rater.standings import CODES
 
 FAST_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+
+WAITS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 120.0, 600.0)
+
+CAUSES = ("kafka", "redis", "tls")
+"""Of troubles: whose failure made a role begin anew. TLS: either's, if it names a certificate."""
+
+ENCODINGS = ("listpack", "hashtable")
+"""How Redis holds a hash: small ones compactly, others as a table of about twice the size."""
 
 LOG_EVERY_S = 1.0
 """Repeated troubles of one kind are logged at most so often; the counters count them all."""
@@ -23,7 +43,23 @@ class Metrics:
     """The metrics of one process."""
 
     def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # series that nobody reads
         self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self._declare_work()
+        self._declare_health()
+        self._declare_surroundings()
+        for labelled, values in (
+            (self.rounds, ("accepted", "rejected", "scattered", "resumed")),
+            (self.rejected, CODES),
+            (self.updates, ("applied", "repeated", "replayed")),
+            (self.events, ("published", "settled")),
+            (self.hashes, ENCODINGS),
+        ):
+            for value in values:
+                labelled.labels(value)
+
+    def _declare_work(self) -> None:
         self.rounds = Counter(
             "stream_rater_rounds_total",
             "Rounds by outcome: accepted (valid), rejected, scattered (estimated and sent), "
@@ -53,16 +89,41 @@ class Metrics:
             "rating-changed events by outcome: published, settled (for a predecessor)",
             ["outcome"], registry=self.registry,
         )  # fmt: skip
+        self.latency = Histogram(
+            "stream_rater_latency_seconds",
+            "From the arrival of a record in Kafka until it is finished, one of each poll: of a "
+            "round until its parts are in the log (estimator), of a part until its events are "
+            "committed (updater)",
+            ["role"], buckets=WAITS_S, registry=self.registry,
+        )  # fmt: skip
         self.seconds = Histogram(
             "stream_rater_stage_seconds",
             "Time of one effect, by role and effect (Poll includes waiting)",
             ["role", "stage"], buckets=FAST_S, registry=self.registry,
         )  # fmt: skip
+
+    def _declare_health(self) -> None:
+        self.ready = Gauge(
+            "stream_rater_ready",
+            "1 where /readyz answers 200, else 0",
+            registry=self.registry,
+        )
         self.owned = Gauge(
             "stream_rater_owned",
             "Partitions of round-completed (estimator) or shards (updater) owned",
             ["role"], registry=self.registry,
         )  # fmt: skip
+        self.partitions = Gauge(
+            "stream_rater_partitions",
+            "Partitions of round-completed (estimator) or shards (updater) that there are",
+            ["role"], registry=self.registry,
+        )  # fmt: skip
+        self.assignments = Counter(
+            "stream_rater_assignments_total",
+            "Times that what a role owns changed",
+            ["role"],
+            registry=self.registry,
+        )
         self.refused = Gauge(
             "stream_rater_refused_shards",
             "Shards that wait for an operator",
@@ -75,14 +136,43 @@ class Metrics:
         )
         self.troubles = Counter(
             "stream_rater_restarts_total",
-            "Times a state machine started over",
-            ["role"],
+            "Times a state machine started over after trouble, by whose: kafka, redis, or tls",
+            ["role", "cause"],
             registry=self.registry,
         )
 
+    def _declare_surroundings(self) -> None:
+        self.info = Info(
+            "stream_rater",
+            "Release and kernel version; workers of two kernel versions compute other bits",
+            registry=self.registry,
+        )
+        self.hashes = Counter(
+            "stream_rater_sampled_hashes_total",
+            "Hashes of beliefs looked at in Redis, by encoding: a hashtable takes twice the memory "
+            "of a listpack",
+            ["encoding"], registry=self.registry,
+        )  # fmt: skip
+        self.certificates = Gauge(
+            "stream_rater_certificate_expiry_timestamp_seconds",
+            "When a certificate of our own, or the first that is to be trusted, is over",
+            ["server", "use"], registry=self.registry,
+        )  # fmt: skip
+        self.clock = Gauge(
+            "stream_rater_clock_timestamp_seconds",
+            "This worker's clock when scraped, to compare with the scraper's",
+            registry=self.registry,
+        )
+        self.clock.set_function(time.time)
+        self.ahead = Gauge(
+            "stream_rater_clock_ahead_seconds",
+            "By how much the time of the last sampled record lies ahead of this worker's clock",
+            ["role"], registry=self.registry,
+        )  # fmt: skip
+
 
 class Lag(Collector):
-    """Records between the last finished one and the end, by topic and partition, when scraped."""
+    """How far each owned partition has come, when scraped."""
 
     def __init__(self) -> None:
         self._sources: list[tuple[str, Callable[[], Mapping[int, int]], ServiceObserver]] = []
@@ -94,16 +184,29 @@ class Lag(Collector):
         self._sources.append((topic, ends, observer))
 
     def collect(self) -> Iterable[Metric]:
-        family = GaugeMetricFamily(
+        lag = GaugeMetricFamily(
             "stream_rater_lag_records",
             "Records not yet finished, by topic and partition",
             labels=["topic", "partition"],
         )
+        position = GaugeMetricFamily(
+            "stream_rater_next_offset",
+            "The next offset to be finished, by topic and partition",
+            labels=["topic", "partition"],
+        )
         for topic, ends, observer in self._sources:
             for partition, end in ends().items():
-                lag = max(0, end - observer.finished.get(partition, end))
-                family.add_metric([topic, str(partition)], lag)
-        return [family]
+                finished = observer.finished.get(partition, end)
+                lag.add_metric([topic, str(partition)], max(0, end - finished))
+                position.add_metric([topic, str(partition)], finished)
+        return [lag, position]
+
+
+def cause_of(reason: str) -> str:
+    """Whose trouble it is, by the words of its reason."""
+    if any(word in reason.lower() for word in ("ssl", "certificate", "tls")):
+        return "tls"
+    return "redis" if reason.startswith("redis") else "kafka"
 
 
 class ServiceObserver(Observer):
@@ -120,9 +223,21 @@ class ServiceObserver(Observer):
         """Why, by shard."""
         self.refused_ladders: dict[str, str] = {}
         """Why, by ladder."""
+        self._waits = Waits(
+            metrics.latency.labels(role).observe, metrics.ahead.labels(role).set, time.time
+        )
+        metrics.assignments.labels(role)
+        for cause in CAUSES:
+            metrics.troubles.labels(role, cause)
+
+    def polled(self, polled: Polled) -> None:
+        """What a poll brought."""
+        self._waits.polled(polled.records, self.finished)
 
     def owned(self, partitions: frozenset[int]) -> None:
         self._metrics.owned.labels(self._role).set(len(partitions))
+        self._metrics.assignments.labels(self._role).inc()
+        self._waits.keep(partitions)
         self.refused = {s: why for s, why in self.refused.items() if s in partitions}
         if not partitions:
             self.refused_ladders = {}
@@ -165,6 +280,7 @@ class ServiceObserver(Observer):
 
     def positions(self, next_offsets: Mapping[int, int]) -> None:
         self.finished.update(next_offsets)
+        self._waits.finished(next_offsets)
 
     def rounds_missing(self, partition: int, committed: int, start: int) -> None:
         self._log.error(
@@ -173,7 +289,7 @@ class ServiceObserver(Observer):
         )  # fmt: skip
 
     def started_over(self, reason: str) -> None:
-        self._metrics.troubles.labels(self._role).inc()
+        self._metrics.troubles.labels(self._role, cause_of(reason)).inc()
         self._sometimes("trouble", "started over", reason=reason)
 
     def shard_opened(self, shard: int) -> None:

@@ -5,9 +5,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from importlib import metadata
 from typing import Any
 
-from stream_rater import log
+from stream_rater import certificates, log
 from stream_rater.adapters.kafka import Fenced, Input
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin
@@ -127,7 +129,10 @@ class Service:
         self._shards = partitions[admin.topics.parts]
         self._prepare_store(admin, partitions)
         self._admin = admin
+        self._partitions = partitions
+        self._tell_surroundings()
         self._roles = [self._role(name) for name in sorted(roles)]
+        self.metrics.ready.set_function(lambda: float(not self.unready()))
 
     def _prepare_store(self, admin: Admin, partitions: dict[str, int]) -> None:
         store = RedisStore(self._settings)
@@ -139,12 +144,27 @@ class Service:
         check_ladders(self._ladders, store, lambda: admin.ends(rounds, partitions[rounds]))
         store.close()
 
+    def _tell_surroundings(self) -> None:
+        release = metadata.version("stream-rater")
+        self.metrics.info.info({"version": release, "kernel": str(KERNEL_VERSION)})
+        settings = self._settings
+        for server, use, path in (
+            ("kafka", "client", settings.kafka_ssl_certificate),
+            ("kafka", "authority", settings.kafka_ssl_ca),
+            ("redis", "client", settings.redis_certificate),
+            ("redis", "authority", settings.redis_ca),
+        ):
+            if path and certificates.not_after(path) is not None:
+                expiry = self.metrics.certificates.labels(server, use)
+                expiry.set_function(partial(certificates.watched, path))
+
     def _role(self, name: str) -> Role:
         estimating = name == "estimator"
         topics = self._admin.topics
         topic = topics.rounds if estimating else topics.parts
         group = ESTIMATORS if estimating else UPDATERS
         input_ = Input(self._settings, topic, group, self._stop)
+        self.metrics.partitions.labels(name).set(self._partitions[topic])
         observer = ServiceObserver(self.metrics, name, log.logger(name))
         input_.on_committed = observer.positions
         self._lag.add(topic, input_.lag, observer)
@@ -153,6 +173,8 @@ class Service:
             stop=self._stop,
             on_effect=lambda stage, s: self.metrics.seconds.labels(name, stage).observe(s),
         )  # fmt: skip
+        worker.on_polled = observer.polled
+        worker.on_encoding = lambda encoding: self.metrics.hashes.labels(encoding).inc()
         if estimating:
             machine = Estimator(
                 self._ladders, self._shards, window=self._settings.duplicate_window,

@@ -34,6 +34,14 @@ EARLIEST = events.parse_time("1900-01-01T00:00:00Z")
 """Rounds before this are absurd."""
 
 
+CODES = (
+    "malformed", "too-large", "too-deep", "unknown-ladder", "too-few-entries", "too-many-entries",
+    "duplicate-player", "bad-rank", "bad-weight", "bad-shares", "bad-id", "bad-time",
+    "duplicate-round",
+)  # fmt: skip
+"""By which records are rejected."""
+
+
 class Invalid(Exception):
     """A round that cannot be rated: `code` from the contract, and a message with the place."""
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from local import kafka_install, python_env
-from local.system import REDIS, ensure_packages
+from local.system import PROMETHEUS, REDIS, ensure_packages
 from local.tools import (
     KAFKA_VARIABLE,
     REDIS_VARIABLE,
@@ -49,7 +49,7 @@ def ensure_everything() -> None:
     """The steps in order; all of the system's packages at once, so that one line can name them."""
     own_redis = given_address(REDIS_VARIABLE) is None
     own_kafka = given_address(KAFKA_VARIABLE) is None
-    packages = [REDIS] if own_redis else []
+    packages = [PROMETHEUS, REDIS] if own_redis else [PROMETHEUS]
     packages += kafka_install.needed_packages() if own_kafka else []
     ensure_packages([*packages, *python_env.needed_packages()], say)
     if own_kafka:

@@ -21,6 +21,8 @@ from local.tools import (
     REDIS_MINIMUM,
     LocalServerError,
     find_java,
+    find_prometheus,
+    find_promtool,
     find_redis_server,
 )
 
@@ -48,6 +50,12 @@ JAVA: Final = Package(
     "default-jre-headless",
     f"Java {JAVA_MINIMUM} or newer",
     lambda: find_java() is not None,
+)
+PROMETHEUS: Final = Package(
+    "prometheus",
+    "Prometheus with promtool",
+    lambda: find_prometheus() is not None and find_promtool() is not None,
+    service="prometheus",
 )
 MAVEN: Final = Package("maven", "Maven (mvn)", lambda: shutil.which("mvn") is not None)
 

@@ -73,6 +73,21 @@ def redis_major(redis_server: Path) -> int:
     return int(found[1]) if found else 0
 
 
+def find_prometheus() -> Path | None:
+    """A `prometheus` on PATH; any of version 2 or newer serves."""
+    return _on_path("prometheus")
+
+
+def find_promtool() -> Path | None:
+    """Its `promtool`, which checks rules."""
+    return _on_path("promtool")
+
+
+def _on_path(name: str) -> Path | None:
+    found = shutil.which(name)
+    return None if found is None else Path(found)
+
+
 def _output_of(*command: str) -> str:
     """What a short command prints, both streams; empty when it cannot run."""
     try:

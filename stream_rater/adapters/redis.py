@@ -195,6 +195,16 @@ class RedisStore:
         )  # fmt: skip
         return {shard: reply == 1 for shard, reply in zip(applications, replies, strict=True)}
 
+    def encoding(self, shard: int, player: Player) -> str:
+        """How Redis holds the hash with this player's belief; empty where it does not tell."""
+        ladder, name = player
+        key = belief_key(shard, ladder, name.encode(), self._buckets)
+        try:
+            told: Any = self._client.object("encoding", key)
+        except redis.RedisError:  # nothing depends on it
+            return ""
+        return told.decode() if told else ""
+
     def _pack(self, shard: int, players: Sequence[Player]) -> bytes:
         flat: list[bytes] = []
         for ladder, player in players:

@@ -37,6 +37,9 @@ from stream_rater.pipeline.ports import (
 
 SOURCE = "stream-rater"
 
+SAMPLE_EVERY_S = 10.0
+"""How often Redis is asked how it holds a hash that was just written."""
+
 LONGEST_CONTENT_TYPE = 256
 """Of the producer's header, in a rejection."""
 
@@ -131,6 +134,11 @@ class Worker:
         self._transactions = Transactions(settings, role, input_, stop)
         self.polled_s = time.monotonic()
         """When the machine last came to a poll."""
+        self.on_polled: Callable[[Polled], None] = lambda _: None
+        """Told what a poll brought."""
+        self.on_encoding: Callable[[str], None] = lambda _: None
+        """Told now and then how Redis holds a hash of beliefs."""
+        self._sample_due_s = 0.0
         self._actions: dict[type, Callable[[Any], Any]] = {
             Poll: self._poll,
             Committed: self._committed,
@@ -142,7 +150,7 @@ class Worker:
             ReadPriors: lambda e: store.read_priors(e.players),
             ReadBeliefs: lambda e: store.read(e.players),
             Scatter: lambda e: self._parts.scatter(e.parts),
-            Apply: lambda e: store.apply(e.applications),
+            Apply: self._apply,
             CommitSource: self._commit_source,
             Publish: self._publish,
         }
@@ -172,7 +180,23 @@ class Worker:
         if self._stop.is_set():
             raise Stopping
         self.polled_s = time.monotonic()
-        return self.input.poll(effect.timeout_s, full=effect.full, resting=effect.resting)
+        polled = self.input.poll(effect.timeout_s, full=effect.full, resting=effect.resting)
+        self.on_polled(polled)
+        return polled
+
+    def _apply(self, effect: Apply) -> Mapping[int, bool]:
+        applied = self._store.apply(effect.applications)
+        if time.monotonic() >= self._sample_due_s:
+            self._sample(effect)
+        return applied
+
+    def _sample(self, effect: Apply) -> None:
+        shard, application = next(iter(effect.applications.items()))
+        if application.beliefs:
+            self._sample_due_s = time.monotonic() + SAMPLE_EVERY_S
+            player, _ = application.beliefs[0]
+            if told := self._store.encoding(shard, player):
+                self.on_encoding(told)
 
     def _committed(self, effect: Committed) -> Mapping[int, int | None]:
         # Our own former process may have left a transaction open, which only we can abort.

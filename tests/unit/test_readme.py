@@ -18,7 +18,7 @@ from stream_rater.config import PREFIX, Ladder, Ladders, Limits, Settings
 from stream_rater.events import rating_changed_from_json
 from stream_rater.metrics import Lag, Metrics
 from stream_rater.rating.parameters import Climbing, Common, EloMMR, Evolving, RatingConfig
-from stream_rater.standings import Reader
+from stream_rater.standings import CODES, Reader
 
 README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
@@ -175,13 +175,16 @@ def test_every_limit_is_told() -> None:
     assert told["max_bytes"] == f"{limits.max_bytes // 2**20} MiB, {limits.max_depth}"
 
 
+SUFFIXES = {"counter": "_total", "info": "_info"}
+
+
 def test_every_metric_is_told() -> None:
     """The table of metrics is complete."""
     there = {family.name for family in Lag().collect()}
     for metric in vars(Metrics()).values():
         if isinstance(metric, MetricWrapperBase):
             (family,) = metric.collect()
-            there.add(family.name + ("_total" if family.type == "counter" else ""))
+            there.add(family.name + SUFFIXES.get(family.type, ""))
     assert set(re.findall(r"^\| `(stream_rater_\w+)` \|", README, re.MULTILINE)) == there
 
 
@@ -194,6 +197,7 @@ def test_every_rejection_code_is_told() -> None:
     table = README.split("### What is rejected", 1)[1].split("\n\nA round in which", 1)[0]
     rows = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
     assert {code for row in rows for code in re.findall(r"`([a-z-]+)`", row)} == raised
+    assert set(CODES) == raised
 
 
 def test_the_events_shown_are_events() -> None:

@@ -1,0 +1,54 @@
+"""When a certificate is over, for an alert that comes before the day it fails."""
+
+import ssl
+from datetime import UTC, datetime
+from pathlib import Path
+
+UTC_TIME, GENERALIZED_TIME = 0x17, 0x18
+FORMATS = {UTC_TIME: "%y%m%d%H%M%SZ", GENERALIZED_TIME: "%Y%m%d%H%M%SZ"}
+VERSION = 0xA0
+FIELDS_BEFORE_VALIDITY = 3
+"""Serial number, signature algorithm, issuer, behind a version if any (RFC 5280, 4.1)."""
+
+END = "-----END CERTIFICATE-----"
+
+
+def not_after(path: str) -> float | None:
+    """Unix seconds when the first certificate of a PEM file is over; None if it has none to read.
+
+    The client libraries say what is wrong with a file; this only watches one that is right.
+    """
+    try:
+        before, end, _ = Path(path).read_text("ascii").partition(END)
+        return _not_after(ssl.PEM_cert_to_DER_cert(before[before.index("-----BEGIN") :] + end))
+    except (OSError, ValueError, IndexError, KeyError):
+        return None
+
+
+def watched(path: str) -> float:
+    """The same for a gauge, which asks anew each time, for files are renewed: 0 if unreadable."""
+    return not_after(path) or 0.0
+
+
+def _not_after(der: bytes) -> float:
+    at, _ = _inside(der, _inside(der, 0)[0])  # Certificate, TBSCertificate
+    at = _behind(der, at) if der[at] == VERSION else at
+    for _ in range(FIELDS_BEFORE_VALIDITY):
+        at = _behind(der, at)
+    at = _behind(der, _inside(der, at)[0])  # Validity: notBefore, notAfter
+    start, end = _inside(der, at)
+    text = der[start:end].decode("ascii")
+    return datetime.strptime(text, FORMATS[der[at]]).replace(tzinfo=UTC).timestamp()
+
+
+def _inside(der: bytes, at: int) -> tuple[int, int]:
+    """Where the content of the DER value at `at` begins and ends."""
+    length, start = der[at + 1], at + 2
+    if length & 0x80:
+        size = length & 0x7F
+        length, start = int.from_bytes(der[start : start + size], "big"), start + size
+    return start, start + length
+
+
+def _behind(der: bytes, at: int) -> int:
+    return _inside(der, at)[1]
