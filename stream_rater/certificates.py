@@ -25,11 +25,6 @@ def not_after(path: str) -> float | None:
         return None
 
 
-def watched(path: str) -> float:
-    """The same for a gauge, which asks anew each time, for files are renewed: 0 if unreadable."""
-    return not_after(path) or 0.0
-
-
 def _not_after(der: bytes) -> float:
     at, _ = _inside(der, _inside(der, 0)[0])  # Certificate, TBSCertificate
     at = _behind(der, at) if der[at] == VERSION else at

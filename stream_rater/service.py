@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from importlib import metadata
 from typing import Any
 
@@ -154,9 +153,9 @@ class Service:
             ("redis", "client", settings.redis_certificate),
             ("redis", "authority", settings.redis_ca),
         ):
-            if path and certificates.not_after(path) is not None:
-                expiry = self.metrics.certificates.labels(server, use)
-                expiry.set_function(partial(certificates.watched, path))
+            end_s = certificates.not_after(path) if path else None
+            if end_s is not None:  # of the file as it is now, which is what the clients read
+                self.metrics.certificates.labels(server, use).set(end_s)
 
     def _role(self, name: str) -> Role:
         estimating = name == "estimator"

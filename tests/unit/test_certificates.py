@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from stream_rater.certificates import not_after, watched
+from stream_rater.certificates import not_after
 
 
 @pytest.mark.parametrize("year", [2031, 2049, 2050, 2077], ids="in {}".format)
@@ -31,9 +31,8 @@ def test_comments_before_it_do_not_matter(tmp_path: Path) -> None:
     "text", ["", "no certificate", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"]
 )
 def test_what_is_none(tmp_path: Path, text: str) -> None:
-    """No certificate has no end; a gauge says 0, long ago."""
+    """No certificate has no end, a file that is not there neither."""
     path = tmp_path / "ca.pem"
     path.write_text(text)
     assert not_after(str(path)) is None
     assert not_after(str(tmp_path / "absent.pem")) is None
-    assert watched(str(path)) == 0.0

@@ -1,0 +1,84 @@
+"""A Prometheus that scrapes workers on this machine, with the rules that production has."""
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from local.processes import LOOPBACK, PROBE_TIMEOUT_S, Launch, Server, start_on
+from local.tools import ROOT, LocalServerError, find_prometheus
+
+START_TIMEOUT_S: Final = 30.0
+JOB: Final = "stream-rater"
+WORKER: Final = f"{LOOPBACK}:9108"
+"""Where `stream-rater run` serves its metrics unless told otherwise."""
+
+SHARED: Final = ROOT / "helm" / "stream-rater" / "files"
+"""Rules and dashboard, for every way to run it."""
+RULES: Final = (SHARED / "recording.yaml", SHARED / "alerts.yaml")
+DASHBOARD: Final = SHARED / "dashboard.json"
+
+
+def start_prometheus(
+    directory: Path,
+    *,
+    port: int | None = None,
+    workers: Sequence[str] = (WORKER,),
+    every: str = "5s",
+    outlive: bool = False,
+) -> Server:
+    """Start Prometheus with its data in `directory` and return once it is ready.
+
+    It scrapes these workers, and evaluates the rules, as often as `every` says. With `outlive` it
+    goes on after this process.
+    """
+    prometheus = find_prometheus()
+    if prometheus is None:
+        raise LocalServerError("no prometheus on PATH: run `make setup`")
+
+    def start(on_port: int) -> Server:
+        directory.mkdir(parents=True, exist_ok=True)
+        configuration = directory / "prometheus.yml"
+        configuration.write_text(render(workers, every), encoding="utf-8")
+        return Server(
+            Launch(
+                name="prometheus",
+                command=(
+                    str(prometheus),
+                    f"--config.file={configuration.resolve()}",
+                    f"--storage.tsdb.path={(directory / 'data').resolve()}",
+                    "--storage.tsdb.retention.time=7d",
+                    f"--web.listen-address={LOOPBACK}:{on_port}",
+                ),
+                directory=directory,
+                port=on_port,
+                answers=answers,
+                start_timeout_s=START_TIMEOUT_S,
+                outlive=outlive,
+            )
+        ).start()
+
+    return start_on(port, start)
+
+
+def render(workers: Sequence[str], every: str) -> str:
+    """The text of prometheus.yml: JSON, which is YAML."""
+    return json.dumps(
+        {
+            "global": {"scrape_interval": every, "evaluation_interval": every},
+            "rule_files": [str(path) for path in RULES],
+            "scrape_configs": [{"job_name": JOB, "static_configs": [{"targets": [*workers]}]}],
+        },
+        indent=2,
+    )
+
+
+def answers(port: int) -> bool:
+    """Whether it is ready to be asked."""
+    try:
+        with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/-/ready", timeout=PROBE_TIMEOUT_S):
+            return True
+    except urllib.error.HTTPError:
+        return False

@@ -1,0 +1,28 @@
+"""Programs of the system's that tests run: absent they are skipped, in CI that is a failure."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from local.tools import find_prometheus, find_promtool
+
+
+def needed(found: Path | None, name: str) -> str:
+    """The path of a program that `make setup` installs."""
+    if found is None:
+        reason = f"no {name} on PATH: run `make setup`"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return str(found)
+
+
+def promtool() -> str:
+    """Prometheus' own checker."""
+    return needed(find_promtool(), "promtool")
+
+
+def prometheus() -> str:
+    """The server."""
+    return needed(find_prometheus(), "prometheus")

@@ -1,0 +1,284 @@
+"""Each alert fires when it should, and not before: by `promtool test rules`."""
+
+import json
+import re
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from local.prometheus_node import RULES
+from local.tools import ROOT
+from tests.tools import promtool
+
+RUNBOOK = ROOT / "deploy" / "RUNBOOK.md"
+SEVERITIES = {"critical", "warning"}
+
+
+def rules() -> list[dict[str, Any]]:
+    """Every rule of every file."""
+    groups = [group for path in RULES for group in yaml.safe_load(path.read_text())["groups"]]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+ALERTS = {rule["alert"]: rule for rule in rules() if "alert" in rule}
+
+
+@dataclass
+class Case:
+    """What is scraped, a value a minute (promtool's notation), and what fires of it.
+
+    The alert must fire at minute `fires`, with these labels and no others, and not at `not_yet`.
+    """
+
+    series: dict[str, str]
+    not_yet: int
+    fires: int
+    labels: Sequence[dict[str, str]] = field(default_factory=lambda: [A])
+
+
+A = {"job": "stream-rater", "instance": "a"}
+JOB = {"job": "stream-rater"}
+
+
+def of(instance: str, **labels: str) -> str:
+    """The labels of a scraped series."""
+    told = {"job": "stream-rater", "instance": instance, **labels}
+    return "{" + ", ".join(f'{name}="{value}"' for name, value in told.items()) + "}"
+
+
+P0 = {"topic": "round-completed", "partition": "0"}
+"""Of a partition."""
+
+CASES = {
+    "StreamRaterDown": Case(
+        {
+            "up" + of("a"): "1 1 0x20",
+            "up" + of("b"): "1 0 1x20",  # back after a minute
+            'up{job="kafka", instance="c"}': "0x20",
+        },
+        not_yet=3, fires=5,
+    ),
+    "StreamRaterRoleAbsent": Case(
+        {"stream_rater_owned" + of("a", role="updater"): "0x20"},
+        not_yet=4, fires=6, labels=[{"role": "estimator"}],
+    ),
+    "StreamRaterCrashing": Case(
+        {
+            "process_start_time_seconds" + of("a"): "0 0 0 1 1 2 2 3x30",
+            "process_start_time_seconds" + of("b"): "0 0 0 1 1 2 2 2x30",  # updates
+        },
+        not_yet=6, fires=8,
+    ),
+    "StreamRaterNotReady": Case(
+        {
+            "stream_rater_ready" + of("a"): "1 0x20",
+            "stream_rater_ready" + of("b"): "0 0 0 1 0 0 0 1 0 0 0 1",  # as when it starts
+        },
+        not_yet=5, fires=7,
+    ),
+    "StreamRaterPartitionUnowned": Case(
+        {
+            "stream_rater_owned" + of("a", role="updater"): "3x20",
+            "stream_rater_owned" + of("b", role="updater"): "4x20",
+            "stream_rater_partitions" + of("a", role="updater"): "8x20",
+            "stream_rater_partitions" + of("b", role="updater"): "8x20",
+            "stream_rater_owned" + of("a", role="estimator"): "4x20",
+            "stream_rater_partitions" + of("a", role="estimator"): "4x20",
+        },
+        not_yet=4, fires=6, labels=[JOB | {"role": "updater"}],
+    ),
+    "StreamRaterPartitionStalled": Case(
+        {
+            "stream_rater_lag_records" + of("a", **P0): "5x20",
+            "stream_rater_next_offset" + of("a", **P0): "7x20",
+            # Busy, but it moves; idle behind a transaction's marker.
+            "stream_rater_lag_records" + of("b", topic="t", partition="1"): "5x20",
+            "stream_rater_next_offset" + of("b", topic="t", partition="1"): "7+1x20",
+            "stream_rater_lag_records" + of("b", topic="t", partition="2"): "1x20",
+            "stream_rater_next_offset" + of("b", topic="t", partition="2"): "7x20",
+        },
+        not_yet=1, fires=8, labels=[A | P0],
+    ),
+    "StreamRaterLagGrowing": Case(
+        {
+            "stream_rater_lag_records" + of("a", **P0): "0+3000x30",
+            "stream_rater_lag_records" + of("a", topic="t", partition="0"): "90000-3000x30",
+        },
+        not_yet=7, fires=12, labels=[JOB | {"topic": "round-completed"}],
+    ),
+    "StreamRaterSlow": Case(
+        {
+            "stream_rater_latency_seconds_bucket" + of("a", role=role, le=le): f"0+{count}x30"
+            for role, counts in {"updater": (970, 980, 1000), "estimator": (995, 998, 1000)}.items()
+            for le, count in zip(("1", "2", "+Inf"), counts, strict=True)
+        },
+        not_yet=9, fires=13, labels=[JOB | {"role": "updater"}],
+    ),
+    "StreamRaterRejecting": Case(
+        {
+            "stream_rater_rounds_total" + of("a", outcome="rejected"): "0+60x30",
+            "stream_rater_rounds_total" + of("a", outcome="accepted"): "0+940x30",
+            'stream_rater_rounds_total{job="other", outcome="rejected"}': "0+40x30",
+            'stream_rater_rounds_total{job="other", outcome="accepted"}': "0+960x30",
+        },
+        not_yet=9, fires=13, labels=[JOB],
+    ),
+    "StreamRaterPartitionResting": Case(
+        {"stream_rater_resting_partitions" + of("a"): "1x20",
+         "stream_rater_resting_partitions" + of("b"): "1 1 1 0 1 1 1 0 1 1 1 0"},
+        not_yet=4, fires=6,
+    ),
+    "StreamRaterOwnersFlapping": Case(
+        {
+            "stream_rater_assignments_total" + of("a", role="updater"): "0+1x40",
+            "stream_rater_assignments_total" + of("b", role="updater"): "0 0 0 5x40",  # an upgrade
+            "stream_rater_restarts_total" + of("a", role="estimator", cause="kafka"): "0+0.4x40",
+            "stream_rater_restarts_total" + of("a", role="estimator", cause="redis"): "0+0.4x40",
+        },
+        not_yet=10, fires=25,
+        labels=[JOB | {"role": "updater"}, JOB | {"role": "estimator"}],
+    ),
+    "StreamRaterRedisTables": Case(
+        {
+            "stream_rater_sampled_hashes_total" + of("a", encoding="hashtable"): "0+1x120",
+            "stream_rater_sampled_hashes_total" + of("a", encoding="listpack"): "0+5x120",
+            'stream_rater_sampled_hashes_total{job="b", encoding="hashtable"}': "0+1x120",
+            'stream_rater_sampled_hashes_total{job="b", encoding="listpack"}': "0+20x120",
+        },
+        not_yet=29, fires=40, labels=[JOB],
+    ),
+    "StreamRaterStoreBehindLog": Case(
+        {
+            "stream_rater_updates_total" + of("a", outcome="replayed"): "0 0 0 90x20",
+            "stream_rater_updates_total" + of("a", outcome="applied"): "0+900x20",
+            "stream_rater_updates_total" + of("b", outcome="replayed"): "90x20",
+        },
+        not_yet=2, fires=4, labels=[A | {"outcome": "replayed"}],
+    ),
+    "StreamRaterShardRefused": Case(
+        {"stream_rater_refused_shards" + of("a"): "2x20",
+         "stream_rater_refused_shards" + of("b"): "1 1 0x20"},
+        not_yet=1, fires=3,
+    ),
+    "StreamRaterLadderRefused": Case(
+        {"stream_rater_refused_ladders" + of("a"): "1x20"}, not_yet=1, fires=3
+    ),
+    "StreamRaterAccessFailing": Case(
+        {
+            "stream_rater_restarts_total" + of("a", role="updater", cause="tls"): "0 0 1x20",
+            "stream_rater_restarts_total" + of("a", role="estimator", cause="kafka"): "0 0 1x20",
+        },
+        not_yet=1, fires=3, labels=[JOB | {"role": "updater"}],
+    ),
+    "StreamRaterCertificateExpiring": Case(
+        {  # promtool's clock begins at 0
+            "stream_rater_certificate_expiry_timestamp_seconds"
+            + of("a", server="kafka", use="client"): f"{6 * 86400}x90",
+            "stream_rater_certificate_expiry_timestamp_seconds"
+            + of("a", server="redis", use="client"): f"{8 * 86400}x90",
+        },
+        not_yet=59, fires=62, labels=[A | {"server": "kafka", "use": "client"}],
+    ),
+    "StreamRaterClockSkew": Case(
+        {
+            "stream_rater_clock_timestamp_seconds" + of("a"): "3+60x20",
+            "stream_rater_clock_timestamp_seconds" + of("b"): "1+60x20",
+            "stream_rater_clock_timestamp_seconds" + of("c"): "-3+60x20",
+            "stream_rater_clock_ahead_seconds" + of("d", role="estimator"): "3x20",
+            "stream_rater_clock_ahead_seconds" + of("e", role="estimator"): "3 3 0 3 3 0 3 3 0 3",
+        },
+        not_yet=4, fires=6,
+        labels=[A, A | {"instance": "c"}, A | {"instance": "d", "role": "estimator"}],
+    ),
+    "StreamRaterKernelsDiffer": Case(
+        {
+            "stream_rater_info" + of("a", kernel="1", version="1.0"): "1x90",
+            "stream_rater_info" + of("b", kernel="2", version="1.1"): "1x90",
+            'stream_rater_info{job="other", instance="c", kernel="1", version="1.0"}': "1x90",
+            'stream_rater_info{job="other", instance="d", kernel="1", version="1.1"}': "1x90",
+        },
+        not_yet=59, fires=62, labels=[JOB],
+    ),
+}  # fmt: skip
+
+
+def firing(alert: str, minute: int, labels: Sequence[dict[str, str]]) -> dict[str, Any]:
+    """promtool's test that these, and only these, fire at that minute."""
+    common = {"alertname": alert, "alertstate": "firing"}
+    common |= ALERTS[alert]["labels"]
+    told = [", ".join(f'{k}="{v}"' for k, v in (common | each).items()) for each in labels]
+    return {
+        "expr": f'ALERTS{{alertname="{alert}", alertstate="firing"}}',
+        "eval_time": f"{minute}m",
+        "exp_samples": [{"labels": f"ALERTS{{{each}}}", "value": 1} for each in told],
+    }
+
+
+def promtool_tests(rule_files: Sequence[Path] = RULES) -> dict[str, Any]:
+    """All cases as promtool reads them."""
+    return {
+        "rule_files": [str(path) for path in rule_files],
+        "evaluation_interval": "1m",
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": [{"series": s, "values": v} for s, v in case.series.items()],
+                "promql_expr_test": [
+                    firing(alert, case.not_yet, []),
+                    firing(alert, case.fires, case.labels),
+                ],
+            }
+            for alert, case in CASES.items()
+        ],
+    }
+
+
+def run_promtool(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [promtool(), *arguments], capture_output=True, text=True, timeout=60.0, check=False
+    )
+
+
+def test_alerts_fire_when_they_should(tmp_path: Path) -> None:
+    """Every case."""
+    path = tmp_path / "tests.yaml"
+    path.write_text(json.dumps(promtool_tests()))
+    done = run_promtool("test", "rules", str(path))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_alert_has_its_case() -> None:
+    """None goes untested."""
+    assert set(CASES) == set(ALERTS)
+
+
+@pytest.mark.parametrize("alert", ALERTS)
+def test_an_alert_says_what_to_do(alert: str) -> None:
+    """Severity, summary, description, and a section of the runbook."""
+    rule = ALERTS[alert]
+    assert rule["labels"]["severity"] in SEVERITIES
+    assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
+    file, anchor = rule["annotations"]["runbook_url"].split("#")
+    assert ROOT / file == RUNBOOK
+    headings = re.findall(r"^#+ (.*)$", RUNBOOK.read_text(), re.MULTILINE)
+    assert anchor in {heading.lower().replace(" ", "-") for heading in headings}
+
+
+def test_rules_are_valid() -> None:
+    """Expressions and templates, as Prometheus reads them; its lint finds nothing."""
+    done = run_promtool("check", "rules", "--lint=all", "--lint-fatal", *map(str, RULES))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_recorded_names_tell_their_labels() -> None:
+    """level:metric:operations, the level being the labels that are kept."""
+    for rule in rules():
+        if "record" in rule:
+            level = rule["record"].split(":")[0]
+            kept = re.findall(r"by \(([^)]*)\)", rule["expr"])[0].replace(", le", "")
+            assert level == kept.replace(", ", "_")
