@@ -1,0 +1,1 @@
+"""The dashboard outside Grafana: its queries asked of a Prometheus, its panels drawn."""

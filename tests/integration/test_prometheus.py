@@ -1,0 +1,130 @@
+"""The real Prometheus scrapes a worker under load: dashboard, rules and alerts find their data."""
+
+import math
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+import trustme
+import yaml
+
+from local.prometheus_node import RULES, start_prometheus
+from local.servers import Addresses
+from tests import real, rounds, tools
+from tests.integration.processes import WorkerProcess, wait_until, workers
+from tests.integration.topics import Bytes, Finished, produce
+from watching.ask import Panel, Prometheus, panels
+
+EVERY_S = 0.25
+ROUNDS_AT_ONCE = 40
+SHOWN = list(panels(rate_interval="4s"))
+SELECTOR = re.compile(r"\b(?:stream_rater_\w+|job\w*:[\w:]+|process_\w+|up)\b(?:\{[^}]*\})?")
+"""A metric in an expression, with its matchers."""
+
+
+def load(first: int) -> list[Bytes]:
+    """Valid rounds and one that is not."""
+    valid = [
+        rounds.as_json(
+            *rounds.ranked(range(1, 6), [f"p{(number * 3 + i) % 50}" for i in range(5)]),
+            round_id=f"r{number}", completed_at="2020-05-01T20:15:05Z",
+        )
+        for number in range(first, first + ROUNDS_AT_ONCE)
+    ]  # fmt: skip
+    return [Bytes(each) for each in (*valid, b"bad")]
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Of a client; nobody asks for it here, but its end is watched."""
+    path = tmp_path_factory.mktemp("certificate") / "client.pem"
+    path.write_bytes(trustme.CA().issue_cert("client").cert_chain_pems[0].bytes())
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def scraped(
+    addresses: Addresses, certificate: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Prometheus]:
+    """A Prometheus that has watched a worker rate for a few seconds."""
+    tools.prometheus()
+    folder = tmp_path_factory.mktemp("watched")
+    with real.a_place(addresses) as at, workers(folder) as start:
+        worker: WorkerProcess = start(at, STREAM_RATER_KAFKA_SSL_CERTIFICATE=certificate)
+        target = worker.url.removeprefix("http://")
+        every = f"{EVERY_S * 1000:.0f}ms"
+        with start_prometheus(folder / "prometheus", workers=[target], every=every) as server:
+            asked = Prometheus(server.address)
+            finished = Finished(at)
+            sent = 0
+            while sent < 4 or not has_data(asked):
+                assert sent < 40, "Prometheus never saw the load"
+                produce(at, load(sent * ROUNDS_AT_ONCE))
+                sent += 1
+                wait_until(finished, "all is rated")
+                wait_until(scraped_again(asked), "it is scraped")
+            yield asked
+
+
+def has_data(asked: Prometheus) -> bool:
+    """What takes longest to come: a recorded ratio of two rates."""
+    found = asked.now("job:stream_rater_rounds_rejected:ratio_rate5m > 0")
+    return bool(found) and bool(asked.now("rate(stream_rater_events_total[4s]) > 0"))
+
+
+def scraped_again(asked: Prometheus) -> Callable[[], bool]:
+    """Whether a scrape has come since now."""
+
+    def last() -> float:
+        found = asked.now("max(timestamp(stream_rater_ready))")
+        return found[0].points[0][1] if found else 0.0
+
+    before = last()
+    return lambda: last() > before
+
+
+@pytest.mark.parametrize("panel", SHOWN, ids=lambda panel: panel.title)
+def test_a_panel_shows_data(scraped: Prometheus, panel: Panel) -> None:
+    """Each of its queries: series with every label that its legend names, and with numbers."""
+    for query in panel.queries:
+        found = scraped.now(query.expression)
+        assert found, query.expression
+        for series in found:
+            assert set(re.findall(r"\{\{(\w+)\}\}", query.legend)) <= series.labels.keys()
+            assert not math.isinf(series.points[0][1])
+        assert any(not math.isnan(series.points[0][1]) for series in found), query.expression
+
+
+def alert_rules() -> list[tuple[str, str]]:
+    """(name, expression)."""
+    groups = [group for path in RULES for group in yaml.safe_load(path.read_text())["groups"]]
+    return [(r.get("alert", r.get("record")), r["expr"]) for g in groups for r in g["rules"]]
+
+
+@pytest.mark.parametrize(("name", "expression"), alert_rules(), ids=lambda text: text[:40])
+def test_a_rule_finds_what_it_is_about(scraped: Prometheus, name: str, expression: str) -> None:
+    """Each metric that it asks for, with its matchers, has series."""
+    selectors = SELECTOR.findall(expression)
+    assert selectors
+    for selector in selectors:
+        assert scraped.now(f"count_over_time({selector}[5m])"), f"{name}: {selector}"
+
+
+def test_rules_are_evaluated_and_none_fires(scraped: Prometheus) -> None:
+    """Every rule is healthy; a worker that does its work wakes nobody."""
+    groups = scraped.get("rules")["groups"]
+    rules = [rule for group in groups for rule in group["rules"]]
+    assert len(rules) == len(alert_rules())
+    assert {rule["health"] for rule in rules} == {"ok"}, [r.get("lastError") for r in rules]
+    assert [rule["name"] for rule in rules if rule.get("state") == "firing"] == []
+    recorded = [rule["name"] for rule in rules if rule["type"] == "recording"]
+    assert [name for name in recorded if not scraped.now(name)] == []
+
+
+def test_latency_is_what_was_measured(scraped: Prometheus) -> None:
+    """Between nothing and the time that the whole load took."""
+    for role in ("estimator", "updater"):
+        (count,) = scraped.now(f'stream_rater_latency_seconds_count{{role="{role}"}}')
+        (total,) = scraped.now(f'stream_rater_latency_seconds_sum{{role="{role}"}}')
+        assert count.points[0][1] >= 4
+        assert 0.0 < total.points[0][1] / count.points[0][1] < 30.0
