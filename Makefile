@@ -11,7 +11,7 @@ COMPILE := $(VENV_PYTHON) -m uv pip compile --universal --python-version 3.11 --
 PARALLEL := -n auto --maxprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench lint lock soak audit up down clean
+.PHONY: help setup demo test bench figure lint lock soak audit up down clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ soak: setup ## Fuzz the decoder and simulate faults at length (SEEDS=N MINUTES=M
 	@$(VENV_PYTHON) -m tests.simulation.soak \
 		$(if $(SEEDS),--seeds $(SEEDS)) $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
+figure: setup ## A season under a real Prometheus, and its dashboard drawn (ARGS=...)
+	@PYTHONPATH=deploy $(VENV_PYTHON) -m watching $(ARGS)
+
 lint: setup ## Style, format and types only
 	@$(VENV_PYTHON) -m ruff check .
 	@$(VENV_PYTHON) -m ruff format --check .
@@ -47,8 +50,8 @@ lock: setup ## Write the locks anew from pyproject.toml (UPGRADE=1: newest versi
 		--output-file requirements.lock
 	@$(COMPILE) --group peers --output-file tests/benchmarks/peers.lock
 
-up: setup ## Start Kafka and Redis in the background; in a shell: eval "$(make up)"
-	@$(LOCAL).servers up
+up: setup ## Start Kafka and Redis in the background (WITH=prometheus); in a shell: eval "$(make up)"
+	@$(LOCAL).servers up $(WITH)
 
 down: ## Stop what `make up` started
 	@$(LOCAL).servers down

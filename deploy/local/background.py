@@ -8,13 +8,14 @@ next, and so do the ports when nobody has taken them.
 import fcntl
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Final
 
 from local.kafka_node import start_kafka
 from local.processes import Server, port_is_free, start_ticks, stop_process
+from local.prometheus_node import WORKER, start_prometheus
 from local.redis_node import start_redis
 from local.tools import (
     KAFKA_VARIABLE,
@@ -28,6 +29,8 @@ STATE: Final = SERVERS / "state.json"
 DATA: Final = SERVERS / "data"
 STOP_TIMEOUT_S: Final = 20.0
 VARIABLES: Final = {"kafka": KAFKA_VARIABLE, "redis": REDIS_VARIABLE}
+OPTIONAL: Final = ("prometheus",)
+"""Started where they are asked for; no variable tells where they are."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +52,11 @@ class Running:
         return int(self.address.rpartition(":")[2])
 
 
-def up() -> int:
-    """Have both servers run; print the two lines to put into a shell."""
+def up(also: Sequence[str] = ()) -> int:
+    """Have both servers run, and those of OPTIONAL; print the two lines to put into a shell."""
     with state_lock():
         state = load_state()
-        addresses = {name: _ensure_running(name, state) for name in VARIABLES}
+        addresses = {name: _ensure_running(name, state) for name in (*VARIABLES, *also)}
     for name, variable in VARIABLES.items():
         print(f"export {variable}={addresses[name]}")
     return 0
@@ -74,10 +77,10 @@ def status() -> int:
     """Print a line for each server; 1 when one does not run."""
     state = load_state()
     all_run = True
-    for name, variable in VARIABLES.items():
+    for name in (*VARIABLES, *(each for each in OPTIONAL if each in state)):
         server = state.get(name)
-        if given := given_address(variable):
-            print(f"{name}: {given} ({variable})")
+        if given := _given(name):
+            print(f"{name}: {given} ({VARIABLES[name]})")
         elif server is not None and server.alive:
             print(f"{name}: {server.address} (process {server.pid})")
         else:
@@ -88,7 +91,7 @@ def status() -> int:
 
 def _ensure_running(name: str, state: dict[str, Running]) -> str:
     """The server's address; started first when neither the environment nor `state` has one."""
-    if given := given_address(VARIABLES[name]):
+    if given := _given(name):
         _say(f"{name} at {given}, as {VARIABLES[name]} says")
         return given
     known = state.get(name)
@@ -103,13 +106,20 @@ def _ensure_running(name: str, state: dict[str, Running]) -> str:
     state[name] = Running(server.address, server.pid, ticks)
     save_state(state)  # at once: a failure of the other server must not lose this one
     _say(f"{name} runs at {server.address} (process {server.pid}, log {server.log})")
+    if name == "prometheus":
+        _say(f"it scrapes a worker at {WORKER}; its rules and dashboard: helm/stream-rater/files")
     return server.address
+
+
+def _given(name: str) -> str | None:
+    return given_address(VARIABLES[name]) if name in VARIABLES else None
 
 
 def _start(name: str, port: int | None) -> Server:
     starters: dict[str, Callable[[], Server]] = {
         "kafka": lambda: start_kafka(DATA / "kafka", port=port, outlive=True),
         "redis": lambda: start_redis(DATA / "redis", port=port, outlive=True),
+        "prometheus": lambda: start_prometheus(DATA / "prometheus", port=port, outlive=True),
     }
     return starters[name]()
 

@@ -7,7 +7,7 @@
         redis.kill()
         redis.restart()
 
-By hand: `python -m local.servers up|down|status` (`make up`, `make down`).
+By hand: `python -m local.servers up [prometheus]|down|status` (`make up`, `make down`).
 """
 
 import argparse
@@ -97,11 +97,14 @@ def main(arguments: list[str] | None = None) -> int:
     """The command line; 0 done, 1 failed or (status) something does not run."""
     parser = argparse.ArgumentParser(prog="local.servers", description="Kafka and Redis by hand.")
     parser.add_argument("command", choices=("up", "down", "status"))
-    command: str = parser.parse_args(arguments).command
+    parser.add_argument("also", nargs="*", metavar="SERVER", help="with `up`: prometheus")
+    given = parser.parse_args(arguments)
+    if unknown := set(given.also) - set(background.OPTIONAL):
+        parser.error(f"no server to add: {', '.join(sorted(unknown))}")
     try:
-        match command:
+        match given.command:
             case "up":
-                return background.up()
+                return background.up(given.also)
             case "down":
                 return background.down()
             case _:

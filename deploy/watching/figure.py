@@ -1,0 +1,88 @@
+"""The dashboard as a picture: as many panels in a row as Grafana shows, one row a theme."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, Formatter, PercentFormatter
+from PIL import Image
+
+from watching.ask import Panel, Series
+
+PANEL_INCHES = (3.1, 2.1)
+LINES_NAMED = 6
+"""A panel with more lines names the largest only."""
+
+FORMATS: Mapping[str, Formatter] = {
+    "s": EngFormatter("s", sep=""),
+    "bytes": EngFormatter("B", places=0, sep=""),
+    "percentunit": PercentFormatter(1.0, decimals=None),
+    "ops": EngFormatter("/s", sep=""),
+    "short": EngFormatter(sep=""),
+}
+
+STYLE: Any = {"font.size": 7, "axes.spines.top": False, "axes.spines.right": False}
+DPI = 110
+COLOURS = 48
+HEADROOM = 1.4
+"""Of the vertical axis, for the legend."""
+
+Answers = Sequence[tuple[Panel, list[list[Series]]]]
+"""Each panel with the series that each of its queries brought."""
+
+
+def draw(answers: Answers, end_s: float, out: Path) -> None:
+    """Write the picture; times are told in seconds before its end."""
+    rows: dict[str, list[tuple[Panel, list[list[Series]]]]] = {}
+    for panel, found in answers:
+        rows.setdefault(panel.row, []).append((panel, found))
+    columns = max(map(len, rows.values()))
+    width, height = PANEL_INCHES
+    with mpl.rc_context(STYLE):
+        figure = Figure((columns * width, len(rows) * height), layout="constrained")
+        for part, (row, shown) in zip(
+            figure.subfigures(len(rows), 1, squeeze=False).flat, rows.items(), strict=True
+        ):
+            part.suptitle(row, x=0.01, ha="left", fontweight="bold", fontsize=8)
+            for axes, (panel, found) in zip(part.subplots(1, columns), shown, strict=False):
+                _draw_panel(axes, panel, found, end_s)
+        _save(figure, out)
+
+
+def _save(figure: Figure, out: Path) -> None:
+    """With few colours: a picture of lines needs no more, and takes a third of the bytes."""
+    page = BytesIO()
+    figure.savefig(page, dpi=DPI)
+    with Image.open(page) as image:
+        image.convert("RGB").quantize(COLOURS).save(out, optimize=True)
+
+
+def _draw_panel(axes: Any, panel: Panel, found: list[list[Series]], end_s: float) -> None:
+    lines = [
+        (_named(query.legend, each.labels), each.points)
+        for query, series in zip(panel.queries, found, strict=True)
+        for each in series
+    ]
+    lines.sort(key=lambda line: -_last(line[1]))
+    for i, (name, points) in enumerate(lines):
+        times, values = [at - end_s for at, _ in points], [value for _, value in points]
+        axes.plot(times, values, linewidth=0.9, label=name if i < LINES_NAMED else None)
+    axes.set_title(panel.title, fontsize=7)
+    axes.set_ylim(0, HEADROOM * axes.get_ylim()[1])
+    axes.yaxis.set_major_formatter(FORMATS[panel.unit])
+    axes.xaxis.set_major_formatter(EngFormatter("s", sep=""))
+    axes.grid(axis="y", linewidth=0.3)
+    axes.legend(fontsize=5, frameon=False, loc="upper left", ncols=2)
+
+
+def _last(points: Sequence[tuple[float, float]]) -> float:
+    return points[-1][1] if points and not math.isnan(points[-1][1]) else 0.0
+
+
+def _named(legend: str, labels: Mapping[str, str]) -> str:
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: labels.get(found[1], ""), legend)
