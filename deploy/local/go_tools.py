@@ -1,9 +1,11 @@
 """Helm and helm-docs, which check and document the chart: `go install`, once, of a pinned version.
 
-Go checks what it fetches against the checksum database. A machine without a Go that is new enough
-goes without the tools, and the tests of the chart are skipped there; on CI that is a failure.
+Go notes in what it builds which sources those were, and their hash: it must be the one told here.
+A machine without a Go that is new enough goes without the tools, and the tests of the chart are
+skipped there; on CI that is a failure.
 """
 
+import mmap
 import os
 import re
 import shutil
@@ -26,8 +28,20 @@ class GoTool:
     """A command that a Go module has."""
 
     name: str
-    package: str
+    module: str
+    command: str
     version: str
+    hash: str
+
+    @property
+    def package(self) -> str:
+        """What `go install` is told."""
+        return f"{self.module}/{self.command}@{self.version}"
+
+    @property
+    def origin(self) -> bytes:
+        """How Go notes the sources in what it builds of them."""
+        return f"\nmod\t{self.module}\t{self.version}\t{self.hash}\n".encode()
 
     @property
     def path(self) -> Path:
@@ -35,8 +49,20 @@ class GoTool:
         return SERVERS / f"{self.name}-{self.version}" / self.name
 
 
-HELM: Final = GoTool("helm", "helm.sh/helm/v4/cmd/helm", "v4.3.1")
-HELM_DOCS: Final = GoTool("helm-docs", "github.com/norwoodj/helm-docs/cmd/helm-docs", "v1.14.2")
+HELM: Final = GoTool(
+    "helm",
+    module="helm.sh/helm/v4",
+    command="cmd/helm",
+    version="v4.3.1",
+    hash="h1:UndCoLe9UPmNoL7IvWzaUXveL7T5t/ijoorEmgJdI9g=",
+)
+HELM_DOCS: Final = GoTool(
+    "helm-docs",
+    module="github.com/norwoodj/helm-docs",
+    command="cmd/helm-docs",
+    version="v1.14.2",
+    hash="h1:Ew3bCq1hZqMnnTopkk66Uy2mGwu/jAclAx+3JAVp1To=",
+)
 TOOLS: Final = (HELM, HELM_DOCS)
 
 
@@ -95,7 +121,7 @@ def go_version(go: Path) -> tuple[int, ...]:
 def build(go: Path, tool: GoTool) -> None:
     """Build one tool aside, then put it in its place."""
     fresh = SERVERS / f"{tool.name}.new"
-    command = [str(go), "install", f"{tool.package}@{tool.version}"]
+    command = [str(go), "install", tool.package]
     done = subprocess.run(
         command,
         env={**_alone(), "GOBIN": str(fresh)},
@@ -110,9 +136,19 @@ def build(go: Path, tool: GoTool) -> None:
     if done.returncode != 0:
         reason = (done.stdout.strip() or f"exit code {done.returncode}").splitlines()[-1]
         raise LocalServerError(f"Go could not build {tool.name} {tool.version}: {reason}")
+    if not is_of(fresh / tool.name, tool.origin):
+        raise LocalServerError(
+            f"{tool.name} {tool.version}: built from other sources than expected"
+        )
     tool.path.parent.mkdir(exist_ok=True)
     (fresh / tool.name).rename(tool.path)
     fresh.rmdir()
+
+
+def is_of(binary: Path, origin: bytes) -> bool:
+    """Whether a program was built from these sources."""
+    with binary.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return content.find(origin) >= 0
 
 
 def _alone() -> dict[str, str]:

@@ -30,12 +30,12 @@ def require_helm() -> None:
     pytest.skip(reason)
 
 
-def helm(*arguments: str) -> "subprocess.CompletedProcess[str]":
+def helm(*arguments: str, at: Path = CHART) -> "subprocess.CompletedProcess[str]":
     """Run Helm to its end, with no configuration of this user's."""
     require_helm()
     alone = {"PATH": os.environ["PATH"], "HELM_CONFIG_HOME": "/nonexistent", "HOME": "/nonexistent"}
     return subprocess.run(
-        [HELM.path, *arguments], cwd=CHART, env=alone, capture_output=True, text=True, check=False
+        [HELM.path, *arguments], cwd=at, env=alone, capture_output=True, text=True, check=False
     )
 
 

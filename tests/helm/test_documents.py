@@ -3,21 +3,30 @@
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 import yaml
 
+from local.go_tools import TOOLS, GoTool, is_of
 from stream_rater.config import Settings
 from tests.helm.__main__ import GOLDEN_CASES
-from tests.helm.chart import CHART, GOLDEN, documentation, helm, rendered
+from tests.helm.chart import CHART, GOLDEN, documentation, helm, rendered, require_helm
 
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
 
 OTHER_THAN_THE_SERVICES = {"replication": 3, "session_timeout_ms": 30_000}
 """In a cluster, topics outlive a broker, and a pod takes longer to be back than a process."""
+
+
+@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
+def test_the_tools_are_those_of_the_pins(tool: GoTool) -> None:
+    """By what Go noted in them."""
+    require_helm()
+    assert is_of(tool.path, tool.origin)
 
 
 def test_the_readme_is_made_of_the_comments() -> None:
@@ -46,6 +55,14 @@ def prefixes(path: str) -> Iterator[str]:
     """A dotted name, and those of the tables it is in: one comment tells a whole table."""
     parts = path.split(".")
     return (".".join(parts[:i]) for i in range(1, len(parts) + 1))
+
+
+def test_the_readmes_values_are_taken(tmp_path: Path) -> None:
+    """Those of its example."""
+    (example,) = re.findall(r"```yaml\n(.*?)```", documentation(), re.DOTALL)
+    (tmp_path / "values.yaml").write_text(example)
+    done = helm("template", "rater", ".", f"--values={tmp_path}/values.yaml")
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("case", GOLDEN_CASES)
@@ -80,7 +97,7 @@ def test_settings_have_the_services_defaults() -> None:
         assert value == OTHER_THAN_THE_SERVICES.get(setting, defaults[setting]), name
 
 
-def test_the_notes_are_shown(tmp_path: Any) -> None:
+def test_the_notes_are_shown() -> None:
     """And name commands that are there."""
     told = helm("install", "rater", ".", "--dry-run=client", "--namespace=games")
     assert told.returncode == 0, told.stderr

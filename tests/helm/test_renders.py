@@ -75,9 +75,16 @@ def test_the_schemas_refuse_a_misspelt_field() -> None:
 
 SHAPES: dict[str, Any] = {
     "ServiceMonitor": {
-        "jobLabel": str,
         "selector": {"matchLabels": dict},
-        "endpoints": [{"port": str, "path": str, "interval": str, "scrapeTimeout": str}],
+        "endpoints": [
+            {
+                "port": str,
+                "path": str,
+                "interval": str,
+                "scrapeTimeout": str,
+                "relabelings": [{"targetLabel": str, "replacement": str}],
+            }
+        ],
     },
     "PrometheusRule": {"groups": list},
     "ScaledObject": {
@@ -257,3 +264,17 @@ def test_rules_and_dashboard_are_the_charts_files() -> None:
     )
     found = json.loads((CHART / "files" / "dashboard.json").read_text())
     assert json.loads(dashboard["stream-rater.json"]) == found
+
+
+def test_the_rules_know_the_job() -> None:
+    """By its beginning, whatever the release is called; and each release has one of its own."""
+    jobs = set()
+    for change in ("nameOverride=x", "fullnameOverride=ratings"):
+        (endpoint,) = the("ServiceMonitor", "observed", change)["spec"]["endpoints"]
+        (relabeling,) = endpoint["relabelings"]
+        assert relabeling["targetLabel"] == "job"
+        jobs.add(relabeling["replacement"])
+    assert jobs == {"stream-rater/games/rater-x", "stream-rater/games/ratings"}
+    text = (CHART / "files" / "alerts.yaml").read_text()
+    for wanted in re.findall(r'job=~"(.*?)"', text):
+        assert all(re.fullmatch(wanted, job) for job in jobs)

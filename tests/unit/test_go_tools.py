@@ -1,11 +1,12 @@
 """deploy/local/go_tools: which Go serves, and what is said where none does."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from local import go_tools
-from local.go_tools import TOOLS, GoTool, LocalServerError, ensure_tools, find_go, go_version
+from local.go_tools import HELM, TOOLS, LocalServerError, ensure_tools, find_go, go_version
 
 
 def a_go(folder: Path, answer: str) -> Path:
@@ -60,29 +61,34 @@ STAND_IN = """
 [ "$1" = env ] && { echo go1.27.0; exit; }
 echo "$1 $2 $GOTOOLCHAIN" >> "${0%/*}/calls"
 tool="${2##*/}"
-mkdir -p "$GOBIN" && touch "$GOBIN/${tool%@*}"
+mkdir -p "$GOBIN" && cp "${0%/*}/built" "$GOBIN/${tool%@*}"
 """
 
 
 def test_a_tool_is_built_once(only: Path) -> None:
     """At its pinned version, by the Go that is there and no other."""
     a_go(only, STAND_IN)
+    (only / "built").write_bytes(b"".join(tool.origin for tool in TOOLS))
     for _ in range(2):
         ensure_tools(lambda _: None)
     assert (only / "calls").read_text().splitlines() == [
-        f"install {tool.package}@{tool.version} local" for tool in TOOLS
+        f"install {tool.package} local" for tool in TOOLS
     ]
     assert all(tool.path.exists() for tool in TOOLS)
 
 
-def test_another_version_is_built_anew(only: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the pin was before does not serve."""
+@pytest.mark.parametrize("change", [{"version": "v4.99.0"}, {"hash": "h1:another="}])
+def test_other_sources_are_refused(
+    change: dict[str, str], only: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what was built of them is not used."""
     a_go(only, STAND_IN)
-    ensure_tools(lambda _: None)
-    later = GoTool("helm", "helm.sh/helm/v4/cmd/helm", "v4.99.0")
-    monkeypatch.setattr(go_tools, "TOOLS", (later,))
-    ensure_tools(lambda _: None)
-    assert "helm.sh/helm/v4/cmd/helm@v4.99.0" in (only / "calls").read_text().splitlines()[-1]
+    (only / "built").write_bytes(b"".join(tool.origin for tool in TOOLS))
+    other = replace(HELM, **change)
+    monkeypatch.setattr(go_tools, "TOOLS", (other,))
+    with pytest.raises(LocalServerError, match="built from other sources than expected"):
+        ensure_tools(lambda _: None)
+    assert not other.path.exists()
 
 
 def test_a_build_that_fails_says_why(only: Path) -> None:

@@ -12,6 +12,7 @@ spec:
   replicas: {{ int $own.replicas }}
   {{- end }}
   podManagementPolicy: Parallel
+  minReadySeconds: 5 # by then it knows how far behind it is
   updateStrategy:
     type: RollingUpdate
   selector:
