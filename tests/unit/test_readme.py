@@ -19,6 +19,7 @@ from stream_rater.events import rating_changed_from_json
 from stream_rater.metrics import Lag, Metrics
 from stream_rater.rating.parameters import Climbing, Common, EloMMR, Evolving, RatingConfig
 from stream_rater.standings import CODES, Reader
+from tests.helm import chart
 
 README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
@@ -55,16 +56,22 @@ def test_every_command_in_a_shell_block_is_one(words: list[str], monkeypatch: An
     """Its options exist, and so do its files."""
     monkeypatch.chdir(ROOT)
     match words:
-        case ["make", target]:
-            assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
         case ["eval", "$(make up)"]:
             pass
+        case ["make", target, *variables]:
+            assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+            assert all(re.match(r"[A-Z]+=", each) for each in variables)
         case ["export", *settings]:
             assert all(known_setting(each.partition("=")[0]) for each in settings)
         case [".venv/bin/stream-rater", name, *arguments]:
             cli.main.commands[name].make_context(name, arguments)
         case [".venv/bin/python", script, *arguments]:
             PARSERS[script](arguments)
+        case ["helm", "install" | "upgrade", *arguments]:
+            done = chart.helm("template", *arguments, at=ROOT)
+            assert done.returncode == 0, done.stderr
+        case ["helm", "test", _, "--namespace", _]:
+            pass
         case _:
             pytest.fail(f"not known to this test: {words}")
 
