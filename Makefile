@@ -11,10 +11,10 @@ COMPILE := $(VENV_PYTHON) -m uv pip compile --universal --python-version 3.11 --
 PARALLEL := -n auto --maxprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo test bench figure lint lock chart soak audit up down clean
+.PHONY: help setup servers demo test bench figure lint lock chart image-check soak audit up down clean
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: servers ## Install everything needed: .venv, Redis, Java, Kafka, Helm (quick when it is done)
 	@$(LOCAL).go_tools
@@ -52,6 +52,12 @@ lock: setup ## Write the locks anew from pyproject.toml (UPGRADE=1: newest versi
 	@$(COMPILE) pyproject.toml --extra lab --group dev --group audit --group build \
 		--output-file requirements.lock
 	@$(COMPILE) --group peers --output-file tests/benchmarks/peers.lock
+	@$(COMPILE) pyproject.toml --constraints requirements.lock --output-file deploy/image.lock
+	@$(COMPILE) --group build --group audit --constraints requirements.lock \
+		--output-file deploy/build.lock
+
+image-check: servers ## Run the commands of deploy/Dockerfile in a folder (about a minute)
+	@$(VENV_PYTHON) -m tests.image
 
 chart: setup ## Write the Helm chart's README and the tests' renders anew
 	@$(VENV_PYTHON) -m tests.helm

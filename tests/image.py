@@ -1,0 +1,143 @@
+"""deploy/Dockerfile without a container engine: its own commands, in a folder.
+
+`make image-check` runs the steps of the build stage as they stand there, by the stage's shell, with
+`/opt/stream-rater` and the working directory below a new folder, then what the image would run,
+with no right to write there. Left out is what only a container has: the base image, the copy
+between stages, the user's number.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dockerfile_parse import DockerfileParser
+
+from local.tools import ROOT
+
+DOCKERFILE = ROOT / "deploy" / "Dockerfile"
+PREFIX = "/opt/stream-rater"
+LOADED, SAVED = "data loaded from", "data saved to"
+"""What numba says of its cache under NUMBA_DEBUG_CACHE."""
+
+
+@dataclass
+class Stage:
+    """What a stage of the Dockerfile says, in order."""
+
+    steps: list[tuple[str, str]] = field(default_factory=list)
+    """(instruction, value)."""
+
+    def all(self, instruction: str) -> list[str]:
+        """The values of one instruction."""
+        return [value for name, value in self.steps if name == instruction]
+
+
+def stages(path: Path = DOCKERFILE) -> list[Stage]:
+    """The stages, the last being the image's."""
+    parser = DockerfileParser(fileobj=path.open("rb"))
+    found: list[Stage] = []
+    steps: list[dict[str, Any]] = parser.structure
+    for step in steps:
+        if step["instruction"] == "FROM":
+            found.append(Stage())
+        if step["instruction"] != "COMMENT":
+            found[-1].steps.append((step["instruction"], step["value"]))
+    return found
+
+
+def variables(stage: Stage) -> dict[str, str]:
+    """What its ENV instructions set, in the form NAME=value."""
+    pairs = [each.partition("=") for value in stage.all("ENV") for each in value.split()]
+    return {name: value for name, _, value in pairs}
+
+
+class Building:
+    """The build stage in a folder that stands for the container's root."""
+
+    def __init__(self, root: Path, stage: Stage) -> None:
+        self.installed = root / PREFIX.lstrip("/")
+        self._work = root / "work"
+        self._work.mkdir(parents=True)
+        self._environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+        self._environment |= variables(stage)
+        self._environment |= {n: v for n, v in os.environ.items() if n.startswith("PIP_")}
+        self._stage = stage
+
+    def run(self) -> Iterator[tuple[str, float]]:
+        """Each step and its seconds; fails as a build does."""
+        for instruction, value in self._stage.steps:
+            began_s = time.monotonic()
+            if instruction == "COPY":
+                self._copy(value.split())
+            elif instruction == "RUN":
+                command = value.replace(PREFIX, str(self.installed))
+                subprocess.run(
+                    ["/bin/sh", "-euc", command], cwd=self._work, env=self._environment, check=True
+                )
+            else:
+                continue
+            yield f"{instruction} {value}", time.monotonic() - began_s
+
+    def _copy(self, words: Sequence[str]) -> None:
+        *sources, target = words
+        for source in sources:
+            path, to = ROOT / source, self._work / target
+            if path.is_dir():
+                shutil.copytree(path, to, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(path, to)
+
+
+def as_the_image(command: Sequence[str], installed: Path, image: Stage, **more: str) -> str:
+    """What a command prints with the image's variables, and with no right to write into it."""
+    environment: Mapping[str, str] = variables(image) | more
+    path = environment["PATH"].replace(PREFIX, str(installed)).replace("$PATH", os.environ["PATH"])
+    powerless = ["setpriv", "--bounding-set=-all"] if os.geteuid() == 0 else []
+    done = subprocess.run(
+        [*powerless, *command], env={**environment, "PATH": path}, cwd="/",
+        stdout=subprocess.PIPE, text=True, check=True,
+    )  # fmt: skip
+    return done.stdout
+
+
+def lock_up(folder: Path) -> None:
+    """Let nobody write below it, as on a read-only root."""
+    for path in (folder, *folder.rglob("*")):
+        if not path.is_symlink():
+            path.chmod(path.stat().st_mode & ~0o222)
+
+
+def main() -> int:
+    """Build, then look at what was built; raises where something is not as it must be."""
+    build, image = stages()
+    with tempfile.TemporaryDirectory(prefix="stream-rater-image-") as folder:
+        building = Building(Path(folder), build)
+        for step, took_s in building.run():
+            print(f"{took_s:6.1f} s  {' '.join(step.split())[:80]}", file=sys.stderr)
+        lock_up(building.installed)
+        check(building.installed, image)
+    print("the image builds; what it runs starts warm and writes nothing into it", file=sys.stderr)
+    return 0
+
+
+def check(installed: Path, image: Stage) -> None:
+    """The image's user finds the command, compiled kernels, and no tools; the bill is there."""
+    told = as_the_image(["stream-rater", "--version"], installed, image)
+    assert told.startswith("stream-rater, version"), told
+    warm = ["python", "-m", "stream_rater.warm"]
+    cached = as_the_image(warm, installed, image, NUMBA_DEBUG_CACHE="1")
+    assert LOADED in cached and SAVED not in cached, "kernels are compiled at the start"
+    listed = as_the_image(["python", "-m", "pip", "list"], installed, image)
+    assert "numba" in listed and "hatchling" not in listed, listed
+    assert b'"CycloneDX"' in (installed / "sbom.cdx.json").read_bytes()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

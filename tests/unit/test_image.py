@@ -1,0 +1,144 @@
+"""deploy/Dockerfile and compose.yaml: linted, valid, and of one piece with the rest.
+
+That the commands of the Dockerfile work is `make image-check`'s to see (`tests.image`).
+"""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from local.prometheus_node import DASHBOARD, JOB, RULES
+from local.redis_node import SETTINGS, start_redis
+from local.tools import ROOT
+from stream_rater.config import PREFIX, Settings
+from tests import image, tools
+
+DEPLOY = ROOT / "deploy"
+COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+SERVICES: dict[str, Any] = COMPOSE["services"]
+BIN = Path(sys.executable).parent
+
+
+def mounts(service: str) -> dict[str, Path]:
+    """The files that a service of compose.yaml sees of ours, by their place in it."""
+    told = [each.split(":") for each in SERVICES[service]["volumes"] if each.startswith(".")]
+    assert all(mode == "ro" for _, _, mode in told)
+    return {inside: (DEPLOY / source).resolve() for source, inside, _ in told}
+
+
+def pins(lock: Path) -> dict[str, str]:
+    """Version by package."""
+    return dict(re.findall(r"^([\w.-]+)==([^\s;\\]+)", lock.read_text(), re.MULTILINE))
+
+
+def test_the_dockerfile_is_linted() -> None:
+    """By hadolint, with nothing ignored."""
+    found = shutil.which("hadolint", path=BIN)
+    linter = tools.needed(Path(found) if found else None, "hadolint")
+    done = subprocess.run(
+        [linter, str(image.DOCKERFILE)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_image_is_small_and_has_no_rights() -> None:
+    """Two stages, a slim base, a numbered user who is not root, only what was installed."""
+    build, final = image.stages()
+    assert {value for stage in (build, final) for value in stage.all("FROM")} == {
+        "docker.io/library/python:3.11-slim-bookworm AS build",
+        "docker.io/library/python:3.11-slim-bookworm",
+    }
+    assert re.fullmatch(r"[1-9]\d+:[1-9]\d+", final.all("USER")[-1])
+    assert final.all("COPY") == [f"--from=build {image.PREFIX} {image.PREFIX}"]
+    assert final.all("RUN") == []
+    assert [json.loads(each) for each in final.all("ENTRYPOINT")] == [["stream-rater"]]
+    (labels,) = final.all("LABEL")
+    (bill,) = re.findall(r'stream-rater\.sbom="(.*?)"', labels)
+    assert any(f"--output-file {bill}" in step for step in build.all("RUN"))
+
+
+def test_the_image_installs_what_was_locked() -> None:
+    """The same versions that are tested; of what runs, nothing that only tests need."""
+    everything = pins(ROOT / "requirements.lock")
+    runs, builds = pins(DEPLOY / "image.lock"), pins(DEPLOY / "build.lock")
+    assert {n: v for n, v in (runs | builds).items() if everything.get(n) != v} == {}
+    wanted = re.findall(r"^  \"([\w-]+)", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert {"numba", "redis", "confluent-kafka"} <= runs.keys() & set(wanted)
+    assert runs.keys() & {"pytest", "mypy", "hatchling", "matplotlib", "scipy"} == set()
+    for install in re.findall(r"pip install (.*)", "\n".join(image.stages()[0].all("RUN"))):
+        assert "--require-hashes --only-binary :all:" in install or "--no-index" in install
+
+
+def test_compose_is_valid() -> None:
+    """By the Compose Specification's schema."""
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
+    done = subprocess.run(
+        [*command, str(DEPLOY / "compose.yaml")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_compose_knows_the_services_settings() -> None:
+    """What it sets are settings, and lead to its own servers."""
+    told = SERVICES["stream-rater"]["environment"]
+    assert {name.removeprefix(PREFIX).lower() for name in told} <= set(Settings.__struct_fields__)
+    listeners = SERVICES["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
+    assert f"//{told['STREAM_RATER_KAFKA']}," in listeners
+    host, _, port = told["STREAM_RATER_REDIS"].partition(":")
+    assert host in SERVICES and f":{port}:" in SERVICES[host]["ports"][0]
+    assert (DEPLOY / SERVICES["stream-rater"]["build"]["context"]).resolve() == ROOT
+    assert (ROOT / SERVICES["stream-rater"]["build"]["dockerfile"]) == image.DOCKERFILE
+
+
+def test_compose_gives_redis_our_settings(tmp_path: Path) -> None:
+    """Its own arguments, read by the real server."""
+    server, *options = SERVICES["redis"]["command"]
+    given = dict(each.removeprefix("--").split(" ", 1) for each in options)
+    assert server == "redis-server"
+    assert given == {name: SETTINGS[name] for name in given}
+    assert given.keys() >= SETTINGS.keys() - {"bind", "protected-mode"}
+    with start_redis(tmp_path, settings=given) as redis:
+        assert redis.running
+
+
+def test_compose_watches_by_the_same_files() -> None:
+    """Prometheus and Grafana have the rules and the dashboard of helm/stream-rater/files."""
+    seen = mounts("prometheus")
+    rules = {path for inside, path in seen.items() if inside.startswith("/etc/prometheus/rules/")}
+    assert rules == set(RULES)
+    configuration = yaml.safe_load(seen["/etc/prometheus/prometheus.yml"].read_text())
+    (scraped,) = configuration["scrape_configs"]
+    (target,) = scraped["static_configs"][0]["targets"]
+    assert scraped["job_name"] == JOB and target.partition(":")[0] in SERVICES
+    done = subprocess.run(
+        [tools.promtool(), "check", "config", "--syntax-only", str(DEPLOY / "prometheus.yml")],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_compose_provisions_the_dashboard() -> None:
+    """Where Grafana looks for it, with a Prometheus that is there."""
+    seen = mounts("grafana")
+    provisioning = "/etc/grafana/provisioning"
+    (provider,) = yaml.safe_load(
+        seen[f"{provisioning}/dashboards/stream-rater.yaml"].read_text()
+    )["providers"]  # fmt: skip
+    assert seen[f"{provider['options']['path']}/stream-rater.json"] == DASHBOARD
+    (source,) = yaml.safe_load(
+        seen[f"{provisioning}/datasources/stream-rater.yaml"].read_text()
+    )["datasources"]  # fmt: skip
+    assert source["url"].removeprefix("http://").partition(":")[0] in SERVICES
+
+
+@pytest.mark.parametrize("service", ["prometheus", "grafana"])
+def test_what_compose_mounts_is_there(service: str) -> None:
+    """Docker would make a folder of a file that is missing."""
+    assert all(path.is_file() for path in mounts(service).values())
