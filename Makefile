@@ -11,10 +11,11 @@ COMPILE := $(VENV_PYTHON) -m uv pip compile --universal --python-version 3.11 --
 PARALLEL := -n auto --maxprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo test bench figure lint lock chart image-check soak audit up down clean
+.PHONY: help setup servers demo test bench figure lint lock chart contract contract-check image-check
+.PHONY: soak audit up down clean
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: servers ## Install everything needed: .venv, Redis, Java, Kafka, Helm (quick when it is done)
 	@$(LOCAL).go_tools
@@ -55,6 +56,14 @@ lock: setup ## Write the locks anew from pyproject.toml (UPGRADE=1: newest versi
 	@$(COMPILE) pyproject.toml --constraints requirements.lock --output-file deploy/image.lock
 	@$(COMPILE) --group build --group audit --constraints requirements.lock \
 		--output-file deploy/build.lock
+
+contract: servers ## Write the events' contract, deploy/asyncapi.yaml, anew
+	@PYTHONPATH=deploy $(VENV_PYTHON) deploy/event_contract.py
+
+contract-check: ## Parse it by AsyncAPI's own parser (npm)
+	@npm install --silent --ignore-scripts --no-audit --no-fund --prefix $(CURDIR)/.servers/asyncapi \
+		@asyncapi/parser@3.6.3
+	@node deploy/parse_contract.mjs $(CURDIR)/.servers/asyncapi deploy/asyncapi.yaml
 
 image-check: servers ## Run the commands of deploy/Dockerfile in a folder (about a minute)
 	@$(VENV_PYTHON) -m tests.image

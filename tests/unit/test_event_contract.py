@@ -1,0 +1,143 @@
+"""deploy/asyncapi.yaml: what `make contract` writes, and what the service reads and sends."""
+
+from typing import Any
+
+import event_contract
+import msgspec
+import pytest
+import yaml
+from jsonschema import Draft7Validator
+
+from stream_rater import embedded, events
+from stream_rater.adapters.worker import cloud_event_headers, rejection_headers
+from stream_rater.pipeline.ports import Record, Rejection
+from stream_rater.standings import MAX_TIME_LENGTH
+from tests.rounds import event
+from tests.unit.test_standings import REFUSED, VALID, second
+
+DOCUMENT = yaml.safe_load(event_contract.DOCUMENT.read_text())
+MESSAGES: dict[str, Any] = DOCUMENT["components"]["messages"]
+
+UNSAYABLE = {"unknown-ladder", "too-many-entries", "duplicate-player", "duplicate-round"}
+"""What no schema of one message can know: other files, limits and rounds, and names elsewhere."""
+
+BEYOND = [
+    second(player="bob", rank=2.0),  # to JSON Schema 2.0 is an integer
+    second(team=["x", "y"], rank=2, shares=[1]),
+    second(team=["x", "y"], rank=2, shares=[1, 1, 1]),
+    second(player="é" * 64 + "x", rank=2),  # bytes, not characters
+    second(player="\U0001f600" * 33, rank=2),
+    {"ladder": "é" * 65},
+]
+"""What a schema could say, if at all, only at the price of being read by nobody."""
+
+
+def told_wrong(fields: dict[str, Any]) -> bool:
+    """A time in words: its format is told to readers, and checked by few libraries."""
+    time = fields.get("completed_at")
+    return isinstance(time, str) and 0 < len(time) < MAX_TIME_LENGTH
+
+
+def validator(schema: dict[str, Any]) -> Draft7Validator:
+    """Of a schema within the document; AsyncAPI's own are those of draft 7."""
+    whole = {**schema, "components": DOCUMENT["components"]}
+    return Draft7Validator(whole)
+
+
+def payload(message: str) -> Draft7Validator:
+    return validator({"allOf": [MESSAGES[message]["payload"]]})
+
+
+def headers(message: str) -> Draft7Validator:
+    return validator(MESSAGES[message]["headers"])
+
+
+def test_it_is_what_is_written() -> None:
+    """Nobody edits it by hand, and `make contract` was run after the last change."""
+    assert event_contract.DOCUMENT.read_text() == event_contract.text()
+
+
+def test_the_types_schemas_are_in_it() -> None:
+    """What is added only narrows: every property and every required field stays as it is."""
+    _, told = msgspec.json.schema_components(
+        [events.RoundCompleted, events.RatingChanged], ref_template="{name}"
+    )
+    found = DOCUMENT["components"]["schemas"]
+    assert found.keys() == told.keys()
+    for name, schema in told.items():
+        assert found[name]["properties"].keys() == schema["properties"].keys()
+        assert found[name]["required"] == schema["required"]
+    assert found["RatingChanged"]["properties"] == told["RatingChanged"]["properties"]
+
+
+@pytest.mark.parametrize("fields", VALID)
+def test_what_the_service_rates_is_valid(fields: dict[str, Any]) -> None:
+    """Every round that is odd but within the contract."""
+    payload("roundCompleted").validate(msgspec.to_builtins(event(**fields)))
+
+
+@pytest.mark.parametrize(
+    ("code", "fields"),
+    [(c, f) for c, f in REFUSED if c not in UNSAYABLE and f not in BEYOND and not told_wrong(f)],
+)
+def test_what_the_service_rejects_is_not(code: str, fields: dict[str, Any]) -> None:
+    """Every mistake that a schema can tell."""
+    assert not payload("roundCompleted").is_valid(msgspec.to_builtins(event(**fields))), code
+
+
+def test_what_a_schema_cannot_tell() -> None:
+    """The exceptions are ones: each is rejected by the service, and valid by the schema."""
+    refused = [fields for _, fields in REFUSED]
+    for fields in BEYOND:
+        assert fields in refused
+        assert payload("roundCompleted").is_valid(event(**fields)), fields
+
+
+def test_what_is_published_is_valid() -> None:
+    """Every event of a few rounds, as the state machines encode it, with its headers."""
+    engine = embedded.Engine()
+    for number in range(3):
+        value = msgspec.json.encode(
+            event(
+                {"player": "ann", "rank": 1}, {"player": "bob", "dnf": True},
+                {"team": ["cy", "dee"], "shares": [1, 0.5], "rank": 2}, round_id=f"r{number}",
+            )
+        )  # fmt: skip
+        engine.log.submit(0, value, received_s=2e9)
+    engine.settle()
+    published = [value for shard in engine.log.changed for _, value in shard]
+    assert len(published) == 12
+    for value in published:
+        payload("ratingChanged").validate(msgspec.json.decode(value))
+        told = events.rating_changed_from_json(value)
+        sent = cloud_event_headers(told.event_id, events.RATING_CHANGED, told.completed_at)
+        headers("ratingChanged").validate({name: text.decode() for name, text in sent})
+
+
+@pytest.mark.parametrize("missing", list(events.RatingChanged.__struct_fields__))
+def test_events_have_every_field(missing: str) -> None:
+    """None may be left out, rank neither: it is null."""
+    whole = {
+        name: False if name == "provisional" else "x" if kind is str else 1
+        for name, kind in events.RatingChanged.__annotations__.items()
+    }
+    assert payload("ratingChanged").is_valid(whole)
+    del whole[missing]
+    assert not payload("ratingChanged").is_valid(whole)
+
+
+def test_rejections_have_the_headers_that_are_told() -> None:
+    """By the service's own hand."""
+    rejection = Rejection(Record(3, 7, b"bad", received_s=1.0), "malformed", "no JSON")
+    told = {n: v.decode() for n, v in rejection_headers(rejection, events.ROUND_COMPLETED)}
+    headers("roundRejected").validate(told)
+    known = MESSAGES["roundRejected"]["headers"]["properties"].keys()
+    assert told.keys() <= known
+    for name in told:
+        assert not headers("roundRejected").is_valid({n: v for n, v in told.items() if n != name})
+
+
+def test_channels_are_the_topics() -> None:
+    """By their names; what travels between the stages is nobody's business."""
+    addresses = {channel["address"] for channel in DOCUMENT["channels"].values()}
+    assert addresses == {events.ROUND_COMPLETED, events.RATING_CHANGED, events.ROUND_REJECTED}
