@@ -52,11 +52,18 @@ def record(player: int) -> bytes:
 
 
 def snapshot(client: Any) -> None:
-    """BGSAVE, and wait for it."""
-    client.bgsave()
-    while client.info("persistence")["rdb_bgsave_in_progress"]:
-        time.sleep(0.01)
+    """BGSAVE, and wait for it; Redis does not begin one while it rewrites the append-only file."""
+    rest(client)
+    client.bgsave(schedule=False)
+    rest(client)
     assert client.info("persistence")["rdb_last_bgsave_status"] == "ok"
+
+
+def rest(client: Any) -> None:
+    """Wait until Redis writes nothing in the background."""
+    busy = ("rdb_bgsave_in_progress", "aof_rewrite_in_progress", "aof_rewrite_scheduled")
+    while any(client.info("persistence")[name] for name in busy):
+        time.sleep(0.01)
 
 
 def check(settings: Settings, players: int) -> None:
@@ -83,6 +90,7 @@ def rehearse(players: int, folder: Path) -> dict[str, float]:
         settings = Settings(redis=server.address, buckets=buckets)
         client: Any = redis.Redis(port=server.port)
         fill(settings, players)
+        rest(client)
         used = client.info("memory")["used_memory"]
         began_s = time.monotonic()
         snapshot(client)
@@ -97,8 +105,7 @@ def rehearse(players: int, folder: Path) -> dict[str, float]:
         loaded_s = time.monotonic() - began_s
         client = redis.Redis(port=server.port)
         client.config_set("appendonly", "yes")
-        while client.info("persistence")["aof_rewrite_in_progress"]:
-            time.sleep(0.01)
+        rest(client)
         appending_s = time.monotonic() - began_s
         server.stop()
     with start_redis(data) as server:  # as it was: from the append-only file now
