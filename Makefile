@@ -51,7 +51,7 @@ lock: setup ## Write the locks anew from pyproject.toml (UPGRADE=1: newest versi
 	@$(COMPILE) --group peers --output-file tests/benchmarks/peers.lock
 
 chart: setup ## Write the Helm chart's README and the tests' renders anew
-	@$(VENV_PYTHON) -m tests.helm
+	@PYTHONPATH=deploy $(VENV_PYTHON) -m tests.helm
 
 up: servers ## Start Kafka and Redis in the background; in a shell: eval "$(make up)"
 	@$(LOCAL).servers up
