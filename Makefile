@@ -69,7 +69,7 @@ image-check: servers ## Run the commands of deploy/Dockerfile in a folder (about
 	@$(VENV_PYTHON) -m tests.image
 
 chart: setup ## Write the Helm chart's README and the tests' renders anew
-	@$(VENV_PYTHON) -m tests.helm
+	@PYTHONPATH=deploy $(VENV_PYTHON) -m tests.helm
 
 up: servers ## Start Kafka and Redis in the background (WITH=prometheus); in a shell: eval "$(make up)"
 	@$(LOCAL).servers up $(WITH)

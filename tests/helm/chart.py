@@ -62,7 +62,7 @@ def refusal(*options: str) -> str:
 
 def resources(case: str, *changes: str) -> list[Resource]:
     """The resources of a render."""
-    return [each for each in yaml.safe_load_all(rendered(case, *changes)) if each]
+    return [each for each in yaml.load_all(rendered(case, *changes), yaml.CSafeLoader) if each]
 
 
 def of_kind(kind: str, case: str, *changes: str) -> list[Resource]:

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from local.go_tools import TOOLS, GoTool, is_of
+from local.tools import ROOT
 from stream_rater.config import Settings
 from tests.helm.__main__ import GOLDEN_CASES
 from tests.helm.chart import CHART, GOLDEN, documentation, helm, rendered, require_helm
@@ -95,6 +96,18 @@ def test_settings_have_the_services_defaults() -> None:
     for name, value in VALUES["settings"].items():
         setting = re.sub(r"([A-Z])", lambda found: f"_{found[1].lower()}", name)
         assert value == OTHER_THAN_THE_SERVICES.get(setting, defaults[setting]), name
+
+
+def test_the_image_is_what_the_chart_takes_it_for() -> None:
+    """Its user, its port, its programs on the path."""
+    dockerfile = ROOT / "deploy" / "Dockerfile"
+    if not dockerfile.exists():
+        pytest.skip("no Dockerfile in this tree")
+    text = dockerfile.read_text()
+    user = VALUES["runAsUser"]
+    assert re.findall(r"^USER (.*)$", text, re.MULTILINE)[-1] == f"{user}:{user}"
+    assert re.findall(r"^EXPOSE (.*)$", text, re.MULTILINE) == ["9108"]
+    assert 'ENTRYPOINT ["stream-rater"]' in text
 
 
 def test_the_notes_are_shown() -> None:
