@@ -15,7 +15,7 @@ import redis
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from local import background, kafka_install, processes, prometheus_node, system
+from local import background, kafka_install, processes, system
 from local.kafka_node import FORMATTED, random_id, render_properties
 from local.processes import (
     LOOPBACK,
@@ -39,7 +39,6 @@ from local.tools import (
     given_address,
     java_major,
 )
-from tests import tools
 
 needs_redis = pytest.mark.skipif(
     given_address(REDIS_VARIABLE) is not None and find_redis_server() is None,
@@ -364,14 +363,13 @@ def test_up_outlives_its_process_and_down_ends_it(
 ) -> None:
     monkeypatch.setenv(KAFKA_VARIABLE, "kafka.example:9092")
     monkeypatch.delenv(REDIS_VARIABLE, raising=False)
-    tools.prometheus()
     script = f"""
 from pathlib import Path
 from local import background
 background.SERVERS = Path({str(tmp_path)!r})
 background.DATA = background.SERVERS / "data"
 background.STATE = background.SERVERS / "state.json"
-background.up(["prometheus"])
+background.up()
 """
     lines = []
     for _ in range(2):  # the second finds what the first started
@@ -386,11 +384,10 @@ background.up(["prometheus"])
         assert lines[0][0] == f"export {KAFKA_VARIABLE}=kafka.example:9092"
         assert lines[0][1] == f"export {REDIS_VARIABLE}={state['redis'].address}"
         assert client_of(state["redis"].address).ping()
-        assert prometheus_node.answers(state["prometheus"].port)
         assert background.status() == 0
     finally:
         assert background.down() == 0
-    assert not (state["redis"].alive or state["prometheus"].alive)
+    assert not state["redis"].alive
     assert background.status() == 1
     assert "redis: not running" in capsys.readouterr().out
 
