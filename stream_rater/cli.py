@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from stream_rater import commands, lab_commands, log, rebuild_command
+from stream_rater import commands, inspect_command, lab_commands, log, rebuild_command
 from stream_rater.config import (
     ANY_LADDER,
     BadConfiguration,
@@ -243,6 +243,18 @@ def rebuild(replace: bool, settings_path: Path | None) -> None:
 def verify(wait_s: float, settings_path: Path | None) -> None:
     """Compare every belief in Redis with a sequential replay of the log, bit for bit."""
     commands.verify(_settings(settings_path), wait_s)
+
+
+@main.command()
+@click.option("--ladder", help="With --player: whose belief to tell.")
+@click.option("--player", help="Without one: how far all partitions are, and who has them.")
+@SETTINGS
+@_one_line
+def inspect(ladder: str | None, player: str | None, settings_path: Path | None) -> None:
+    """Tell what is believed of a player and where it lives, or the state of all partitions."""
+    if (ladder is None) != (player is None):
+        raise BadConfiguration("give --ladder and --player, or neither")
+    inspect_command.inspect(_settings(settings_path), ladder, player)
 
 
 @main.command()

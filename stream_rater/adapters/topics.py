@@ -1,7 +1,7 @@
 """The four topics: their names, how they must be made, and making them."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -236,6 +236,18 @@ class Admin:
 
     def members(self, group: str) -> int:
         """How many workers a group has."""
+        return len(self._members(group))
+
+    def owners(self, group: str, topic: str) -> dict[int, str]:
+        """By partition of a topic which worker of a group has it: its name and its machine."""
+        return {
+            tp.partition: f"{each.group_instance_id or each.client_id} at {each.host}"
+            for each in self._members(group)
+            for tp in each.assignment.topic_partitions
+            if tp.topic == topic
+        }
+
+    def _members(self, group: str) -> Sequence[Any]:
         name = self._settings.topic_prefix + group
         described = self._client.describe_consumer_groups(
             [name], request_timeout=REQUEST_TIMEOUT_S
@@ -244,8 +256,9 @@ class Admin:
         if isinstance(error, KafkaException) and (
             error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND
         ):
-            return 0
-        return len(_result(described).members)
+            return ()
+        members: Sequence[Any] = _result(described).members
+        return members
 
     def committed(self, group: str, topic: str, partitions: int) -> dict[int, int | None]:
         """A group's offsets, None: never committed; LogTrouble while a transaction is pending."""

@@ -24,6 +24,7 @@ from tests.integration.processes import (
     WorkerProcess,
     environment_of,
     samples,
+    stream_rater,
     wait_until,
 )
 from tests.integration.topics import Bytes, Finished, produce, read_topic
@@ -98,6 +99,25 @@ def test_probes_and_metrics(settings: real.SettingsFactory, worker_process: Star
     topics = Topics.of(at)
     wait_until(lambda: set(lag(worker, topics.parts).values()) == {0}, "no part is left")
     assert set(lag(worker, topics.rounds).values()) == {0}
+    inspected(at)
+
+
+def inspected(at: Settings) -> None:
+    """`inspect` tells each partition's owner, and a player's belief."""
+    all_of_it = stream_rater("inspect", settings=at)
+    assert all_of_it.returncode == 0, all_of_it.stderr
+    rows = [line.split() for line in all_of_it.stdout.splitlines() if line.endswith("127.0.0.1")]
+    assert [row[0] for row in rows] == [*"0123", *"0123"]
+    for _, start, done, *in_redis, end, behind in (row[:-3] for row in rows):
+        assert (start, behind) == ("0", "0")
+        assert {done, *in_redis} == {end}
+    player = stream_rater("inspect", "--ladder", "ladder-1", "--player", "p1", settings=at)
+    assert player.returncode == 0, player.stderr
+    assert re.match(r"p1 on ladder-1\nshown: \d+\.\d\nbelieved: \d+\.\d give", player.stdout)
+    assert "(listpack)" in player.stdout
+    nobody = stream_rater("inspect", "--ladder", "ladder-1", "--player", "q", settings=at)
+    assert nobody.returncode == 1
+    assert nobody.stderr.startswith("stream-rater: ladder 'ladder-1' has no player 'q'")
 
 
 def test_a_worker_that_is_far_behind_is_not_ready(
