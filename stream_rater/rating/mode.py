@@ -30,7 +30,7 @@ the factors and their derivatives, and whose search it is."""
 FREE = 17
 """The first row that others may use."""
 
-TOLERANCE = 1e-3
+TOLERANCE = 3e-3
 """A Halley step smaller than this part of the narrowest width ends the search; it cubes the error,
 to some 1e-7 points."""
 

@@ -25,7 +25,7 @@ from stream_rater.rating.balance import (
     terms,
 )  # fmt: skip
 from stream_rater.rating.compiled import kernel
-from stream_rater.rating.elementary import exp, log
+from stream_rater.rating.elementary import log, quick_exp
 from stream_rater.rating.model import Floats, Places
 from stream_rater.rating.roots import MAX_STEPS, safeguard
 from stream_rater.rating.table import COARSE, WIDEST, coarse_sums, look_up, tabulate
@@ -51,7 +51,7 @@ def _look_all_up(c: Floats, low: float, h: float, total: float, lanes: Floats, n
         lanes[P, i], lanes[P1, i], lanes[P2, i] = look_up(c, low, h, lanes[X, i])
     for i in range(n):
         value, rise, bend = lanes[P, i], lanes[P1, i], lanes[P2, i]
-        e = exp(-value)
+        e = quick_exp(-value)
         s = 1.0 / (1.0 + e)
         t = e * s
         slope = total * s * t
@@ -139,7 +139,7 @@ def _solve(
     last, own = math.inf, 2.0 * tie - 1.0
     for _ in range(MAX_STEPS):
         value, rise, bend = look_up(c, low, h, x)
-        e = exp(-value)
+        e = quick_exp(-value)
         s = 1.0 / (1.0 + e)
         t = e * s
         p, q, p1 = total * s, total * t, total * s * t * rise
@@ -234,7 +234,7 @@ def _solve_unfinished(
     last = math.inf
     for _ in range(MAX_STEPS):
         value, rise, bend = look_up(c, low, h, x)
-        e = exp(-value)
+        e = quick_exp(-value)
         s = 1.0 / (1.0 + e)
         t = e * s
         won, lost, slope, curve = terms(mu, u, x)
