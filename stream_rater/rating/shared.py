@@ -30,12 +30,18 @@ from stream_rater.rating.model import Floats, Places
 from stream_rater.rating.roots import MAX_STEPS, safeguard
 from stream_rater.rating.table import COARSE, WIDEST, coarse_sums, look_up, tabulate
 
-TOLERANCE = 5e-3
+TOLERANCE = 1e-2
 """A step smaller than this part of the narrowest 1/u ends the search: it cubes the error, and of
 the cube Halley's method leaves a hundredth here, as f is nearly straight."""
 
 PASSES = 4
 """Steps that entries take side by side, before each that needs more goes on alone."""
+
+SAMPLE = 64
+"""Where a round has twice as many entries and more, so many are enough to guess the bounds by."""
+
+MARGIN = 1.0
+"""What is added to such bounds, in units of the narrowest 1/u."""
 
 BLOCK = 128
 """Entries that take their steps side by side: enough for any vector, and most blocks need one."""
@@ -84,36 +90,37 @@ def _guess(c: Floats, low: float, h: float, lanes: Floats, n: int, k: int) -> in
 @kernel
 def _bounds(
     place: Places, mu: Floats, u: Floats, ranked: int, tie: float, low: float, high: float,
-    narrow: float, scratch: Floats,
+    narrow: float, scratch: Floats, stride: int,
 ) -> tuple[float, float]:  # fmt: skip
     """Bounds of the last and the first performance, from P and Q at a few nodes in (low, high).
 
-    Each is drawn in from its node: ln P and ln Q change by less than the widest u per point.
+    Each is drawn in from its node: ln P and ln Q change by less than the widest u per point. With a
+    stride only every so many entries are looked at, so these are bounds for most rounds, not all.
     """
     if high - low > WIDEST * narrow:
         return low, high
     h = (high - low) / (COARSE - 1)
-    sums = coarse_sums(mu, u, low, h, COARSE, scratch)
-    best, last = 1, ranked - 1
-    while best < ranked and place[best] == place[0]:
-        best += 1
-    while last > 0 and place[last - 1] == place[ranked - 1]:
-        last -= 1
-    own = 2.0 * tie - 1.0
+    if stride > 1:
+        sums = coarse_sums(mu[::stride].copy(), u[::stride].copy(), low, h, COARSE, scratch)
+    else:
+        sums = coarse_sums(mu, u, low, h, COARSE, scratch)
+    best, last = first_group(place[:ranked]), last_group(place, ranked)
+    own, times = 2.0 * tie - 1.0, float(stride)
     first_aim, last_aim = tie * np.sum(u[:best]), tie * np.sum(u[last:ranked]) + np.sum(u[ranked:])
     above, below, left, right = COARSE - 1, 0, first_aim, last_aim
     for k in range(COARSE - 1, 0, -1):
         _, part = _parts(mu, u, 0, best, low + k * h)
-        if sums[1, k] + own * part > first_aim:
+        if times * sums[1, k] + own * part > first_aim:
             break
-        above, left = k, sums[1, k] + own * part
+        above, left = k, times * sums[1, k] + own * part
     for k in range(above):
         part, _ = _parts(mu, u, last, ranked, low + k * h)
-        if sums[0, k] + own * part > last_aim:
+        if times * sums[0, k] + own * part > last_aim:
             break
-        below, right = k, sums[0, k] + own * part
+        below, right = k, times * sums[0, k] + own * part
     below_by, above_by = log(last_aim / right) * narrow, log(first_aim / left) * narrow
-    return low + below * h + below_by, low + above * h - above_by
+    margin = MARGIN * narrow if stride > 1 else 0.0
+    return low + below * h + below_by - margin, low + above * h - above_by + margin
 
 
 @kernel
@@ -124,6 +131,59 @@ def _parts(mu: Floats, u: Floats, first: int, end: int, x: float) -> tuple[float
         won, lost, _, _ = terms(mu[j], u[j], x)
         s, r = s + won, r + lost
     return s, r
+
+
+@kernel
+def first_group(place: Places) -> int:
+    """The end of the entries that share the first place."""
+    end = 1
+    while end < len(place) and place[end] == place[0]:
+        end += 1
+    return end
+
+
+@kernel
+def last_group(place: Places, ranked: int) -> int:
+    """Where the entries that share the last place begin."""
+    first = ranked - 1
+    while first > 0 and place[first - 1] == place[ranked - 1]:
+        first -= 1
+    return first
+
+
+@kernel
+def _spans(
+    c: Floats, low: float, h: float, total: float, mu: Floats, u: Floats, odds: Floats,
+    best: int, last: int, ranked: int, own: float,
+) -> bool:  # fmt: skip
+    """Whether all performances lie within the table: f changes its sign there for both ends."""
+    at_low, _, _ = look_up(c, low, h, low)
+    at_high, _, _ = look_up(c, low, h, low + h * len(c))
+    s, r = _parts(mu, u, last, ranked, low)
+    p, q = total / (1.0 + quick_exp(-at_low)) + own * s, total / (1.0 + quick_exp(at_low)) + own * r
+    if p * odds[ranked - 1] > q:
+        return False
+    s, r = _parts(mu, u, 0, best, low + h * len(c))
+    p, q = total / (1.0 + quick_exp(-at_high)) + own * s, total / (1.0 + quick_exp(at_high)) + own * r
+    return p * odds[0] >= q
+
+
+@kernel
+def _tabulate(
+    place: Places, mu: Floats, u: Floats, ranked: int, tie: float, low: float, high: float,
+    odds: Floats, total: float, narrow: float, scratch: Floats,
+) -> tuple[Floats, float, float]:  # fmt: skip
+    """The table of a round, no wider than its performances need; where it begins, and its h."""
+    stride = len(mu) // SAMPLE
+    if stride > 1:
+        a, b = _bounds(place, mu, u, ranked, tie, low, high, narrow, scratch, stride)
+        c, h = tabulate(mu, u, a, b, narrow, scratch)
+        best, last = first_group(place[:ranked]), last_group(place, ranked)
+        if _spans(c, a, h, total, mu, u, odds, best, last, ranked, 2.0 * tie - 1.0):
+            return c, a, h
+    a, b = _bounds(place, mu, u, ranked, tie, low, high, narrow, scratch, 1)
+    c, h = tabulate(mu, u, a, b, narrow, scratch)
+    return c, a, h
 
 
 @kernel
@@ -171,8 +231,9 @@ def ranked_performances(
     """
     total = find_odds(place, u, ranked, tie, found)
     narrow = 1.0 / np.max(u)
-    low, high = _bounds(place, mu, u, ranked, tie, low, high, narrow, scratch)
-    c, h = tabulate(mu, u, low, high, narrow, scratch)
+    c, low, h = _tabulate(
+        place, mu, u, ranked, tie, low, high, found, total, narrow, scratch
+    )
     high = low + h * len(c)
     k = len(c) - 1
     first = 0

@@ -14,12 +14,12 @@ from stream_rater.rating.compiled import kernel
 from stream_rater.rating.elementary import log, quick_exp
 from stream_rater.rating.model import Floats
 
-NODE = 0.5
+NODE = 0.7
 """Distance of nodes in units of the narrowest 1/u, for one entry; for n it is n**(1/16) times that:
 the error grows with its eighth power, and that of a sum of n terms falls with the root of n."""
 
-MANY = 65536
-"""From so many entries on nodes stay 2 NODE apart, for ratings may be no random sample at all."""
+MANY = 1024
+"""From so many entries on nodes stay 1.54 NODE apart: ratings may be no random sample at all."""
 
 WIDEST = 600.0
 """Where nodes span more than so many of the narrowest 1/u, e at the first would overflow."""
