@@ -96,6 +96,14 @@ def excess(p: float, q: float, p1: float, p2: float, odds: float) -> tuple[float
 
 
 @kernel
+def bend_of_slope(p: float, q: float, p1: float, p2: float, p3: float) -> float:
+    """The third derivative of f = ln(p/q), where q' = -p'."""
+    above, below = 1.0 / p, 1.0 / q
+    cubes = above * above - above * below + below * below
+    return (above + below) * (p3 + p1 * (2.0 * p1 * p1 * cubes - 3.0 * p2 * (above - below)))
+
+
+@kernel
 def halley(f: float, f1: float, f2: float) -> float:
     """Halley's step towards f = 0, held to twice Newton's."""
     return -2.0 * f * f1 / max(2.0 * f1 * f1 - f * f2, f1 * f1)

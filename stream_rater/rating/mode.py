@@ -14,7 +14,7 @@ import math
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.elementary import tanh
 from stream_rater.rating.model import Floats
-from stream_rater.rating.roots import MAX_STEPS, safeguard
+from stream_rater.rating.roots import MAX_STEPS, householder, safeguard
 
 P, A, R = 0, 1, 2
 """Rows of `held`: performance, slope, and weight relative to the belief's scale."""
@@ -24,15 +24,15 @@ FILL = 1e300
 
 MU, SIGMA, CENTER, PRECISION, SCALE, NARROWEST, COUNT, GRID = range(8)
 """Rows of `lanes`: what a header says; GRID is the step, not its exponent."""
-X, LOW, HIGH, LAST, ENOUGH, PULL, SLOPE, BEND, WHO = range(8, 17)
+X, LOW, HIGH, LAST, ENOUGH, PULL, SLOPE, BEND, TWIST, WHO = range(8, 18)
 """Of the search: where it stands, its bracket, its last step, the step that ends it, the sums over
 the factors and their derivatives, and whose search it is."""
-FREE = 17
+FREE = 18
 """The first row that others may use."""
 
-TOLERANCE = 3e-3
-"""A Halley step smaller than this part of the narrowest width ends the search; it cubes the error,
-to some 1e-7 points."""
+TOLERANCE = 1e-3
+"""A step smaller than this part of the narrowest width ends the search: the fourth power of it is
+left, some 1e-10 points."""
 
 WIDTH = 4
 """Lanes are filled up to a multiple of this."""
@@ -61,9 +61,9 @@ def _begin(held: Floats, lanes: Floats, n: int, most: int) -> None:
 
 @kernel
 def _sum(held: Floats, lanes: Floats, n: int, most: int) -> None:
-    """PULL = sum r tanh((X - p) a), its slope and half its bend."""
+    """PULL = sum r tanh((X - p) a) and its first three derivatives, halved and halved again."""
     for i in range(n):
-        lanes[PULL, i] = lanes[SLOPE, i] = lanes[BEND, i] = 0.0
+        lanes[PULL, i] = lanes[SLOPE, i] = lanes[BEND, i] = lanes[TWIST, i] = 0.0
     for k in range(most):
         for i in range(n):
             a, r = held[A, k, i], held[R, k, i]
@@ -72,16 +72,18 @@ def _sum(held: Floats, lanes: Floats, n: int, most: int) -> None:
             lanes[PULL, i] += r * t
             lanes[SLOPE, i] += steepness
             lanes[BEND, i] -= steepness * a * t
+            lanes[TWIST, i] += steepness * a * a * (3.0 * t * t - 1.0)
 
 
 @kernel
 def _step(lanes: Floats, n: int) -> None:
-    """The function at X into PULL, and Halley's step towards its zero into SLOPE."""
+    """The function at X into PULL, and Householder's third step towards its zero into SLOPE."""
     for i in range(n):
         precision, scale = lanes[PRECISION, i], lanes[SCALE, i]
         f = precision * (lanes[X, i] - lanes[CENTER, i]) + scale * lanes[PULL, i]
-        f1, half_f2 = precision + scale * lanes[SLOPE, i], scale * lanes[BEND, i]
-        lanes[PULL, i], lanes[SLOPE, i] = f, -f * f1 / max(f1 * f1 - f * half_f2, 0.5 * f1 * f1)
+        f1 = precision + scale * lanes[SLOPE, i]
+        f2, f3 = 2.0 * scale * lanes[BEND, i], 2.0 * scale * lanes[TWIST, i]
+        lanes[PULL, i], lanes[SLOPE, i] = f, householder(f, f1, f2, f3)
 
 
 @kernel

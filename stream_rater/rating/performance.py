@@ -44,22 +44,25 @@ def solve_rounds(round_starts: Ints, place: Places, mu: Floats, u: Floats, tie: 
     """The performance of each entry of some rounds: those of one round do not depend on others."""
     rounds = len(round_starts) - 1
     found, low, high = np.empty(len(mu)), np.empty(rounds), np.empty(rounds)
-    few, many, widest = np.empty(rounds, np.int64), np.empty(rounds, np.int64), 0
-    small_count = 0
+    few, many = np.empty(rounds, np.int64), np.empty(rounds, np.int64)
+    less = large = widest = 0
     for r in range(rounds):
         a, b = round_starts[r], round_starts[r + 1]
         low[r], high[r] = _bounds(mu, u, a, b, tie)
-        if b - a <= small.SMALL and place[b - 1] != DID_NOT_FINISH:
-            few[small_count] = r
-            small_count += 1
-        else:
-            many[r - small_count] = r
+        if b - a > small.SMALL:
+            many[large] = r
+            large += 1
             widest = max(widest, b - a)
-    if small_count > 0:
-        small.solve_small(round_starts, few[:small_count], low, high, place, mu, u, tie, found)
-    if small_count < rounds:
+        elif place[b - 1] != DID_NOT_FINISH:
+            few[less] = r
+            less += 1
+        else:
+            found[a:b] = math.nan
+    if less > 0:
+        small.solve_small(round_starts, few[:less], low, high, place, mu, u, tie, found)
+    if large > 0:
         lanes, scratch = np.empty((balance.ROWS, widest)), np.empty(table.SCRATCH)
-        for r in many[: rounds - small_count]:
+        for r in many[:large]:
             a, b = round_starts[r], round_starts[r + 1]
             _solve_large(
                 place[a:b], mu[a:b], u[a:b], tie, low[r], high[r], lanes, scratch, found[a:b]

@@ -20,6 +20,18 @@ MAX_STEPS = 200
 
 
 @kernel
+def householder(f: float, f1: float, f2: float, f3: float) -> float:
+    """Householder's third step towards f = 0, held between half of Newton's and twice that.
+
+    The error after a step is of the fourth power of that before.
+    """
+    newton = -f / f1
+    bend, twist = newton * f2 / f1, newton * newton * f3 / f1
+    ahead = max(1.0 + 0.5 * bend, 0.25)
+    return newton * min(max(ahead / max(1.0 + bend + twist * (1.0 / 6.0), 0.125), 0.5), 2.0)
+
+
+@kernel
 def safeguard(
     x: float, value: float, step: float, low: float, high: float, last: float
 ) -> tuple[float, float, float, float]:

@@ -30,9 +30,13 @@ from stream_rater.rating.model import Floats, Places
 from stream_rater.rating.roots import MAX_STEPS, safeguard
 from stream_rater.rating.table import COARSE, WIDEST, coarse_sums, look_up, tabulate
 
-TOLERANCE = 1e-2
+TOLERANCE = 5e-3
 """A step smaller than this part of the narrowest 1/u ends the search: it cubes the error, and of
 the cube Halley's method leaves a hundredth here, as f is nearly straight."""
+
+OWN = (100, 1500)
+"""In rounds of so many entries a first step, cheap as L is known, lets each own part into the
+guess: then one more is enough. Smaller rounds need two all the same, larger ones one."""
 
 PASSES = 4
 """Steps that entries take side by side, before each that needs more goes on alone."""
@@ -40,7 +44,7 @@ PASSES = 4
 SAMPLE = 64
 """Where a round has twice as many entries and more, so many are enough to guess the bounds by."""
 
-MARGIN = 1.0
+MARGIN = 1.5
 """What is added to such bounds, in units of the narrowest 1/u."""
 
 BLOCK = 128
@@ -69,7 +73,7 @@ def _look_all_up(c: Floats, low: float, h: float, total: float, lanes: Floats, n
 def _guess(c: Floats, low: float, h: float, lanes: Floats, n: int, k: int) -> int:
     """X where L is -ln ODDS, by a cubic through both ends of its interval; odds rise.
 
-    The search goes down from interval k; returns where it ended.
+    The search goes down from interval k; returns where it ended. L's slope there goes to P1.
     """
     for i in range(n):
         lanes[STEP, i] = -log(lanes[ODDS, i])
@@ -83,8 +87,20 @@ def _guess(c: Floats, low: float, h: float, lanes: Floats, n: int, k: int) -> in
         b = a if last else rise / c[k + 1, 1]
         r = min(max((level - c[k, 0]) / rise, 0.0), 1.0)
         r += r * (1.0 - r) * ((a - 1.0) * (1.0 - r) - (b - 1.0) * r)
-        lanes[X, i] = low + h * (k + min(max(r, 0.0), 1.0))
+        lanes[X, i], lanes[P1, i] = low + h * (k + min(max(r, 0.0), 1.0)), rise / h
     return k
+
+
+@kernel
+def _follow_from_odds(total: float, lanes: Floats, n: int) -> None:
+    """P, Q and P's derivatives at each guessed X, where P/Q is 1/ODDS, as if L were straight."""
+    for i in range(n):
+        odds, rise = lanes[ODDS, i], lanes[P1, i]
+        s = 1.0 / (1.0 + odds)
+        t = odds * s
+        slope = total * s * t * rise
+        lanes[P, i], lanes[Q, i] = total * s, total * t
+        lanes[P1, i], lanes[P2, i] = slope, slope * (t - s) * rise
 
 
 @kernel
@@ -169,14 +185,33 @@ def _spans(
 
 
 @kernel
+def _bounds_of_moments(
+    mu: Floats, u: Floats, total: float, last_odds: float, first_odds: float, margin: float
+) -> tuple[float, float]:
+    """Likely bounds: as if all ratings were one logistic distribution of their mean and variance."""
+    mean = square = 0.0
+    for j in range(len(mu)):
+        d = mu[j] - mu[0]
+        mean, square = mean + u[j] * d, square + u[j] * d * d
+    mean /= total
+    spread = max(square / total - mean * mean, 0.0)
+    scale = np.sqrt(len(mu) * len(mu) / (total * total) + spread * 3.0 / math.pi**2)
+    middle = mu[0] + mean
+    return middle - scale * log(last_odds) - margin, middle - scale * log(first_odds) + margin
+
+
+@kernel
 def _tabulate(
     place: Places, mu: Floats, u: Floats, ranked: int, tie: float, low: float, high: float,
     odds: Floats, total: float, narrow: float, scratch: Floats,
 ) -> tuple[Floats, float, float]:  # fmt: skip
     """The table of a round, no wider than its performances need; where it begins, and its h."""
     stride = len(mu) // SAMPLE
-    if stride > 1:
-        a, b = _bounds(place, mu, u, ranked, tie, low, high, narrow, scratch, stride)
+    if high - low < WIDEST * narrow:
+        if stride > 1:
+            a, b = _bounds(place, mu, u, ranked, tie, low, high, narrow, scratch, stride)
+        else:
+            a, b = _bounds_of_moments(mu, u, total, odds[ranked - 1], odds[0], MARGIN * narrow)
         c, h = tabulate(mu, u, a, b, narrow, scratch)
         best, last = first_group(place[:ranked]), last_group(place, ranked)
         if _spans(c, a, h, total, mu, u, odds, best, last, ranked, 2.0 * tie - 1.0):
@@ -235,6 +270,7 @@ def ranked_performances(
         place, mu, u, ranked, tie, low, high, found, total, narrow, scratch
     )
     high = low + h * len(c)
+    first_own = OWN[0] < len(mu) < OWN[1]
     k = len(c) - 1
     first = 0
     while first < ranked:
@@ -245,11 +281,14 @@ def ranked_performances(
         part, part_mu, part_u = place[first:end], mu[first:end], u[first:end]
         lanes[ODDS, :n] = found[first:end]
         k = _guess(c, low, h, lanes, n, k)
-        for _ in range(PASSES):
-            _look_all_up(c, low, h, total, lanes, n)
+        for turn in range(PASSES):
+            if turn == 0 and first_own:
+                _follow_from_odds(total, lanes, n)
+            else:
+                _look_all_up(c, low, h, total, lanes, n)
             find_own(part, part_mu, part_u, lanes)
             step_ranked(2.0 * tie - 1.0, lanes, n, narrow)
-            if move(lanes, n, low, high) <= TOLERANCE * narrow:
+            if move(lanes, n, low, high) <= TOLERANCE * narrow and (turn > 0 or not first_own):
                 break
         i = 0
         while i < n:

@@ -95,11 +95,14 @@ def normalise(held: Floats, lanes: Floats, i: int, weight: float) -> float:
 @kernel
 def insert(held: Floats, lanes: Floats, n: int, most: int) -> None:
     """Put the new factors among up to `most` others in order of p; room for one more each."""
+    for i in range(n):
+        lanes[PAIR, i] = 0.0
     for k in range(most + 1):
         for i in range(n):
             p, a, r = held[P, k, i], held[A, k, i], held[R, k, i]
             new_p, new_a, new_r = lanes[NEW_P, i], lanes[NEW_A, i], lanes[NEW_R, i]
-            first = p > new_p
+            first = (p > new_p) | (lanes[PAIR, i] > 0.0)  # once it is in, all behind move up
+            lanes[PAIR, i] = 1.0 if first else 0.0
             held[P, k, i], lanes[NEW_P, i] = (new_p, p) if first else (p, new_p)
             held[A, k, i], lanes[NEW_A, i] = (new_a, a) if first else (a, new_a)
             held[R, k, i], lanes[NEW_R, i] = (new_r, r) if first else (r, new_r)

@@ -11,10 +11,17 @@ import math
 
 import numpy as np
 
-from stream_rater.rating.balance import FLAT, excess, find_odds, halley, terms
+from stream_rater.rating.balance import (
+    FLAT,
+    bend_of_slope,
+    excess,
+    find_odds,
+    terms,
+)
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.elementary import log
 from stream_rater.rating.model import Floats, Ints, Places
+from stream_rater.rating.roots import householder
 
 SMALL = 14
 """Up to so many entries; above, `shared` is faster."""
@@ -22,47 +29,50 @@ SMALL = 14
 LANES, VECTOR = 32, 4
 """Rounds side by side, filled up to a multiple of VECTOR."""
 
-TOLERANCE = 1e-2
-"""A step smaller than this part of the narrowest 1/u ends the search: it cubes the error, and of
-the cube Halley's method leaves a hundredth here, as f is nearly straight."""
+TOLERANCE = 5e-3
+"""A step smaller than this part of the narrowest 1/u ends the search: the fourth power of it is
+left, and of that a small part, as f is nearly straight."""
 
 PASSES = 8
 
 MU, U, PLACE, ODDS, X, STEP = range(6)
 """Planes: what is known of an entry, (B + c T) / (W + c T), its performance and the last step."""
 
-P, Q, P1, P2 = range(4)
+P, Q, P1, P2, P3 = range(5)
 """Rows: the sums at X of the entry at hand (see `balance`)."""
-LOW, HIGH, NARROW, LONGEST, PASS, FIRST = range(4, 10)
+LOW, HIGH, NARROW, LONGEST, PASS, FIRST = range(5, 11)
 """Of a round: bounds, its narrowest 1/u, the longest of its last steps, how many steps it took, and
 where its entries begin."""
-ROWS = 10
+ROWS = 11
 
 
 @kernel
 def _sum(planes: Floats, rows: Floats, i: int, size: int, n: int, tie: float) -> None:
     """P, Q and P's derivatives at the X of entry i: a term counts 2c times if tied, once if not."""
     for k in range(n):
-        rows[P, k] = rows[Q, k] = rows[P1, k] = rows[P2, k] = 0.0
+        rows[P, k] = rows[Q, k] = rows[P1, k] = rows[P2, k] = rows[P3, k] = 0.0
     for j in range(size):
         for k in range(n):
-            won, lost, slope, bend = terms(planes[MU, j, k], planes[U, j, k], planes[X, i, k])
+            u = planes[U, j, k]
+            won, lost, slope, bend = terms(planes[MU, j, k], u, planes[X, i, k])
             times = 2.0 * tie if planes[PLACE, j, k] == planes[PLACE, i, k] else 1.0
             rows[P, k] += times * won
             rows[Q, k] += times * lost
             rows[P1, k] += times * slope
             rows[P2, k] += times * bend
+            rows[P3, k] += times * slope * (u * u - 6.0 * slope)
 
 
 @kernel
 def _move(planes: Floats, rows: Floats, size: int, n: int, tie: float) -> None:
-    """One of Halley's steps for every entry, within its round's bounds."""
+    """A step for every entry, within its round's bounds."""
     for i in range(size):
         _sum(planes, rows, i, size, n, tie)
         for k in range(n):
             p, q, p1, p2 = rows[P, k], rows[Q, k], rows[P1, k], rows[P2, k]
             f, f1, f2 = excess(p, q, p1, p2, planes[ODDS, i, k])
-            planes[STEP, i, k] = halley(f, f1, f2) if f1 * rows[NARROW, k] > FLAT else math.inf
+            step = householder(f, f1, f2, bend_of_slope(p, q, p1, p2, rows[P3, k]))
+            planes[STEP, i, k] = step if f1 * rows[NARROW, k] > FLAT else math.inf
     for k in range(n):
         rows[LONGEST, k] = 0.0
         rows[PASS, k] += 1.0

@@ -14,7 +14,7 @@ from stream_rater.rating.compiled import kernel
 from stream_rater.rating.elementary import log, quick_exp
 from stream_rater.rating.model import Floats
 
-NODE = 0.7
+NODE = 0.55
 """Distance of nodes in units of the narrowest 1/u, for one entry; for n it is n**(1/16) times that:
 the error grows with its eighth power, and that of a sum of n terms falls with the root of n."""
 
