@@ -11,25 +11,28 @@ COMPILE := $(VENV_PYTHON) -m uv pip compile --universal --python-version 3.11 --
 PARALLEL := -n auto --maxprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench lint lock soak audit up down clean
+.PHONY: help setup servers demo test bench lint lock chart soak audit up down clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## Install everything needed: .venv, Redis, Java, Kafka (quick when it is done)
+setup: servers ## Install everything needed: .venv, Redis, Java, Kafka, Helm (quick when it is done)
+	@$(LOCAL).go_tools
+
+servers: # without Helm, which takes some minutes to build and only tests want
 	@$(LOCAL).setup
 
-demo: setup ## A season of rounds through the service on real Kafka and Redis (ARGS=...)
+demo: servers ## A season of rounds through the service on real Kafka and Redis (ARGS=...)
 	@$(VENV_PYTHON) deploy/demo.py $(ARGS)
 
 test: lint ## Everything that .ci/run runs: lint, types, all tests (ARGS="-k name")
 	@$(VENV_PYTHON) -m pytest $(PARALLEL) $(ARGS)
 
-bench: setup ## Benchmarks: one JSON object a line on standard output (ARGS=...)
+bench: servers ## Benchmarks: one JSON object a line on standard output (ARGS=...)
 	@$(LOCAL).peers
 	@$(VENV_PYTHON) -m tests.benchmarks $(ARGS)
 
-soak: setup ## Fuzz the decoder and simulate faults at length (SEEDS=N MINUTES=M)
+soak: servers ## Fuzz the decoder and simulate faults at length (SEEDS=N MINUTES=M)
 	@$(VENV_PYTHON) -m tests.simulation.soak \
 		$(if $(SEEDS),--seeds $(SEEDS)) $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
@@ -38,7 +41,7 @@ lint: setup ## Style, format and types only
 	@$(VENV_PYTHON) -m ruff format --check .
 	@$(VENV_PYTHON) -m mypy --strict
 
-audit: setup ## Installed packages against the lock, offline; SBOM (ONLINE=1: pip-audit, too)
+audit: servers ## Installed packages against the lock, offline; SBOM (ONLINE=1: pip-audit, too)
 	@PYTHONPATH=deploy $(VENV_PYTHON) deploy/audit.py $(if $(ONLINE),--online)
 
 lock: setup ## Write the locks anew from pyproject.toml (UPGRADE=1: newest versions)
@@ -47,7 +50,10 @@ lock: setup ## Write the locks anew from pyproject.toml (UPGRADE=1: newest versi
 		--output-file requirements.lock
 	@$(COMPILE) --group peers --output-file tests/benchmarks/peers.lock
 
-up: setup ## Start Kafka and Redis in the background; in a shell: eval "$(make up)"
+chart: setup ## Write the Helm chart's README and the tests' renders anew
+	@PYTHONPATH=deploy $(VENV_PYTHON) -m tests.helm
+
+up: servers ## Start Kafka and Redis in the background; in a shell: eval "$(make up)"
 	@$(LOCAL).servers up
 
 down: ## Stop what `make up` started

@@ -203,6 +203,8 @@ class Settings(Access, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Players rated in one go, about; more is faster but slower to answer."""
     rejects_per_second: Annotated[int, Meta(ge=0)] = 1000
     """Rejections of a partition a second, in the long run: beyond, it rests. 0: no limit."""
+    ready_lag: Annotated[int, Meta(ge=0)] = 10_000
+    """Records of a partition not yet finished, beyond which a worker is not ready. 0: no limit."""
     log_level: str = "info"
     kafka_options: dict[str, str] = {}
     """Further librdkafka properties (TOML only)."""

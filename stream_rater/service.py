@@ -79,6 +79,11 @@ class Role:
     trouble: str = ""
     """Why it started over and does not read yet."""
 
+    def behind(self) -> int:
+        """Records not yet finished, of the partition that has most of them."""
+        ends, finished = self.worker.input.lag(), self.observer.finished
+        return max((end - finished.get(p, end) for p, end in ends.items()), default=0)
+
     def drive(self, on_end: Callable[[], None]) -> None:
         """Perform effects until asked to stop."""
         outcome, trouble = None, None
@@ -204,9 +209,12 @@ class Service:
         ]
 
     def unready(self) -> list[str]:
-        """Why the process does not rate all that it owns."""
+        """Why the process does not rate all that it owns, about as soon as it comes."""
         reasons = self.unhealthy()
+        most = self._settings.ready_lag or math.inf
         for role in self._roles:
+            if (behind := role.behind()) > most:
+                reasons.append(f"{role.name}: {behind} records of a partition behind")
             if not role.worker.input.joined:
                 reasons.append(f"{role.name}: not in its consumer group yet")
             unopened = role.worker.input.unopened()

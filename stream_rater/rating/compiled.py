@@ -8,10 +8,14 @@ Bit-for-bit equality of ratings needs arithmetic that does not depend on the pro
 
 Compiled code is cached next to the sources, so a process starts warm. Numba notices a change of a
 kernel's own file only, not of those it calls; so each state of the sources has a cache of its own.
+Numba gives up a cache that it cannot write to, though a container's read-only image has all that is
+needed; so such a cache is copied to where it can be written to.
 """
 
 import hashlib
 import platform
+import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -44,8 +48,35 @@ def _cache_folder() -> str:
     return str(here / "__pycache__" / f"kernels-{digest.hexdigest()[:12]}")
 
 
+def writable(folder: Path, copies: list[tempfile.TemporaryDirectory[str]]) -> Path:
+    """The folder, or where it is read-only a copy, which is gone when `copies` are.
+
+    A folder that is neither writable nor there is left for numba to complain of.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError:
+        if folder.is_dir():
+            copies.append(tempfile.TemporaryDirectory(prefix="stream-rater-kernels-"))
+            return _copied(folder, Path(copies[-1].name))
+    return folder
+
+
+def _copied(folder: Path, to: Path) -> Path:
+    """The files alone: read-only modes would be copied, too."""
+    for file in folder.glob("*/*"):
+        target = to / file.relative_to(folder)
+        target.parent.mkdir(exist_ok=True)
+        shutil.copyfile(file, target)
+    return to
+
+
+_COPIES: list[tempfile.TemporaryDirectory[str]] = []
+"""Removed at the end of the process."""
+
 _config: Any = numba.config
-_config.CACHE_DIR = _config.CACHE_DIR or _cache_folder()
+_config.CACHE_DIR = str(writable(Path(_config.CACHE_DIR or _cache_folder()), _COPIES))
 _config.CPU_NAME = _instruction_level()
 _config.CPU_FEATURES = ""
 

@@ -100,6 +100,20 @@ def test_probes_and_metrics(settings: real.SettingsFactory, worker_process: Star
     assert set(lag(worker, topics.rounds).values()) == {0}
 
 
+def test_a_worker_that_is_far_behind_is_not_ready(
+    settings: real.SettingsFactory, worker_process: Start
+) -> None:
+    """Rounds of the same players wait for the updater; once they are through, it is ready."""
+    at = settings(ready_lag=3)
+    estimator = worker_process(at, "estimator")
+    produce(at, [a_round(40 * n, ladder="ranked") for n in range(6)])
+    wait_until(lambda: estimator.get("/readyz")[0] == 503, "it is behind")
+    assert estimator.get("/readyz")[1] == "estimator: 5 records of a partition behind\n"
+    assert estimator.get("/healthz")[0] == 200
+    worker_process(at, "updater")
+    wait_until(lambda: estimator.get("/readyz")[0] == 200, "it has caught up")
+
+
 def test_lag_is_what_waits(settings: real.SettingsFactory, worker_process: Start) -> None:
     """Without an updater, rounds of the same players wait, and lag says how many and where."""
     at = settings(partitions=2, instance_id="one")

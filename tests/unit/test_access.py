@@ -81,7 +81,7 @@ def test_halves_are_refused(given: dict[str, Any]) -> None:
         {"redis": f"redis://u:{SECRET}@h:1/0", "redis_password": "other"},
         {"redis": f"redis://u:{SECRET}@h:port/0"},
         {"redis": f"redis://u:{SECRET}/x@h:1/0"},
-        {"redis": f"http://u:{SECRET}@h:1/0"},
+        {"redis": f"ftp://u:{SECRET}@h:1/0"},
         {"redis": f"redis://h:1/0?password={SECRET}&socket_timeout={SECRET}"},
         {"redis": "redis://h:1/0", "redis_ca": "/ca.pem"},
         {"redis": "rediss://h:1/0", "redis_ca": "/no/ca.pem"},

@@ -19,6 +19,7 @@ from stream_rater.events import rating_changed_from_json
 from stream_rater.metrics import Lag, Metrics
 from stream_rater.rating.parameters import Climbing, Common, EloMMR, Evolving, RatingConfig
 from stream_rater.standings import Reader
+from tests.helm import chart
 
 README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
@@ -65,6 +66,11 @@ def test_every_command_in_a_shell_block_is_one(words: list[str], monkeypatch: An
             cli.main.commands[name].make_context(name, arguments)
         case [".venv/bin/python", script, *arguments]:
             PARSERS[script](arguments)
+        case ["helm", "install" | "upgrade", *arguments]:
+            done = chart.helm("template", *arguments, at=ROOT)
+            assert done.returncode == 0, done.stderr
+        case ["helm", "test", _, "--namespace", _]:
+            pass
         case _:
             pytest.fail(f"not known to this test: {words}")
 

@@ -1,8 +1,19 @@
 """The release's test vector: every bit of a rating, on every machine."""
 
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numba
 import pytest
 
+from local.tools import ROOT
 from stream_rater import warm
+
+WITHOUT_MIGHT = ("setpriv", "--bounding-set=-dac_override", "--inh-caps=-all")
+"""So that modes hold for root, too."""
 
 
 def test_this_machine_computes_the_releases_bits() -> None:
@@ -15,3 +26,22 @@ def test_other_bits_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warm, "EXPECTED", "0" * 16)
     with pytest.raises(warm.OtherBits, match="expects 0000000000000000"):
         warm.check()
+
+
+def test_a_read_only_image_starts_warm(tmp_path: Path) -> None:
+    """Compiled kernels that cannot be written to serve all the same: none is compiled anew, and
+    nothing is left behind."""
+    warm.check()
+    shipped, scratch = tmp_path / "shipped", tmp_path / "tmp"
+    shutil.copytree(numba.config.CACHE_DIR, shipped)
+    for folder in (shipped, *shipped.iterdir()):
+        folder.chmod(0o555)
+    scratch.mkdir()
+    variables = {"NUMBA_CACHE_DIR": str(shipped), "NUMBA_DEBUG_CACHE": "1", "TMPDIR": str(scratch)}
+    done = subprocess.run(
+        [*(WITHOUT_MIGHT if os.geteuid() == 0 else ()), sys.executable, "-m", "stream_rater.warm"],
+        cwd=ROOT, env=os.environ | variables, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert f"data loaded from '{scratch}" in done.stdout
+    assert "saved" not in done.stdout
+    assert list(scratch.iterdir()) == []

@@ -1,0 +1,162 @@
+"""Helm and helm-docs, which check and document the chart: `go install`, once, of a pinned version.
+
+Go notes in what it builds which sources those were, and their hash: it must be the one told here.
+A machine without a Go that is new enough goes without the tools, and the tests of the chart are
+skipped there; on CI that is a failure.
+"""
+
+import mmap
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from local import setup
+from local.tools import SERVERS, LocalServerError
+
+GO_MINIMUM: Final = (1, 26)  # Helm 4.3
+_BUILD_TIMEOUT_S: Final = 1800.0
+
+
+@dataclass(frozen=True)
+class GoTool:
+    """A command that a Go module has."""
+
+    name: str
+    module: str
+    command: str
+    version: str
+    hash: str
+
+    @property
+    def package(self) -> str:
+        """What `go install` is told."""
+        return f"{self.module}/{self.command}@{self.version}"
+
+    @property
+    def origin(self) -> bytes:
+        """How Go notes the sources in what it builds of them."""
+        return f"\nmod\t{self.module}\t{self.version}\t{self.hash}\n".encode()
+
+    @property
+    def path(self) -> Path:
+        """Where it is once it is built: a folder for each version."""
+        return SERVERS / f"{self.name}-{self.version}" / self.name
+
+
+HELM: Final = GoTool(
+    "helm",
+    module="helm.sh/helm/v4",
+    command="cmd/helm",
+    version="v4.3.1",
+    hash="h1:UndCoLe9UPmNoL7IvWzaUXveL7T5t/ijoorEmgJdI9g=",
+)
+HELM_DOCS: Final = GoTool(
+    "helm-docs",
+    module="github.com/norwoodj/helm-docs",
+    command="cmd/helm-docs",
+    version="v1.14.2",
+    hash="h1:Ew3bCq1hZqMnnTopkk66Uy2mGwu/jAclAx+3JAVp1To=",
+)
+TOOLS: Final = (HELM, HELM_DOCS)
+
+
+def main() -> int:
+    """Build what is missing; 1 with one line on standard error when it cannot be."""
+    return setup.main(lambda: ensure_tools(setup.say))
+
+
+def ensure_tools(say: Callable[[str], None]) -> None:
+    """Have every tool, or say why not; LocalServerError on CI, or where a build fails."""
+    missing = [tool for tool in TOOLS if not tool.path.exists()]
+    if not missing:
+        return
+    go = find_go()
+    if go is None:
+        reason = f"no Go {'.'.join(map(str, GO_MINIMUM))} or newer ({describe_found()})"
+        if os.environ.get("CI"):
+            raise LocalServerError(f"{reason}: nothing checks the Helm chart")
+        say(f"{reason}: the tests of the Helm chart will be skipped")
+        return
+    for tool in missing:
+        say(f"building {tool.name} {tool.version} with Go (Helm takes some minutes, once)")
+        build(go, tool)
+
+
+def find_go() -> Path | None:
+    """A `go` that is new enough: the one on PATH, else where Go's own packages put it."""
+    return next((go for go in _candidates() if go_version(go) >= GO_MINIMUM), None)
+
+
+def describe_found() -> str:
+    """What is there instead, in words."""
+    found = [f"{go}: {'.'.join(map(str, go_version(go)))}" for go in _candidates()]
+    return ", ".join(found) or "none was found"
+
+
+def _candidates() -> Iterator[Path]:
+    if on_path := shutil.which("go"):
+        yield Path(on_path)
+    usual = Path("/usr/local/go/bin/go")
+    if usual.exists():
+        yield usual
+
+
+def go_version(go: Path) -> tuple[int, ...]:
+    """Major and minor version, (0, 0) when it cannot be told."""
+    command = [str(go), "env", "GOVERSION"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, env=_alone(), check=False)
+    except OSError:
+        return (0, 0)
+    found = re.match(r"go(\d+)\.(\d+)", done.stdout)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def build(go: Path, tool: GoTool) -> None:
+    """Build one tool aside, then put it in its place."""
+    fresh = SERVERS / f"{tool.name}.new"
+    command = [str(go), "install", tool.package]
+    done = subprocess.run(
+        command,
+        env={**_alone(), "GOBIN": str(fresh)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        timeout=_BUILD_TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode != 0:
+        reason = (done.stdout.strip() or f"exit code {done.returncode}").splitlines()[-1]
+        raise LocalServerError(f"Go could not build {tool.name} {tool.version}: {reason}")
+    if not is_of(fresh / tool.name, tool.origin):
+        raise LocalServerError(
+            f"{tool.name} {tool.version}: built from other sources than expected"
+        )
+    tool.path.parent.mkdir(exist_ok=True)
+    (fresh / tool.name).rename(tool.path)
+    fresh.rmdir()
+
+
+def is_of(binary: Path, origin: bytes) -> bool:
+    """Whether a program was built from these sources."""
+    with binary.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return content.find(origin) >= 0
+
+
+def _alone() -> dict[str, str]:
+    """The environment, but for what would make Go fetch another Go, or build for another system."""
+    foreign = ("GOOS", "GOARCH", "GOFLAGS")
+    kept = {name: value for name, value in os.environ.items() if name not in foreign}
+    return {**kept, "GOTOOLCHAIN": "local"}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

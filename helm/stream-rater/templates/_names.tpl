@@ -1,0 +1,76 @@
+{{/* Names, labels and the image: what more than one resource needs. */}}
+
+{{- define "stream-rater.name" -}}
+{{ default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" }}
+{{- end }}
+
+{{/* At most 40 characters: pods add a role, an ordinal and a revision, in 63 in all. */}}
+{{- define "stream-rater.fullname" -}}
+{{- $name := include "stream-rater.name" . -}}
+{{- if .Values.fullnameOverride -}}
+{{ .Values.fullnameOverride | trunc 40 | trimSuffix "-" }}
+{{- else if contains $name .Release.Name -}}
+{{ .Release.Name | trunc 40 | trimSuffix "-" }}
+{{- else -}}
+{{ printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{/* What never changes: selectors are immutable. */}}
+{{- define "stream-rater.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "stream-rater.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{/* Of the pod of `helm test`, which is no worker. */}}
+{{- define "stream-rater.testLabels" -}}
+app.kubernetes.io/name: {{ include "stream-rater.name" . }}-test
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "stream-rater.labels" -}}
+{{ include "stream-rater.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | trunc 63 | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | quote }}
+{{- end }}
+
+{{/* Labels that the pods of a component have and others have not: dict root, component. */}}
+{{- define "stream-rater.componentLabels" -}}
+{{ include "stream-rater.selectorLabels" .root }}
+app.kubernetes.io/component: {{ .component }}
+{{- end }}
+
+{{/* Name and labels of what belongs to a component: dict root, component. */}}
+{{- define "stream-rater.componentMetadata" -}}
+name: {{ include "stream-rater.fullname" .root }}-{{ .component }}
+labels:
+  {{- include "stream-rater.labels" .root | nindent 2 }}
+  app.kubernetes.io/component: {{ .component }}
+{{- end }}
+
+{{- define "stream-rater.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create -}}
+{{ .Values.serviceAccount.name | default (include "stream-rater.fullname" .) }}
+{{- else -}}
+{{ .Values.serviceAccount.name | default "default" }}
+{{- end }}
+{{- end }}
+
+{{- define "stream-rater.image" -}}
+{{- with .Values.image -}}
+{{- if .digest -}}
+{{ .repository }}@{{ .digest }}
+{{- else -}}
+{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Where the endpoints are. */}}
+{{- define "stream-rater.port" -}}9108{{- end }}
+
+{{/* The components that run: "estimator updater", or "all". */}}
+{{- define "stream-rater.components" -}}
+{{ eq .Values.role "all" | ternary "all" "estimator updater" }}
+{{- end }}

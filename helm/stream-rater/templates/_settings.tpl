@@ -1,0 +1,82 @@
+{{/* The service's settings, as the TOML file that `run --settings` reads. No secret is in it. */}}
+
+{{- define "stream-rater.access" -}}/etc/stream-rater/access{{- end }}
+
+{{- define "stream-rater.settings" -}}
+{{- $access := include "stream-rater.access" . -}}
+http = "0.0.0.0:{{ include "stream-rater.port" . }}"
+{{- if .Values.ladders }}
+ladders = "/etc/stream-rater/config/ladders.toml"
+{{- end }}
+{{- with .Values.kafka }}
+kafka = {{ toJson .bootstrapServers }}
+topic_prefix = {{ toJson .topicPrefix }}
+kafka_security_protocol = {{ toJson .securityProtocol }}
+{{- if hasPrefix "sasl" .securityProtocol }}
+kafka_sasl_mechanism = {{ toJson .sasl.mechanism }}
+kafka_sasl_password_file = "{{ $access }}/kafka-password"
+{{- end }}
+{{- if .tls.existingSecret }}
+{{- range $setting, $key := dict "ca" "caKey" "certificate" "certificateKey" "key" "keyKey" }}
+{{- if get $.Values.kafka.tls $key }}
+kafka_ssl_{{ $setting }} = "{{ $access }}/kafka-{{ $setting }}.pem"
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- with .Values.redis }}
+redis = {{ toJson .url }}
+{{- with .username }}
+redis_username = {{ toJson . }}
+{{- end }}
+{{- if .existingSecret }}
+redis_password_file = "{{ $access }}/redis-password"
+{{- end }}
+{{- if .tls.existingSecret }}
+{{- range $setting, $key := dict "ca" "caKey" "certificate" "certificateKey" "key" "keyKey" }}
+{{- if get $.Values.redis.tls $key }}
+redis_{{ $setting }} = "{{ $access }}/redis-{{ $setting }}.pem"
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- range $name, $value := .Values.settings }}
+{{ snakecase $name }} = {{ toJson $value }}
+{{- end }}
+{{- with .Values.kafka.options }}
+
+[kafka_options]
+{{- range $name, $value := . }}
+{{ toJson $name }} = {{ kindIs "string" $value | ternary $value (toJson $value) | toJson }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Secrets' keys as files: the sources of one projected volume; nothing where there are none. */}}
+{{- define "stream-rater.secrets" -}}
+{{- $v := .Values -}}
+{{- if hasPrefix "sasl" $v.kafka.securityProtocol }}
+- secret:
+    name: {{ $v.kafka.sasl.existingSecret }}
+    items: [{key: {{ $v.kafka.sasl.passwordKey }}, path: kafka-password}]
+{{- end }}
+{{- if $v.redis.existingSecret }}
+- secret:
+    name: {{ $v.redis.existingSecret }}
+    items: [{key: {{ $v.redis.passwordKey }}, path: redis-password}]
+{{- end }}
+{{- range $server := list "kafka" "redis" }}
+{{- with (get $v $server).tls }}
+{{- if .existingSecret }}
+- secret:
+    name: {{ .existingSecret }}
+    items:
+      {{- range $setting, $key := dict "ca" .caKey "certificate" .certificateKey "key" .keyKey }}
+      {{- if $key }}
+      - {key: {{ $key }}, path: {{ $server }}-{{ $setting }}.pem}
+      {{- end }}
+      {{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,134 @@
+{{/* A role's StatefulSet: dict root, component. The pod's name is the worker's instance id. */}}
+
+{{- define "stream-rater.statefulset" -}}
+{{- $own := get .root.Values .component -}}
+apiVersion: apps/v1
+kind: StatefulSet
+metadata:
+  {{- include "stream-rater.componentMetadata" . | nindent 2 }}
+spec:
+  serviceName: {{ include "stream-rater.fullname" .root }}
+  {{- if not .root.Values.keda.enabled }}
+  replicas: {{ int $own.replicas }}
+  {{- end }}
+  podManagementPolicy: Parallel
+  minReadySeconds: 5 # by then it knows how far behind it is
+  updateStrategy:
+    type: RollingUpdate
+  selector:
+    matchLabels:
+      {{- include "stream-rater.componentLabels" . | nindent 6 }}
+  template:
+    metadata:
+      labels:
+        {{- include "stream-rater.componentLabels" . | nindent 8 }}
+        {{- with .root.Values.podLabels }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      annotations:
+        checksum/config: {{ include "stream-rater.config" .root | sha256sum }}
+        {{- with .root.Values.podAnnotations }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+    spec:
+      {{- include "stream-rater.pod" . | nindent 6 }}
+{{- end }}
+
+{{- define "stream-rater.pod" -}}
+{{- $values := .root.Values -}}
+serviceAccountName: {{ include "stream-rater.serviceAccountName" .root }}
+automountServiceAccountToken: false
+enableServiceLinks: false
+terminationGracePeriodSeconds: {{ int $values.terminationGracePeriodSeconds }}
+{{- with $values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with $values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+securityContext:
+  {{- include "stream-rater.podSecurity" .root | nindent 2 }}
+{{- with $values.topologySpread.keys }}
+topologySpreadConstraints:
+  {{- range . }}
+  - maxSkew: 1
+    topologyKey: {{ . }}
+    whenUnsatisfiable: {{ $values.topologySpread.whenUnsatisfiable }}
+    labelSelector:
+      matchLabels:
+        {{- include "stream-rater.componentLabels" $ | nindent 8 }}
+  {{- end }}
+{{- end }}
+{{- range $wish := list "nodeSelector" "tolerations" "affinity" }}
+{{- with get $values $wish }}
+{{ $wish }}:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+containers:
+  - {{ include "stream-rater.container" . | nindent 4 | trim }}
+volumes:
+  - name: config
+    configMap:
+      name: {{ include "stream-rater.fullname" .root }}
+  {{- with include "stream-rater.secrets" .root | trim }}
+  - name: access
+    projected:
+      defaultMode: 0440
+      sources:
+        {{- nindent 8 . }}
+  {{- end }}
+  - name: tmp
+    emptyDir:
+      sizeLimit: 256Mi
+{{- end }}
+
+{{- define "stream-rater.container" }}
+{{- $values := .root.Values -}}
+name: stream-rater
+image: {{ include "stream-rater.image" .root | quote }}
+imagePullPolicy: {{ $values.image.pullPolicy }}
+command: [stream-rater]
+args: [run, --role, {{ .component }}, --settings, /etc/stream-rater/config/settings.toml]
+env:
+  - name: STREAM_RATER_INSTANCE_ID
+    valueFrom:
+      fieldRef:
+        fieldPath: metadata.name
+  {{- if hasPrefix "sasl" $values.kafka.securityProtocol }}
+  - name: STREAM_RATER_KAFKA_SASL_USERNAME # a variable, for KEDA reads it here
+    value: {{ $values.kafka.sasl.username | quote }}
+  {{- end }}
+  {{- with $values.extraEnv }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+ports:
+  - name: http
+    containerPort: {{ include "stream-rater.port" .root }}
+startupProbe:
+  httpGet: {path: /healthz, port: http}
+  periodSeconds: 2
+  timeoutSeconds: 5
+  failureThreshold: {{ div (int $values.startupSeconds) 2 }}
+livenessProbe:
+  httpGet: {path: /healthz, port: http}
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 3
+readinessProbe:
+  httpGet: {path: /readyz, port: http}
+  periodSeconds: 2
+  timeoutSeconds: 5
+  failureThreshold: 3
+resources:
+  {{- toYaml (get $values .component).resources | nindent 2 }}
+securityContext:
+  {{- include "stream-rater.containerSecurity" .root | nindent 2 }}
+volumeMounts:
+  - {name: config, mountPath: /etc/stream-rater/config, readOnly: true}
+  {{- if include "stream-rater.secrets" .root | trim }}
+  - {name: access, mountPath: {{ include "stream-rater.access" .root }}, readOnly: true}
+  {{- end }}
+  - {name: tmp, mountPath: /tmp}
+{{- end }}

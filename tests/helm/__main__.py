@@ -1,0 +1,17 @@
+"""`make chart`: writes what is made of the chart, for a person to read and to commit."""
+
+from tests.helm.chart import CHART, GOLDEN, documentation, rendered
+
+GOLDEN_CASES = ("separate", "secured")
+"""The defaults, and nearly everything that can be set."""
+
+
+def main() -> None:
+    """The chart's README and the golden renders."""
+    (CHART / "README.md").write_text(documentation())
+    for case in GOLDEN_CASES:
+        (GOLDEN / f"{case}.yaml").write_text(rendered(case))
+
+
+if __name__ == "__main__":
+    main()

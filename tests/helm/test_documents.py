@@ -1,0 +1,120 @@
+"""What is written beside the templates agrees with them: README, goldens, schema, defaults."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from local.go_tools import TOOLS, GoTool, is_of
+from local.tools import ROOT
+from stream_rater.config import Settings
+from tests.helm.__main__ import GOLDEN_CASES
+from tests.helm.chart import CHART, GOLDEN, documentation, helm, rendered, require_helm
+
+VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
+SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
+
+OTHER_THAN_THE_SERVICES = {"replication": 3, "session_timeout_ms": 30_000}
+"""In a cluster, topics outlive a broker, and a pod takes longer to be back than a process."""
+
+
+@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
+def test_the_tools_are_those_of_the_pins(tool: GoTool) -> None:
+    """By what Go noted in them."""
+    require_helm()
+    assert is_of(tool.path, tool.origin)
+
+
+def test_the_readme_is_made_of_the_comments() -> None:
+    """`make chart` was run after the last change."""
+    assert (CHART / "README.md").read_text() == documentation()
+
+
+def test_every_value_is_told() -> None:
+    """No row of the README's table is without a description, and each value has one."""
+    rows = re.findall(r"^\| `([\w.]+)` \| .*? \| (.*) \|$", documentation(), re.MULTILINE)
+    assert [name for name, told in rows if not told.strip()] == []
+    told = {name for name, _ in rows}
+    assert [path for path in leaves(VALUES) if not told & set(prefixes(path))] == []
+
+
+def leaves(values: dict[str, Any], above: str = "") -> Iterator[str]:
+    """Dotted names of all values that are no tables, or empty ones."""
+    for name, value in values.items():
+        if isinstance(value, dict) and value:
+            yield from leaves(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}"
+
+
+def prefixes(path: str) -> Iterator[str]:
+    """A dotted name, and those of the tables it is in: one comment tells a whole table."""
+    parts = path.split(".")
+    return (".".join(parts[:i]) for i in range(1, len(parts) + 1))
+
+
+def test_the_readmes_values_are_taken(tmp_path: Path) -> None:
+    """Those of its example."""
+    (example,) = re.findall(r"```yaml\n(.*?)```", documentation(), re.DOTALL)
+    (tmp_path / "values.yaml").write_text(example)
+    done = helm("template", "rater", ".", f"--values={tmp_path}/values.yaml")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("case", GOLDEN_CASES)
+def test_renders_are_as_they_were_read(case: str) -> None:
+    """A change of what the chart makes is seen in review: `make chart` writes them anew."""
+    assert (GOLDEN / f"{case}.yaml").read_text() == rendered(case)
+
+
+def test_the_schema_knows_the_values_and_no_others() -> None:
+    """Table by table, names are the same and no further ones are taken."""
+    assert sorted(differences(SCHEMA, VALUES)) == []
+
+
+def differences(schema: dict[str, Any], values: dict[str, Any], at: str = "") -> Iterator[str]:
+    if "$ref" in schema:
+        schema = SCHEMA["definitions"][schema["$ref"].rpartition("/")[2]]
+    if "properties" not in schema:
+        return  # free: labels, Kubernetes' own structures
+    if schema.get("additionalProperties") is not False:
+        yield f"{at}: takes anything"
+    yield from (f"{at}.{name}" for name in (set(schema["properties"]) - {"global"}) ^ set(values))
+    for name, value in values.items():
+        if isinstance(value, dict) and name in schema["properties"]:
+            yield from differences(schema["properties"][name], value, f"{at}.{name}")
+
+
+def test_settings_have_the_services_defaults() -> None:
+    """But for those that a cluster wants otherwise."""
+    defaults = {each.name: each.default for each in msgspec.structs.fields(Settings)}
+    for name, value in VALUES["settings"].items():
+        setting = re.sub(r"([A-Z])", lambda found: f"_{found[1].lower()}", name)
+        assert value == OTHER_THAN_THE_SERVICES.get(setting, defaults[setting]), name
+
+
+def test_the_image_is_what_the_chart_takes_it_for() -> None:
+    """Its user, its port, its programs on the path."""
+    dockerfile = ROOT / "deploy" / "Dockerfile"
+    if not dockerfile.exists():
+        pytest.skip("no Dockerfile in this tree")
+    text = dockerfile.read_text()
+    user = VALUES["runAsUser"]
+    assert re.findall(r"^USER (.*)$", text, re.MULTILINE)[-1] == f"{user}:{user}"
+    assert re.findall(r"^EXPOSE (.*)$", text, re.MULTILINE) == ["9108"]
+    assert 'ENTRYPOINT ["stream-rater"]' in text
+
+
+def test_the_notes_are_shown() -> None:
+    """And name commands that are there."""
+    told = helm("install", "rater", ".", "--dry-run=client", "--namespace=games")
+    assert told.returncode == 0, told.stderr
+    notes = told.stdout.partition("NOTES:")[2]
+    assert "helm -n games test rater" in notes
+    assert "kubectl -n games exec rater-stream-rater-estimator-0 -- stream-rater verify" in notes
+    assert "WARNING: Redis is talked to without TLS" in notes

@@ -1,0 +1,66 @@
+"""`helm test` runs files/ready.py in a pod: here the same script asks the service's own server."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from stream_rater.http import Server, application
+from stream_rater.metrics import Metrics
+from tests.helm.chart import the
+
+
+def script() -> str:
+    """As it stands in the pod."""
+    text, *arguments = the("Pod", "separate")["spec"]["containers"][0]["args"]
+    assert arguments == ["rater-stream-rater:9108", "4"]
+    return str(text)
+
+
+@contextmanager
+def a_worker(owned: dict[str, int], unready: list[str]) -> Iterator[int]:
+    """The endpoints of a worker; their port."""
+    metrics = Metrics()
+    for role, count in owned.items():
+        metrics.owned.labels(role).set(count)
+    server = Server("127.0.0.1:0", application(metrics.registry, list, lambda: unready))
+    try:
+        yield server.port
+    finally:
+        server.close()
+
+
+def ask(port: int, pods: int = 1, seconds: float = 0.0) -> tuple[int, str]:
+    """Exit code and output."""
+    done = subprocess.run(
+        [sys.executable, "-c", script(), f"127.0.0.1:{port}", str(pods), str(seconds)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_ready_workers_pass() -> None:
+    """With owners for both roles."""
+    with a_worker({"estimator": 4, "updater": 8}, []) as port:
+        assert ask(port) == (0, "every worker is ready\n")
+
+
+@pytest.mark.parametrize(
+    ("owned", "unready", "pods", "told"),
+    [
+        ({"estimator": 4, "updater": 8}, ["shard 3: refused"], 1, "is not ready: shard 3: refused"),
+        ({"estimator": 4}, [], 1, "no updater owns anything"),
+        ({"estimator": 0, "updater": 8}, [], 1, "no estimator owns anything"),
+        ({"estimator": 4, "updater": 8}, [], 2, "1 of 2 pods have an address"),
+    ],
+)
+def test_what_is_missing_fails(
+    owned: dict[str, int], unready: list[str], pods: int, told: str
+) -> None:
+    """In a line that says what."""
+    with a_worker(owned, unready) as port:
+        code, output = ask(port, pods)
+    assert (code, output.count("\n")) == (1, 1)
+    assert told in output

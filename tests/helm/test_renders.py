@@ -1,0 +1,280 @@
+"""What the chart makes of a matrix of values, by Kubernetes' own schemas and by our promises."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+from kubernetes_validate.utils import all_versions
+
+from stream_rater.commands import LAST_S
+from stream_rater.config import Settings
+from stream_rater.service import STALE_S
+from tests.helm.chart import (
+    CASES,
+    CHART,
+    Resource,
+    files,
+    helm,
+    of_kind,
+    rendered,
+    resources,
+    the,
+    values_of,
+    worker_pods,
+)
+
+ROLES = ("separate", "all")
+NEWEST = sorted({tuple(map(int, each.split(".")[:2])) for each in all_versions()})[-3:]
+CUSTOM = {"ServiceMonitor", "PrometheusRule", "ScaledObject", "TriggerAuthentication"}
+"""Kinds that come with operators; Kubernetes has no schema of them."""
+
+PORT = int(Settings().http.rpartition(":")[2])
+
+
+def matrix() -> Iterator[tuple[str, str]]:
+    """Each case in both shapes."""
+    return ((case, f"role={role}") for case in CASES for role in ROLES)
+
+
+def unique(kinds: set[str] | None = None) -> list[Resource]:
+    """All different resources of the matrix, of these kinds or else of Kubernetes' own."""
+    texts = {json.dumps(each) for case, role in matrix() for each in resources(case, role)}
+    found = [json.loads(text) for text in sorted(texts)]
+    return [each for each in found if (each["kind"] in CUSTOM) == (kinds is CUSTOM)]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_lint_has_no_complaint(case: str) -> None:
+    """Nor a warning."""
+    done = helm("lint", "--strict", ".", values_of(case))
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("version", NEWEST, ids=lambda version: ".".join(map(str, version)))
+def test_kubernetes_knows_every_field(version: tuple[int, int]) -> None:
+    """Of each resource of the matrix, strictly, in the three newest versions."""
+    found = unique()
+    assert {"StatefulSet", "NetworkPolicy", "PodDisruptionBudget", "Pod"} <= {
+        each["kind"] for each in found
+    }
+    for each in found:
+        kubernetes_validate.validate(each, ".".join(map(str, version)), strict=True)
+
+
+def test_the_schemas_refuse_a_misspelt_field() -> None:
+    """The check above can fail."""
+    wrong = the("Service", "separate")
+    wrong["spec"]["publishNotReadyAddress"] = True
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(wrong, ".".join(map(str, NEWEST[-1])), strict=True)
+
+
+SHAPES: dict[str, Any] = {
+    "ServiceMonitor": {
+        "selector": {"matchLabels": dict},
+        "endpoints": [
+            {
+                "port": str,
+                "path": str,
+                "interval": str,
+                "scrapeTimeout": str,
+                "relabelings": [{"targetLabel": str, "replacement": str}],
+            }
+        ],
+    },
+    "PrometheusRule": {"groups": list},
+    "ScaledObject": {
+        "scaleTargetRef": {"apiVersion": str, "kind": str, "name": str},
+        "minReplicaCount": int,
+        "maxReplicaCount": int,
+        "pollingInterval": int,
+        "advanced": {"horizontalPodAutoscalerConfig": {"behavior": {"scaleDown": dict}}},
+        "triggers": list,
+    },
+    "TriggerAuthentication": {"secretTargetRef": [{"parameter": str, "name": str, "key": str}]},
+}
+"""Of the operators' resources: what they need, by the names of their references."""
+OPTIONAL = {"TriggerAuthentication": {"env"}}
+
+
+def assert_shape(value: Any, shape: Any, at: str, optional: set[str]) -> None:
+    if isinstance(shape, type):
+        assert type(value) is shape, at
+    elif isinstance(shape, list):
+        assert value, at
+        for each in value:
+            assert_shape(each, shape[0], f"{at}[]", set())
+    else:
+        assert set(value) - optional == set(shape), at
+        for name, part in shape.items():
+            assert_shape(value[name], part, f"{at}.{name}", set())
+
+
+def test_operators_resources_have_their_shape() -> None:
+    """Names and types of the fields, for want of a schema."""
+    found = unique(CUSTOM)
+    assert {each["kind"] for each in found} == CUSTOM
+    for each in found:
+        assert_shape(
+            each["spec"], SHAPES[each["kind"]], each["kind"], OPTIONAL.get(each["kind"], set())
+        )
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_template_makes_one_resource_at_most(role: str) -> None:
+    """So that a file's name tells what is in it; and no two resources have one name."""
+    for case in CASES:
+        sources = re.findall(r"^# Source: (.*)$", rendered(case, f"role={role}"), re.MULTILINE)
+        assert len(sources) == len(set(sources)) == len(resources(case, f"role={role}"))
+        names = [(r["kind"], r["metadata"]["name"]) for r in resources(case, f"role={role}")]
+        assert len(names) == len(set(names))
+
+
+def all_pods() -> Iterator[Resource]:
+    """The pod specification of each worker, and of the test."""
+    for each in unique():
+        if each["kind"] == "StatefulSet":
+            yield each["spec"]["template"]["spec"]
+        elif each["kind"] == "Pod":
+            yield each["spec"]
+
+
+def test_every_pod_is_restricted() -> None:
+    """By the Pod Security Standard of that name; its root is read-only, and no token is in it."""
+    pods = list(all_pods())
+    assert len(pods) > len(CASES)
+    for pod in pods:
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"].get("runAsUser", 1) > 0
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert pod["automountServiceAccountToken"] is False
+        assert {"hostNetwork", "hostPID", "hostIPC"}.isdisjoint(pod)
+        for volume in pod.get("volumes", []):
+            assert set(volume) - {"name"} <= {"configMap", "projected", "emptyDir"}
+        for container in pod["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert container["resources"]["requests"] and container["resources"]["limits"]
+            assert all("hostPort" not in port for port in container.get("ports", []))
+
+
+def test_each_role_has_its_workers_and_its_budget() -> None:
+    """Roles apart, or both in one."""
+    for role, components in {"separate": {"estimator", "updater"}, "all": {"all"}}.items():
+        assert set(worker_pods("separate", f"role={role}")) == components
+        for component, budget in zip(
+            sorted(components),
+            of_kind("PodDisruptionBudget", "separate", f"role={role}"),
+            strict=True,
+        ):
+            selector = budget["spec"]["selector"]["matchLabels"]
+            assert selector["app.kubernetes.io/component"] == component
+            assert (
+                selector.items()
+                <= worker_pods("separate", f"role={role}")[component]["metadata"]["labels"].items()
+            )
+
+
+def test_selectors_find_the_workers_and_nothing_else() -> None:
+    """They never change with a release, and the pod of `helm test` is not among them."""
+    service = the("Service", "secured")["spec"]["selector"]
+    policy = the("NetworkPolicy", "secured")["spec"]["podSelector"]["matchLabels"]
+    test_pod = the("Pod", "secured")["metadata"]["labels"]
+    for workers in of_kind("StatefulSet", "secured"):
+        labels = workers["spec"]["template"]["metadata"]["labels"].items()
+        for selector in (service, policy, workers["spec"]["selector"]["matchLabels"]):
+            assert selector.items() <= labels
+            assert not selector.items() <= test_pod.items()
+            assert not {"app.kubernetes.io/version", "helm.sh/chart"} & set(selector)
+        assert workers["spec"]["serviceName"] == the("Service", "secured")["metadata"]["name"]
+    (_, helm_test) = the("NetworkPolicy", "secured")["spec"]["ingress"][0]["from"]
+    assert helm_test["podSelector"]["matchLabels"].items() <= test_pod.items()
+
+
+def test_the_endpoints_are_where_the_service_has_them() -> None:
+    """Port and paths of the probes, of the scrapes and of the settings."""
+    (container,) = worker_pods("observed")["updater"]["spec"]["containers"]
+    assert container["ports"] == [{"name": "http", "containerPort": PORT}]
+    paths = {
+        each: container[f"{each}Probe"]["httpGet"] for each in ("startup", "liveness", "readiness")
+    }
+    assert {each["port"] for each in paths.values()} == {"http"}
+    assert paths["startup"]["path"] == paths["liveness"]["path"] == "/healthz"
+    assert paths["readiness"]["path"] == "/readyz"
+    assert f'http = "0.0.0.0:{PORT}"' in files("observed")["settings.toml"]
+    assert the("Service", "observed")["spec"]["ports"][0]["port"] == PORT
+    (endpoint,) = the("ServiceMonitor", "observed")["spec"]["endpoints"]
+    assert (endpoint["port"], endpoint["path"]) == ("http", "/metrics")
+
+
+def test_a_pod_has_the_time_that_a_worker_may_take() -> None:
+    """To stop, before SIGKILL; and what hangs is found out before it is restarted."""
+    pod = worker_pods("separate")["updater"]["spec"]
+    assert pod["terminationGracePeriodSeconds"] > LAST_S
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    assert schema["properties"]["terminationGracePeriodSeconds"]["minimum"] > LAST_S
+    probe = pod["containers"][0]["livenessProbe"]
+    assert probe["periodSeconds"] * probe["failureThreshold"] >= STALE_S
+
+
+def test_egress_goes_to_the_ports_of_the_addresses() -> None:
+    """Unless others are told; each once."""
+
+    def ports(case: str, *changes: str) -> list[int]:
+        rules = the("NetworkPolicy", case, *changes)["spec"]["egress"]
+        return [each["port"] for each in rules[1]["ports"]]
+
+    assert ports("separate") == [9092, 6379]
+    assert ports("separate", "redis.url=rediss://redis") == [9092, 6379]
+    assert ports("separate", "redis.url=redis://r:7000/3") == [9092, 7000]
+    assert ports("separate", "kafka.bootstrapServers=a:1\\,b:2\\, c:1") == [1, 2, 6379]
+    assert ports("separate", "networkPolicy.kafkaPorts={7,8}") == [7, 8, 6379]
+
+
+def test_pods_are_spread_by_role() -> None:
+    """Over nodes and zones."""
+    for component, pod in worker_pods("secured").items():
+        rules = pod["spec"]["topologySpreadConstraints"]
+        assert [each["topologyKey"] for each in rules] == [
+            "kubernetes.io/hostname", "topology.kubernetes.io/zone",
+        ]  # fmt: skip
+        for each in rules:
+            selector = each["labelSelector"]["matchLabels"]
+            assert selector["app.kubernetes.io/component"] == component
+            assert each["whenUnsatisfiable"] == "DoNotSchedule"
+
+
+def test_rules_and_dashboard_are_the_charts_files() -> None:
+    """To the letter: Prometheus' templates in them are none of Helm's."""
+    texts = [(CHART / "files" / name).read_text() for name in ("recording.yaml", "alerts.yaml")]
+    groups = [group for text in texts for group in yaml.safe_load(text)["groups"]]
+    assert the("PrometheusRule", "observed")["spec"]["groups"] == groups
+    assert {"alert", "record"} <= {key for g in groups for rule in g["rules"] for key in rule}
+    (dashboard,) = (
+        each["data"]
+        for each in of_kind("ConfigMap", "observed")
+        if "stream-rater.json" in each["data"]
+    )
+    found = json.loads((CHART / "files" / "dashboard.json").read_text())
+    assert json.loads(dashboard["stream-rater.json"]) == found
+
+
+def test_the_rules_know_the_job() -> None:
+    """By its beginning, whatever the release is called; and each release has one of its own."""
+    jobs = set()
+    for change in ("nameOverride=x", "fullnameOverride=ratings"):
+        (endpoint,) = the("ServiceMonitor", "observed", change)["spec"]["endpoints"]
+        (relabeling,) = endpoint["relabelings"]
+        assert relabeling["targetLabel"] == "job"
+        jobs.add(relabeling["replacement"])
+    assert jobs == {"stream-rater/games/rater-x", "stream-rater/games/ratings"}
+    text = (CHART / "files" / "alerts.yaml").read_text()
+    for wanted in re.findall(r'job=~"(.*?)"', text):
+        assert all(re.fullmatch(wanted, job) for job in jobs)

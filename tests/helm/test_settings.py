@@ -1,0 +1,149 @@
+"""What the chart tells the workers, as their own parsers read it."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from stream_rater import cli
+from stream_rater.adapters.access import client_options, redis_options
+from stream_rater.config import PREFIX, SECRETS, Settings, read_settings, service_ladders
+from tests.helm.chart import CASES, Resource, files, of_kind, rendered, worker_pods
+
+CONFIG, ACCESS = "/etc/stream-rater/config", "/etc/stream-rater/access"
+POD = "rater-stream-rater-updater-0"
+
+
+def settings_of(case: str, folder: Path, *changes: str) -> Settings:
+    """The settings of a worker of this case, whose files are in a folder of this machine."""
+    (folder / "config").mkdir()
+    (folder / "access").mkdir()
+    for name, text in files(case, *changes).items():
+        (folder / "config" / name).write_text(moved(text, folder))
+    pod = next(iter(worker_pods(case, *changes).values()))
+    for name in secret_files(pod):
+        (folder / "access" / name).write_text(f"{name}\n")
+    return read_settings(folder / "config" / "settings.toml", environment_of(pod))
+
+
+def moved(text: str, folder: Path) -> str:
+    return text.replace(CONFIG, f"{folder}/config").replace(ACCESS, f"{folder}/access")
+
+
+def environment_of(pod: Resource) -> dict[str, str]:
+    """As the kubelet would make it."""
+    return {each["name"]: each.get("value", POD) for each in pod["spec"]["containers"][0]["env"]}
+
+
+def secret_files(pod: Resource) -> list[str]:
+    """Names of the files that come from Secrets."""
+    sources = [
+        source["secret"]
+        for volume in pod["spec"]["volumes"]
+        for source in volume.get("projected", {"sources": []})["sources"]
+    ]
+    return [item["path"] for secret in sources for item in secret["items"]]
+
+
+def test_every_setting_can_be_set(tmp_path: Path) -> None:
+    """The case that sets nearly everything differs from the defaults in every field, but for the
+    passwords themselves: they come as files."""
+    found = msgspec.structs.asdict(settings_of("secured", tmp_path, "settings.replication=2"))
+    same = {
+        name for name, value in msgspec.structs.asdict(Settings()).items() if found[name] == value
+    }
+    assert same == set()
+    assert [found[name] for name in SECRETS] == ["kafka-password", "redis-password"]
+
+
+def test_the_defaults_are_settings(tmp_path: Path) -> None:
+    """The instance is the pod's name, and the endpoints are reached from without."""
+    assert settings_of("separate", tmp_path) == Settings(
+        kafka="kafka:9092", redis="redis://redis:6379/0", http="0.0.0.0:9108",
+        instance_id=POD, replication=3, session_timeout_ms=30_000,
+    )  # fmt: skip
+
+
+def test_options_of_librdkafka_are_strings(tmp_path: Path) -> None:
+    """Numbers, too, and large ones without an exponent."""
+    assert settings_of("secured", tmp_path).kafka_options == {
+        "client.rack": "zone-a",
+        "queued.min.messages": "50000",
+        "queued.max.messages.kbytes": "1048576",
+    }
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_clients_take_the_settings(case: str, tmp_path: Path) -> None:
+    """What is incomplete would be refused here; ladders, too, are parsed."""
+    settings = settings_of(case, tmp_path)
+    assert client_options(settings)["bootstrap.servers"] == settings.kafka
+    redis_options(settings, settings.redis)
+    assert service_ladders(settings).ladders
+
+
+def test_tls_by_the_systems_authorities_names_no_file(tmp_path: Path) -> None:
+    """And mounts none."""
+    settings = settings_of("observed", tmp_path)
+    assert (settings.kafka_security_protocol, settings.kafka_ssl_ca) == ("ssl", "")
+    assert list((tmp_path / "access").iterdir()) == []
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_command_is_one(case: str, tmp_path: Path) -> None:
+    """Each component runs its role, by the options that the command has."""
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "settings.toml").touch()
+    for component, pod in worker_pods(case).items():
+        container = pod["spec"]["containers"][0]
+        assert container["command"] == ["stream-rater"]
+        name, *arguments = container["args"]
+        arguments = [moved(each, tmp_path) for each in arguments]
+        context = cli.main.commands[name].make_context(name, arguments)
+        assert context.params["role"] == component
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_variable_of_ours_is_a_setting(case: str) -> None:
+    """No misspelt STREAM_RATER_ anywhere."""
+    named = set(re.findall(rf"\b{PREFIX}([A-Z_]+)", rendered(case)))
+    assert {"INSTANCE_ID"} <= named
+    assert {name.lower() for name in named} <= set(Settings.__struct_fields__)
+
+
+def test_every_file_that_a_setting_names_is_mounted() -> None:
+    """At the path that it names, and no Secret without use."""
+    settings = tomllib.loads(files("secured")["settings.toml"])
+    named = {each for each in settings.values() if str(each).startswith(f"{ACCESS}/")}
+    for pod in worker_pods("secured").values():
+        assert {f"{ACCESS}/{name}" for name in secret_files(pod)} == named
+        mounts = {m["name"]: m["mountPath"] for m in pod["spec"]["containers"][0]["volumeMounts"]}
+        assert mounts == {"config": CONFIG, "access": ACCESS, "tmp": "/tmp"}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_config_maps_hold_no_secret(case: str) -> None:
+    """Nothing but names of files under a word that tells of one."""
+    for each in of_kind("ConfigMap", case)[:1]:
+        for line in each["data"]["settings.toml"].splitlines():
+            name, _, value = line.partition(" = ")
+            if re.search("password|secret|token|_key$", name):
+                assert value.startswith(f'"{ACCESS}/'), line
+
+
+def checksum(*changes: str) -> Any:
+    return worker_pods("separate", *changes)["updater"]["metadata"]["annotations"][
+        "checksum/config"
+    ]
+
+
+def test_pods_restart_when_what_they_read_has_changed() -> None:
+    """And only then."""
+    before = checksum()
+    assert checksum("settings.wavePlayers=10") != before
+    assert checksum("ladders=[ladders]") != before
+    assert checksum("kafka.options.client\\.rack=b") != before
+    assert checksum("estimator.replicas=4", "serviceMonitor.enabled=true") == before

@@ -1,0 +1,79 @@
+"""The chart's own command and settings, as a pod would have them, on real servers."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from local.tools import ROOT
+from stream_rater.config import PREFIX, Settings
+from tests import real, rounds
+from tests.helm import chart
+from tests.integration.processes import READY_S, wait_until
+from tests.integration.topics import Bytes, Finished, produce
+
+CONFIG = "/etc/stream-rater/config"
+
+
+def changes_of(at: Settings) -> list[str]:
+    """The values that lead to this test's servers, topics and database."""
+    return [
+        "role=all", f"kafka.bootstrapServers={at.kafka}", f"kafka.topicPrefix={at.topic_prefix}",
+        f"redis.url={at.redis}", f"settings.partitions={at.partitions}",
+        f"settings.shards={at.shards}", f"settings.buckets={at.buckets}", "settings.replication=1",
+        "ladders=[ladders.eu.rating]\nsystem = 'elo-mmr'\nweight_limit = 0.2\nsigma_limit = 80\n",
+    ]  # fmt: skip
+
+
+@contextmanager
+def running(pod: dict[str, Any], folder: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """The pod's container, but for its port: many tests run on one machine."""
+    (container,) = pod["spec"]["containers"]
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+    named = {each["name"]: each.get("value", "rater-0") for each in container["env"]}
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "stream_rater"]
+            + [each.replace(CONFIG, str(folder)) for each in container["args"]],
+            cwd=ROOT, env=ours | named | {f"{PREFIX}HTTP": "127.0.0.1:0"}, stderr=log,
+        )  # fmt: skip
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def port_of(log: Path) -> int:
+    """Where it listens, 0 before it does."""
+    lines = [json.loads(line) for line in log.read_text().splitlines() if line.endswith("}")]
+    return next((int(line["port"]) for line in lines if line["event"] == "http"), 0)
+
+
+def test_a_pods_command_rates_and_drains_in_time(
+    settings: real.SettingsFactory, tmp_path: Path
+) -> None:
+    """By the rendered files; `helm test` says that it is ready; SIGTERM ends it within the grace
+    period."""
+    at = settings()
+    changes = changes_of(at)
+    for name, text in chart.files("separate", *changes).items():
+        (tmp_path / name).write_text(text.replace(CONFIG, str(tmp_path)))
+    pod = chart.worker_pods("separate", *changes)["all"]
+    script, _, pods = chart.the("Pod", "separate", "all.replicas=1", *changes)["spec"][
+        "containers"
+    ][0]["args"]
+    with running(pod, tmp_path) as process:
+        wait_until(lambda: port_of(tmp_path / "log") > 0, "it listens", READY_S)
+        helm_test = [sys.executable, "-c", script, f"127.0.0.1:{port_of(tmp_path / 'log')}", pods]
+        assert subprocess.run([*helm_test, str(READY_S)], check=False).returncode == 0
+        one = rounds.as_json(*rounds.ranked([1, 2], ["ann", "bob"]), round_id="r", ladder="eu")
+        produce(at, [Bytes(one, b"eu")])
+        wait_until(Finished(at), "the round is rated")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(pod["spec"]["terminationGracePeriodSeconds"]) == 0
