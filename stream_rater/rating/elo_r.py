@@ -26,8 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from stream_rater.rating.baselines.places import tie_bounds
 from stream_rater.rating import mode
+from stream_rater.rating.baselines.places import tie_bounds
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.elementary import exp, log, tanh
 from stream_rater.rating.model import DID_NOT_FINISH, Evidence, Floats, Ints, Places, Table, Wave

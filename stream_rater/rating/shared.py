@@ -176,19 +176,21 @@ def _spans(
     at_low, _, _ = look_up(c, low, h, low)
     at_high, _, _ = look_up(c, low, h, low + h * len(c))
     s, r = _parts(mu, u, last, ranked, low)
-    p, q = total / (1.0 + quick_exp(-at_low)) + own * s, total / (1.0 + quick_exp(at_low)) + own * r
+    p = total / (1.0 + quick_exp(-at_low)) + own * s
+    q = total / (1.0 + quick_exp(at_low)) + own * r
     if p * odds[ranked - 1] > q:
         return False
     s, r = _parts(mu, u, 0, best, low + h * len(c))
-    p, q = total / (1.0 + quick_exp(-at_high)) + own * s, total / (1.0 + quick_exp(at_high)) + own * r
-    return p * odds[0] >= q
+    p = total / (1.0 + quick_exp(-at_high)) + own * s
+    q = total / (1.0 + quick_exp(at_high)) + own * r
+    return bool(p * odds[0] >= q)
 
 
 @kernel
 def _bounds_of_moments(
     mu: Floats, u: Floats, total: float, last_odds: float, first_odds: float, margin: float
 ) -> tuple[float, float]:
-    """Likely bounds: as if all ratings were one logistic distribution of their mean and variance."""
+    """Likely bounds: as if the ratings were a logistic distribution of their mean and variance."""
     mean = square = 0.0
     for j in range(len(mu)):
         d = mu[j] - mu[0]
@@ -266,9 +268,7 @@ def ranked_performances(
     """
     total = find_odds(place, u, ranked, tie, found)
     narrow = 1.0 / np.max(u)
-    c, low, h = _tabulate(
-        place, mu, u, ranked, tie, low, high, found, total, narrow, scratch
-    )
+    c, low, h = _tabulate(place, mu, u, ranked, tie, low, high, found, total, narrow, scratch)
     high = low + h * len(c)
     first_own = OWN[0] < len(mu) < OWN[1]
     k = len(c) - 1

@@ -32,7 +32,7 @@ PEERS_PLAYERS = {"openskill": 500, "trueskill": 100}
 """A peer's evening is smaller: its time for an update does not depend on how many lobbies wait."""
 
 EVENINGS = 8
-"""In a turn of ours: a turn should last as long as a peer's, whose players leave the caches to it."""
+"""In a turn of ours: a turn should last as long as a peer's does."""
 
 Evening = Ints
 """Lobbies, a row each: their players, best first."""

@@ -117,7 +117,7 @@ def test_with_all_momentum_the_center_stays() -> None:
 
 @pytest.mark.parametrize("rho", RHOS)
 def test_transfer_and_decay(rho: float) -> None:
-    """Of each factor kappa^rho stays itself, and all decay by kappa = sigma^2/(sigma^2 + gamma^2)."""
+    """Of a factor kappa^rho stays itself; all decay by kappa = sigma^2 / (sigma^2 + gamma^2)."""
     beliefs = rated([1700.0], 0.0)
     before = logistic_weight(beliefs)[0]
     variance = float(beliefs.header["sigma"][0]) ** 2
