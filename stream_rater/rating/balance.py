@@ -22,7 +22,7 @@ compiler turns into vector instructions.
 import math
 
 from stream_rater.rating.compiled import kernel
-from stream_rater.rating.elementary import exp, log
+from stream_rater.rating.elementary import log, quick_exp
 from stream_rater.rating.model import Floats, Places
 
 X, P, Q, P1, P2 = range(5)
@@ -40,7 +40,7 @@ FLAT = 1e-6
 @kernel
 def terms(mu: float, u: float, x: float) -> tuple[float, float, float, float]:
     """u s and u t of one entry at x, and the first two derivatives of u s."""
-    e = exp((mu - x) * u)
+    e = quick_exp((mu - x) * u)
     won = u / (1.0 + e)
     lost = e * won
     slope = won * lost
@@ -96,6 +96,14 @@ def excess(p: float, q: float, p1: float, p2: float, odds: float) -> tuple[float
 
 
 @kernel
+def bend_of_slope(p: float, q: float, p1: float, p2: float, p3: float) -> float:
+    """The third derivative of f = ln(p/q), where q' = -p'."""
+    above, below = 1.0 / p, 1.0 / q
+    cubes = above * above - above * below + below * below
+    return (above + below) * (p3 + p1 * (2.0 * p1 * p1 * cubes - 3.0 * p2 * (above - below)))
+
+
+@kernel
 def halley(f: float, f1: float, f2: float) -> float:
     """Halley's step towards f = 0, held to twice Newton's."""
     return -2.0 * f * f1 / max(2.0 * f1 * f1 - f * f2, f1 * f1)
@@ -109,17 +117,6 @@ def step_ranked(own: float, lanes: Floats, n: int, narrow: float) -> None:
         p1, p2 = lanes[P1, i] + own * lanes[S1, i], lanes[P2, i] + own * lanes[S2, i]
         f, f1, f2 = excess(p, q, p1, p2, lanes[ODDS, i])
         lanes[STEP, i] = halley(f, f1, f2) if f1 * narrow > FLAT else math.inf
-
-
-@kernel
-def step_unfinished(tie: float, lanes: Floats, first: int, end: int) -> None:
-    """The same for entries [first, end) that did not finish: d ln R/dx is -S, dS/dx is S1."""
-    for i in range(first, end):
-        p = lanes[P, i] + tie * lanes[S, i]
-        rise = (lanes[P1, i] + tie * lanes[S1, i]) / p
-        f = log(p / (tie * lanes[R, i]))
-        f2 = (lanes[P2, i] + tie * lanes[S2, i]) / p - rise * rise + lanes[S1, i]
-        lanes[STEP, i] = halley(f, rise + lanes[S, i], f2)
 
 
 @kernel

@@ -18,159 +18,186 @@ even after the sketch has merged factors.
 """
 
 import math
-from typing import Any
 
 import numpy as np
 
 from stream_rater.rating.compiled import kernel
-from stream_rater.rating.elementary import power, tanh
+from stream_rater.rating.elementary import exp, log, tanh
+from stream_rater.rating.mode import (
+    CENTER,
+    COUNT,
+    FILL,
+    GRID,
+    MU,
+    NARROWEST,
+    PRECISION,
+    SCALE,
+    SIGMA,
+    A,
+    P,
+    R,
+    X,
+    filled,
+    find_modes,
+)
 from stream_rater.rating.model import Evidence, Floats, Ints, Table
 from stream_rater.rating.performance import C
-from stream_rater.rating.roots import MAX_STEPS, safeguard
-from stream_rater.rating.rounding import single
-from stream_rater.rating.sketch import insert, merge_cheapest, normalise, rebase, settle
+from stream_rater.rating.rounding import power_of_two, single
+from stream_rater.rating.sketch import (
+    KEPT,
+    NEW_A,
+    NEW_P,
+    NEW_R,
+    insert,
+    merge,
+    normalise,
+    rebase,
+    settle,
+)
+from stream_rater.rating.sketch import ROWS as USED
 
-TOLERANCE = 1e-4
-"""A Halley step smaller than this part of the narrowest width ends the search; it cubes the error,
-to some 1e-10 points."""
-
-LANES = 4
-"""Factors whose hyperbolic tangents are taken side by side."""
+PERFORMANCE, BETA2, GAMMA2, RHO = range(USED, USED + 4)
+"""Rows of `lanes`, beside those of `mode` and `sketch`: the evidence, and the inverse momentum."""
+BETA, U = USED + 4, USED + 5
+"""The root of BETA2, and C / beta."""
+ROWS = USED + 6
 
 BLOCK = 32
-"""Beliefs whose modes are sought side by side."""
+"""Beliefs that are updated side by side."""
+
+NOTHING = 1e-300
+"""Keeps the Gaussian's center from being 0 / 0 where it has no weight at all."""
 
 NARROWER = 1.0 - 1e-6
 """A performance narrower by more than rounding is a new narrowest."""
 
 
 @kernel
-def transfer_and_decay(variance: float, gamma2: float, rho: float) -> tuple[float, float]:
-    """(kappa^rho, kappa): the part of each factor that stays itself, and the decay of weights."""
-    kappa = variance / (variance + gamma2)
-    if rho == 0.0:
-        return 1.0, kappa
-    if rho == math.inf:
-        return 0.0, kappa
-    return power(kappa, rho), kappa
-
-
-@kernel
-def _halley_step(x: float, belief: Any, columns: Floats, i: int) -> tuple[float, float]:
-    """f = w_0 (x - center) + scale * sum r tanh((x - p) a) at x, and a step towards its zero.
-
-    columns[i] are p, a, r and scratch space, so that a processor takes several hyperbolic tangents
-    at once.
-    """
-    count = belief.count + 0
-    for k in range((count + LANES - 1) // LANES * LANES):
-        columns[i, 3, k] = tanh((x - columns[i, 0, k]) * columns[i, 1, k])
-    pull = slope = bend = 0.0
-    for k in range(count):
-        a, r, t = columns[i, 1, k], columns[i, 2, k], columns[i, 3, k]
-        steepness = r * a * (1.0 - t * t)
-        pull += r * t
-        slope += steepness
-        bend -= steepness * a * t
-    f = belief.precision * (x - belief.center) + belief.scale * pull
-    f1, half_f2 = belief.precision + belief.scale * slope, belief.scale * bend
-    return f, -f * f1 / max(f1 * f1 - f * half_f2, 0.5 * f1 * f1)
-
-
-@kernel
-def find_modes(header: Table, factors: Floats, rows: Ints, x: Floats) -> None:
-    """The modes of a few beliefs, searched from x and left there.
-
-    Beliefs do not depend on each other: a processor works on several at once, pass by pass.
-    """
-    n, capacity = len(rows), factors.shape[1]
-    columns, search = np.zeros((n, 4, capacity + LANES)), np.empty((n, 4))
+def _diffuse(lanes: Floats, n: int) -> None:
+    """Algorithm 2; SIGMA is left as it was."""
     for i in range(n):
-        belief, steepest = header[rows[i]], 1.0 / header[rows[i]].sigma
-        for k in range(belief.count):
-            for c in range(3):
-                columns[i, c, k] = factors[rows[i], k, c]
-            steepest = max(steepest, columns[i, 1, k])
-        low = min(belief.center, columns[i, 0, 0])
-        high = max(belief.center, columns[i, 0, belief.count - 1])
-        search[i, 0], search[i, 1], search[i, 2], search[i, 3] = (
-            low, high, math.inf, TOLERANCE / steepest,
-        )  # fmt: skip
-    for _ in range(MAX_STEPS):
-        left = 0
-        for i in range(n):
-            low, high, last, tolerance = search[i, 0], search[i, 1], search[i, 2], search[i, 3]
-            if abs(last) <= tolerance * 1e-6:
-                continue
-            belief = header[rows[i]]
-            f, step = _halley_step(x[i], belief, columns, i)
-            if abs(step) <= tolerance:
-                x[i] += step
-                search[i, 2] = 0.0
-            else:
-                x[i], search[i, 0], search[i, 1], search[i, 2] = safeguard(
-                    x[i], f, step, low, high, last
-                )
-                left += 1
-        if left == 0:
-            break
+        variance, rho = lanes[SIGMA, i] * lanes[SIGMA, i], lanes[RHO, i]
+        kappa = variance / (variance + lanes[GAMMA2, i])
+        stays = 0.0 if rho == math.inf else exp(rho * log(kappa))
+        gaussian, moved = stays * lanes[PRECISION, i], (1.0 - stays) / variance
+        blend = moved / (gaussian + moved + NOTHING)
+        lanes[CENTER, i] += blend * (lanes[MU, i] - lanes[CENTER, i])
+        lanes[PRECISION, i] = kappa * (gaussian + moved)
+        lanes[SCALE, i] *= kappa * stays
 
 
 @kernel
-def _diffuse(belief: Any, gamma2: float, rho: float) -> int:
-    """Algorithm 2, in place; how many logistic factors are left."""
-    variance = belief.sigma * belief.sigma
-    stays, kappa = transfer_and_decay(variance, gamma2, rho)
-    gaussian, moved = stays * belief.precision, (1.0 - stays) / variance
-    if gaussian + moved > 0.0:
-        blend = moved / (gaussian + moved)
-        belief.center += blend * (belief.mu - belief.center)
-    belief.precision = kappa * (gaussian + moved)
-    belief.scale *= kappa * stays
-    return belief.count + 0 if stays > 0.0 else 0  # + 0: signed, or numba counts in floats
-
-
-@kernel
-def _join(
-    belief: Any, factors: Floats, count: int, performance: float, beta2: float, kept: int
-) -> int:
-    """Let a round's performance join `count` factors, of which `kept` (0: all) remain; how many."""
-    beta = np.sqrt(beta2)
-    u = C / beta
+def _make_room(held: Floats, lanes: Floats, i: int, u: float, beta: float) -> None:
+    """Let the factors of lane i be such that one of weight u and standard deviation beta fits."""
+    count = int(lanes[COUNT, i])
+    if lanes[SCALE, i] == 0.0:  # without momentum no factor outlives a round
+        for k in range(count):
+            held[P, k, i], held[A, k, i], held[R, k, i] = FILL, 0.0, 0.0
+        count, lanes[COUNT, i] = 0, 0.0
     if count == 0:
-        belief.scale, belief.width = single(u), single(beta)
-    elif kept > 0 and beta < belief.width * NARROWER:
-        belief.width = rebase(factors, count, belief.width, single(beta))
-    belief.scale = normalise(factors, count, belief.scale, u / belief.scale, kept > 0)
-    i = insert(factors, count, performance, 0.5 * u, u / belief.scale)
-    count += 1
-    if kept > 0:
-        settle(factors, i, belief.grid, belief.width)
-        while count > kept:
-            i = merge_cheapest(factors, count)
-            count -= 1
-            belief.scale = normalise(factors, count, belief.scale, factors[i, 2], True)
-            settle(factors, i, belief.grid, belief.width)
-    return count
+        lanes[SCALE, i], lanes[NARROWEST, i] = single(u), single(beta)
+    elif lanes[KEPT, i] > 0.0 and beta < lanes[NARROWEST, i] * NARROWER:
+        rebase(held, i, count, lanes[NARROWEST, i], single(beta))
+        lanes[NARROWEST, i] = single(beta)
+    normalise(held, lanes, i, u / lanes[SCALE, i])
 
 
 @kernel
-def _advance(
-    belief: Any, factors: Floats, performance: float, beta2: float, gamma2: float, rho: float,
-    kept: int,
-) -> float:  # fmt: skip
-    """All of a round but the new mode, in place; a guess at that."""
-    variance = belief.sigma * belief.sigma
-    belief.previous_mu, belief.previous_sigma = belief.mu, belief.sigma
-    count = _diffuse(belief, gamma2, rho)
-    belief.count = _join(belief, factors, count, performance, beta2, kept)
-    belief.sigma = 1.0 / np.sqrt(1.0 / (variance + gamma2) + 1.0 / beta2)
-    if kept > 0:
-        belief.center, belief.precision = single(belief.center), single(belief.precision)
-        belief.scale, belief.sigma = single(belief.scale), single(belief.sigma)
-    u = C / np.sqrt(beta2)
-    pull = u * tanh(0.5 * u * (performance - belief.mu))
-    return float(belief.mu + belief.sigma * belief.sigma * pull)
+def _join(held: Floats, lanes: Floats, n: int, most: int) -> None:
+    """Let each belief's performance join its factors."""
+    for i in range(n):
+        beta = np.sqrt(lanes[BETA2, i])
+        lanes[BETA, i], lanes[U, i] = beta, C / beta
+    for i in range(n):
+        narrower = lanes[BETA, i] < lanes[NARROWEST, i] * NARROWER
+        if lanes[U, i] >= 2.0 * lanes[SCALE, i] or narrower or lanes[COUNT, i] == 0.0:
+            _make_room(held, lanes, i, lanes[U, i], lanes[BETA, i])
+    for i in range(n):
+        lanes[NEW_P, i], lanes[NEW_A, i] = lanes[PERFORMANCE, i], 0.5 * lanes[U, i]
+        lanes[NEW_R, i] = lanes[U, i] / lanes[SCALE, i]
+    settle(lanes, n)
+    insert(held, lanes, n, most)
+    merge(held, lanes, n)
+
+
+@kernel
+def _conclude(lanes: Floats, n: int) -> None:
+    """The new sigma; all rounded where factors are; and a guess at the mode."""
+    for i in range(n):
+        variance, beta2 = lanes[SIGMA, i] * lanes[SIGMA, i], lanes[BETA2, i]
+        sigma = 1.0 / np.sqrt(1.0 / (variance + lanes[GAMMA2, i]) + 1.0 / beta2)
+        rounded = lanes[KEPT, i] > 0.0
+        lanes[SIGMA, i] = single(sigma) if rounded else sigma
+        for row in (CENTER, PRECISION, SCALE):
+            lanes[row, i] = single(lanes[row, i]) if rounded else lanes[row, i]
+        u = lanes[U, i]
+        pull = u * tanh(0.5 * u * (lanes[PERFORMANCE, i] - lanes[MU, i]))
+        lanes[X, i] = lanes[MU, i] + lanes[SIGMA, i] * lanes[SIGMA, i] * pull
+
+
+@kernel
+def _load(
+    header: Table, factors: Floats, rows: Ints, evidence: Evidence, rho: Floats, kept: Ints,
+    block: Ints, held: Floats, lanes: Floats,
+) -> int:  # fmt: skip
+    """Beliefs rows[block] into lanes; the most factors that one has."""
+    most = 0
+    for i in range(len(block)):
+        j = block[i]
+        belief = header[rows[j]]
+        count = belief.count + 0  # + 0: signed, or numba counts in floats
+        most = max(most, count)
+        lanes[MU, i], lanes[SIGMA, i] = belief.mu, belief.sigma
+        lanes[CENTER, i], lanes[PRECISION, i] = belief.center, belief.precision
+        lanes[SCALE, i], lanes[NARROWEST, i] = belief.scale, belief.width
+        lanes[COUNT, i], lanes[GRID, i] = count, power_of_two(belief.grid)
+        lanes[PERFORMANCE, i], lanes[BETA2, i] = evidence[j, 0], evidence[j, 1]
+        lanes[GAMMA2, i], lanes[RHO, i], lanes[KEPT, i] = evidence[j, 2], rho[j], kept[j]
+    for i in range(len(block)):
+        row, count = rows[block[i]], int(lanes[COUNT, i])
+        for k in range(count):
+            for c in range(3):
+                held[c, k, i] = factors[row, k, c]
+        for k in range(count, most + 1):
+            held[P, k, i], held[A, k, i], held[R, k, i] = FILL, 0.0, 0.0
+    for i in range(len(block), filled(len(block))):  # a twin of the first, whose result is dropped
+        lanes[:, i] = lanes[:, 0]
+        held[:, : most + 1, i] = held[:, : most + 1, 0]
+    return most
+
+
+@kernel
+def _store(
+    header: Table, factors: Floats, rows: Ints, block: Ints, held: Floats, lanes: Floats
+) -> None:
+    """All but the new mode."""
+    for i in range(len(block)):
+        belief, row, count = header[rows[block[i]]], rows[block[i]], int(lanes[COUNT, i])
+        belief.previous_mu, belief.previous_sigma = belief.mu, belief.sigma
+        belief.sigma, belief.center = lanes[SIGMA, i], lanes[CENTER, i]
+        belief.precision, belief.scale = lanes[PRECISION, i], lanes[SCALE, i]
+        belief.width, belief.count = lanes[NARROWEST, i], count
+        for k in range(count):
+            for c in range(3):
+                factors[row, k, c] = held[c, k, i]
+
+
+@kernel
+def _in_order_of_count(header: Table, rows: Ints) -> Ints:
+    """Indices into `rows` by the number of factors: those side by side should have as many."""
+    most = 0
+    for row in rows:
+        most = max(most, header[row].count + 0)
+    first = np.zeros(most + 2, np.int64)
+    for row in rows:
+        first[header[row].count + 1] += 1
+    first = np.cumsum(first)
+    order = np.empty(len(rows), np.int64)
+    for j in range(len(rows)):
+        count = header[rows[j]].count + 0
+        order[first[count]] = j
+        first[count] += 1
+    return order
 
 
 @kernel
@@ -184,19 +211,20 @@ def update(
     one more factor than it holds. Previous mu and sigma are remembered; offsets and times are not
     touched.
     """
-    guess = np.empty(BLOCK)
+    order = _in_order_of_count(header, rows)
+    room = header[rows[order[-1]]].count + 2 if len(rows) else 0
+    held, lanes, found = np.empty((3, room, BLOCK)), np.empty((ROWS, BLOCK)), np.empty(BLOCK)
     for start in range(0, len(rows), BLOCK):
-        block = rows[start : start + BLOCK]
+        block = order[start : start + BLOCK]
+        most = _load(header, factors, rows, evidence, rho, kept, block, held, lanes)
+        n = filled(len(block))
+        _diffuse(lanes, n)
+        _join(held, lanes, n, most)
+        _conclude(lanes, n)
+        _store(header, factors, rows, block, held, lanes)
+        find_modes(held, lanes, len(block), most + 1, found)
         for i in range(len(block)):
-            belief, held = header[block[i]], factors[block[i]]
-            guess[i] = _advance(
-                belief, held, evidence[start + i, 0], evidence[start + i, 1],
-                evidence[start + i, 2], rho[start + i], kept[start + i],
-            )  # fmt: skip
-        find_modes(header, factors, block, guess)
-        for i in range(len(block)):
-            mu = guess[i]
-            header[block[i]].mu = single(mu) if kept[start + i] > 0 else mu
+            header[rows[block[i]]].mu = single(found[i]) if kept[block[i]] > 0 else found[i]
 
 
 def replace(header: Table, rows: Ints, evidence: Evidence, kept: Ints) -> None:

@@ -22,7 +22,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 
-KERNEL_VERSION = 2
+KERNEL_VERSION = 3
 """Raised by any change that can alter a bit of a rating. Parts carry it; workers leave alone those
 of newer kernels, and of older ones than `pipeline.parts.OLDEST_KERNEL`."""
 

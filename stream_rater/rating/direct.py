@@ -1,8 +1,7 @@
-"""Stage 1 of small rounds: every sum taken anew, for all entries side by side.
+"""Stage 1 of one performance at a time, with all safeguards: the last resort for any round.
 
-It is also the last resort for any round: `solve` searches one performance with all safeguards.
-There the two sides of Theorem 3.2 are U = sum over better and tied of u_j s_j and V = that over
-worse and tied of u_j t_j, the tied counting c.
+The two sides of Theorem 3.2 are U = sum over better and tied of u_j s_j and V = that over worse and
+tied of u_j t_j, the tied counting c.
 After an upset over a gap of thousands of points, with weights that happen to balance, both are
 saturated between the two and any point there seems a root. Then we bisect U - V, summed so that the
 weights cancel first and the small remainders decide.
@@ -12,42 +11,16 @@ import math
 
 import numpy as np
 
-from stream_rater.rating.balance import (  # fmt: skip
-    GROUP,
-    ODDS,
-    P1,
-    P2,
-    S1,
-    S2,
-    STEP,
-    P,
-    Q,
-    R,
-    S,
-    X,
-    find_odds,
-    find_own,
-    move,
-    step_ranked,
-    step_unfinished,
-    terms,
-)
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.elementary import exp, log
 from stream_rater.rating.model import Floats, Places
-from stream_rater.rating.roots import MAX_STEPS, safeguard
+from stream_rater.rating.roots import MAX_STEPS, count_ranked, safeguard
 
 TOLERANCE = 3e-4
 """A Halley step smaller than this part of the narrowest 1/u ends the search; it cubes the error."""
 
 FLAT, NOISE = 1e-6, 1e-9
 """Where |f| < NOISE and its slope is below FLAT of the widest u, f is too flat to show its zero."""
-
-PASSES = 8
-"""Steps that entries take side by side, before each that needs more is searched alone."""
-
-LANES = 4
-"""Columns are filled up to a multiple of this."""
 
 
 @kernel
@@ -146,79 +119,11 @@ def solve(
 
 
 @kernel
-def _add(
-    place: Places, mu: Floats, u: Floats, first: int, end: int, tie: float, lanes: Floats, n: int
-) -> None:
-    """Add the terms of entries [first, end) to columns [0, n): 2c times if tied, once if not."""
-    for j in range(first, end):
-        group = float(place[j])
-        for i in range(n):
-            won, lost, slope, bend = terms(mu[j], u[j], lanes[X, i])
-            times = 2.0 * tie if lanes[GROUP, i] == group else 1.0
-            lanes[P, i] += times * won
-            lanes[Q, i] += times * lost
-            lanes[P1, i] += times * slope
-            lanes[P2, i] += times * bend
-
-
-@kernel
-def _guess(place: Places, mu: Floats, u: Floats, ranked: int, tie: float, lanes: Floats) -> None:
-    """X as if all ratings were one logistic distribution of the entries' mean and variance."""
-    n = len(mu)
-    total = mean = square = 0.0
-    for j in range(n):
-        total += u[j]
-        mean += u[j] * (mu[j] - mu[0])
-        square += u[j] * (mu[j] - mu[0]) * (mu[j] - mu[0])
-    mean /= total
-    spread = max(square / total - mean * mean, 0.0)
-    scale = np.sqrt(n * n / (total * total) + spread * 3.0 / math.pi**2)
-    for i in range(ranked):
-        pull = (2.0 * tie - 1.0) * u[i]
-        middle = mu[0] + (mean * total + pull * (mu[i] - mu[0])) / (total + pull)
-        tied = i > 0 and place[i] == place[i - 1]
-        lanes[X, i] = lanes[X, i - 1] if tied else middle - scale * log(lanes[ODDS, i])
-    for i in range(ranked, n):
-        lanes[X, i] = min(mu[i], mu[0] + mean + scale * log(u[i] / total))
-
-
-@kernel
-def direct_performances(
-    place: Places, mu: Floats, u: Floats, ranked: int, tie: float, low: float, high: float,
-    lanes: Floats, found: Floats,
-) -> None:  # fmt: skip
-    """All performances into `found`."""
-    n = len(mu)
-    wide = (n + LANES - 1) // LANES * LANES
-    narrow = 1.0 / np.max(u)
-    for i in range(wide):
-        lanes[X, i], lanes[ODDS, i] = mu[0], 1.0
-        lanes[GROUP, i] = float(place[i]) if i < ranked else -1.0
-        lanes[S, i] = lanes[R, i] = lanes[S1, i] = lanes[S2, i] = 0.0
-    find_odds(place, u, ranked, tie, lanes[ODDS])
-    _guess(place, mu, u, ranked, tie, lanes)
-    for _ in range(PASSES):
-        for i in range(wide):
-            lanes[P, i] = lanes[Q, i] = lanes[P1, i] = lanes[P2, i] = 0.0
-        _add(place, mu, u, 0, ranked, tie, lanes, wide)
-        _add(place, mu, u, ranked, n, tie, lanes, ranked)
-        step_ranked(0.0, lanes, wide, narrow)
-        if ranked < n:
-            find_own(place[:0], mu, u, lanes)
-            step_unfinished(tie, lanes, ranked, n)
-        if move(lanes, n, low, high) <= TOLERANCE * narrow:
-            break
-    for i in range(n):
-        found[i] = lanes[X, i] if abs(lanes[STEP, i]) <= TOLERANCE * narrow else math.nan
-
-
-@kernel
 def fill_open(
-    place: Places, mu: Floats, u: Floats, ranked: int, tie: float, low: float, high: float,
-    found: Floats,
-) -> None:  # fmt: skip
+    place: Places, mu: Floats, u: Floats, tie: float, low: float, high: float, found: Floats
+) -> None:
     """Solve, one by one, what other methods left open as NaN."""
-    n = len(mu)
+    n, ranked = len(mu), count_ranked(place)
     tolerance = TOLERANCE / np.max(u)
     first = 0
     while first < n:

@@ -26,8 +26,8 @@ from typing import Any
 
 import numpy as np
 
+from stream_rater.rating import mode
 from stream_rater.rating.baselines.places import tie_bounds
-from stream_rater.rating.belief import find_modes
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.elementary import exp, log, tanh
 from stream_rater.rating.model import DID_NOT_FINISH, Evidence, Floats, Ints, Places, Table, Wave
@@ -40,8 +40,7 @@ from stream_rater.rating.performance import (
     team,
 )
 from stream_rater.rating.roots import MAX_STEPS, safeguard
-from stream_rater.rating.rounding import grid_code, grid_point, single, weight
-from stream_rater.rating.sketch import copy, insert, normalise
+from stream_rater.rating.rounding import BIAS, grid_code, grid_point, power_of_two, single, weight
 
 STAND_STILL = 1e-12
 """A step smaller than this part of 1/u ends the search for a tied player's performance."""
@@ -147,6 +146,31 @@ def estimate(config: EloR, wave: Wave) -> Evidence:
 
 
 @kernel
+def _copy(held: Floats, i: int, to: int) -> None:
+    """Put factor i in the place `to`."""
+    for c in range(3):
+        held[to, c] = held[i, c]
+
+
+@kernel
+def _insert(held: Floats, count: int, p: float, a: float, r: float) -> None:
+    """Put (p, a, r) among `count` factors in order of p. Room for one more."""
+    i = count
+    while i > 0 and held[i - 1, 0] > p:
+        _copy(held, i - 1, i)
+        i -= 1
+    held[i, 0], held[i, 1], held[i, 2] = p, a, r
+
+
+@kernel
+def _normalised(scale: float, weight: float) -> float:
+    """The scale, times a power of two so that `weight` (relative) is under 2."""
+    if weight < 2.0:
+        return scale
+    return scale * power_of_two((np.float64(weight).view(np.int64) >> 52) - BIAS)
+
+
+@kernel
 def fold_widest(belief: Any, held: Floats, count: int) -> int:
     """Move the widest of `count` factors into the Gaussian of this header; the new count."""
     widest = 0
@@ -160,7 +184,7 @@ def fold_widest(belief: Any, held: Floats, count: int) -> int:
     belief.center += (a * a * (belief.mu - belief.center) - pull) / total
     belief.precision = total
     for k in range(widest, count - 1):
-        copy(held, k + 1, k)
+        _copy(held, k + 1, k)
     return count - 1
 
 
@@ -171,12 +195,12 @@ def _join(belief: Any, held: Floats, count: int, performance: float, a: float, k
         count = fold_widest(belief, held, count)
     if count == 0:
         belief.scale, belief.width = single(a), 0.0
+    belief.scale = _normalised(belief.scale, a / belief.scale)
     for k in range(count):
         held[k, 2] = held[k, 1] / belief.scale
-    belief.scale = normalise(held, count, belief.scale, a / belief.scale, kept > 0)
     if kept > 0:
         performance = grid_point(grid_code(performance, belief.grid), belief.grid)
-    insert(held, count, performance, a, a / belief.scale)
+    _insert(held, count, performance, a, a / belief.scale)
     count += 1
     if kept > 0:
         for k in range(count):
@@ -205,12 +229,27 @@ def _advance(
 
 
 @kernel
+def _mode(belief: Any, held: Floats) -> float:
+    """The belief's mode, searched from its mu."""
+    count = belief.count + 0
+    columns, found = np.empty((3, count, mode.WIDTH)), np.empty(1)
+    lanes = np.empty((mode.FREE, mode.WIDTH))
+    for i in range(mode.WIDTH):
+        lanes[mode.X, i], lanes[mode.SIGMA, i] = belief.mu, belief.sigma
+        lanes[mode.CENTER, i], lanes[mode.PRECISION, i] = belief.center, belief.precision
+        lanes[mode.SCALE, i], lanes[mode.COUNT, i] = belief.scale, count
+        for k in range(count):
+            for c in range(3):
+                columns[c, k, i] = held[k, c]
+    mode.find_modes(columns, lanes, 1, count, found)
+    return float(found[0])
+
+
+@kernel
 def update(header: Table, factors: Floats, rows: Ints, evidence: Evidence, kept: Ints) -> None:
     """Widen, add the evidence and solve, in place; arguments as of `belief.update`."""
-    guess = np.empty(1)
     for i in range(len(rows)):
-        belief = header[rows[i]]
-        _advance(belief, factors[rows[i]], evidence[i, 0], evidence[i, 1], evidence[i, 2], kept[i])
-        guess[0] = belief.mu
-        find_modes(header, factors, rows[i : i + 1], guess)
-        belief.mu = single(guess[0]) if kept[i] > 0 else guess[0]
+        belief, held = header[rows[i]], factors[rows[i]]
+        _advance(belief, held, evidence[i, 0], evidence[i, 1], evidence[i, 2], kept[i])
+        mu = _mode(belief, held)
+        belief.mu = single(mu) if kept[i] > 0 else mu

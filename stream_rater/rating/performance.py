@@ -18,17 +18,14 @@ import math
 
 import numpy as np
 
-from stream_rater.rating import balance, direct, shared, table
+from stream_rater.rating import balance, direct, shared, small, table
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.elementary import log
 from stream_rater.rating.model import DID_NOT_FINISH, Floats, Ints, Places
-from stream_rater.rating.roots import let_fall
+from stream_rater.rating.roots import count_ranked, has_open, let_fall
 
 C = math.pi / math.sqrt(3.0)
 """A logistic distribution of variance delta^2 has scale delta / C."""
-
-DIRECT = 12
-"""Up to so many entries every sum is taken anew; above, `shared` is faster."""
 
 SECONDS_PER_DAY = 86400.0
 
@@ -39,36 +36,71 @@ LEAST_WEIGHT = 1e-9
 @kernel
 def performances(place: Places, mu: Floats, u: Floats, tie: float) -> Floats:
     """The performance of each entry of one round; entries in order of place, unfinished last."""
-    found, lanes = np.empty(len(mu)), np.empty((balance.ROWS, len(mu) + direct.LANES))
-    solve_round(place, mu, u, tie, lanes, np.empty(table.SCRATCH), found)
+    return solve_rounds(np.array([0, len(mu)]), place, mu, u, tie)
+
+
+@kernel
+def solve_rounds(round_starts: Ints, place: Places, mu: Floats, u: Floats, tie: float) -> Floats:
+    """The performance of each entry of some rounds: those of one round do not depend on others."""
+    rounds = len(round_starts) - 1
+    found, low, high = np.empty(len(mu)), np.empty(rounds), np.empty(rounds)
+    few, many = np.empty(rounds, np.int64), np.empty(rounds, np.int64)
+    less = large = widest = 0
+    for r in range(rounds):
+        a, b = round_starts[r], round_starts[r + 1]
+        low[r], high[r] = _bounds(mu, u, a, b, tie)
+        if b - a > small.SMALL:
+            many[large] = r
+            large += 1
+            widest = max(widest, b - a)
+        elif place[b - 1] != DID_NOT_FINISH:
+            few[less] = r
+            less += 1
+        else:
+            found[a:b] = math.nan
+    if less > 0:
+        small.solve_small(round_starts, few[:less], low, high, place, mu, u, tie, found)
+    if large > 0:
+        lanes, scratch = np.empty((balance.ROWS, widest)), np.empty(table.SCRATCH)
+        for r in many[:large]:
+            a, b = round_starts[r], round_starts[r + 1]
+            _solve_large(
+                place[a:b], mu[a:b], u[a:b], tie, low[r], high[r], lanes, scratch, found[a:b]
+            )
+    for r in range(rounds):
+        a, b = round_starts[r], round_starts[r + 1]
+        if has_open(found, a, b):
+            direct.fill_open(place[a:b], mu[a:b], u[a:b], tie, low[r], high[r], found[a:b])
+        let_fall(place, found, a, b)
     return found
 
 
 @kernel
-def solve_round(
-    place: Places, mu: Floats, u: Floats, tie: float, lanes: Floats, scratch: Floats, found: Floats
-) -> None:
-    """The same into `found`; `lanes` (ROWS, n + LANES) and `scratch` are room to work in."""
-    n = len(place)
-    ranked = n
-    while ranked > 0 and place[ranked - 1] == DID_NOT_FINISH:
-        ranked -= 1
-    least, weight = u[0], 0.0
-    low, high = mu[0], mu[0]
-    for j in range(n):
+def _bounds(mu: Floats, u: Floats, a: int, b: int, tie: float) -> tuple[float, float]:
+    """Bounds of entries' performances: beyond, one side's single term outweighs the other side."""
+    least, weight = u[a], 0.0
+    low, high = mu[a], mu[a]
+    for j in range(a, b):
         least, weight = min(least, u[j]), weight + u[j]
         low, high = min(low, mu[j]), max(high, mu[j])
-    # Beyond `reach` one side's single term outweighs the whole other side, so the root is inside.
     reach = log(2.0 * weight / (tie * least)) / least
-    low, high = low - reach, high + reach
-    if n <= DIRECT:
-        direct.direct_performances(place, mu, u, ranked, tie, low, high, lanes, found)
-    else:
+    return low - reach, high + reach
+
+
+@kernel
+def _solve_large(
+    place: Places, mu: Floats, u: Floats, tie: float, low: float, high: float, lanes: Floats,
+    scratch: Floats, found: Floats,
+) -> None:  # fmt: skip
+    """One round in linear time; `lanes` (ROWS, n) and `scratch` are room to work in."""
+    n = len(place)
+    ranked = count_ranked(place)
+    if ranked > 0:
         shared.ranked_performances(place, mu, u, ranked, tie, low, high, lanes, scratch, found)
         if ranked < n:
             shared.unfinished_performances(mu, u, ranked, tie, low, high, lanes, scratch, found)
-    direct.fill_open(place, mu, u, ranked, tie, low, high, found)
-    let_fall(place, found)
+    else:
+        found[:] = mu  # compared with nobody
 
 
 @kernel
@@ -150,10 +182,8 @@ def estimate(
     out = np.empty((len(mu), 3))
     prior, entry_mu, u = np.empty(len(mu)), np.empty(len(place)), np.empty(len(place))
     elapsed_s = np.empty(len(mu), np.int64)
-    widest = 0
     for r in range(len(weight)):
         a, b = entry_starts[round_starts[r]], entry_starts[round_starts[r + 1]]
-        widest = max(widest, round_starts[r + 1] - round_starts[r])
         for i in range(a, b):
             elapsed_s[i] = time[r] - last_time[i]
         player_variances(
@@ -163,12 +193,9 @@ def estimate(
     for i in range(len(mu)):
         prior[i] = sigma[i] * sigma[i] + out[i, 2]
     find_entries(entry_starts, share, mu, prior, initial_mu, out, entry_mu, u)
-    lanes, found = np.empty((balance.ROWS, widest + direct.LANES)), np.empty(len(place))
-    scratch = np.empty(table.SCRATCH)
+    found = solve_rounds(round_starts, place, entry_mu, u, tie)
     for r in range(len(weight)):
-        a, b = round_starts[r], round_starts[r + 1]
-        solve_round(place[a:b], entry_mu[a:b], u[a:b], tie, lanes, scratch, found[a:b])
-        for e in range(a, b):
+        for e in range(round_starts[r], round_starts[r + 1]):
             i, j = entry_starts[e], entry_starts[e + 1]
             performance = min(found[e], ceiling[r])
             if is_solo(share, i, j):

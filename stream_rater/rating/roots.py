@@ -13,10 +13,22 @@ near the root rounding may put a perfectly good last step outside it.
 import math
 
 from stream_rater.rating.compiled import kernel
-from stream_rater.rating.model import Floats, Places
+from stream_rater.rating.model import DID_NOT_FINISH, Floats, Places
 
 MAX_STEPS = 200
 """Bisection alone narrows any bracket of floats to nothing in far fewer."""
+
+
+@kernel
+def householder(f: float, f1: float, f2: float, f3: float) -> float:
+    """Householder's third step towards f = 0, held between half of Newton's and twice that.
+
+    The error after a step is of the fourth power of that before.
+    """
+    newton = -f / f1
+    bend, twist = newton * f2 / f1, newton * newton * f3 / f1
+    ahead = max(1.0 + 0.5 * bend, 0.25)
+    return newton * min(max(ahead / max(1.0 + bend + twist * (1.0 / 6.0), 0.125), 0.5), 2.0)
 
 
 @kernel
@@ -39,14 +51,33 @@ def safeguard(
 
 
 @kernel
-def let_fall(place: Places, found: Floats) -> None:
+def count_ranked(place: Places) -> int:
+    """How many finished; they stand before those who did not."""
+    ranked = len(place)
+    while ranked > 0 and place[ranked - 1] == DID_NOT_FINISH:
+        ranked -= 1
+    return ranked
+
+
+@kernel
+def has_open(found: Floats, first: int, end: int) -> bool:
+    """Whether a search has left any of these open, as NaN."""
+    left = 0
+    for i in range(first, end):
+        left += found[i] != found[i]
+    return left > 0
+
+
+@kernel
+def let_fall(place: Places, found: Floats, first: int, end: int) -> None:
     """Theorem 5.2 to the last bit: in order of place, whoever is worse performed worse.
 
     Two roots nearer to each other than a search's tolerance may come out in the wrong order; then
     the worse one is set just below the better. (Who did not finish is only below all ranked.)
+    The entries [first, end) are those of one round.
     """
     limit = math.inf
-    for i in range(len(found)):
-        if i > 0 and place[i] != place[i - 1]:
+    for i in range(first, end):
+        if i > first and place[i] != place[i - 1]:
             limit = found[i - 1] - abs(found[i - 1]) * 2.0**-52 - 1e-300
         found[i] = min(found[i], limit)

@@ -32,6 +32,9 @@ What counts is how a weight compares with the greatest, so its error is nearly a
 WIDTH_BITS, WIDTH_LOW, WIDTH_TOP = 1, -5, 2**5 - 1
 """The same for the excess width: from 1/64 of the narrowest to 768 times."""
 
+WEIGHT_MOST, WIDTH_MOST = 2.0 - 2.0**-WEIGHT_BITS, 768.0
+"""What the greatest codes stand for."""
+
 BIAS, MANTISSA = 1023, 52
 """Of a float64."""
 
@@ -71,15 +74,25 @@ def small_float(code: int, bits: int, low: int) -> float:
 
 
 @kernel
+def _nearest(x: float, bits: int, low: int, most: float) -> float:
+    """The small float nearest to x >= 0, at most `most`: that of its code, without a detour."""
+    pattern = np.float64(x).view(np.int64) + (1 << (MANTISSA - bits - 1))
+    normal = np.int64((pattern >> (MANTISSA - bits)) << (MANTISSA - bits)).view(np.float64)
+    unit = power_of_two(low - bits)
+    below = np.floor(x / unit + 0.5) * unit
+    return min(below if x < power_of_two(low) else normal, most)
+
+
+@kernel
 def weight(x: float) -> float:
     """A relative weight, 0 <= x < 2, rounded."""
-    return small_float(small_code(x, WEIGHT_BITS, WEIGHT_LOW, WEIGHT_TOP), WEIGHT_BITS, WEIGHT_LOW)
+    return _nearest(x, WEIGHT_BITS, WEIGHT_LOW, WEIGHT_MOST)
 
 
 @kernel
 def width(x: float) -> float:
     """A relative excess width, x >= 0, rounded."""
-    return small_float(small_code(x, WIDTH_BITS, WIDTH_LOW, WIDTH_TOP), WIDTH_BITS, WIDTH_LOW)
+    return _nearest(x, WIDTH_BITS, WIDTH_LOW, WIDTH_MOST)
 
 
 def grid_of(initial_mu: float, initial_sigma: float) -> int:
@@ -96,6 +109,13 @@ def grid_code(p: float, grid: int) -> int:
     """The grid point nearest to p, held within the grid."""
     most = float(2 ** (GRID_BITS - 1) - 1)
     return int(min(max(np.floor(p * power_of_two(-grid) + 0.5), -most), most))
+
+
+@kernel
+def on_grid(p: float, step: float) -> float:
+    """The grid point nearest to p, held within the grid; `step` is a power of two."""
+    most = float(2 ** (GRID_BITS - 1) - 1)
+    return float(min(max(np.floor(p / step + 0.5), -most), most) * step)
 
 
 @kernel

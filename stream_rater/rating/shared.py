@@ -25,7 +25,7 @@ from stream_rater.rating.balance import (
     terms,
 )  # fmt: skip
 from stream_rater.rating.compiled import kernel
-from stream_rater.rating.elementary import exp, log
+from stream_rater.rating.elementary import log, quick_exp
 from stream_rater.rating.model import Floats, Places
 from stream_rater.rating.roots import MAX_STEPS, safeguard
 from stream_rater.rating.table import COARSE, WIDEST, coarse_sums, look_up, tabulate
@@ -34,8 +34,18 @@ TOLERANCE = 5e-3
 """A step smaller than this part of the narrowest 1/u ends the search: it cubes the error, and of
 the cube Halley's method leaves a hundredth here, as f is nearly straight."""
 
+OWN = (100, 1500)
+"""In rounds of so many entries a first step, cheap as L is known, lets each own part into the
+guess: then one more is enough. Smaller rounds need two all the same, larger ones one."""
+
 PASSES = 4
 """Steps that entries take side by side, before each that needs more goes on alone."""
+
+SAMPLE = 64
+"""Where a round has twice as many entries and more, so many are enough to guess the bounds by."""
+
+MARGIN = 1.5
+"""What is added to such bounds, in units of the narrowest 1/u."""
 
 BLOCK = 128
 """Entries that take their steps side by side: enough for any vector, and most blocks need one."""
@@ -51,7 +61,7 @@ def _look_all_up(c: Floats, low: float, h: float, total: float, lanes: Floats, n
         lanes[P, i], lanes[P1, i], lanes[P2, i] = look_up(c, low, h, lanes[X, i])
     for i in range(n):
         value, rise, bend = lanes[P, i], lanes[P1, i], lanes[P2, i]
-        e = exp(-value)
+        e = quick_exp(-value)
         s = 1.0 / (1.0 + e)
         t = e * s
         slope = total * s * t
@@ -63,7 +73,7 @@ def _look_all_up(c: Floats, low: float, h: float, total: float, lanes: Floats, n
 def _guess(c: Floats, low: float, h: float, lanes: Floats, n: int, k: int) -> int:
     """X where L is -ln ODDS, by a cubic through both ends of its interval; odds rise.
 
-    The search goes down from interval k; returns where it ended.
+    The search goes down from interval k; returns where it ended. L's slope there goes to P1.
     """
     for i in range(n):
         lanes[STEP, i] = -log(lanes[ODDS, i])
@@ -77,43 +87,56 @@ def _guess(c: Floats, low: float, h: float, lanes: Floats, n: int, k: int) -> in
         b = a if last else rise / c[k + 1, 1]
         r = min(max((level - c[k, 0]) / rise, 0.0), 1.0)
         r += r * (1.0 - r) * ((a - 1.0) * (1.0 - r) - (b - 1.0) * r)
-        lanes[X, i] = low + h * (k + min(max(r, 0.0), 1.0))
+        lanes[X, i], lanes[P1, i] = low + h * (k + min(max(r, 0.0), 1.0)), rise / h
     return k
+
+
+@kernel
+def _follow_from_odds(total: float, lanes: Floats, n: int) -> None:
+    """P, Q and P's derivatives at each guessed X, where P/Q is 1/ODDS, as if L were straight."""
+    for i in range(n):
+        odds, rise = lanes[ODDS, i], lanes[P1, i]
+        s = 1.0 / (1.0 + odds)
+        t = odds * s
+        slope = total * s * t * rise
+        lanes[P, i], lanes[Q, i] = total * s, total * t
+        lanes[P1, i], lanes[P2, i] = slope, slope * (t - s) * rise
 
 
 @kernel
 def _bounds(
     place: Places, mu: Floats, u: Floats, ranked: int, tie: float, low: float, high: float,
-    narrow: float, scratch: Floats,
+    narrow: float, scratch: Floats, stride: int,
 ) -> tuple[float, float]:  # fmt: skip
     """Bounds of the last and the first performance, from P and Q at a few nodes in (low, high).
 
-    Each is drawn in from its node: ln P and ln Q change by less than the widest u per point.
+    Each is drawn in from its node: ln P and ln Q change by less than the widest u per point. With a
+    stride only every so many entries are looked at, so these are bounds for most rounds, not all.
     """
     if high - low > WIDEST * narrow:
         return low, high
     h = (high - low) / (COARSE - 1)
-    sums = coarse_sums(mu, u, low, h, COARSE, scratch)
-    best, last = 1, ranked - 1
-    while best < ranked and place[best] == place[0]:
-        best += 1
-    while last > 0 and place[last - 1] == place[ranked - 1]:
-        last -= 1
-    own = 2.0 * tie - 1.0
+    if stride > 1:
+        sums = coarse_sums(mu[::stride].copy(), u[::stride].copy(), low, h, COARSE, scratch)
+    else:
+        sums = coarse_sums(mu, u, low, h, COARSE, scratch)
+    best, last = first_group(place[:ranked]), last_group(place, ranked)
+    own, times = 2.0 * tie - 1.0, float(stride)
     first_aim, last_aim = tie * np.sum(u[:best]), tie * np.sum(u[last:ranked]) + np.sum(u[ranked:])
     above, below, left, right = COARSE - 1, 0, first_aim, last_aim
     for k in range(COARSE - 1, 0, -1):
         _, part = _parts(mu, u, 0, best, low + k * h)
-        if sums[1, k] + own * part > first_aim:
+        if times * sums[1, k] + own * part > first_aim:
             break
-        above, left = k, sums[1, k] + own * part
+        above, left = k, times * sums[1, k] + own * part
     for k in range(above):
         part, _ = _parts(mu, u, last, ranked, low + k * h)
-        if sums[0, k] + own * part > last_aim:
+        if times * sums[0, k] + own * part > last_aim:
             break
-        below, right = k, sums[0, k] + own * part
+        below, right = k, times * sums[0, k] + own * part
     below_by, above_by = log(last_aim / right) * narrow, log(first_aim / left) * narrow
-    return low + below * h + below_by, low + above * h - above_by
+    margin = MARGIN * narrow if stride > 1 else 0.0
+    return low + below * h + below_by - margin, low + above * h - above_by + margin
 
 
 @kernel
@@ -124,6 +147,80 @@ def _parts(mu: Floats, u: Floats, first: int, end: int, x: float) -> tuple[float
         won, lost, _, _ = terms(mu[j], u[j], x)
         s, r = s + won, r + lost
     return s, r
+
+
+@kernel
+def first_group(place: Places) -> int:
+    """The end of the entries that share the first place."""
+    end = 1
+    while end < len(place) and place[end] == place[0]:
+        end += 1
+    return end
+
+
+@kernel
+def last_group(place: Places, ranked: int) -> int:
+    """Where the entries that share the last place begin."""
+    first = ranked - 1
+    while first > 0 and place[first - 1] == place[ranked - 1]:
+        first -= 1
+    return first
+
+
+@kernel
+def _spans(
+    c: Floats, low: float, h: float, total: float, mu: Floats, u: Floats, odds: Floats,
+    best: int, last: int, ranked: int, own: float,
+) -> bool:  # fmt: skip
+    """Whether all performances lie within the table: f changes its sign there for both ends."""
+    at_low, _, _ = look_up(c, low, h, low)
+    at_high, _, _ = look_up(c, low, h, low + h * len(c))
+    s, r = _parts(mu, u, last, ranked, low)
+    p = total / (1.0 + quick_exp(-at_low)) + own * s
+    q = total / (1.0 + quick_exp(at_low)) + own * r
+    if p * odds[ranked - 1] > q:
+        return False
+    s, r = _parts(mu, u, 0, best, low + h * len(c))
+    p = total / (1.0 + quick_exp(-at_high)) + own * s
+    q = total / (1.0 + quick_exp(at_high)) + own * r
+    return bool(p * odds[0] >= q)
+
+
+@kernel
+def _bounds_of_moments(
+    mu: Floats, u: Floats, total: float, last_odds: float, first_odds: float, margin: float
+) -> tuple[float, float]:
+    """Likely bounds: as if the ratings were a logistic distribution of their mean and variance."""
+    mean = square = 0.0
+    for j in range(len(mu)):
+        d = mu[j] - mu[0]
+        mean, square = mean + u[j] * d, square + u[j] * d * d
+    mean /= total
+    spread = max(square / total - mean * mean, 0.0)
+    scale = np.sqrt(len(mu) * len(mu) / (total * total) + spread * 3.0 / math.pi**2)
+    middle = mu[0] + mean
+    return middle - scale * log(last_odds) - margin, middle - scale * log(first_odds) + margin
+
+
+@kernel
+def _tabulate(
+    place: Places, mu: Floats, u: Floats, ranked: int, tie: float, low: float, high: float,
+    odds: Floats, total: float, narrow: float, scratch: Floats,
+) -> tuple[Floats, float, float]:  # fmt: skip
+    """The table of a round, no wider than its performances need; where it begins, and its h."""
+    stride = len(mu) // SAMPLE
+    if high - low < WIDEST * narrow:
+        if stride > 1:
+            a, b = _bounds(place, mu, u, ranked, tie, low, high, narrow, scratch, stride)
+        else:
+            a, b = _bounds_of_moments(mu, u, total, odds[ranked - 1], odds[0], MARGIN * narrow)
+        c, h = tabulate(mu, u, a, b, narrow, scratch)
+        best, last = first_group(place[:ranked]), last_group(place, ranked)
+        if _spans(c, a, h, total, mu, u, odds, best, last, ranked, 2.0 * tie - 1.0):
+            return c, a, h
+    a, b = _bounds(place, mu, u, ranked, tie, low, high, narrow, scratch, 1)
+    c, h = tabulate(mu, u, a, b, narrow, scratch)
+    return c, a, h
 
 
 @kernel
@@ -139,7 +236,7 @@ def _solve(
     last, own = math.inf, 2.0 * tie - 1.0
     for _ in range(MAX_STEPS):
         value, rise, bend = look_up(c, low, h, x)
-        e = exp(-value)
+        e = quick_exp(-value)
         s = 1.0 / (1.0 + e)
         t = e * s
         p, q, p1 = total * s, total * t, total * s * t * rise
@@ -171,9 +268,9 @@ def ranked_performances(
     """
     total = find_odds(place, u, ranked, tie, found)
     narrow = 1.0 / np.max(u)
-    low, high = _bounds(place, mu, u, ranked, tie, low, high, narrow, scratch)
-    c, h = tabulate(mu, u, low, high, narrow, scratch)
+    c, low, h = _tabulate(place, mu, u, ranked, tie, low, high, found, total, narrow, scratch)
     high = low + h * len(c)
+    first_own = OWN[0] < len(mu) < OWN[1]
     k = len(c) - 1
     first = 0
     while first < ranked:
@@ -184,11 +281,14 @@ def ranked_performances(
         part, part_mu, part_u = place[first:end], mu[first:end], u[first:end]
         lanes[ODDS, :n] = found[first:end]
         k = _guess(c, low, h, lanes, n, k)
-        for _ in range(PASSES):
-            _look_all_up(c, low, h, total, lanes, n)
+        for turn in range(PASSES):
+            if turn == 0 and first_own:
+                _follow_from_odds(total, lanes, n)
+            else:
+                _look_all_up(c, low, h, total, lanes, n)
             find_own(part, part_mu, part_u, lanes)
             step_ranked(2.0 * tie - 1.0, lanes, n, narrow)
-            if move(lanes, n, low, high) <= TOLERANCE * narrow:
+            if move(lanes, n, low, high) <= TOLERANCE * narrow and (turn > 0 or not first_own):
                 break
         i = 0
         while i < n:
@@ -234,7 +334,7 @@ def _solve_unfinished(
     last = math.inf
     for _ in range(MAX_STEPS):
         value, rise, bend = look_up(c, low, h, x)
-        e = exp(-value)
+        e = quick_exp(-value)
         s = 1.0 / (1.0 + e)
         t = e * s
         won, lost, slope, curve = terms(mu, u, x)

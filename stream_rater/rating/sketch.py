@@ -8,6 +8,8 @@ Decay multiplies all factors alike, so it commutes with merging.
 A factor (p, a, r) contributes r * tanh((x - p) a), times the belief's scale, to the posterior's
 log-derivative. Merging keeps the sum of r (the pull from afar), the r-weighted mean of p, and the
 variance of the mixture.
+
+Beliefs stand in lanes, as in `mode`; no step here depends on how many factors a neighbour has.
 """
 
 import math
@@ -16,65 +18,28 @@ import numpy as np
 
 from stream_rater.rating import rounding
 from stream_rater.rating.compiled import kernel
+from stream_rater.rating.mode import COUNT, FILL, FREE, GRID, NARROWEST, SCALE, A, P, R
 from stream_rater.rating.model import Floats
+
+NEW_P, NEW_A, NEW_R = range(FREE, FREE + 3)
+"""Rows of `lanes`: the factor that is on its way in."""
+P2, A2, R2 = range(FREE + 3, FREE + 6)
+"""The second of the pair that is merged into it."""
+PAIR = FREE + 6
+"""Where the first of that pair stands, or NONE."""
+KEPT = FREE + 7
+"""How many factors are kept, 0 for all of them, unrounded."""
+ROWS = FREE + 8
+
+NONE = -1.0
+
+WEIGHTLESS = 1e-300
+"""Keeps the cost of merging two factors decayed to nothing from being 0 / 0."""
 
 LOGISTIC_VARIANCE = math.pi**2 / 12.0
 """A logistic factor of slope a has variance LOGISTIC_VARIANCE / a^2."""
 
 LOGISTIC_DEVIATION = math.sqrt(LOGISTIC_VARIANCE)
-
-
-@kernel
-def copy(factors: Floats, i: int, to: int) -> None:
-    """Put factor i in the place `to`."""
-    for c in range(3):
-        factors[to, c] = factors[i, c]
-
-
-@kernel
-def insert(factors: Floats, count: int, p: float, a: float, r: float) -> int:
-    """Put (p, a, r) among `count` factors in order of p; where it is now. Room for one more."""
-    i = count
-    while i > 0 and factors[i - 1, 0] > p:
-        copy(factors, i - 1, i)
-        i -= 1
-    factors[i, 0], factors[i, 1], factors[i, 2] = p, a, r
-    return i
-
-
-@kernel
-def _cheapest(factors: Floats, count: int) -> int:
-    """Index i of the neighbours (i, i+1) whose merging costs least: r1 r2 / (r1 + r2) * d^4."""
-    best, found = math.inf, 0
-    for i in range(count - 1):
-        r1, r2 = factors[i, 2], factors[i + 1, 2]
-        d2 = (factors[i + 1, 0] - factors[i, 0]) ** 2
-        cost = r1 * r2 / (r1 + r2) * d2 * d2 if r1 + r2 > 0.0 else 0.0
-        if cost < best:
-            best, found = cost, i
-    return found
-
-
-@kernel
-def merge_cheapest(factors: Floats, count: int) -> int:
-    """Merge the cheapest pair of neighbours among `count` >= 2 factors; return where it is now."""
-    i = _cheapest(factors, count)
-    p1, a1, r1 = factors[i, 0], factors[i, 1], factors[i, 2]
-    p2, a2, r2 = factors[i + 1, 0], factors[i + 1, 1], factors[i + 1, 2]
-    r = r1 + r2
-    part = r2 / r if r > 0.0 else 0.5
-    p = p1 + part * (p2 - p1)
-    variance = (
-        (1.0 - part) * LOGISTIC_VARIANCE / (a1 * a1)
-        + part * LOGISTIC_VARIANCE / (a2 * a2)
-        + part * (1.0 - part) * (p2 - p1) * (p2 - p1)
-    )
-    factors[i, 0] = p
-    factors[i, 1] = np.sqrt(LOGISTIC_VARIANCE / variance)
-    factors[i, 2] = r
-    for k in range(i + 1, count - 1):
-        copy(factors, k + 1, k)
-    return i
 
 
 @kernel
@@ -91,33 +56,124 @@ def slope_of(excess: float, narrowest: float) -> float:
 
 
 @kernel
-def settle(factors: Floats, i: int, grid: int, narrowest: float) -> None:
-    """Round factor i to what a record holds."""
-    factors[i, 0] = rounding.grid_point(rounding.grid_code(factors[i, 0], grid), grid)
-    factors[i, 1] = slope_of(rounding.width(excess_width(factors[i, 1], narrowest)), narrowest)
-    factors[i, 2] = rounding.weight(factors[i, 2])
+def settle(lanes: Floats, n: int) -> None:
+    """Round the factors on their way in to what a record holds."""
+    for i in range(n):
+        p, a, r = lanes[NEW_P, i], lanes[NEW_A, i], lanes[NEW_R, i]
+        narrowest, rounded = lanes[NARROWEST, i], lanes[KEPT, i] > 0.0
+        slope = slope_of(rounding.width(excess_width(a, narrowest)), narrowest)
+        lanes[NEW_P, i] = rounding.on_grid(p, lanes[GRID, i]) if rounded else p
+        lanes[NEW_A, i] = slope if rounded else a
+        lanes[NEW_R, i] = rounding.weight(r) if rounded else r
 
 
 @kernel
-def rebase(factors: Floats, count: int, narrowest: float, narrower: float) -> float:
-    """Let the widths be relative to another narrowest one, which is returned."""
+def rebase(held: Floats, i: int, count: int, narrowest: float, narrower: float) -> None:
+    """Let the widths of lane i be relative to another narrowest one."""
     for k in range(count):
-        excess = excess_width(factors[k, 1], narrower)
-        factors[k, 1] = slope_of(rounding.width(excess), narrower)
-    return narrower
+        excess = excess_width(held[A, k, i], narrower)
+        held[A, k, i] = slope_of(rounding.width(excess), narrower)
 
 
 @kernel
-def normalise(factors: Floats, count: int, scale: float, weight: float, rounded: bool) -> float:
-    """Rescale by a power of two so that `weight` (relative) is under 2; the new scale.
+def normalise(held: Floats, lanes: Floats, i: int, weight: float) -> float:
+    """Rescale lane i by a power of two so that `weight` (relative) is under 2; what it is then.
 
     Only the lightest weights lose bits by it.
     """
     if weight < 2.0:
-        return scale
+        return weight
     larger = rounding.power_of_two((np.float64(weight).view(np.int64) >> 52) - rounding.BIAS)
-    for k in range(count):
-        factors[k, 2] /= larger
-        if rounded:
-            factors[k, 2] = rounding.weight(factors[k, 2])
-    return scale * larger
+    for k in range(int(lanes[COUNT, i])):
+        held[R, k, i] /= larger
+        if lanes[KEPT, i] > 0.0:
+            held[R, k, i] = rounding.weight(held[R, k, i])
+    lanes[SCALE, i] *= larger
+    return float(weight / larger)
+
+
+@kernel
+def insert(held: Floats, lanes: Floats, n: int, most: int) -> None:
+    """Put the new factors among up to `most` others in order of p; room for one more each."""
+    for i in range(n):
+        lanes[PAIR, i] = 0.0
+    for k in range(most + 1):
+        for i in range(n):
+            p, a, r = held[P, k, i], held[A, k, i], held[R, k, i]
+            new_p, new_a, new_r = lanes[NEW_P, i], lanes[NEW_A, i], lanes[NEW_R, i]
+            first = (p > new_p) | (lanes[PAIR, i] > 0.0)  # once it is in, all behind move up
+            lanes[PAIR, i] = 1.0 if first else 0.0
+            held[P, k, i], lanes[NEW_P, i] = (new_p, p) if first else (p, new_p)
+            held[A, k, i], lanes[NEW_A, i] = (new_a, a) if first else (a, new_a)
+            held[R, k, i], lanes[NEW_R, i] = (new_r, r) if first else (r, new_r)
+    for i in range(n):
+        lanes[COUNT, i] += 1.0
+
+
+@kernel
+def _cheapest(held: Floats, i: int, count: int) -> int:
+    """The first of the neighbours of lane i whose merging costs least: r1 r2 / (r1 + r2) * d^4."""
+    least, found = math.inf, 0
+    for k in range(count - 1):
+        r1, r2 = held[R, k, i], held[R, k + 1, i]
+        d = held[P, k + 1, i] - held[P, k, i]
+        cost = r1 * r2 / (r1 + r2 + WEIGHTLESS) * (d * d) * (d * d)
+        if cost < least:
+            least, found = cost, k
+    return found
+
+
+@kernel
+def _take_cheapest(held: Floats, lanes: Floats, n: int) -> int:
+    """The pairs to be merged, PAIR or none, into the lanes; returns how many there are."""
+    merging = 0
+    for i in range(n):
+        count, k = int(lanes[COUNT, i]), 0
+        lanes[PAIR, i] = NONE
+        if 0.0 < lanes[KEPT, i] < lanes[COUNT, i]:
+            k = _cheapest(held, i, count)
+            lanes[PAIR, i] = k
+            merging += 1
+        lanes[NEW_P, i], lanes[P2, i] = held[P, k, i], held[P, k + 1, i]
+        lanes[NEW_A, i], lanes[A2, i] = held[A, k, i], held[A, k + 1, i]
+        lanes[NEW_R, i], lanes[R2, i] = held[R, k, i], held[R, k + 1, i]
+    return merging
+
+
+@kernel
+def _mix(lanes: Floats, n: int) -> None:
+    """What each pair becomes, as the factor on its way in."""
+    for i in range(n):
+        a1, a2, r = lanes[NEW_A, i], lanes[A2, i], lanes[NEW_R, i] + lanes[R2, i]
+        part = lanes[R2, i] / r if r > 0.0 else 0.5
+        d = lanes[P2, i] - lanes[NEW_P, i]
+        within = LOGISTIC_VARIANCE * ((1.0 - part) / (a1 * a1) + part / (a2 * a2))
+        lanes[NEW_P, i] += part * d
+        lanes[NEW_A, i] = LOGISTIC_DEVIATION / np.sqrt(within + part * (1.0 - part) * (d * d))
+        lanes[NEW_R, i] = r
+
+
+@kernel
+def _take_place(held: Floats, lanes: Floats, i: int) -> None:
+    """Let the new factor take the place of its pair, and all behind move up."""
+    pair, last = int(lanes[PAIR, i]), int(lanes[COUNT, i]) - 1
+    for c in range(3):
+        held[c, pair, i] = lanes[NEW_P + c, i]
+        for k in range(pair + 1, last):
+            held[c, k, i] = held[c, k + 1, i]
+    held[P, last, i], held[A, last, i], held[R, last, i] = FILL, 0.0, 0.0
+    lanes[COUNT, i] -= 1.0
+
+
+@kernel
+def merge(held: Floats, lanes: Floats, n: int) -> None:
+    """Merge the cheapest neighbours wherever there are more factors than are kept."""
+    while _take_cheapest(held, lanes, n) > 0:
+        _mix(lanes, n)
+        for i in range(n):
+            if lanes[PAIR, i] != NONE:
+                lanes[NEW_R, i] = normalise(held, lanes, i, lanes[NEW_R, i])
+        settle(lanes, n)
+        for i in range(n):
+            if lanes[PAIR, i] != NONE:
+                _take_place(held, lanes, i)

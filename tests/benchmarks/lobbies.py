@@ -31,8 +31,11 @@ TURNS = 40
 PEERS_PLAYERS = {"openskill": 500, "trueskill": 100}
 """A peer's evening is smaller: its time for an update does not depend on how many lobbies wait."""
 
-Evening = list[Ints]
-"""Lobbies: their players, best first."""
+EVENINGS = 8
+"""In a turn of ours: a turn should last as long as a peer's does."""
+
+Evening = Ints
+"""Lobbies, a row each: their players, best first."""
 
 
 def evenings(size: int, players: int, seed: int) -> Callable[[], Evening]:
@@ -43,7 +46,7 @@ def evenings(size: int, players: int, seed: int) -> Callable[[], Evening]:
     def evening() -> Evening:
         mixed = random.permutation(players)[: players // size * size].reshape(-1, size)
         played = skill[mixed] + random.logistic(0.0, 120.0, mixed.shape)
-        return list(np.take_along_axis(mixed, np.argsort(-played, axis=1), axis=1))
+        return np.take_along_axis(mixed, np.argsort(-played, axis=1), axis=1)
 
     return evening
 
@@ -60,15 +63,14 @@ class Ours:
 
     def rate(self, lobbies: Evening) -> None:
         """Both stages and the book-keeping for an evening's lobbies."""
-        rows = np.concatenate(lobbies)
-        starts = np.concatenate([[0], np.cumsum([len(lobby) for lobby in lobbies])])
-        prior = self._beliefs.header[rows]
+        rows, size = lobbies.ravel(), lobbies.shape[1]
+        prior = self._beliefs.header.take(rows)
         wave = Wave(
-            round_starts=starts,
+            round_starts=np.arange(0, len(rows) + 1, size),
             weight=np.ones(len(lobbies)),
             ceiling=np.full(len(lobbies), np.inf),
             time=np.zeros(len(lobbies), np.int64),
-            place=(np.arange(len(rows)) - np.repeat(starts[:-1], np.diff(starts)) + 1).astype("i4"),
+            place=np.tile(np.arange(1, size + 1, dtype=np.int32), len(lobbies)),
             entry_starts=np.arange(len(rows) + 1),
             share=np.ones(len(rows)),
             mu=np.ascontiguousarray(prior["mu"], np.float64),
@@ -92,8 +94,7 @@ class OpenSkill:
     def rate(self, lobbies: Evening) -> None:
         """One lobby after the other; the order of the teams is that of their ranks."""
         ratings = self._ratings
-        for lobby in lobbies:
-            rows = lobby.tolist()
+        for rows in lobbies.tolist():
             rated = self._rate([[ratings[row]] for row in rows])
             for row, (rating,) in zip(rows, rated, strict=True):
                 ratings[row] = rating
@@ -110,8 +111,7 @@ class TrueSkill:
     def rate(self, lobbies: Evening) -> None:
         """One lobby after the other; the order of the groups is that of their ranks."""
         ratings = self._ratings
-        for lobby in lobbies:
-            rows = lobby.tolist()
+        for rows in lobbies.tolist():
             rated = self._rate([(ratings[row],) for row in rows])
             for row, (rating,) in zip(rows, rated, strict=True):
                 ratings[row] = rating
@@ -122,6 +122,16 @@ def _peer(module: str) -> Any:
     if str(PEERS) not in sys.path:
         sys.path.append(str(PEERS))
     return importlib.import_module(module)
+
+
+def often(peer: str) -> int:
+    """How many evenings there are in a turn."""
+    return EVENINGS if peer == "ours" else 1
+
+
+def _all(rate: Callable[[Evening], None], turn: list[Evening]) -> None:
+    for lobbies in turn:
+        rate(lobbies)
 
 
 def _lobby(name: str, size: int, effort: Effort) -> Result:
@@ -138,10 +148,10 @@ def _lobby(name: str, size: int, effort: Effort) -> Result:
         runs["ours"](evening["ours"]())
     best = dict.fromkeys(runs, float("inf"))
     for _ in range(effort.turns(TURNS)):
-        lobbies = {peer: make() for peer, make in evening.items()}
-        taken = best_s(1, **{peer: partial(run, lobbies[peer]) for peer, run in runs.items()})
+        turn = {peer: [make() for _ in range(often(peer))] for peer, make in evening.items()}
+        taken = best_s(1, **{peer: partial(_all, run, turn[peer]) for peer, run in runs.items()})
         for peer, time_s in taken.items():
-            best[peer] = min(best[peer], time_s / sum(map(len, lobbies[peer])) * 1e6)
+            best[peer] = min(best[peer], time_s / sum(each.size for each in turn[peer]) * 1e6)
     faster = {peer: best[peer] / best["ours"] for peer in runs if peer != "ours"}
     note = "; ".join([f"waves of {players} players", *absent])
     return result(name, best["ours"], "us/update", faster, note)

@@ -117,10 +117,13 @@ def test_with_all_momentum_the_center_stays() -> None:
 
 @pytest.mark.parametrize("rho", RHOS)
 def test_transfer_and_decay(rho: float) -> None:
-    """The part that stays is kappa^rho, and kappa = sigma^2 / (sigma^2 + gamma^2)."""
-    stays, kappa = belief.transfer_and_decay(3.0, 1.0, rho)
-    assert kappa == 0.75
-    assert stays == pytest.approx(0.75**rho, rel=1e-15)  # an ulp of exp(rho ln kappa)
+    """Of a factor kappa^rho stays itself; all decay by kappa = sigma^2 / (sigma^2 + gamma^2)."""
+    beliefs = rated([1700.0], 0.0)
+    before = logistic_weight(beliefs)[0]
+    variance = float(beliefs.header["sigma"][0]) ** 2
+    rate(beliefs, row(5000.0, gamma2=variance / 3.0), rho)
+    found = logistic_weight(beliefs)[0] / before if rho < math.inf else 0.0
+    assert found == pytest.approx(0.75 ** (1.0 + rho), rel=1e-14)  # some ulps of exp(rho ln kappa)
 
 
 def test_what_is_remembered() -> None:

@@ -1,5 +1,6 @@
 """Stage 1: what a round says of each player, by hand and by its symmetries."""
 
+import itertools
 import math
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_rater.rating import balance, direct, systems
+from stream_rater.rating import performance, small, systems
 from stream_rater.rating.model import Beliefs, Evidence, Floats, newcomers
 from stream_rater.rating.oracle import zero
 from stream_rater.rating.parameters import EloMMR
@@ -137,24 +138,40 @@ def test_a_winner_is_bounded_by_the_field() -> None:
     assert found[0] <= 2000.0 + math.log(50.0 + 1.0) * 200.0 / C
 
 
-def test_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Halley's method needs three or four evaluations, from a guess by mean and variance."""
-    calls = []
-    step = direct.step_ranked
-
-    def counted(*args: Any) -> Any:
-        calls.append(args)
-        return step(*args)
-
-    monkeypatch.setattr(direct, "step_ranked", counted)
+@pytest.mark.parametrize("size", [2, 5, 12])
+def test_few_steps(size: int) -> None:
+    """Halley's method needs two or three evaluations, from a guess by mean and variance."""
     random = np.random.default_rng(3)
-    for n in range(2, 12):
-        mu, delta = random.normal(1500.0, 300.0, n), random.uniform(100.0, 400.0, n)
-        place, lanes = np.arange(1, n + 1, dtype=np.int32), np.zeros((balance.ROWS, 2 * n))
-        direct.direct_performances.py_func(
-            place, mu, C / delta, n, 1.0, -9000.0, 9000.0, lanes, np.zeros(n)
-        )
-    assert len(calls) <= 4.0 * 10  # entries go on side by side until the last is there
+    mu = random.normal(1500.0, 300.0, 32 * size)
+    u, place = C / random.uniform(100.0, 400.0, 32 * size), np.tile(np.arange(1, size + 1), 32)
+    planes, rows = np.empty((6, size, 32)), np.empty((small.ROWS, 32))
+    odds, level = np.ones(32 * size), np.zeros(32 * size)
+    for k in range(32):
+        part = slice(k * size, (k + 1) * size)
+        small.find_odds(place[part], u[part], size, 1.0, odds[part])
+        level[part] = np.log(odds[part])
+        small._enter(planes, rows, k, size, k * size, place, mu, u, odds, level)
+    rows[small.LOW], rows[small.HIGH] = -9000.0, 9000.0
+    open_after = []
+    for _ in range(3):
+        small._move(planes, rows, size, 32, 1.0)
+        open_after.append(int((rows[small.LONGEST] > small.TOLERANCE * rows[small.NARROW]).sum()))
+    assert open_after[1] <= 24 and open_after[2] <= 3
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 14])
+def test_a_round_does_not_depend_on_those_beside_it(size: int) -> None:
+    """Any number of rounds side by side, some of other sizes, give each one's bits alone."""
+    random = np.random.default_rng(size)
+    sizes = [size, *random.choice([size, size, 4], 70).tolist()]
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    mu, u = random.normal(1500.0, 400.0, starts[-1]), C / random.uniform(50.0, 400.0, starts[-1])
+    places = [np.sort(random.integers(1, n + 1, n)) for n in sizes]
+    place = np.concatenate(places).astype(np.int32)
+    together = performance.solve_rounds(starts, place, mu, u, 1.0)
+    for a, b in itertools.pairwise(starts.tolist()):
+        alone = performance.performances(place[a:b], mu[a:b], u[a:b], 1.0)
+        assert alone.tobytes() == together[a:b].tobytes()
 
 
 def variances(**given: Any) -> list[list[float]]:

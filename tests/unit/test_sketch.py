@@ -7,9 +7,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from stream_rater.rating import belief
+from stream_rater.rating import belief, mode, sketch
 from stream_rater.rating.model import Floats, newcomers
-from stream_rater.rating.sketch import LOGISTIC_VARIANCE, insert, merge_cheapest
+from stream_rater.rating.sketch import LOGISTIC_VARIANCE
 
 C = math.pi / math.sqrt(3.0)
 
@@ -20,6 +20,35 @@ factor_lists = st.lists(factor, min_size=2, max_size=12)
 def table(factors: list[tuple[float, float, float]]) -> Floats:
     """The factors in order of performance, with room for one more."""
     return np.array([*sorted(factors), (0.0, 0.0, 0.0)])
+
+
+def in_lanes(held: Floats, count: int, kept: int = 0) -> tuple[Floats, Floats]:
+    """Factors (K, 3) in the first of two lanes; in the other the same, of which all are kept."""
+    factors = np.repeat(held.T[:, :, None], 2, axis=2)
+    factors[:, count:] = np.array([mode.FILL, 0.0, 0.0])[:, None, None]
+    lanes = np.zeros((sketch.ROWS, 2))
+    lanes[mode.COUNT], lanes[mode.SCALE], lanes[sketch.KEPT] = count, 1.0, (kept, 0)
+    return factors, lanes
+
+
+def merge_cheapest(held: Floats, count: int) -> int:
+    """Merge one pair among so many factors, in place and unrounded; return where it is now."""
+    factors, lanes = in_lanes(held, count, kept=count - 1)
+    assert sketch._take_cheapest(factors, lanes, 2) == 1
+    sketch._mix(lanes, 2)
+    sketch._take_place(factors, lanes, 0)
+    assert factors[:, :count, 1].T.tolist() == held[:count].tolist()
+    held[:] = factors[:, :, 0].T
+    return int(lanes[sketch.PAIR, 0])
+
+
+def insert(held: Floats, count: int, *new: float) -> None:
+    """Put a factor among so many others, in place."""
+    factors, lanes = in_lanes(held, count)
+    lanes[sketch.NEW_P : sketch.NEW_R + 1] = np.array(new)[:, None]
+    sketch.insert(factors, lanes, 2, count)
+    assert lanes[mode.COUNT].tolist() == [count + 1, count + 1]
+    held[:] = factors[:, :, 0].T
 
 
 def moments(factors: Floats) -> tuple[float, float, float]:

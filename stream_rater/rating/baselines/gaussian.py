@@ -76,7 +76,7 @@ def performances(place: Places, mu: Floats, delta: Floats, split: bool) -> Float
         and n <= SMALL
         and small_performances(place, mu, delta, split, mean, deviation, narrowest, found)
     ):
-        let_fall(place, found)
+        let_fall(place, found, 0, len(found))
         return found
     best = mean + FIRST * deviation * np.sqrt(2.0 * log(n + 1.0))
     padded = (n + FEW - 1) // FEW * FEW + LANES
@@ -92,5 +92,5 @@ def performances(place: Places, mu: Floats, delta: Floats, split: bool) -> Float
         unfinished_performances(
             all_mu, v, ranked, split, 2.0 * mean - best, narrowest, lowest, highest, found
         )
-    let_fall(place, found)
+    let_fall(place, found, 0, len(found))
     return found

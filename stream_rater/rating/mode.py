@@ -1,0 +1,127 @@
+"""The mode of a belief: the zero of Algorithm 3's function, for many beliefs side by side.
+
+The derivative of a log-posterior, w_0 (x - center) + scale * sum over k of r_k tanh((x - p_k) a_k),
+rises strictly, so it has one zero; it lies between the center and the outermost performances.
+
+Beliefs stand in *lanes*: `held` (3, K, n) has a factor's p, a and r of belief i at held[:, k, i],
+`lanes` (ROWS, n) a number of belief i at lanes[ROW, i]. A loop over i is what a compiler turns into
+vector instructions. Where a belief has fewer factors than others, FILL takes their place, which
+adds nothing.
+"""
+
+import math
+
+from stream_rater.rating.compiled import kernel
+from stream_rater.rating.elementary import tanh
+from stream_rater.rating.model import Floats
+from stream_rater.rating.roots import MAX_STEPS, householder, safeguard
+
+P, A, R = 0, 1, 2
+"""Rows of `held`: performance, slope, and weight relative to the belief's scale."""
+
+FILL = 1e300
+"""The p of a place that holds no factor; its a and r are 0."""
+
+MU, SIGMA, CENTER, PRECISION, SCALE, NARROWEST, COUNT, GRID = range(8)
+"""Rows of `lanes`: what a header says; GRID is the step, not its exponent."""
+X, LOW, HIGH, LAST, ENOUGH, PULL, SLOPE, BEND, TWIST, WHO = range(8, 18)
+"""Of the search: where it stands, its bracket, its last step, the step that ends it, the sums over
+the factors and their derivatives, and whose search it is."""
+FREE = 18
+"""The first row that others may use."""
+
+TOLERANCE = 1e-3
+"""A step smaller than this part of the narrowest width ends the search: the fourth power of it is
+left, some 1e-10 points."""
+
+WIDTH = 4
+"""Lanes are filled up to a multiple of this."""
+
+
+@kernel
+def filled(n: int) -> int:
+    """n, filled up."""
+    return (n + WIDTH - 1) // WIDTH * WIDTH
+
+
+@kernel
+def _begin(held: Floats, lanes: Floats, n: int, most: int) -> None:
+    """Brackets and tolerances of a search from X."""
+    for i in range(n):
+        lanes[LAST, i] = 1.0 / lanes[SIGMA, i]
+    for k in range(most):
+        for i in range(n):
+            lanes[LAST, i] = max(lanes[LAST, i], held[A, k, i])
+    for i in range(n):
+        first, last = held[P, 0, i], held[P, int(lanes[COUNT, i]) - 1, i]
+        lanes[LOW, i], lanes[HIGH, i] = min(lanes[CENTER, i], first), max(lanes[CENTER, i], last)
+        lanes[ENOUGH, i], lanes[LAST, i] = TOLERANCE / lanes[LAST, i], math.inf
+        lanes[WHO, i] = i
+
+
+@kernel
+def _sum(held: Floats, lanes: Floats, n: int, most: int) -> None:
+    """PULL = sum r tanh((X - p) a) and its first three derivatives, halved and halved again."""
+    for i in range(n):
+        lanes[PULL, i] = lanes[SLOPE, i] = lanes[BEND, i] = lanes[TWIST, i] = 0.0
+    for k in range(most):
+        for i in range(n):
+            a, r = held[A, k, i], held[R, k, i]
+            t = tanh((lanes[X, i] - held[P, k, i]) * a)
+            steepness = r * a * (1.0 - t * t)
+            lanes[PULL, i] += r * t
+            lanes[SLOPE, i] += steepness
+            lanes[BEND, i] -= steepness * a * t
+            lanes[TWIST, i] += steepness * a * a * (3.0 * t * t - 1.0)
+
+
+@kernel
+def _step(lanes: Floats, n: int) -> None:
+    """The function at X into PULL, and Householder's third step towards its zero into SLOPE."""
+    for i in range(n):
+        precision, scale = lanes[PRECISION, i], lanes[SCALE, i]
+        f = precision * (lanes[X, i] - lanes[CENTER, i]) + scale * lanes[PULL, i]
+        f1 = precision + scale * lanes[SLOPE, i]
+        f2, f3 = 2.0 * scale * lanes[BEND, i], 2.0 * scale * lanes[TWIST, i]
+        lanes[PULL, i], lanes[SLOPE, i] = f, householder(f, f1, f2, f3)
+
+
+@kernel
+def _close_up(held: Floats, lanes: Floats, i: int, to: int, most: int) -> None:
+    """Let the search in lane i go on in lane `to`."""
+    if i == to:
+        return
+    for k in range(most):
+        for c in range(3):
+            held[c, k, to] = held[c, k, i]
+    for row in range(FREE):
+        lanes[row, to] = lanes[row, i]
+
+
+@kernel
+def find_modes(held: Floats, lanes: Floats, n: int, most: int, found: Floats) -> None:
+    """The modes of n beliefs with up to `most` factors, searched from X, into `found`.
+
+    Every belief has a factor; `held` and `lanes` are used up. A lane whose search has ended goes to
+    one that has not, so that no belief's bits depend on its neighbours.
+    """
+    _begin(held, lanes, n, most)
+    for _ in range(MAX_STEPS):
+        _sum(held, lanes, filled(n), most)
+        _step(lanes, filled(n))
+        left = 0
+        for i in range(n):
+            x, f, step = lanes[X, i], lanes[PULL, i], lanes[SLOPE, i]
+            who, last = int(lanes[WHO, i]), lanes[LAST, i]
+            if abs(step) <= lanes[ENOUGH, i]:
+                found[who] = x + step
+                continue
+            x, low, high, last = safeguard(x, f, step, lanes[LOW, i], lanes[HIGH, i], last)
+            found[who] = x
+            if abs(last) > lanes[ENOUGH, i] * 1e-6:
+                lanes[X, i], lanes[LOW, i], lanes[HIGH, i], lanes[LAST, i] = x, low, high, last
+                _close_up(held, lanes, i, left, most)
+                left += 1
+        n = left
+        if n == 0:
+            break

@@ -1,0 +1,187 @@
+"""Stage 1 of small rounds: every sum taken anew, for many rounds of one size side by side.
+
+A round has a lane: planes[Q, i, k] is quantity Q of entry i of the round in lane k, so that a
+compiler turns a loop over lanes into vector instructions. A round whose search has ended leaves its
+lane to the next, or to the last one, so lanes are always full and no round's bits depend on its
+neighbours. The balance and the step are those of `balance`; what needs more than PASSES steps is
+left open for `direct`.
+"""
+
+import math
+
+import numpy as np
+
+from stream_rater.rating.balance import (
+    FLAT,
+    bend_of_slope,
+    excess,
+    find_odds,
+    terms,
+)
+from stream_rater.rating.compiled import kernel
+from stream_rater.rating.elementary import log
+from stream_rater.rating.model import Floats, Ints, Places
+from stream_rater.rating.roots import householder
+
+SMALL = 14
+"""Up to so many entries; above, `shared` is faster."""
+
+LANES, VECTOR = 32, 4
+"""Rounds side by side, filled up to a multiple of VECTOR."""
+
+TOLERANCE = 5e-3
+"""A step smaller than this part of the narrowest 1/u ends the search: the fourth power of it is
+left, and of that a small part, as f is nearly straight."""
+
+PASSES = 8
+
+MU, U, PLACE, ODDS, X, STEP = range(6)
+"""Planes: what is known of an entry, (B + c T) / (W + c T), its performance and the last step."""
+
+P, Q, P1, P2, P3 = range(5)
+"""Rows: the sums at X of the entry at hand (see `balance`)."""
+LOW, HIGH, NARROW, LONGEST, PASS, FIRST = range(5, 11)
+"""Of a round: bounds, its narrowest 1/u, the longest of its last steps, how many steps it took, and
+where its entries begin."""
+ROWS = 11
+
+
+@kernel
+def _sum(planes: Floats, rows: Floats, i: int, size: int, n: int, tie: float) -> None:
+    """P, Q and P's derivatives at the X of entry i: a term counts 2c times if tied, once if not."""
+    for k in range(n):
+        rows[P, k] = rows[Q, k] = rows[P1, k] = rows[P2, k] = rows[P3, k] = 0.0
+    for j in range(size):
+        for k in range(n):
+            u = planes[U, j, k]
+            won, lost, slope, bend = terms(planes[MU, j, k], u, planes[X, i, k])
+            times = 2.0 * tie if planes[PLACE, j, k] == planes[PLACE, i, k] else 1.0
+            rows[P, k] += times * won
+            rows[Q, k] += times * lost
+            rows[P1, k] += times * slope
+            rows[P2, k] += times * bend
+            rows[P3, k] += times * slope * (u * u - 6.0 * slope)
+
+
+@kernel
+def _move(planes: Floats, rows: Floats, size: int, n: int, tie: float) -> None:
+    """A step for every entry, within its round's bounds."""
+    for i in range(size):
+        _sum(planes, rows, i, size, n, tie)
+        for k in range(n):
+            p, q, p1, p2 = rows[P, k], rows[Q, k], rows[P1, k], rows[P2, k]
+            f, f1, f2 = excess(p, q, p1, p2, planes[ODDS, i, k])
+            step = householder(f, f1, f2, bend_of_slope(p, q, p1, p2, rows[P3, k]))
+            planes[STEP, i, k] = step if f1 * rows[NARROW, k] > FLAT else math.inf
+    for k in range(n):
+        rows[LONGEST, k] = 0.0
+        rows[PASS, k] += 1.0
+    for i in range(size):
+        for k in range(n):
+            x, step = planes[X, i, k], planes[STEP, i, k]
+            planes[X, i, k] = min(max(x + step, rows[LOW, k]), rows[HIGH, k])
+            rows[LONGEST, k] = max(rows[LONGEST, k], abs(step))
+
+
+@kernel
+def _enter(
+    planes: Floats, rows: Floats, k: int, size: int, first: int, place: Places, mu: Floats,
+    u: Floats, odds: Floats, level: Floats,
+) -> None:  # fmt: skip
+    """Let the round whose entries begin at `first` begin in lane k.
+
+    It begins as if all ratings were one logistic distribution of the entries' mean and variance.
+    """
+    total = mean = square = widest = 0.0
+    for i in range(size):
+        d, v = mu[first + i] - mu[first], u[first + i]
+        total, widest = total + v, max(widest, v)
+        mean, square = mean + v * d, square + v * d * d
+    mean /= total
+    spread = max(square / total - mean * mean, 0.0)
+    scale = np.sqrt(size * size / (total * total) + spread * 3.0 / math.pi**2)
+    for i in range(size):
+        e = first + i
+        planes[MU, i, k], planes[U, i, k], planes[PLACE, i, k] = mu[e], u[e], place[e]
+        planes[ODDS, i, k], planes[X, i, k] = odds[e], mu[first] + mean - scale * level[e]
+    rows[NARROW, k], rows[PASS, k], rows[FIRST, k] = 1.0 / widest, 0.0, first
+
+
+@kernel
+def _leave(planes: Floats, rows: Floats, k: int, size: int, found: Floats) -> bool:
+    """Whether the search in lane k has ended; if so, its performances are in `found`."""
+    enough = TOLERANCE * rows[NARROW, k]
+    if rows[LONGEST, k] > enough and rows[PASS, k] < PASSES:
+        return False
+    first = int(rows[FIRST, k])
+    for i in range(size):
+        closed = abs(planes[STEP, i, k]) <= enough
+        found[first + i] = planes[X, i, k] if closed else math.nan
+    return True
+
+
+@kernel
+def _copy(planes: Floats, rows: Floats, k: int, to: int, size: int) -> None:
+    for plane in range(len(planes)):
+        for i in range(size):
+            planes[plane, i, to] = planes[plane, i, k]
+    for row in range(ROWS):
+        rows[row, to] = rows[row, k]
+
+
+@kernel
+def _solve_size(
+    size: int, starts: Ints, lows: Floats, highs: Floats, place: Places, mu: Floats, u: Floats,
+    odds: Floats, level: Floats, tie: float, found: Floats,
+) -> None:  # fmt: skip
+    """All rounds of this size, which begin at entries `starts` and have these bounds."""
+    planes, rows = np.empty((6, size, LANES)), np.empty((ROWS, LANES))
+    n, entered = min(len(starts), LANES), 0
+    for k in range((n + VECTOR - 1) // VECTOR * VECTOR):  # the last ones are copies, to be dropped
+        entered = min(k, n - 1)
+        _enter(planes, rows, k, size, starts[entered], place, mu, u, odds, level)
+        rows[LOW, k], rows[HIGH, k] = lows[entered], highs[entered]
+    entered = n
+    while n > 0:
+        _move(planes, rows, size, (n + VECTOR - 1) // VECTOR * VECTOR, tie)
+        k = 0
+        while k < n:
+            if not _leave(planes, rows, k, size, found):
+                k += 1
+            elif entered < len(starts):
+                _enter(planes, rows, k, size, starts[entered], place, mu, u, odds, level)
+                rows[LOW, k], rows[HIGH, k] = lows[entered], highs[entered]
+                k, entered = k + 1, entered + 1
+            else:
+                n -= 1
+                _copy(planes, rows, n, k, size)
+
+
+@kernel
+def solve_small(
+    round_starts: Ints, which: Ints, low: Floats, high: Floats, place: Places, mu: Floats,
+    u: Floats, tie: float, found: Floats,
+) -> None:  # fmt: skip
+    """The performances of the rounds `which`, all finished and of at most SMALL entries.
+
+    `round_starts`, `low` and `high` are those of all rounds; NaN in `found` is left to `direct`.
+    """
+    odds, level = np.ones(len(mu)), np.empty(len(mu))
+    starts = np.empty((SMALL + 1, len(which)), np.int64)
+    lows, highs = np.empty((SMALL + 1, len(which))), np.empty((SMALL + 1, len(which)))
+    counts = np.zeros(SMALL + 1, np.int64)
+    for r in which:
+        a, b = round_starts[r], round_starts[r + 1]
+        find_odds(place[a:b], u[a:b], b - a, tie, odds[a:b])
+        at = counts[b - a]
+        starts[b - a, at], lows[b - a, at], highs[b - a, at] = a, low[r], high[r]
+        counts[b - a] += 1
+    for e in range(len(mu)):
+        level[e] = log(odds[e])
+    for size in range(1, SMALL + 1):
+        n = counts[size]
+        if n > 0:
+            _solve_size(
+                size, starts[size, :n], lows[size, :n], highs[size, :n], place, mu, u, odds, level,
+                tie, found,
+            )  # fmt: skip
