@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from stream_rater.lab.accuracy import FIELDS, averages
-from stream_rater.lab.evaluation import AHEAD, ahead, evaluate, trained
+from stream_rater.lab.evaluation import evaluate, trained
 from stream_rater.lab.season import Session, split
+from stream_rater.lab.stages import AHEAD, ahead
 from stream_rater.lab.synthetic import Kind, season
 from stream_rater.rating.parameters import EloMMR, Topcoder
 from tests.rounds import as_json, ranked
