@@ -1,11 +1,20 @@
 """The quick way through a round of single players ends where the long way does."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_rater.events import Entry
-from stream_rater.standings import MAX_RANK, Invalid, _any_columns, _plain_columns
+from stream_rater.events import Entry, PlainEntry
+from stream_rater.standings import (
+    MAX_ID_BYTES,
+    MAX_RANK,
+    Invalid,
+    _any_columns,
+    _check_players,
+    _checked_columns,
+    _plain_columns,
+)
 
 RANKS = [None, -1, 0, 1, 2, 3, MAX_RANK, MAX_RANK + 1, 2**70]
 GOOD = st.builds(Entry, player=st.text(max_size=2), rank=st.integers(1, 5), dnf=st.booleans())
@@ -45,3 +54,35 @@ def check(entries: list[Entry]) -> None:
     assert (quick[0].tolist(), quick[1]) == (place.tolist(), players)
     assert (quick[2].tolist(), quick[3].tolist()) == (starts.tolist(), share.tolist())
     assert (quick[0].dtype, quick[2].dtype) == (place.dtype, starts.dtype)
+
+
+LINES = st.fixed_dictionaries(
+    {
+        "player": st.sampled_from(["a", "b", "", "\U0001f600" * 32, "é" * 33, "p" * MAX_ID_BYTES]),
+        "rank": st.sampled_from([rank for rank in RANKS if rank is not None and rank < 2**63]),
+    },
+    optional={"dnf": st.booleans(), "x": st.none()},
+)
+
+
+@given(st.lists(LINES, min_size=2, max_size=6))
+def test_what_a_decoder_has_checked_is_valid(lines: list[dict[str, object]]) -> None:
+    """Plain entries are those whose every line passes the long way, and give the same columns."""
+    data = msgspec.json.encode(lines)
+    try:
+        quick = _checked_columns(msgspec.json.decode(data, type=list[PlainEntry]))
+    except msgspec.ValidationError:
+        return
+    slow = _any_columns(msgspec.json.decode(data, type=list[Entry]))
+    _check_players(slow[1])
+    assert quick[1] == slow[1]
+    for ours, theirs in zip(quick, slow, strict=True):
+        assert list(ours) == list(theirs)
+        assert getattr(ours, "dtype", None) == getattr(theirs, "dtype", None)
+
+
+def test_lines_as_they_usually_are_take_the_quick_way() -> None:
+    """Longest names and the greatest rank included."""
+    lines = [{"player": "\U0001f600" * 32, "rank": MAX_RANK}, {"player": "a", "rank": 1}]
+    entries = msgspec.json.decode(msgspec.json.encode(lines), type=list[PlainEntry])
+    assert _checked_columns(entries)[1] == ["a", "\U0001f600" * 32]
