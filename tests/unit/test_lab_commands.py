@@ -192,7 +192,7 @@ def test_evidence_does_only_what_is_asked(write: Write, tmp_path: Path) -> None:
 
 
 def test_the_laboratory_starts_without_clients() -> None:
-    """Nor with what only `tune` and figures need (numba looks whether there is a `scipy`): it would take as long to start as to rate."""
+    """Nor with what only `tune` and figures need; numba itself looks for a bare `scipy`."""
     heavy = "confluent_kafka redis scipy.optimize matplotlib"
     code = (
         "import sys, stream_rater.cli, stream_rater.lab_commands\n"
