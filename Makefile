@@ -11,7 +11,7 @@ COMPILE := $(VENV_PYTHON) -m uv pip compile --universal --python-version 3.11 --
 PARALLEL := -n auto --maxprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo test bench figure lint lock chart contract contract-check image-check
+.PHONY: help setup servers demo test bench figure lint lock chart contract contract-check image-check chaos
 .PHONY: soak audit up down clean
 
 help: ## This list
@@ -36,6 +36,9 @@ bench: servers ## Benchmarks: one JSON object a line on standard output (ARGS=..
 soak: servers ## Fuzz the decoder and simulate faults at length (SEEDS=N MINUTES=M)
 	@$(VENV_PYTHON) -m tests.simulation.soak \
 		$(if $(SEEDS),--seeds $(SEEDS)) $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
+
+chaos: servers ## Break real servers and workers, and compare every rating (ARGS="--quick storm")
+	@PYTHONPATH=deploy $(VENV_PYTHON) -m tests.chaos $(ARGS)
 
 figure: servers ## A season under a real Prometheus, and its dashboard drawn (ARGS=...)
 	@PYTHONPATH=deploy $(VENV_PYTHON) -m watching $(ARGS)

@@ -1,4 +1,7 @@
-"""`stream-rater …`: the commands. Exit codes: 0 done, 1 the work failed, 2 wrong usage."""
+"""`stream-rater …`: the commands. Exit codes: 0 done, 1 the work failed, 2 wrong usage.
+
+A command imports what it runs when it is called: `evaluate` needs no client of Kafka's or Redis's.
+"""
 
 import os
 import sys
@@ -9,7 +12,7 @@ from typing import Any
 
 import click
 
-from stream_rater import commands, inspect_command, lab_commands, log, rebuild_command
+from stream_rater import log
 from stream_rater.config import (
     ANY_LADDER,
     BadConfiguration,
@@ -20,7 +23,6 @@ from stream_rater.config import (
     read_rating,
     read_settings,
 )
-from stream_rater.evidence_command import evidence_report
 from stream_rater.lab.accuracy import MEASURES
 from stream_rater.lab.evidence import PARTS
 from stream_rater.lab.spaces import SPACES
@@ -93,6 +95,8 @@ def rate(
         ladders = read_ladders(ladders_path)
     if records and any(ladder.rating.kept == 0 for ladder in ladders.ladders.values()):
         raise BadConfiguration('--records: no record holds history "full"; give a number')
+    from stream_rater import commands
+
     commands.rate(rounds, ladders, out, records=records)
 
 
@@ -127,6 +131,8 @@ def evaluate(files: tuple[Path, ...], configs: tuple[Path, ...], train: float, f
     if not rounds:
         raise BadConfiguration("give at least one file of rounds")
     named = [(path.name, read_rating(path)) for path in given]
+    from stream_rater import lab_commands
+
     lab_commands.evaluate_files(rounds, named, train, as_json=form == "json")
 
 
@@ -149,6 +155,8 @@ def evaluate(files: tuple[Path, ...], configs: tuple[Path, ...], train: float, f
 @_one_line
 def tune(rounds: Path, system: str, measure: str, out: Path | None, **options: Any) -> None:
     """Search the hyperparameters that foretell the first part of a file's rounds best."""
+    from stream_rater import lab_commands
+
     lab_commands.tune_file(rounds, system, measure, out, **options)
 
 
@@ -189,6 +197,8 @@ def evidence(
     data: Path, out: Path, parts: tuple[str, ...], systems: tuple[str, ...], **options: Any
 ) -> None:
     """Redo the evidence of the Elo-MMR paper on your data, and write a report."""
+    from stream_rater.evidence_command import evidence_report
+
     evidence_report(data, out, parts or PARTS, systems or tuple(SPACES), **options)
 
 
@@ -200,6 +210,8 @@ def run(role: str, settings_path: Path | None) -> None:
     """Run the service until SIGTERM or Ctrl-C."""
     settings = _settings(settings_path)
     roles = frozenset({"estimator", "updater"} if role == "all" else {role})
+    from stream_rater import commands
+
     commands.run(settings, roles)
 
 
@@ -210,6 +222,8 @@ def run(role: str, settings_path: Path | None) -> None:
 @_one_line
 def submit(rounds: Path, per_second: float | None, settings_path: Path | None) -> None:
     """Send the rounds of a JSON-lines file to round-completed, each validated before."""
+    from stream_rater import commands
+
     commands.submit(rounds, _settings(settings_path), per_second)
 
 
@@ -223,6 +237,8 @@ def submit(rounds: Path, per_second: float | None, settings_path: Path | None) -
 @_one_line
 def watch(settings_path: Path | None, **options: Any) -> None:
     """Follow rating-changed."""
+    from stream_rater import commands
+
     commands.watch(_settings(settings_path), **options)
 
 
@@ -232,6 +248,8 @@ def watch(settings_path: Path | None, **options: Any) -> None:
 @_one_line
 def rebuild(replace: bool, settings_path: Path | None) -> None:
     """Replay the log into an empty Redis, while no worker runs; they then go on from there."""
+    from stream_rater import rebuild_command
+
     rebuild_command.rebuild(_settings(settings_path), replace=replace)
 
 
@@ -242,6 +260,8 @@ def rebuild(replace: bool, settings_path: Path | None) -> None:
 @_one_line
 def verify(wait_s: float, settings_path: Path | None) -> None:
     """Compare every belief in Redis with a sequential replay of the log, bit for bit."""
+    from stream_rater import commands
+
     commands.verify(_settings(settings_path), wait_s)
 
 
@@ -254,6 +274,8 @@ def inspect(ladder: str | None, player: str | None, settings_path: Path | None) 
     """Tell what is believed of a player and where it lives, or the state of all partitions."""
     if (ladder is None) != (player is None):
         raise BadConfiguration("give --ladder and --player, or neither")
+    from stream_rater import inspect_command
+
     inspect_command.inspect(_settings(settings_path), ladder, player)
 
 
@@ -267,4 +289,6 @@ def demo(embedded: bool, rounds: int) -> None:
         raise BadConfiguration(
             "`make demo` shows the service on real servers; here, give --embedded"
         )
+    from stream_rater import commands
+
     commands.embedded_demo(rounds)

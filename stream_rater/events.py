@@ -31,15 +31,36 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     shares: tuple[float, ...] | None = None
 
 
-class RoundCompleted(msgspec.Struct, frozen=True, kw_only=True):
-    """A finished round, as a game backend reports it. Not validated: see `standings`."""
-
+class _Round(msgspec.Struct, frozen=True, kw_only=True):
     round_id: str
     ladder: str
     completed_at: str
-    standings: list[Entry]
     weight: float = 1.0
     performance_ceiling: float | None = None
+
+
+class RoundCompleted(_Round, frozen=True, kw_only=True):
+    """A finished round, as a game backend reports it. Not validated: see `standings`."""
+
+    standings: list[Entry]
+
+
+PlainId = Annotated[str, msgspec.Meta(min_length=1, max_length=32)]
+"""A player's id that needs no second look: 32 characters are never over 128 bytes."""
+PlainRank = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 2)]
+
+
+class PlainEntry(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """A line as nearly all are: a player alone, who finished. The decoder does the checking."""
+
+    player: PlainId
+    rank: PlainRank
+
+
+class PlainRound(_Round, frozen=True, kw_only=True):
+    """A round in which all lines are plain: it decodes to what is valid, or not at all."""
+
+    standings: list[PlainEntry]
 
 
 class RatingChanged(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -65,6 +86,8 @@ class RatingChanged(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 round_from_json = msgspec.json.Decoder(RoundCompleted).decode
 round_from_msgpack = msgspec.msgpack.Decoder(RoundCompleted).decode
+plain_round_from_json = msgspec.json.Decoder(PlainRound).decode
+plain_round_from_msgpack = msgspec.msgpack.Decoder(PlainRound).decode
 rating_changed_from_json = msgspec.json.Decoder(RatingChanged).decode
 to_json = msgspec.json.Encoder().encode
 

@@ -12,23 +12,35 @@ ratings, its variance being the sum of two entries' `sigmas` sigma^2 + `noise`:
 | Glicko | logistic | 1 | beta^2 / 2 + drift^2 |
 | BAR | logistic | 1 | beta^2 + drift^2 |
 | TrueSkill | normal | 1 | beta^2 + drift^2 |
+| Elo-R | logistic | 1 | delta^2 + eta^2 |
+| Elo, pairwise Elo, logistic | logistic | 0 | (C scale)^2 / 2 |
+| Elo, pairwise Elo, Gaussian | normal | 0 | scale^2 |
+| Plackett-Luce | logistic | 0 | (C scale)^2 / 2 |
+| Thurstone | normal | 0 | scale^2 |
 
 which is each system's own model of a match of two (for Glicko that of Glickman, with both
-uncertainties). Round weights, newcomers' weights and drift by time are left out.
+uncertainties; C = pi / sqrt 3 makes odds of e one `scale` wide). Round weights, newcomers' weights
+and drift by time are left out.
 """
 
 from typing import NamedTuple
 
 from stream_rater.rating.parameters import (
     Bar,
+    Climbing,
     Codeforces,
+    Elo,
     EloMMX,
+    EloR,
     Evolving,
     Glicko,
+    PairwiseElo,
     RatingConfig,
+    Thurstone,
     Topcoder,
     TrueSkill,
 )
+from stream_rater.rating.performance import C
 
 
 class Chances(NamedTuple):
@@ -43,7 +55,7 @@ class Chances(NamedTuple):
 def chances_of(config: RatingConfig) -> Chances:
     """The model of a match of two by this configuration."""
     match config:
-        case Evolving():
+        case Evolving() | EloR():
             weight, sigma = config.limits
             noise = (1.0 + 1.0 / weight + weight) * sigma**2
             return Chances(isinstance(config, EloMMX), 1.0, noise)
@@ -56,5 +68,10 @@ def chances_of(config: RatingConfig) -> Chances:
         case Bar() | TrueSkill():
             gaussian = isinstance(config, TrueSkill)
             return Chances(gaussian, 1.0, config.beta**2 + config.sigma_drift**2)
+        case Climbing():
+            gaussian = isinstance(config, Thurstone)
+            if isinstance(config, Elo | PairwiseElo):
+                gaussian = config.model == "gaussian"
+            return Chances(gaussian, 0.0, config.scale**2 * (1.0 if gaussian else 0.5 * C**2))
         case _:
             raise AssertionError(f"{config} has no model of a match of two")

@@ -1,17 +1,14 @@
 """How well a configuration foretells rounds: each is scored by the ratings before it.
 
 Three stages, each taking what the one before it gives: sessions are read, then rated, and what the
-rating saw is scored. A season still being read is evaluated with a thread for each stage: nearly
-all of their time goes to code that lets other threads run (zlib, kernels).
+rating saw is scored. A season still being read (`stages.elsewhere`) is rated and
+scored by a thread each: nearly all of their time goes to kernels, which let other threads run.
 """
 
 import math
-import queue
-import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TypeVar
 
 import numpy as np
 
@@ -21,13 +18,9 @@ from stream_rater.lab.accuracy import FIELDS
 from stream_rater.lab.chances import chances_of
 from stream_rater.lab.replay import Pool
 from stream_rater.lab.season import Session
+from stream_rater.lab.stages import ahead
 from stream_rater.rating.model import Floats, Wave
 from stream_rater.rating.parameters import RatingConfig
-
-T = TypeVar("T")
-
-AHEAD = 8
-"""Sessions that a stage may be ahead of the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,44 +45,6 @@ class Outcome:
 def trained(rounds: int, train: float) -> int:
     """How many of so many rounds only build experience."""
     return math.floor(train * rounds + 1e-9)  # 0.1 of 30 is 3, whatever floats say
-
-
-def ahead(items: Iterable[T]) -> Iterator[T]:
-    """The items, made by a thread that is up to AHEAD of them ahead; it raises what they raise."""
-    line: queue.Queue[tuple[str, T | BaseException | None]] = queue.Queue(AHEAD)
-    enough = threading.Event()
-
-    def put(kind: str, what: T | BaseException | None) -> None:
-        while not enough.is_set():
-            try:
-                return line.put((kind, what), timeout=0.5)
-            except queue.Full:
-                continue
-
-    def run() -> None:
-        try:
-            for item in items:
-                put("item", item)
-                if enough.is_set():
-                    return
-            put("end", None)
-        except BaseException as error:
-            put("error", error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    try:
-        while True:
-            kind, what = line.get()
-            if kind == "item":
-                yield what  # type: ignore[misc]
-            elif kind == "end":
-                return
-            else:
-                assert isinstance(what, BaseException)
-                raise what
-    finally:
-        enough.set()
 
 
 @dataclass(slots=True)
@@ -129,7 +84,7 @@ class Contender:
 def evaluate(
     sessions: Iterable[Session], config: RatingConfig, *, threads: bool = False
 ) -> Outcome:
-    """Play a season by one configuration; `threads`: a thread each to read, rate and score."""
+    """Play a season by one configuration; `threads`: one each to receive, rate and score."""
     began_s = perf_counter()
     contender = Contender(config)
     rated = ahead(contender.rate(ahead(sessions))) if threads else contender.rate(sessions)

@@ -1,12 +1,15 @@
 """Where `tune` searches: the hyperparameters of each system, their ranges and a first guess.
 
-A dimension's name is the configuration's, or one of SHAPES, which make several values of one. Only
+A dimension's name is the configuration's, or one that `configuration` makes values of: newcomers'
+weights of a factor and its fading, Elo-R's sigma_limit of its part of delta (it is less). Only
 ratios matter to Elo-MMR and most others: a ladder with all points doubled (initial_sigma,
 sigma_limit, beta, drift) foretells the same, and so does one with all ratings shifted. So
 initial_sigma stays as it is while the others move, and initial_mu is searched only where a system
-has levels of its own (Topcoder weighs less above 2000 and 2500).
+has levels of its own (Topcoder weighs less above 2000 and 2500). Kerby's systems have no sigma: of
+theirs `scale` stays, as in chess, and the learning rate moves.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -56,6 +59,10 @@ def _evolving(*more: Dimension) -> tuple[Dimension, ...]:
 BETA = Dimension("beta", 30.0, 1500.0, 300.0)
 DRIFT = Dimension("sigma_drift", 1.0, 200.0, 35.0)
 
+CLIMBING = Dimension("learning_rate", 0.1, 1000.0, 20.0)
+"""Of systems that sum over all pairs of a round, and of those that give each round one voice."""
+STEPPING = Dimension("learning_rate", 1.0, 5000.0, 200.0)
+
 SPACES: dict[str, tuple[Dimension, ...]] = {
     "elo-mmr": _evolving(Dimension("rho", 0.01, 10.0, 1.0)),
     "elo-mmx": _evolving(),
@@ -68,10 +75,25 @@ SPACES: dict[str, tuple[Dimension, ...]] = {
     "glicko": (BETA, DRIFT),
     "bar": (BETA, DRIFT),
     "trueskill": (BETA, DRIFT, Dimension("draw_margin", 0.01, 100.0, 1.0)),
+    "elo-r": (
+        Dimension("delta", 50.0, 2000.0, 250.0),
+        Dimension("sigma_part", 0.05, 0.95, 0.4, "linear"),
+    ),
+    "elo": (CLIMBING,),
+    "pairwise-elo": (STEPPING,),
+    "plackett-luce": (CLIMBING,),
+    "thurstone": (CLIMBING,),
 }
 """By system."""
 
-FIXED: dict[str, dict[str, Any]] = {}
+CHESS = {"scale": 400.0 / math.log(10.0)}
+
+FIXED: dict[str, dict[str, Any]] = {
+    "elo": CHESS,
+    "pairwise-elo": {"pairs": "average", **CHESS},
+    "plackett-luce": CHESS,
+    "thurstone": CHESS,
+}
 """What a system's configuration needs besides."""
 
 
@@ -81,6 +103,8 @@ def configuration(system: str, values: Mapping[str, float]) -> RatingConfig:
     factor, fade = table.pop("newcomer_factor", 1.0), table.pop("newcomer_fade", 0.0)
     if factor != 1.0:
         table["newcomer_weights"] = newcomer_weights(factor, fade)
+    if (part := table.pop("sigma_part", None)) is not None:
+        table["sigma_limit"] = float(f"{part * table['delta']:.{DIGITS}g}")
     return from_builtins(table)
 
 

@@ -1,11 +1,22 @@
 """The quick way through a round of single players ends where the long way does."""
 
+import json
+
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_rater.events import Entry
-from stream_rater.standings import MAX_RANK, Invalid, _any_columns, _plain_columns
+from stream_rater.events import Entry, PlainEntry
+from stream_rater.standings import (
+    MAX_ID_BYTES,
+    MAX_RANK,
+    Invalid,
+    _any_columns,
+    _check_players,
+    _checked_columns,
+    _plain_columns,
+)
 
 RANKS = [None, -1, 0, 1, 2, 3, MAX_RANK, MAX_RANK + 1, 2**70]
 GOOD = st.builds(Entry, player=st.text(max_size=2), rank=st.integers(1, 5), dnf=st.booleans())
@@ -45,3 +56,46 @@ def check(entries: list[Entry]) -> None:
     assert (quick[0].tolist(), quick[1]) == (place.tolist(), players)
     assert (quick[2].tolist(), quick[3].tolist()) == (starts.tolist(), share.tolist())
     assert (quick[0].dtype, quick[2].dtype) == (place.dtype, starts.dtype)
+
+
+LONGEST = "p" * MAX_ID_BYTES
+NAMES = ["a", "", "\U0001f600" * 32, "\U0001f600" * 33, LONGEST, LONGEST + "p"]
+LINES = st.fixed_dictionaries(
+    {"player": st.sampled_from(NAMES), "rank": st.sampled_from(RANKS[:-1])},
+    optional={"dnf": st.booleans(), "x": st.none()},
+)
+
+
+@given(st.lists(LINES, min_size=2, max_size=6))
+def test_what_a_decoder_has_checked_is_valid(lines: list[dict[str, object]]) -> None:
+    """Plain entries are those whose every line passes the long way, and give the same columns."""
+    check_lines(lines)
+
+
+@pytest.mark.parametrize("rank", RANKS)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_name_and_rank_are_judged_alike(name: str, rank: int | None) -> None:
+    """Behind a line that is in order."""
+    check_lines([{"player": "b", "rank": 3}, {"player": name, "rank": rank}])
+
+
+def check_lines(lines: list[dict[str, object]]) -> None:
+    """What the decoder takes as plain, the long way takes too, and gives the same columns."""
+    data = json.dumps(lines).encode()
+    try:
+        quick = _checked_columns(msgspec.json.decode(data, type=list[PlainEntry]))
+    except msgspec.ValidationError:
+        return
+    slow = _any_columns(msgspec.json.decode(data, type=list[Entry]))
+    _check_players(slow[1])
+    assert quick[1] == slow[1]
+    for ours, theirs in zip(quick, slow, strict=True):
+        assert list(ours) == list(theirs)
+        assert getattr(ours, "dtype", None) == getattr(theirs, "dtype", None)
+
+
+def test_lines_as_they_usually_are_take_the_quick_way() -> None:
+    """Longest names and the greatest rank included."""
+    lines = [{"player": "\U0001f600" * 32, "rank": MAX_RANK}, {"player": "a", "rank": 1}]
+    entries = msgspec.json.decode(msgspec.json.encode(lines), type=list[PlainEntry])
+    assert _checked_columns(entries)[1] == ["a", "\U0001f600" * 32]

@@ -12,15 +12,18 @@ from hypothesis import strategies as st
 from stream_rater.lab import accuracy
 from stream_rater.lab.accuracy import FIELDS, MEASURES, averages, score
 from stream_rater.lab.chances import chances_of
-from stream_rater.rating.model import DID_NOT_FINISH, Floats
+from stream_rater.rating.memoryless import estimate
+from stream_rater.rating.model import DID_NOT_FINISH, Floats, Wave
 from stream_rater.rating.parameters import (
     Bar,
     Codeforces,
     EloMMR,
     EloMMX,
+    EloR,
     Glicko,
     Topcoder,
     TrueSkill,
+    from_builtins,
 )
 
 NOISE = 200.0**2
@@ -199,9 +202,35 @@ LIMITS = {"weight_limit": 0.2, "sigma_limit": 80.0}
         (Glicko(beta=200.0, sigma_drift=30.0), (False, 1.0, 20_900.0)),
         (Bar(beta=200.0, sigma_drift=30.0), (False, 1.0, 40_900.0)),
         (TrueSkill(beta=200.0, sigma_drift=30.0, draw_margin=1.0), (True, 1.0, 40_900.0)),
+        (EloR(delta=100.0, sigma_limit=60.0), (False, 1.0, 10_000.0 + 2025.0)),
     ],
     ids=lambda case: getattr(type(case), "__name__", ""),
 )
 def test_each_system_has_a_model_of_a_match_of_two(config: Any, expected: Any) -> None:
     """The table of `chances`."""
     assert chances_of(config) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("system", ["elo", "pairwise-elo", "plackett-luce", "thurstone"])
+@pytest.mark.parametrize("model", ["logistic", "gaussian"])
+def test_the_model_of_two_is_what_a_climbing_system_climbs(system: str, model: str) -> None:
+    """One game moves the winner by the derivative of ln P(win), times the learning rate."""
+    table = {"system": system, "learning_rate": 1e-3, "scale": 150.0, "initial_mu": 0.0}
+    if system in ("elo", "pairwise-elo"):
+        table["model"] = model
+    config: Any = from_builtins(table)
+    gaussian, sigmas, noise = chances_of(config)
+    assert sigmas == 0.0
+
+    def surprise(winner: float) -> float:
+        both = np.array([winner, 30.0]), np.full(2, noise)
+        return accuracy.chances(np.array([1, 2], np.int32), *both, gaussian)[0]
+
+    one = np.ones(1)
+    wave = Wave(
+        np.array([0, 2]), one, one * np.inf, np.zeros(1, np.int64), np.array([1, 2], np.int32),
+        np.arange(3), np.ones(2), np.array([-100.0, 30.0]), np.ones(2), *np.zeros((2, 2), np.int64),
+    )  # fmt: skip
+    performance = estimate(config, wave)[0, 0]  # mu + scale^2 d ln P / d mu
+    slope = (surprise(-101.0) - surprise(-99.0)) / 2.0
+    assert (performance + 100.0) / 150.0**2 == pytest.approx(slope, rel=1e-4)

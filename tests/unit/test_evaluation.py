@@ -1,14 +1,12 @@
 """Evaluation: what is foretold, by what, and what counts."""
 
-import itertools
 import math
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
 from stream_rater.lab.accuracy import FIELDS, averages
-from stream_rater.lab.evaluation import AHEAD, ahead, evaluate, trained
+from stream_rater.lab.evaluation import evaluate, trained
 from stream_rater.lab.season import Session, split
 from stream_rater.lab.synthetic import Kind, season
 from stream_rater.rating.parameters import EloMMR, Topcoder
@@ -101,30 +99,3 @@ def test_better_parameters_foretell_better() -> None:
     assert losses[2] == pytest.approx(math.log(2.0), abs=0.01)
     assert losses[0] is not None and losses[0] < 0.6
     assert losses[1] is not None and losses[1] < 0.6
-
-
-def test_items_come_as_they_were_made() -> None:
-    """In order, all of them, however many."""
-    assert list(ahead(range(10 * AHEAD))) == list(range(10 * AHEAD))
-
-
-def test_a_failure_in_the_thread_is_raised_where_its_items_are_used() -> None:
-    """After those made before it."""
-
-    def failing() -> Iterator[int]:
-        yield 1
-        raise OSError("unreadable")
-
-    items = ahead(failing())
-    assert next(items) == 1
-    with pytest.raises(OSError, match="unreadable"):
-        next(items)
-
-
-def test_a_stage_is_not_far_ahead() -> None:
-    """What nobody takes is not made: the queue has a bound."""
-    made = itertools.count()
-    items = ahead(iter(made.__next__, None))
-    assert next(items) == 0
-    items.close()  # type: ignore[attr-defined]
-    assert next(made) <= AHEAD + 3

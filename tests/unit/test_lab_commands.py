@@ -1,6 +1,7 @@
 """`evaluate`, `tune` and `evidence` as typed."""
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -188,3 +189,14 @@ def test_evidence_does_only_what_is_asked(write: Write, tmp_path: Path) -> None:
     report = (out / "report.md").read_text()
     assert "## Small rounds" in report and "## Accuracy" not in report
     assert not (out / "farming.png").exists()
+
+
+def test_the_laboratory_starts_without_clients() -> None:
+    """Nor with what only `tune` and figures need; numba itself looks for a bare `scipy`."""
+    heavy = "confluent_kafka redis scipy.optimize matplotlib"
+    code = (
+        "import sys, stream_rater.cli, stream_rater.lab_commands\n"
+        f"print(*set('{heavy}'.split()) & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
