@@ -1,0 +1,1 @@
+"""Faults on real servers: is every rating there once, and equal to a replay?"""

@@ -1,0 +1,261 @@
+"""Each fault as a story: what breaks, when, and how it is mended."""
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+
+import msgspec
+from redis import Redis
+
+from local.kafka_node import FORMATTED, random_id, start_kafka
+from local.processes import LOOPBACK, free_port
+from local.servers import Server
+from stream_rater.adapters.redis import connect
+from tests.chaos.scene import Outcome, Scene, Violation, a_scene
+from tests.chaos.season import codeforces, lobbies
+from tests.integration.processes import stream_rater, wait_until
+from tests.integration.test_rebuild import gone
+
+NEXT_KERNEL = "tests.chaos.next_kernel"
+KILLS, AHEAD = 100, 40
+"""Of a storm: how many kills, and how many rounds are sent with each."""
+AT_ONCE = 400
+"""Rounds of eight that wait when something breaks: a second's work or so."""
+
+LADDERS = """
+[ladders."*".rating]
+system = "elo-mmr"
+weight_limit = 0.2
+sigma_limit = 80
+
+[ladders.ranked.rating]
+system = "elo-mmr"
+weight_limit = 0.2
+sigma_limit = 80
+"""
+
+CHANGE = """
+[[ladders.ranked.changes]]
+from_offset = {}
+rating = {{ system = "elo-mmr", weight_limit = 0.4, sigma_limit = 120, display = "mu" }}
+"""
+
+Story = Callable[[str, Path, bool], Outcome]
+
+
+def storm(name: str, folder: Path, quick: bool) -> Outcome:
+    """Three workers, killed or frozen at random moments, while real rounds stream."""
+    with a_scene(name, folder, codeforces(), workers=3, quick=quick) as scene:
+        kills = 0
+        while kills < (KILLS if not quick else 4):
+            if scene.random.random() < 0.5 or scene.season.finished():
+                scene.season.play(scene.random.randint(1, AHEAD))
+            worker = scene.random.choice(scene.crew.workers)
+            if scene.random.random() < 0.25:
+                worker.pause()
+                time.sleep(scene.random.uniform(0.1, 3.5))  # the fault itself: up to a lost session
+                worker.go_on()
+            else:
+                worker.kill()
+                scene.crew.replace(worker)
+                kills += 1
+                time.sleep(scene.random.expovariate(2.0))
+            scene.crew.tend()
+            scene.injected += 1
+        scene.recover()
+        return scene.outcome()
+
+
+def upgrade(name: str, folder: Path, quick: bool) -> Outcome:
+    """Workers replaced one by one by those of another kernel version and other parameters."""
+    folder.mkdir(parents=True)
+    before, after = folder / "before.toml", folder / "after.toml"
+    before.write_text(LADDERS)
+    after.write_text(LADDERS + CHANGE.format(3 * AT_ONCE))
+    with a_scene(
+        name, folder, lobbies(), workers=3, quick=quick, partitions=1, ladders=str(before)
+    ) as scene:
+        scene.season.play(AT_ONCE)
+        scene.at_work()
+        scene.crew.module = scene.verified_by = NEXT_KERNEL
+        scene.settings = scene.crew.settings = msgspec.structs.replace(
+            scene.settings, ladders=str(after)
+        )
+        for worker in list(scene.crew.workers):
+            scene.injected += 1
+            scene.season.play(AT_ONCE)  # the new parameters hold before the last is replaced
+            scene.at_work()
+            worker.terminate()
+            worker.wait()
+            scene.crew.replace(worker)
+        scene.recover()
+        return scene.outcome()
+
+
+def broker(name: str, folder: Path, quick: bool, *, hard: bool, workers: int) -> Outcome:
+    """The only broker is stopped or killed with transactions under way, and started again."""
+    with a_scene(name, folder, lobbies(), workers=workers, quick=quick) as scene:
+        for _ in range(scene.times(3)):
+            scene.season.play(AT_ONCE)
+            scene.at_work()
+            with scene.fault():
+                _down(scene.kafka[0], hard)
+                scene.kafka[0].start()
+        return scene.outcome()
+
+
+def worker(name: str, folder: Path, quick: bool, *, hard: bool, workers: int) -> Outcome:
+    """A worker is stopped or killed at work, and another one started."""
+    with a_scene(name, folder, lobbies(), workers=workers, quick=quick) as scene:
+        for _ in range(scene.times(3)):
+            scene.season.play(AT_ONCE)
+            scene.at_work()
+            with scene.fault():
+                victim = scene.random.choice(scene.crew.workers)
+                victim.kill() if hard else victim.terminate()
+                victim.wait()
+                scene.crew.replace(victim)
+        return scene.outcome()
+
+
+def one_of_three(name: str, folder: Path, quick: bool) -> Outcome:
+    """Three brokers, all topics on all of them, two needed to write: one is killed, and back."""
+    with a_scene(
+        name, folder, lobbies(), workers=2, quick=quick, kafka=three_brokers, replication=3
+    ) as scene:
+        for i in range(scene.times(3)):
+            scene.season.play(AT_ONCE)
+            scene.at_work()
+            with scene.fault():
+                scene.kafka[i].kill()
+                scene.season.play(AT_ONCE)
+                scene.recover()  # two are enough
+                scene.season.play(AT_ONCE // 4)
+                scene.kafka[i].start()
+        return scene.outcome()
+
+
+def redis_killed(name: str, folder: Path, quick: bool) -> Outcome:
+    """Redis is killed and started again on its append-only file, which lacks the last second."""
+    with a_scene(name, folder, lobbies(), workers=2, quick=quick) as scene:
+        for _ in range(scene.times(5)):
+            scene.season.play(AT_ONCE)
+            scene.at_work()
+            with scene.fault():
+                _down(scene.redis, hard=True)
+                scene.redis.start()
+        return scene.outcome()
+
+
+def redis_restored(name: str, folder: Path, quick: bool) -> Outcome:
+    """FLUSHALL at work; then a snapshot of before comes back, and the log tells the rest."""
+    with a_scene(name, folder, lobbies(), workers=2, quick=quick) as scene:
+        for _ in range(scene.times(2)):
+            scene.season.play(AT_ONCE)
+            scene.await_rated()
+            kept = _snapshot(scene.redis)
+            scene.season.play(AT_ONCE)
+            scene.at_work()
+            with scene.fault():
+                _flush(scene)
+                _restore(scene.redis, kept)
+        return scene.outcome()
+
+
+def redis_rebuilt(name: str, folder: Path, quick: bool) -> Outcome:
+    """FLUSHALL at work, and no snapshot: workers leave, `rebuild` reads the log, others go on."""
+    with a_scene(name, folder, lobbies(), workers=2, quick=quick) as scene:
+        scene.season.play(AT_ONCE)
+        scene.at_work()
+        with scene.fault():
+            _flush(scene)
+            scene.season.play(AT_ONCE)
+            scene.crew.dismiss()
+            wait_until(gone(scene.settings), "the workers have left")
+            done = stream_rater("rebuild", "--replace", settings=scene.settings)
+            if done.returncode:
+                raise Violation(f"rebuild: {done.stderr}")
+            scene.crew.hire(2)
+        return scene.outcome()
+
+
+def _down(server: Server, hard: bool) -> None:
+    if hard:
+        server.kill()
+    else:
+        server.stop()
+
+
+def _flush(scene: Scene) -> None:
+    with connect(scene.settings) as client:
+        client.flushall()
+
+
+def _snapshot(redis: Server) -> Path:
+    """A copy of all that Redis holds now, as its own file."""
+    with Redis(port=redis.port) as client:
+        client.save()
+    kept = redis.directory / "kept.rdb"
+    shutil.copy(redis.directory / "dump.rdb", kept)
+    return kept
+
+
+def _restore(redis: Server, kept: Path) -> None:
+    """Start Redis on that copy: as its append-only file's base, which is what it reads first."""
+    redis.stop()
+    (folder,) = redis.directory.glob("appendonlydir")
+    shutil.rmtree(folder)
+    folder.mkdir()
+    shutil.copy(kept, folder / "appendonly.aof.1.base.rdb")
+    manifest = "file appendonly.aof.1.base.rdb seq 1 type b\n"
+    (folder / "appendonly.aof.manifest").write_text(manifest)
+    redis.start()
+
+
+@contextmanager
+def three_brokers(folder: Path) -> Iterator[list[Server]]:
+    """Three nodes of one cluster, each broker and controller."""
+    ports, controllers = [free_port() for _ in range(3)], [free_port() for _ in range(3)]
+    voters = ",".join(f"{i + 1}@{LOOPBACK}:{port}" for i, port in enumerate(controllers))
+    cluster = random_id()
+
+    def start(i: int) -> Server:
+        data = folder / str(i) / "data"
+        shutil.copytree(FORMATTED, data, dirs_exist_ok=True)
+        (data / "meta.properties").write_text(
+            f"version=1\nnode.id={i + 1}\ncluster.id={cluster}\ndirectory.id={random_id()}\n"
+        )
+        listeners = f"BROKER://{LOOPBACK}:{ports[i]},CONTROLLER://{LOOPBACK}:{controllers[i]}"
+        return start_kafka(
+            folder / str(i), port=ports[i],
+            properties={
+                "node.id": str(i + 1), "listeners": listeners,
+                "controller.quorum.voters": voters, "default.replication.factor": "3",
+                "min.insync.replicas": "2", "offsets.topic.replication.factor": "3",
+                "transaction.state.log.replication.factor": "3",
+                "transaction.state.log.min.isr": "2",
+            },
+        )  # fmt: skip
+
+    with ExitStack() as stack, ThreadPoolExecutor(3) as pool:
+        yield [stack.enter_context(node) for node in pool.map(start, range(3))]
+
+
+FAULTS: dict[str, Story] = {
+    "storm": storm,
+    "upgrade": upgrade,
+    **{
+        f"{how}-{what.__name__}-{count}": partial(what, hard=how == "hard", workers=count)
+        for what in (broker, worker)
+        for how in ("clean", "hard")
+        for count in (1, 3)
+    },
+    "one-of-three-brokers": one_of_three,
+    "redis-killed": redis_killed,
+    "redis-restored": redis_restored,
+    "redis-rebuilt": redis_rebuilt,
+}

@@ -1,0 +1,86 @@
+"""The rounds that are played while things break, and what must come of them."""
+
+import gzip
+import itertools
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from local.tools import ROOT
+from stream_rater.adapters.topics import Topics
+from stream_rater.config import Settings
+from stream_rater.events import rating_changed_from_json
+from tests.integration.topics import Bytes, Finished, produce, read_topic
+
+PLAYERS, LOBBY = 2_000, 8
+LADDERS = ("duels", "lobbies", "ranked")
+
+
+class Season:
+    """Sends rounds, and knows how often each player must have been rated."""
+
+    def __init__(self, settings: Settings, rounds: Iterator[dict[str, Any]]) -> None:
+        self._settings = settings
+        self._rounds = rounds
+        self._due: Counter[tuple[str, str]] = Counter()
+        self.finished = Finished(settings)
+
+    @property
+    def updates(self) -> int:
+        """Ratings that are due."""
+        return self._due.total()
+
+    def play(self, count: int) -> None:
+        """Send so many rounds more, all acknowledged when this returns."""
+        events = list(itertools.islice(self._rounds, count))
+        produce(
+            self._settings, [Bytes(msgspec.json.encode(e), e["ladder"].encode()) for e in events]
+        )
+        for event in events:
+            for entry in event["standings"]:
+                self._due[event["ladder"], entry["player"]] += 1
+
+    def lost_and_doubled(self) -> tuple[int, int]:
+        """Read from rating-changed: a player's rounds count 1, 2, 3 ... in order, each once."""
+        last: Counter[tuple[str, str]] = Counter()
+        doubled = lost = 0
+        for message in read_topic(self._settings, Topics.of(self._settings).changed):
+            event = rating_changed_from_json(message.value() or b"")
+            player = event.ladder, event.player
+            lost += max(0, event.rounds - last[player] - 1)
+            doubled += event.rounds <= last[player]
+            last[player] = max(last[player], event.rounds)
+        lost += sum(max(0, due - last[player]) for player, due in self._due.items())
+        doubled += sum(max(0, told - self._due[player]) for player, told in last.items())
+        return lost, doubled
+
+
+def lobbies(seed: int = 1) -> Iterator[dict[str, Any]]:
+    """Rounds of eight in three ladders, for ever."""
+    random = np.random.default_rng(seed)
+    for number in itertools.count():
+        players = random.choice(PLAYERS, LOBBY, replace=False).tolist()
+        yield {
+            "round_id": f"lobby-{number}",
+            "ladder": LADDERS[number % len(LADDERS)],
+            "completed_at": "2026-01-01T00:00:00Z",
+            "standings": [{"player": f"p{p}", "rank": 1 + i} for i, p in enumerate(players)],
+        }
+
+
+def codeforces() -> Iterator[dict[str, Any]]:
+    """The Codeforces file again and again; lobbies where it is absent."""
+    shared = Path(os.environ.get("STREAM_RATER_SHARED") or ROOT.parent / "shared")
+    path = shared / "data" / "codeforces.jsonl.gz"
+    if not path.is_file():
+        yield from lobbies()
+    for turn in itertools.count():
+        with gzip.open(path) as file:
+            for line in file:
+                event: dict[str, Any] = msgspec.json.decode(line)
+                yield event | {"round_id": f"{event['round_id']}-{turn}"}
