@@ -91,6 +91,14 @@ def _wanted(settings: Settings) -> dict[str, tuple[int, dict[str, str]]]:
     }
 
 
+def _offset(future: Any) -> int:
+    """What ListOffsets found. Where a leader has just gone, there is no error and no offset."""
+    offset: int = _result(future).offset
+    if offset < 0:
+        raise LogTrouble("kafka: a partition's leader does not tell its offsets")
+    return offset
+
+
 def _result(future: "Future[Any]") -> Any:
     try:
         return future.result(TIMEOUT_S)
@@ -288,7 +296,7 @@ class Admin:
         asked = {TopicPartition(topic, p): spec for p in range(partitions)}
         found = self._client.list_offsets(asked, request_timeout=REQUEST_TIMEOUT_S)
         try:
-            by_partition = {tp.partition: _result(future).offset for tp, future in found.items()}
+            by_partition = {tp.partition: _offset(future) for tp, future in found.items()}
         except LogTrouble:
             self._forget_leaders(topic)
             raise

@@ -75,7 +75,7 @@ def upgrade(name: str, folder: Path, quick: bool) -> Outcome:
     folder.mkdir(parents=True)
     before, after = folder / "before.toml", folder / "after.toml"
     before.write_text(LADDERS)
-    after.write_text(LADDERS + CHANGE.format(3 * AT_ONCE))
+    after.write_text(LADDERS + CHANGE.format(7 * AT_ONCE // 2))  # among the rounds sent last
     with a_scene(
         name, folder, lobbies(), workers=3, quick=quick, partitions=1, ladders=str(before)
     ) as scene:
@@ -87,11 +87,12 @@ def upgrade(name: str, folder: Path, quick: bool) -> Outcome:
         )
         for worker in list(scene.crew.workers):
             scene.injected += 1
-            scene.season.play(AT_ONCE)  # the new parameters hold before the last is replaced
+            scene.season.play(AT_ONCE)
             scene.at_work()
             worker.terminate()
             worker.wait()
-            scene.crew.replace(worker)
+            newer = scene.crew.replace(worker)
+            wait_until(lambda newer=newer: newer.metric("stream_rater_owned") > 0, "it has a share")
         scene.recover()
         return scene.outcome()
 

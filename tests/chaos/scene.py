@@ -58,10 +58,10 @@ class Crew:
         self.workers.append(worker)
         return worker
 
-    def replace(self, worker: WorkerProcess) -> None:
+    def replace(self, worker: WorkerProcess) -> WorkerProcess:
         """Another one in the place of one that is gone."""
         self.workers.remove(worker)
-        self._one()
+        return self._one()
 
     def tend(self) -> None:
         """Start again who ended; Violation if one did so with a traceback."""
