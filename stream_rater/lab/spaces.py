@@ -64,7 +64,7 @@ CLIMBING = Dimension("learning_rate", 0.1, 1000.0, 20.0)
 STEPPING = Dimension("learning_rate", 1.0, 5000.0, 200.0)
 
 SPACES: dict[str, tuple[Dimension, ...]] = {
-    "elo-mmr": _evolving(Dimension("rho", 0.01, 10.0, 1.0)),
+    "elo-mmr": _evolving(Dimension("rho", 0.001, 10.0, 1.0)),
     "elo-mmx": _evolving(),
     "codeforces": (BETA, Dimension("weight", 0.01, 2.0, 0.3)),
     "topcoder": (
