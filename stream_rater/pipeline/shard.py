@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 from stream_rater.pipeline import changes, parts
 from stream_rater.pipeline.parts import NotAPart, Part, UnknownPart
 from stream_rater.pipeline.ports import UNFINISHED, Player, Position, Record
+from stream_rater.pipeline.sharding import shards_of
 from stream_rater.rating.compiled import KERNEL_VERSION
+
+REBUILD = "stop the workers and run `stream-rater rebuild --replace`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +54,18 @@ class Shard:
     committed: int
     next_offset: int
     """The next offset to be read."""
+    among: int = 0
+    """How many shards there are; 0: unknown."""
     queue: deque[Item] = field(default_factory=deque)
     """Parts read and not yet used."""
     barrier: str = ""
     """Why nothing can be read at `next_offset`."""
 
     @classmethod
-    def at(cls, position: Position, committed: int) -> "Shard":
-        """A shard as found."""
+    def at(cls, position: Position, committed: int, among: int = 0) -> "Shard":
+        """A shard as found, one of so many."""
         ahead = position.applied > committed
-        return cls(position, committed, position.start if ahead else position.applied)
+        return cls(position, committed, position.start if ahead else position.applied, among)
 
     @property
     def applied(self) -> int:
@@ -88,15 +93,14 @@ class Shard:
 
     def misfit(self, log_start: int, log_end: int) -> str:
         """Why this log cannot be the one that the store is a fold of; empty if it can."""
-        rebuild = "stop the workers and run `stream-rater rebuild --replace`"
         if self.applied == UNFINISHED:
-            return f"a rebuild of the store was not finished: {rebuild}"
+            return f"a rebuild of the store was not finished: {REBUILD}"
         if log_start > self.next_offset:
             need = f"the store needs offset {self.next_offset}"
-            return f"{need} and the log starts at {log_start}: {rebuild}"
+            return f"{need} and the log starts at {log_start}: {REBUILD}"
         reached = max(self.applied, self.committed)
         if log_end < reached:
-            return f"offset {reached} was reached and the log ends at {log_end}: {rebuild}"
+            return f"offset {reached} was reached and the log ends at {log_end}: {REBUILD}"
         return ""
 
     @property
@@ -123,6 +127,7 @@ class Shard:
             players = changes.players_of(part)
             if len(set(players)) < len(players):
                 raise UnknownPart("part: a player stands in it twice")
+            self._check_home(part, record.partition)
         except UnknownPart as error:
             self.barrier = f"offset {record.offset}: {error}"
             return
@@ -130,6 +135,13 @@ class Shard:
             self._queue(Item(record.offset, parts.EMPTY, ()))
             raise
         self._queue(Item(record.offset, part, players))
+
+    def _check_home(self, part: Part, shard: int) -> None:
+        """What a store lost is in a log that was cut for as many shards as there are now."""
+        if not (self.replaying and self.among):
+            return
+        if (shards_of(part.players, self.among) != shard).any():
+            raise UnknownPart(f"its players are elsewhere among {self.among} shards: {REBUILD}")
 
     def _queue(self, item: Item) -> None:
         self.queue.append(item)

@@ -120,7 +120,7 @@ class Updater:
         ends = yield from ask(ShardEnds())
         offsets = {}
         for shard in to_open:
-            opened = Shard.at(held[shard].position, committed[shard] or 0)
+            opened = Shard.at(held[shard].position, committed[shard] or 0, len(ends))
             reason = opened.misfit(starts[shard], ends[shard])
             if reason:
                 self._refuse(shard, reason)

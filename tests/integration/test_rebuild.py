@@ -47,13 +47,14 @@ def delete_parts(settings: Settings) -> None:
         future.result(10.0)
 
 
-def rated_on(settings: Settings, start: Start, first: int, count: int) -> None:
+def rated_on(settings: Settings, start: Start, first: int, count: int) -> WorkerProcess:
     """Another worker rates so many more rounds; all that there are were then rated once."""
     worker = start(settings)
     produce(settings, [a_round(number) for number in range(first, first + count)])
     wait_until(Finished(settings), "all is rated")
     assert_all_rated_once(settings, first + count)
     assert worker.metric("stream_rater_updates_total", outcome="replayed") == 0
+    return worker
 
 
 def test_the_store_is_lost_in_mid_season(
@@ -107,7 +108,7 @@ def test_the_store_is_lost_when_parts_are_gone(
 
 def test_more_shards(settings: real.SettingsFactory, worker_process: Start) -> None:
     """Workers refuse the store when the topics by player got more partitions, and take it after a
-    rebuild."""
+    rebuild. Should it then be lost, the log from before is not replayed into the wrong shards."""
     at = settings()
     worker = worker_process(at)
     produce(at, [a_round(number) for number in range(100)])
@@ -125,4 +126,15 @@ def test_more_shards(settings: real.SettingsFactory, worker_process: Start) -> N
     assert "shards = 4, this service has 7" in refused.stderr
     done = rebuild(at, "--replace")
     assert done.returncode == 0, done.stderr
-    rated_on(at, worker_process, 100, 100)
+    worker = rated_on(at, worker_process, 100, 100)
+
+    flush(at)
+    produce(at, [a_round(number) for number in range(200, 210)])
+    wait_until(lambda: "elsewhere among 7 shards" in worker.get("/readyz")[1], "it refuses")
+    worker.terminate()
+    worker.wait()
+    done = rebuild(at, "--replace")
+    assert done.returncode == 0, done.stderr
+    worker_process(at)
+    wait_until(Finished(at), "all is rated")
+    assert_all_rated_once(at, 210)

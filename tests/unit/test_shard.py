@@ -29,6 +29,20 @@ def test_reading_begins_where_the_store_is() -> None:
     assert Shard.at(Position(7, 5), 9).next_offset == 7
 
 
+def test_what_was_lost_is_not_replayed_from_a_log_cut_for_other_shards() -> None:
+    """Or players would be rated anew in shards that are not theirs; what comes later is not ours to
+    judge, for it is applied by whoever reads it."""
+    for among, stops in ((1, False), (12, True)):
+        shard = Shard.at(NOWHERE, 3, among)
+        shard.read(record(0, part((100, "abcdefgh"))))
+        assert bool(shard.barrier) == stops
+        assert stops == ("rebuild --replace" in shard.barrier)
+        assert stops == (cut(shard) is None)
+    shard = Shard.at(NOWHERE, 0, 12)
+    shard.read(record(0, part((100, "abcdefgh"))))
+    assert not shard.barrier
+
+
 def test_reading_begins_with_the_call_to_be_settled() -> None:
     """a > c: all of the last call, even where it began before c."""
     assert Shard.at(Position(7, 5), 5).next_offset == 5
