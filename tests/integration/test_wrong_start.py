@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from local.servers import Addresses
 from local.tools import ROOT
 from stream_rater.adapters.layout import LAYOUT_KEY
-from stream_rater.adapters.redis import connect
+from stream_rater.adapters.redis_client import connect
 from stream_rater.adapters.topics import QUIET, Topics
 from stream_rater.config import Settings
 from tests import real
