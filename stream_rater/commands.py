@@ -23,7 +23,7 @@ from stream_rater.events import RatingChanged, rating_changed_from_json
 from stream_rater.lab.offline import Replay, read_lines, records_of
 from stream_rater.lab.replay import Pool
 from stream_rater.lab.verify import Verdict, compare
-from stream_rater.pipeline.ports import Trouble
+from stream_rater.pipeline.ports import Denied, Trouble
 from stream_rater.rating.compiled import KERNEL_VERSION
 from stream_rater.service import ESTIMATORS, UPDATERS, Service
 from stream_rater.standings import Invalid, Reader
@@ -42,7 +42,7 @@ def named_failures() -> Iterator[None]:
         yield
     except (TopicMismatch, LayoutMismatch) as error:
         raise BadConfiguration(str(error)) from None
-    except (Trouble, OSError, warm.OtherBits) as error:
+    except (Trouble, Denied, OSError, warm.OtherBits) as error:
         raise Failed(str(error)) from None
 
 
@@ -146,7 +146,8 @@ def submit(path: Path, settings: Settings, per_second: float | None) -> None:
     reader, mistakes = Reader(service_ladders(settings)), Mistakes(path)
     with named_failures():
         admin = Admin(settings)
-        admin.create_topics()
+        if admin.topics.rounds not in admin.partitions():
+            admin.create_topics()
         submitter = Submitter(settings, admin.topics.rounds)
         total = sum(1 for line in read_lines(path) if line.strip())
         sent, began_s = 0, time.monotonic()
@@ -163,7 +164,8 @@ def submit(path: Path, settings: Settings, per_second: float | None) -> None:
                 time.sleep(max(0.0, began_s + sent / per_second - time.monotonic()))
         submitter.flush()
     if submitter.failures:
-        raise Failed(f"{len(submitter.failures)} rounds not sent, first {submitter.failures[0]}")
+        first = shown(submitter.failures[0])
+        raise Failed(f"{len(submitter.failures)} rounds not sent, first {first}")
     print(f"{sent} rounds sent", file=sys.stderr)
     mistakes.conclude()
 
@@ -179,7 +181,7 @@ def watch(
     with named_failures():
         admin = Admin(settings)
         topic = admin.topics.changed
-        partitions = admin.check_topics()[topic]
+        (partitions,) = admin.partitions_of(topic)
         shown = 0
         for message in follow(settings, topic, partitions, from_start=from_start):
             if message is None:
@@ -194,12 +196,18 @@ def watch(
                 return
 
 
+def shown(text: str) -> str:
+    """An id as it may be printed: it must not command a terminal, nor break a line."""
+    return text if text.isprintable() else repr(text)[1:-1]
+
+
 def _told(event: RatingChanged) -> str:
     rank = "did not finish" if event.rank is None else f"rank {event.rank}"
     change = event.rating - event.previous_rating
     return (
-        f"{event.completed_at}  {event.ladder:<16} {event.player:<24} {rank:<14} "
-        f"{event.previous_rating:7.1f} -> {event.rating:7.1f} ({change:+.1f})  {event.round_id}"
+        f"{event.completed_at}  {shown(event.ladder):<16} {shown(event.player):<24} {rank:<14} "
+        f"{event.previous_rating:7.1f} -> {event.rating:7.1f} ({change:+.1f})  "
+        f"{shown(event.round_id)}"
     )
 
 
@@ -210,17 +218,16 @@ def verify(settings: Settings, wait_s: float) -> None:
     """Compare the store with the log's sequential replay; Failed where they differ."""
     with named_failures():
         admin = Admin(settings)
-        partitions = admin.check_topics()
-        _wait_until_caught_up(admin, partitions, wait_s)
+        rounds, shards = admin.partitions_of(admin.topics.rounds, admin.topics.parts)
+        _wait_until_caught_up(admin, rounds, shards, wait_s)
         store = RedisStore(settings)
         store.prepare()
-        topic = admin.topics.rounds
-        records = read_all(settings, topic, partitions[topic])
+        records = read_all(settings, admin.topics.rounds, rounds)
         verdict = compare(
             track(records, "rounds"),
             service_ladders(settings),
             settings.duplicate_window,
-            partitions[admin.topics.parts],
+            shards,
             store.read,
         )
         surplus = store.count_beliefs() - verdict.beliefs + len(verdict.missing)
@@ -228,12 +235,12 @@ def verify(settings: Settings, wait_s: float) -> None:
     _report(verdict, surplus, begun_by)
 
 
-def _wait_until_caught_up(admin: Admin, partitions: dict[str, int], wait_s: float) -> None:
+def _wait_until_caught_up(admin: Admin, rounds: int, shards: int, wait_s: float) -> None:
     deadline_s = time.monotonic() + wait_s
     topics = admin.topics
     while True:
-        behind = admin.behind(ESTIMATORS, topics.rounds, partitions[topics.rounds])
-        behind += admin.behind(UPDATERS, topics.parts, partitions[topics.parts])
+        behind = admin.behind(ESTIMATORS, topics.rounds, rounds)
+        behind += admin.behind(UPDATERS, topics.parts, shards)
         if behind == 0:
             return
         if time.monotonic() > deadline_s:

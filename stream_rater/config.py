@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
+from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 from msgspec import Meta
@@ -18,6 +19,10 @@ TEMPLATE = "*"
 """The ladder id that stands for every ladder not named."""
 
 PREFIX = "STREAM_RATER_"
+
+SECRETS = ("kafka_sasl_password", "redis_password")
+"""Settings that nobody may see; each can be read from the file that `<name>_file` names."""
+HIDDEN = "***"
 
 
 class BadConfiguration(ValueError):
@@ -142,13 +147,37 @@ def one_ladder(rating: RatingConfig) -> Ladders:
     return Ladders(ladders={TEMPLATE: Ladder(rating=rating)})
 
 
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Access(msgspec.Struct, frozen=True, kw_only=True):
+    """How the service shows who it is, and knows whom it talks to."""
+
+    kafka_security_protocol: str = "plaintext"
+    """plaintext, ssl, sasl_plaintext or sasl_ssl."""
+    kafka_sasl_mechanism: str = "SCRAM-SHA-512"
+    kafka_sasl_username: str = ""
+    kafka_sasl_password: str = ""
+    kafka_sasl_password_file: str = ""
+    kafka_ssl_ca: str = ""
+    """PEM file of the authorities to trust; empty: the system's."""
+    kafka_ssl_certificate: str = ""
+    """PEM file of our own certificate, with `kafka_ssl_key`."""
+    kafka_ssl_key: str = ""
+    redis_username: str = ""
+    """Instead of one in the URL, as the password."""
+    redis_password: str = ""
+    redis_password_file: str = ""
+    redis_ca: str = ""
+    """PEM file of the authorities to trust, for rediss://; empty: the system's."""
+    redis_certificate: str = ""
+    redis_key: str = ""
+
+
+class Settings(Access, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The service's settings. Each is `STREAM_RATER_<NAME>` in the environment, or in TOML."""
 
     kafka: str = "127.0.0.1:9092"
     """Bootstrap servers."""
     redis: str = "redis://127.0.0.1:6379/0"
-    """URL, or host:port; of a cluster several nodes, as URL,host:port,host:port."""
+    """URL (rediss:// for TLS), or host:port; of a cluster several, as URL,host:port,host:port."""
     redis_cluster: bool = False
     """Whether it is a Redis Cluster."""
     ladders: str = ""
@@ -174,9 +203,32 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """Offsets of round-completed in which a round id is accepted once."""
     wave_players: Annotated[int, Meta(ge=1)] = 20_000
     """Players rated in one go, about; more is faster but slower to answer."""
+    rejects_per_second: Annotated[int, Meta(ge=0)] = 1000
+    """Rejections of a partition a second, in the long run: beyond, it rests. 0: no limit."""
     log_level: str = "info"
     kafka_options: dict[str, str] = {}
     """Further librdkafka properties (TOML only)."""
+
+    def __repr__(self) -> str:
+        """Whatever prints the settings prints no secret."""
+        told = msgspec.structs.asdict(self)
+        told |= {name: HIDDEN for name in SECRETS if told[name]}
+        told["redis"] = without_password(self.redis)
+        told["kafka_options"] = dict.fromkeys(self.kafka_options, HIDDEN)
+        return f"Settings({', '.join(f'{name}={value!r}' for name, value in told.items())})"
+
+
+def without_password(address: str) -> str:
+    """A URL as it may be shown."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return HIDDEN
+    before, at, host = parts.netloc.rpartition("@")
+    if parts.query or (not at and "@" in address):  # a password may stand anywhere
+        return HIDDEN
+    name = before.partition(":")[0]
+    return urlunsplit(parts._replace(netloc=f"{name}:{HIDDEN}@{host}")) if at else address
 
 
 def _named(path: Path | str, action: Any) -> Any:
@@ -190,6 +242,11 @@ def _named(path: Path | str, action: Any) -> Any:
         raise BadConfiguration(f"{path}: nested too deeply") from None
     except (tomllib.TOMLDecodeError, msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
         raise BadConfiguration(f"{path}: {error}") from None
+
+
+def check_readable(path: str) -> None:
+    """BadConfiguration where a file that a client library will read cannot be read."""
+    _named(path, Path(path).read_bytes)
 
 
 def read_table(path: Path) -> dict[str, Any]:
@@ -234,7 +291,22 @@ def read_settings(
             table[name.removeprefix(PREFIX).lower()] = value
     where = path or "environment"
     settings: Settings = _named(where, lambda: msgspec.convert(table, Settings, strict=False))
-    return settings
+    return _with_secrets(settings, where)
+
+
+def _with_secrets(settings: Settings, where: Path | str) -> Settings:
+    """With the secrets that stand in files of their own, read once, at the start."""
+    found = {}
+    for name in SECRETS:
+        file = getattr(settings, f"{name}_file")
+        if not file:
+            continue
+        if getattr(settings, name):
+            raise BadConfiguration(f"{where}: give {name} or {name}_file, not both")
+        found[name] = _named(file, Path(file).read_text).rstrip("\r\n")
+        if not found[name]:
+            raise BadConfiguration(f"{file}: empty")
+    return msgspec.structs.replace(settings, **found)
 
 
 def service_ladders(settings: Settings) -> Ladders:

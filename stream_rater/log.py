@@ -14,8 +14,7 @@ def configure(level: str = "info") -> None:
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.dict_tracebacks,
-            structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer(),
+            *(_for_people() if terminal else _for_machines()),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(
             logging.getLevelNamesMapping().get(level.upper(), logging.INFO)
@@ -23,6 +22,19 @@ def configure(level: str = "info") -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
+
+
+def _for_people() -> list[structlog.types.Processor]:
+    return [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
+
+
+def _for_machines() -> list[structlog.types.Processor]:
+    """Tracebacks without the values of local variables: passwords may be among them."""
+    tracebacks = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+    return [
+        structlog.processors.ExceptionRenderer(tracebacks),
+        structlog.processors.JSONRenderer(),
+    ]
 
 
 def logger(role: str) -> structlog.stdlib.BoundLogger:

@@ -36,6 +36,12 @@ class Metrics:
             ["code"],
             registry=self.registry,
         )
+        self.resting = Gauge(
+            "stream_rater_resting_partitions",
+            "Partitions of round-completed not read for a while: too many of their rounds were "
+            "rejected",
+            registry=self.registry,
+        )
         self.updates = Counter(
             "stream_rater_updates_total",
             "Rows by outcome: applied, repeated (already in the store), replayed (the store had "
@@ -133,6 +139,15 @@ class ServiceObserver(Observer):
         self._sometimes(
             code, "round rejected", code=code, error=message, partition=partition, offset=offset
         )
+
+    def partitions_resting(self, partitions: frozenset[int]) -> None:
+        self._metrics.resting.set(len(partitions))
+        if partitions:
+            self._sometimes(
+                "resting", "partitions rest: too many rejections", partitions=sorted(partitions)
+            )
+        else:
+            self._log.info("no partition rests")
 
     def rounds_scattered(self, rounds: int, players: int) -> None:
         self._metrics.rounds.labels("scattered").inc(rounds)

@@ -16,7 +16,7 @@ from stream_rater.config import TEMPLATE, BadConfiguration, Ladders, Settings
 from stream_rater.metrics import Lag, Metrics, ServiceObserver
 from stream_rater.pipeline.agreement import goes_on, objection, odds, offset_of
 from stream_rater.pipeline.estimator import Estimator
-from stream_rater.pipeline.ports import Effect, LogTrouble, Poll, Step, Trouble
+from stream_rater.pipeline.ports import Denied, Effect, LogTrouble, Poll, Step, Trouble
 from stream_rater.pipeline.sharding import shards_of
 from stream_rater.pipeline.updater import Updater
 from stream_rater.rating.compiled import KERNEL_VERSION
@@ -134,7 +134,7 @@ class Service:
         for warning in store.prepare():
             self.log.warning(warning)
         store.check_layout(layout_of(self._settings, admin, partitions))
-        store.layout.begun_by(KERNEL_VERSION)
+        store.layout.begin(KERNEL_VERSION)
         rounds = admin.topics.rounds
         check_ladders(self._ladders, store, lambda: admin.ends(rounds, partitions[rounds]))
         store.close()
@@ -156,7 +156,8 @@ class Service:
         if estimating:
             machine = Estimator(
                 self._ladders, self._shards, window=self._settings.duplicate_window,
-                wave_players=self._settings.wave_players, observer=observer,
+                wave_players=self._settings.wave_players,
+                rejects_per_second=self._settings.rejects_per_second, observer=observer,
             ).run()  # fmt: skip
         else:
             machine = Updater(observer=observer).run()
@@ -173,7 +174,7 @@ class Service:
         self.log.info("running", roles=[role.name for role in self._roles])
         self._await(threads)
         for role in self._roles:
-            if isinstance(role.failure, Fenced):
+            if isinstance(role.failure, Fenced | Denied):
                 raise LogTrouble(f"{role.name}: {role.failure}")
             if role.failure is not None:
                 raise role.failure

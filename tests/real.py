@@ -11,7 +11,8 @@ from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
 
 from local.servers import Addresses, servers
 from local.tools import REDIS_VARIABLE, given_address
-from stream_rater.adapters.topics import QUIET, Topics
+from stream_rater.adapters.access import QUIET
+from stream_rater.adapters.topics import Topics
 from stream_rater.config import Settings
 
 OUR_DATABASES = 4096
@@ -20,6 +21,9 @@ GIVEN_DATABASES = 16
 
 CLAIM = "stream-rater:test"
 """Marks a database as taken by a test."""
+
+DELETION_S = 60.0
+"""More than a broker needs that was stopped a moment ago and must first register again."""
 
 SettingsFactory = Callable[..., Settings]
 """Settings of this test's servers, topics and database; keyword arguments change the others."""
@@ -79,4 +83,4 @@ def _delete_topics(settings: Settings) -> None:
     names = [topics.rounds, topics.parts, topics.changed, topics.rejected]
     client: Any = AdminClient({"bootstrap.servers": settings.kafka}, logger=QUIET)
     for future in client.delete_topics(names).values():
-        future.exception(10.0)
+        future.exception(DELETION_S)

@@ -1,7 +1,9 @@
 """A Redis server with the settings the service wants."""
 
 import socket
+import ssl
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -34,11 +36,13 @@ def start_redis(
     port: int | None = None,
     settings: Mapping[str, str] = NO_SETTINGS,
     outlive: bool = False,
+    tls: ssl.SSLContext | None = None,
 ) -> Server:
     """Start Redis with its data in `directory` and return once it answers.
 
     `settings` are redis.conf's, over SETTINGS; a key twice in redis.conf (`save`) is one value
-    here. With `outlive` it goes on after this process.
+    here. With `outlive` it goes on after this process. With `tls`, which must trust it, its port is
+    one that `settings` give for TLS.
     """
     redis_server = find_redis_server()
     if redis_server is None:
@@ -56,7 +60,7 @@ def start_redis(
                 command=(str(redis_server), str(configuration.resolve())),
                 directory=directory,
                 port=on_port,
-                answers=answers,
+                answers=partial(answers, tls=tls),
                 start_timeout_s=START_TIMEOUT_S,
                 outlive=outlive,
             )
@@ -71,8 +75,9 @@ def render_conf(directory: Path, port: int, settings: Mapping[str, str]) -> str:
     return "".join(f"{key} {value}\n" for key, value in merged.items())
 
 
-def answers(port: int) -> bool:
+def answers(port: int, tls: ssl.SSLContext | None = None) -> bool:
     """Whether Redis answers PING (while it still loads its data it answers with an error)."""
-    with socket.create_connection((LOOPBACK, port), timeout=PROBE_TIMEOUT_S) as connection:
+    connection = socket.create_connection((LOOPBACK, port), timeout=PROBE_TIMEOUT_S)
+    with tls.wrap_socket(connection, server_hostname=LOOPBACK) if tls else connection as connection:
         connection.sendall(b"PING\r\n")
         return connection.recv(64).startswith((b"+PONG", b"-NOAUTH"))

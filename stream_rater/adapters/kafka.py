@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from operator import methodcaller
 from typing import Any, TypeVar
 
 from confluent_kafka import (
@@ -23,7 +22,8 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from stream_rater.adapters.topics import QUIET, client_options
+from stream_rater.adapters.access import QUIET, client_options, trouble_of
+from stream_rater.adapters.records import Unreadable, record_of
 from stream_rater.config import Settings
 from stream_rater.pipeline.ports import LogTrouble, Polled, Record
 
@@ -46,6 +46,8 @@ ENDS_EVERY_S = 1.0
 FATAL = frozenset({KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID})
 """Told once; from then on the consumer is silent for ever."""
 
+NOTICED = FATAL | {KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION}
+
 PASSING = frozenset(
     {
         KafkaError._TRANSPORT,
@@ -60,12 +62,6 @@ PASSING = frozenset(
 
 class Fenced(Exception):
     """This worker can never go on: another process uses its `instance_id`."""
-
-
-def trouble_of(error: KafkaException | KafkaError) -> LogTrouble:
-    """What a client's error is to a state machine."""
-    inner = error.args[0] if isinstance(error, KafkaException) else error
-    return LogTrouble(f"kafka: {inner.str() if isinstance(inner, KafkaError) else inner}")
 
 
 def _may_be_repeated(error: KafkaException) -> bool:
@@ -95,7 +91,7 @@ class Patience:
 
     def call(self, timeout_s: float, action: Callable[[float], T]) -> T:
         """The outcome of a call that may be repeated when it times out; failures are LogTrouble."""
-        trouble = LogTrouble("kafka: no time left")
+        trouble: Exception = LogTrouble("kafka: no time left")
         for slice_s in self.slices(timeout_s):
             next_s = time.monotonic() + slice_s
             try:
@@ -106,33 +102,6 @@ class Patience:
                     break
             time.sleep(max(0.0, next_s - time.monotonic()))  # if it came back at once
         raise trouble
-
-
-_client_headers = methodcaller("headers")
-"""Not `message.headers()`: where a header's name is not UTF-8, the client returns a list with holes
-in it and an error at once. A call from C checks for the error; a call that the interpreter has
-optimised does not, and the process ends by a segmentation fault."""
-
-
-def _headers(message: Message) -> list[tuple[str, bytes]]:
-    """A message's headers; none where the client cannot represent them."""
-    try:
-        found: Any = _client_headers(message) or ()
-    except (SystemError, UnicodeDecodeError):
-        return []
-    return [(name, value or b"") for name, value in found]
-
-
-def record_of(message: Message) -> Record:
-    """A message as the state machines see it."""
-    return Record(
-        partition=message.partition() or 0,
-        offset=message.offset() or 0,
-        value=message.value(),
-        headers=_headers(message),
-        received_s=message.timestamp()[1] / 1000.0,
-        key=message.key(),
-    )
 
 
 class Input:
@@ -149,7 +118,8 @@ class Input:
         self._reading: set[int] = set()
         """Owned partitions that were sought; nothing is fetched of the others."""
         self._resting: set[int] = set()
-        """Those of them that are paused because the machine holds enough."""
+        """Those of them that are paused because the machine wants none of them now."""
+        self._unreadable = Unreadable()
         self._ends: dict[int, int] = {}
         """High watermark by partition; replaced, never changed: metrics read it in their thread."""
         self._ends_due_s = 0.0
@@ -171,8 +141,11 @@ class Input:
             "session.timeout.ms": settings.session_timeout_ms,
             "heartbeat.interval.ms": settings.session_timeout_ms // 4,
             "queued.max.messages.kbytes": 65_536,
-            "fetch.message.max.bytes": 16 * 2**20,
+            # The first batch comes whole, however large. Not much behind it: all of an answer is
+            # decompressed at once.
+            "fetch.message.max.bytes": 2**20,
             "fetch.wait.max.ms": 100,
+            "fetch.error.backoff.ms": 10,  # after a batch that cannot be read: 500 ms by default
             "fetch.queue.backoff.ms": 20,  # after the queue was full: 1 s by default
             "error_cb": self._notice,
         }
@@ -183,7 +156,7 @@ class Input:
         self._subscribed = False
 
     def _notice(self, error: KafkaError) -> None:
-        if error.code() == KafkaError._ALL_BROKERS_DOWN or error.code() in FATAL:
+        if error.code() in NOTICED:
             self._noticed = error
 
     def _subscribe(self) -> None:
@@ -209,12 +182,14 @@ class Input:
         for mine in (self._gained, self._owned, self._reading, self._resting):
             mine -= numbers
 
-    def poll(self, timeout_s: float, *, full: bool) -> Polled:
+    def poll(
+        self, timeout_s: float, *, full: bool, resting: frozenset[int] = frozenset()
+    ) -> Polled:
         """What the next moment brings: the first record is waited for, others only taken."""
         try:
             if not self._subscribed:
                 self._subscribe()
-            self._rest(full)
+            self._rest(self._reading if full else self._reading & resting)
             first = self.consumer.poll(timeout_s)
             rest = [] if full else self.consumer.consume(POLL_RECORDS, 0.0)
             self._note_membership()
@@ -225,20 +200,21 @@ class Input:
             noticed, self._noticed = self._noticed, None
             raise self._named(noticed)
         messages = rest if first is None else [first, *rest]
+        self._unreadable.begin()
         records = [r for each in messages if (r := self._record(each)) is not None]
+        self._skip_unreadable()
         polled = Polled(time.monotonic(), frozenset(self._lost), frozenset(self._gained), records)
         self._lost.clear()
         self._gained.clear()
         return polled
 
-    def _rest(self, full: bool) -> None:
-        """Pause what is read, or go on with it."""
-        if full and self._resting != self._reading:
-            self.consumer.pause(self._tps(dict.fromkeys(self._reading, 0)))
-            self._resting = set(self._reading)
-        elif not full and self._resting:
-            self.consumer.resume(self._tps(dict.fromkeys(self._resting, 0)))
-            self._resting = set()
+    def _rest(self, wanted: set[int]) -> None:
+        """Pause these of what is read, and go on with the others."""
+        if wanted - self._resting:
+            self.consumer.pause(self._tps(dict.fromkeys(wanted - self._resting, 0)))
+        if self._resting - wanted:
+            self.consumer.resume(self._tps(dict.fromkeys(self._resting - wanted, 0)))
+        self._resting = set(wanted)
 
     def _note_membership(self) -> None:
         """Who we are in the group, as long as what the machine was told is what we own."""
@@ -265,7 +241,17 @@ class Input:
             return record_of(message)
         if error.code() in PASSING:
             return None
+        if error.code() == KafkaError._BAD_COMPRESSION:
+            return self._unreadable.record(message)
         raise self._named(error)
+
+    def _skip_unreadable(self) -> None:
+        skips = {p: o for p, o in self._unreadable.skips.items() if p in self._reading}
+        try:
+            for each in self._tps(skips):
+                self._seek_one(each)
+        except KafkaException as error:
+            raise trouble_of(error) from None
 
     def _tps(self, offsets: Mapping[int, int]) -> list[TopicPartition]:
         return [TopicPartition(self.topic, p, o) for p, o in offsets.items()]
@@ -289,6 +275,7 @@ class Input:
         Never by unassigning what we keep: were a rebalance under way, librdkafka would take that
         for the answer to it, and others would own what we have not been told we lost.
         """
+        self._unreadable.begin_at(offsets)
         mine = {p: o for p, o in offsets.items() if p in self._owned}
         begun = {p: o for p, o in mine.items() if p in self._reading}
         try:

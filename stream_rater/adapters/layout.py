@@ -69,16 +69,14 @@ class Layout:
                     f"{layout[name]}: {NO_WAY_BACK}"
                 )
 
+    def begin(self, kernel: int) -> None:
+        """Remember the kernel version of the first ratings."""
+        self._guard(partial(self._client.hsetnx, LAYOUT_KEY, KERNEL, kernel))
+
     def begun_by(self, kernel: int) -> int:
         """The kernel version by which the oldest ratings here were computed; if none, this one."""
-
-        def begun() -> int:
-            self._client.hsetnx(LAYOUT_KEY, KERNEL, kernel)
-            held: Any = self._client.hget(LAYOUT_KEY, KERNEL)
-            return int(held)
-
-        found: int = self._guard(begun)
-        return found
+        held: Any = self._guard(partial(self._client.hget, LAYOUT_KEY, KERNEL))
+        return kernel if held is None else int(held)
 
     def is_empty(self) -> bool:
         """Whether the store holds nothing of ours but perhaps its layout and what it notes."""

@@ -231,7 +231,7 @@ class Worker:
         polled = self._membership()
         records: list[Record] = []
         if not effect.full:
-            for partition in tuple(self._reading):
+            for partition in [p for p in self._reading if p not in effect.resting]:
                 records += self._take(partition, POLL_RECORDS)
         return Polled(polled.now_s, polled.lost, polled.gained, records)
 

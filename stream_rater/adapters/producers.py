@@ -13,8 +13,8 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from stream_rater.adapters.kafka import TIMEOUT_S, Input, Patience, trouble_of
-from stream_rater.adapters.topics import QUIET, client_options
+from stream_rater.adapters.access import LARGEST_RESPONSE_BYTES, QUIET, client_options, trouble_of
+from stream_rater.adapters.kafka import TIMEOUT_S, Input, Patience
 from stream_rater.config import Settings
 from stream_rater.pipeline.ports import LogTrouble
 
@@ -26,8 +26,8 @@ SLOW_COMMIT_S = 2.0
 NEW_PRODUCER_EVERY_S = 0.2
 """Trouble that comes back at once must not spin."""
 
-LARGEST_REQUEST_BYTES = 32 * 2**20
-"""More than any topic takes: what is too large is for the broker, or us, to say by topic."""
+LARGEST_REQUEST_BYTES = LARGEST_RESPONSE_BYTES
+"""As much as we read: what is too large is for the broker, or us, to say by topic."""
 
 DISCONNECTS = frozenset(
     {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT}
@@ -169,7 +169,10 @@ class Parts:
             raise trouble_of(error) from None
         except BufferError as error:
             raise LogTrouble(f"kafka: {error}") from None
-        self._await_all(self._producer)
+        try:
+            self._await_all(self._producer)
+        except KafkaException as error:  # what ends the client for good
+            raise trouble_of(error) from None
         if failures:
             raise trouble_of(failures[0])
         known = [offset for offset in offsets if offset is not None]

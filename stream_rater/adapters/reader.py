@@ -15,14 +15,18 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from stream_rater.adapters.kafka import record_of
-from stream_rater.adapters.topics import QUIET, client_options
+from stream_rater.adapters.access import QUIET, client_options, trouble_of
+from stream_rater.adapters.records import Unreadable, record_of
 from stream_rater.adapters.worker import cloud_event_headers
 from stream_rater.config import Settings
 from stream_rater.events import ROUND_COMPLETED
 from stream_rater.pipeline.ports import LogTrouble, Record
 
 TIMEOUT_S = 30.0
+
+PASSING = frozenset({KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED})
+"""No failures of a reader: the client asks for the coordinator of its group, which is never used,
+so that nobody needs a right on it."""
 
 
 def _consumer(settings: Settings) -> Consumer:
@@ -34,7 +38,7 @@ def _consumer(settings: Settings) -> Consumer:
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",
-            "fetch.message.max.bytes": 16 * 2**20,
+            "fetch.error.backoff.ms": 10,
         },
         logger=QUIET,
     )
@@ -53,10 +57,10 @@ def follow(
             error = None if message is None else message.error()
             if error is None:
                 yield message
-            elif error.code() != KafkaError._PARTITION_EOF:
-                raise LogTrouble(f"kafka: {error.str()}")
+            elif error.code() not in PASSING:
+                raise trouble_of(error)
     except KafkaException as error:
-        raise LogTrouble(f"kafka: {error.args[0].str()}") from None
+        raise trouble_of(error) from None
     finally:
         consumer.close()
 
@@ -66,6 +70,7 @@ def read_all(settings: Settings, topic: str, partitions: int) -> Iterator[Record
     consumer = _consumer(settings)
     consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)])
     reading = set(range(partitions))
+    unreadable = Unreadable()
     try:
         while reading:
             message = consumer.poll(TIMEOUT_S)
@@ -77,10 +82,15 @@ def read_all(settings: Settings, topic: str, partitions: int) -> Iterator[Record
                     yield record_of(message)
             elif failure.code() == KafkaError._PARTITION_EOF:
                 reading.discard(message.partition() or 0)
-            else:
-                raise LogTrouble(f"kafka: {failure.str()}")
+            elif failure.code() == KafkaError._BAD_COMPRESSION:
+                unreadable.begin()
+                yield from filter(None, [unreadable.record(message)])
+                for partition, offset in unreadable.skips.items():
+                    consumer.seek(TopicPartition(topic, partition, offset))
+            elif failure.code() not in PASSING:
+                raise trouble_of(failure)
     except KafkaException as error:
-        raise LogTrouble(f"kafka: {error.args[0].str()}") from None
+        raise trouble_of(error) from None
     finally:
         consumer.close()
 
@@ -116,11 +126,18 @@ class Submitter:
                 self._producer.produce(self._topic, **message)
                 break
             except BufferError:
-                self._producer.poll(0.1)
+                self._serve(lambda: self._producer.poll(0.1))
             except KafkaException as error:
                 self.failures.append(f"{round_id}: {error.args[0].str()}")
                 break
-        self._producer.poll(0)
+        self._serve(lambda: self._producer.poll(0))
+
+    def _serve(self, action: Callable[[], int]) -> int:
+        """Let callbacks run; the client raises there what ends it for good."""
+        try:
+            return action()
+        except KafkaException as error:
+            raise trouble_of(error) from None
 
     def _delivered(self, round_id: str) -> Callable[[KafkaError | None, Message], None]:
         def callback(error: KafkaError | None, _: Message) -> None:
@@ -131,6 +148,6 @@ class Submitter:
 
     def flush(self) -> None:
         """Wait until all have arrived or failed."""
-        left = self._producer.flush(2 * TIMEOUT_S)
+        left = self._serve(lambda: self._producer.flush(2 * TIMEOUT_S))
         if left:
             self.failures.append(f"{left} rounds were not acknowledged in time")

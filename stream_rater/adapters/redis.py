@@ -11,7 +11,7 @@ from importlib import resources
 from typing import Any
 
 import redis
-from redis.exceptions import MovedError
+from redis.exceptions import MovedError, NoPermissionError
 
 from stream_rater.adapters.layout import LADDERS_KEY, Layout, LayoutMismatch
 from stream_rater.adapters.redis_client import (
@@ -28,6 +28,7 @@ from stream_rater.events import joined
 from stream_rater.pipeline.agreement import goes_on
 from stream_rater.pipeline.ports import (
     Application,
+    Denied,
     Held,
     Player,
     Position,
@@ -41,6 +42,8 @@ LIBRARY = "stream_rater_1"
 SMALL_HASH_BYTES = 512
 """Beliefs may be so long; Redis must still keep hashes of them in its compact encoding."""
 KEEP_ALL = "noeviction"
+DENIED_INSIDE = ("The user executing the script", "ACL failure in script")
+"""How Redis 7.0, and later ones, tell that a function's user lacks a right."""
 
 
 def _packed(strings: Sequence[bytes]) -> bytes:
@@ -219,10 +222,14 @@ class RedisStore:
         return replies
 
     def _guard(self, action: Any) -> Any:
-        """Run an action; whatever Redis raises is StoreTrouble."""
+        """Run an action; whatever Redis raises is StoreTrouble, or Denied."""
         try:
             return action()
+        except (redis.AuthenticationError, NoPermissionError) as error:
+            raise Denied(_reason(error)) from None
         except redis.ResponseError as error:
+            if any(told in str(error) for told in DENIED_INSIDE):
+                raise Denied(_reason(error)) from None
             if "Function not found" in str(error):
                 self._guard(self._load_functions)
             if isinstance(error, redis.ReadOnlyError):

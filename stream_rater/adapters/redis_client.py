@@ -11,11 +11,12 @@ from redis import cluster as untyped_cluster
 from redis import connection as untyped_connection
 from redis.backoff import NoBackoff
 from redis.cluster import RedisCluster
-from redis.exceptions import RedisClusterException
+from redis.exceptions import NoPermissionError, RedisClusterException
 from redis.retry import Retry
 
-from stream_rater.config import BadConfiguration, Settings
-from stream_rater.pipeline.ports import StoreTrouble
+from stream_rater.adapters.access import redis_options
+from stream_rater.config import BadConfiguration, Settings, without_password
+from stream_rater.pipeline.ports import Denied, StoreTrouble
 
 TIMEOUT_S = 5.0
 
@@ -34,7 +35,8 @@ _connection_module: Any = untyped_connection
 def connect(settings: Settings) -> Client:
     """A client of what is configured; BadConfiguration where that makes no sense.
 
-    One of a cluster asks for its slots at once: StoreTrouble where no node answers.
+    One of a cluster asks for its slots at once: StoreTrouble where no node answers, Denied where
+    they answer that we may not.
     """
     first, *others = settings.redis.split(",")
     address = first if "://" in first else f"redis://{first}/0"
@@ -44,6 +46,7 @@ def connect(settings: Settings) -> Client:
         "socket_keepalive": True,
         "retry": Retry(NoBackoff(), 0),
         "protocol": 2,
+        **redis_options(settings, address),
     }
     try:
         if settings.redis_cluster:
@@ -52,7 +55,9 @@ def connect(settings: Settings) -> Client:
             raise ValueError("several addresses are those of a cluster: set redis_cluster")
         return redis.Redis.from_url(address, **options)
     except ValueError as error:
-        raise BadConfiguration(f"redis {settings.redis!r}: {error}") from None
+        shown = without_password(settings.redis)
+        reason = error if shown == settings.redis else "no URL that makes sense"
+        raise BadConfiguration(f"redis {shown!r}: {reason}") from None
 
 
 def _cluster(address: str, others: Iterable[str], options: dict[str, Any]) -> Client:
@@ -66,6 +71,8 @@ def _cluster(address: str, others: Iterable[str], options: dict[str, Any]) -> Cl
         return RedisCluster.from_url(
             address, startup_nodes=nodes, require_full_coverage=False, **options
         )
+    except (redis.AuthenticationError, NoPermissionError) as error:
+        raise Denied(f"redis: {error}") from None
     except FAILURES as error:
         raise StoreTrouble(f"redis: {error}") from None
 

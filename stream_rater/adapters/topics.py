@@ -1,6 +1,5 @@
 """The four topics: their names, how they must be made, and making them."""
 
-import logging
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -19,17 +18,19 @@ from confluent_kafka import (
 from confluent_kafka.cimpl import NewTopic
 
 from stream_rater import events
-from stream_rater.config import Settings
-from stream_rater.pipeline.ports import LogTrouble
+from stream_rater.adapters.access import (
+    DENIALS,
+    LARGEST_RESPONSE_BYTES,
+    QUIET,
+    client_options,
+    trouble_of,
+)
+from stream_rater.config import BadConfiguration, Settings
+from stream_rater.pipeline.ports import Denied, LogTrouble
 
 TIMEOUT_S = 10.0
 REQUEST_TIMEOUT_S = 5.0
 """Of what the state machines wait for."""
-
-QUIET = logging.getLogger("stream_rater.librdkafka")
-"""librdkafka's own log: whatever matters comes back as an error, which we log once."""
-QUIET.addHandler(logging.NullHandler())
-QUIET.propagate = False
 
 _SPEC: Any = admin_api.OffsetSpec
 LATEST: Any = _SPEC.latest()
@@ -94,7 +95,7 @@ def _result(future: "Future[Any]") -> Any:
     try:
         return future.result(TIMEOUT_S)
     except KafkaException as error:
-        raise LogTrouble(f"kafka: {error.args[0].str()}") from None
+        raise trouble_of(error) from None
     except TimeoutError:
         raise LogTrouble(f"kafka: no answer within {TIMEOUT_S:g} s") from None
 
@@ -104,29 +105,46 @@ class Admin:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._client = admin_api.AdminClient(client_options(settings), logger=QUIET)
+        self._heard: KafkaError | None = None
+        """Why the client could not connect, where it told more than that."""
+        options = client_options(settings) | {"error_cb": self._hear}
+        try:
+            self._client = admin_api.AdminClient(options, logger=QUIET)
+        except KafkaException as error:
+            raise BadConfiguration(f"kafka: {error.args[0].str()}") from None
         self.topics = Topics.of(settings)
         self.largest_rejection = MESSAGE_BYTES
         """Bytes of key and value that round-rejected takes, as it was found to be configured."""
 
+    def _hear(self, error: KafkaError) -> None:
+        if error.code() in DENIALS or error.code() == KafkaError._SSL:
+            self._heard = error
+
     def create_topics(self) -> None:
-        """Create what is missing."""
-        self.partitions()  # tells whether Kafka can be reached at all
+        """Create what is missing; who may not create topics only needs them to be there."""
+        there = self.partitions()
         new = [
             NewTopic(
                 name, num_partitions=count, replication_factor=self._settings.replication,
                 config=config,
             )
             for name, (count, config) in _wanted(self._settings).items()
+            if name not in there
         ]  # fmt: skip
-        for future in self._client.create_topics(new, operation_timeout=TIMEOUT_S).values():
-            error = future.exception(TIMEOUT_S)
-            exists = isinstance(error, KafkaException) and (
-                error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
-            )
-            if not exists:
-                _result(future)
+        if not new:
+            return
+        futures = self._client.create_topics(new, operation_timeout=TIMEOUT_S)
+        for name, future in futures.items():
+            self._await_creation(name, future)
         self._await_topics()
+
+    def _await_creation(self, name: str, future: "Future[Any]") -> None:
+        error = future.exception(TIMEOUT_S)
+        code = error.args[0].code() if isinstance(error, KafkaException) else None
+        if code in DENIALS:
+            raise Denied(f"kafka: {name} is not there, or not to be seen, and not to be created")
+        if code != KafkaError.TOPIC_ALREADY_EXISTS:
+            _result(future)
 
     def _await_topics(self) -> None:
         """Brokers learn of a new topic one after the other."""
@@ -139,19 +157,31 @@ class Admin:
         try:
             known = self._client.list_topics(timeout=TIMEOUT_S).topics
         except KafkaException as error:
-            raise LogTrouble(f"kafka at {self._settings.kafka}: {error.args[0].str()}") from None
+            raise self._unreachable(error.args[0]) from None
         return {name: len(known[name].partitions) for name in self._names() if name in known}
+
+    def _unreachable(self, error: KafkaError) -> LogTrouble | Denied:
+        """With the reason, where the client told one beside the outcome."""
+        self._client.poll(0)  # tells `_hear`
+        reason = self._heard or error
+        kind = Denied if reason.code() in DENIALS else LogTrouble
+        return kind(f"kafka at {self._settings.kafka}: {reason.str()}")
 
     def _names(self) -> tuple[str, ...]:
         topics = self.topics
         return (topics.rounds, topics.parts, topics.changed, topics.rejected)
 
+    def partitions_of(self, *names: str) -> list[int]:
+        """Number of partitions of these topics of ours; TopicMismatch where one is missing."""
+        found = self.partitions()
+        for name in names:
+            if name not in found:
+                raise TopicMismatch(f"topic {name} does not exist, or is not to be seen by us")
+        return [found[name] for name in names]
+
     def check_topics(self) -> dict[str, int]:
         """Partitions by topic; raises TopicMismatch where a topic cannot serve."""
-        found = self.partitions()
-        for name in self._names():
-            if name not in found:
-                raise TopicMismatch(f"topic {name} does not exist and could not be created")
+        found = dict(zip(self._names(), self.partitions_of(*self._names()), strict=True))
         parts, changed = self.topics.parts, self.topics.changed
         if found[parts] != found[changed]:
             raise TopicMismatch(
@@ -175,11 +205,20 @@ class Admin:
                 raise TopicMismatch(
                     f"{name}: max.message.bytes is {sizes[name]}, less than that of {topics.rounds}"
                 )
-        self.largest_rejection = max(sizes[topics.rejected] - ENVELOPE_BYTES, 0)
+        if sizes[topics.rounds] > LARGEST_RESPONSE_BYTES - ENVELOPE_BYTES:
+            raise TopicMismatch(
+                f"{topics.rounds}: max.message.bytes is {sizes[topics.rounds]}, more than the "
+                f"{LARGEST_RESPONSE_BYTES - ENVELOPE_BYTES} that are read at once"
+            )
+        largest = min(sizes[topics.rejected], LARGEST_RESPONSE_BYTES)
+        self.largest_rejection = max(largest - ENVELOPE_BYTES, 0)
 
     def _configuration(self, topic: str) -> Mapping[str, str]:
         resource = admin_api.ConfigResource(admin_api.ResourceType.TOPIC, topic)
-        entries = _result(self._client.describe_configs([resource])[resource])
+        try:
+            entries = _result(self._client.describe_configs([resource])[resource])
+        except Denied:
+            raise Denied(f"kafka: {topic}: its configuration is not to be read by us") from None
         return {name: entry.value for name, entry in entries.items()}
 
     def topic_id(self, topic: str) -> str:
@@ -246,16 +285,3 @@ class Admin:
         """Ask anew who leads: the client goes on asking the leader it knew, for minutes."""
         with suppress(KafkaException):
             self._client.list_topics(topic, timeout=REQUEST_TIMEOUT_S)
-
-
-def client_options(settings: Settings) -> dict[str, Any]:
-    """librdkafka properties that every client of ours has."""
-    return {
-        "bootstrap.servers": settings.kafka,
-        "client.id": f"stream-rater-{settings.instance_id or 'worker'}",
-        "retry.backoff.ms": 5,  # back-to-back transactions wait for this: 100 ms by default
-        "reconnect.backoff.ms": 50,
-        "reconnect.backoff.max.ms": 1000,
-        "log_level": 3,
-        **settings.kafka_options,
-    }

@@ -19,6 +19,7 @@ from stream_rater.pipeline.ports import (
     Apply,
     CommitSource,
     Committed,
+    Denied,
     Effect,
     LogStarts,
     NewProducer,
@@ -87,10 +88,13 @@ def rejected_message(rejection: Rejection, topic: str, largest: int) -> dict[str
     """Key, value and headers for `round-rejected`: the original bytes.
 
     A record that was compressed may hold more than any topic takes in one piece: then it is cut,
-    and a header tells its length. All of it is still at its source.
+    and a header tells its length. One that cannot be decompressed has no bytes here, and a header
+    says so. All of either is still at its source.
     """
     key, value = rejection.record.key, rejection.record.value
     headers = rejection_headers(rejection, topic)
+    if rejection.record.unreadable:
+        headers.append(("original-bytes", b"unknown"))
     size = len(key or b"") + len(value or b"")
     if size > largest:
         key = key and key[: largest // 2]
@@ -146,15 +150,29 @@ class Worker:
     def perform(self, effect: Effect[Any]) -> Any:
         """The effect's outcome; raises its trouble, or Stopping."""
         began_s = time.perf_counter()
-        outcome = self._actions[type(effect)](effect)
+        try:
+            outcome = self._actions[type(effect)](effect)
+        except Denied as error:
+            raise Denied(f"{self._doing(effect)}: {error}") from None
         self._on_effect(type(effect).__name__, time.perf_counter() - began_s)
         return outcome
+
+    def _doing(self, effect: Effect[Any]) -> str:
+        """For who may not do it."""
+        topics = self._admin.topics
+        words: dict[type, str] = {
+            Poll: f"reading {self.input.topic}",
+            Scatter: f"writing {topics.parts}",
+            CommitSource: f"writing {topics.rejected} or committing",
+            Publish: f"writing {topics.changed} or committing",
+        }
+        return words.get(type(effect), type(effect).__name__)
 
     def _poll(self, effect: Poll) -> Polled:
         if self._stop.is_set():
             raise Stopping
         self.polled_s = time.monotonic()
-        return self.input.poll(effect.timeout_s, full=effect.full)
+        return self.input.poll(effect.timeout_s, full=effect.full, resting=effect.resting)
 
     def _committed(self, effect: Committed) -> Mapping[int, int | None]:
         # Our own former process may have left a transaction open, which only we can abort.

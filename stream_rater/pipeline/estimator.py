@@ -26,6 +26,7 @@ from stream_rater.config import Ladders
 from stream_rater.pipeline import estimation, sharding
 from stream_rater.pipeline.agreement import Agreement, objection
 from stream_rater.pipeline.estimation import Flags, Key, Pending
+from stream_rater.pipeline.flood import Flood
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts import Part
 from stream_rater.pipeline.ports import (
@@ -87,6 +88,7 @@ class Estimator:
         window: int = 100_000,
         wave_players: int = 20_000,
         rows_per_part: int = ROWS_PER_PART,
+        rejects_per_second: float = 0.0,
         observer: Observer | None = None,
         idle_s: float = 0.1,
     ) -> None:
@@ -100,6 +102,9 @@ class Estimator:
         self._idle_s = idle_s
         self._owned: frozenset[int] = frozenset()
         self._now_s = 0.0
+        self._flood = Flood(rejects_per_second)
+        self._resting = frozenset[int]()
+        """Partitions that are not read because of what was rejected of them."""
         self._refused: set[int] = set()
         """Shards that were refused when last asked for beliefs."""
         self._forget_everything()
@@ -188,7 +193,7 @@ class Estimator:
         )
 
     def _poll(self, timeout_s: float, *, full: bool) -> Step[frozenset[int]]:
-        polled = yield from ask(Poll(timeout_s, full=full))
+        polled = yield from ask(Poll(timeout_s, full=full, resting=self._resting))
         self._now_s = polled.now_s
         self._progress.retry(polled.now_s)
         self._agreement.retry(polled.now_s)
@@ -196,9 +201,17 @@ class Estimator:
             self._owned = (self._owned - polled.lost) | polled.gained
             self._observer.owned(self._owned)
             self._drop(polled.lost | polled.gained)
+            self._flood.forget(polled.lost | polled.gained)
         for record in polled.records:
             self._read(record)
+        self._rest()
         return polled.gained
+
+    def _rest(self) -> None:
+        resting = self._flood.resting(self._now_s)
+        if resting != self._resting:
+            self._resting = resting
+            self._observer.partitions_resting(resting)
 
     def _drop(self, partitions: frozenset[int]) -> None:
         """Forget partitions; what their players await stays true, whoever owns them."""
@@ -217,6 +230,7 @@ class Estimator:
         if source is None or found is None:
             return
         if isinstance(found, Rejection):
+            self._flood.rejected(record.partition, self._now_s)
             self._observer.round_rejected(
                 found.code, found.message, record.partition, record.offset
             )

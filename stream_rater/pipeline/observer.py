@@ -15,6 +15,9 @@ class Observer:
     def round_rejected(self, code: str, message: str, partition: int, offset: int) -> None:
         """A record will go to round-rejected."""
 
+    def partitions_resting(self, partitions: frozenset[int]) -> None:
+        """These are not read for a while, from now on: too much of them was rejected."""
+
     def rounds_scattered(self, rounds: int, players: int) -> None:
         """A wave was estimated and acknowledged."""
 

@@ -28,6 +28,11 @@ class StoreTrouble(Trouble):
     """Redis: a call failed, or its outcome is unknown."""
 
 
+class Denied(Exception):
+    """Kafka or Redis does not let us in, or not do what we need. No trouble that a machine waits
+    for: the worker ends."""
+
+
 @dataclass(frozen=True, slots=True)
 class Effect(Generic[T]):
     """Something to be done by the driver, with an outcome of type T."""
@@ -66,6 +71,8 @@ class Record:
     received_s: float = 0.0
     """When the log took it in, Unix seconds."""
     key: bytes | None = None
+    unreadable: str = ""
+    """Why its bytes cannot be had: it came in a batch that decompresses to more than we take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +95,8 @@ class Poll(Effect[Polled]):
     full: bool = False
     """Membership only, no records: the machine holds as many as it wants, or rests after trouble.
     Unless ownership changes, such a poll takes its time."""
+    resting: frozenset[int] = frozenset()
+    """Partitions of which nothing is wanted for now."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,8 @@ class Verdicts:
     def judge(self, record: Record) -> Standings:
         """The round in a record; raises Invalid with the code to reject it by."""
         self._forget_before(record.offset - self._window)
+        if record.unreadable:
+            raise Invalid("too-large", record.unreadable)
         standings = self._reader.read(
             record.value, record.headers, record.received_s, record.offset
         )

@@ -6,7 +6,7 @@ what any subscriber would see.
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
@@ -61,9 +61,11 @@ class Member:
         """The effect's outcome."""
         return self.performer.perform(effect)
 
-    def poll(self, timeout_s: float = 0.05, *, full: bool = False) -> Sequence[Record]:
+    def poll(
+        self, timeout_s: float = 0.05, *, full: bool = False, resting: Set[int] = frozenset()
+    ) -> Sequence[Record]:
         """One poll; returns its records."""
-        polled = self.do(Poll(timeout_s, full=full))
+        polled = self.do(Poll(timeout_s, full=full, resting=frozenset(resting)))
         self.owned = (self.owned - polled.lost) | polled.gained
         self.lost |= polled.lost
         self.records += polled.records

@@ -121,6 +121,21 @@ def test_full_polls_bring_no_records_and_lose_none(rig: Rig) -> None:
         assert offsets == list(range(1000))
 
 
+def test_a_resting_partition_holds_up_no_other(rig: Rig) -> None:
+    """Nothing comes of it while it rests, all of the other; then it goes on without a gap."""
+    submit(rig, 0, 1000)
+    submit(rig, 1, 1000)
+    member = read_from_start(rig, ESTIMATOR)
+    member.poll(0.0, resting={0})
+    while sum(record.partition == 1 for record in member.records) < 1000:
+        member.poll(0.02, resting={0})
+    assert list(member.poll(0.3, resting={0, 7})) == []
+    before = sum(record.partition == 0 for record in member.records)
+    member.poll_until(lambda: len(member.records) == 2000)
+    assert before == 0
+    assert [r.offset for r in member.records if r.partition == 0] == list(range(1000))
+
+
 def test_a_seek_wakes_only_what_it_names(rig: Rig) -> None:
     """A seek between full polls leaves no partition asleep, and a full poll rests it again."""
     submit(rig, 0, 10)

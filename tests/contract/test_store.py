@@ -406,7 +406,7 @@ def test_a_cluster_is_to_be_told(cluster_settings: real.Settings) -> None:
 @pytest.mark.integration
 def test_no_cluster_where_one_is_told(settings: real.SettingsFactory) -> None:
     """A server alone taken for a cluster, and nobody there at all."""
-    with pytest.raises(StoreTrouble, match="[Cc]luster"):
+    with pytest.raises(StoreTrouble, match=r"[Cc]luster"):
         RedisStore(settings(redis_cluster=True, redis=settings().redis.rpartition("/")[0]))
     with pytest.raises(StoreTrouble):
         RedisStore(settings(redis_cluster=True, redis="127.0.0.1:1,127.0.0.1:2"))

@@ -17,9 +17,10 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from local.servers import Addresses
 from local.tools import ROOT
+from stream_rater.adapters.access import QUIET
 from stream_rater.adapters.layout import LAYOUT_KEY
 from stream_rater.adapters.redis_client import connect
-from stream_rater.adapters.topics import QUIET, Topics
+from stream_rater.adapters.topics import Topics
 from stream_rater.config import Settings
 from tests import real
 from tests.integration.processes import environment_of
@@ -87,6 +88,17 @@ def small_topic(settings: Settings, folder: Path) -> Start:
     return [], settings
 
 
+def large_topic(settings: Settings, folder: Path) -> Start:
+    topics = Topics.of(settings)
+    client = AdminClient({"bootstrap.servers": settings.kafka}, logger=QUIET)
+    config = {"max.message.bytes": "99999999"}
+    new = [NewTopic(name, 4, 1, config=config) for name in (topics.rounds, topics.parts)]
+    new.append(NewTopic(topics.rejected, 1, 1, config=config))
+    for future in client.create_topics(new).values():
+        future.result(10.0)
+    return [], settings
+
+
 def busy_port(settings: Settings, folder: Path) -> Start:
     return [], changed(settings, http=f"127.0.0.1:{BUSY.getsockname()[1]}")
 
@@ -103,6 +115,7 @@ STARTS: dict[str, tuple[int, str, Callable[[Settings, Path], Start]]] = {
     "unequal topics": (2, r"4 partitions and .*rating-changed 3", unequal_topics),
     "topic not compacted": (2, r"rating-changed: cleanup\.policy must be compact", plain_topic),
     "topic too small": (2, r"max\.message\.bytes is 1000", small_topic),
+    "topic too large": (2, r"max\.message\.bytes is 99999999, more than", large_topic),
     "other buckets": (2, r"buckets = 77, .* has 4: .*rebuild", laid_out(buckets="77")),
     "other shards": (2, r"shards = 8, .* has 4: .*rebuild", laid_out(shards="8")),
     "topic made anew": (2, r"topic = old, .*submit the rounds there", laid_out(topic="old")),

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 
-from stream_rater.adapters.topics import QUIET, Admin, Topics
+from stream_rater.adapters.access import QUIET
+from stream_rater.adapters.topics import Admin, Topics
 from stream_rater.config import Settings
 from stream_rater.pipeline.ports import LogTrouble
 from stream_rater.service import ESTIMATORS, UPDATERS
@@ -80,6 +81,7 @@ def read_topic(settings: Settings, topic: str) -> list[Message]:
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "fetch.message.max.bytes": LARGEST,
+            "receive.message.max.bytes": 1_000_000_000,
         },
         logger=QUIET,
     )

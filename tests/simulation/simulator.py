@@ -49,6 +49,7 @@ class Simulation:
         trace: Callable[[str], None] | None = None,
     ) -> None:
         self.rng = random.Random(seed)
+        self.rejects_per_second = 0.1 if seed % 4 == 0 else 0.0
         self.machines = machines
         self._trace = trace
         self.weather: Weather = weather(self.rng)
@@ -93,6 +94,7 @@ class Simulation:
         kind = self.machines.estimator
         return (upgraded(kind) if self.upgrading else kind)(
             self.ladders, SHARDS, window=WINDOW,
+            rejects_per_second=self.rejects_per_second,
             wave_players=self.weather.wave_players, rows_per_part=self.weather.rows_per_part,
         )  # fmt: skip
 

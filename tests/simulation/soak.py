@@ -1,7 +1,8 @@
 """Simulate at length: `python -m tests.simulation.soak --seeds N --minutes M`.
 
-Runs the production code on new seeds, and beside it every mutant on some of them. Prints a table
-and then one JSON object. Exit 1 if the production code is ever found wrong.
+First fuzzes the decoder, for a third of the time at most. Then runs the production code on new
+seeds, and beside it every mutant on some of them. Prints a table and a JSON object for each of the
+two. Exit 1 if the production code is ever found wrong.
 """
 
 import argparse
@@ -19,6 +20,8 @@ from itertools import repeat
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
+
+from tests.fuzz.run import INPUTS, fuzz
 
 from .actors import Machines
 from .mutants import MUTANTS
@@ -135,9 +138,13 @@ def main() -> int:
     arguments = parser.parse_args()
     console = Console(stderr=True)
     first = random.SystemRandom().randrange(2**40) if arguments.first is None else arguments.first
-    summary = report(soak(first, arguments.seeds, arguments.minutes, console), console)
+    began_s = time.time()
+    fuzzed = fuzz(first, INPUTS, 60.0 * arguments.minutes / 3.0, console)
+    print(json.dumps(fuzzed), flush=True)
+    minutes = arguments.minutes - (time.time() - began_s) / 60.0
+    summary = report(soak(first, arguments.seeds, minutes, console), console)
     print(json.dumps(summary))
-    return 1 if summary["violations"] else 0
+    return 1 if summary["violations"] or fuzzed["wrong"] else 0
 
 
 if __name__ == "__main__":

@@ -56,6 +56,7 @@ class Recorder(Observer):
         self.resumed = 0
         self.at_odds: list[tuple[str, str]] = []
         self.agreed: set[str] = set()
+        self.resting: list[frozenset[int]] = []
 
     def started_over(self, reason: str) -> None:
         self.troubles.append(reason)
@@ -85,6 +86,9 @@ class Recorder(Observer):
     def events_published(self, events: int, *, settled: bool) -> None:
         if settled:
             self.settled.append(events)
+
+    def partitions_resting(self, partitions: frozenset[int]) -> None:
+        self.resting.append(partitions)
 
     def rounds_resumed(self, rounds: int) -> None:
         self.resumed += rounds

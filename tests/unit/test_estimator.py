@@ -47,13 +47,14 @@ def hand(observer: Recorder) -> ByHand:
     return by_hand(observer)
 
 
-def by_hand(observer: Recorder, wave_players: int = 4) -> ByHand:
-    """The same, with waves of this size."""
+def by_hand(observer: Recorder, wave_players: int = 4, rejects_per_second: float = 0.0) -> ByHand:
+    """The same, with waves of this size and this limit."""
     return Agreed(
         Estimator(
-            ANY_LADDER, SHARDS, window=3, wave_players=wave_players, observer=observer, idle_s=0.1
+            ANY_LADDER, SHARDS, window=3, wave_players=wave_players,
+            rejects_per_second=rejects_per_second, observer=observer, idle_s=0.1,
         ).run()
-    )
+    )  # fmt: skip
 
 
 def a_round(offset: int, *players: str, partition: int = 0) -> Record:
@@ -361,3 +362,31 @@ def test_large_slices_travel_in_chunks() -> None:
     priors(hand, applied=8)
     read(hand)
     assert len(priors(hand, applied=8).players[0]) == 2
+
+
+# --- a flood of rejections ---
+
+
+def test_a_flooded_partition_rests(observer: Recorder) -> None:
+    """Until its bucket has leaked; its neighbour is read on, and what was rejected is committed."""
+    hand = by_hand(observer, rejects_per_second=1.0)
+    owning(hand, 0, 1)
+    read(hand, *(Record(0, offset, b"junk") for offset in range(13)), now_s=100.0)
+    rejected = hand.answer(CommitSource, offsets={0: 13}).rejections
+    assert len(rejected) == 13
+    read(hand, Record(1, 0, b"junk"), now_s=101.0)
+    hand.answer(CommitSource, offsets={1: 1})
+    hand.answer(Poll, Polled(102.9), resting=frozenset({0}))
+    hand.answer(Poll, Polled(103.1), resting=frozenset({0}))
+    hand.expect(Poll, resting=frozenset(), full=False)
+    assert observer.resting == [{0}, set()]
+
+
+def test_a_flooded_partition_that_is_lost_rests_no_more(observer: Recorder) -> None:
+    """Whoever gains it counts anew, this worker too."""
+    hand = by_hand(observer, rejects_per_second=1.0)
+    owning(hand, 0)
+    read(hand, *(Record(0, offset, b"junk") for offset in range(99)))
+    hand.answer(CommitSource)
+    hand.answer(Poll, Polled(0.0, lost=frozenset({0})), resting=frozenset({0}))
+    hand.expect(Poll, resting=frozenset())

@@ -1,0 +1,44 @@
+"""What may come of any bytes: a code of the contract, or standings that hold what they promise."""
+
+import time
+
+import numpy as np
+
+from stream_rater.config import ANY_LADDER
+from stream_rater.events import parse_time
+from stream_rater.rating.model import DID_NOT_FINISH
+from stream_rater.standings import Invalid, Reader
+
+CODES = {
+    "malformed", "too-large", "too-deep", "unknown-ladder", "too-few-entries", "too-many-entries",
+    "duplicate-player", "bad-rank", "bad-weight", "bad-shares", "bad-id", "bad-time",
+}  # fmt: skip
+"""Those of the contract that a record alone shows; `duplicate-round` needs those before it."""
+
+READER = Reader(ANY_LADDER)
+RECEIVED = parse_time("2026-11-20T20:15:06Z")
+
+
+def check_outcome(data: bytes, content_type: str, reader: Reader = READER) -> str:
+    """The code, empty for standings; AssertionError, or whatever was raised, for anything else."""
+    try:
+        found = reader.read(data, [("content-type", content_type.encode())], RECEIVED)
+    except Invalid as refusal:
+        assert refusal.code in CODES
+        str(refusal).encode()  # it travels in a header
+        return refusal.code
+    size = found.entry_starts[-1]
+    assert size == len(found.players) == len(set(found.players)) == len(found.share)
+    assert all(0 < len(player.encode()) <= 128 for player in found.players)
+    assert (found.share > 0.0).all() and 0.0 < found.weight <= 1000.0
+    ranked = found.place[found.place != DID_NOT_FINISH]
+    assert (np.diff(ranked) >= 0).all() and (found.place[len(ranked) :] == DID_NOT_FINISH).all()
+    assert (np.diff(found.entry_starts) > 0).all() and len(found.place) >= 2
+    return ""
+
+
+def timed_outcome(data: bytes, content_type: str, reader: Reader = READER) -> tuple[str, float]:
+    """The same, and the seconds of CPU that it took."""
+    began_s = time.thread_time()
+    code = check_outcome(data, content_type, reader)
+    return code, time.thread_time() - began_s

@@ -1,0 +1,117 @@
+"""Messages near to a valid one, and the many bytes that one of them makes.
+
+Hypothesis draws the message: any value in any field, in structures that a round nearly has. From
+it a seeded generator makes what a broken or hostile client would: bytes changed, cut, repeated and
+spliced, lengths and numbers blown up, nestings deepened.
+"""
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+from hypothesis import strategies as st
+
+from stream_rater.events import JSON, MSGPACK
+from tests.rounds import event
+
+MUTATIONS = 32
+"""Inputs that one message makes in each encoding, beside itself."""
+
+INTERESTING = [
+    b"\x00", b"\xff", b"\x7f", b"\x80", b'"', b"\\", b"\\u", b"\\ud800", b"[", b"]", b"{", b"}",
+    b",", b":", b"null", b"true", b"-", b"1e999", b"NaN", b"1" * 400, b"0." + b"9" * 400,
+    b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xef\xbb\xbf", b"\xc1", b"\xc0", b"\xd9\xff",
+    b"\xdb\xff\xff\xff\xff", b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff", b"\xdc\xff\xff",
+    b"\xc6\xff\xff\xff\xff", b"\xc9\xff\xff\xff\xff\xff", b"\xcf" + b"\xff" * 8, b"\x91" * 40,
+    b"\x81\xa0" * 40, b"[" * 40, b'{"a":' * 40,
+]  # fmt: skip
+
+FIELDS = (
+    "round_id", "ladder", "completed_at", "standings", "weight", "performance_ceiling", "player",
+    "rank", "dnf", "team", "shares", "x",
+)  # fmt: skip
+
+scalars = (
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats()
+    | st.text(max_size=8) | st.binary(max_size=8)
+    | st.sampled_from(("ann", "bob", "2026-11-20T20:15:05Z", "x" * 129, "", 1, 2, 2**31, 0.5))
+)  # fmt: skip
+anything = scalars | st.lists(scalars, max_size=3) | st.dictionaries(
+    st.sampled_from(FIELDS), scalars, max_size=2
+)  # fmt: skip
+damage = st.fixed_dictionaries(
+    {},
+    optional={
+        "player": st.none() | st.sampled_from(("ann", "bob", "p0")) | anything,
+        "rank": st.integers(-1, 5) | anything,
+        "dnf": st.booleans() | anything,
+        "team": st.lists(st.sampled_from(("u", "v", "w")), max_size=3) | anything,
+        "shares": st.lists(st.floats(0.0, 1.0), max_size=3) | anything,
+    },
+)
+
+
+def _rarely(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """This in a quarter of the cases, else None."""
+    return st.tuples(st.integers(0, 3), strategy).map(lambda drawn: None if drawn[0] else drawn[1])
+
+
+entries = _rarely(damage | scalars)
+"""What is wrong with an entry: nothing, some fields, or all of it."""
+fields = _rarely(st.dictionaries(st.sampled_from(FIELDS), anything, max_size=2))
+
+
+def _message(wrong: list[Any], outer: dict[str, Any] | None) -> Any:
+    standings: list[Any] = [{"player": f"p{i}", "rank": 1 + i // 2} for i in range(len(wrong))]
+    for i, each in enumerate(wrong):
+        if isinstance(each, dict):
+            standings[i] |= each
+        elif each is not None:
+            standings[i] = each
+    return {**event(*standings), **(outer or {})}
+
+
+messages: st.SearchStrategy[Any] = st.builds(_message, st.lists(entries, max_size=5), fields)
+
+
+def inputs_of(message: Any, seed: int) -> Iterator[tuple[bytes, str]]:
+    """Each input with its content type; the message itself first, noise last."""
+    rng = random.Random(seed)
+    for encode, content_type in ((msgspec.json.encode, JSON), (msgspec.msgpack.encode, MSGPACK)):
+        try:
+            whole = encode(message)
+        except (UnicodeEncodeError, ValueError):  # surrogates that no encoder writes
+            continue
+        yield whole, content_type
+        for _ in range(MUTATIONS):
+            yield _mutated(whole, rng), content_type
+    for content_type in (JSON, MSGPACK):
+        yield rng.randbytes(rng.randrange(64)), content_type
+
+
+def _mutated(data: bytes, rng: random.Random) -> bytes:
+    for _ in range(rng.randint(1, 3)):
+        at = rng.randrange(len(data) + 1)
+        data = rng.choice(_WAYS)(data, at, rng)
+    return data
+
+
+def _flip(data: bytes, at: int, rng: random.Random) -> bytes:
+    changed = bytearray(data)
+    if at < len(changed):
+        changed[at] ^= 1 << rng.randrange(8)
+    return bytes(changed)
+
+
+_WAYS: tuple[Callable[[bytes, int, random.Random], bytes], ...] = (
+    _flip,
+    _flip,
+    lambda data, at, rng: data[:at] + rng.choice(INTERESTING) + data[at:],
+    lambda data, at, rng: data[:at] + rng.choice(INTERESTING) + data[at + 1 :],
+    lambda data, at, rng: data[:at] + rng.randbytes(rng.randint(1, 4)) + data[at:],
+    lambda data, at, rng: data[:at] + data[at + rng.randint(1, 8) :],
+    lambda data, at, rng: data[:at],
+    lambda data, at, rng: data[:at] + data[rng.randrange(len(data) + 1) :],
+    lambda data, at, rng: data[:at] + data[at : at + 32] * rng.choice((2, 2, 2, 200)) + data[at:],
+)

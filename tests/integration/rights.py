@@ -1,0 +1,109 @@
+"""The least rights of each role, as the README lists them."""
+
+from dataclasses import dataclass, replace
+
+from stream_rater.adapters.topics import Topics
+from stream_rater.config import Settings
+from stream_rater.service import ESTIMATORS, UPDATERS
+from tests.integration.secured import Acl
+
+READ_BELIEFS = "%R~{*}:belief:*"
+READ_POSITIONS = "%R~{*}:position"
+BELIEFS = "~{*}:belief:*"
+POSITIONS = "~{*}:position"
+LAYOUT = "~stream-rater:layout"
+LADDERS = "~stream-rater:ladders"
+READ_LAYOUT = "%R~stream-rater:layout"
+AT_START = (
+    LAYOUT, "+hexists", "+hmget", "+hsetnx", "+hget", "+function|list", "+function|load",
+    "+select",
+)  # fmt: skip
+
+ROLES = {
+    "estimator": {
+        "round-completed": "READ DESCRIBE_CONFIGS",
+        "performance-estimated": "WRITE DESCRIBE_CONFIGS",
+        "rating-changed": "DESCRIBE DESCRIBE_CONFIGS",
+        "round-rejected": "WRITE DESCRIBE_CONFIGS",
+        "group estimators": "READ",
+        "transactions estimator": "WRITE",
+    },
+    "updater": {
+        "round-completed": "DESCRIBE DESCRIBE_CONFIGS",
+        "performance-estimated": "READ DESCRIBE_CONFIGS",
+        "rating-changed": "WRITE DESCRIBE_CONFIGS",
+        "round-rejected": "DESCRIBE DESCRIBE_CONFIGS",
+        "group updaters": "READ",
+        "transactions updater": "WRITE",
+    },
+    "all": {
+        "round-completed": "READ DESCRIBE_CONFIGS",
+        "performance-estimated": "READ WRITE DESCRIBE_CONFIGS",
+        "rating-changed": "WRITE DESCRIBE_CONFIGS",
+        "round-rejected": "WRITE DESCRIBE_CONFIGS",
+        "group estimators": "READ",
+        "group updaters": "READ",
+        "transactions estimator": "WRITE",
+        "transactions updater": "WRITE",
+    },
+    "submit": {"round-completed": "WRITE"},
+    "watch": {"rating-changed": "READ"},
+    "verify": {
+        "round-completed": "READ",
+        "performance-estimated": "DESCRIBE",
+        "group estimators": "DESCRIBE",
+        "group updaters": "DESCRIBE",
+    },
+}
+"""In Kafka, by role: the operations on each thing."""
+
+REDIS = {
+    "estimator": (READ_BELIEFS, READ_POSITIONS, LADDERS, "+fcall_ro", *AT_START),
+    "updater": (BELIEFS, POSITIONS, "+fcall", "+fcall_ro", "+hset", *AT_START),
+    "all": (BELIEFS, POSITIONS, LADDERS, "+fcall", "+fcall_ro", "+hset", *AT_START),
+    "submit": (),
+    "watch": (),
+    "verify": (
+        READ_BELIEFS, READ_POSITIONS, READ_LAYOUT, "+fcall_ro", "+hget", "+hmget", "+hlen", "+scan",
+        "+function|list", "+select",
+    ),
+}  # fmt: skip
+"""In Redis, by role: rules of its user; `+select` where the URL names a database."""
+
+
+@dataclass(frozen=True)
+class Rights:
+    """What one user may do."""
+
+    kafka: tuple[Acl, ...]
+    redis: tuple[str, ...]
+
+    def without(self, one: "Acl | str | None") -> "Rights":
+        """One right less; a topic that may not be read or written can still be seen."""
+        kafka = tuple(each for each in self.kafka if each != one)
+        if isinstance(one, Acl) and one.kind == "TOPIC" and one.operation in ("READ", "WRITE"):
+            kafka += (replace(one, operation="DESCRIBE"),)
+        return Rights(kafka, tuple(each for each in self.redis if each != one))
+
+
+def least(role: str, settings: Settings) -> Rights:
+    """A role's rights on the topics and groups of these settings."""
+    acls = []
+    for thing, operations in ROLES[role].items():
+        acls += [_acl(thing, operation, settings) for operation in operations.split()]
+    return Rights(tuple(acls), REDIS[role])
+
+
+def _acl(thing: str, operation: str, settings: Settings) -> Acl:
+    prefix = settings.topic_prefix
+    match thing.split():
+        case ["group", which]:
+            group = {"estimators": ESTIMATORS, "updaters": UPDATERS}[which]
+            return Acl("GROUP", prefix + group, operation)
+        case ["transactions", role]:
+            return Acl("TRANSACTIONAL_ID", f"{prefix}stream-rater-{role}-", operation, True)
+        case [topic]:
+            names = Topics.of(settings)
+            assert prefix + topic in (names.rounds, names.parts, names.changed, names.rejected)
+            return Acl("TOPIC", prefix + topic, operation)
+    raise AssertionError(thing)

@@ -1,0 +1,238 @@
+"""Kafka and Redis with locks on their doors: TLS, passwords, and users who may only do so much.
+
+Kafka listens twice: with TLS and SCRAM for the service's users, whom its StandardAuthorizer holds
+to their ACLs, and in the clear for itself and for the test, who may do everything.
+"""
+
+import ssl
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import redis
+import trustme
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+from cryptography.hazmat.primitives import serialization
+
+from local.kafka_node import java_command, random_id, render_properties, start_kafka
+from local.processes import LOOPBACK, Server, free_port
+from local.redis_node import start_redis
+from local.tools import find_java
+from stream_rater.adapters.access import QUIET
+from stream_rater.config import Settings
+
+USERS = tuple(f"user-{number}" for number in range(80))
+ADMIN = "admin"
+MECHANISM = "SCRAM-SHA-512"
+
+
+def password_of(user: str) -> str:
+    """Every user's is its own, and easy to find wherever it does not belong."""
+    return f"SECRET-of-{user}-f00d"
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """PEM files: the authority to trust, and the servers' certificate and key."""
+
+    authority: Path
+    certificate: Path
+    key: Path
+    both: Path
+    """Key and certificate in one file, as Kafka wants them."""
+
+
+def make_certificates(folder: Path) -> Certificates:
+    """For the loopback."""
+    authority = trustme.CA()
+    issued = authority.issue_cert(LOOPBACK, "localhost")
+    made = Certificates(*(folder / f"{name}.pem" for name in ("ca", "certificate", "key", "both")))
+    chain = b"".join(each.bytes() for each in issued.cert_chain_pems)
+    private = serialization.load_pem_private_key(issued.private_key_pem.bytes(), None)
+    key = private.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    authority.cert_pem.write_to_path(str(made.authority))
+    made.certificate.write_bytes(chain)
+    made.key.write_bytes(key)
+    made.both.write_bytes(key + chain)
+    return made
+
+
+@dataclass(frozen=True)
+class Acl:
+    """What a user may do: an operation on a topic, a group or transactional ids."""
+
+    kind: str
+    """TOPIC, GROUP or TRANSACTIONAL_ID."""
+    name: str
+    operation: str
+    prefixed: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.operation} {self.kind} {self.name}{'*' * self.prefixed}"
+
+    def binding(self, user: str) -> AclBinding:
+        """As Kafka's client wants it."""
+        pattern = ResourcePatternType.PREFIXED if self.prefixed else ResourcePatternType.LITERAL
+        return AclBinding(
+            ResourceType[self.kind], self.name, pattern, f"User:{user}", "*",
+            AclOperation[self.operation], AclPermissionType.ALLOW,
+        )  # fmt: skip
+
+    def filter(self, user: str) -> AclBindingFilter:
+        """What finds it again."""
+        pattern = ResourcePatternType.PREFIXED if self.prefixed else ResourcePatternType.LITERAL
+        return AclBindingFilter(
+            ResourceType[self.kind], self.name, pattern, f"User:{user}", "*",
+            AclOperation[self.operation], AclPermissionType.ALLOW,
+        )  # fmt: skip
+
+
+class SecuredKafka:
+    """A broker with users, and who gives them rights."""
+
+    def __init__(self, server: Server, secured_port: int) -> None:
+        self.open = server.address
+        self.secured = f"{LOOPBACK}:{secured_port}"
+        self._admin = AdminClient({"bootstrap.servers": self.open}, logger=QUIET)
+
+    def allow(self, user: str, acls: Sequence[Acl]) -> None:
+        """Give rights; they count once this returns."""
+        if not acls:
+            return
+        for future in self._admin.create_acls([each.binding(user) for each in acls]).values():
+            future.result(10.0)
+
+    def forbid(self, user: str, acl: Acl) -> None:
+        """Take one back."""
+        (future,) = self._admin.delete_acls([acl.filter(user)]).values()
+        assert len(future.result(10.0)) == 1
+
+
+@contextmanager
+def secured_kafka(folder: Path, certificates: Certificates) -> Iterator[SecuredKafka]:
+    """A KRaft node whose users were made when it was formatted."""
+    java = find_java()
+    assert java is not None, "run `make setup`"
+    port, secured_port, controller_port = free_port(), free_port(), free_port()
+    properties = _properties(certificates, port, secured_port, controller_port)
+    data = folder.resolve() / "data"
+    configuration = folder / "format.properties"
+    configuration.write_text(render_properties(data, port, controller_port, properties))
+    scram = (
+        word
+        for user in USERS
+        for word in ("--add-scram", f"{MECHANISM}=[name={user},password={password_of(user)}]")
+    )
+    subprocess.run(
+        java_command(
+            java, "kafka.tools.StorageTool", "format", "--cluster-id", random_id(),
+            "--config", str(configuration), *scram,
+        ),
+        check=True, capture_output=True, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    with start_kafka(folder, port=port, properties=properties) as server:
+        yield SecuredKafka(server, secured_port)
+
+
+def _properties(
+    certificates: Certificates, port: int, secured_port: int, controller_port: int
+) -> Mapping[str, str]:
+    broker, secured = f"BROKER://{LOOPBACK}:{port}", f"SECURED://{LOOPBACK}:{secured_port}"
+    controller = f"{LOOPBACK}:{controller_port}"
+    return {
+        "listeners": f"{broker},{secured},CONTROLLER://{controller}",
+        "advertised.listeners": f"{broker},{secured}",
+        "controller.quorum.voters": f"1@{controller}",
+        "listener.security.protocol.map": (
+            "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURED:SASL_SSL"
+        ),
+        "sasl.enabled.mechanisms": MECHANISM,
+        f"listener.name.secured.{MECHANISM.lower()}.sasl.jaas.config": (
+            "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        ),
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(certificates.both),
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+        "allow.everyone.if.no.acl.found": "false",
+    }
+
+
+class SecuredRedis:
+    """A server with TLS and users, and who gives them rights."""
+
+    def __init__(self, port: int, certificates: Certificates) -> None:
+        self.url = f"rediss://{LOOPBACK}:{port}"
+        self.client: redis.Redis = redis.Redis(
+            host=LOOPBACK, port=port, username=ADMIN, password=password_of(ADMIN),
+            ssl=True, ssl_ca_certs=str(certificates.authority),
+        )  # fmt: skip
+
+    def allow(self, user: str, *rules: str) -> None:
+        """Exactly these rights, as in an ACL file, beside the password."""
+        told = ("reset", "on", f">{password_of(user)}", *rules)
+        self.client.execute_command("ACL", "SETUSER", user, *told)
+
+    def empty(self) -> None:
+        """No beliefs, no functions."""
+        self.client.flushall()
+        self.client.function_flush()
+
+
+@contextmanager
+def secured_redis(folder: Path, certificates: Certificates) -> Iterator[SecuredRedis]:
+    """TLS only, and an ACL file in which the default user is off."""
+    folder.mkdir(parents=True)
+    users = folder / "users.acl"
+    users.write_text(f"user default off\nuser {ADMIN} on >{password_of(ADMIN)} ~* &* +@all\n")
+    port = free_port()
+    settings = {
+        "port": "0",
+        "tls-port": str(port),
+        "tls-cert-file": str(certificates.certificate),
+        "tls-key-file": str(certificates.key),
+        "tls-ca-cert-file": str(certificates.authority),
+        "tls-auth-clients": "no",
+        "aclfile": str(users),
+        "databases": str(2 * len(USERS)),
+    }
+    trusting = ssl.create_default_context(cafile=str(certificates.authority))
+    with start_redis(folder, port=port, settings=settings, tls=trusting):
+        yield SecuredRedis(port, certificates)
+
+
+def settings_of(
+    user: str, kafka: SecuredKafka, redis_: SecuredRedis, certificates: Certificates,
+    prefix: str, database: int,
+) -> Settings:  # fmt: skip
+    """What this user sets, passwords and all."""
+    return Settings(
+        kafka=kafka.secured,
+        kafka_security_protocol="SASL_SSL",
+        kafka_sasl_username=user,
+        kafka_sasl_password=password_of(user),
+        kafka_ssl_ca=str(certificates.authority),
+        redis=f"{redis_.url}/{database}",
+        redis_username=user,
+        redis_password=password_of(user),
+        redis_ca=str(certificates.authority),
+        topic_prefix=prefix,
+        http="127.0.0.1:0",
+        partitions=2,
+        shards=2,
+        buckets=4,
+    )

@@ -1,0 +1,306 @@
+"""TLS, passwords and least rights, on servers that really ask for them.
+
+A worker with exactly the rights of the README works from end to end; with any one less it ends with
+one clear line. Each case has a user, topics and a database of its own, so that several run at once.
+"""
+
+import itertools
+import json
+import re
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from stream_rater.adapters.redis import RedisStore
+from stream_rater.adapters.topics import Admin, Topics
+from stream_rater.config import Settings
+from tests import rounds
+from tests.integration import rights
+from tests.integration.processes import WorkerProcess, stream_rater, wait_until
+from tests.integration.rights import least
+from tests.integration.secured import (
+    USERS,
+    Acl,
+    Certificates,
+    SecuredKafka,
+    SecuredRedis,
+    make_certificates,
+    secured_kafka,
+    secured_redis,
+    settings_of,
+)
+from tests.integration.topics import Bytes, Finished, produce, read_topic
+
+AT_ONCE = 4
+ENDS_WITHIN_S = 60.0
+Start = Callable[..., WorkerProcess]
+
+
+@dataclass
+class Castle:
+    """The secured servers, and users not given away yet."""
+
+    kafka: SecuredKafka
+    redis: SecuredRedis
+    certificates: Certificates
+    users: Iterator[str] = field(default_factory=lambda: iter(USERS))
+    places: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    def place(self) -> Settings:
+        """Topics and a database of their own; nobody may do anything there yet."""
+        number = next(self.places)
+        at = self.settings("nobody", f"p{number}.", number)
+        Admin(self.opened(at)).create_topics()
+        return at
+
+    def settings(self, user: str, prefix: str, database: int) -> Settings:
+        return settings_of(user, self.kafka, self.redis, self.certificates, prefix, database)
+
+    def opened(self, settings: Settings) -> Settings:
+        """The same place through Kafka's other listener, where everything is allowed."""
+        plain = Settings(kafka=self.kafka.open)
+        names = [n for n in Settings.__struct_fields__ if n.startswith("kafka")]
+        return msgspec.structs.replace(settings, **{name: getattr(plain, name) for name in names})
+
+    def user(self, at: Settings, role: str, less: Acl | str | None = None) -> Settings:
+        """Settings there of a new user with a role's rights, or with all but one of them."""
+        name = next(self.users)
+        given = least(role, at).without(less)
+        self.kafka.allow(name, given.kafka)
+        self.redis.allow(name, *given.redis)
+        database = int(at.redis.rpartition("/")[2])
+        return self.settings(name, at.topic_prefix, database)
+
+
+@pytest.fixture(scope="module")
+def castle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Castle]:
+    """Both servers."""
+    folder = tmp_path_factory.mktemp("castle")
+    certificates = make_certificates(folder)
+    with ExitStack() as stack:
+        redis = stack.enter_context(secured_redis(folder / "redis", certificates))
+        (folder / "kafka").mkdir()
+        kafka = stack.enter_context(secured_kafka(folder / "kafka", certificates))
+        yield Castle(kafka, redis, certificates)
+
+
+def some_rounds() -> list[Bytes]:
+    """Two that can be rated and one that cannot."""
+    made = [
+        rounds.as_json(round_id=f"r{n}", ladder="eu", completed_at="2020-05-01T20:15:05Z")
+        for n in range(2)
+    ]
+    return [Bytes(value, b"eu") for value in (made[0], b"no round", made[1])]
+
+
+@pytest.fixture(scope="module")
+def finished(castle: Castle, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Where a worker has rated those rounds, as anybody sees it through Kafka's open door."""
+    at = castle.place()
+    user = castle.user(at, "all")
+    opened = castle.opened(at)
+    produce(opened, some_rounds())
+    worker = WorkerProcess(user, tmp_path_factory.mktemp("parts") / "log")
+    try:
+        wait_until(Finished(opened), "all is rated")
+    finally:
+        worker.close()
+    return opened
+
+
+# --- with exactly these rights -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("roles", [("estimator", "updater"), ("all",)], ids=" and ".join)
+def test_the_least_rights_suffice(
+    castle: Castle, worker_process: Start, tmp_path: Path, roles: Sequence[str]
+) -> None:
+    """Rounds go in by `submit`, ratings come out by `watch`, and `verify` finds all equal, each as
+    a user who may do no more; the first worker finds Redis empty."""
+    castle.redis.empty()
+    at = castle.place()
+    for role in roles:
+        worker_process(castle.user(at, role), role=role)
+    file = tmp_path / "rounds.jsonl"
+    file.write_bytes(b"\n".join(each.value or b"" for each in some_rounds()))
+    sent = stream_rater("submit", str(file), settings=castle.user(at, "submit"))
+    assert "2 rounds sent" in sent.stderr
+    produce(castle.opened(at), [Bytes(b"no round", b"eu")])
+    watch = ["watch", "--from-start", "--count", "4", "--json"]
+    watched = stream_rater(*watch, settings=castle.user(at, "watch"))
+    assert (watched.returncode, watched.stderr) == (0, "")
+    events = [json.loads(line) for line in watched.stdout.splitlines()]
+    assert {(each["round_id"], each["player"]) for each in events} == {
+        (name, player) for name in ("r0", "r1") for player in ("ann", "bob")
+    }
+    verified = stream_rater("verify", settings=castle.user(at, "verify"))
+    assert (verified.returncode, verified.stderr) == (0, ""), verified.stderr
+    assert verified.stdout.startswith("2 rounds replayed, 1 rejected, 2 beliefs compared: all")
+    assert len(read_topic(castle.opened(at), Topics.of(at).rejected)) == 1
+
+
+# --- with one less -------------------------------------------------------------------------------
+
+NOWHERE = Settings(topic_prefix="")
+COMMANDS = {
+    "all": ["run"],
+    "estimator": ["run", "--role", "estimator"],
+    "updater": ["run", "--role", "updater"],
+    "submit": ["submit", "deploy/examples/rounds.jsonl"],
+    "watch": ["watch", "--from-start", "--count", "1"],
+    "verify": ["verify", "--wait", "0"],
+}
+REMOVED = [role for role in COMMANDS if role != "all"]
+KAFKA_CASES = [(role, str(acl)) for role in REMOVED for acl in least(role, NOWHERE).kafka]
+REDIS_CASES = [(role, rule) for role in REMOVED for rule in rights.REDIS[role]]
+CASES = [*KAFKA_CASES, *REDIS_CASES]
+
+Ended = subprocess.CompletedProcess[str]
+
+
+@pytest.fixture(scope="module")
+def attempts(castle: Castle, finished: Settings) -> Iterator[dict[tuple[str, str], Future[Ended]]]:
+    """Every case, a few at a time; each ends by itself, or is ended after a while."""
+    found = read_topic(finished, Topics.of(finished).parts)
+    parts = [Bytes(each.value(), partition=each.partition() or 0) for each in found]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        cases = {
+            case: _prepared(castle, finished if case[0] == "verify" else castle.place(), *case)
+            for case in CASES
+        }
+        for (role, _), at in cases.items():
+            if role == "estimator":
+                produce(castle.opened(at), some_rounds())
+            if role == "updater":
+                produce(castle.opened(at), parts, Topics.of(at).parts)
+        loading = [case for case in CASES if case[1] == "+function|load"]
+        castle.redis.client.function_flush()  # those find no functions, the others do
+        futures = {case: pool.submit(_run, case[0], cases[case]) for case in loading}
+        for future in futures.values():
+            future.exception()
+        library = castle.user(castle.place(), "all")
+        RedisStore(library).prepare()
+        for case in cases.keys() - futures.keys():
+            futures[case] = pool.submit(_run, case[0], cases[case])
+        yield futures
+        pool.shutdown(cancel_futures=True)
+
+
+def _prepared(castle: Castle, at: Settings, role: str, right: str) -> Settings:
+    """A user there who lacks this right, named as it is without a prefix."""
+    named = [*map(str, least(role, NOWHERE).kafka), *rights.REDIS[role]]
+    there = [*least(role, at).kafka, *rights.REDIS[role]]
+    return castle.user(at, role, there[named.index(right)])
+
+
+def _run(role: str, settings: Settings) -> Ended:
+    return stream_rater(*COMMANDS[role], settings=settings, timeout_s=ENDS_WITHIN_S)
+
+
+@pytest.mark.parametrize("case", CASES, ids=" without ".join)
+def test_each_right_is_needed(
+    attempts: dict[tuple[str, str], Future[Ended]], case: tuple[str, str]
+) -> None:
+    """Without it: exit code 1 or 2 and one line that says who denies; no traceback, no hang."""
+    ended = attempts[case].result()
+    lines = [line for line in ended.stderr.splitlines() if not line.startswith("{")]
+    assert ended.returncode in (1, 2), ended.stderr
+    print(*lines)
+    assert len(lines) == 1, ended.stderr
+    server = "redis" if case in REDIS_CASES else "kafka|topic"
+    assert re.fullmatch(rf"stream-rater: .*({server}).*", lines[0]), lines[0]
+
+
+# --- secrets -------------------------------------------------------------------------------------
+
+SECRET = re.compile("SECRET|f00d")
+
+
+def told_by(worker: WorkerProcess) -> str:
+    """Everything that a worker says, to whomever."""
+    return "".join([worker.log(), *(worker.get(f"/{page}")[1] for page in PAGES)])
+
+
+PAGES = ("metrics", "healthz", "readyz", "")
+
+
+@pytest.mark.parametrize("where", ["in files", "in a URL"])
+def test_secrets_stay_secret(
+    castle: Castle, worker_process: Start, tmp_path: Path, where: str
+) -> None:
+    """Not in logs at debug level, nor on any page, when all is well and when it is not."""
+    at = castle.place()
+    user = castle.user(at, "all")
+    changes: dict[str, str] = {"log_level": "debug"}
+    for name in ("kafka_sasl_password", "redis_password"):
+        file = tmp_path / name
+        file.write_text(getattr(user, name) + "\n")
+        changes |= {name: "", f"{name}_file": str(file)}
+    if where == "in a URL":
+        password = f"{user.redis_username}:{user.redis_password}@"
+        changes |= {"redis": user.redis.replace("://", f"://{password}"), "redis_username": ""}
+        changes["redis_password_file"] = ""
+    worker = worker_process(msgspec.structs.replace(user, **changes))
+    produce(castle.opened(at), some_rounds())
+    wait_until(Finished(castle.opened(at)), "all is rated")
+    told = told_by(worker)
+    assert "wave scattered" in told and "stream_rater_rounds_total" in told
+    castle.redis.client.execute_command("ACL", "SETUSER", user.kafka_sasl_username, "-@all")
+    assert worker.wait(20.0) == 1
+    told += worker.log()
+    assert "no permissions" in told
+    assert not SECRET.search(told)
+
+
+WRONG = {
+    "Kafka's password": ({"kafka_sasl_password": "SECRET-wrong"}, 1, "SASL authentication error"),
+    "Redis' password": ({"redis_password": "SECRET-wrong"}, 1, "redis: .*password"),
+    "no password": ({"kafka_sasl_password": ""}, 2, "kafka_sasl_username and its password"),
+    "no SASL": ({"kafka_security_protocol": "ssl"}, 2, "without SASL"),
+    "another protocol": ({"kafka_security_protocol": "tls"}, 2, "not one of"),
+    "another authority": ({"kafka_ssl_ca": ""}, 1, "certificate verify failed"),
+    "no such authority": ({"kafka_ssl_ca": "/no/ca.pem"}, 2, "ssl.ca.location"),
+    "Redis' authority": ({"redis_ca": ""}, 1, "redis: .*CERTIFICATE_VERIFY_FAILED"),
+    "no such authority for Redis": ({"redis_ca": "/no/ca.pem"}, 2, "/no/ca.pem: no such file"),
+    "Redis in the clear": ({"redis": "", "redis_ca": ""}, 1, "redis: "),
+    "two passwords": ({"redis": "@"}, 2, "the URL has its own"),
+    "no URL": ({"redis": "redis://u:SECRET/x@h:1/0", "redis_password": "", "redis_username": "",
+                "redis_ca": ""}, 2, "no URL that makes sense"),
+    "no such file": ({"redis_password": "", "redis_password_file": "/no/f"}, 2, "/no/f: no such"),
+    "an unknown option": ({"kafka_sasl_mechanism": "ROT-13"}, 2, "kafka: "),
+}  # fmt: skip
+"""Changes to good settings, exit code, and what the line says."""
+
+
+@pytest.fixture(scope="module")
+def wrong(castle: Castle) -> Iterator[dict[str, Future[Ended]]]:
+    """Every worker started wrongly, a few at a time."""
+    at = castle.place()
+    user = castle.user(at, "all")
+    clear = user.redis.replace("rediss", "redis")
+    urls = {"": clear, "@": user.redis.replace("://", "://u:SECRET@")}
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        futures = {}
+        for name, (changes, _, _) in WRONG.items():
+            redis = changes.get("redis", user.redis)
+            given = {"log_level": "debug", **changes, "redis": urls.get(redis, redis)}
+            settings = msgspec.structs.replace(user, **given)
+            futures[name] = pool.submit(_run, "all", settings)
+        yield futures
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_access_is_one_line(wrong: dict[str, Future[Ended]], name: str) -> None:
+    """It says what is wrong, without any secret."""
+    _, code, says = WRONG[name]
+    ended = wrong[name].result()
+    lines = [line for line in ended.stderr.splitlines() if not line.startswith("{")]
+    assert (ended.returncode, len(lines)) == (code, 1), ended.stderr
+    assert re.fullmatch(f"stream-rater: .*{says}.*", lines[0]), lines[0]
+    assert not SECRET.search(ended.stdout + ended.stderr)

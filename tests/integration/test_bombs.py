@@ -1,0 +1,139 @@
+"""What is small on its way and large in memory, and what is just large: rejected, never stopped by.
+
+librdkafka decompresses all of a fetched batch at once. A zstd batch of 90 MB, which is
+less than it may, it refuses, tells so again and again, and never goes on by itself.
+"""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError, Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from stream_rater.adapters.access import QUIET
+from stream_rater.adapters.topics import Admin, Topics
+from stream_rater.config import Settings
+from tests import real
+from tests.integration.bad_rounds import KEY, MEBIBYTE, a_round
+from tests.integration.processes import WorkerProcess, stream_rater, wait_until
+from tests.integration.topics import Finished, read_topic
+
+BOMB_BYTES = 100 * MEBIBYTE
+LARGE_BYTES = 50_000_000
+TOPIC_BYTES = 64 * MEBIBYTE
+MANY = 24
+"""Records in a batch that cannot be read."""
+MOST_MEMORY = 1536 * MEBIBYTE
+"""Of a worker: 536 MiB were measured; one that kept all bombs would have 1.2 GB of them alone."""
+
+
+def make_topics(at: Settings) -> None:
+    """Topics that take records of 50 MB; rating-changed the worker makes."""
+    names, large = Topics.of(at), {"max.message.bytes": str(TOPIC_BYTES)}
+    rounds = {**large, "message.timestamp.type": "LogAppendTime"}
+    new = [
+        NewTopic(names.rounds, 1, 1, config=rounds),
+        NewTopic(names.rejected, 1, 1, config=large),
+    ]
+    new.append(NewTopic(names.parts, at.shards, 1, config=large))
+    client = AdminClient({"bootstrap.servers": at.kafka}, logger=QUIET)
+    for future in client.create_topics(new).values():
+        future.result(10.0)
+
+
+def send(at: Settings, codec: str, *values: bytes) -> list[str]:
+    """Append in one batch; returns what the broker said against it."""
+    producer = Producer(
+        {
+            "bootstrap.servers": at.kafka,
+            "compression.type": codec,
+            "message.max.bytes": 2 * BOMB_BYTES,
+            "batch.size": 2 * BOMB_BYTES,
+            "queue.buffering.max.kbytes": 2_000_000,
+            "linger.ms": 200,
+        },
+        logger=QUIET,
+    )
+    refused: list[str] = []
+
+    def delivered(error: KafkaError | None, _: object) -> None:
+        if error is not None:
+            refused.append(error.name())
+
+    for value in values:
+        producer.produce(Topics.of(at).rounds, value, KEY, partition=0, on_delivery=delivered)
+    assert producer.flush(60.0) == 0
+    return refused
+
+
+def peak_bytes(pid: int) -> int:
+    """The most memory that a process ever had."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert found is not None
+    return 1024 * int(found[1])
+
+
+def test_bombs_do_not_kill_or_stop(
+    settings: real.SettingsFactory, worker_process: Callable[..., WorkerProcess]
+) -> None:
+    """Bombs of every codec, one alone or many in a batch, and a message of 50 MB, valid rounds
+    between: those are all rated, each other is rejected once, and `verify` agrees."""
+    at = settings(partitions=1)
+    make_topics(at)
+    many = [b"%d" % n + bytes(BOMB_BYTES // MANY) for n in range(MANY)]
+    attacks: list[tuple[str, list[bytes]]] = [
+        *((codec, [bytes(BOMB_BYTES)]) for codec in ("gzip", "zstd", "lz4", "snappy")),
+        ("zstd", many),
+        ("none", [bytes(LARGE_BYTES)]),
+        ("zstd", [bytes(BOMB_BYTES)]),
+    ]
+    rounds = 0
+    for codec, values in attacks:
+        assert send(at, "none", a_round(round_id=f"before-{rounds}")) == []
+        rounds += 1
+        assert send(at, codec, *values) == []
+    assert send(at, "none", a_round(round_id="last")) == []
+    worker = worker_process(at, ready=False)
+    finished = Finished(at)
+    wait_until(lambda: not worker.running or finished(), "all is finished", 100.0, 0.2)
+    assert worker.running, worker.log()
+    assert worker.metric("stream_rater_restarts_total") == 0, worker.log()
+    sizes = [len(value) for _, values in attacks for value in values]
+    rejected = read_topic(at, Topics.of(at).rejected)
+    found = [{**dict(each.headers() or ()), "value": each.value()} for each in rejected]
+    assert [told["error-code"] for told in found] == [b"too-large"] * len(sizes)
+    offsets = [int(told["source-offset"]) for told in found]
+    assert offsets == sorted(set(offsets)) and len(offsets) == len(sizes)
+    for told in found:  # as much as there is, and how much there was
+        unread = told["error"].startswith(b"batch not decompressed")
+        assert (told["value"] is None) == unread
+        if unread:
+            assert told["original-bytes"] == b"unknown"
+        elif "original-bytes" in told:
+            assert told["original-bytes"] == b"%d" % (BOMB_BYTES + len(KEY))
+            assert len(told["value"]) > TOPIC_BYTES - MEBIBYTE
+        else:
+            assert told["value"] == bytes(LARGE_BYTES)
+    assert [told["value"] is None for told in found].count(True) == MANY + 2
+    assert len(read_topic(at, Topics.of(at).changed)) == 2 * (rounds + 1)
+    print(f"peak {peak_bytes(worker.pid) / MEBIBYTE:.0f} MiB")
+    assert peak_bytes(worker.pid) < MOST_MEMORY
+    verified = stream_rater("verify", settings=at)
+    assert verified.returncode == 0, verified.stderr
+    assert f"{rounds + 1} rounds replayed, {len(sizes)} rejected" in verified.stdout
+
+
+@pytest.mark.parametrize("codec", ["gzip", "zstd"])
+def test_a_topic_that_is_kept_uncompressed_takes_no_bombs(
+    settings: real.SettingsFactory, codec: str
+) -> None:
+    """With compression.type=uncompressed the broker itself unpacks, measures and refuses."""
+    at = settings(partitions=1)
+    config = {"compression.type": "uncompressed", "max.message.bytes": str(16 * MEBIBYTE)}
+    client = AdminClient({"bootstrap.servers": at.kafka}, logger=QUIET)
+    topic = Topics.of(at).rounds
+    client.create_topics([NewTopic(topic, 1, 1, config=config)])[topic].result(10.0)
+    assert send(at, codec, bytes(BOMB_BYTES)) == ["MSG_SIZE_TOO_LARGE"]
+    assert Admin(at).ends(topic, 1) == [0]

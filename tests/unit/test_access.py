@@ -1,0 +1,216 @@
+"""Settings of access: what they become, what is refused, and that secrets stay hidden."""
+
+import io
+import json
+import re
+import socket
+from contextlib import closing, redirect_stderr
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from prometheus_client import CollectorRegistry
+
+from local.tools import ROOT
+from stream_rater import config, http, log
+from stream_rater.adapters.access import LARGEST_RESPONSE_BYTES, client_options
+from stream_rater.adapters.redis_client import connect
+from stream_rater.config import BadConfiguration, Settings, without_password
+from tests.integration.rights import REDIS, ROLES
+
+SECRET = "s3cr3t"
+
+
+def options(**given: Any) -> dict[str, Any]:
+    """What librdkafka is told of security."""
+    told = client_options(Settings(**given))
+    return {name: told[name] for name in told if name.startswith(("ss", "sas", "sec"))}
+
+
+def test_without_settings_nothing_is_said_of_security() -> None:
+    """So that `kafka_options` alone decide."""
+    assert options() == {}
+    assert options(kafka_options={"security.protocol": "ssl"}) == {"security.protocol": "ssl"}
+
+
+def test_what_kafka_is_told() -> None:
+    """Protocol in any case, password and files where they belong, nothing that is not given."""
+    given = {"kafka_sasl_username": "u", "kafka_sasl_password": SECRET, "kafka_ssl_ca": "/ca.pem"}
+    assert options(kafka_security_protocol="SASL_SSL", **given) == {
+        "security.protocol": "sasl_ssl",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "u",
+        "sasl.password": SECRET,
+        "ssl.ca.location": "/ca.pem",
+    }
+    assert options(kafka_security_protocol="ssl", kafka_ssl_certificate="c", kafka_ssl_key="k") == {
+        "security.protocol": "ssl",
+        "ssl.certificate.location": "c",
+        "ssl.key.location": "k",
+    }
+
+
+def test_the_bound_of_what_can_be_read_is_nobodys_to_choose() -> None:
+    """It decides verdicts: with different ones two workers would disagree."""
+    given = Settings(kafka_options={"receive.message.max.bytes": "1000000000"})
+    assert client_options(given)["receive.message.max.bytes"] == LARGEST_RESPONSE_BYTES
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"kafka_security_protocol": "tls"},
+        {"kafka_security_protocol": "sasl_ssl"},
+        {"kafka_security_protocol": "sasl_ssl", "kafka_sasl_username": "u"},
+        {"kafka_sasl_username": "u", "kafka_sasl_password": SECRET},
+        {"kafka_security_protocol": "ssl", "kafka_sasl_password": SECRET},
+        {"kafka_ssl_ca": "/ca.pem"},
+    ],
+)
+def test_halves_are_refused(given: dict[str, Any]) -> None:
+    """What would connect in another way than is meant."""
+    with pytest.raises(BadConfiguration) as refusal:
+        options(**given)
+    assert SECRET not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"redis": f"redis://u:{SECRET}@h:1/0", "redis_password": "other"},
+        {"redis": f"redis://u:{SECRET}@h:port/0"},
+        {"redis": f"redis://u:{SECRET}/x@h:1/0"},
+        {"redis": f"http://u:{SECRET}@h:1/0"},
+        {"redis": f"redis://h:1/0?password={SECRET}&socket_timeout={SECRET}"},
+        {"redis": "redis://h:1/0", "redis_ca": "/ca.pem"},
+        {"redis": "rediss://h:1/0", "redis_ca": "/no/ca.pem"},
+    ],
+)
+def test_redis_addresses_are_refused_without_their_password(given: dict[str, Any]) -> None:
+    """One line that does not tell it."""
+    with pytest.raises(BadConfiguration) as refusal:
+        connect(Settings(**given))
+    assert SECRET not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("redis://h:1/3", "redis://h:1/3"),
+        ("h:1", "h:1"),
+        (f"rediss://u:{SECRET}@h:1/3", "rediss://u:***@h:1/3"),
+        (f"redis://:{SECRET}@h", "redis://:***@h"),
+        (f"redis://u:{SECRET}@{SECRET}@h", "redis://u:***@h"),
+        (f"redis://u:{SECRET}/x@h", "***"),
+        (f"redis://h?password={SECRET}", "***"),
+        (f"u:{SECRET}@h:1", "***"),
+        (f"redis://u:{SECRET}@[h", "***"),
+    ],
+)
+def test_addresses_are_shown_without_password(address: str, expected: str) -> None:
+    """However wrong they are."""
+    assert without_password(address) == expected
+
+
+def test_settings_print_no_secret() -> None:
+    """Whoever prints or logs them, whole."""
+    given = Settings(
+        kafka_sasl_password=SECRET, redis_password=SECRET, redis=f"redis://:{SECRET}@h",
+        kafka_options={"sasl.password": SECRET},
+    )  # fmt: skip
+    assert SECRET not in f"{given} {given!r}"
+    assert "shards=8" in repr(given)
+
+
+def test_secrets_from_files(tmp_path: Path) -> None:
+    """Without the line's end; given twice, missing or empty they are refused."""
+    file = tmp_path / "password"
+    file.write_text(f"{SECRET} \n")
+    found = config.read_settings(None, {"STREAM_RATER_REDIS_PASSWORD_FILE": str(file)})
+    assert found.redis_password == f"{SECRET} "
+    both = {f"STREAM_RATER_KAFKA_SASL_PASSWORD{end}": str(file) for end in ("", "_FILE")}
+    empty = tmp_path / "empty"
+    empty.write_text("\n")
+    for given, says in (
+        (both, "not both"),
+        ({"STREAM_RATER_REDIS_PASSWORD_FILE": str(empty)}, "empty: empty"),
+        ({"STREAM_RATER_REDIS_PASSWORD_FILE": "/no/file"}, "/no/file: no such file"),
+    ):
+        with pytest.raises(BadConfiguration, match=says):
+            config.read_settings(None, given)
+
+
+def test_tracebacks_in_the_log_tell_no_variables() -> None:
+    """A password may be among them."""
+    out = io.StringIO()
+
+    def fails(password: str) -> None:
+        raise ValueError(f"{len(password)} characters")
+
+    with redirect_stderr(out):
+        log.configure("debug")
+        try:
+            fails(SECRET)
+        except ValueError:
+            log.logger("test").exception("failed")
+    structlog.reset_defaults()
+    (line,) = out.getvalue().splitlines()
+    assert "6 characters" in line and "fails" in json.dumps(json.loads(line)["exception"])
+    assert SECRET not in line
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [(None, "127.0.0.1"), (":0", "127.0.0.1"), ("0.0.0.0:0", "0.0.0.0")],
+)
+def test_the_endpoints_listen_on_the_loopback(address: str | None, host: str) -> None:
+    """Unless told otherwise; by default, and where only a port is given."""
+    default_host, _, _ = Settings().http.rpartition(":")
+    app = http.application(CollectorRegistry(), list, list)
+    server = http.Server(f"{default_host}:0" if address is None else address, app)
+    with closing(server):
+        assert server._server.effective_host == host
+        with socket.create_connection(("127.0.0.1", server.port), 5.0) as connection:
+            assert connection.getpeername()[0] == "127.0.0.1"
+
+
+# --- the README's tables -------------------------------------------------------------------------
+
+README = (ROOT / "README.md").read_text().split("\n## Access\n", 1)[1].split("\n## ", 1)[0]
+
+
+def rows_of(columns: int) -> dict[str, list[str]]:
+    """By the first column, the others, of the table that has so many of them."""
+    found = re.findall(r"^\| (`.*?) \|(.*) \|$", README, re.MULTILINE)
+    table = [(name, [c.strip() for c in re.split(r"(?<!\\)\|", rest)]) for name, rest in found]
+    return {name: rest for name, rest in table if len(rest) == columns}
+
+
+TOPICS = ("round-completed", "performance-estimated", "rating-changed", "round-rejected")
+COMMANDS = {
+    "estimator": "`run --role estimator`", "updater": "`run --role updater`", "all": "`run`",
+    "submit": "`submit`", "watch": "`watch`", "verify": "`verify`",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_the_readme_lists_kafkas_rights_that_were_tested(role: str) -> None:
+    """Exactly those, topic by topic and group by group."""
+    told = rows_of(6)[COMMANDS[role]]
+    for topic, operations in zip(TOPICS, told[:4], strict=True):
+        assert operations.replace(",", "").split() == ROLES[role].get(topic, "").split(), topic
+    for kind, column in (("group", told[4]), ("transactions", told[5])):
+        which = [name.split()[1] for name in ROLES[role] if name.startswith(kind)]
+        (operation,) = {v for k, v in ROLES[role].items() if k.startswith(kind)} or {""}
+        assert column.rpartition(": ")[2] == operation
+        assert (len(which) == 2) == column.startswith("both")
+        if len(which) == 1:
+            assert f"stream-rater-{which[0]}" in column
+
+
+@pytest.mark.parametrize("role", [role for role in REDIS if REDIS[role]])
+def test_the_readme_lists_redis_rules_that_were_tested(role: str) -> None:
+    """Exactly those, but for `+select`, which hangs on the URL."""
+    (told,) = [v[0] for k, v in rows_of(1).items() if COMMANDS[role] in k.split(", ")]
+    assert set(told.strip("`").replace("\\|", "|").split()) == set(REDIS[role]) - {"+select"}
