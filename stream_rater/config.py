@@ -177,7 +177,9 @@ class Settings(Access, frozen=True, forbid_unknown_fields=True, kw_only=True):
     kafka: str = "127.0.0.1:9092"
     """Bootstrap servers."""
     redis: str = "redis://127.0.0.1:6379/0"
-    """URL (rediss:// for TLS), or host:port."""
+    """URL (rediss:// for TLS), or host:port; of a cluster several, as URL,host:port,host:port."""
+    redis_cluster: bool = False
+    """Whether it is a Redis Cluster."""
     ladders: str = ""
     """Path of the ladders file; empty: every ladder, by default parameters."""
     instance_id: str = ""

@@ -11,13 +11,19 @@ from importlib import resources
 from typing import Any
 
 import redis
-from redis.backoff import NoBackoff
-from redis.exceptions import NoPermissionError
-from redis.retry import Retry
+from redis.exceptions import MovedError, NoPermissionError
 
-from stream_rater.adapters.access import redis_options
 from stream_rater.adapters.layout import LADDERS_KEY, Layout, LayoutMismatch
-from stream_rater.config import BadConfiguration, Settings, without_password
+from stream_rater.adapters.redis_client import (
+    FAILURES,
+    Client,
+    Command,
+    connect,
+    find_again,
+    servers,
+    together,
+)
+from stream_rater.config import Settings
 from stream_rater.events import joined
 from stream_rater.pipeline.agreement import goes_on
 from stream_rater.pipeline.ports import (
@@ -33,7 +39,6 @@ from stream_rater.pipeline.sharding import belief_key, position_key
 from stream_rater.rating.record import HEADER_SIZE
 
 LIBRARY = "stream_rater_1"
-TIMEOUT_S = 5.0
 SMALL_HASH_BYTES = 512
 """Beliefs may be so long; Redis must still keep hashes of them in its compact encoding."""
 KEEP_ALL = "noeviction"
@@ -48,27 +53,67 @@ def _packed(strings: Sequence[bytes]) -> bytes:
 
 def _reason(error: Exception) -> str:
     """What Redis said, without the command, which holds ids and binary data."""
+    if isinstance(error, MovedError):
+        return "redis: a node of a cluster: set STREAM_RATER_REDIS_CLUSTER=true"
     return f"redis: {str(error).rpartition(' caused error: ')[2]}"
 
 
-def connect(settings: Settings) -> "redis.Redis":
-    """A client of the configured server; BadConfiguration where the address makes no sense."""
-    address = settings.redis if "://" in settings.redis else f"redis://{settings.redis}/0"
-    options = redis_options(settings, address)
-    try:
-        return redis.Redis.from_url(
-            address,
-            socket_timeout=TIMEOUT_S,
-            socket_connect_timeout=TIMEOUT_S,
-            socket_keepalive=True,
-            retry=Retry(NoBackoff(), 0),
-            protocol=2,
-            **options,
+def _load(server: Client, code: str) -> None:
+    """Load the functions into one server, unless it has them."""
+    if _loaded_code(server) is None:
+        try:
+            server.function_load(code, replace=False)
+        except redis.ResponseError as error:
+            if "already exists" not in str(error):  # another worker was quicker
+                raise
+    if _loaded_code(server) != code:
+        raise LayoutMismatch(
+            f"Redis has another {LIBRARY} than this release: "
+            f"stop the other workers and run `redis-cli FUNCTION DELETE {LIBRARY}`"
         )
-    except ValueError as error:
-        shown = without_password(settings.redis)
-        reason = error if shown == settings.redis else "no URL that makes sense"
-        raise BadConfiguration(f"redis {shown!r}: {reason}") from None
+
+
+def _loaded_code(server: Client) -> str | None:
+    libraries = server.function_list(library=LIBRARY, withcode=True)
+    if not libraries:
+        return None
+    fields: list[Any] = libraries[0]
+    code: bytes = dict(zip(fields[::2], fields[1::2], strict=True))[b"library_code"]
+    return code.decode()
+
+
+def _warnings(server: Client) -> list[str]:
+    try:
+        found: dict[Any, Any] = server.config_get("hash-max-listpack-*")
+        found |= server.config_get("maxmemory*")
+    except redis.ResponseError:
+        return []  # hosted servers forbid CONFIG
+    warnings = []
+    value = int(found.get("hash-max-listpack-value", SMALL_HASH_BYTES))
+    if value < SMALL_HASH_BYTES:
+        warnings.append(
+            f"redis: hash-max-listpack-value is {value}; beliefs are longer, so hashes turn "
+            f"into tables and take more memory: set it to {SMALL_HASH_BYTES} or more"
+        )
+    policy = found.get("maxmemory-policy", KEEP_ALL)
+    if policy != KEEP_ALL and int(found.get("maxmemory", 0)):
+        warnings.append(
+            f"redis: maxmemory-policy is {policy}: it deletes ratings when memory is full: "
+            f"set it to {KEEP_ALL}"
+        )
+    return warnings
+
+
+def _beliefs_on(server: Client) -> int:
+    """How many beliefs one server holds."""
+    keys = server.scan_iter(match="{*}:belief:*", count=10_000)
+    total = 0
+    while batch := list(itertools.islice(keys, 1000)):
+        pipeline = server.pipeline(transaction=False)
+        for key in batch:
+            pipeline.hlen(key)
+        total += sum(pipeline.execute())
+    return total
 
 
 class RedisStore:
@@ -84,50 +129,13 @@ class RedisStore:
     def prepare(self) -> list[str]:
         """Load the functions; returns warnings about the server's settings, a line each."""
         self._guard(self._load_functions)
-        return self._guard(self._warnings)  # type: ignore[no-any-return]
+        found = self._guard(lambda: [_warnings(server) for server in servers(self._client)])
+        return list(dict.fromkeys(itertools.chain(*found)))
 
     def _load_functions(self) -> None:
         code = resources.files(__package__).joinpath("functions.lua").read_text()
-        if self._loaded_code() is None:
-            try:
-                self._client.function_load(code, replace=False)
-            except redis.ResponseError as error:
-                if "already exists" not in str(error):  # another worker was quicker
-                    raise
-        if self._loaded_code() != code:
-            raise LayoutMismatch(
-                f"Redis has another {LIBRARY} than this release: "
-                f"stop the other workers and run `redis-cli FUNCTION DELETE {LIBRARY}`"
-            )
-
-    def _loaded_code(self) -> str | None:
-        libraries = self._client.function_list(library=LIBRARY, withcode=True)
-        if not libraries:
-            return None
-        fields: list[Any] = libraries[0]
-        code: bytes = dict(zip(fields[::2], fields[1::2], strict=True))[b"library_code"]
-        return code.decode()
-
-    def _warnings(self) -> list[str]:
-        try:
-            found: dict[Any, Any] = self._client.config_get("hash-max-listpack-*")
-            found |= self._client.config_get("maxmemory*")
-        except redis.ResponseError:
-            return []  # hosted servers forbid CONFIG
-        warnings = []
-        value = int(found.get("hash-max-listpack-value", SMALL_HASH_BYTES))
-        if value < SMALL_HASH_BYTES:
-            warnings.append(
-                f"redis: hash-max-listpack-value is {value}; beliefs are longer, so hashes turn "
-                f"into tables and take more memory: set it to {SMALL_HASH_BYTES} or more"
-            )
-        policy = found.get("maxmemory-policy", KEEP_ALL)
-        if policy != KEEP_ALL and int(found.get("maxmemory", 0)):
-            warnings.append(
-                f"redis: maxmemory-policy is {policy}: it deletes ratings when memory is full: "
-                f"set it to {KEEP_ALL}"
-            )
-        return warnings
+        for server in servers(self._client):
+            _load(server, code)
 
     def check_layout(self, layout: Mapping[str, str]) -> None:
         """Remember how the store is laid out, or refuse one laid out otherwise."""
@@ -219,11 +227,8 @@ class RedisStore:
             flat += (belief_key(shard, ladder, field, self._buckets).encode(), field, record)
         return _packed(flat)
 
-    def _call(self, commands: Iterator[tuple[Any, ...]]) -> list[Any]:
-        pipeline: Any = self._client.pipeline(transaction=False)
-        for command in commands:
-            pipeline.execute_command(*command)
-        replies: list[Any] = self._guard(pipeline.execute)
+    def _call(self, commands: Iterator[Command]) -> list[Any]:
+        replies: list[Any] = self._guard(lambda: together(self._client, commands))
         return replies
 
     def _guard(self, action: Any) -> Any:
@@ -237,10 +242,10 @@ class RedisStore:
                 raise Denied(_reason(error)) from None
             if "Function not found" in str(error):
                 self._guard(self._load_functions)
-            if isinstance(error, redis.ReadOnlyError):  # a failover: the name may lead elsewhere
-                self._client.connection_pool.disconnect()
+            if isinstance(error, redis.ReadOnlyError):
+                self._guard(lambda: find_again(self._client))
             raise StoreTrouble(_reason(error)) from None
-        except redis.RedisError as error:
+        except FAILURES as error:
             raise StoreTrouble(_reason(error)) from None
 
     # --- for operators ---
@@ -248,25 +253,8 @@ class RedisStore:
     def count_beliefs(self) -> int:
         """How many beliefs the store holds in all."""
 
-        def count() -> int:
-            keys = self._client.scan_iter(match="{*}:belief:*", count=10_000)
-            total = 0
-            batch: list[bytes] = []
-            for key in keys:
-                batch.append(key)
-                if len(batch) == 1000:
-                    total += self._lengths(batch)
-                    batch = []
-            return total + self._lengths(batch)
-
-        counted: int = self._guard(count)
+        counted: int = self._guard(lambda: sum(map(_beliefs_on, servers(self._client))))
         return counted
-
-    def _lengths(self, keys: Sequence[bytes]) -> int:
-        pipeline = self._client.pipeline(transaction=False)
-        for key in keys:
-            pipeline.hlen(key)
-        return sum(pipeline.execute()) if keys else 0
 
     def close(self) -> None:
         """Close the connections."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from stream_rater.adapters.layout import LADDERS_KEY, LAYOUT_KEY
-from stream_rater.adapters.redis import connect
+from stream_rater.adapters.redis_client import connect
 from stream_rater.adapters.topics import Topics
 from stream_rater.events import rating_changed_from_json
 from tests import real

@@ -8,7 +8,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewPartitions
 
-from stream_rater.adapters.redis import connect
+from stream_rater.adapters.redis_client import connect
 from stream_rater.adapters.topics import QUIET, Admin
 from stream_rater.config import Settings
 from stream_rater.service import ESTIMATORS, UPDATERS

@@ -19,7 +19,7 @@ from local.servers import Addresses
 from local.tools import ROOT
 from stream_rater.adapters.access import QUIET
 from stream_rater.adapters.layout import LAYOUT_KEY
-from stream_rater.adapters.redis import connect
+from stream_rater.adapters.redis_client import connect
 from stream_rater.adapters.topics import Topics
 from stream_rater.config import Settings
 from tests import real

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from local.tools import ROOT
 from stream_rater import config, http, log
 from stream_rater.adapters.access import LARGEST_RESPONSE_BYTES, client_options
-from stream_rater.adapters.redis import connect
+from stream_rater.adapters.redis_client import connect
 from stream_rater.config import BadConfiguration, Settings, without_password
 from tests.integration.rights import REDIS, ROLES
 

@@ -1,0 +1,115 @@
+"""Clients of Redis: one server, or a Redis Cluster, in which a shard is at home in one slot.
+
+Nothing is retried here, but for what a cluster's node did not do and named another node for.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import redis
+from redis import cluster as untyped_cluster
+from redis import connection as untyped_connection
+from redis.backoff import NoBackoff
+from redis.cluster import RedisCluster
+from redis.exceptions import NoPermissionError, RedisClusterException
+from redis.retry import Retry
+
+from stream_rater.adapters.access import redis_options
+from stream_rater.config import BadConfiguration, Settings, without_password
+from stream_rater.pipeline.ports import Denied, StoreTrouble
+
+TIMEOUT_S = 5.0
+
+FAILURES = (redis.RedisError, RedisClusterException)
+"""Whatever a client raises: that of a cluster has a family of its own."""
+
+Client = Any
+"""redis.Redis or RedisCluster, whose type stubs have little in common."""
+
+Command = tuple[Any, ...]
+
+_cluster_module: Any = untyped_cluster
+_connection_module: Any = untyped_connection
+
+
+def connect(settings: Settings) -> Client:
+    """A client of what is configured; BadConfiguration where that makes no sense.
+
+    One of a cluster asks for its slots at once: StoreTrouble where no node answers, Denied where
+    they answer that we may not.
+    """
+    first, *others = settings.redis.split(",")
+    address = first if "://" in first else f"redis://{first}/0"
+    options: dict[str, Any] = {
+        "socket_timeout": TIMEOUT_S,
+        "socket_connect_timeout": TIMEOUT_S,
+        "socket_keepalive": True,
+        "retry": Retry(NoBackoff(), 0),
+        "protocol": 2,
+        **redis_options(settings, address),
+    }
+    try:
+        if settings.redis_cluster:
+            return _cluster(address, others, options)
+        if others:
+            raise ValueError("several addresses are those of a cluster: set redis_cluster")
+        return redis.Redis.from_url(address, **options)
+    except ValueError as error:
+        shown = without_password(settings.redis)
+        reason = error if shown == settings.redis else "no URL that makes sense"
+        raise BadConfiguration(f"redis {shown!r}: {reason}") from None
+
+
+def _cluster(address: str, others: Iterable[str], options: dict[str, Any]) -> Client:
+    """Any node tells of all others: more than one is named for when the first is down."""
+    if _connection_module.parse_url(address).get("db"):
+        raise ValueError("a cluster has no database but 0")
+    nodes = []
+    for host, _, port in (other.rpartition(":") for other in others):
+        nodes.append(_cluster_module.ClusterNode(host, int(port)))
+    try:
+        return RedisCluster.from_url(
+            address, startup_nodes=nodes, require_full_coverage=False, **options
+        )
+    except (redis.AuthenticationError, NoPermissionError) as error:
+        raise Denied(f"redis: {error}") from None
+    except FAILURES as error:
+        raise StoreTrouble(f"redis: {error}") from None
+
+
+def is_cluster(client: Client) -> bool:
+    """Whether it is a client of a cluster."""
+    return isinstance(client, RedisCluster)
+
+
+def servers(client: Client) -> list[Any]:
+    """Each server that takes writes, as a client of its own."""
+    if not is_cluster(client):
+        return [client]
+    return [client.get_redis_connection(node) for node in client.get_primaries()]
+
+
+def together(client: Client, commands: Iterable[Command]) -> list[Any]:
+    """Replies to commands that have keys, in one round trip to each server."""
+    pipeline = client.pipeline(transaction=False)
+    for command in commands:
+        where: dict[str, Any] = {}
+        if is_cluster(client):
+            # Else the client would ask the cluster, at the cost of all that the command carries.
+            where["target_nodes"] = client.get_node_from_key(_key(command))
+        pipeline.execute_command(*command, **where)
+    replies: list[Any] = pipeline.execute()
+    return replies
+
+
+def _key(command: Command) -> str:
+    """The first key; a function's stands behind its name and the number of keys."""
+    return str(command[3] if command[0].startswith("FCALL") else command[1])
+
+
+def find_again(client: Client) -> None:
+    """After a failover: the same name may lead to another server."""
+    if is_cluster(client):
+        client.nodes_manager.initialize()
+    else:
+        client.connection_pool.disconnect()
