@@ -209,7 +209,7 @@ class RedisStore:
         key = belief_key(shard, ladder, name.encode(), self._buckets)
         try:
             told: Any = self._client.object("encoding", key)
-        except redis.RedisError:  # nothing depends on it
+        except FAILURES:  # nothing depends on it
             return ""
         return told.decode() if told else ""
 

@@ -14,7 +14,7 @@ from redis import Redis
 from local.kafka_node import FORMATTED, random_id, start_kafka
 from local.processes import LOOPBACK, free_port
 from local.servers import Server
-from stream_rater.adapters.redis import connect
+from stream_rater.adapters.redis_client import connect
 from tests.chaos.scene import Outcome, Scene, Violation, a_scene
 from tests.chaos.season import codeforces, lobbies
 from tests.integration.processes import stream_rater, wait_until

@@ -4,8 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from local.tools import find_redis_server
 from tests import real
 from tests.contract.rigs import KafkaRig, MemoryRig, Rig
+from tests.redis_cluster import RedisCluster, a_redis_cluster, client_of
 
 MEMORY = "memory"
 REAL = pytest.param("real", marks=pytest.mark.integration)
@@ -21,3 +23,26 @@ def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
     kafka_rig = KafkaRig(settings(session_timeout_ms=2000))
     yield kafka_rig
     kafka_rig.close()
+
+
+@pytest.fixture(scope="package")
+def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisCluster]:
+    """Three masters of these tests' own."""
+    if find_redis_server() is None:
+        pytest.skip("Redis is given, and none is installed here")
+    with a_redis_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def real_settings(settings: real.SettingsFactory) -> real.Settings:
+    """Of a database of this test's own."""
+    return settings(buckets=2)
+
+
+@pytest.fixture
+def cluster_settings(redis_cluster: RedisCluster) -> real.Settings:
+    """Of a cluster that is empty."""
+    for server in redis_cluster.servers:
+        client_of(server).flushall()
+    return real.Settings(redis=redis_cluster.address, redis_cluster=True, buckets=2)

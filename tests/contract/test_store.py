@@ -1,7 +1,7 @@
 """The store: what was applied is read back, at one instant, and nothing else is."""
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import pytest
@@ -9,13 +9,11 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from local.tools import find_redis_server
 from stream_rater.adapters.layout import LayoutMismatch
 from stream_rater.adapters.memory import Log, estimator_worker
 from stream_rater.adapters.memory import Store as MemoryStore
 from stream_rater.adapters.redis import LIBRARY, RedisStore
 from stream_rater.adapters.redis_client import connect
-from stream_rater.config import BadConfiguration
 from stream_rater.pipeline.ports import (
     UNFINISHED,
     Agree,
@@ -32,7 +30,6 @@ from stream_rater.pipeline.ports import (
 from stream_rater.rating.record import HEADER_SIZE
 from tests import real
 from tests.contract.rigs import Performer
-from tests.redis_cluster import RedisCluster, a_redis_cluster, client_of
 
 NOTHING = bytes(HEADER_SIZE)
 BOB: Player = ("ranked-eu", "bob")
@@ -62,35 +59,12 @@ class RedisPerformer:
 REAL = [pytest.param(name, marks=pytest.mark.integration) for name in ("real", "cluster")]
 
 
-@pytest.fixture(scope="module")
-def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisCluster]:
-    """Three masters of this module's own."""
-    if find_redis_server() is None:
-        pytest.skip("Redis is given, and none is installed here")
-    with a_redis_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
-        yield cluster
-
-
 @pytest.fixture(params=["memory", *REAL])
 def store(request: pytest.FixtureRequest) -> Performer:
     """An empty store."""
     if request.param == "memory":
         return estimator_worker(Log(1, SHARDS), MemoryStore())
     return RedisPerformer(request.getfixturevalue(f"{request.param}_settings"))
-
-
-@pytest.fixture
-def real_settings(settings: real.SettingsFactory) -> real.Settings:
-    """Of a database of this test's own."""
-    return settings(buckets=2)
-
-
-@pytest.fixture
-def cluster_settings(redis_cluster: RedisCluster) -> real.Settings:
-    """Of a cluster that is empty."""
-    for server in redis_cluster.servers:
-        client_of(server).flushall()
-    return real.Settings(redis=redis_cluster.address, redis_cluster=True, buckets=2)
 
 
 def application(
@@ -390,37 +364,3 @@ def test_beliefs_are_counted(redis_settings: real.Settings) -> None:
         records = {(f"l{n % 3}", f"p{n}"): b"x" for n in range(50)}
         assert apply(performer, shard, application(0, 1, records))
     assert performer.store.count_beliefs() == 150
-
-
-@pytest.mark.integration
-def test_a_cluster_is_to_be_told(cluster_settings: real.Settings) -> None:
-    """One node of a cluster asked as if it were all: the setting is named."""
-    node, *_ = cluster_settings.redis.split(",")
-    store = RedisStore(msgspec.structs.replace(cluster_settings, redis=node, redis_cluster=False))
-    with pytest.raises(StoreTrouble, match="STREAM_RATER_REDIS_CLUSTER"):
-        for number in range(3):  # each of three masters has one of these slots
-            store.check_layout({str(number): ""})
-            store.read({shard: [BOB] for shard in range(SHARDS)})
-
-
-@pytest.mark.integration
-def test_no_cluster_where_one_is_told(settings: real.SettingsFactory) -> None:
-    """A server alone taken for a cluster, and nobody there at all."""
-    with pytest.raises(StoreTrouble, match=r"[Cc]luster"):
-        RedisStore(settings(redis_cluster=True, redis=settings().redis.rpartition("/")[0]))
-    with pytest.raises(StoreTrouble):
-        RedisStore(settings(redis_cluster=True, redis="127.0.0.1:1,127.0.0.1:2"))
-
-
-@pytest.mark.parametrize(
-    ("address", "cluster", "told"),
-    [
-        ("redis://127.0.0.1:1/3", True, "no database but 0"),
-        ("127.0.0.1:1,127.0.0.1", True, "127.0.0.1"),
-        ("127.0.0.1:1,127.0.0.1:2", False, "set redis_cluster"),
-    ],
-)
-def test_addresses_that_make_no_sense(address: str, cluster: bool, told: str) -> None:
-    """A named error, before anybody is asked."""
-    with pytest.raises(BadConfiguration, match=told):
-        connect(real.Settings(redis=address, redis_cluster=cluster))

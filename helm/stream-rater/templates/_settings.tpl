@@ -26,6 +26,7 @@ kafka_ssl_{{ $setting }} = "{{ $access }}/kafka-{{ $setting }}.pem"
 {{- end }}
 {{- with .Values.redis }}
 redis = {{ toJson .url }}
+redis_cluster = {{ .cluster }}
 {{- with .username }}
 redis_username = {{ toJson . }}
 {{- end }}

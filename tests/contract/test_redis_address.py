@@ -1,0 +1,45 @@
+"""A Redis Cluster must be told from one server, and an address must make sense."""
+
+import msgspec
+import pytest
+
+from stream_rater.adapters.redis import RedisStore
+from stream_rater.adapters.redis_client import connect
+from stream_rater.config import BadConfiguration
+from stream_rater.pipeline.ports import StoreTrouble
+from tests import real
+from tests.contract.test_store import BOB, SHARDS
+
+
+@pytest.mark.integration
+def test_a_cluster_is_to_be_told(cluster_settings: real.Settings) -> None:
+    """One node of a cluster asked as if it were all: the setting is named."""
+    node, *_ = cluster_settings.redis.split(",")
+    store = RedisStore(msgspec.structs.replace(cluster_settings, redis=node, redis_cluster=False))
+    with pytest.raises(StoreTrouble, match="STREAM_RATER_REDIS_CLUSTER"):
+        for number in range(3):  # each of three masters has one of these slots
+            store.check_layout({str(number): ""})
+            store.read({shard: [BOB] for shard in range(SHARDS)})
+
+
+@pytest.mark.integration
+def test_no_cluster_where_one_is_told(settings: real.SettingsFactory) -> None:
+    """A server alone taken for a cluster, and nobody there at all."""
+    with pytest.raises(StoreTrouble, match=r"[Cc]luster"):
+        RedisStore(settings(redis_cluster=True, redis=settings().redis.rpartition("/")[0]))
+    with pytest.raises(StoreTrouble):
+        RedisStore(settings(redis_cluster=True, redis="127.0.0.1:1,127.0.0.1:2"))
+
+
+@pytest.mark.parametrize(
+    ("address", "cluster", "told"),
+    [
+        ("redis://127.0.0.1:1/3", True, "no database but 0"),
+        ("127.0.0.1:1,127.0.0.1", True, "127.0.0.1"),
+        ("127.0.0.1:1,127.0.0.1:2", False, "set redis_cluster"),
+    ],
+)
+def test_addresses_that_make_no_sense(address: str, cluster: bool, told: str) -> None:
+    """A named error, before anybody is asked."""
+    with pytest.raises(BadConfiguration, match=told):
+        connect(real.Settings(redis=address, redis_cluster=cluster))
