@@ -131,10 +131,3 @@ def test_more_shards(settings: real.SettingsFactory, worker_process: Start) -> N
     flush(at)
     produce(at, [a_round(number) for number in range(200, 210)])
     wait_until(lambda: "elsewhere among 7 shards" in worker.get("/readyz")[1], "it refuses")
-    worker.terminate()
-    worker.wait()
-    done = rebuild(at, "--replace")
-    assert done.returncode == 0, done.stderr
-    worker_process(at)
-    wait_until(Finished(at), "all is rated")
-    assert_all_rated_once(at, 210)

@@ -99,6 +99,8 @@ def known_setting(variable: str) -> bool:
 
 def shown(default: Any) -> str:
     """A default as the tables write it."""
+    if isinstance(default, bool):
+        return str(default).lower()
     return f"`{default}`" if isinstance(default, str) else f"{default}"
 
 
