@@ -19,6 +19,7 @@ from tests.chaos.scene import Outcome, Scene, Violation, a_scene
 from tests.chaos.season import codeforces, lobbies
 from tests.integration.processes import stream_rater, wait_until
 from tests.integration.test_rebuild import gone
+from tests.redis_cluster import a_redis_cluster
 
 NEXT_KERNEL = "tests.chaos.next_kernel"
 KILLS, AHEAD = 100, 40
@@ -152,6 +153,28 @@ def redis_killed(name: str, folder: Path, quick: bool) -> Outcome:
         return scene.outcome()
 
 
+def redis_failover(name: str, folder: Path, quick: bool) -> Outcome:
+    """A Redis Cluster of six: a master is killed, its replica takes over, and it comes back.
+
+    The replica may lack writes that were acknowledged.
+    """
+    six = partial(a_redis_cluster, masters=3, replicas=1)
+    with a_scene(
+        name, folder, lobbies(), workers=2, quick=quick, redis=six, redis_cluster=True
+    ) as scene:
+        for _ in range(scene.times(3)):
+            scene.season.play(AT_ONCE)
+            scene.at_work()
+            with scene.fault():
+                victim = scene.random.choice(scene.redis.masters())
+                victim.kill()
+                scene.season.play(AT_ONCE)
+                scene.recover()
+                victim.start()
+                scene.redis.await_whole(3)
+        return scene.outcome()
+
+
 def redis_restored(name: str, folder: Path, quick: bool) -> Outcome:
     """FLUSHALL at work; then a snapshot of before comes back, and the log tells the rest."""
     with a_scene(name, folder, lobbies(), workers=2, quick=quick) as scene:
@@ -257,6 +280,7 @@ FAULTS: dict[str, Story] = {
     },
     "one-of-three-brokers": one_of_three,
     "redis-killed": redis_killed,
+    "redis-failover": redis_failover,
     "redis-restored": redis_restored,
     "redis-rebuilt": redis_rebuilt,
 }

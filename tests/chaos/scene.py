@@ -86,7 +86,8 @@ class Scene:
 
     name: str
     kafka: list[Server]
-    redis: Server
+    redis: Any
+    """A Server, or a RedisCluster."""
     settings: Settings
     crew: Crew
     season: Season
@@ -151,16 +152,17 @@ class Scene:
 @contextmanager
 def a_scene(
     name: str, folder: Path, rounds: Iterator[dict[str, Any]], *, workers: int = 1,
-    kafka: Callable[[Path], Any] = start_kafka, quick: bool = False, **settings: Any,
+    kafka: Callable[[Path], Any] = start_kafka, redis: Callable[[Path], Any] = start_redis,
+    quick: bool = False, **settings: Any,
 ) -> Iterator[Scene]:  # fmt: skip
     """New servers and ready workers; all gone at the end of the block."""
     with ExitStack() as stack:
-        redis = stack.enter_context(start_redis(folder / "redis"))
+        store = stack.enter_context(redis(folder / "redis"))
         brokers = stack.enter_context(kafka(folder / "kafka"))
         brokers = brokers if isinstance(brokers, list) else [brokers]
         at = Settings(
             kafka=",".join(each.address for each in brokers),
-            redis=f"redis://{redis.address}/0",
+            redis=store.address,
             http="127.0.0.1:0",
             shards=6,
             session_timeout_ms=2000,
@@ -169,4 +171,4 @@ def a_scene(
         folder.mkdir(parents=True, exist_ok=True)
         crew = Crew(at, stack.enter_context(started_workers(folder)))
         crew.hire(workers)
-        yield Scene(name, brokers, redis, at, crew, Season(at, rounds), quick)
+        yield Scene(name, brokers, store, at, crew, Season(at, rounds), quick)

@@ -4,7 +4,7 @@ import gzip
 import itertools
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,14 @@ from local.tools import ROOT
 from stream_rater.adapters.access import QUIET
 from stream_rater.adapters.topics import Admin, Topics
 from stream_rater.config import Settings
-from stream_rater.events import rating_changed_from_json
+from stream_rater.events import RatingChanged, rating_changed_from_json
 from stream_rater.pipeline.ports import LogTrouble
 from stream_rater.service import ESTIMATORS, UPDATERS
 from tests.integration.topics import Bytes, produce, read_topic
 
 PLAYERS, LOBBY = 2_000, 8
+Who = tuple[str, str]
+"""Ladder and player."""
 LADDERS = ("duels", "lobbies", "ranked")
 
 
@@ -67,7 +69,7 @@ class Season:
     def __init__(self, settings: Settings, rounds: Iterator[dict[str, Any]]) -> None:
         self._settings = settings
         self._rounds = rounds
-        self._due: Counter[tuple[str, str]] = Counter()
+        self._due: Counter[Who] = Counter()
         self.finished = Finished(settings)
 
     @property
@@ -86,18 +88,23 @@ class Season:
                 self._due[event["ladder"], entry["player"]] += 1
 
     def lost_and_doubled(self) -> tuple[int, int]:
-        """Read from rating-changed: a player's rounds count 1, 2, 3 ... in order, each once."""
-        last: Counter[tuple[str, str]] = Counter()
-        doubled = lost = 0
-        for message in read_topic(self._settings, Topics.of(self._settings).changed):
-            event = rating_changed_from_json(message.value() or b"")
-            player = event.ladder, event.player
-            lost += max(0, event.rounds - last[player] - 1)
-            doubled += event.rounds <= last[player]
-            last[player] = max(last[player], event.rounds)
-        lost += sum(max(0, due - last[player]) for player, due in self._due.items())
-        doubled += sum(max(0, told - self._due[player]) for player, told in last.items())
-        return lost, doubled
+        """Read from rating-changed."""
+        messages = read_topic(self._settings, Topics.of(self._settings).changed)
+        return tally(self._due, (rating_changed_from_json(m.value() or b"") for m in messages))
+
+
+def tally(due: Mapping[Who, int], changes: Iterable[RatingChanged]) -> tuple[int, int]:
+    """How many are lost and doubled: a player's changes count rounds 1, 2, 3 ..., each once."""
+    last: Counter[Who] = Counter()
+    lost = doubled = 0
+    for change in changes:
+        who = change.ladder, change.player
+        lost += max(0, change.rounds - last[who] - 1)
+        doubled += change.rounds <= last[who]
+        last[who] = max(last[who], change.rounds)
+    lost += sum(max(0, count - last[who]) for who, count in due.items())
+    doubled += sum(max(0, told - due.get(who, 0)) for who, told in last.items())
+    return lost, doubled
 
 
 def lobbies(seed: int = 1) -> Iterator[dict[str, Any]]:

@@ -1,0 +1,56 @@
+"""`make chaos` in small: that it runs, and that it would see a rating lost or doubled."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from local.tools import KAFKA_VARIABLE, REDIS_VARIABLE, ROOT, given_address
+from tests.chaos.season import tally
+
+
+def told(*rounds: int) -> list[Any]:
+    """Changes of one player, by the number of the round."""
+    return [SimpleNamespace(ladder="l", player="p", rounds=n) for n in rounds]
+
+
+@pytest.mark.parametrize(
+    ("rounds", "lost", "doubled"),
+    [
+        ((1, 2, 3), 0, 0),
+        ((1, 2), 1, 0),
+        ((1, 3), 1, 0),
+        ((1, 2, 2, 3), 0, 1),
+        ((1, 3, 2), 1, 1),
+        ((1, 2, 3, 4), 0, 1),
+        ((), 3, 0),
+    ],
+)
+def test_what_is_lost_and_doubled(rounds: Sequence[int], lost: int, doubled: int) -> None:
+    """Of three rounds that are due; out of order is both."""
+    assert tally({("l", "p"): 3}, told(*rounds)) == (lost, doubled)
+
+
+@pytest.mark.integration
+@pytest.mark.skipif(
+    bool(given_address(KAFKA_VARIABLE) or given_address(REDIS_VARIABLE)),
+    reason="servers are given, and chaos breaks its own",
+)
+def test_a_fault_and_its_line() -> None:
+    """Redis is killed at work: nothing is lost or doubled, and a JSON object tells so."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.chaos", "--quick", "redis-killed"],
+        cwd=ROOT, env=os.environ | {"PYTHONPATH": "deploy"},
+        capture_output=True, text=True, timeout=200, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stdout.splitlines()
+    found = json.loads(line)
+    assert list(found) == ["fault", "injected", "updates", "lost", "doubled", "recovery_s"]
+    assert (found["injected"], found["lost"], found["doubled"]) == (1, 0, 0)
+    assert found["updates"] > 1000
