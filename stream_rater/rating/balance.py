@@ -22,7 +22,7 @@ compiler turns into vector instructions.
 import math
 
 from stream_rater.rating.compiled import kernel
-from stream_rater.rating.elementary import log, quick_exp
+from stream_rater.rating.elementary import exp, log
 from stream_rater.rating.model import Floats, Places
 
 X, P, Q, P1, P2 = range(5)
@@ -40,7 +40,7 @@ FLAT = 1e-6
 @kernel
 def terms(mu: float, u: float, x: float) -> tuple[float, float, float, float]:
     """u s and u t of one entry at x, and the first two derivatives of u s."""
-    e = quick_exp((mu - x) * u)
+    e = exp((mu - x) * u)
     won = u / (1.0 + e)
     lost = e * won
     slope = won * lost

@@ -16,7 +16,7 @@ from stream_rater.rating.elementary import exp, log
 from stream_rater.rating.model import Floats, Places
 from stream_rater.rating.roots import MAX_STEPS, count_ranked, safeguard
 
-TOLERANCE = 3e-4
+TOLERANCE = 1e-4
 """A Halley step smaller than this part of the narrowest 1/u ends the search; it cubes the error."""
 
 FLAT, NOISE = 1e-6, 1e-9

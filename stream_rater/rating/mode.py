@@ -30,9 +30,9 @@ the factors and their derivatives, and whose search it is."""
 FREE = 18
 """The first row that others may use."""
 
-TOLERANCE = 1e-3
+TOLERANCE = 3e-4
 """A step smaller than this part of the narrowest width ends the search: the fourth power of it is
-left, some 1e-10 points."""
+left, some 1e-12 points."""
 
 WIDTH = 4
 """Lanes are filled up to a multiple of this."""

@@ -136,12 +136,11 @@ def _solve_size(
 ) -> None:  # fmt: skip
     """All rounds of this size, which begin at entries `starts` and have these bounds."""
     planes, rows = np.empty((6, size, LANES)), np.empty((ROWS, LANES))
-    n, entered = min(len(starts), LANES), 0
-    for k in range((n + VECTOR - 1) // VECTOR * VECTOR):  # the last ones are copies, to be dropped
-        entered = min(k, n - 1)
-        _enter(planes, rows, k, size, starts[entered], place, mu, u, odds, level)
-        rows[LOW, k], rows[HIGH, k] = lows[entered], highs[entered]
-    entered = n
+    n = entered = min(len(starts), LANES)
+    for k in range((n + VECTOR - 1) // VECTOR * VECTOR):
+        r = min(k, n - 1)  # what fills up the last vector is a copy, to be dropped
+        _enter(planes, rows, k, size, starts[r], place, mu, u, odds, level)
+        rows[LOW, k], rows[HIGH, k] = lows[r], highs[r]
     while n > 0:
         _move(planes, rows, size, (n + VECTOR - 1) // VECTOR * VECTOR, tie)
         k = 0
