@@ -142,7 +142,11 @@ def one_of_three(name: str, folder: Path, quick: bool) -> Outcome:
 
 
 def redis_killed(name: str, folder: Path, quick: bool) -> Outcome:
-    """Redis is killed and started again on its append-only file, which lacks the last second."""
+    """Redis is killed and started again on its append-only file.
+
+    The kernel still writes what the process had written: only a machine's end loses the last
+    second, which `redis_restored` and `redis_failover` stand for.
+    """
     with a_scene(name, folder, lobbies(), workers=2, quick=quick) as scene:
         for _ in range(scene.times(5)):
             scene.season.play(AT_ONCE)
