@@ -15,35 +15,19 @@ from local.kafka_node import FORMATTED, random_id, start_kafka
 from local.processes import LOOPBACK, free_port
 from local.servers import Server
 from stream_rater.adapters.redis_client import connect
-from tests.chaos.scene import Outcome, Scene, Violation, a_scene
+from tests.chaos.scene import AT_ONCE, Outcome, Scene, Violation, a_scene
 from tests.chaos.season import codeforces, lobbies
 from tests.integration.processes import stream_rater, wait_until
 from tests.integration.test_rebuild import gone
+from tests.integration.test_upgrade import CHANGE, LADDER
 from tests.redis_cluster import a_redis_cluster
 
 NEXT_KERNEL = "tests.chaos.next_kernel"
 KILLS, AHEAD = 100, 40
 """Of a storm: how many kills, and how many rounds are sent with each."""
-AT_ONCE = 400
-"""Rounds of eight that wait when something breaks: a second's work or so."""
 
-LADDERS = """
-[ladders."*".rating]
-system = "elo-mmr"
-weight_limit = 0.2
-sigma_limit = 80
-
-[ladders.ranked.rating]
-system = "elo-mmr"
-weight_limit = 0.2
-sigma_limit = 80
-"""
-
-CHANGE = """
-[[ladders.ranked.changes]]
-from_offset = {}
-rating = {{ system = "elo-mmr", weight_limit = 0.4, sigma_limit = 120, display = "mu" }}
-"""
+LADDERS = LADDER.replace("ranked", '"*"') + LADDER
+"""One for those not named, and one to be changed."""
 
 Story = Callable[[str, Path, bool], Outcome]
 
@@ -82,10 +66,8 @@ def upgrade(name: str, folder: Path, quick: bool) -> Outcome:
     ) as scene:
         scene.season.play(AT_ONCE)
         scene.at_work()
-        scene.crew.module = scene.verified_by = NEXT_KERNEL
-        scene.settings = scene.crew.settings = msgspec.structs.replace(
-            scene.settings, ladders=str(after)
-        )
+        scene.crew.module = NEXT_KERNEL
+        scene.crew.settings = msgspec.structs.replace(scene.settings, ladders=str(after))
         for worker in list(scene.crew.workers):
             scene.injected += 1
             scene.season.play(AT_ONCE)
@@ -101,26 +83,20 @@ def upgrade(name: str, folder: Path, quick: bool) -> Outcome:
 def broker(name: str, folder: Path, quick: bool, *, hard: bool, workers: int) -> Outcome:
     """The only broker is stopped or killed with transactions under way, and started again."""
     with a_scene(name, folder, lobbies(), workers=workers, quick=quick) as scene:
-        for _ in range(scene.times(3)):
-            scene.season.play(AT_ONCE)
-            scene.at_work()
-            with scene.fault():
-                _down(scene.kafka[0], hard)
-                scene.kafka[0].start()
+        for _ in scene.faults(3):
+            _down(scene.kafka[0], hard)
+            scene.kafka[0].start()
         return scene.outcome()
 
 
 def worker(name: str, folder: Path, quick: bool, *, hard: bool, workers: int) -> Outcome:
     """A worker is stopped or killed at work, and another one started."""
     with a_scene(name, folder, lobbies(), workers=workers, quick=quick) as scene:
-        for _ in range(scene.times(3)):
-            scene.season.play(AT_ONCE)
-            scene.at_work()
-            with scene.fault():
-                victim = scene.random.choice(scene.crew.workers)
-                victim.kill() if hard else victim.terminate()
-                victim.wait()
-                scene.crew.replace(victim)
+        for _ in scene.faults(3):
+            victim = scene.random.choice(scene.crew.workers)
+            victim.kill() if hard else victim.terminate()
+            victim.wait()
+            scene.crew.replace(victim)
         return scene.outcome()
 
 
@@ -129,15 +105,12 @@ def one_of_three(name: str, folder: Path, quick: bool) -> Outcome:
     with a_scene(
         name, folder, lobbies(), workers=2, quick=quick, kafka=three_brokers, replication=3
     ) as scene:
-        for i in range(scene.times(3)):
+        for i in scene.faults(3):
+            scene.kafka[i].kill()
             scene.season.play(AT_ONCE)
-            scene.at_work()
-            with scene.fault():
-                scene.kafka[i].kill()
-                scene.season.play(AT_ONCE)
-                scene.recover()  # two are enough
-                scene.season.play(AT_ONCE // 4)
-                scene.kafka[i].start()
+            scene.recover()  # two are enough
+            scene.season.play(AT_ONCE // 4)
+            scene.kafka[i].start()
         return scene.outcome()
 
 
@@ -148,12 +121,9 @@ def redis_killed(name: str, folder: Path, quick: bool) -> Outcome:
     second, which `redis_restored` and `redis_failover` stand for.
     """
     with a_scene(name, folder, lobbies(), workers=2, quick=quick) as scene:
-        for _ in range(scene.times(5)):
-            scene.season.play(AT_ONCE)
-            scene.at_work()
-            with scene.fault():
-                _down(scene.redis, hard=True)
-                scene.redis.start()
+        for _ in scene.faults(5):
+            _down(scene.redis, hard=True)
+            scene.redis.start()
         return scene.outcome()
 
 
@@ -166,16 +136,13 @@ def redis_failover(name: str, folder: Path, quick: bool) -> Outcome:
     with a_scene(
         name, folder, lobbies(), workers=2, quick=quick, redis=six, redis_cluster=True
     ) as scene:
-        for _ in range(scene.times(3)):
+        for _ in scene.faults(3):
+            victim = scene.random.choice(scene.redis.masters())
+            victim.kill()
             scene.season.play(AT_ONCE)
-            scene.at_work()
-            with scene.fault():
-                victim = scene.random.choice(scene.redis.masters())
-                victim.kill()
-                scene.season.play(AT_ONCE)
-                scene.recover()
-                victim.start()
-                scene.redis.await_whole(3)
+            scene.recover()
+            victim.start()
+            scene.redis.await_whole(3)
         return scene.outcome()
 
 

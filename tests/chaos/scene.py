@@ -16,6 +16,8 @@ from tests.chaos.season import Season
 from tests.integration.processes import THIS_RELEASE, WorkerProcess, stream_rater, wait_until
 from tests.integration.processes import workers as started_workers
 
+AT_ONCE = 400
+"""Rounds of eight that wait when something breaks: a second's work or so."""
 CATCH_UP_S = 180.0
 VERIFY_S = 300.0
 
@@ -88,14 +90,25 @@ class Scene:
     kafka: list[Server]
     redis: Any
     """A Server, or a RedisCluster."""
-    settings: Settings
     crew: Crew
     season: Season
     quick: bool = False
     random: Random = field(default_factory=lambda: Random(7))
     injected: int = 0
     recovery_s: float = 0.0
-    verified_by: str = THIS_RELEASE
+
+    @property
+    def settings(self) -> Settings:
+        """What the workers that are started now are told."""
+        return self.crew.settings
+
+    def faults(self, count: int) -> Iterator[int]:
+        """So many faults, each the body of a loop, with workers at work when it begins."""
+        for i in range(self.times(count)):
+            self.season.play(AT_ONCE)
+            self.at_work()
+            with self.fault():
+                yield i
 
     def times(self, count: int) -> int:
         """How often to do what is usually done `count` times."""
@@ -139,7 +152,7 @@ class Scene:
         self.await_rated()
         verified = stream_rater(
             "verify", "--wait", "60", settings=self.settings, timeout_s=VERIFY_S,
-            module=self.verified_by,
+            module=self.crew.module,
         )  # fmt: skip
         if verified.returncode:
             raise Violation(f"{self.name}: verify says {verified.stdout}{verified.stderr}")
@@ -171,4 +184,4 @@ def a_scene(
         folder.mkdir(parents=True, exist_ok=True)
         crew = Crew(at, stack.enter_context(started_workers(folder)))
         crew.hire(workers)
-        yield Scene(name, brokers, store, at, crew, Season(at, rounds), quick)
+        yield Scene(name, brokers, store, crew, Season(at, rounds), quick)
