@@ -21,6 +21,8 @@ compiler turns into vector instructions.
 
 import math
 
+import numpy as np
+
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.elementary import exp, log
 from stream_rater.rating.model import Floats, Places
@@ -65,6 +67,23 @@ def find_odds(place: Places, u: Floats, ranked: int, tie: float, odds: Floats) -
             odds[j] = value
         better, first = until, end
     return total
+
+
+@kernel
+def likeness(mu: Floats, u: Floats, first: int, end: int) -> tuple[float, float]:
+    """Middle and scale of the logistic distribution with the mean and variance of these entries.
+
+    Of the ratings, and of how entries perform around them: a round's odds o lie about where
+    middle - scale * ln o is.
+    """
+    n = end - first
+    total = mean = square = 0.0
+    for j in range(first, end):
+        d = mu[j] - mu[first]
+        total, mean, square = total + u[j], mean + u[j] * d, square + u[j] * d * d
+    mean /= total
+    spread = max(square / total - mean * mean, 0.0)
+    return mu[first] + mean, np.sqrt(n * n / (total * total) + spread * 3.0 / math.pi**2)
 
 
 @kernel

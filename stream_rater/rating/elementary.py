@@ -28,6 +28,28 @@ EXPONENT_0 = 0x4330000000000000
 
 
 @kernel
+def _beyond_linear(r: float) -> float:
+    """(e**r - 1 - r) / r^2, its series up to r^7."""
+    r2 = r * r
+    a = (0.5 + 1.6666666666666666e-01 * r) + (
+        4.1666666666666664e-02 + 8.333333333333333e-03 * r
+    ) * r2
+    b = (1.388888888888889e-03 + 1.984126984126984e-04 * r) + (
+        2.48015873015873e-05 + 2.7557319223985893e-06 * r
+    ) * r2
+    return a + b * (r2 * r2)
+
+
+@kernel
+def _times_power_of_two(p: float, shifted: float) -> float:
+    """p * 2**k, k being the whole number to which adding ROUND has rounded."""
+    power_of_two: float = np.int64((np.float64(shifted).view(np.int64) + 1023) << 52).view(
+        np.float64
+    )
+    return p * power_of_two
+
+
+@kernel
 def exp(x: float) -> float:
     """e**x for |x| <= EXP_LIMIT, saturating outside: 2**k times a polynomial on [-ln2/2, ln2/2].
 
@@ -40,20 +62,10 @@ def exp(x: float) -> float:
     r = (x - k * LN2_HIGH) - k * LN2_LOW
     r2 = r * r
     r4 = r2 * r2
-    a = (0.5 + 1.6666666666666666e-01 * r) + (
-        4.1666666666666664e-02 + 8.333333333333333e-03 * r
-    ) * r2
-    b = (1.388888888888889e-03 + 1.984126984126984e-04 * r) + (
-        2.48015873015873e-05 + 2.7557319223985893e-06 * r
-    ) * r2
     c = (2.755731922398589e-07 + 2.505210838544172e-08 * r) + (
         2.08767569878681e-09 + 1.6059043836821613e-10 * r
     ) * r2
-    p = 1.0 + (r + r2 * ((a + b * r4) + c * (r4 * r4)))
-    power_of_two: float = np.int64((np.float64(shifted).view(np.int64) + 1023) << 52).view(
-        np.float64
-    )
-    return p * power_of_two
+    return _times_power_of_two(1.0 + (r + r2 * (_beyond_linear(r) + c * (r4 * r4))), shifted)
 
 
 @kernel
@@ -62,19 +74,7 @@ def quick_exp(x: float) -> float:
     x = min(max(x, -EXP_LIMIT), EXP_LIMIT)
     shifted = x * LOG2_E + ROUND
     r = x - (shifted - ROUND) * LN2
-    r2 = r * r
-    r4 = r2 * r2
-    a = (0.5 + 1.6666666666666666e-01 * r) + (
-        4.1666666666666664e-02 + 8.333333333333333e-03 * r
-    ) * r2
-    b = (1.388888888888889e-03 + 1.984126984126984e-04 * r) + (
-        2.48015873015873e-05 + 2.7557319223985893e-06 * r
-    ) * r2
-    p = 1.0 + (r + r2 * (a + b * r4))
-    power_of_two: float = np.int64((np.float64(shifted).view(np.int64) + 1023) << 52).view(
-        np.float64
-    )
-    return p * power_of_two
+    return _times_power_of_two(1.0 + (r + r * r * _beyond_linear(r)), shifted)
 
 
 @kernel

@@ -20,6 +20,7 @@ from stream_rater.rating.balance import (
     find_odds,
     find_own,
     halley,
+    likeness,
     move,
     step_ranked,
     terms,
@@ -187,22 +188,6 @@ def _spans(
 
 
 @kernel
-def _bounds_of_moments(
-    mu: Floats, u: Floats, total: float, last_odds: float, first_odds: float, margin: float
-) -> tuple[float, float]:
-    """Likely bounds: as if the ratings were a logistic distribution of their mean and variance."""
-    mean = square = 0.0
-    for j in range(len(mu)):
-        d = mu[j] - mu[0]
-        mean, square = mean + u[j] * d, square + u[j] * d * d
-    mean /= total
-    spread = max(square / total - mean * mean, 0.0)
-    scale = np.sqrt(len(mu) * len(mu) / (total * total) + spread * 3.0 / math.pi**2)
-    middle = mu[0] + mean
-    return middle - scale * log(last_odds) - margin, middle - scale * log(first_odds) + margin
-
-
-@kernel
 def _tabulate(
     place: Places, mu: Floats, u: Floats, ranked: int, tie: float, low: float, high: float,
     odds: Floats, total: float, narrow: float, scratch: Floats,
@@ -213,7 +198,9 @@ def _tabulate(
         if stride > 1:
             a, b = _bounds(place, mu, u, ranked, tie, low, high, narrow, scratch, stride)
         else:
-            a, b = _bounds_of_moments(mu, u, total, odds[ranked - 1], odds[0], MARGIN * narrow)
+            middle, scale = likeness(mu, u, 0, len(mu))
+            a = middle - scale * log(odds[ranked - 1]) - MARGIN * narrow
+            b = middle - scale * log(odds[0]) + MARGIN * narrow
         c, h = tabulate(mu, u, a, b, narrow, scratch)
         best, last = first_group(place[:ranked]), last_group(place, ranked)
         if _spans(c, a, h, total, mu, u, odds, best, last, ranked, 2.0 * tie - 1.0):

@@ -16,6 +16,7 @@ from stream_rater.rating.balance import (
     bend_of_slope,
     excess,
     find_odds,
+    likeness,
     terms,
 )
 from stream_rater.rating.compiled import kernel
@@ -92,18 +93,13 @@ def _enter(
 
     It begins as if all ratings were one logistic distribution of the entries' mean and variance.
     """
-    total = mean = square = widest = 0.0
-    for i in range(size):
-        d, v = mu[first + i] - mu[first], u[first + i]
-        total, widest = total + v, max(widest, v)
-        mean, square = mean + v * d, square + v * d * d
-    mean /= total
-    spread = max(square / total - mean * mean, 0.0)
-    scale = np.sqrt(size * size / (total * total) + spread * 3.0 / math.pi**2)
+    middle, scale = likeness(mu, u, first, first + size)
+    widest = 0.0
     for i in range(size):
         e = first + i
+        widest = max(widest, u[e])
         planes[MU, i, k], planes[U, i, k], planes[PLACE, i, k] = mu[e], u[e], place[e]
-        planes[ODDS, i, k], planes[X, i, k] = odds[e], mu[first] + mean - scale * level[e]
+        planes[ODDS, i, k], planes[X, i, k] = odds[e], middle - scale * level[e]
     rows[NARROW, k], rows[PASS, k], rows[FIRST, k] = 1.0 / widest, 0.0, first
 
 
