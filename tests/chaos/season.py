@@ -10,57 +10,17 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from local.tools import ROOT
-from stream_rater.adapters.access import QUIET
-from stream_rater.adapters.topics import Admin, Topics
+from stream_rater.adapters.topics import Topics
 from stream_rater.config import Settings
 from stream_rater.events import RatingChanged, rating_changed_from_json
-from stream_rater.pipeline.ports import LogTrouble
-from stream_rater.service import ESTIMATORS, UPDATERS
-from tests.integration.topics import Bytes, produce, read_topic
+from tests.integration.topics import Bytes, Finished, produce, read_topic
 
 PLAYERS, LOBBY = 2_000, 8
 Who = tuple[str, str]
 """Ladder and player."""
 LADDERS = ("duels", "lobbies", "ranked")
-
-
-class Finished:
-    """Whether the workers have rated and published all there is.
-
-    Asks as a consumer: librdkafka's admin client ends the process with an assertion when a broker
-    goes while it asks for a group's offsets (its issues 4605 and 5397).
-    """
-
-    def __init__(self, settings: Settings) -> None:
-        self._admin = Admin(settings)
-        topics = self._admin.topics
-        self._groups = {
-            topic: Consumer(
-                {
-                    "bootstrap.servers": settings.kafka,
-                    "group.id": settings.topic_prefix + group,
-                    "isolation.level": "read_committed",
-                },
-                logger=QUIET,
-            )
-            for group, topic in ((ESTIMATORS, topics.rounds), (UPDATERS, topics.parts))
-        }
-
-    def __call__(self) -> bool:
-        try:
-            partitions = self._admin.partitions()
-            return all(self._done(topic, partitions[topic]) for topic in self._groups)
-        except (LogTrouble, KafkaException):  # nobody answers, or a transaction is pending
-            return False
-
-    def _done(self, topic: str, partitions: int) -> bool:
-        asked = [TopicPartition(topic, p) for p in range(partitions)]
-        committed = self._groups[topic].committed(asked, timeout=5.0)
-        ends = self._admin.ends(topic, partitions)
-        return all(max(tp.offset, 0) >= ends[tp.partition] for tp in committed)
 
 
 class Season:

@@ -109,11 +109,12 @@ class Finished:
         self._admin = Admin(settings)
 
     def __call__(self) -> bool:
-        topics, partitions = self._admin.topics, self._admin.partitions()
+        topics = self._admin.topics
         groups = ((ESTIMATORS, topics.rounds), (UPDATERS, topics.parts))
         try:
+            partitions = self._admin.partitions()
             return not any(
                 self._admin.behind(group, topic, partitions[topic]) for group, topic in groups
             )
-        except LogTrouble:  # a transaction is pending
+        except LogTrouble:  # nobody answers, or a transaction is pending
             return False
