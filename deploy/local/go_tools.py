@@ -1,8 +1,9 @@
-"""Helm and helm-docs, which check and document the chart: `go install`, once, of a pinned version.
+"""Helm and helm-docs, which check and document the chart, and Toxiproxy, which spoils connections
+for `make chaos`: `go install`, once, of a pinned version.
 
 Go notes in what it builds which sources those were, and their hash: it must be the one told here.
-A machine without a Go that is new enough goes without the tools, and the tests of the chart are
-skipped there; on CI that is a failure.
+A machine without a Go that is new enough goes without the tools, and what needs them is skipped
+there; on CI that is a failure.
 """
 
 import mmap
@@ -44,6 +45,11 @@ class GoTool:
         return f"\nmod\t{self.module}\t{self.version}\t{self.hash}\n".encode()
 
     @property
+    def program(self) -> str:
+        """What `go install` calls it."""
+        return self.command.rpartition("/")[2]
+
+    @property
     def path(self) -> Path:
         """Where it is once it is built: a folder for each version."""
         return SERVERS / f"{self.name}-{self.version}" / self.name
@@ -63,7 +69,14 @@ HELM_DOCS: Final = GoTool(
     version="v1.14.2",
     hash="h1:Ew3bCq1hZqMnnTopkk66Uy2mGwu/jAclAx+3JAVp1To=",
 )
-TOOLS: Final = (HELM, HELM_DOCS)
+TOXIPROXY: Final = GoTool(
+    "toxiproxy",
+    module="github.com/Shopify/toxiproxy/v2",
+    command="cmd/server",
+    version="v2.5.0",
+    hash="h1:i4LPT+qrSlKNtQf5QliVjdP08GyAH8+BUIc9gT0eahc=",
+)
+TOOLS: Final = (HELM, HELM_DOCS, TOXIPROXY)
 
 
 def main() -> int:
@@ -80,8 +93,8 @@ def ensure_tools(say: Callable[[str], None]) -> None:
     if go is None:
         reason = f"no Go {'.'.join(map(str, GO_MINIMUM))} or newer ({describe_found()})"
         if os.environ.get("CI"):
-            raise LocalServerError(f"{reason}: nothing checks the Helm chart")
-        say(f"{reason}: the tests of the Helm chart will be skipped")
+            raise LocalServerError(f"{reason}: no Helm, no Toxiproxy")
+        say(f"{reason}: no Helm, no Toxiproxy; tests that need them will be skipped")
         return
     for tool in missing:
         say(f"building {tool.name} {tool.version} with Go (Helm takes some minutes, once)")
@@ -136,12 +149,12 @@ def build(go: Path, tool: GoTool) -> None:
     if done.returncode != 0:
         reason = (done.stdout.strip() or f"exit code {done.returncode}").splitlines()[-1]
         raise LocalServerError(f"Go could not build {tool.name} {tool.version}: {reason}")
-    if not is_of(fresh / tool.name, tool.origin):
+    if not is_of(fresh / tool.program, tool.origin):
         raise LocalServerError(
             f"{tool.name} {tool.version}: built from other sources than expected"
         )
     tool.path.parent.mkdir(exist_ok=True)
-    (fresh / tool.name).rename(tool.path)
+    (fresh / tool.program).rename(tool.path)
     fresh.rmdir()
 
 

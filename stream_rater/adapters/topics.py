@@ -10,6 +10,7 @@ from typing import Any
 import confluent_kafka.admin as admin_api
 from confluent_kafka import (
     Consumer,
+    IsolationLevel,
     KafkaError,
     KafkaException,
     TopicCollection,
@@ -35,6 +36,7 @@ REQUEST_TIMEOUT_S = 5.0
 _SPEC: Any = admin_api.OffsetSpec
 LATEST: Any = _SPEC.latest()
 EARLIEST: Any = _SPEC.earliest()
+READ_COMMITTED: Any = IsolationLevel.READ_COMMITTED
 
 DAY_MS = 86_400_000
 MESSAGE_BYTES = 16 * 2**20
@@ -240,6 +242,10 @@ class Admin:
         """The end offset of each partition, transactions pending or not."""
         return self._offsets(topic, partitions, LATEST)
 
+    def stable_ends(self, topic: str, partitions: int) -> list[int]:
+        """How far each partition is read by who reads committed: to the first open transaction."""
+        return self._offsets(topic, partitions, LATEST, isolation_level=READ_COMMITTED)
+
     def starts(self, topic: str, partitions: int) -> list[int]:
         """The first offset of each partition."""
         return self._offsets(topic, partitions, EARLIEST)
@@ -304,9 +310,9 @@ class Admin:
             for p, (start, end) in enumerate(zip(starts_, ends, strict=True))
         )
 
-    def _offsets(self, topic: str, partitions: int, spec: Any) -> list[int]:
+    def _offsets(self, topic: str, partitions: int, spec: Any, **options: Any) -> list[int]:
         asked = {TopicPartition(topic, p): spec for p in range(partitions)}
-        found = self._client.list_offsets(asked, request_timeout=REQUEST_TIMEOUT_S)
+        found = self._client.list_offsets(asked, request_timeout=REQUEST_TIMEOUT_S, **options)
         try:
             by_partition = {tp.partition: _offset(future) for tp, future in found.items()}
         except LogTrouble:

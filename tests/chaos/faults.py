@@ -15,6 +15,7 @@ from local.kafka_node import FORMATTED, random_id, start_kafka
 from local.processes import LOOPBACK, free_port
 from local.servers import Server
 from stream_rater.adapters.redis_client import connect
+from tests.chaos.proxy import KAFKA, REDIS, ROUTES, Proxy, Toxic, a_proxy
 from tests.chaos.scene import AT_ONCE, Outcome, Scene, Violation, a_scene
 from tests.chaos.season import codeforces, lobbies
 from tests.integration.processes import stream_rater, wait_until
@@ -25,6 +26,16 @@ from tests.redis_cluster import a_redis_cluster
 NEXT_KERNEL = "tests.chaos.next_kernel"
 KILLS, AHEAD = 100, 40
 """Of a storm: how many kills, and how many rounds are sent with each."""
+
+TOXICS: dict[str, Toxic | None] = {
+    "cut": None,
+    "delayed": {"type": "latency", "attributes": {"latency": 300, "jitter": 250}},  # ms
+    "throttled": {"type": "bandwidth", "attributes": {"rate": 20}},  # KB/s
+    "silent": {"type": "timeout", "attributes": {"timeout": 0}},  # open, and nothing comes through
+    "torn": {"type": "limit_data", "attributes": {"bytes": 20_000}},  # ends within an answer
+}
+"""What is done to connections."""
+SPOILT_S = 4.0
 
 LADDERS = LADDER.replace("ranked", '"*"') + LADDER
 """One for those not named, and one to be changed."""
@@ -89,9 +100,11 @@ def broker(name: str, folder: Path, quick: bool, *, hard: bool, workers: int) ->
         return scene.outcome()
 
 
-def worker(name: str, folder: Path, quick: bool, *, hard: bool, workers: int) -> Outcome:
-    """A worker is stopped or killed at work, and another one started."""
-    with a_scene(name, folder, lobbies(), workers=workers, quick=quick) as scene:
+def worker(
+    name: str, folder: Path, quick: bool, *, hard: bool, workers: int, named: bool = True
+) -> Outcome:
+    """A worker is stopped or killed at work, and started again."""
+    with a_scene(name, folder, lobbies(), workers=workers, quick=quick, named=named) as scene:
         for _ in scene.faults(3):
             victim = scene.random.choice(scene.crew.workers)
             victim.kill() if hard else victim.terminate()
@@ -112,6 +125,27 @@ def one_of_three(name: str, folder: Path, quick: bool) -> Outcome:
             scene.season.play(AT_ONCE // 4)
             scene.kafka[i].start()
         return scene.outcome()
+
+
+def connections(name: str, folder: Path, quick: bool, *, toxic: Toxic | None) -> Outcome:
+    """The workers' ways to Kafka, to Redis, and to both, are spoilt, or cut, for some seconds."""
+    with a_proxy(folder) as proxy:
+        kafka = partial(behind_a_proxy, proxy=proxy)
+        with a_scene(name, folder, lobbies(), workers=0, quick=quick, kafka=kafka) as scene:
+            proxy.lead(REDIS, scene.redis.address)
+            ways = {route: proxy.address(route) for route in ROUTES}
+            scene.crew.settings = msgspec.structs.replace(scene.settings, **ways)
+            scene.crew.hire(2)
+            for i in scene.faults(6):
+                for route in ((KAFKA,), (REDIS,), ROUTES)[i % 3]:
+                    if toxic is None:
+                        proxy.cut(route)
+                    else:
+                        proxy.spoil(route, toxic)
+                scene.season.play(AT_ONCE)
+                time.sleep(SPOILT_S)  # the fault itself
+                proxy.mend()
+            return scene.outcome()
 
 
 def redis_killed(name: str, folder: Path, quick: bool) -> Outcome:
@@ -212,6 +246,22 @@ def _restore(redis: Server, kept: Path) -> None:
 
 
 @contextmanager
+def behind_a_proxy(folder: Path, proxy: Proxy) -> Iterator[Server]:
+    """A broker that sends those who come through the proxy there again, and nobody else."""
+    own, behind, controller = (f"{LOOPBACK}:{free_port()}" for _ in range(3))
+    proxy.lead(KAFKA, behind)
+    properties = {
+        "listener.security.protocol.map": "BROKER:PLAINTEXT,PROXY:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listeners": f"BROKER://{own},PROXY://{behind},CONTROLLER://{controller}",
+        "advertised.listeners": f"BROKER://{own},PROXY://{proxy.address(KAFKA)}",
+        "controller.quorum.voters": f"1@{controller}",
+    }
+    port = int(own.partition(":")[2])
+    with start_kafka(folder, port=port, properties=properties) as server:
+        yield server
+
+
+@contextmanager
 def three_brokers(folder: Path) -> Iterator[list[Server]]:
     """Three nodes of one cluster, each broker and controller."""
     ports, controllers = [free_port() for _ in range(3)], [free_port() for _ in range(3)]
@@ -249,7 +299,9 @@ FAULTS: dict[str, Story] = {
         for how in ("clean", "hard")
         for count in (1, 3)
     },
+    "hard-worker-unnamed": partial(worker, hard=True, workers=2, named=False),
     "one-of-three-brokers": one_of_three,
+    **{f"connections-{how}": partial(connections, toxic=toxic) for how, toxic in TOXICS.items()},
     "redis-killed": redis_killed,
     "redis-failover": redis_failover,
     "redis-restored": redis_restored,

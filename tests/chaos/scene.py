@@ -40,10 +40,12 @@ class Outcome(msgspec.Struct, frozen=True):
 
 @dataclass
 class Crew:
-    """Workers, each started again when it is gone, as an orchestrator would."""
+    """Workers, each started again under its name when it is gone, as an orchestrator would."""
 
     settings: Settings
     start: Callable[..., WorkerProcess]
+    named: bool = True
+    """Without names nobody knows that one comes back: it is another member of the groups."""
     workers: list[WorkerProcess] = field(default_factory=list)
     ended: int = 0
     """How many ended by themselves; a worker may, with one line that says why."""
@@ -51,19 +53,20 @@ class Crew:
 
     def hire(self, count: int) -> None:
         """So many more, all ready when this returns."""
-        fresh = [self._one() for _ in range(count)]
+        fresh = [self._one(f"worker-{number}" if self.named else "") for number in range(count)]
         for worker in fresh:
             worker.wait_ready()
 
-    def _one(self) -> WorkerProcess:
-        worker = self.start(self.settings, ready=False, module=self.module)
+    def _one(self, name: str) -> WorkerProcess:
+        settings = msgspec.structs.replace(self.settings, instance_id=name)
+        worker = self.start(settings, ready=False, module=self.module)
         self.workers.append(worker)
         return worker
 
     def replace(self, worker: WorkerProcess) -> WorkerProcess:
         """Another one in the place of one that is gone."""
         self.workers.remove(worker)
-        return self._one()
+        return self._one(worker.settings.instance_id)
 
     def tend(self) -> None:
         """Start again who ended; Violation if one did so with a traceback."""
@@ -166,7 +169,7 @@ class Scene:
 def a_scene(
     name: str, folder: Path, rounds: Iterator[dict[str, Any]], *, workers: int = 1,
     kafka: Callable[[Path], Any] = start_kafka, redis: Callable[[Path], Any] = start_redis,
-    quick: bool = False, **settings: Any,
+    quick: bool = False, named: bool = True, **settings: Any,
 ) -> Iterator[Scene]:  # fmt: skip
     """New servers and ready workers; all gone at the end of the block."""
     with ExitStack() as stack:
@@ -182,6 +185,6 @@ def a_scene(
         )
         at = msgspec.structs.replace(at, **settings)
         folder.mkdir(parents=True, exist_ok=True)
-        crew = Crew(at, stack.enter_context(started_workers(folder)))
+        crew = Crew(at, stack.enter_context(started_workers(folder)), named)
         crew.hire(workers)
         yield Scene(name, brokers, store, crew, Season(at, rounds), quick)

@@ -70,6 +70,7 @@ class WorkerProcess:
         variables: Mapping[str, str] = {},
         module: str = THIS_RELEASE,
     ) -> None:
+        self.settings = settings
         self._log = log
         self._url = ""
         # Ends the worker even if the tests are killed.

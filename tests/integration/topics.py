@@ -103,18 +103,26 @@ def read_topic(settings: Settings, topic: str) -> list[Message]:
 
 
 class Finished:
-    """Whether the workers have rated and published all there is."""
+    """Whether the workers have rated and published all there is, for subscribers to read."""
 
     def __init__(self, settings: Settings) -> None:
         self._admin = Admin(settings)
 
     def __call__(self) -> bool:
-        topics = self._admin.topics
-        groups = ((ESTIMATORS, topics.rounds), (UPDATERS, topics.parts))
         try:
-            partitions = self._admin.partitions()
-            return not any(
-                self._admin.behind(group, topic, partitions[topic]) for group, topic in groups
-            )
+            return self._all_done() and self._all_told()
         except LogTrouble:  # nobody answers, or a transaction is pending
             return False
+
+    def _all_done(self) -> bool:
+        topics, partitions = self._admin.topics, self._admin.partitions()
+        groups = ((ESTIMATORS, topics.rounds), (UPDATERS, topics.parts))
+        return not any(
+            self._admin.behind(group, topic, partitions[topic]) for group, topic in groups
+        )
+
+    def _all_told(self) -> bool:
+        """No transaction that a worker left open hides what was published after it."""
+        changed = self._admin.topics.changed
+        count = self._admin.partitions()[changed]
+        return self._admin.stable_ends(changed, count) == self._admin.ends(changed, count)

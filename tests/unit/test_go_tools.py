@@ -46,7 +46,8 @@ def test_an_older_go_is_named(only: Path) -> None:
     assert find_go() is None
     ensure_tools(said.append)
     assert said == [
-        f"no Go 1.26 or newer ({go}: 1.24): the tests of the Helm chart will be skipped"
+        f"no Go 1.26 or newer ({go}: 1.24): no Helm, no Toxiproxy; tests that need them will be "
+        "skipped"
     ]
 
 

@@ -1,0 +1,76 @@
+"""Toxiproxy between workers and servers: connections that lag, break, crawl, or say nothing."""
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from local.go_tools import TOXIPROXY
+from local.processes import LOOPBACK, Launch, Server, free_port, start_on
+
+KAFKA, REDIS = "kafka", "redis"
+ROUTES: Final = (KAFKA, REDIS)
+DIRECTIONS: Final = ("upstream", "downstream")
+TIMEOUT_S = 5.0
+
+Toxic = dict[str, Any]
+"""Its type and attributes, as Toxiproxy has them."""
+
+
+class Proxy:
+    """A running Toxiproxy with a way to Kafka and one to Redis."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._ports = {route: free_port() for route in ROUTES}
+
+    def address(self, route: str) -> str:
+        """Where clients connect to be led there."""
+        return f"{LOOPBACK}:{self._ports[route]}"
+
+    def lead(self, route: str, to: str) -> None:
+        """Open a way."""
+        listen = self.address(route)
+        self._post("/proxies", {"name": route, "listen": listen, "upstream": to})
+
+    def spoil(self, route: str, toxic: Toxic) -> None:
+        """From now on a way is like this, in both directions."""
+        for stream in DIRECTIONS:
+            self._post(f"/proxies/{route}/toxics", toxic | {"stream": stream})
+
+    def cut(self, route: str) -> None:
+        """Its connections end, and no new one is taken."""
+        self._post(f"/proxies/{route}", {"enabled": False})
+
+    def mend(self) -> None:
+        """All ways are as they were at first."""
+        self._post("/reset", {})
+
+    def _post(self, path: str, body: dict[str, Any]) -> None:
+        request = urllib.request.Request(
+            f"http://{self._server.address}{path}", json.dumps(body).encode(), method="POST"
+        )
+        urllib.request.urlopen(request, timeout=TIMEOUT_S).close()
+
+
+@contextmanager
+def a_proxy(folder: Path) -> Iterator[Proxy]:
+    """Gone at the end of the block."""
+
+    def start(port: int) -> Server:
+        command = (str(TOXIPROXY.path), "-host", LOOPBACK, "-port", str(port))
+        return Server(Launch("toxiproxy", command, folder, port, _answers, TIMEOUT_S)).start()
+
+    with start_on(None, start) as server:
+        yield Proxy(server)
+
+
+def _answers(port: int) -> bool:
+    try:
+        urllib.request.urlopen(f"http://{LOOPBACK}:{port}/version", timeout=TIMEOUT_S).close()
+    except urllib.error.URLError:
+        return False
+    return True
