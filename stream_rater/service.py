@@ -29,6 +29,13 @@ UPDATERS = "stream-rater-updaters"
 STALE_S = 30.0
 """A role that has not come to a poll for so long is not healthy."""
 
+HUNG_S = 60.0
+"""One that has not for so long is in a call that does not return, as librdkafka's
+`send_offsets_to_transaction` may not after a broken connection (its issue 5456): the process ends.
+Nothing that is meant to wait waits so long."""
+
+SLICE_S = 0.2
+
 STOP_S = 8.0
 """A role that is asked to stop has so long to finish what is in hand; then the process just ends,
 which costs a successor no more than a crash does."""
@@ -79,6 +86,18 @@ class Role:
     failure: BaseException | None = None
     trouble: str = ""
     """Why it started over and does not read yet."""
+    seen_s: float = 0.0
+    silent_s: float = 0.0
+
+    def silent(self, slice_s: float) -> float:
+        """Seconds since it came to a poll, those when the process itself was frozen left out.
+
+        To be asked every `slice_s`.
+        """
+        polled_s = self.worker.polled_s
+        self.silent_s = self.silent_s + slice_s if polled_s == self.seen_s else 0.0
+        self.seen_s = polled_s
+        return self.silent_s
 
     def behind(self) -> int:
         """Records not yet finished, of the partition that has most of them."""
@@ -198,23 +217,25 @@ class Service:
         for thread in threads:
             thread.start()
         self.log.info("running", roles=[role.name for role in self._roles])
-        self._await(threads)
+        late = self._await(threads)
         for role in self._roles:
             if isinstance(role.failure, Fenced | Denied):
                 raise LogTrouble(f"{role.name}: {role.failure}")
             if role.failure is not None:
                 raise role.failure
+        if late:
+            raise LogTrouble(f"{', '.join(late)} did not finish within {STOP_S:g} s")
         self.log.info("stopped")
 
-    def _await(self, threads: Sequence[threading.Thread]) -> None:
-        """Until all have ended, in slices, so that signals are served."""
-        deadline_s = math.inf
-        while alive := [thread.name for thread in threads if thread.is_alive()]:
-            self._stop.wait(0.2) if deadline_s == math.inf else time.sleep(0.01)
-            if self._stop.is_set() and deadline_s == math.inf:
-                deadline_s = time.monotonic() + STOP_S
-            if time.monotonic() > deadline_s:
-                raise LogTrouble(f"{', '.join(alive)} did not finish within {STOP_S:g} s")
+    def _await(self, threads: Sequence[threading.Thread]) -> list[str]:
+        """Until all have ended, in slices, so that signals are served; the names of those late."""
+        while not self._stop.wait(SLICE_S):
+            if hung := [role.name for role in self._roles if role.silent(SLICE_S) > HUNG_S]:
+                raise LogTrouble(f"{', '.join(hung)}: in a call that does not return")
+        deadline_s = time.monotonic() + STOP_S
+        for thread in threads:
+            thread.join(max(0.0, deadline_s - time.monotonic()))
+        return [thread.name for thread in threads if thread.is_alive()]
 
     def stop(self) -> None:
         """Finish what is in hand, commit, leave."""

@@ -117,3 +117,14 @@ def test_a_hung_worker_does_no_harm(at: Settings, worker_process: Start) -> None
     wait_until(Finished(at), "all is rated", 60.0)
     assert_all_rated_once(at, 1000)
     assert worker.running
+
+
+def test_a_call_that_never_returns_ends_the_worker(at: Settings, worker_process: Start) -> None:
+    """With one line; whoever is started in its place does all."""
+    hung = worker_process(at, module="tests.integration.hung_client")
+    produce(at, [a_round(number) for number in range(20)])
+    assert hung.wait(30.0) == 1
+    assert hung.log().splitlines()[-1] == ("stream-rater: updater: in a call that does not return")
+    worker_process(at)
+    wait_until(Finished(at), "all is rated", 60.0)
+    assert_all_rated_once(at, 20)
