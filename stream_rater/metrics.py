@@ -6,6 +6,7 @@ from the start, at zero: a counter that appears with its first event hides that 
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 
 import structlog
 from prometheus_client import (
@@ -20,7 +21,7 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from stream_rater.pipeline.observer import Observer
+from stream_rater.pipeline.observer import Observer, Traced, unwatched
 from stream_rater.pipeline.ports import Polled
 from stream_rater.pipeline.waits import Waits
 from stream_rater.standings import CODES
@@ -212,7 +213,14 @@ def cause_of(reason: str) -> str:
 class ServiceObserver(Observer):
     """Counts and logs what one machine tells."""
 
-    def __init__(self, metrics: Metrics, role: str, log: structlog.stdlib.BoundLogger) -> None:
+    def __init__(
+        self,
+        metrics: Metrics,
+        role: str,
+        log: structlog.stdlib.BoundLogger,
+        spans: Callable[[Iterable[Traced]], AbstractContextManager[object]] = unwatched,
+    ) -> None:
+        self._spans = spans
         self._metrics = metrics
         self._role = role
         self._log = log
@@ -263,6 +271,9 @@ class ServiceObserver(Observer):
             )
         else:
             self._log.info("no partition rests")
+
+    def at_work(self, rounds: Iterable[Traced]) -> AbstractContextManager[object]:
+        return self._spans(rounds)
 
     def rounds_scattered(self, rounds: int, players: int) -> None:
         self._metrics.rounds.labels("scattered").inc(rounds)

@@ -57,6 +57,7 @@ from stream_rater.rating import record as belief_record
 from stream_rater.rating.model import HEADER, Ints, Table
 from stream_rater.rating.record import UnknownRecord
 from stream_rater.standings import Reader
+from stream_rater.trace import trace_of
 
 BUSY_S = 0.001
 """How long a poll takes while rounds wait for the store; it grows with the time waited in vain."""
@@ -246,6 +247,7 @@ class Estimator:
                 standings=found,
                 players=[(found.ladder, player) for player in found.players],
                 shards=sharding.shards_of(found.players, self._shards),
+                trace=trace_of(record.headers),
             )
         )
 
@@ -346,9 +348,10 @@ class Estimator:
             self._observer.shard_opened(shard)
 
     def _scatter(self, ready: Sequence[Pending], priors: Table) -> Step[None]:
-        part, shards = self._estimate(ready, priors)
-        messages = list(estimation.messages(part, shards, self._rows_per_part))
-        offsets = yield from ask(Scatter(messages))
+        with self._observer.at_work(estimation.traced(ready)):
+            part, shards = self._estimate(ready, priors)
+            messages = list(estimation.messages(part, shards, self._rows_per_part))
+            offsets = yield from ask(Scatter(messages))
         ends: dict[int, int] = {}
         for (shard, _), offset in zip(messages, offsets, strict=True):
             ends[shard] = max(ends.get(shard, 0), offset + 1)

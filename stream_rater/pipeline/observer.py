@@ -1,6 +1,26 @@
 """What the state machines tell whoever watches them: counts and moments, nothing they wait for."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import NamedTuple
+
+from stream_rater.trace import Trace
+
+
+class Traced(NamedTuple):
+    """A round that carries a trace."""
+
+    trace: Trace
+    ladder: str
+    round_id: str
+    partition: int
+    """Of the machine's input, where the round, or a part of it, stands."""
+    offset: int
+
+
+def unwatched(_: Iterable[Traced]) -> AbstractContextManager[object]:
+    """Nobody looks at who is traced."""
+    return nullcontext()
 
 
 class Observer:
@@ -17,6 +37,10 @@ class Observer:
 
     def partitions_resting(self, partitions: frozenset[int]) -> None:
         """These are not read for a while, from now on: too much of them was rejected."""
+
+    def at_work(self, rounds: Iterable[Traced]) -> AbstractContextManager[object]:
+        """Around the work on a wave, or on a batch of parts: its traced rounds, if anybody asks."""
+        return unwatched(rounds)
 
     def rounds_scattered(self, rounds: int, players: int) -> None:
         """A wave was estimated and acknowledged."""

@@ -41,7 +41,7 @@ from stream_rater.pipeline.ports import (
     ask,
     pause_s,
 )
-from stream_rater.pipeline.shard import Batch, Shard
+from stream_rater.pipeline.shard import Batch, Shard, traced
 from stream_rater.rating.compiled import KERNEL_VERSION
 from stream_rater.rating.record import UnknownRecord
 
@@ -220,8 +220,11 @@ class Updater:
 
     def _work(self) -> Step[None]:
         batches = self._batches(self._cut)
-        if not batches:
-            return
+        if batches:
+            with self._observer.at_work(traced(batches)):
+                yield from self._update(batches)
+
+    def _update(self, batches: Mapping[int, Batch]) -> Step[None]:
         held = yield from ask(ReadBeliefs({s: batch.players for s, batch in batches.items()}))
         computed: dict[int, Change] = {}
         for number, batch in batches.items():
