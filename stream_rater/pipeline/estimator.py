@@ -232,11 +232,9 @@ class Estimator:
             return
         if isinstance(found, Rejection):
             self._flood.rejected(record.partition, self._now_s)
-            self._observer.round_rejected(
-                found.code, found.message, record.partition, record.offset
-            )
+            self._observer.round_rejected(found)
             return
-        self._observer.round_accepted(found.ladder)
+        self._observer.round_accepted(found.ladder, found.round_id, record.partition, record.offset)
         rating = self._reader.terms(found.ladder, record.offset).rating
         if not found.rates(skip_all_tied=rating.skip_all_tied):
             source.finish(record.offset)
@@ -281,7 +279,7 @@ class Estimator:
         noted = yield from ask(Agree(self._agreement.own(ladders)))
         at_odds = self._agreement.compare(noted, self._now_s + REFUSED_S)
         for ladder, offset in at_odds.items():
-            self._observer.ladder_refused(ladder, objection(ladder, offset))
+            self._observer.ladder_refused(ladder, offset, objection(ladder, offset))
         self._observer.ladders_agreed(ladders - at_odds.keys())
         return [p for p in wave if self._agreement.allows(p.standings.ladder, p.key[1])]
 

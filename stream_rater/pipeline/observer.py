@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
+from stream_rater.pipeline.ports import Rejection
 from stream_rater.trace import Trace
 
 
@@ -29,10 +30,10 @@ class Observer:
     def owned(self, partitions: frozenset[int]) -> None:
         """The partitions (or shards) that the machine owns from now on."""
 
-    def round_accepted(self, ladder: str) -> None:
+    def round_accepted(self, ladder: str, round_id: str, partition: int, offset: int) -> None:
         """A valid round was read."""
 
-    def round_rejected(self, code: str, message: str, partition: int, offset: int) -> None:
+    def round_rejected(self, rejection: Rejection) -> None:
         """A record will go to round-rejected."""
 
     def partitions_resting(self, partitions: frozenset[int]) -> None:
@@ -48,8 +49,11 @@ class Observer:
     def rounds_resumed(self, rounds: int) -> None:
         """Rounds that a predecessor had already scattered."""
 
-    def beliefs_applied(self, applied: int, repeated: int, *, replayed: bool) -> None:
-        """Rows written to the store and rows ignored; `replayed` where the store had lost them."""
+    def beliefs_applied(
+        self, shard: int, end: int, applied: int, repeated: int, *, replayed: bool
+    ) -> None:
+        """Rows of a shard, of parts before offset `end`, written to the store and rows ignored;
+        `replayed` where the store had lost them."""
 
     def events_published(self, events: int, *, settled: bool) -> None:
         """A transaction was committed; `settled` where a predecessor had applied its rows."""
@@ -63,8 +67,8 @@ class Observer:
     def started_over(self, reason: str) -> None:
         """Trouble: everything is forgotten and read again."""
 
-    def ladder_refused(self, ladder: str, reason: str) -> None:
-        """Rounds of a ladder wait: this worker's file and the others' disagree on it."""
+    def ladder_refused(self, ladder: str, offset: float, reason: str) -> None:
+        """A ladder's rounds wait from an offset on: this worker's file and the others' disagree."""
 
     def ladders_agreed(self, ladders: Iterable[str]) -> None:
         """This worker may rate rounds of these ladders."""
@@ -75,5 +79,5 @@ class Observer:
     def part_ignored(self, shard: int, offset: int, reason: str) -> None:
         """A foreign message in the parts' topic."""
 
-    def shard_refused(self, shard: int, reason: str) -> None:
-        """A shard cannot go on without an operator."""
+    def shard_refused(self, shard: int, reason: str, offset: int | None = None) -> None:
+        """A shard cannot go on, with the part at that offset, without an operator."""

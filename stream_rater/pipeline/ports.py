@@ -173,6 +173,9 @@ class Rejection:
     record: Record
     code: str
     message: str
+    ladder: str = ""
+    round_id: str = ""
+    """As far as they could be read."""
 
 
 @dataclass(frozen=True, slots=True)
