@@ -53,7 +53,7 @@ audit: servers ## Installed packages against the lock, offline; SBOM (ONLINE=1: 
 
 lock: setup ## Write the locks anew from pyproject.toml (UPGRADE=1: newest versions)
 	@$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
-	@$(COMPILE) pyproject.toml --extra lab --group dev --group audit --group build \
+	@$(COMPILE) pyproject.toml --extra lab --extra tracing --group dev --group audit --group build \
 		--output-file requirements.lock
 	@$(COMPILE) --group peers --output-file tests/benchmarks/peers.lock
 	@$(COMPILE) pyproject.toml --constraints requirements.lock --output-file deploy/image.lock

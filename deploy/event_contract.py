@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from stream_rater import events
+from stream_rater import events, trace
 from stream_rater.adapters.worker import SOURCE
 from stream_rater.config import Limits
 from stream_rater.standings import (
@@ -28,7 +28,7 @@ from stream_rater.standings import (
 
 DOCUMENT: Final = Path(__file__).with_name("asyncapi.yaml")
 SCHEMAS: Final = "#/components/schemas/"
-VERSION: Final = "1.0.0"
+VERSION: Final = "1.1.0"
 """Of the events: raised in the middle by an addition, and there is nothing else."""
 
 Json = dict[str, Any]
@@ -75,6 +75,11 @@ HEADERS: Final = {
     "ce_source": f"{SOURCE}, or whoever reports.",
     "ce_time": "When the round was completed, or the rejected record arrived.",
 }
+TRACE: Final = {
+    trace.PARENT: "W3C trace context: as the round carried it, on to all that comes of it.",
+    trace.STATE: "Of vendors on its way, in printable ASCII.",
+}
+LONGEST: Final = {trace.PARENT: trace.PARENT_LENGTH, trace.STATE: trace.STATE_LENGTH}
 REJECTED: Final = {
     "error-code": "Why, of a fixed list.",
     "error": "Why, in words, with the place.",
@@ -107,13 +112,16 @@ def _refine(schema: Json, additions: Json) -> None:
 
 def _headers(told: dict[str, str], required: bool, content_types: list[str]) -> Json:
     properties: Json = {"content-type": {"type": "string", "enum": content_types}}
-    for name, text in told.items():
+    for name, text in (told | TRACE).items():
         properties[name] = {"type": "string", "description": text}
     if "error-code" in told:
         del properties["content-type"]["enum"]
         properties["content-type"]["description"] = "That of the record, as it was."
         properties["error-code"]["enum"] = list(CODES)
-    optional = {"original-bytes"}
+    for name in LONGEST:
+        properties[name]["maxLength"] = LONGEST[name]
+    properties[trace.PARENT]["pattern"] = trace.VALID_PARENT
+    optional = {"original-bytes", *TRACE}
     schema: Json = {"type": "object", "properties": properties}
     return schema | ({"required": [n for n in properties if n not in optional]} if required else {})
 

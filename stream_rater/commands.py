@@ -19,7 +19,7 @@ from stream_rater.adapters.reader import Submitter, follow, read_all
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin, TopicMismatch
 from stream_rater.config import BadConfiguration, Ladders, Settings, service_ladders
-from stream_rater.events import RatingChanged, rating_changed_from_json
+from stream_rater.events import RatingChanged, rating_changed_from_json, shown
 from stream_rater.lab.offline import Replay, read_lines, records_of
 from stream_rater.lab.replay import Pool
 from stream_rater.lab.verify import Verdict, compare
@@ -194,11 +194,6 @@ def watch(
             shown += 1
             if count is not None and shown >= count:
                 return
-
-
-def shown(text: str) -> str:
-    """An id as it may be printed: it must not command a terminal, nor break a line."""
-    return text if text.isprintable() else repr(text)[1:-1]
 
 
 def _told(event: RatingChanged) -> str:

@@ -18,6 +18,7 @@ from stream_rater.adapters.memory import Log, Store, Worker, estimator_worker, u
 from stream_rater.config import ANY_LADDER
 from stream_rater.events import rating_changed_from_json
 from stream_rater.pipeline.estimator import Estimator
+from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.ports import Effect
 from stream_rater.pipeline.updater import Updater
 
@@ -31,12 +32,15 @@ SEASON_START = datetime(2026, 1, 1, 18, tzinfo=UTC)
 class Engine:
     """Both state machines on one log and store, taking turns."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, *, estimating: Observer | None = None, updating: Observer | None = None
+    ) -> None:
         self.log = Log(1, SHARDS)
         self.store = Store()
+        estimator = Estimator(ANY_LADDER, SHARDS, observer=estimating)
         self._machines = [
-            _start(estimator_worker(self.log, self.store), Estimator(ANY_LADDER, SHARDS).run()),
-            _start(updater_worker(self.log, self.store), Updater().run()),
+            _start(estimator_worker(self.log, self.store), estimator.run()),
+            _start(updater_worker(self.log, self.store), Updater(observer=updating).run()),
         ]
         for group, (worker, _, _) in zip(
             (self.log.estimators, self.log.updaters), self._machines, strict=True
@@ -118,8 +122,8 @@ def _follow(log: Log, ratings: dict[str, tuple[float, int]]) -> int:
     """Take the new events into a table of (rating, rounds) by player."""
     new = 0
     for events in log.changed:
-        for _, value in events:
-            event = rating_changed_from_json(value)
+        for each in events:
+            event = rating_changed_from_json(each.value)
             ratings[event.player] = (event.rating, event.rounds)
             new += 1
         events.clear()

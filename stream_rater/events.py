@@ -106,6 +106,11 @@ def joined(*parts: str) -> str:
     return ":".join(map(escape, parts))
 
 
+def shown(text: str) -> str:
+    """An id as it may be printed: it must not command a terminal, nor break a line."""
+    return text if text.isprintable() else repr(text)[1:-1]
+
+
 def parse_time(text: str) -> int:
     """Unix seconds, rounded down, of an RFC 3339 time with a zone; ValueError otherwise."""
     moment = _timestamp(to_json(text))

@@ -9,8 +9,9 @@ import numpy as np
 
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin
-from stream_rater.commands import named_failures, shown
+from stream_rater.commands import named_failures
 from stream_rater.config import Settings, service_ladders
+from stream_rater.events import shown
 from stream_rater.pipeline.ports import Position
 from stream_rater.pipeline.sharding import belief_key, shards_of
 from stream_rater.rating import record as belief_record

@@ -5,6 +5,8 @@ import sys
 
 import structlog
 
+from stream_rater.events import shown
+
 
 def configure(level: str = "info") -> None:
     """Log to standard error from now on."""
@@ -25,7 +27,15 @@ def configure(level: str = "info") -> None:
 
 
 def _for_people() -> list[structlog.types.Processor]:
-    return [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
+    return [
+        _printable,
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
+    ]
+
+
+def _printable(_: object, __: str, line: structlog.types.EventDict) -> structlog.types.EventDict:
+    """Ids are a stranger's words: they command no terminal."""
+    return {name: shown(told) if isinstance(told, str) else told for name, told in line.items()}
 
 
 def _for_machines() -> list[structlog.types.Processor]:

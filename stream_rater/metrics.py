@@ -6,6 +6,7 @@ from the start, at zero: a counter that appears with its first event hides that 
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 
 import structlog
 from prometheus_client import (
@@ -20,8 +21,8 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from stream_rater.pipeline.observer import Observer
-from stream_rater.pipeline.ports import Polled
+from stream_rater.pipeline.observer import Observer, Traced, unwatched
+from stream_rater.pipeline.ports import Polled, Rejection
 from stream_rater.pipeline.waits import Waits
 from stream_rater.standings import CODES
 
@@ -212,7 +213,14 @@ def cause_of(reason: str) -> str:
 class ServiceObserver(Observer):
     """Counts and logs what one machine tells."""
 
-    def __init__(self, metrics: Metrics, role: str, log: structlog.stdlib.BoundLogger) -> None:
+    def __init__(
+        self,
+        metrics: Metrics,
+        role: str,
+        log: structlog.stdlib.BoundLogger,
+        spans: Callable[[Iterable[Traced]], AbstractContextManager[object]] = unwatched,
+    ) -> None:
+        self._spans = spans
         self._metrics = metrics
         self._role = role
         self._log = log
@@ -245,15 +253,21 @@ class ServiceObserver(Observer):
         self._metrics.refused.set(len(self.refused))
         self._log.info("owned", partitions=sorted(partitions))
 
-    def round_accepted(self, ladder: str) -> None:
+    def round_accepted(self, ladder: str, round_id: str, partition: int, offset: int) -> None:
         self._metrics.rounds.labels("accepted").inc()
+        self._log.debug(
+            "round accepted", ladder=ladder, round=round_id, partition=partition, offset=offset
+        )
 
-    def round_rejected(self, code: str, message: str, partition: int, offset: int) -> None:
+    def round_rejected(self, rejection: Rejection) -> None:
+        code, record = rejection.code, rejection.record
         self._metrics.rounds.labels("rejected").inc()
         self._metrics.rejected.labels(code).inc()
+        told = {"ladder": rejection.ladder, "round": rejection.round_id}
         self._sometimes(
-            code, "round rejected", code=code, error=message, partition=partition, offset=offset
-        )
+            code, "round rejected", code=code, error=rejection.message, partition=record.partition,
+            offset=record.offset, **{name: known for name, known in told.items() if known},
+        )  # fmt: skip
 
     def partitions_resting(self, partitions: frozenset[int]) -> None:
         self._metrics.resting.set(len(partitions))
@@ -264,6 +278,9 @@ class ServiceObserver(Observer):
         else:
             self._log.info("no partition rests")
 
+    def at_work(self, rounds: Iterable[Traced]) -> AbstractContextManager[object]:
+        return self._spans(rounds)
+
     def rounds_scattered(self, rounds: int, players: int) -> None:
         self._metrics.rounds.labels("scattered").inc(rounds)
         self._log.debug("wave scattered", rounds=rounds, players=players)
@@ -271,7 +288,12 @@ class ServiceObserver(Observer):
     def rounds_resumed(self, rounds: int) -> None:
         self._metrics.rounds.labels("resumed").inc(rounds)
 
-    def beliefs_applied(self, applied: int, repeated: int, *, replayed: bool) -> None:
+    def beliefs_applied(
+        self, shard: int, end: int, applied: int, repeated: int, *, replayed: bool
+    ) -> None:
+        self._log.debug(
+            "beliefs applied", shard=shard, offset=end, applied=applied, repeated=repeated
+        )
         self._metrics.updates.labels("replayed" if replayed else "applied").inc(applied)
         self._metrics.updates.labels("repeated").inc(repeated)
 
@@ -302,15 +324,16 @@ class ServiceObserver(Observer):
             "foreign", "foreign message among the parts", shard=shard, offset=offset, reason=reason
         )
 
-    def shard_refused(self, shard: int, reason: str) -> None:
+    def shard_refused(self, shard: int, reason: str, offset: int | None = None) -> None:
         if self.refused.get(shard) != reason:
-            self._log.error("shard refused", shard=shard, reason=reason)
+            where = {} if offset is None else {"offset": offset}
+            self._log.error("shard refused", shard=shard, **where, reason=reason)
         self.refused[shard] = reason
         self._metrics.refused.set(len(self.refused))
 
-    def ladder_refused(self, ladder: str, reason: str) -> None:
+    def ladder_refused(self, ladder: str, offset: float, reason: str) -> None:
         if self.refused_ladders.get(ladder) != reason:
-            self._log.error("ladder refused", ladder=ladder, reason=reason)
+            self._log.error("ladder refused", ladder=ladder, offset=offset, reason=reason)
         self.refused_ladders[ladder] = reason
         self._metrics.refused_ladders.set(len(self.refused_ladders))
 

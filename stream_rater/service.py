@@ -21,6 +21,7 @@ from stream_rater.pipeline.ports import Denied, Effect, LogTrouble, Poll, Step, 
 from stream_rater.pipeline.sharding import shards_of
 from stream_rater.pipeline.updater import Updater
 from stream_rater.rating.compiled import KERNEL_VERSION
+from stream_rater.spans import spans_of
 
 ESTIMATORS = "stream-rater-estimators"
 UPDATERS = "stream-rater-updaters"
@@ -188,7 +189,7 @@ class Service:
         group = ESTIMATORS if estimating else UPDATERS
         input_ = Input(self._settings, topic, group, self._stop)
         self.metrics.partitions.labels(name).set(self._partitions[topic])
-        observer = ServiceObserver(self.metrics, name, log.logger(name))
+        observer = ServiceObserver(self.metrics, name, log.logger(name), spans_of(name, topic))
         input_.on_committed = observer.positions
         self._lag.add(topic, input_.lag, observer)
         worker = Worker(

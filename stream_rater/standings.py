@@ -49,6 +49,12 @@ class Invalid(Exception):
     def __init__(self, code: str, message: str) -> None:
         super().__init__(code, message)  # both, so that it can be sent to another process
         self.code = code
+        self.ladder = self.round_id = ""
+        """Whose round it is, as far as its record could be read, and no longer than ids are."""
+
+    def tell(self, ladder: str, round_id: str) -> None:
+        """Whose round it is."""
+        self.ladder, self.round_id = ladder[:MAX_ID_BYTES], round_id[:MAX_ID_BYTES]
 
     def __str__(self) -> str:
         return str(self.args[1])
@@ -277,6 +283,15 @@ class Reader:
         Without an offset, by what holds in the end.
         """
         event = _decode(data or b"", events.header(headers, "content-type"), self._ladders.limits)
+        try:
+            return self._valid(event, received_s, offset)
+        except Invalid as invalid:
+            invalid.tell(event.ladder, event.round_id)
+            raise
+
+    def _valid(
+        self, event: RoundCompleted | PlainRound, received_s: float, offset: float
+    ) -> Standings:
         _check_id("round_id", event.round_id)
         _check_id("ladder", event.ladder)
         terms = self._ladders.find(event.ladder, offset)

@@ -89,7 +89,7 @@ class Log:
     def __init__(self, partitions: int, shards: int) -> None:
         self.rounds = [Records() for _ in range(partitions)]
         self.parts = [Records() for _ in range(shards)]
-        self.changed: list[list[tuple[bytes, bytes]]] = [[] for _ in range(shards)]
+        self.changed: list[list[Event]] = [[] for _ in range(shards)]
         self.rejected: list[Rejection] = []
         self.estimators = Group(partitions)
         self.updaters = Group(shards)
@@ -130,7 +130,7 @@ class Log:
         self.transaction(group, producer)
         transaction = group.pending.pop(producer)
         for event in transaction.events:
-            self.changed[event.shard].append((event.key, event.value))
+            self.changed[event.shard].append(event)
         self.rejected.extend(transaction.rejections)
         group.committed.update(transaction.offsets)
 

@@ -21,6 +21,7 @@ from stream_rater.pipeline.ports import (
     Committed,
     Denied,
     Effect,
+    Event,
     LogStarts,
     NewProducer,
     Poll,
@@ -34,6 +35,7 @@ from stream_rater.pipeline.ports import (
     Seek,
     ShardEnds,
 )
+from stream_rater.trace import trace_of
 
 SOURCE = "stream-rater"
 
@@ -62,6 +64,12 @@ def cloud_event_headers(event_id: str, kind: str, time_: str, source: str = SOUR
     ]
 
 
+def event_headers(event: Event) -> Headers:
+    """Of a rating change: what it is, and the trace that its round carried."""
+    envelope = cloud_event_headers(event.event_id, events.RATING_CHANGED, event.time)
+    return envelope if event.trace is None else envelope + event.trace.headers()
+
+
 def rejection_headers(rejection: Rejection, topic: str) -> Headers:
     """Where a rejected record came from and why, with its own content type."""
     record = rejection.record
@@ -69,8 +77,10 @@ def rejection_headers(rejection: Rejection, topic: str) -> Headers:
     event_id = f"{topic}:{record.partition}:{record.offset}"
     envelope = dict(cloud_event_headers(event_id, events.ROUND_REJECTED, _moment(record)))
     envelope["content-type"] = content_type[:LONGEST_CONTENT_TYPE].encode()
+    trace = trace_of(record.headers)
     return [
         *envelope.items(),
+        *(trace.headers() if trace else ()),
         ("error-code", rejection.code.encode()),
         ("error", rejection.message.encode("utf-8", "replace")),
         ("source-topic", topic.encode()),
@@ -237,7 +247,7 @@ class Worker:
                     value=event.value,
                     key=event.key,
                     partition=event.shard,
-                    headers=cloud_event_headers(event.event_id, events.RATING_CHANGED, event.time),
+                    headers=event_headers(event),
                 )
 
         self._transactions.run(send, effect.offsets)

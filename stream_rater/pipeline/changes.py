@@ -181,4 +181,4 @@ def _event(
         rounds=int(rounds),
         provisional=int(rounds) < law.provisional_rounds,
     )
-    return Event(shard, key.encode(), to_json(changed), changed.event_id, of.completed_at)
+    return Event(shard, key.encode(), to_json(changed), changed.event_id, of.completed_at, of.trace)

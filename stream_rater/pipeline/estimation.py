@@ -13,12 +13,14 @@ import numpy.typing as npt
 
 from stream_rater.config import Terms
 from stream_rater.pipeline import parts
+from stream_rater.pipeline.observer import Traced
 from stream_rater.pipeline.parts import Part, RoundInPart
 from stream_rater.pipeline.ports import Player
 from stream_rater.rating import systems
 from stream_rater.rating.model import NEVER, Evidence, Ints, Table, newcomers
 from stream_rater.rating.systems import Law
 from stream_rater.standings import Standings, wave_of
+from stream_rater.trace import Trace
 
 Key = tuple[int, int]
 """A round, by (partition, offset)."""
@@ -35,6 +37,7 @@ class Pending:
     players: Sequence[Player]
     shards: Ints
     """(P,) each player's."""
+    trace: Trace | None = None
 
 
 def classified(
@@ -116,6 +119,7 @@ def _round_in_part(pending: Pending, law: int) -> RoundInPart:
         round_id=standings.round_id,
         ladder=standings.ladder,
         completed_at=standings.completed_at,
+        trace=pending.trace,
     )
 
 
@@ -127,6 +131,14 @@ def messages(part: Part, shards: Ints, most_rows: int) -> Iterator[tuple[int, by
         for start in range(0, len(rows), most_rows):
             chunk = rows[start : start + most_rows]
             yield int(shards[chunk[0]]), parts.encode(part.slice(chunk))
+
+
+def traced(rounds: Sequence[Pending]) -> Iterator[Traced]:
+    """Those that carry a trace."""
+    for each in rounds:
+        if each.trace is not None:
+            told = each.standings
+            yield Traced(each.trace, told.ladder, told.round_id, *each.key)
 
 
 def by_shard(rounds: Sequence[Pending]) -> dict[int, list[Player]]:

@@ -57,6 +57,7 @@ from stream_rater.rating import record as belief_record
 from stream_rater.rating.model import HEADER, Ints, Table
 from stream_rater.rating.record import UnknownRecord
 from stream_rater.standings import Reader
+from stream_rater.trace import trace_of
 
 BUSY_S = 0.001
 """How long a poll takes while rounds wait for the store; it grows with the time waited in vain."""
@@ -231,11 +232,9 @@ class Estimator:
             return
         if isinstance(found, Rejection):
             self._flood.rejected(record.partition, self._now_s)
-            self._observer.round_rejected(
-                found.code, found.message, record.partition, record.offset
-            )
+            self._observer.round_rejected(found)
             return
-        self._observer.round_accepted(found.ladder)
+        self._observer.round_accepted(found.ladder, found.round_id, record.partition, record.offset)
         rating = self._reader.terms(found.ladder, record.offset).rating
         if not found.rates(skip_all_tied=rating.skip_all_tied):
             source.finish(record.offset)
@@ -246,6 +245,7 @@ class Estimator:
                 standings=found,
                 players=[(found.ladder, player) for player in found.players],
                 shards=sharding.shards_of(found.players, self._shards),
+                trace=trace_of(record.headers),
             )
         )
 
@@ -279,7 +279,7 @@ class Estimator:
         noted = yield from ask(Agree(self._agreement.own(ladders)))
         at_odds = self._agreement.compare(noted, self._now_s + REFUSED_S)
         for ladder, offset in at_odds.items():
-            self._observer.ladder_refused(ladder, objection(ladder, offset))
+            self._observer.ladder_refused(ladder, offset, objection(ladder, offset))
         self._observer.ladders_agreed(ladders - at_odds.keys())
         return [p for p in wave if self._agreement.allows(p.standings.ladder, p.key[1])]
 
@@ -346,9 +346,10 @@ class Estimator:
             self._observer.shard_opened(shard)
 
     def _scatter(self, ready: Sequence[Pending], priors: Table) -> Step[None]:
-        part, shards = self._estimate(ready, priors)
-        messages = list(estimation.messages(part, shards, self._rows_per_part))
-        offsets = yield from ask(Scatter(messages))
+        with self._observer.at_work(estimation.traced(ready)):
+            part, shards = self._estimate(ready, priors)
+            messages = list(estimation.messages(part, shards, self._rows_per_part))
+            offsets = yield from ask(Scatter(messages))
         ends: dict[int, int] = {}
         for (shard, _), offset in zip(messages, offsets, strict=True):
             ends[shard] = max(ends.get(shard, 0), offset + 1)

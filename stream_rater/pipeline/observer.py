@@ -1,6 +1,27 @@
 """What the state machines tell whoever watches them: counts and moments, nothing they wait for."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import NamedTuple
+
+from stream_rater.pipeline.ports import Rejection
+from stream_rater.trace import Trace
+
+
+class Traced(NamedTuple):
+    """A round that carries a trace."""
+
+    trace: Trace
+    ladder: str
+    round_id: str
+    partition: int
+    """Of the machine's input, where the round, or a part of it, stands."""
+    offset: int
+
+
+def unwatched(_: Iterable[Traced]) -> AbstractContextManager[object]:
+    """Nobody looks at who is traced."""
+    return nullcontext()
 
 
 class Observer:
@@ -9,14 +30,18 @@ class Observer:
     def owned(self, partitions: frozenset[int]) -> None:
         """The partitions (or shards) that the machine owns from now on."""
 
-    def round_accepted(self, ladder: str) -> None:
+    def round_accepted(self, ladder: str, round_id: str, partition: int, offset: int) -> None:
         """A valid round was read."""
 
-    def round_rejected(self, code: str, message: str, partition: int, offset: int) -> None:
+    def round_rejected(self, rejection: Rejection) -> None:
         """A record will go to round-rejected."""
 
     def partitions_resting(self, partitions: frozenset[int]) -> None:
         """These are not read for a while, from now on: too much of them was rejected."""
+
+    def at_work(self, rounds: Iterable[Traced]) -> AbstractContextManager[object]:
+        """Around the work on a wave, or on a batch of parts: its traced rounds, if anybody asks."""
+        return unwatched(rounds)
 
     def rounds_scattered(self, rounds: int, players: int) -> None:
         """A wave was estimated and acknowledged."""
@@ -24,8 +49,11 @@ class Observer:
     def rounds_resumed(self, rounds: int) -> None:
         """Rounds that a predecessor had already scattered."""
 
-    def beliefs_applied(self, applied: int, repeated: int, *, replayed: bool) -> None:
-        """Rows written to the store and rows ignored; `replayed` where the store had lost them."""
+    def beliefs_applied(
+        self, shard: int, end: int, applied: int, repeated: int, *, replayed: bool
+    ) -> None:
+        """Rows of a shard, of parts before offset `end`, written to the store and rows ignored;
+        `replayed` where the store had lost them."""
 
     def events_published(self, events: int, *, settled: bool) -> None:
         """A transaction was committed; `settled` where a predecessor had applied its rows."""
@@ -39,8 +67,8 @@ class Observer:
     def started_over(self, reason: str) -> None:
         """Trouble: everything is forgotten and read again."""
 
-    def ladder_refused(self, ladder: str, reason: str) -> None:
-        """Rounds of a ladder wait: this worker's file and the others' disagree on it."""
+    def ladder_refused(self, ladder: str, offset: float, reason: str) -> None:
+        """A ladder's rounds wait from an offset on: this worker's file and the others' disagree."""
 
     def ladders_agreed(self, ladders: Iterable[str]) -> None:
         """This worker may rate rounds of these ladders."""
@@ -51,5 +79,5 @@ class Observer:
     def part_ignored(self, shard: int, offset: int, reason: str) -> None:
         """A foreign message in the parts' topic."""
 
-    def shard_refused(self, shard: int, reason: str) -> None:
-        """A shard cannot go on without an operator."""
+    def shard_refused(self, shard: int, reason: str, offset: int | None = None) -> None:
+        """A shard cannot go on, with the part at that offset, without an operator."""

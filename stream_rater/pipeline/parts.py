@@ -18,6 +18,7 @@ import numpy as np
 from stream_rater.rating.compiled import KERNEL_VERSION
 from stream_rater.rating.model import Evidence, Ints, Places
 from stream_rater.rating.systems import Law
+from stream_rater.trace import Trace
 
 VERSION = 1
 
@@ -47,6 +48,8 @@ class RoundInPart(msgspec.Struct, frozen=True, array_like=True, gc=False):
     round_id: str
     ladder: str
     completed_at: str
+    trace: Trace | None = None
+    """Parts of older releases end before it, and those releases read no further."""
 
 
 class _Message(msgspec.Struct, frozen=True, array_like=True):

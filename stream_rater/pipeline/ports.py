@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from stream_rater.events import Headers
+from stream_rater.trace import Trace
 
 T = TypeVar("T")
 
@@ -172,6 +173,9 @@ class Rejection:
     record: Record
     code: str
     message: str
+    ladder: str = ""
+    round_id: str = ""
+    """As far as they could be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +244,8 @@ class Event(NamedTuple):
     event_id: str
     time: str
     """When the round was completed, as reported."""
+    trace: Trace | None = None
+    """The context that the round was reported in."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,11 @@ start of the last call, which is then to be settled.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from stream_rater.pipeline import changes, parts
+from stream_rater.pipeline.observer import Traced
 from stream_rater.pipeline.parts import NotAPart, Part, UnknownPart
 from stream_rater.pipeline.ports import UNFINISHED, Player, Position, Record
 from stream_rater.pipeline.sharding import shards_of
@@ -44,6 +45,15 @@ class Batch:
     def players(self) -> list[Player]:
         """Of all rows, part by part."""
         return [player for item in self.items for player in item.players]
+
+
+def traced(batches: Mapping[int, Batch]) -> Iterator[Traced]:
+    """The rounds of shards' batches that carry a trace, each as often as it has parts there."""
+    for shard, batch in batches.items():
+        for item in batch.items:
+            for each in item.part.rounds:
+                if each.trace is not None:
+                    yield Traced(each.trace, each.ladder, each.round_id, shard, item.offset)
 
 
 @dataclass(slots=True)

@@ -45,7 +45,8 @@ class Source:
         return standings if live else None
 
     def _reject(self, record: Record, invalid: Invalid) -> Rejection:
-        rejection = Rejection(record, invalid.code, str(invalid))
+        told = (invalid.ladder, invalid.round_id)
+        rejection = Rejection(record, invalid.code, str(invalid), *told)
         self._rejections[record.offset] = rejection
         self.rejected_bytes += len(record.value or b"")
         self._finished.add(record.offset)

@@ -41,7 +41,7 @@ from stream_rater.pipeline.ports import (
     ask,
     pause_s,
 )
-from stream_rater.pipeline.shard import Batch, Shard
+from stream_rater.pipeline.shard import Batch, Shard, traced
 from stream_rater.rating.compiled import KERNEL_VERSION
 from stream_rater.rating.record import UnknownRecord
 
@@ -123,7 +123,7 @@ class Updater:
             opened = Shard.at(held[shard].position, committed[shard] or 0, len(ends))
             reason = opened.misfit(starts[shard], ends[shard])
             if reason:
-                self._refuse(shard, reason)
+                self._refuse(shard, reason, opened.next_offset)
                 continue
             offsets[shard] = opened.next_offset
             self._shards[shard] = opened
@@ -137,10 +137,10 @@ class Updater:
     def _committed(self, shards: frozenset[int]) -> Step[Mapping[int, int | None]]:
         return (yield from ask(Committed(shards)))
 
-    def _refuse(self, shard: int, reason: str) -> None:
+    def _refuse(self, shard: int, reason: str, offset: int) -> None:
         self._shards.pop(shard, None)
         self._refused_until[shard] = self._now_s + REFUSED_S
-        self._observer.shard_refused(shard, reason)
+        self._observer.shard_refused(shard, reason, offset)
 
     # --- polls ---
 
@@ -177,7 +177,7 @@ class Updater:
     def _refuse_stopped(self) -> None:
         for number, shard in tuple(self._shards.items()):
             if shard.stopped:
-                self._refuse(number, shard.barrier)
+                self._refuse(number, shard.barrier, shard.next_offset)
 
     # --- step 11 ---
 
@@ -204,13 +204,13 @@ class Updater:
             del self._shards[number]
             return None
         if shard.position.start > shard.committed:
-            self._refuse(number, shard.too_far_ahead)
+            self._refuse(number, shard.too_far_ahead, shard.next_offset)
             return None
         published = sum(item.offset < shard.committed for item in call.items)
         try:
             return changes.recalled(number, call.parts, held, published)
         except (UnknownRecord, Disagreement) as error:
-            self._refuse(number, str(error))
+            self._refuse(number, str(error), shard.position.start)
             return None
 
     # --- steps 10, 12 and 13 ---
@@ -220,8 +220,11 @@ class Updater:
 
     def _work(self) -> Step[None]:
         batches = self._batches(self._cut)
-        if not batches:
-            return
+        if batches:
+            with self._observer.at_work(traced(batches)):
+                yield from self._update(batches)
+
+    def _update(self, batches: Mapping[int, Batch]) -> Step[None]:
         held = yield from ask(ReadBeliefs({s: batch.players for s, batch in batches.items()}))
         computed: dict[int, Change] = {}
         for number, batch in batches.items():
@@ -246,7 +249,7 @@ class Updater:
         try:
             return changes.computed(number, batch.parts, batch.end, held)
         except UnknownRecord as error:
-            self._refuse(number, str(error))
+            self._refuse(number, str(error), held.position.applied)
             return None
 
     def _conclude(self, done: Sequence[Change]) -> Step[None]:
@@ -256,8 +259,9 @@ class Updater:
             replayed = shard.replaying
             shard.position = change.application.position
             self._observer.beliefs_applied(
-                change.fresh, change.rows - change.fresh, replayed=replayed
-            )
+                change.shard, shard.applied, change.fresh, change.rows - change.fresh,
+                replayed=replayed,
+            )  # fmt: skip
             if not replayed:
                 publish.append(change)
         yield from self._publish(publish, settled=False)

@@ -33,7 +33,11 @@ class Verdicts:
         self._latest[round_id] = record.offset
         self._recent.append((record.offset, round_id))
         if earlier is not None:
-            raise Invalid("duplicate-round", f"round_id {round_id[1]!r} stands at offset {earlier}")
+            twice = Invalid(
+                "duplicate-round", f"round_id {round_id[1]!r} stands at offset {earlier}"
+            )
+            twice.tell(*round_id)
+            raise twice
         return standings
 
     def _forget_before(self, offset: int) -> None:

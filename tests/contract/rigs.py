@@ -165,7 +165,7 @@ class MemoryRig:
         return self._group(role).committed.get(partition)
 
     def events(self) -> list[tuple[int, bytes, bytes]]:
-        return [(s, *event) for s, events in enumerate(self.log.changed) for event in events]
+        return seen([event for events in self.log.changed for event in events])
 
     def rejections(self) -> list[Rejected]:
         return [

@@ -20,7 +20,8 @@ from local.tools import ROOT
 from stream_rater.config import PREFIX, Settings
 
 THIS_RELEASE, NEXT_RELEASE = "stream_rater", "tests.integration.next_release"
-"""What to run: the command as it is, or as its next release may be."""
+LAST_RELEASE = "tests.integration.last_release"
+"""What to run: the command as it is, as its next release may be, and as its last one was."""
 
 READY_S = 40.0
 STOP_S = 15.0

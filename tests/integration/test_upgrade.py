@@ -12,6 +12,7 @@ from stream_rater.events import rating_changed_from_json
 from stream_rater.rating.compiled import KERNEL_VERSION
 from tests import real
 from tests.integration.processes import (
+    LAST_RELEASE,
     NEXT_RELEASE,
     WorkerProcess,
     stream_rater,
@@ -48,8 +49,24 @@ def before(settings: real.SettingsFactory, tmp_path: Path) -> Settings:
     return with_file(settings(partitions=1), tmp_path / "before.toml", LADDER)
 
 
+def traced(number: int) -> tuple[str, bytes]:
+    return ("traceparent", f"00-{number + 1:032x}-{number + 1:016x}-01".encode())
+
+
 def send(settings: Settings, first: int, count: int) -> None:
-    produce(settings, [a_round(n, "ranked") for n in range(first, first + count)])
+    numbers = range(first, first + count)
+    produce(settings, [a_round(n, "ranked")._replace(headers=[traced(n)]) for n in numbers])
+
+
+def traces_of(settings: Settings) -> dict[int, set[bool]]:
+    """By the round's number, whether its events carry its trace; another's is an error."""
+    found: dict[int, set[bool]] = {}
+    for message in read_topic(settings, Topics.of(settings).changed):
+        number = int(rating_changed_from_json(message.value() or b"").round_id[1:])
+        carried = [each for each in message.headers() or () if each[0] == "traceparent"]
+        assert carried in ([], [traced(number)])
+        found.setdefault(number, set()).add(bool(carried))
+    return found
 
 
 def finished(settings: Settings) -> None:
@@ -98,8 +115,9 @@ def test_parameters_change_at_an_offset(
 
 def test_kernels_of_the_next_version(before: Settings, worker_process: Start) -> None:
     """Workers of either release side by side, and then only of the newer one: every event is there,
-    once. A rebuild makes the ratings those of the newer kernels alone."""
-    old = [worker_process(before) for _ in range(2)]
+    once, and carries its round's trace if both its workers could. A rebuild makes the ratings those
+    of the newer kernels alone."""
+    old = [worker_process(before, module=LAST_RELEASE) for _ in range(2)]
     send(before, 0, 200)
     wait_until(lambda: len(events_of(before)) > 50, "it is under way")
     new = worker_process(before, ready=False, module=NEXT_RELEASE)
@@ -114,6 +132,12 @@ def test_kernels_of_the_next_version(before: Settings, worker_process: Start) ->
     assert len(found) == 1000
     assert set(found.values()) == {1}
 
+    send(before, 500, 10)
+    finished(before)
+    traces = traces_of(before)
+    newest = {number: carried for number, carried in traces.items() if number >= 500}
+    assert traces[0] == {False} and newest == {n: {True} for n in range(500, 510)}
+
     verified = stream_rater("verify", settings=before, module=NEXT_RELEASE)
     assert verified.returncode == 1
     assert "0 missing" in verified.stderr
@@ -126,7 +150,7 @@ def test_kernels_of_the_next_version(before: Settings, worker_process: Start) ->
     rebuilt = stream_rater("rebuild", "--replace", settings=before, module=NEXT_RELEASE)
     assert rebuilt.returncode == 0, rebuilt.stderr
     worker_process(before, module=NEXT_RELEASE)
-    send(before, 500, 50)
+    send(before, 510, 50)
     finished(before)
     verified = stream_rater("verify", settings=before, module=NEXT_RELEASE)
     assert verified.returncode == 0, verified.stderr

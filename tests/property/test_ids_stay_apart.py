@@ -12,9 +12,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stream_rater import events, log
-from stream_rater.commands import shown
-from stream_rater.events import joined
+from stream_rater.events import joined, shown
 from stream_rater.metrics import Metrics, ServiceObserver
+from stream_rater.pipeline.ports import Record, Rejection
 from stream_rater.pipeline.sharding import belief_key, position_key
 from stream_rater.standings import Invalid, Reader
 from tests.fuzz.outcome import READER
@@ -72,11 +72,16 @@ def test_a_log_line_is_one_line(ladder: str, player: str) -> None:
         ):
             with pytest.raises(Invalid) as refusal:
                 READER.read(data)
-            observer.round_rejected(f"{number}", str(refusal.value), 0, number)
+            invalid = refusal.value
+            record = Record(0, number, data)
+            observer.round_rejected(
+                Rejection(record, f"{number}", str(invalid), invalid.ladder, invalid.round_id)
+            )
     structlog.reset_defaults()
     lines = out.getvalue().split("\n")
     assert len(lines) == 3 and lines[2] == "" and out.getvalue().isascii()
     assert [json.loads(line)["offset"] for line in lines[:2]] == [0, 1]
+    assert json.loads(lines[1]).get("ladder", "") == (ladder * 200)[:128]
     if len(player.encode()) <= 128:
         assert repr(player) in json.loads(lines[0])["error"]
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from stream_rater.config import Change, Ladder, Ladders
+from stream_rater.events import Headers
 from stream_rater.rating.parameters import EloMMR
 
 LADDERS = Ladders(
@@ -122,6 +123,7 @@ class Submission:
 
     partition: int
     value: bytes
+    headers: Headers = ()
 
 
 def submissions(rng: random.Random, count: int, players: int) -> list[Submission]:
@@ -136,6 +138,14 @@ def submissions(rng: random.Random, count: int, players: int) -> list[Submission
         else:
             sent.append(_round(rng, i, [f"p{n}" for n in range(players)]))
     return sent
+
+
+def traced(number: int) -> Headers:
+    """Of a round's headers: every other one is traced, some of these with a state."""
+    if number % 2:
+        return ()
+    parent = ("traceparent", f"00-{number + 1:032x}-{number + 1:016x}-01".encode())
+    return [parent, ("tracestate", f"game={number}".encode())] if number % 4 else [parent]
 
 
 def _round(rng: random.Random, number: int, pool: list[str]) -> Submission:
@@ -157,4 +167,4 @@ def _round(rng: random.Random, number: int, pool: list[str]) -> Submission:
             "weight": rng.choice([1.0, 1.0, 0.5]),
         }
     )
-    return Submission(PARTITION_OF[ladder], value)
+    return Submission(PARTITION_OF[ladder], value, traced(number))

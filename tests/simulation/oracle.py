@@ -5,17 +5,18 @@ from dataclasses import dataclass, field
 
 from stream_rater.adapters.memory import Log, Store
 from stream_rater.config import Ladders
-from stream_rater.events import RatingChanged, joined, rating_changed_from_json
+from stream_rater.events import Headers, RatingChanged, joined, rating_changed_from_json
 from stream_rater.lab.replay import Pool
-from stream_rater.pipeline.ports import Player
+from stream_rater.pipeline.ports import Player, Record
 from stream_rater.pipeline.sharding import shards_of
 from stream_rater.pipeline.verdicts import Verdicts
 from stream_rater.standings import Invalid, Reader, Standings
 
 from .game import SHARDS
 
-Told = tuple[str, int | None, float, float, float, float, float, int]
-"""Of an event: round id, rank, mu, sigma, mu and sigma before, performance, rounds."""
+Told = tuple[str, int | None, float, float, float, float, float, int, Headers]
+"""Of an event: round id, rank, mu, sigma, mu and sigma before, performance, rounds, and the trace
+that its round carried."""
 
 
 _SHOWN = ("mu", "sigma", "previous_mu", "previous_sigma")
@@ -31,9 +32,9 @@ class Expected:
     rejections: list[tuple[int, int, str]] = field(default_factory=list)
     """(partition, offset, code)."""
 
-    def rate(self, pool: Pool, standings: Standings, offset: int) -> None:
+    def rate(self, pool: Pool, standings: Standings, record: Record) -> None:
         """One round, and what is to be told of it."""
-        rated = pool.rate(standings, offset)
+        rated = pool.rate(standings, record.offset)
         if rated is None:
             return
         header = dict(pool)
@@ -45,7 +46,7 @@ class Expected:
                 (
                     standings.round_id, place or None,
                     *(float(row[name]) for name in _SHOWN),
-                    performance, int(row["rounds"]),
+                    performance, int(row["rounds"]), record.headers,
                 )  # type: ignore[arg-type]
             )  # fmt: skip
 
@@ -65,7 +66,7 @@ def replay(log: Log, ladders: Ladders, window: int) -> Expected:
             else:
                 pool = pools[standings.ladder]
                 pool.follow(reader.terms(standings.ladder, record.offset).rating)
-                expected.rate(pool, standings, record.offset)
+                expected.rate(pool, standings, record)
     for ladder, pool in pools.items():
         for player, _ in pool:
             expected.beliefs[ladder, player] = pool.belief_bytes(player)
@@ -104,14 +105,15 @@ def _beliefs(store: Store, expected: Expected) -> list[str]:
 def _changes(log: Log) -> dict[Player, list[Told]]:
     changes: dict[Player, list[Told]] = {}
     for shard, events in enumerate(log.changed):
-        for key, value in events:
-            event: RatingChanged = rating_changed_from_json(value)
-            assert key.decode() == joined(event.ladder, event.player)
+        for sent in events:
+            event: RatingChanged = rating_changed_from_json(sent.value)
+            assert sent.key.decode() == joined(event.ladder, event.player)
             assert shard == shards_of([event.player], SHARDS)[0]
             changes.setdefault((event.ladder, event.player), []).append(
                 (
                     event.round_id, event.rank, event.mu, event.sigma, event.previous_mu,
                     event.previous_sigma, event.performance, event.rounds,
+                    sent.trace.headers() if sent.trace else (),
                 )
             )  # fmt: skip
     return changes

@@ -122,7 +122,7 @@ class Simulation:
             if self.rng.random() < self.weather.submit:
                 sent = self.to_submit.pop()
                 self._upgrade_in_time(sent.partition)
-                self.log.submit(sent.partition, sent.value, received_s=1.8e9)
+                self.log.submit(sent.partition, sent.value, sent.headers, received_s=1.8e9)
             self._step()
         for _ in range(self.rng.randint(0, 1500)):
             self._maybe_fault()

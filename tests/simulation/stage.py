@@ -16,7 +16,7 @@ from stream_rater.pipeline.sharding import shards_of
 
 from . import oracle, recovery
 from .actors import Actor, Machines, Straggler
-from .game import CHANGED, LADDERS, PARTITIONS, SHARDS
+from .game import CHANGED, LADDERS, PARTITIONS, SHARDS, traced
 from .world import StoreWithPast, Unkindness
 
 T = TypeVar("T")
@@ -132,7 +132,7 @@ class Stage:
 
     def report(self, value: bytes) -> int:
         """Append a record to round-completed; returns its offset."""
-        return self.log.submit(0, value, received_s=1.8e9)
+        return self.log.submit(0, value, traced(self._rounds), received_s=1.8e9)
 
     def perform(self, actor: Actor) -> None:
         """All of the effect in hand."""

@@ -48,6 +48,7 @@ class Recorder(Observer):
     def __init__(self) -> None:
         self.troubles: list[str] = []
         self.refused: list[tuple[int, str]] = []
+        self.refused_at: list[int | None] = []
         self.opened: list[int] = []
         self.missing: list[tuple[int, int, int]] = []
         self.ignored: list[tuple[int, int]] = []
@@ -61,13 +62,14 @@ class Recorder(Observer):
     def started_over(self, reason: str) -> None:
         self.troubles.append(reason)
 
-    def shard_refused(self, shard: int, reason: str) -> None:
+    def shard_refused(self, shard: int, reason: str, offset: int | None = None) -> None:
         self.refused.append((shard, reason))
+        self.refused_at.append(offset)
 
     def shard_opened(self, shard: int) -> None:
         self.opened.append(shard)
 
-    def ladder_refused(self, ladder: str, reason: str) -> None:
+    def ladder_refused(self, ladder: str, offset: float, reason: str) -> None:
         self.at_odds.append((ladder, reason))
 
     def ladders_agreed(self, ladders: Iterable[str]) -> None:
@@ -79,7 +81,9 @@ class Recorder(Observer):
     def part_ignored(self, shard: int, offset: int, reason: str) -> None:
         self.ignored.append((shard, offset))
 
-    def beliefs_applied(self, applied: int, repeated: int, *, replayed: bool) -> None:
+    def beliefs_applied(
+        self, shard: int, end: int, applied: int, repeated: int, *, replayed: bool
+    ) -> None:
         if replayed:
             self.replayed.append(applied)
 

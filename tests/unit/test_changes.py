@@ -1,5 +1,8 @@
 """Changes: what parts do to a shard, and what can be told of it afterwards."""
 
+from dataclasses import replace
+
+import msgspec
 import numpy as np
 import pytest
 
@@ -9,6 +12,7 @@ from stream_rater.pipeline.changes import Change, Disagreement
 from stream_rater.pipeline.parts import Part
 from stream_rater.pipeline.ports import Held, Position
 from stream_rater.rating.record import HEADER_SIZE, UnknownRecord, read_headers
+from stream_rater.trace import Trace
 from tests.unit.machines import NOWHERE, part
 
 
@@ -50,6 +54,22 @@ def test_events() -> None:
     assert event.provisional
     assert change.events[1].key == b"a:b"
     assert {each.shard for each in change.events} == {3}
+
+
+def test_an_event_carries_its_rounds_trace() -> None:
+    """Told at once or recalled after a crash, the same; its value knows nothing of it."""
+    untold = part((5, "a"), (6, "b"))
+    traces = [Trace(f"00-{n:032x}-{n:016x}-01", "vendor=1") for n in (1, 2)]
+    rounds = [
+        msgspec.structs.replace(each, trace=trace)
+        for each, trace in zip(untold.rounds, traces, strict=True)
+    ]
+    some = replace(untold, rounds=rounds)
+    change, plain = applied(nothing(2), some, end=1), applied(nothing(2), untold, end=1)
+    recalled = changes.recalled(3, [some], after(change, "a", "b"), published=0)
+    assert [each.trace for each in change.events] == traces
+    assert list(recalled.events) == list(change.events)
+    assert [each._replace(trace=None) for each in change.events] == list(plain.events)
 
 
 def test_row_already_in_the_belief_changes_nothing() -> None:

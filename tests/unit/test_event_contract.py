@@ -9,7 +9,7 @@ import yaml
 from jsonschema import Draft7Validator
 
 from stream_rater import embedded, events
-from stream_rater.adapters.worker import cloud_event_headers, rejection_headers
+from stream_rater.adapters.worker import event_headers, rejection_headers
 from stream_rater.pipeline.ports import Record, Rejection
 from stream_rater.standings import MAX_TIME_LENGTH
 from tests.rounds import event
@@ -93,6 +93,11 @@ def test_what_a_schema_cannot_tell() -> None:
         assert payload("roundCompleted").is_valid(event(**fields)), fields
 
 
+PARENT = ("traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+TRACES = [[], [PARENT], [PARENT, ("tracestate", b"rojo=00f067aa0ba902b7")]]
+"""What a round's headers may carry."""
+
+
 def test_what_is_published_is_valid() -> None:
     """Every event of a few rounds, as the state machines encode it, with its headers."""
     engine = embedded.Engine()
@@ -103,15 +108,18 @@ def test_what_is_published_is_valid() -> None:
                 {"team": ["cy", "dee"], "shares": [1, 0.5], "rank": 2}, round_id=f"r{number}",
             )
         )  # fmt: skip
-        engine.log.submit(0, value, received_s=2e9)
+        engine.log.submit(0, value, TRACES[number], received_s=2e9)
     engine.settle()
-    published = [value for shard in engine.log.changed for _, value in shard]
+    published = [event for shard in engine.log.changed for event in shard]
     assert len(published) == 12
-    for value in published:
-        payload("ratingChanged").validate(msgspec.json.decode(value))
-        told = events.rating_changed_from_json(value)
-        sent = cloud_event_headers(told.event_id, events.RATING_CHANGED, told.completed_at)
+    for event_ in published:
+        payload("ratingChanged").validate(msgspec.json.decode(event_.value))
+        told = events.rating_changed_from_json(event_.value)
+        sent = event_headers(event_)
         headers("ratingChanged").validate({name: text.decode() for name, text in sent})
+        assert [each for each in sent if each[0].startswith("trace")] == TRACES[
+            int(told.round_id[1])
+        ]
 
 
 @pytest.mark.parametrize("missing", list(events.RatingChanged.__struct_fields__))
@@ -135,6 +143,17 @@ def test_rejections_have_the_headers_that_are_told() -> None:
     assert told.keys() <= known
     for name in told:
         assert not headers("roundRejected").is_valid({n: v for n, v in told.items() if n != name})
+
+
+@pytest.mark.parametrize("carried", TRACES)
+def test_a_rejection_carries_its_rounds_trace(carried: list[tuple[str, bytes]]) -> None:
+    """If it is valid; the contract knows."""
+    rejection = Rejection(Record(3, 7, b"bad", carried), "malformed", "no JSON")
+    sent = rejection_headers(rejection, events.ROUND_COMPLETED)
+    assert [each for each in sent if each[0].startswith("trace")] == carried
+    headers("roundRejected").validate({n: v.decode() for n, v in sent})
+    broken = {n: v.decode() for n, v in sent} | {"traceparent": "00-1-2-01"}
+    assert not headers("roundRejected").is_valid(broken)
 
 
 def test_channels_are_the_topics() -> None:

@@ -1,5 +1,6 @@
 """Parts: what goes into a message comes out, and nothing is guessed."""
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -11,9 +12,14 @@ from hypothesis import strategies as st
 from stream_rater.pipeline import parts
 from stream_rater.pipeline.parts import NotAPart, UnknownPart
 from stream_rater.rating.compiled import KERNEL_VERSION
+from stream_rater.trace import Trace
+from tests.last_parts import as_last
 from tests.unit.machines import part
 
 MESSAGE = parts.encode(part((7, "ab"), (9, "c")))
+VALID = f"00-{1:032x}-{2:016x}-01"
+
+VERSION, LAWS, ROUNDS, ROUND_INDEX, PLACE, EVIDENCE, PLAYERS = range(7)
 
 
 def changed(index: int, value: Any) -> bytes:
@@ -34,15 +40,40 @@ def test_round_trip() -> None:
         np.testing.assert_array_equal(getattr(after, name), getattr(before, name))
 
 
+def test_the_last_release_and_this_one_read_each_other() -> None:
+    """Its parts carry no trace; of ours it reads all but that."""
+    plain = part((7, "ab"), (9, "c"))
+    traced = [
+        msgspec.structs.replace(plain.rounds[0], trace=Trace(f"00-{1:032x}-{2:016x}-00", "a=b")),
+        plain.rounds[1],
+    ]
+    ours = parts.encode(replace(plain, rounds=traced))
+    theirs = as_last(ours)
+    assert theirs != ours
+    assert list(parts.decode(ours).rounds) == traced
+    found = parts.decode(theirs)
+    assert list(found.rounds) == list(plain.rounds)
+    assert parts.encode(found) == parts.encode(plain)
+
+
+@pytest.mark.parametrize("trace", [["00-x", ""], ["0" * 55, "a=b"], [1, ""], "text", [VALID, "\n"]])
+def test_a_damaged_trace(trace: Any) -> None:
+    """Refused as any damage is."""
+    rounds = msgspec.msgpack.decode(MESSAGE)[ROUNDS]
+    assert rounds[0].pop() is None
+    rounds[0].append([VALID, ""])
+    assert parts.decode(changed(ROUNDS, rounds)).rounds[0].trace == Trace(VALID)
+    rounds[0][-1] = trace
+    with pytest.raises(UnknownPart):
+        parts.decode(changed(ROUNDS, rounds))
+
+
 def test_slice_keeps_only_the_rounds_it_needs() -> None:
     """Rows in any order, with their own rounds."""
     some = part((7, "ab"), (9, "c"), (11, "d")).slice(np.array([3, 1]))
     assert some.players == ["d", "b"]
     assert [some.rounds[i].offset for i in some.round_index] == [11, 7]
     assert len(some.rounds) == 2
-
-
-VERSION, LAWS, ROUNDS, ROUND_INDEX, PLACE, EVIDENCE, PLAYERS = range(7)
 
 
 @pytest.mark.parametrize(

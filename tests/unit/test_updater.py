@@ -221,6 +221,7 @@ def test_log_that_starts_after_the_store(hand: ByHand, observer: Recorder) -> No
     assert observer.refused[0][0] == 0
     assert "needs offset 2 and the log starts at 3" in observer.refused[0][1]
     assert "rebuild" in observer.refused[0][1]
+    assert observer.refused_at == [2]
     read(hand, record(3, part((5, "a"))), now_s=module.RECHECK_S / 2)
     hand.answer(Poll, Polled(module.REFUSED_S))
     hand.answer(ReadBeliefs, {1: Held(positions[1])})
@@ -265,6 +266,7 @@ def test_part_that_is_not_understood(hand: ByHand, observer: Recorder) -> None:
     applied(hand)
     hand.answer(Publish, offsets={0: 1})
     assert observer.refused[0][1].startswith("offset 1: part: ")
+    assert observer.refused_at == [1]
     read(hand, record(3, part((7, "c"))))
     hand.expect(Poll)
 

@@ -1,0 +1,68 @@
+"""Spans of the rounds that carry a trace, by OpenTelemetry's API where it is installed.
+
+They hang below what the round's headers carry, beside each other, and are told to whatever SDK the
+process was started with (`opentelemetry-instrument stream-rater run`). Without the API, which the
+extra `tracing` brings, nothing here is called.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Final
+
+from stream_rater.pipeline.observer import Traced, unwatched
+
+try:
+    from opentelemetry import trace
+    from opentelemetry.trace.propagation import tracecontext
+except ImportError:
+    AVAILABLE = False
+else:
+    AVAILABLE = True
+
+NAMES: Final = {"estimator": "estimate", "updater": "update"}
+"""Of a role's spans."""
+
+
+def spans_of(role: str, topic: str) -> Callable[[Iterable[Traced]], AbstractContextManager[object]]:
+    """What puts a span around a role's work on each traced round of a topic."""
+    return _Spans(NAMES[role], topic).around if AVAILABLE else unwatched
+
+
+class _Spans:
+    def __init__(self, name: str, topic: str) -> None:
+        self._name = name
+        self._topic = topic
+        self._tracer = trace.get_tracer("stream-rater")
+        self._reader = tracecontext.TraceContextTextMapPropagator()
+
+    @contextmanager
+    def around(self, rounds: Iterable[Traced]) -> Iterator[None]:
+        """A span for each, all as long as the block; what it raises is told in them."""
+        begun = [self._begun(each) for each in rounds]
+        try:
+            yield
+        except Exception as error:
+            for span in begun:
+                span.record_exception(error)
+                span.set_status(trace.StatusCode.ERROR, str(error))
+            raise
+        finally:
+            for span in begun:
+                span.end()
+
+    def _begun(self, each: Traced) -> "trace.Span":
+        carried = {name: value.decode() for name, value in each.trace.headers()}
+        return self._tracer.start_span(
+            self._name,
+            self._reader.extract(carried),
+            trace.SpanKind.CONSUMER,
+            {
+                "messaging.system": "kafka",
+                "messaging.operation.type": "process",
+                "messaging.destination.name": self._topic,
+                "messaging.destination.partition.id": str(each.partition),
+                "messaging.kafka.offset": each.offset,
+                "stream_rater.ladder": each.ladder,
+                "stream_rater.round_id": each.round_id,
+            },
+        )

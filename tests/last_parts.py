@@ -1,0 +1,33 @@
+"""Parts as the last release, 0.1.0, knew them: without a trace."""
+
+import msgspec
+
+from stream_rater.rating.systems import Law
+
+
+class LastRound(msgspec.Struct, frozen=True, array_like=True):
+    """A round in a part."""
+
+    offset: int
+    law: int
+    time: int
+    round_id: str
+    ladder: str
+    completed_at: str
+
+
+class LastPart(msgspec.Struct, frozen=True, array_like=True):
+    """The message."""
+
+    version: int
+    laws: tuple[Law, ...]
+    rounds: tuple[LastRound, ...]
+    round_index: bytes
+    place: bytes
+    evidence: bytes
+    players: list[str]
+
+
+def as_last(part: bytes) -> bytes:
+    """A part as that release would have read it, and sent it."""
+    return msgspec.msgpack.encode(msgspec.msgpack.decode(part, type=LastPart))

@@ -1,0 +1,129 @@
+"""Logs: a line about a round, a ladder or a shard says which, by fields; no id breaks out of it."""
+
+import io
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog
+
+from stream_rater import log
+from stream_rater.embedded import Engine
+from stream_rater.metrics import Metrics, ServiceObserver
+from tests.rounds import as_json
+
+NASTY = '\x1b[2J\r\n{"event": "shard refused", "shard": 1}\n\u2028'
+
+
+class Terminal(io.StringIO):
+    """One that people look at."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    """Structlog is configured once a process."""
+    yield
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def out(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """What is logged, at debug level."""
+    written = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", written)
+    log.configure("debug")
+    return written
+
+
+def an_observer(role: str = "estimator") -> ServiceObserver:
+    return ServiceObserver(Metrics(), role, log.logger(role))
+
+
+def lines(out: io.StringIO, event: str) -> list[dict[str, Any]]:
+    """Fields of the lines of this event, but for what every line has."""
+    told = [json.loads(line) for line in out.getvalue().split("\n")[:-1]]
+    common = {"event", "level", "timestamp"}
+    return [
+        {name: each[name] for name in each.keys() - common}
+        for each in told
+        if each["event"] == event
+    ]
+
+
+def rated(*records: bytes) -> None:
+    """Let records through both machines, watched."""
+    engine = Engine(estimating=an_observer(), updating=an_observer("updater"))
+    for record in records:
+        engine.log.submit(0, record, received_s=2e9)
+    engine.settle()
+
+
+def test_a_rounds_way_through_the_log(out: io.StringIO) -> None:
+    """Where it stands in round-completed, and up to where its shard is applied."""
+    rated(as_json(), as_json(round_id="r-2"))
+    assert lines(out, "round accepted") == [
+        {"role": "estimator", "ladder": "ranked-eu", "round": name, "partition": 0, "offset": i}
+        for i, name in enumerate(("r-1", "r-2"))
+    ]
+    applied = lines(out, "beliefs applied")
+    assert applied == [
+        {"role": "updater", "shard": 2, "offset": i, "applied": 2, "repeated": 0} for i in (1, 2)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("record", "told"),
+    [
+        (as_json(ladder="l", round_id="r", weight=0), {"ladder": "l", "round": "r"}),
+        (as_json(ladder="l" * 200, round_id=""), {"ladder": "l" * 128}),
+        (as_json(ladder=NASTY, weight=0), {"ladder": NASTY, "round": "r-1"}),
+        (b"no round", {}),
+    ],
+)
+def test_a_rejection_says_whose_round_it_is(
+    out: io.StringIO, record: bytes, told: dict[str, str]
+) -> None:
+    """As far as it could be read, and no longer than an id may be."""
+    rated(record)
+    (line,) = lines(out, "round rejected")
+    assert (line["partition"], line["offset"]) == (0, 0)
+    assert {name: line[name] for name in ("ladder", "round") if name in line} == told
+
+
+def test_a_repetition_says_whose_round_it_is(out: io.StringIO) -> None:
+    """It was read whole."""
+    rated(as_json(), as_json())
+    (line,) = lines(out, "round rejected")
+    assert (line["ladder"], line["round"], line["offset"]) == ("ranked-eu", "r-1", 1)
+
+
+def test_what_waits_says_where(out: io.StringIO) -> None:
+    """A shard, a ladder, and their offsets."""
+    observer = an_observer("updater")
+    observer.shard_refused(3, "why", 17)
+    observer.shard_refused(4, "why")
+    observer.ladder_refused(NASTY, 60, "why")
+    observer.part_ignored(5, 18, "why")
+    common = {"role": "updater", "reason": "why"}
+    assert lines(out, "shard refused") == [
+        {**common, "shard": 3, "offset": 17},
+        {**common, "shard": 4},
+    ]
+    assert lines(out, "ladder refused") == [{**common, "ladder": NASTY, "offset": 60}]
+    assert lines(out, "foreign message among the parts") == [{**common, "shard": 5, "offset": 18}]
+
+
+def test_no_id_commands_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line for people is one line, of what can be printed."""
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    log.configure()
+    an_observer().ladder_refused(NASTY, 60, NASTY)
+    text = terminal.getvalue()
+    assert "\\x1b[2J" in text and text.count("\n") == 1
+    assert "\x1b[2J" not in text and "\u2028" not in text and "\r" not in text

@@ -1,0 +1,117 @@
+"""Spans: around a traced round's work, by whatever SDK there is; without the API nothing."""
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
+
+import pytest
+from opentelemetry import trace as api
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from stream_rater import log, spans
+from stream_rater.embedded import Engine
+from stream_rater.metrics import Metrics, ServiceObserver
+from stream_rater.pipeline.observer import Traced, unwatched
+from stream_rater.pipeline.ports import LogTrouble
+from stream_rater.trace import Trace
+from tests.rounds import as_json, ranked
+
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+PLAYERS = ("ann", "cy")
+"""In two shards."""
+UNSAMPLED = f"00-{3:032x}-{3:016x}-00"
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
+    """What an SDK is told."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(api, "get_tracer", provider.get_tracer)
+    yield exporter
+    provider.shutdown()
+
+
+def an_engine() -> Engine:
+    """Both machines, watched as the service watches them."""
+    observers = {
+        role: ServiceObserver(Metrics(), role, log.logger(role), spans.spans_of(role, topic))
+        for role, topic in (("estimator", "rounds"), ("updater", "parts"))
+    }
+    return Engine(estimating=observers["estimator"], updating=observers["updater"])
+
+
+def rated(engine: Engine, *headers: list[tuple[str, bytes]]) -> None:
+    """A round with each of these headers, and all that comes of it."""
+    for number, each in enumerate(headers):
+        value = as_json(*ranked([1, 2], PLAYERS), round_id=f"r{number}")
+        engine.log.submit(0, value, each, received_s=2e9)
+    engine.settle()
+
+
+def attributes(span: ReadableSpan) -> dict[str, object]:
+    return dict(span.attributes or {})
+
+
+def test_a_traced_round_has_its_spans(told: InMemorySpanExporter) -> None:
+    """Below what its headers carry: one for the estimate, one for the update in each shard. Rounds
+    that carry nothing, or are not sampled, have none."""
+    rated(
+        an_engine(), [], [("traceparent", PARENT.encode()), ("tracestate", b"rojo=1")],
+        [("traceparent", UNSAMPLED.encode())],
+    )  # fmt: skip
+    found = told.get_finished_spans()
+    assert [each.name for each in found] == ["estimate", "update", "update"]
+    for span in found:
+        assert span.context is not None and span.parent is not None
+        assert f"{span.context.trace_id:032x}" == PARENT[3:35]
+        assert f"{span.parent.span_id:016x}" == PARENT[36:52]
+        assert span.context.trace_state.to_header() == "rojo=1"
+        assert span.kind is api.SpanKind.CONSUMER
+        assert attributes(span)["stream_rater.round_id"] == "r1"
+        assert attributes(span)["stream_rater.ladder"] == "ranked-eu"
+        assert span.end_time is not None and span.start_time is not None
+        assert span.end_time > span.start_time
+    assert attributes(found[0])["messaging.destination.name"] == "rounds"
+    assert attributes(found[0])["messaging.kafka.offset"] == 1
+    assert len({attributes(each)["messaging.destination.partition.id"] for each in found[1:]}) == 2
+
+
+def test_what_is_sent_does_not_depend_on_who_watches(told: InMemorySpanExporter) -> None:
+    """Parts and events are the same bytes, with the same headers."""
+    watched, alone = an_engine(), Engine()
+    for engine in (watched, alone):
+        rated(engine, [("traceparent", PARENT.encode())], [])
+    assert told.get_finished_spans()
+    assert watched.log.parts == alone.log.parts
+    assert watched.log.changed == alone.log.changed
+    assert {each.trace for shard in alone.log.changed for each in shard} == {Trace(PARENT), None}
+
+
+def test_a_span_tells_of_trouble(told: InMemorySpanExporter) -> None:
+    """It ends with an error, and the machine has its trouble."""
+    around = spans.spans_of("updater", "parts")
+    with pytest.raises(LogTrouble), around([Traced(Trace(PARENT), "eu", "r1", 3, 7)]):
+        raise LogTrouble("kafka: away")
+    (span,) = told.get_finished_spans()
+    assert span.status.status_code is api.StatusCode.ERROR
+    assert span.status.description == "kafka: away"
+    assert [event.name for event in span.events] == ["exception"]
+
+
+def test_without_the_api_nothing_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody looks at who is traced, even."""
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    source = importlib.util.find_spec("stream_rater.spans")
+    assert source is not None and source.loader is not None
+    bare = importlib.util.module_from_spec(source)
+    source.loader.exec_module(bare)
+    assert not bare.AVAILABLE
+    assert bare.spans_of("updater", "parts") is unwatched
+    rounds = iter([Traced(Trace(PARENT), "eu", "r1", 3, 7)])
+    assert isinstance(unwatched(rounds), nullcontext)
+    assert len(list(rounds)) == 1
