@@ -8,6 +8,7 @@ import hashlib
 import math
 
 from stream_rater import nesting
+from stream_rater.adapters import packing
 from stream_rater.config import Ladder, one_ladder
 from stream_rater.lab.replay import Pool
 from stream_rater.pipeline.sharding import shards_of
@@ -47,6 +48,8 @@ def fingerprint() -> str:
     for player, _ in pool:
         digest.update(pool.belief_bytes(player))
     digest.update(shards_of(["a", "abcd", "Straße"], 1000).tobytes())
+    nesting.json_depth(b"[]", 0)  # the kernel, which small rounds do not need
+    packing.packed(0, [("x", "a")], 50, [b""])
     digest.update(bytes([nesting.msgpack_depth(b"\x91\x91\x01", 16)]))
     return digest.hexdigest()[:16]
 

@@ -14,6 +14,7 @@ import redis
 from redis.exceptions import MovedError, NoPermissionError
 
 from stream_rater.adapters.layout import LADDERS_KEY, Layout, LayoutMismatch
+from stream_rater.adapters.packing import packed
 from stream_rater.adapters.redis_client import (
     FAILURES,
     Client,
@@ -44,11 +45,6 @@ SMALL_HASH_BYTES = 512
 KEEP_ALL = "noeviction"
 DENIED_INSIDE = ("The user executing the script", "ACL failure in script")
 """How Redis 7.0, and later ones, tell that a function's user lacks a right."""
-
-
-def _packed(strings: Sequence[bytes]) -> bytes:
-    """Strings one after the other, each behind its length, as the functions read them."""
-    return b"".join([part for s in strings for part in (len(s).to_bytes(4, "little"), s)])
 
 
 def _reason(error: Exception) -> str:
@@ -174,8 +170,8 @@ class RedisStore:
     def read_priors(self, players: Mapping[int, Sequence[Player]]) -> dict[int, Priors]:
         """`applied` and headers, by shard."""
         replies = self._call(
-            ("FCALL_RO", f"{LIBRARY}_priors", 1, position_key(shard), self._pack(shard, wanted),
-             HEADER_SIZE)
+            ("FCALL_RO", f"{LIBRARY}_priors", 1, position_key(shard),
+             packed(shard, wanted, self._buckets), HEADER_SIZE)
             for shard, wanted in players.items()
         )  # fmt: skip
         return {
@@ -186,7 +182,13 @@ class RedisStore:
     def read(self, players: Mapping[int, Sequence[Player]]) -> dict[int, Held]:
         """Positions and whole records, by shard."""
         replies = self._call(
-            ("FCALL_RO", f"{LIBRARY}_beliefs", 1, position_key(shard), self._pack(shard, wanted))
+            (
+                "FCALL_RO",
+                f"{LIBRARY}_beliefs",
+                1,
+                position_key(shard),
+                packed(shard, wanted, self._buckets),
+            )
             for shard, wanted in players.items()
         )
         return {
@@ -198,7 +200,7 @@ class RedisStore:
         """Compare and set, by shard."""
         replies = self._call(
             ("FCALL", f"{LIBRARY}_apply", 1, position_key(shard), each.position.start,
-             each.position.applied, each.position.fresh, self._pack_writes(shard, each))
+             each.position.applied, each.position.fresh, self._packed_writes(shard, each))
             for shard, each in applications.items()
         )  # fmt: skip
         return {shard: reply == 1 for shard, reply in zip(applications, replies, strict=True)}
@@ -213,19 +215,10 @@ class RedisStore:
             return ""
         return told.decode() if told else ""
 
-    def _pack(self, shard: int, players: Sequence[Player]) -> bytes:
-        flat: list[bytes] = []
-        for ladder, player in players:
-            field = player.encode()
-            flat += (belief_key(shard, ladder, field, self._buckets).encode(), field)
-        return _packed(flat)
-
-    def _pack_writes(self, shard: int, application: Application) -> bytes:
-        flat: list[bytes] = []
-        for (ladder, player), record in application.beliefs:
-            field = player.encode()
-            flat += (belief_key(shard, ladder, field, self._buckets).encode(), field, record)
-        return _packed(flat)
+    def _packed_writes(self, shard: int, application: Application) -> bytes:
+        players = [player for player, _ in application.beliefs]
+        records = [record for _, record in application.beliefs]
+        return packed(shard, players, self._buckets, records)
 
     def _call(self, commands: Iterator[Command]) -> list[Any]:
         replies: list[Any] = self._guard(lambda: together(self._client, commands))

@@ -70,6 +70,11 @@ def position_key(shard: int) -> str:
     return f"{{{shard}}}:position"
 
 
+def belief_prefix(shard: int, ladder: str) -> str:
+    """How the keys begin of all hashes with a ladder's beliefs in this shard."""
+    return f"{{{shard}}}:belief:{escape(ladder)}:"
+
+
 def belief_key(shard: int, ladder: str, player: bytes, buckets: int) -> str:
     """The hash, of a ladder's `buckets` in this shard, that holds a player's belief."""
-    return f"{{{shard}}}:belief:{escape(ladder)}:{zlib.crc32(player) % buckets}"
+    return f"{belief_prefix(shard, ladder)}{zlib.crc32(player) % buckets}"

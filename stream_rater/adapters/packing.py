@@ -1,0 +1,107 @@
+"""Where beliefs are in Redis, packed as the functions there read it.
+
+Strings one after the other, each behind its length in four bytes: key and field of each player,
+and for a write the record. A key is `sharding.belief_key`'s; thousands are made in one call.
+"""
+
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from stream_rater.pipeline.ports import Player
+from stream_rater.pipeline.sharding import belief_prefix
+from stream_rater.rating.compiled import kernel
+from stream_rater.rating.model import Ints
+
+Bytes = npt.NDArray[np.uint8]
+
+DIGITS = 10
+"""Of a bucket's number, at most: it is a crc32's rest."""
+LENGTH = 4
+
+_CRC = np.array([zlib.crc32(bytes([i ^ 0xFF])) ^ 0xFF000000 for i in range(256)], np.uint32)
+"""The usual table of crc32, from zlib's values for single bytes, which it inverts."""
+
+
+@kernel
+def _crc32(data: Bytes, start: int, end: int, table: npt.NDArray[np.uint32]) -> np.uint32:
+    crc = np.uint32(0xFFFFFFFF)
+    for i in range(start, end):
+        crc = table[np.uint8(crc ^ np.uint32(data[i]))] ^ (crc >> np.uint32(8))
+    return np.uint32(crc ^ np.uint32(0xFFFFFFFF))
+
+
+@kernel
+def _put(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
+    for i in range(start, end):
+        out[at + i - start] = data[i]
+    return at + end - start
+
+
+@kernel
+def _put_length(out: Bytes, at: int, size: int) -> int:
+    for i in range(LENGTH):
+        out[at + i] = (size >> (8 * i)) & 0xFF
+    return at + LENGTH
+
+
+@kernel
+def _put_number(out: Bytes, at: int, number: int) -> int:
+    """In decimal digits."""
+    size, rest = 1, number // 10
+    while rest:
+        size, rest = size + 1, rest // 10
+    for i in range(size - 1, -1, -1):
+        out[at + i] = 48 + number % 10
+        number //= 10
+    return at + size
+
+
+@kernel
+def _pack(
+    names: Bytes, name_ends: Ints, prefixes: Bytes, prefix_ends: Ints, prefix: Ints, buckets: int,
+    values: Bytes, value_ends: Ints, table: npt.NDArray[np.uint32], out: Bytes,
+) -> int:  # fmt: skip
+    """The bytes written. Without values, `value_ends` is empty."""
+    at = name = value = 0
+    for i in range(len(name_ends)):
+        end = name_ends[i]
+        bucket = int(_crc32(names, name, end, table)) % buckets
+        first = 0 if prefix[i] == 0 else prefix_ends[prefix[i] - 1]
+        key = _put(out, at + LENGTH, prefixes, first, prefix_ends[prefix[i]])
+        key = _put_number(out, key, bucket)
+        _put_length(out, at, key - at - LENGTH)
+        at = _put(out, _put_length(out, key, end - name), names, name, end)
+        name = end
+        if len(value_ends):
+            end = value_ends[i]
+            at = _put(out, _put_length(out, at, end - value), values, value, end)
+            value = end
+    return at
+
+
+def packed(
+    shard: int, players: Sequence[Player], buckets: int, values: Sequence[bytes] = ()
+) -> bytes:
+    """Key and field of each player's belief, and its value where there are any, for one shard."""
+    names = [name.encode() for _, name in players]
+    ladders: dict[str, int] = {}
+    prefix = [ladders.setdefault(ladder, len(ladders)) for ladder, _ in players]
+    prefixes = [belief_prefix(shard, ladder).encode() for ladder in ladders]
+    name_data, name_ends = _columns(names)
+    prefix_data, prefix_ends = _columns(prefixes)
+    value_data, value_ends = _columns(values)
+    longest = max(map(len, prefixes), default=0) + DIGITS + (3 if values else 2) * LENGTH
+    out = np.empty(len(name_data) + len(value_data) + len(names) * longest, np.uint8)
+    size = _pack(
+        name_data, name_ends, prefix_data, prefix_ends, np.array(prefix, np.int64), buckets,
+        value_data, value_ends, _CRC, out,
+    )  # fmt: skip
+    return out[:size].tobytes()
+
+
+def _columns(strings: Sequence[bytes]) -> tuple[Bytes, Ints]:
+    ends = np.cumsum(np.array([len(each) for each in strings], np.int64))
+    return np.frombuffer(b"".join(strings), np.uint8), ends
