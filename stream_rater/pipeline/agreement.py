@@ -75,10 +75,12 @@ class Agreement:
             self._until_s = until_s
         return at_odds
 
-    def retry(self, now_s: float) -> None:
+    def retry(self, now_s: float) -> bool:
         """After a while look again: the note, or the store, may have been mended."""
-        if self._odds and now_s >= self._until_s:
+        due = bool(self._odds) and now_s >= self._until_s
+        if due:
             self._odds = {}
+        return due
 
     def allows(self, ladder: str, offset: int) -> bool:
         """Whether a round may be rated, as far as we know."""

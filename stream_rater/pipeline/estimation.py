@@ -12,15 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_rater.config import Terms
-from stream_rater.pipeline import parts
+from stream_rater.pipeline import parts, sharding
 from stream_rater.pipeline.observer import Traced
 from stream_rater.pipeline.parts import Part, RoundInPart
-from stream_rater.pipeline.ports import Player
+from stream_rater.pipeline.ports import Player, Record
 from stream_rater.rating import systems
 from stream_rater.rating.model import NEVER, Evidence, Ints, Table, newcomers
 from stream_rater.rating.systems import Law
 from stream_rater.standings import Standings, wave_of
-from stream_rater.trace import Trace
+from stream_rater.trace import Trace, trace_of
 
 Key = tuple[int, int]
 """A round, by (partition, offset)."""
@@ -38,6 +38,22 @@ class Pending:
     shards: Ints
     """(P,) each player's."""
     trace: Trace | None = None
+
+
+def pending(rounds: Sequence[tuple[Record, Standings]], shards: int) -> Iterator[Pending]:
+    """Rounds as read. All their players' shards are found at once: most rounds are small."""
+    names = [player for _, standings in rounds for player in standings.players]
+    found, start = sharding.shards_of(names, shards), 0
+    for record, standings in rounds:
+        end = start + len(standings.players)
+        yield Pending(
+            key=(record.partition, record.offset),
+            standings=standings,
+            players=[(standings.ladder, player) for player in standings.players],
+            shards=found[start:end],
+            trace=trace_of(record.headers),
+        )
+        start = end
 
 
 def classified(
@@ -143,8 +159,15 @@ def traced(rounds: Sequence[Pending]) -> Iterator[Traced]:
 
 def by_shard(rounds: Sequence[Pending]) -> dict[int, list[Player]]:
     """The rounds' players, by shard."""
-    found: dict[int, list[Player]] = {}
-    for each in rounds:
-        for player, shard in zip(each.players, each.shards.tolist(), strict=True):
-            found.setdefault(shard, []).append(player)
-    return found
+    players = [player for each in rounds for player in each.players]
+    return grouped(players, np.concatenate([each.shards for each in rounds]))[0]
+
+
+def grouped(players: Sequence[Player], shards: Ints) -> tuple[dict[int, list[Player]], Ints]:
+    """Players by shard, and the order that puts them so."""
+    order = np.argsort(shards, kind="stable")
+    ordered = [players[i] for i in order.tolist()]
+    numbers, starts = np.unique(shards[order], return_index=True)
+    ends = [*starts[1:].tolist(), len(ordered)]
+    bounds = zip(numbers.tolist(), starts.tolist(), ends, strict=True)
+    return {shard: ordered[start:end] for shard, start, end in bounds}, order

@@ -23,7 +23,7 @@ from typing import NoReturn
 import numpy as np
 
 from stream_rater.config import Ladders
-from stream_rater.pipeline import estimation, sharding
+from stream_rater.pipeline import estimation
 from stream_rater.pipeline.agreement import Agreement, objection
 from stream_rater.pipeline.estimation import Flags, Key, Pending
 from stream_rater.pipeline.flood import Flood
@@ -35,7 +35,6 @@ from stream_rater.pipeline.ports import (
     Committed,
     LogStarts,
     NewProducer,
-    Player,
     Poll,
     Priors,
     ReadPriors,
@@ -56,8 +55,7 @@ from stream_rater.pipeline.waves import Waves
 from stream_rater.rating import record as belief_record
 from stream_rater.rating.model import HEADER, Ints, Table
 from stream_rater.rating.record import UnknownRecord
-from stream_rater.standings import Reader
-from stream_rater.trace import trace_of
+from stream_rater.standings import Reader, Standings
 
 BUSY_S = 0.001
 """How long a poll takes while rounds wait for the store; it grows with the time waited in vain."""
@@ -119,6 +117,8 @@ class Estimator:
         self._progress = Progress(self._shards)
         self._in_vain = 0
         """Turns since a round could be rated while some wait."""
+        self._news = True
+        """Whether a wave may be found where none was: not for every turn are they all looked at."""
 
     def run(self) -> Step[NoReturn]:
         """The machine: steps 1 to 7, for ever."""
@@ -197,14 +197,16 @@ class Estimator:
         polled = yield from ask(Poll(timeout_s, full=full, resting=self._resting))
         self._now_s = polled.now_s
         self._progress.retry(polled.now_s)
-        self._agreement.retry(polled.now_s)
+        self._news = self._agreement.retry(polled.now_s) or self._news
         if polled.lost or polled.gained:
             self._owned = (self._owned - polled.lost) | polled.gained
             self._observer.owned(self._owned)
             self._drop(polled.lost | polled.gained)
             self._flood.forget(polled.lost | polled.gained)
-        for record in polled.records:
-            self._read(record)
+        read = [self._read(record) for record in polled.records]
+        rounds = [each for each in read if each is not None]
+        for pending in estimation.pending(rounds, self._shards):
+            self._admit(pending)
         self._rest()
         return polled.gained
 
@@ -225,41 +227,38 @@ class Estimator:
 
     # --- steps 2 and 3 ---
 
-    def _read(self, record: Record) -> None:
+    def _read(self, record: Record) -> tuple[Record, Standings] | None:
+        """The round in a record, if it is to be rated."""
         source = self._sources.get(record.partition)
         found = source.judge(record) if source is not None else None
         if source is None or found is None:
-            return
+            return None
         if isinstance(found, Rejection):
             self._flood.rejected(record.partition, self._now_s)
             self._observer.round_rejected(found)
-            return
+            return None
         self._observer.round_accepted(found.ladder, found.round_id, record.partition, record.offset)
         rating = self._reader.terms(found.ladder, record.offset).rating
         if not found.rates(skip_all_tied=rating.skip_all_tied):
             source.finish(record.offset)
-            return
-        self._admit(
-            Pending(
-                key=(record.partition, record.offset),
-                standings=found,
-                players=[(found.ladder, player) for player in found.players],
-                shards=sharding.shards_of(found.players, self._shards),
-                trace=trace_of(record.headers),
-            )
-        )
+            return None
+        return record, found
 
     def _admit(self, pending: Pending) -> None:
         self._rounds[pending.key] = pending
         self._waiting += len(pending.players)
         self._waves.add(pending.key, pending.players)
+        self._news = True
 
     def _wave(self) -> list[Pending]:
         """Candidates whose players await nothing, up to a wave's size."""
         wave: list[Pending] = []
         players = 0
+        if not (self._news or self._progress.moved):
+            return wave
         if len(self._progress) > IN_FLIGHT * self._wave_players:
             return wave
+        self._progress.moved = False
         for key in self._waves.candidates():
             pending = self._rounds[key]  # type: ignore[index]
             if not self._agreement.allows(pending.standings.ladder, pending.key[1]):
@@ -269,6 +268,7 @@ class Estimator:
             if self._progress.ready(pending.players, pending.shards):
                 wave.append(pending)
                 players += len(pending.players)
+        self._news = bool(wave)
         return wave
 
     def _agreed(self, wave: Sequence[Pending]) -> Step[list[Pending]]:
@@ -315,10 +315,7 @@ class Estimator:
         """(P,) headers of the wave's players, and whether each one's shard was accepted."""
         players = [player for pending in wave for player in pending.players]
         shards = np.concatenate([pending.shards for pending in wave])
-        order = np.argsort(shards, kind="stable")
-        asked: dict[int, list[Player]] = {}
-        for i in order.tolist():
-            asked.setdefault(int(shards[i]), []).append(players[i])
+        asked, order = estimation.grouped(players, shards)
         read = yield from ask(ReadPriors(asked))
         accepted = self._accept(read)
         headers = np.zeros(len(players), HEADER)
@@ -370,6 +367,7 @@ class Estimator:
         for shard, players in estimation.by_shard(rounds).items():
             self._progress.sent(shard, part_ends[shard], players)
         self._waves.finish([each.key for each in rounds])
+        self._news = True
         for pending in rounds:
             partition, offset = pending.key
             del self._rounds[pending.key]

@@ -31,6 +31,8 @@ class Progress:
         """Shards last seen below their floor."""
         self._refused: dict[int, float] = {}
         """Shards whose beliefs cannot be read, and until when not to try again."""
+        self.moved = True
+        """Whether players may be ready who were not; to be set back by who has looked."""
 
     def __len__(self) -> int:
         """How many players have a part in flight."""
@@ -49,6 +51,7 @@ class Progress:
             self._behind.add(shard)
             return False
         self._floor[shard] = applied
+        self.moved = self.moved or shard in self._behind
         self._behind.discard(shard)
         self._forget_awaits(shard, applied)
         return shard not in self._refused
@@ -57,6 +60,7 @@ class Progress:
         in_flight = self._in_flight[shard]
         while in_flight and in_flight[0][0] <= applied:
             end, players = in_flight.popleft()
+            self.moved = True
             for player in players:
                 if self._awaits.get(player) == end:  # else a later round's
                     del self._awaits[player]
@@ -84,5 +88,7 @@ class Progress:
 
     def retry(self, now_s: float) -> None:
         """Shards that were refused long enough may be read again."""
-        if self._refused:
-            self._refused = {s: until for s, until in self._refused.items() if until > now_s}
+        due = [shard for shard, until_s in self._refused.items() if until_s <= now_s]
+        for shard in due:
+            del self._refused[shard]
+        self.moved = self.moved or bool(due)

@@ -1,11 +1,10 @@
 """Which rounds may be rated now: those that share no player with an earlier one still waiting.
 
 Rounds of one ladder form a partial order: a round comes after every earlier one with a player of
-its own. Each player has a queue of rounds; a round whose players all stand first in their queues is
-a candidate. Adding and finishing a round costs a few steps per player, whatever else waits.
+its own. It is enough to wait for the latest of each player's: those before it have waited for each
+other. Adding and finishing a round costs a few steps per player, whatever else waits.
 """
 
-from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 
@@ -13,8 +12,11 @@ class Waves:
     """Rounds in the order they came, as keys with their players."""
 
     def __init__(self) -> None:
-        self._queues: dict[Hashable, deque[Hashable]] = {}
+        self._latest: dict[Hashable, Hashable] = {}
+        """By player the latest round that is not finished."""
         self._players: dict[Hashable, Sequence[Hashable]] = {}
+        self._followers: dict[Hashable, list[Hashable]] = {}
+        """By round those that wait for it, once for each player who goes on to them."""
         self._behind: dict[Hashable, int] = {}
         """How many players of a round still have an earlier one before it."""
         self._free: dict[Hashable, None] = {}
@@ -28,16 +30,14 @@ class Waves:
 
     def add(self, key: Hashable, players: Sequence[Hashable]) -> None:
         """A round comes after all that were added before it and not finished."""
-        behind = 0
-        for player in players:
-            queue = self._queues.get(player)
-            if queue is None:
-                self._queues[player] = queue = deque()
-            behind += bool(queue)
-            queue.append(key)
+        latest = self._latest
+        before = [latest[player] for player in players if player in latest]
+        latest.update(dict.fromkeys(players, key))
         self._players[key] = players
-        if behind:
-            self._behind[key] = behind
+        for each in before:
+            self._followers.setdefault(each, []).append(key)
+        if before:
+            self._behind[key] = len(before)
         else:
             self._free[key] = None
 
@@ -50,16 +50,14 @@ class Waves:
         for key in keys:
             assert key in self._free, "only a candidate can be finished"
             del self._free[key]
+            latest = self._latest
             for player in self._players.pop(key):
-                self._advance(player)
+                if latest[player] == key:
+                    del latest[player]
+            for follower in self._followers.pop(key, ()):
+                self._advance(follower)
 
-    def _advance(self, player: Hashable) -> None:
-        queue = self._queues[player]
-        queue.popleft()
-        if not queue:
-            del self._queues[player]
-            return
-        follower = queue[0]
+    def _advance(self, follower: Hashable) -> None:
         self._behind[follower] -= 1
         if self._behind[follower] == 0:
             del self._behind[follower]

@@ -88,3 +88,30 @@ def test_refused_shard_is_tried_again_later() -> None:
     progress.retry(5.0)
     assert progress.ready([ANN], shards(0))
     assert progress.accept(0, 1)
+
+
+def test_it_tells_when_to_look_again() -> None:
+    """Parts seen applied, a shard that has caught up, or one to be tried again: else, in vain."""
+    progress = Progress(2)
+
+    def moved() -> bool:
+        told, progress.moved = progress.moved, False
+        return told
+
+    assert moved()
+    progress.sent(0, 5, [("x", "a")])
+    assert not moved()
+    progress.accept(0, 4)
+    assert not moved()
+    progress.accept(0, 5)
+    assert moved()
+    progress.take_over([5, 7])
+    progress.accept(1, 6)
+    assert not moved()
+    progress.accept(1, 7)
+    assert moved()
+    progress.refuse(1, until_s=9.0)
+    progress.retry(8.0)
+    assert not moved()
+    progress.retry(10.0)
+    assert moved()

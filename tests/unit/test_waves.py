@@ -54,7 +54,8 @@ def test_finished_rounds_leave_nothing_behind() -> None:
     waves.finish([0])
     waves.finish([1])
     assert len(waves) == 0
-    assert not waves._queues
+    assert not waves._latest
+    assert not waves._followers
     assert not waves._behind
     assert 0 not in waves
 
