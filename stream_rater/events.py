@@ -3,6 +3,7 @@
 JSON is the default; MessagePack where `content-type` says so. Decoders are made once.
 """
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated
@@ -93,12 +94,13 @@ to_json = msgspec.json.Encoder().encode
 
 _timestamp = msgspec.json.Decoder(Annotated[datetime, msgspec.Meta(tz=True)]).decode
 
+_RESERVED = re.compile("[%:{}]").search
 _ESCAPES = str.maketrans({c: f"%{ord(c):02X}" for c in "%:{}"})
 
 
 def escape(part: str) -> str:
     """Percent-encode what separates parts of a key (`:`), what tags a shard (`{}`) and `%`."""
-    return part.translate(_ESCAPES)
+    return part.translate(_ESCAPES) if _RESERVED(part) else part
 
 
 def joined(*parts: str) -> str:

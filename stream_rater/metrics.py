@@ -234,6 +234,7 @@ class ServiceObserver(Observer):
         self._waits = Waits(
             metrics.latency.labels(role).observe, metrics.ahead.labels(role).set, time.time
         )
+        self._accepted = metrics.rounds.labels("accepted")  # looked up once, not for each round
         metrics.assignments.labels(role)
         for cause in CAUSES:
             metrics.troubles.labels(role, cause)
@@ -254,7 +255,7 @@ class ServiceObserver(Observer):
         self._log.info("owned", partitions=sorted(partitions))
 
     def round_accepted(self, ladder: str, round_id: str, partition: int, offset: int) -> None:
-        self._metrics.rounds.labels("accepted").inc()
+        self._accepted.inc()
         self._log.debug(
             "round accepted", ladder=ladder, round=round_id, partition=partition, offset=offset
         )

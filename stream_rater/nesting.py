@@ -94,8 +94,14 @@ def _msgpack_depth(data: Bytes, limit: int) -> int:
     return deepest
 
 
-def json_depth(data: bytes) -> int:
-    """The deepest nesting of lists and objects in a JSON text, valid or not."""
+def json_depth(data: bytes, limit: int) -> int:
+    """The deepest nesting of lists and objects in a JSON text, valid or not.
+
+    Or what is at least that and not over the limit.
+    """
+    opened = data.count(b"[") + data.count(b"{")
+    if opened <= limit:
+        return opened
     return int(_json_depth(np.frombuffer(data, np.uint8)))
 
 

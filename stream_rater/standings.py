@@ -89,6 +89,8 @@ class Standings:
 
     def player_places(self) -> Places:
         """(P,) each player's place."""
+        if len(self.place) == len(self.players):
+            return self.place
         return np.repeat(self.place, np.diff(self.entry_starts))
 
 
@@ -107,8 +109,8 @@ def _decode(data: bytes, content_type: str, limits: Limits) -> RoundCompleted | 
     if len(data) > limits.max_bytes:
         raise Invalid("too-large", f"{len(data)} bytes, over the limit of {limits.max_bytes}")
     packed = "msgpack" in content_type.lower()
-    depth = nesting.msgpack_depth(data, limits.max_depth) if packed else nesting.json_depth(data)
-    if depth > limits.max_depth:
+    depth_of = nesting.msgpack_depth if packed else nesting.json_depth
+    if depth_of(data, limits.max_depth) > limits.max_depth:
         raise Invalid("too-deep", f"nesting deeper than {limits.max_depth}")
     with suppress(*UNDECODABLE):  # of what is no plain round, the mistake is found below
         plain = events.plain_round_from_msgpack if packed else events.plain_round_from_json
@@ -210,12 +212,24 @@ Columns = tuple[Places, list[str], Ints, Floats]
 
 def _checked_columns(entries: list[PlainEntry]) -> Columns:
     """What `_columns` gives, of entries that the decoder has checked."""
-    place = np.array([e.rank for e in entries], np.int32)
+    ranks = [e.rank for e in entries]
+    in_order = sorted(ranks)
     players = [e.player for e in entries]
-    if (place[1:] < place[:-1]).any():
-        order = np.argsort(place, kind="stable")
-        place, players = place[order], [players[i] for i in order.tolist()]
-    return place, players, np.arange(len(place) + 1), np.ones(len(place))
+    if in_order != ranks:
+        players = [players[i] for i in np.argsort(ranks, kind="stable").tolist()]
+    return np.array(in_order, np.int32), players, *_alone(len(ranks))
+
+
+def _alone(count: int) -> tuple[Ints, Floats]:
+    """First player by entry and share by player, of so many who play alone and all the time."""
+    if count <= SMALL:
+        return _STARTS[: count + 1], _SHARES[:count]
+    return np.arange(count + 1), np.ones(count)
+
+
+SMALL = 1000
+_STARTS, _SHARES = np.arange(SMALL + 1), np.ones(SMALL)
+_STARTS.flags.writeable = _SHARES.flags.writeable = False  # the rounds share them
 
 
 def _plain_columns(entries: list[Entry]) -> Columns | None:
@@ -239,7 +253,7 @@ def _plain_columns(entries: list[Entry]) -> Columns | None:
         order = np.argsort(keys, kind="stable")
         place, players = place[order], [players[i] for i in order.tolist()]
     named = cast(list[str], players)
-    return place.astype(np.int32), named, np.arange(len(place) + 1), np.ones(len(place))
+    return place.astype(np.int32), named, *_alone(len(place))
 
 
 def _columns(entries: list[Entry]) -> Columns:
@@ -334,10 +348,9 @@ def _standings(event: RoundCompleted | PlainRound, limits: Limits, received_s: f
 
 def _joined(starts: list[Ints]) -> Ints:
     """Start indices of consecutive groups, as start indices into all of them."""
-    sizes = np.concatenate([np.diff(each) for each in starts])
-    joined = np.zeros(len(sizes) + 1, np.int64)
-    np.cumsum(sizes, out=joined[1:])
-    return joined
+    firsts = np.cumsum([0, *[each[-1] for each in starts]])
+    shifts = np.repeat(firsts[:-1], [len(each) - 1 for each in starts])
+    return np.append(np.concatenate([each[:-1] for each in starts]) + shifts, firsts[-1])
 
 
 def wave_of(rounds: Sequence[Standings], priors: Table) -> Wave:

@@ -9,6 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -116,12 +117,17 @@ class Transactions:
 
     def produce(self, producer: Producer, topic: str, **message: Any) -> None:
         """Produce one message, waiting while the queue is full."""
+        try:
+            producer.produce(topic, **message)
+        except BufferError:
+            self._produce_later(producer, topic, message)
+
+    def _produce_later(self, producer: Producer, topic: str, message: Mapping[str, Any]) -> None:
         for slice_s in self._patience.slices(DELIVERY_TIMEOUT_S):
-            try:
+            producer.poll(slice_s)
+            with suppress(BufferError):
                 producer.produce(topic, **message)
                 return
-            except BufferError:
-                producer.poll(slice_s)
         raise LogTrouble("kafka: the producer's queue stays full")
 
 

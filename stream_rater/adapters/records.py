@@ -17,10 +17,10 @@ optimised does not, and the process ends by a segmentation fault."""
 def _headers(message: Message) -> list[tuple[str, bytes]]:
     """A message's headers; none where the client cannot represent them."""
     try:
-        found: Any = _client_headers(message) or ()
+        found: Any = _client_headers(message)
     except (SystemError, UnicodeDecodeError):
         return []
-    return [(name, value or b"") for name, value in found]
+    return [(name, value or b"") for name, value in found] if found else []
 
 
 def record_of(message: Message) -> Record:

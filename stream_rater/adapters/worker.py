@@ -52,11 +52,13 @@ class Stopping(Exception):
     """Asked to stop, at a poll, where nothing is in hand."""
 
 
+ALWAYS: Headers = [("content-type", events.JSON.encode()), ("ce_specversion", b"1.0")]
+
+
 def cloud_event_headers(event_id: str, kind: str, time_: str, source: str = SOURCE) -> Headers:
     """CloudEvents 1.0 in Kafka's binary mode."""
     return [
-        ("content-type", events.JSON.encode()),
-        ("ce_specversion", b"1.0"),
+        *ALWAYS,
         ("ce_id", event_id.encode()),
         ("ce_type", kind.encode()),
         ("ce_source", source.encode()),

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from stream_rater.events import RatingChanged, joined, to_json
-from stream_rater.pipeline.parts import Part, RoundInPart
+from stream_rater.events import RatingChanged, escape, to_json
+from stream_rater.pipeline.parts import Part
 from stream_rater.pipeline.ports import Application, Event, Held, Player, Position
 from stream_rater.rating import record, systems
 from stream_rater.rating.model import (
@@ -19,11 +19,11 @@ from stream_rater.rating.model import (
     NEVER,
     PERFORMANCE,
     Beliefs,
+    Floats,
     Ints,
     Table,
     newcomers,
 )
-from stream_rater.rating.systems import Law
 
 Flags = npt.NDArray[np.bool_]
 
@@ -62,8 +62,10 @@ def computed(shard: int, parts: Sequence[Part], end: int, held: Held) -> Change:
         start += len(records)
         if len(rows) == 0:
             continue
-        mine = part.slice(rows)
-        updated = _update(mine, [records[i] for i in rows.tolist()])
+        mine, priors = part, records
+        if len(rows) < len(records):
+            mine, priors = part.slice(rows), [records[i] for i in rows.tolist()]
+        updated = _update(mine, priors)
         beliefs += zip(players_of(mine), record.encode(updated), strict=True)
         events += _events(shard, mine, updated.header)
     position = Position(end, held.position.applied, np.packbits(fresh).tobytes())
@@ -139,46 +141,55 @@ def _update(part: Part, records: Sequence[bytes | None]) -> Beliefs:
 
 def _events(shard: int, part: Part, header: Table) -> list[Event]:
     """One `rating-changed` a row, from the belief after it."""
+    rating, previous = _ratings(part, header)
     columns = zip(
         part.players,
         part.round_index.tolist(),
         part.place.tolist(),
         part.evidence[:, PERFORMANCE].tolist(),
+        rating.tolist(),
+        previous.tolist(),
         *(header[name].tolist() for name in _SHOWN),
         strict=True,
     )
-    return [
-        _event(
-            shard, part.rounds[r], part.laws[part.rounds[r].law], player, place, performance, row
+    escaped = {ladder: escape(ladder) for ladder in {each.ladder for each in part.rounds}}
+    ids = [f"{escaped[each.ladder]}:{escape(each.round_id)}:" for each in part.rounds]
+    provisional = [part.laws[each.law].provisional_rounds for each in part.rounds]
+    events = []
+    for player, r, place, performance, shown, shown_before, mu, sigma, mu_, sigma_, n in columns:
+        told, name = part.rounds[r], escape(player)
+        changed = RatingChanged(
+            event_id=ids[r] + name,
+            ladder=told.ladder,
+            player=player,
+            round_id=told.round_id,
+            completed_at=told.completed_at,
+            rank=None if place == DID_NOT_FINISH else place,
+            mu=mu,
+            sigma=sigma,
+            previous_mu=mu_,
+            previous_sigma=sigma_,
+            performance=performance,
+            rating=shown,
+            previous_rating=shown_before,
+            rounds=n,
+            provisional=n < provisional[r],
         )
-        for player, r, place, performance, *row in columns
-    ]
+        key = f"{escaped[told.ladder]}:{name}".encode()
+        value, event_id = to_json(changed), changed.event_id
+        events.append(Event(shard, key, value, event_id, told.completed_at, told.trace))
+    return events
 
 
 _SHOWN = ("mu", "sigma", "previous_mu", "previous_sigma", "rounds")
 
 
-def _event(
-    shard: int, of: RoundInPart, law: Law, player: str, place: int, performance: float,
-    shown: Sequence[float],
-) -> Event:  # fmt: skip
-    mu, sigma, previous_mu, previous_sigma, rounds = shown
-    key = joined(of.ladder, player)
-    changed = RatingChanged(
-        event_id=joined(of.ladder, of.round_id, player),
-        ladder=of.ladder,
-        player=player,
-        round_id=of.round_id,
-        completed_at=of.completed_at,
-        rank=None if place == DID_NOT_FINISH else place,
-        mu=mu,
-        sigma=sigma,
-        previous_mu=previous_mu,
-        previous_sigma=previous_sigma,
-        performance=performance,
-        rating=law.rating(mu, sigma),
-        previous_rating=law.rating(previous_mu, previous_sigma),
-        rounds=int(rounds),
-        provisional=int(rounds) < law.provisional_rounds,
-    )
-    return Event(shard, key.encode(), to_json(changed), changed.event_id, of.completed_at, of.trace)
+def _ratings(part: Part, header: Table) -> tuple[Floats, Floats]:
+    """(n,) what is shown after the round and before it, each row by its ladder's law."""
+    law = np.array([each.law for each in part.rounds])[part.round_index]
+    shown = np.empty((2, len(law)))
+    for i, each in enumerate(part.laws):
+        rows = law == i
+        shown[0, rows] = each.rating(header["mu"][rows], header["sigma"][rows])
+        shown[1, rows] = each.rating(header["previous_mu"][rows], header["previous_sigma"][rows])
+    return shown[0], shown[1]

@@ -81,11 +81,11 @@ class Part:
         rounds, index = np.unique(self.round_index[rows], return_inverse=True)
         return Part(
             laws=self.laws,
-            rounds=[self.rounds[i] for i in rounds],
+            rounds=[self.rounds[i] for i in rounds.tolist()],
             round_index=index,
             place=self.place[rows],
             evidence=self.evidence[rows],
-            players=[self.players[i] for i in rows],
+            players=[self.players[i] for i in rows.tolist()],
         )
 
 

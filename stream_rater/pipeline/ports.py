@@ -6,7 +6,9 @@ several shards are atomic per shard only.
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from stream_rater.events import Headers
 from stream_rater.trace import Trace
@@ -61,8 +63,7 @@ def pause_s(troubles: int) -> float:
 # --- the log, as both machines read it ---------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(msgspec.Struct, frozen=True, gc=False):
     """One record of the machine's input topic."""
 
     partition: int
@@ -235,7 +236,7 @@ class Apply(Effect[Mapping[int, bool]]):
     applications: Mapping[int, Application]
 
 
-class Event(NamedTuple):
+class Event(msgspec.Struct, frozen=True, gc=False):
     """One `rating-changed`, ready to be sent."""
 
     shard: int

@@ -69,7 +69,9 @@ def test_an_event_carries_its_rounds_trace() -> None:
     recalled = changes.recalled(3, [some], after(change, "a", "b"), published=0)
     assert [each.trace for each in change.events] == traces
     assert list(recalled.events) == list(change.events)
-    assert [each._replace(trace=None) for each in change.events] == list(plain.events)
+    assert [msgspec.structs.replace(each, trace=None) for each in change.events] == list(
+        plain.events
+    )
 
 
 def test_row_already_in_the_belief_changes_nothing() -> None:

@@ -34,7 +34,7 @@ def with_empty(value: Any) -> int:
 @given(values)
 def test_json(value: Any) -> None:
     """In JSON each pair of brackets outside strings is a level."""
-    assert with_empty(value) == json_depth(msgspec.json.encode(value))
+    assert with_empty(value) == json_depth(msgspec.json.encode(value), 0)
 
 
 @given(values | st.binary(max_size=300).map(lambda data: [data, [1]]))
@@ -68,12 +68,19 @@ def test_counting_stops_over_the_limit() -> None:
 @given(st.binary(max_size=100))
 def test_any_bytes(data: bytes) -> None:
     """Whatever the bytes, the answer is a number in range."""
-    assert 0 <= json_depth(data) <= len(data)
+    assert 0 <= json_depth(data, 0) <= len(data)
     assert 0 <= msgpack_depth(data, 16) <= 17
 
 
 @pytest.mark.parametrize("text", [b'"[[["', b'"\\"[[["', b'"\\\\"', b'"\\\\\\"[["', b""])
 def test_brackets_in_strings(text: bytes) -> None:
     """Brackets in a string are text, whatever is escaped before them."""
-    assert json_depth(text) == 0
-    assert json_depth(b"[" + text + b",[1]]") == 2
+    assert json_depth(text, 0) == 0
+    assert json_depth(b"[" + text + b",[1]]", 0) == 2
+
+
+@given(values, st.integers(0, 20))
+def test_what_is_within_the_limit_need_not_be_exact(value: object, limit: int) -> None:
+    """But it is told apart from what is not."""
+    text = msgspec.json.encode(value)
+    assert (json_depth(text, limit) <= limit) == (json_depth(text, 0) <= limit)
