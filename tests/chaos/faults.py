@@ -15,6 +15,7 @@ from local.kafka_node import FORMATTED, random_id, start_kafka
 from local.processes import LOOPBACK, free_port
 from local.servers import Server
 from stream_rater.adapters.redis_client import connect
+from tests.chaos.rolling import rolling
 from tests.chaos.scene import AT_ONCE, Outcome, Scene, Violation, a_scene
 from tests.chaos.season import codeforces, lobbies
 from tests.integration.processes import stream_rater, wait_until
@@ -254,4 +255,5 @@ FAULTS: dict[str, Story] = {
     "redis-failover": redis_failover,
     "redis-restored": redis_restored,
     "redis-rebuilt": redis_rebuilt,
+    "rolling": rolling,
 }
