@@ -54,7 +54,7 @@ def table(outcomes: list[Outcome]) -> Table:
     """As the README has it."""
     found = Table(*Outcome.__struct_fields__)
     for outcome in outcomes:
-        found.add_row(*map(str, msgspec.structs.astuple(outcome)))
+        found.add_row(*(str(getattr(outcome, name)) for name in Outcome.__struct_fields__))
     return found
 
 

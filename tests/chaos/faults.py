@@ -16,6 +16,7 @@ from local.processes import LOOPBACK, free_port
 from local.servers import Server
 from stream_rater.adapters.redis_client import connect
 from tests.chaos.proxy import KAFKA, REDIS, ROUTES, Proxy, Toxic, a_proxy
+from tests.chaos.rolling import rolling
 from tests.chaos.scene import AT_ONCE, Outcome, Scene, Violation, a_scene
 from tests.chaos.season import codeforces, lobbies
 from tests.integration.processes import stream_rater, wait_until
@@ -24,7 +25,7 @@ from tests.integration.test_upgrade import CHANGE, LADDER
 from tests.redis_cluster import a_redis_cluster
 
 NEXT_KERNEL = "tests.chaos.next_kernel"
-KILLS, AHEAD = 100, 40
+KILLS, AHEAD = 100, 10
 """Of a storm: how many kills, and how many rounds are sent with each."""
 
 TOXICS: dict[str, Toxic | None] = {
@@ -306,4 +307,5 @@ FAULTS: dict[str, Story] = {
     "redis-failover": redis_failover,
     "redis-restored": redis_restored,
     "redis-rebuilt": redis_rebuilt,
+    "rolling": rolling,
 }

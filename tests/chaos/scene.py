@@ -18,7 +18,7 @@ from tests.integration.processes import workers as started_workers
 
 AT_ONCE = 400
 """Rounds of eight that wait when something breaks: a second's work or so."""
-CATCH_UP_S = 180.0
+CATCH_UP_S = 300.0
 VERIFY_S = 300.0
 
 

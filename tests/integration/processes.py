@@ -8,7 +8,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -40,9 +40,14 @@ def wait_until(
 def environment_of(settings: Settings) -> dict[str, str]:
     """The variables that give a process these settings, and no others of ours."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+    return kept | variables_of(settings)
+
+
+def variables_of(settings: Settings) -> dict[str, str]:
+    """Those that tell all of these settings."""
     told = msgspec.structs.asdict(settings)
     assert not told.pop("kafka_options"), "kafka_options can only be told in a TOML file"
-    return kept | {PREFIX + name.upper(): str(value) for name, value in told.items()}
+    return {PREFIX + name.upper(): str(value) for name, value in told.items()}
 
 
 def stream_rater(
@@ -58,6 +63,22 @@ def stream_rater(
         cwd=ROOT, env=environment_of(settings) | variables, stdin=subprocess.DEVNULL,
         capture_output=True, text=True, timeout=timeout_s, check=False,
     )  # fmt: skip
+
+
+def in_turn(
+    commands: Sequence[tuple[Settings, Sequence[str]]], timeout_s: float = 180.0
+) -> "list[subprocess.CompletedProcess[str]]":
+    """Run short commands to their ends, in one process."""
+    told = [
+        {"arguments": list(arguments), "variables": variables_of(settings)}
+        for settings, arguments in commands
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.integration.in_turn"],
+        cwd=ROOT, env=environment_of(Settings()), input=json.dumps(told),
+        capture_output=True, text=True, timeout=timeout_s, check=True,
+    )  # fmt: skip
+    return [subprocess.CompletedProcess((), **each) for each in json.loads(done.stdout)]
 
 
 class WorkerProcess:

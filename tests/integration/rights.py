@@ -54,6 +54,13 @@ ROLES = {
         "group estimators": "DESCRIBE",
         "group updaters": "DESCRIBE",
     },
+    "inspect": {
+        "round-completed": "DESCRIBE",
+        "performance-estimated": "DESCRIBE",
+        "group estimators": "DESCRIBE",
+        "group updaters": "DESCRIBE",
+    },
+    "inspect --player": {"performance-estimated": "DESCRIBE"},
 }
 """In Kafka, by role: the operations on each thing."""
 
@@ -66,6 +73,10 @@ REDIS = {
     "verify": (
         READ_BELIEFS, READ_POSITIONS, READ_LAYOUT, "+fcall_ro", "+hget", "+hmget", "+hlen", "+scan",
         "+function|list", "+select",
+    ),
+    "inspect": (READ_POSITIONS, "+fcall_ro", "+hmget", "+function|list", "+select"),
+    "inspect --player": (
+        READ_BELIEFS, READ_POSITIONS, "+fcall_ro", "+hget", "+hmget", "+function|list", "+select",
     ),
 }  # fmt: skip
 """In Redis, by role: rules of its user; `+select` where the URL names a database."""

@@ -31,7 +31,7 @@ from local.tools import find_java
 from stream_rater.adapters.access import QUIET
 from stream_rater.config import Settings
 
-USERS = tuple(f"user-{number}" for number in range(80))
+USERS = tuple(f"user-{number}" for number in range(110))
 ADMIN = "admin"
 MECHANISM = "SCRAM-SHA-512"
 

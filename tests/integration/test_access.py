@@ -22,7 +22,7 @@ from stream_rater.adapters.topics import Admin, Topics
 from stream_rater.config import Settings
 from tests import rounds
 from tests.integration import rights
-from tests.integration.processes import WorkerProcess, stream_rater, wait_until
+from tests.integration.processes import WorkerProcess, in_turn, stream_rater, wait_until
 from tests.integration.rights import least
 from tests.integration.secured import (
     USERS,
@@ -121,8 +121,8 @@ def finished(castle: Castle, tmp_path_factory: pytest.TempPathFactory) -> Settin
 def test_the_least_rights_suffice(
     castle: Castle, worker_process: Start, tmp_path: Path, roles: Sequence[str]
 ) -> None:
-    """Rounds go in by `submit`, ratings come out by `watch`, and `verify` finds all equal, each as
-    a user who may do no more; the first worker finds Redis empty."""
+    """Rounds go in by `submit`, ratings come out by `watch`, `verify` finds all equal and `inspect`
+    tells, each as a user who may do no more; the first worker finds Redis empty."""
     castle.redis.empty()
     at = castle.place()
     for role in roles:
@@ -143,6 +143,9 @@ def test_the_least_rights_suffice(
     assert (verified.returncode, verified.stderr) == (0, ""), verified.stderr
     assert verified.stdout.startswith("2 rounds replayed, 1 rejected, 2 beliefs compared: all")
     assert len(read_topic(castle.opened(at), Topics.of(at).rejected)) == 1
+    for role in ("inspect", "inspect --player"):
+        inspected = stream_rater(*COMMANDS[role], settings=castle.user(at, role))
+        assert (inspected.returncode, inspected.stderr) == (0, ""), inspected.stderr
 
 
 # --- with one less -------------------------------------------------------------------------------
@@ -155,23 +158,30 @@ COMMANDS = {
     "submit": ["submit", "deploy/examples/rounds.jsonl"],
     "watch": ["watch", "--from-start", "--count", "1"],
     "verify": ["verify", "--wait", "0"],
+    "inspect": ["inspect"],
+    "inspect --player": ["inspect", "--ladder", "eu", "--player", "ann"],
 }
+LOOK = ("verify", "inspect", "inspect --player")
+"""At what workers have done."""
 REMOVED = [role for role in COMMANDS if role != "all"]
 KAFKA_CASES = [(role, str(acl)) for role in REMOVED for acl in least(role, NOWHERE).kafka]
 REDIS_CASES = [(role, rule) for role in REMOVED for rule in rights.REDIS[role]]
 CASES = [*KAFKA_CASES, *REDIS_CASES]
 
 Ended = subprocess.CompletedProcess[str]
+Case = tuple[str, str]
+"""Role and right."""
 
 
 @pytest.fixture(scope="module")
-def attempts(castle: Castle, finished: Settings) -> Iterator[dict[tuple[str, str], Future[Ended]]]:
-    """Every case, a few at a time; each ends by itself, or is ended after a while."""
+def attempts(castle: Castle, finished: Settings) -> Iterator[dict[Case, Callable[[], Ended]]]:
+    """Every case, a few at a time; each ends by itself, or is ended after a while. Those that only
+    look do it in turn."""
     found = read_topic(finished, Topics.of(finished).parts)
     parts = [Bytes(each.value(), partition=each.partition() or 0) for each in found]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         cases = {
-            case: _prepared(castle, finished if case[0] == "verify" else castle.place(), *case)
+            case: _prepared(castle, finished if case[0] in LOOK else castle.place(), *case)
             for case in CASES
         }
         for (role, _), at in cases.items():
@@ -186,9 +196,13 @@ def attempts(castle: Castle, finished: Settings) -> Iterator[dict[tuple[str, str
             future.exception()
         library = castle.user(castle.place(), "all")
         RedisStore(library).prepare()
-        for case in cases.keys() - futures.keys():
+        looking = {case: at for case, at in cases.items() if case[0] in LOOK}
+        for case in cases.keys() - futures.keys() - looking.keys():
             futures[case] = pool.submit(_run, case[0], cases[case])
-        yield futures
+        in_one = pool.submit(in_turn, [(at, COMMANDS[r]) for (r, _), at in looking.items()])
+        yield {case: future.result for case, future in futures.items()} | {
+            case: lambda i=i: in_one.result()[i] for i, case in enumerate(looking)
+        }
         pool.shutdown(cancel_futures=True)
 
 
@@ -204,11 +218,9 @@ def _run(role: str, settings: Settings) -> Ended:
 
 
 @pytest.mark.parametrize("case", CASES, ids=" without ".join)
-def test_each_right_is_needed(
-    attempts: dict[tuple[str, str], Future[Ended]], case: tuple[str, str]
-) -> None:
+def test_each_right_is_needed(attempts: dict[Case, Callable[[], Ended]], case: Case) -> None:
     """Without it: exit code 1 or 2 and one line that says who denies; no traceback, no hang."""
-    ended = attempts[case].result()
+    ended = attempts[case]()
     lines = [line for line in ended.stderr.splitlines() if not line.startswith("{")]
     assert ended.returncode in (1, 2), ended.stderr
     print(*lines)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from local.tools import KAFKA_VARIABLE, REDIS_VARIABLE, ROOT, given_address
+from tests.chaos.rolling import latencies_ms, percentiles, prompt
 from tests.chaos.season import tally
 
 
@@ -34,6 +35,14 @@ def told(*rounds: int) -> list[Any]:
 def test_what_is_lost_and_doubled(rounds: Sequence[int], lost: int, doubled: int) -> None:
     """Of three rounds that are due; out of order is both."""
     assert tally({("l", "p"): 3}, told(*rounds)) == (lost, doubled)
+
+
+def test_how_long_ratings_took() -> None:
+    """Those of rounds that were reported within a time, whenever they came; in milliseconds."""
+    seen = [(float(at), at + 0.25) for at in range(10)] + [(4.0, 14.0)]
+    assert latencies_ms(seen, 4.0, 6.0) == [250.0, 250.0, 10_000.0]
+    assert percentiles(latencies_ms(seen, 0.0, 99.0), 50, 100) == [250.0, 10_000.0]
+    assert prompt(seen[:1]) and not prompt(seen) and not prompt([])
 
 
 @pytest.mark.integration

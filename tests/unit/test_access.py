@@ -191,6 +191,7 @@ TOPICS = ("round-completed", "performance-estimated", "rating-changed", "round-r
 COMMANDS = {
     "estimator": "`run --role estimator`", "updater": "`run --role updater`", "all": "`run`",
     "submit": "`submit`", "watch": "`watch`", "verify": "`verify`",
+    "inspect": "`inspect`", "inspect --player": "`inspect --player`",
 }  # fmt: skip
 
 

@@ -1,0 +1,181 @@
+"""A rolling restart under load: nothing breaks, and everybody is asked to go once.
+
+Three workers with names of their own (static membership), as the chart's pods have them. Each in
+turn gets SIGTERM, ends, is started again and is ready before the next one's turn, while rounds come
+in steadily. How long a rating took is measured by one clock, from the report of its round to the
+moment a reader of committed events has it.
+"""
+
+import itertools
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from confluent_kafka import OFFSET_END, Consumer, TopicPartition
+
+from stream_rater.adapters.access import QUIET
+from stream_rater.adapters.topics import Topics
+from stream_rater.config import Settings
+from stream_rater.events import rating_changed_from_json
+from tests.chaos.scene import Outcome, Scene, Violation, a_scene
+from tests.chaos.season import Season, lobbies
+from tests.integration.processes import WorkerProcess, wait_until
+
+WORKERS = 3
+ROUNDS_A_SECOND = 40
+TICK_S = 0.02
+SESSION_TIMEOUT_MS = 30_000
+"""As in the chart: who is back within it finds its share as it was."""
+WARM_UP_S, BEFORE_S, BETWEEN_S = 5.0, 30.0, 3.0
+BEHIND_S, PROMPT_S = 60.0, 0.3
+
+Seen = list[tuple[float, float]]
+"""Of each rating change: when its round was reported, and when it was here, Unix seconds."""
+
+
+class Rolled(Outcome, frozen=True):
+    """With how long ratings took, before and while workers were restarted, in milliseconds."""
+
+    p50_before_ms: float
+    p99_before_ms: float
+    p50_ms: float
+    p99_ms: float
+    longest_ms: float
+    down_s: float
+    """From SIGTERM until it is ready again, the longest."""
+
+
+def rolling(name: str, folder: Path, quick: bool) -> Rolled:
+    """Every worker of three is stopped and started again, one after the other, under load."""
+    with a_scene(
+        name, folder, stamped(lobbies()), workers=0, quick=quick,
+        session_timeout_ms=SESSION_TIMEOUT_MS,
+    ) as scene:  # fmt: skip
+        for number in range(WORKERS):
+            scene.crew.workers.append(started(scene, number))
+        for worker in scene.crew.workers:
+            worker.wait_ready()
+        with under_load(scene) as seen:
+            wait_until(lambda: prompt(seen), "all are warm", BEHIND_S)
+            time.sleep(WARM_UP_S)
+            first_s = time.time()
+            time.sleep(BEFORE_S / (10 if quick else 1))  # what is compared with
+            began_s = time.time()
+            down_s = max([restarted(scene, number) for number in range(WORKERS)])
+            ended_s = time.time()
+        scene.recover()
+        outcome = scene.outcome()
+        before = latencies_ms(seen, first_s, began_s)
+        during = latencies_ms(seen, began_s, ended_s)
+        return Rolled(
+            *msgspec.structs.astuple(outcome), *percentiles(before, 50, 99),
+            *percentiles(during, 50, 99, 100), round(down_s, 2),
+        )  # fmt: skip
+
+
+def prompt(seen: Seen) -> bool:
+    """Whether what was seen last was seen soon: connections are made, nothing waits."""
+    return bool(seen) and seen[-1][1] - seen[-1][0] < PROMPT_S
+
+
+def started(scene: Scene, number: int) -> WorkerProcess:
+    """The worker of this name, as a new process."""
+    settings = msgspec.structs.replace(scene.settings, instance_id=f"worker-{number}")
+    return scene.crew.start(settings, ready=False)
+
+
+def restarted(scene: Scene, number: int) -> float:
+    """One worker's turn; the seconds from SIGTERM until it is ready."""
+    worker = scene.crew.workers[number]
+    began_s = time.monotonic()
+    worker.terminate()
+    if code := worker.wait():
+        raise Violation(f"asked to end, a worker ended with {code}:\n{worker.log()[-2000:]}")
+    again = scene.crew.workers[number] = started(scene, number)
+    again.wait_ready()
+    took_s = time.monotonic() - began_s
+    scene.injected += 1
+    time.sleep(BETWEEN_S)  # what waited is rated, as after a pod's minReadySeconds
+    return took_s
+
+
+def stamped(rounds: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Rounds that are completed when they are asked for."""
+    for each in rounds:
+        yield each | {"completed_at": datetime.now(UTC).isoformat()}
+
+
+@contextmanager
+def under_load(scene: Scene) -> Iterator[Seen]:
+    """Rounds come in steadily within the block, and all that comes of them is seen."""
+    reported, followed = threading.Event(), threading.Event()
+    seen: Seen = []
+    with ThreadPoolExecutor(2) as pool:
+        following = threading.Event()
+        follower = pool.submit(follow, scene.settings, seen, following, followed)
+        following.wait(BEHIND_S)
+        reporter = pool.submit(report, scene.season, reported)
+        try:
+            yield seen
+        finally:
+            reported.set()
+            reporter.result()
+            due, end_s = scene.season.updates, time.monotonic() + BEHIND_S
+            while len(seen) < due and time.monotonic() < end_s:
+                time.sleep(TICK_S)
+            followed.set()
+            follower.result()
+
+
+def report(season: Season, stop: threading.Event) -> None:
+    """Send rounds at the rate, until told to stop."""
+    began_s, sent = time.monotonic(), 0
+    for tick in itertools.count(1):
+        due = int(ROUNDS_A_SECOND * (time.monotonic() - began_s))
+        season.play(due - sent)
+        sent = due
+        if stop.wait(max(0.0, began_s + tick * TICK_S - time.monotonic())):
+            return
+
+
+def follow(
+    settings: Settings, seen: Seen, following: threading.Event, stop: threading.Event
+) -> None:
+    """Read committed rating changes from now on."""
+    topic = Topics.of(settings).changed
+    consumer = Consumer(
+        {
+            "bootstrap.servers": settings.kafka, "group.id": "follower",
+            "isolation.level": "read_committed", "enable.auto.commit": False,
+        },
+        logger=QUIET,
+    )  # fmt: skip
+    with closing(consumer):
+        partitions = consumer.list_topics(topic, timeout=10.0).topics[topic].partitions
+        consumer.assign([TopicPartition(topic, p, OFFSET_END) for p in partitions])
+        consumer.poll(1.0)
+        following.set()
+        while not stop.is_set():
+            messages = consumer.consume(500, TICK_S)
+            now_s = time.time()
+            for message in messages:
+                if message.error() is None:
+                    event = rating_changed_from_json(message.value() or b"")
+                    seen.append((datetime.fromisoformat(event.completed_at).timestamp(), now_s))
+
+
+def latencies_ms(seen: Seen, from_s: float, to_s: float) -> list[float]:
+    """Of the rounds reported within that time."""
+    return [1000.0 * (here - sent) for sent, here in seen if from_s <= sent < to_s]
+
+
+def percentiles(latencies: list[float], *percents: float) -> list[float]:
+    """In milliseconds, to a tenth."""
+    return [round(float(each), 1) for each in np.percentile(latencies, percents)]

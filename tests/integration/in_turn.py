@@ -1,0 +1,31 @@
+"""Commands of `stream-rater` in one process, one after the other: a short one's time is its start.
+
+Standard input has a JSON list of {"arguments", "variables"}; standard output one of {"returncode",
+"stdout", "stderr"}.
+"""
+
+import io
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from typing import Any
+
+from stream_rater import cli
+
+
+def ended(arguments: Sequence[str], variables: Mapping[str, str]) -> dict[str, Any]:
+    """What came of one, as a process of its own would tell."""
+    os.environ.update(variables)
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            cli.main(list(arguments), prog_name="stream-rater")
+        except SystemExit as end:
+            code = end.code
+    return {"returncode": code, "stdout": out.getvalue(), "stderr": err.getvalue()}
+
+
+if __name__ == "__main__":
+    json.dump([ended(**each) for each in json.load(sys.stdin)], sys.stdout)
