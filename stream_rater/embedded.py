@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.table import Table
 
 from stream_rater.adapters.memory import Log, Store, Worker, estimator_worker, updater_worker
-from stream_rater.config import ANY_LADDER
+from stream_rater.config import ANY_LADDER, Ladders
 from stream_rater.events import rating_changed_from_json
 from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.observer import Observer
@@ -33,11 +33,15 @@ class Engine:
     """Both state machines on one log and store, taking turns."""
 
     def __init__(
-        self, *, estimating: Observer | None = None, updating: Observer | None = None
+        self,
+        ladders: Ladders = ANY_LADDER,
+        *,
+        estimating: Observer | None = None,
+        updating: Observer | None = None,
     ) -> None:
         self.log = Log(1, SHARDS)
         self.store = Store()
-        estimator = Estimator(ANY_LADDER, SHARDS, observer=estimating)
+        estimator = Estimator(ladders, SHARDS, observer=estimating)
         self._machines = [
             _start(estimator_worker(self.log, self.store), estimator.run()),
             _start(updater_worker(self.log, self.store), Updater(observer=updating).run()),

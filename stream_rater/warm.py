@@ -1,22 +1,57 @@
-"""Compile every kernel now, and check that this machine computes the bits that all others do.
+"""Compile the kernels now, and check that this machine computes the bits that all others do.
 
-`python -m stream_rater.warm` is part of `make setup` and of an image's build, so that workers start
-with compiled code. Each worker runs `check` at its start.
+`python -m stream_rater.warm` is part of `make setup`: workers then start with compiled code for
+Elo-MMR. With `--all`, as an image's build has it, for every system. Each worker runs `check` at its
+start.
 """
 
 import hashlib
 import math
+import sys
+import time
+from typing import Final
 
-from stream_rater import nesting
+from stream_rater import embedded, nesting
 from stream_rater.adapters import packing
 from stream_rater.config import Ladder, one_ladder
 from stream_rater.lab.replay import Pool
 from stream_rater.pipeline.sharding import shards_of
-from stream_rater.rating.parameters import EloMMR
+from stream_rater.rating.parameters import (
+    Bar,
+    Codeforces,
+    Elo,
+    EloMMR,
+    EloMMX,
+    EloR,
+    Glicko,
+    PairwiseElo,
+    PlackettLuce,
+    RatingConfig,
+    Thurstone,
+    Topcoder,
+    TrueSkill,
+)
 from stream_rater.standings import Reader
 
 EXPECTED = "defe0646fc9e80b7"
 """What `fingerprint` gives on every machine; it changes only with KERNEL_VERSION."""
+
+
+SYSTEMS: Final[tuple[RatingConfig, ...]] = (
+    EloMMR(weight_limit=0.2, sigma_limit=80.0),
+    EloR(),
+    EloMMX(weight_limit=0.2, sigma_limit=80.0),
+    Codeforces(beta=200.0, weight=0.2),
+    Topcoder(),
+    Glicko(beta=200.0, sigma_drift=35.0),
+    Bar(beta=200.0, sigma_drift=35.0),
+    TrueSkill(beta=200.0, sigma_drift=35.0, draw_margin=1.0),
+    Elo(learning_rate=32.0, scale=174.0),
+    PairwiseElo(learning_rate=32.0, scale=174.0),
+    PlackettLuce(learning_rate=32.0, scale=174.0),
+    Thurstone(learning_rate=32.0, scale=174.0),
+)
+"""One of each; whatever else their parameters are, the kernels are the same."""
 
 
 class OtherBits(Exception):
@@ -64,5 +99,25 @@ def check() -> None:
         )
 
 
-if __name__ == "__main__":
+def compile_for(rating: RatingConfig) -> None:
+    """All that both machines call for a ladder of this kind: a few rounds, one after the other."""
+    engine = embedded.Engine(one_ladder(rating))
+    for number in range(3):
+        engine.log.submit(0, _round(number), received_s=math.inf)
+        engine.settle()
+
+
+def main() -> None:
+    """Check, then compile for Elo-MMR, or for every system and tell how long each took."""
     check()
+    if "--all" not in sys.argv[1:]:
+        compile_for(SYSTEMS[0])
+        return
+    for rating in SYSTEMS:
+        began_s = time.perf_counter()
+        compile_for(rating)
+        print(f"{rating.__struct_config__.tag}: {time.perf_counter() - began_s:.2f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -5,12 +5,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import numba
 import pytest
 
 from local.tools import ROOT
 from stream_rater import warm
+from stream_rater.rating.parameters import RatingConfig
 
 WITHOUT_MIGHT = ("setpriv", "--bounding-set=-dac_override", "--inh-caps=-all")
 """So that modes hold for root, too."""
@@ -32,6 +34,7 @@ def test_a_read_only_image_starts_warm(tmp_path: Path) -> None:
     """Compiled kernels that cannot be written to serve all the same: none is compiled anew, and
     nothing is left behind."""
     warm.check()
+    warm.compile_for(warm.SYSTEMS[0])
     shipped, scratch = tmp_path / "shipped", tmp_path / "tmp"
     shutil.copytree(numba.config.CACHE_DIR, shipped)
     for folder in (shipped, *shipped.iterdir()):
@@ -45,3 +48,18 @@ def test_a_read_only_image_starts_warm(tmp_path: Path) -> None:
     assert f"data loaded from '{scratch}" in done.stdout
     assert "saved" not in done.stdout
     assert list(scratch.iterdir()) == []
+
+
+def test_every_system_can_be_compiled_beforehand() -> None:
+    """None is forgotten."""
+    assert {type(each) for each in warm.SYSTEMS} == set(get_args(RatingConfig))
+
+
+def test_nothing_is_left_to_compile() -> None:
+    """Whatever rounds come, of whichever ladder: their kernels are those of `warm --all`."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.cold"],
+        cwd=ROOT, env=os.environ | {"PYTHONPATH": "deploy"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
