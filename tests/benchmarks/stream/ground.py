@@ -16,6 +16,7 @@ from local.servers import Server, start_kafka, start_redis
 from stream_rater.adapters.access import QUIET
 from stream_rater.adapters.topics import Topics
 from stream_rater.config import Settings
+from tests.benchmarks.stream.null import Sample
 from tests.benchmarks.stream.rounds import Round
 
 TIMEOUT_S = 60.0
@@ -119,7 +120,7 @@ class Published:
     keys: Counter[bytes]
     last_s: float
     """When the last event was produced, Unix seconds."""
-    sample: Message | None
+    sample: Sample
 
     def wrong(self, due: Counter[bytes]) -> str:
         """What is lost or doubled, empty for nothing."""
@@ -130,11 +131,11 @@ class Published:
 def published(settings: Settings) -> Published:
     """Read all that is committed now."""
     keys: Counter[bytes] = Counter()
-    last_ms, sample = 0, None
+    last_ms, sample = 0, Sample(0, [])
     for messages in _read(settings, Topics.of(settings).changed):
         keys.update(message.key() or b"" for message in messages)
         last_ms = max(last_ms, *(message.timestamp()[1] for message in messages))
-        sample = messages[-1]
+        sample = Sample(len(messages[-1].value() or b""), list(messages[-1].headers() or ()))
     return Published(keys, last_ms / 1000.0, sample)
 
 

@@ -2,8 +2,10 @@
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 import msgspec
 
@@ -12,10 +14,13 @@ from stream_rater.config import Settings
 from stream_rater.pipeline.ports import LogTrouble
 from stream_rater.service import ESTIMATORS, UPDATERS
 from tests.benchmarks.stream.ground import Ground, processor_s, published, send
+from tests.benchmarks.stream.null import SAMPLE, Sample
 from tests.benchmarks.stream.rounds import Round, Workload
 from tests.integration.processes import THIS_RELEASE, WorkerProcess, wait_until, workers
 from tests.integration.topics import Finished
 
+NULL = "tests.benchmarks.stream.null"
+"""What runs in the service's place."""
 WARM_UP = 20
 """The first of so many parts of the rounds is rated before the time counts."""
 START_S, RUN_S = 60.0, 600.0
@@ -33,8 +38,8 @@ class Run:
     memory: float
     """Bytes of Redis a player."""
     players: int
-    largest: int = 0
-    """Bytes of an event, as its sample shows."""
+    sample: Sample
+    """What its events look like."""
 
     @property
     def rate(self) -> float:
@@ -42,9 +47,16 @@ class Run:
         return self.updates / self.seconds
 
 
+def null(sample: Sample, folder: Path) -> Callable[..., Run]:
+    """As `measured`, of the null pipeline."""
+    path = folder / "sample.json"
+    path.write_bytes(msgspec.json.encode(sample))
+    return partial(measured, module=NULL, **{SAMPLE: str(path)})
+
+
 def measured(
     ground: Ground, workload: Workload, rounds: Sequence[Round], count: int,
-    module: str = THIS_RELEASE,
+    module: str = THIS_RELEASE, **variables: str,
 ) -> Run:  # fmt: skip
     """Rate these rounds by so many processes."""
     settings = ground.settings()
@@ -54,7 +66,8 @@ def measured(
     empty = ground.memory()
     with workers(ground.new_folder()) as start:
         crew = [
-            start(_named(settings, f"worker-{i}"), ready=False, module=module) for i in range(count)
+            start(_named(settings, f"worker-{i}"), ready=False, module=module, **variables)
+            for i in range(count)
         ]
         warm = max(1, len(rounds) // WARM_UP)
         await_joined(settings, crew)
@@ -68,7 +81,7 @@ def measured(
     updates = sum(len(each.players) for each in rounds[warm:])
     per_update = {who: used / updates * 1e6 for who, used in used_s.items()}
     memory = (ground.memory() - empty) / len(due)
-    return Run(updates, found.last_s - seconds, per_update, memory, len(due))
+    return Run(updates, found.last_s - seconds, per_update, memory, len(due), found.sample)
 
 
 def _timed(
