@@ -89,16 +89,17 @@ def processor_s(pid: int) -> float:
     raise AssertionError(f"process {pid} is gone")
 
 
-def send(settings: Settings, rounds: Iterable[Round]) -> None:
-    """Append to round-completed; all are acknowledged when this returns."""
+@contextmanager
+def a_producer(kafka: str, linger_ms: int) -> Iterator[Producer]:
+    """As a backend has it; all is acknowledged at the end of the block."""
     failures: list[str] = []
     producer = Producer(
         {
-            "bootstrap.servers": settings.kafka,
+            "bootstrap.servers": kafka,
             "enable.idempotence": True,
             "partitioner": "murmur2_random",
             "message.max.bytes": 16 * 2**20,
-            "linger.ms": 20,
+            "linger.ms": linger_ms,
             "queue.buffering.max.kbytes": 1_000_000,
             "queue.buffering.max.messages": 1_000_000,
             "delivery.report.only.error": True,
@@ -106,11 +107,17 @@ def send(settings: Settings, rounds: Iterable[Round]) -> None:
         },
         logger=QUIET,
     )
-    topic = Topics.of(settings).rounds
-    for each in rounds:
-        producer.produce(topic, each.value, each.ladder.encode())
+    yield producer
     assert producer.flush(TIMEOUT_S) == 0, "the broker does not take the rounds"
     assert not failures, failures[0]
+
+
+def send(settings: Settings, rounds: Iterable[Round]) -> None:
+    """Append to round-completed; all are acknowledged when this returns."""
+    topic = Topics.of(settings).rounds
+    with a_producer(settings.kafka, linger_ms=20) as producer:
+        for each in rounds:
+            producer.produce(topic, each.value, each.ladder.encode())
 
 
 @dataclass(frozen=True)

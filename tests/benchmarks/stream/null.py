@@ -64,13 +64,19 @@ def scatter(settings: Settings, shards: int) -> None:
          "compression.type": "lz4", "message.max.bytes": 16 * 2**20}, logger=QUIET,
     )  # fmt: skip
     while True:
-        messages = consumer.consume(AT_ONCE, POLL_S)
+        messages = _taken(consumer)
         for batch in _batches(messages, settings.wave_players):
             for shard, part in regrouped(batch, shards):
                 producer.produce(topics.parts, _encode(part), partition=shard)
             assert producer.flush(ANSWER_S) == 0
         if messages:
             consumer.commit(asynchronous=False)
+
+
+def _taken(consumer: Consumer) -> list[Message]:
+    """What is there: the first is waited for, the others only taken."""
+    first = consumer.poll(POLL_S)
+    return [] if first is None else [first, *consumer.consume(AT_ONCE, 0.0)]
 
 
 def _batches(messages: Sequence[Message], players: int) -> Iterator[list[Any]]:
@@ -128,7 +134,7 @@ def gather(settings: Settings, sample: Sample) -> None:
     event = _event_maker(sample)
     while True:
         # As many parts as the service takes: what a poll brings.
-        messages = consumer.consume(AT_ONCE, POLL_S)
+        messages = _taken(consumer)
         if not messages:
             continue
         producer.begin_transaction()
