@@ -1,4 +1,4 @@
-"""What the benchmark of the service plays, and how it counts; the service itself is not run here."""
+"""What the benchmark of the service plays, and how it counts; the service is not run here."""
 
 import itertools
 from collections import Counter
@@ -30,7 +30,7 @@ def test_a_seed_is_a_season(name: str) -> None:
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_rounds_are_as_told(name: str) -> None:
-    """So many players of one ladder, each once, best first; a player's ladder is always the same."""
+    """So many players of one ladder, each once, best first; a player has one ladder."""
     workload = WORKLOADS[name]
     ladder_of: dict[str, str] = {}
     for each in itertools.islice(workload.rounds(), 2 * workload.ladders):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -21,8 +21,7 @@ START_S, RUN_S = 60.0, 900.0
 LOOK_EVERY_S = 0.25
 
 
-@dataclass(frozen=True)
-class Program:
+class Program(NamedTuple):
     """What the workers run: the service, or something in its place."""
 
     module: str = THIS_RELEASE

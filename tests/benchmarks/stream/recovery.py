@@ -3,6 +3,7 @@ rating took is how long it was until the shards of who left were served again.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from tests.benchmarks.stream.crew import Crew, a_crew
 from tests.benchmarks.stream.ground import Ground, send
@@ -46,4 +47,4 @@ def recovery(
                 worker.wait_ready()
             send(crew.settings, warm)
             crew.await_finished()
-            yield story, phase(crew.settings, rounds, rate, lambda: befalls(crew))
+            yield story, phase(crew.settings, rounds, rate, partial(befalls, crew))
