@@ -46,7 +46,6 @@ class Ground:
             "topic_prefix": f"run-{self._runs}.",
             "session_timeout_ms": SESSION_MS,
             "ready_lag": 0,
-            "log_level": "warning",
         }
         return msgspec.convert({**at, **settings, **self.given}, Settings, strict=False)
 
