@@ -11,8 +11,8 @@ COMPILE := $(VENV_PYTHON) -m uv pip compile --universal --python-version 3.11 --
 PARALLEL := -n auto --maxprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo test bench figure lint lock chart contract contract-check image-check chaos
-.PHONY: soak audit up down clean
+.PHONY: help setup servers demo test bench bench-stream figure lint lock chart contract
+.PHONY: contract-check image-check chaos soak audit up down clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,10 @@ test: lint ## Everything that .ci/run runs: lint, types, all tests (ARGS="-k nam
 bench: servers ## Benchmarks: one JSON object a line on standard output (ARGS=...)
 	@$(LOCAL).peers
 	@$(VENV_PYTHON) -m tests.benchmarks $(ARGS)
+
+bench-stream: servers ## The service under load: rate, cost, latency (ARGS="--quick lobbies")
+	@$(LOCAL).peers
+	@PYTHONPATH=deploy $(VENV_PYTHON) -m tests.benchmarks.stream $(ARGS)
 
 soak: servers ## Fuzz the decoder and simulate faults at length (SEEDS=N MINUTES=M)
 	@$(VENV_PYTHON) -m tests.simulation.soak \

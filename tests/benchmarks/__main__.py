@@ -11,10 +11,9 @@ from collections.abc import Callable, Sequence
 import msgspec
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
 from tests.benchmarks import codeforces, lobbies, stage1
-from tests.benchmarks.measure import Effort, Result, Skipped
+from tests.benchmarks.measure import Effort, Result, Skipped, table
 
 BENCHMARKS: dict[str, Callable[[Effort], Result]] = {
     **stage1.BENCHMARKS,
@@ -35,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     effort = Effort(quick=asked.quick, repeat=asked.repeat)
     done = _measure(names, effort, console)
-    console.print(_table(done))
+    console.print(table(done))
     return 0 if len(done) == len(names) else 1
 
 
@@ -75,14 +74,6 @@ def _measure(names: Sequence[str], effort: Effort, console: Console) -> list[Res
                 done.append(result)
             progress.advance(task)
     return done
-
-
-def _table(results: Sequence[Result]) -> Table:
-    table = Table("benchmark", "value", "", "ratio", "note")
-    for each in results:
-        ratios = "\n".join(f"{name} {value:g}" for name, value in each.ratio.items())
-        table.add_row(each.name, f"{each.value:g}", each.unit, ratios, each.note)
-    return table
 
 
 if __name__ == "__main__":

@@ -2,10 +2,11 @@
 
 import gc
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
+from rich.table import Table
 
 DIGITS = 4
 """Significant digits of a figure."""
@@ -48,6 +49,15 @@ def result(
 
 def _rounded(value: float) -> float:
     return float(f"{value:.{DIGITS}g}")
+
+
+def table(results: Sequence[Result]) -> Table:
+    """For people."""
+    shown = Table("benchmark", "value", "", "ratio", "note")
+    for each in results:
+        ratios = "\n".join(f"{name} {value:g}" for name, value in each.ratio.items())
+        shown.add_row(each.name, f"{each.value:g}", each.unit, ratios, each.note)
+    return shown
 
 
 def best_s(turns: int, **runs: Callable[[], object]) -> dict[str, float]:

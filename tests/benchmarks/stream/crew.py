@@ -1,0 +1,112 @@
+"""Worker processes that share the work of one run."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import msgspec
+
+from stream_rater.adapters.topics import Admin
+from stream_rater.config import Settings
+from stream_rater.service import ESTIMATORS, UPDATERS
+from tests.benchmarks.stream.ground import Ground, processor_s
+from tests.benchmarks.stream.rounds import Workload
+from tests.integration.processes import THIS_RELEASE, WorkerProcess, wait_until
+from tests.integration.processes import workers as started_workers
+from tests.integration.topics import Finished
+
+START_S, RUN_S = 60.0, 900.0
+LOOK_EVERY_S = 0.25
+
+
+class Program(NamedTuple):
+    """What the workers run: the service, or something in its place."""
+
+    module: str = THIS_RELEASE
+    variables: Mapping[str, str] = MappingProxyType({})
+    groups: Sequence[str] = (ESTIMATORS, UPDATERS)
+    """Consumer groups that each process joins."""
+
+
+@dataclass
+class Crew:
+    """Running workers."""
+
+    settings: Settings
+    program: Program
+    start: Callable[..., WorkerProcess]
+    workers: list[WorkerProcess] = field(default_factory=list)
+
+    def hire(self, name: str) -> WorkerProcess:
+        """One more; with a name it is a static member of its groups."""
+        settings = msgspec.structs.replace(self.settings, instance_id=name)
+        worker = self.start(
+            settings, ready=False, module=self.program.module, **self.program.variables
+        )
+        self.workers.append(worker)
+        return worker
+
+    def replace(self, worker: WorkerProcess, name: str) -> None:
+        """Another one in the place of one that is gone, ready when this returns."""
+        self.workers.remove(worker)
+        self.hire(name).wait_ready()
+
+    def used_s(self) -> float:
+        """Seconds of processor time that all have used."""
+        return sum(processor_s(each.pid) for each in self.workers)
+
+    def await_joined(self) -> None:
+        """Return once every worker, each of another name, owns its share."""
+        admin = Admin(self.settings)
+        partitions = admin.partitions()
+        topics = {ESTIMATORS: admin.topics.rounds, UPDATERS: admin.topics.parts}
+
+        def joined() -> bool:
+            self.check()
+            for group in self.program.groups:
+                topic = topics[group]
+                owners = admin.owners(group, topic)
+                apart = min(len(self.workers), partitions[topic])
+                if len(owners) < partitions[topic] or len(set(owners.values())) < apart:
+                    return False
+            return True
+
+        wait_until(joined, "all workers have joined", START_S, LOOK_EVERY_S)
+
+    def await_finished(self) -> None:
+        """Return once all that was sent is rated and published."""
+        finished = Finished(self.settings)
+
+        def rated() -> bool:
+            self.check()
+            return finished()
+
+        wait_until(rated, "all is rated", RUN_S, LOOK_EVERY_S)
+
+    def check(self) -> None:
+        """AssertionError where a worker ended."""
+        for worker in self.workers:
+            assert worker.running, f"a worker ended:\n{worker.log()[-2000:]}"
+
+
+@contextmanager
+def a_crew(
+    ground: Ground, workload: Workload, names: Sequence[str], program: Program, **settings: Any
+) -> Iterator[Crew]:
+    """Workers of these names, on topics of their own and an empty Redis; all end with the block."""
+    at = ground.settings(**settings)
+    at = msgspec.structs.replace(at, buckets=workload.buckets(at.shards))
+    Admin(at).create_topics()
+    ground.empty()
+    with started_workers(ground.new_folder()) as start:
+        crew = Crew(at, program, start)
+        for name in names:
+            crew.hire(name)
+        yield crew
+
+
+def names_of(count: int) -> list[str]:
+    """Of so many workers."""
+    return [f"worker-{i}" for i in range(count)]

@@ -1,0 +1,168 @@
+"""Where it is measured: one Kafka and one Redis, and what a stranger sees of them."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
+from prometheus_client import ProcessCollector
+from redis import Redis
+
+from local.servers import Server, start_kafka, start_redis
+from stream_rater.adapters.access import QUIET
+from stream_rater.adapters.topics import Topics
+from stream_rater.config import Settings
+from tests.benchmarks.stream.null import Sample
+from tests.benchmarks.stream.rounds import Round
+
+TIMEOUT_S = 60.0
+AT_ONCE = 10_000
+SESSION_MS = 60_000
+"""Workers are stopped while a backlog is sent: the group must not miss them."""
+
+
+@dataclass
+class Ground:
+    """Two servers."""
+
+    kafka: Server
+    redis: Server
+    folder: Path
+    given: Mapping[str, Any] = field(default_factory=dict)
+    """Settings over those of the benchmark."""
+    _runs: int = 0
+
+    def settings(self, **settings: Any) -> Settings:
+        """Settings of a run of its own, on topics of its own."""
+        self._runs += 1
+        at = {
+            "kafka": self.kafka.address,
+            "redis": self.redis.address,
+            "http": "127.0.0.1:0",
+            "topic_prefix": f"run-{self._runs}.",
+            "session_timeout_ms": SESSION_MS,
+            "ready_lag": 0,
+        }
+        return msgspec.convert({**at, **settings, **self.given}, Settings, strict=False)
+
+    def new_folder(self) -> Path:
+        """For the logs of a run."""
+        folder = self.folder / f"run-{self._runs}"
+        folder.mkdir()
+        return folder
+
+    def memory(self) -> int:
+        """Bytes that Redis uses."""
+        used: int = self._client().info("memory")["used_memory"]
+        return used
+
+    def empty(self) -> None:
+        """Nothing in Redis."""
+        self._client().flushall()
+
+    def _client(self) -> Any:
+        return Redis(host="127.0.0.1", port=self.redis.port)
+
+    def servers_s(self) -> dict[str, float]:
+        """Seconds of processor time that each server has used."""
+        return {"redis": processor_s(self.redis.pid), "broker": processor_s(self.kafka.pid)}
+
+
+@contextmanager
+def a_ground(folder: Path, given: Mapping[str, Any]) -> Iterator[Ground]:
+    """New servers, gone at the end of the block."""
+    with start_redis(folder / "redis") as redis, start_kafka(folder / "kafka") as kafka:
+        yield Ground(kafka, redis, folder, given)
+
+
+def processor_s(pid: int) -> float:
+    """Seconds of processor time that a process has used, all its threads together."""
+    for metric in ProcessCollector(pid=lambda: pid, registry=None).collect():
+        for sample in metric.samples:
+            if sample.name == "process_cpu_seconds_total":
+                return sample.value
+    raise AssertionError(f"process {pid} is gone")
+
+
+@contextmanager
+def a_producer(kafka: str, linger_ms: int) -> Iterator[Producer]:
+    """As a backend has it; all is acknowledged at the end of the block."""
+    failures: list[str] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": kafka,
+            "enable.idempotence": True,
+            "partitioner": "murmur2_random",
+            "message.max.bytes": 16 * 2**20,
+            "linger.ms": linger_ms,
+            "queue.buffering.max.kbytes": 1_000_000,
+            "queue.buffering.max.messages": 1_000_000,
+            "delivery.report.only.error": True,
+            "on_delivery": lambda error, _: failures.append(error.str()),
+        },
+        logger=QUIET,
+    )
+    yield producer
+    assert producer.flush(TIMEOUT_S) == 0, "the broker does not take the rounds"
+    assert not failures, failures[0]
+
+
+def send(settings: Settings, rounds: Iterable[Round]) -> None:
+    """Append to round-completed; all are acknowledged when this returns."""
+    topic = Topics.of(settings).rounds
+    with a_producer(settings.kafka, linger_ms=20) as producer:
+        for each in rounds:
+            producer.produce(topic, each.value, each.ladder.encode())
+
+
+@dataclass(frozen=True)
+class Published:
+    """What is in rating-changed."""
+
+    keys: Counter[bytes]
+    last_s: float
+    """When the last event was produced, Unix seconds."""
+    sample: Sample
+
+    def wrong(self, due: Counter[bytes]) -> str:
+        """What is lost or doubled, empty for nothing."""
+        lost, doubled = (due - self.keys).total(), (self.keys - due).total()
+        return f"{lost} events lost, {doubled} doubled" if lost or doubled else ""
+
+
+def published(settings: Settings) -> Published:
+    """Read all that is committed now."""
+    keys: Counter[bytes] = Counter()
+    last_ms, sample = 0, Sample(0, [])
+    for messages in _read(settings, Topics.of(settings).changed):
+        keys.update(message.key() or b"" for message in messages)
+        last_ms = max(last_ms, *(message.timestamp()[1] for message in messages))
+        sample = Sample(len(messages[-1].value() or b""), list(messages[-1].headers() or ()))
+    return Published(keys, last_ms / 1000.0, sample)
+
+
+def _read(settings: Settings, topic: str) -> Iterator[Sequence[Message]]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": settings.kafka,
+            "group.id": "bench-reader",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        },
+        logger=QUIET,
+    )
+    try:
+        reading = set(consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions)
+        consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in reading])
+        while reading:
+            messages = consumer.consume(AT_ONCE, 0.2)
+            reading -= {each.partition() for each in messages if each.error() is not None}
+            if found := [each for each in messages if each.error() is None]:
+                yield found
+    finally:
+        consumer.close()

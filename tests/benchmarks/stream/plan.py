@@ -1,0 +1,126 @@
+"""What is measured of a workload, and how the figures are told."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tests.benchmarks.measure import Result, result
+from tests.benchmarks.stream.crew import Program, a_crew, names_of
+from tests.benchmarks.stream.ground import Ground, send
+from tests.benchmarks.stream.latency import Phase, phase
+from tests.benchmarks.stream.recovery import recovery
+from tests.benchmarks.stream.rounds import Round, Workload, up_to
+from tests.benchmarks.stream.throughput import SERVICE, Run, measured, null, quix
+
+MEASURES = ("rate", "null", "latency", "recovery", "peer")
+TURNS = 3
+QUICK = 20
+"""A quick run has the so manieth part of the updates."""
+SHARES = (10, 50, 80)
+"""Per cent of the greatest rate at which the latency is measured."""
+FEED_S, QUICK_FEED_S = 20.0, 3.0
+RECOVERY_OF = "lobbies"
+RECOVERY_SHARE, RECOVERY_S = 0.1, 30.0
+PEER_PART = 10
+"""The peer is given the so manieth part: it is slower, and for large rounds much."""
+GUARANTEES = ("at-least-once", "exactly-once")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much of what."""
+
+    measures: frozenset[str]
+    workers: Sequence[int]
+    quick: bool = False
+    turns: int | None = None
+    updates: int | None = None
+
+    def results(self, ground: Ground, workload: Workload) -> Iterator[Result]:
+        """All that is measured of a workload; Skipped where it, or the peer, is not to be had."""
+        updates = self.updates or workload.updates // (QUICK if self.quick else 1)
+        rounds = up_to(updates, workload.rounds())
+        best: dict[int, Run] = {}
+        for count in self.workers:
+            runs = self._in_turns(ground, workload, rounds, count)
+            best[count] = runs[""]
+            yield from _rates(f"{workload.name}/{count}", runs)
+        one = best[self.workers[0]]
+        if "latency" in self.measures:
+            yield from self._latencies(ground, workload, self.workers[0], one.rate)
+        if "recovery" in self.measures and workload.name == RECOVERY_OF:
+            yield from self._recoveries(ground, workload, one.rate)
+        if "peer" in self.measures:
+            yield from _peers(ground, workload, up_to(updates // PEER_PART, rounds), one)
+
+    def _in_turns(
+        self, ground: Ground, workload: Workload, rounds: Sequence[Round], count: int
+    ) -> dict[str, Run]:
+        """The best run of the service and of the null pipeline, which take turns."""
+        runs: dict[str, list[Run]] = {"": []}
+        for _ in range(self.turns or (1 if self.quick else TURNS)):
+            run = measured(ground, workload, rounds, count, SERVICE)
+            runs[""].append(run)
+            if "null" in self.measures:
+                empty = null(run.sample, ground.folder)
+                runs.setdefault("null", []).append(measured(ground, workload, rounds, count, empty))
+        return {who: max(each, key=lambda run: run.rate) for who, each in runs.items()}
+
+    def _latencies(
+        self, ground: Ground, workload: Workload, count: int, most: float
+    ) -> Iterator[Result]:
+        rounds = workload.rounds()
+        feed_s = QUICK_FEED_S if self.quick else FEED_S
+        with a_crew(ground, workload, names_of(count), SERVICE) as crew:
+            crew.await_joined()
+            send(crew.settings, up_to(int(most), rounds))
+            crew.await_finished()
+            for share in SHARES:
+                rate = most * share / 100
+                fed = up_to(int(rate * feed_s), rounds)
+                if not fed:  # the file is at its end
+                    return
+                found = phase(crew.settings, fed, rate)
+                name = f"{workload.name}/{count}/latency-{share}"
+                yield _latency(name, found, found.quantile_ms(0.99), "ms, p99")
+
+    def _recoveries(self, ground: Ground, workload: Workload, most: float) -> Iterator[Result]:
+        rounds = workload.rounds()
+        rate = most * RECOVERY_SHARE
+        warm = up_to(int(most), rounds)
+        fed = up_to(int(rate * RECOVERY_S), rounds)
+        for story, found in recovery(ground, workload, warm, fed, rate):
+            yield _latency(f"{workload.name}/2/{story}", found, found.quantile_ms(1.0), "ms, most")
+
+
+def _rates(name: str, runs: dict[str, Run]) -> Iterator[Result]:
+    ours = runs[""]
+    for who, run in runs.items():
+        ratio = {f"{each}_us": us for each, us in run.processor_us.items()}
+        if run is ours:
+            ratio["bytes_a_player"] = run.memory
+            ratio |= {f"of_{other}": ours.rate / runs[other].rate for other in runs if other}
+        yield result(f"{name}/{who}".rstrip("/"), run.rate, "updates/s", ratio, _note(run))
+
+
+def _note(run: Run) -> str:
+    return f"{run.updates} updates of {run.players} players in {run.seconds:.2f} s"
+
+
+def _latency(name: str, found: Phase, value: float, unit: str) -> Result:
+    shares = {"p50_ms": 0.5, "p99_ms": 0.99, "p999_ms": 0.999}
+    ratio = {each: found.quantile_ms(share) for each, share in shares.items()}
+    ratio["behind_ms"] = found.behind_ms
+    return result(name, value, unit, ratio, f"at {found.rate:.0f} updates/s")
+
+
+def _peers(
+    ground: Ground, workload: Workload, rounds: Sequence[Round], ours: Run
+) -> Iterator[Result]:
+    """Quix Streams, one process; the ratio is how many times faster one of ours is."""
+    for guarantee in GUARANTEES:
+        program: Program = quix(guarantee, ground.folder)
+        run = measured(ground, workload, rounds, 1, program)
+        ratio = {f"{each}_us": us for each, us in run.processor_us.items()}
+        ratio["ours"] = ours.rate / run.rate
+        name = f"{workload.name}/1/quix-{guarantee}"
+        yield result(name, run.rate, "updates/s", ratio, _note(run))

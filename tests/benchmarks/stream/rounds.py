@@ -1,0 +1,126 @@
+"""What is played: rounds without end, the same for the same seed."""
+
+import gzip
+import itertools
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from stream_rater.events import joined, round_from_json
+from tests.benchmarks.measure import Skipped
+
+ROOT = Path(__file__).resolve().parents[3]
+SEASON = "2026-01-01T00:00:00Z"
+SKILL, LUCK = 300.0, 120.0
+"""Spread of the players' skills, and of a performance, in points."""
+SHARED_BY = 50
+"""Players that share a hash in Redis, as the README advises."""
+
+
+class Round(NamedTuple):
+    """A round as it is sent, and who must be told of it."""
+
+    round_id: str
+    ladder: str
+    value: bytes
+    players: list[str]
+
+    def due(self) -> list[bytes]:
+        """Of the events that it must lead to."""
+        return [joined(self.ladder, player).encode() for player in self.players]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Rounds of one kind."""
+
+    name: str
+    size: int
+    """Players in a round."""
+    players: int
+    """In all: each in one ladder."""
+    ladders: int
+    updates: int
+    """How many ratings are to change where time matters little."""
+    make: Callable[["Workload", int], Iterator[Round]]
+
+    def rounds(self, seed: int = 1) -> Iterator[Round]:
+        """Without end, unless they come from a file."""
+        return self.make(self, seed)
+
+    @property
+    def in_ladder(self) -> int:
+        """Players of a ladder."""
+        return self.players // self.ladders
+
+    def buckets(self, shards: int) -> int:
+        """Hashes for a ladder's beliefs, per shard, that suit so many players."""
+        return max(1, self.in_ladder // (shards * SHARED_BY))
+
+
+def drawn(workload: Workload, seed: int) -> Iterator[Round]:
+    """Each round is of the next ladder, its players drawn at random; the better are often first."""
+    random = np.random.default_rng(seed)
+    skill = random.normal(0.0, SKILL, workload.players)
+    for number in itertools.count():
+        ladder = number % workload.ladders
+        first = ladder * workload.in_ladder
+        who = first + random.choice(workload.in_ladder, workload.size, replace=False)
+        played = skill[who] + random.logistic(0.0, LUCK, workload.size)
+        players = [f"p{player:09d}" for player in who[np.argsort(-played)].tolist()]
+        yield made(f"r{number:09d}", f"ladder-{ladder:02d}", players)
+
+
+def made(round_id: str, ladder: str, players: list[str]) -> Round:
+    """A round with these players, best first."""
+    event = {
+        "round_id": round_id,
+        "ladder": ladder,
+        "completed_at": SEASON,
+        "standings": [{"player": each, "rank": 1 + i} for i, each in enumerate(players)],
+    }
+    return Round(round_id, ladder, msgspec.json.encode(event), players)
+
+
+def codeforces(_: Workload, __: int) -> Iterator[Round]:
+    """The file, once; Skipped where it is absent."""
+    shared = Path(os.environ.get("STREAM_RATER_SHARED") or ROOT.parent / "shared")
+    path = shared / "data" / "codeforces.jsonl.gz"
+    if not path.is_file():
+        raise Skipped("no data/codeforces.jsonl.gz in the shared folder: set STREAM_RATER_SHARED")
+    with gzip.open(path) as file:
+        for line in file:
+            event = round_from_json(line)
+            players = [entry.player for entry in event.standings if entry.player is not None]
+            yield Round(event.round_id, event.ladder, line.rstrip(), players)
+
+
+def up_to(updates: int, rounds: Iterable[Round]) -> list[Round]:
+    """The first rounds, until so many ratings change."""
+    taken, left = [], updates
+    for each in rounds:
+        taken.append(each)
+        left -= len(each.players)
+        if left <= 0:
+            break
+    return taken
+
+
+# Of 600,000 updates among 20,000 players each has had 30 rounds: the veterans' records are full.
+WORKLOADS = {
+    each.name: each
+    for each in (
+        Workload("lobbies", 5, 200_000, 64, 600_000, drawn),
+        Workload("royales", 100, 200_000, 64, 600_000, drawn),
+        Workload("fields", 10_000, 200_000, 8, 1_000_000, drawn),
+        Workload("veterans", 10_000, 20_000, 1, 600_000, drawn),
+        Workload("hot", 5, 200_000, 1, 600_000, drawn),
+        Workload("dense", 5, 500, 1, 25_000, drawn),
+        Workload("codeforces", 0, 100_000, 1, 600_000, codeforces),
+    )
+}

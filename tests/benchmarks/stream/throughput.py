@@ -1,0 +1,97 @@
+"""A backlog of rounds, and how long it takes until all of it is rated."""
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from stream_rater.service import ESTIMATORS
+from tests.benchmarks.lobbies import PEERS
+from tests.benchmarks.measure import Skipped
+from tests.benchmarks.stream.crew import Crew, Program, a_crew, names_of
+from tests.benchmarks.stream.ground import Ground, published, send
+from tests.benchmarks.stream.null import SAMPLE, Sample
+from tests.benchmarks.stream.rounds import Round, Workload
+
+WARM_UP = 20
+"""The first of so many parts of the rounds is rated before the time counts."""
+SERVICE = Program()
+
+
+@dataclass(frozen=True)
+class Run:
+    """What was measured."""
+
+    updates: int
+    seconds: float
+    processor_us: dict[str, float]
+    """Per update: of all workers together, of Redis, of the broker."""
+    memory: float
+    """Bytes of Redis a player."""
+    players: int
+    sample: Sample
+    """What its events look like."""
+
+    @property
+    def rate(self) -> float:
+        """Updates a second."""
+        return self.updates / self.seconds
+
+
+def null(sample: Sample, folder: Path) -> Program:
+    """The null pipeline, whose events look like this."""
+    path = folder / "sample.json"
+    path.write_bytes(msgspec.json.encode(sample))
+    return Program("tests.benchmarks.stream.null", {SAMPLE: str(path)})
+
+
+def quix(guarantee: str, folder: Path) -> Program:
+    """Quix Streams with openskill; Skipped where it is not installed."""
+    if not (PEERS / "quixstreams").is_dir():
+        raise Skipped("quixstreams is not installed: `make bench-stream` does it")
+    told = {"PEERS": PEERS, "GUARANTEE": guarantee, "STATE": folder, "GROUP": ESTIMATORS}
+    variables = {f"QUIX_{name}": str(value) for name, value in told.items()}
+    return Program("tests.benchmarks.stream.quix", variables, (ESTIMATORS,))
+
+
+def measured(
+    ground: Ground, workload: Workload, rounds: Sequence[Round], count: int,
+    program: Program = SERVICE,
+) -> Run:  # fmt: skip
+    """Rate these rounds by so many processes; AssertionError where an event is lost or doubled."""
+    warm = max(1, len(rounds) // WARM_UP)
+    with a_crew(ground, workload, names_of(count), program) as crew:
+        empty = ground.memory()
+        crew.await_joined()
+        send(crew.settings, rounds[:warm])
+        crew.await_finished()
+        began_s, used_s = _timed(ground, crew, rounds[warm:])
+    due = Counter(key for each in rounds for key in each.due())
+    found = published(crew.settings)
+    wrong = found.wrong(due)
+    assert not wrong, f"{workload.name}: {wrong}"
+    updates = sum(len(each.players) for each in rounds[warm:])
+    per_update = {who: used / updates * 1e6 for who, used in used_s.items()}
+    memory = (ground.memory() - empty) / len(due)
+    return Run(updates, found.last_s - began_s, per_update, memory, len(due), found.sample)
+
+
+def _timed(ground: Ground, crew: Crew, rounds: Sequence[Round]) -> tuple[float, dict[str, float]]:
+    """When it began (Unix seconds), and the seconds of processor time that it took."""
+    for worker in crew.workers:
+        worker.pause()
+    send(crew.settings, rounds)
+    before = _used_s(ground, crew)
+    began_s = time.time()
+    for worker in crew.workers:
+        worker.go_on()
+    crew.await_finished()
+    after = _used_s(ground, crew)
+    return began_s, {who: after[who] - before[who] for who in after}
+
+
+def _used_s(ground: Ground, crew: Crew) -> dict[str, float]:
+    return {"workers": crew.used_s(), **ground.servers_s()}

@@ -1,0 +1,103 @@
+"""What the benchmark of the service plays, and how it counts; the service is not run here."""
+
+import itertools
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from stream_rater.events import plain_round_from_json
+from stream_rater.pipeline.sharding import shards_of
+from tests.benchmarks.measure import Skipped
+from tests.benchmarks.stream.__main__ import main
+from tests.benchmarks.stream.ground import Published
+from tests.benchmarks.stream.latency import Seen, found
+from tests.benchmarks.stream.null import Sample, regrouped
+from tests.benchmarks.stream.rounds import WORKLOADS, made, up_to
+
+DRAWN = ["lobbies", "royales", "fields", "veterans", "hot", "dense"]
+
+
+def first(name: str, count: int, seed: int = 1) -> list[object]:
+    return list(itertools.islice(WORKLOADS[name].rounds(seed), count))
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_seed_is_a_season(name: str) -> None:
+    """The same rounds for the same seed, others for another."""
+    assert first(name, 3) == first(name, 3) != first(name, 3, seed=2)
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_rounds_are_as_told(name: str) -> None:
+    """So many players of one ladder, each once, best first; a player has one ladder."""
+    workload = WORKLOADS[name]
+    ladder_of: dict[str, str] = {}
+    for each in itertools.islice(workload.rounds(), 2 * workload.ladders):
+        event = plain_round_from_json(each.value)
+        assert (event.round_id, event.ladder) == (each.round_id, each.ladder)
+        assert [entry.player for entry in event.standings] == each.players
+        assert [entry.rank for entry in event.standings] == list(range(1, workload.size + 1))
+        assert len(set(each.players)) == workload.size
+        assert {len(player) for player in each.players} == {10}
+        assert all(
+            ladder_of.setdefault(player, each.ladder) == each.ladder for player in each.players
+        )
+    assert len(set(ladder_of.values())) == workload.ladders
+
+
+def test_up_to_so_many_updates() -> None:
+    """Whole rounds, just enough of them; all where there are fewer."""
+    rounds = [made(f"r{i}", "x", ["a", "b"]) for i in range(3)]
+    assert [len(up_to(n, rounds)) for n in (1, 2, 3, 6, 7)] == [1, 1, 2, 3, 3]
+
+
+def test_the_file_is_not_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+    """Without the Codeforces file its workload is skipped, with the reason."""
+    monkeypatch.setenv("STREAM_RATER_SHARED", str(tmp_path))
+    with pytest.raises(Skipped, match="no data/codeforces"):
+        first("codeforces", 1)
+
+
+def test_lost_and_doubled_are_told() -> None:
+    """An event too few and one too many do not make up for each other."""
+    due = Counter({b"x:a": 2, b"x:b": 1})
+    assert Published(Counter(due), 0.0, Sample(0, [])).wrong(due) == ""
+    told = Published(Counter({b"x:a": 1, b"x:b": 2}), 0.0, Sample(0, []))
+    assert told.wrong(due) == "1 events lost, 1 doubled"
+
+
+def test_latencies() -> None:
+    """Of the rounds after the first fifth of the time; what came after the end was behind."""
+    sent = {f"r{i}": 10.0 + i for i in range(10)}
+    seen = Seen([f"r{i}" for i in range(10)], [10.0 + i + 0.1 * (i + 1) for i in range(10)])
+    phase = found(sent, 20.0, seen)
+    assert np.allclose(np.sort(phase.latency_s), np.arange(0.3, 1.05, 0.1), rtol=0, atol=1e-9)
+    assert (phase.rate, phase.behind) == (1.0, 0)
+    assert phase.quantile_ms(0.5) == pytest.approx(600.0)
+    assert phase.quantile_ms(1.0) == pytest.approx(1000.0)
+    late = found(sent, 19.5, seen)
+    assert late.behind == 1 and late.behind_ms == pytest.approx(950.0)
+
+
+def test_the_null_pipeline_regroups_all() -> None:
+    """Every player of every round once, in the part of its shard, with its place."""
+    rounds = [
+        plain_round_from_json(each.value)
+        for each in itertools.islice(WORKLOADS["lobbies"].rounds(), 50)
+    ]
+    want = Counter((r.round_id, e.player, e.rank) for r in rounds for e in r.standings)
+    got: Counter[tuple[str, str, int]] = Counter()
+    for shard, part in regrouped(rounds, 8):
+        assert set(shards_of(part.players, 8).tolist()) == {shard}
+        rows = zip(part.index, part.players, part.place, strict=True)
+        got.update((part.round_ids[i], player, place) for i, player, place in rows)
+    assert got == want
+
+
+def test_unknown_names_are_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line that tells which there are, and exit code 2."""
+    assert main(["lobby"]) == main(["--measure", "speed"]) == 2
+    workload, measure = capsys.readouterr().err.splitlines()
+    assert workload.startswith("bench: no workload 'lobby'; there are: lobbies royales ")
+    assert measure == "bench: no measure 'speed'; there are: rate null latency recovery peer"
