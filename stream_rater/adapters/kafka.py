@@ -10,7 +10,7 @@ and tell of no member at all, and a transaction in nobody's name is not fenced b
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -47,6 +47,11 @@ FATAL = frozenset({KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID})
 """Told once; from then on the consumer is silent for ever."""
 
 NOTICED = FATAL | {KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION}
+
+
+def _is_fatal(error: KafkaError) -> bool:
+    return error.fatal() or error.code() in FATAL
+
 
 PASSING = frozenset(
     {
@@ -156,7 +161,8 @@ class Input:
         self._subscribed = False
 
     def _notice(self, error: KafkaError) -> None:
-        if error.code() in NOTICED:
+        told = self._noticed is not None and _is_fatal(self._noticed)
+        if error.code() in NOTICED and not told:
             self._noticed = error
 
     def _subscribe(self) -> None:
@@ -196,10 +202,8 @@ class Input:
             self._note_ends()
         except KafkaException as error:
             raise self._named(error.args[0]) from None
-        if self._noticed is not None:
-            noticed, self._noticed = self._noticed, None
-            raise self._named(noticed)
         messages = rest if first is None else [first, *rest]
+        self._raise_noticed(messages)
         self._unreadable.begin()
         records = [r for each in messages if (r := self._record(each)) is not None]
         self._skip_unreadable()
@@ -207,6 +211,14 @@ class Input:
         self._lost.clear()
         self._gained.clear()
         return polled
+
+    def _raise_noticed(self, messages: Sequence[Message]) -> None:
+        """What the client told beside the records; what ends it, among them, is told only once."""
+        if self._noticed is None:
+            return
+        noticed, self._noticed = self._noticed, None
+        errors = [error for each in messages if (error := each.error()) is not None]
+        raise self._named(next(filter(_is_fatal, errors), noticed))
 
     def _rest(self, wanted: set[int]) -> None:
         """Pause these of what is read, and go on with the others."""
@@ -231,7 +243,7 @@ class Input:
         return self._metadata
 
     def _named(self, error: KafkaError) -> Exception:
-        if error.fatal() or error.code() in FATAL:
+        if _is_fatal(error):
             return Fenced(f"kafka: {error.str()}")
         return trouble_of(error)
 

@@ -1,0 +1,47 @@
+"""adapters.kafka: of what the client tells, what ends it is told once and must not be missed."""
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import KafkaError, Message
+
+from stream_rater.adapters.kafka import Fenced, Input
+from stream_rater.config import Settings
+from stream_rater.pipeline.ports import LogTrouble
+
+DOWN = KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down")
+FENCED = KafkaError(KafkaError.FENCED_INSTANCE_ID, "fenced")
+
+
+@pytest.fixture
+def input_() -> Iterator[Input]:
+    """Of a broker that is not there."""
+    found = Input(Settings(kafka="127.0.0.1:1"), "parts", "updaters")
+    yield found
+    found.consumer.close()
+
+
+def test_all_brokers_down_is_trouble_once(input_: Input) -> None:
+    """Until it is told again."""
+    input_._notice(DOWN)
+    with pytest.raises(LogTrouble, match="brokers are down"):
+        input_._raise_noticed([])
+    input_._raise_noticed([])
+
+
+@pytest.mark.parametrize("order", [(DOWN, FENCED), (FENCED, DOWN)])
+def test_what_ends_the_client_outweighs_the_rest(
+    input_: Input, order: tuple[KafkaError, ...]
+) -> None:
+    """Told by the callback, before or after."""
+    for error in order:
+        input_._notice(error)
+    with pytest.raises(Fenced):
+        input_._raise_noticed([])
+
+
+def test_nor_is_it_missed_among_the_records(input_: Input) -> None:
+    """Told in the place of a record, in a poll in which something else was told, too."""
+    input_._notice(DOWN)
+    with pytest.raises(Fenced):
+        input_._raise_noticed([Message(topic="parts", error=FENCED)])
