@@ -1,4 +1,4 @@
-"""Codeforces and Glicko in linear time: what the formulas say, summed over every opponent."""
+"""Codeforces, Glicko and Elo in linear time: what the formulas say, summed over every opponent."""
 
 import math
 from collections.abc import Iterator
@@ -7,12 +7,16 @@ from itertools import product
 import numpy as np
 import pytest
 
-from stream_rater.rating.baselines import codeforces, glicko
+from stream_rater.rating.baselines import codeforces, glicko, pairwise_elo
 from stream_rater.rating.baselines.odds import FEW, table_of
+from stream_rater.rating.baselines.places import tie_bounds
 from stream_rater.rating.model import DID_NOT_FINISH, Floats, Places
 
 POINTS = 1e-6
 """Of every performance and rating, at a beta of 200."""
+
+PAIR = 1e-10
+"""Of the score that is expected of a pair."""
 
 C = math.pi / math.sqrt(3.0)
 BETA, DRIFT, WEIGHT = 200.0, 35.0, 1.3
@@ -79,6 +83,24 @@ def test_glicko(n: int, spread: str) -> None:
         moved = mu[i] + C / math.sqrt(b2) * after[i] * surprise
         assert found[i, 1] == pytest.approx(moved, rel=0, abs=POINTS), i
         assert found[i, 2] == pytest.approx(math.sqrt(after[i]), rel=1e-14), i
+
+
+@pytest.mark.parametrize(("n", "spread"), CASES)
+@pytest.mark.parametrize("unfinished", [False, True])
+def test_pairwise_elo(n: int, spread: str, *, unfinished: bool) -> None:
+    """What an entry scores against all it is compared with, less what was expected; zero-sum."""
+    place, mu, _ = a_round(n, SPREADS[spread])
+    x, (lo, hi) = mu * C / BETA, tie_bounds(place)
+    ranked = int(np.count_nonzero(place)) if unfinished else n
+    found = pairwise_elo.gradient(x, hi, ranked, False, False)
+    for i in depths(n):
+        compared = np.arange(n if i < ranked else ranked) != i
+        others = np.flatnonzero(compared)
+        score = np.where(others > i, 1.0, 0.0)
+        score[(others >= lo[i]) & (others <= hi[i])] = 0.5
+        surprise = float(np.sum(score - logistic(x[i] - x[others])))
+        assert found[i] == pytest.approx(surprise, rel=0, abs=n * PAIR), i
+    assert float(np.sum(found)) == pytest.approx(0.0, abs=n * n * 0.1 * PAIR)
 
 
 def test_a_table_is_made_where_it_pays() -> None:
