@@ -57,7 +57,8 @@ class Work:
             )
             self._configs[each.name] = {entry.system: entry.outcome.config for entry in found}
             entries += found
-        self._write(figures.accuracy(entries))
+        full = self._effort.synthetic == evidence.THE_PAPERS
+        self._write(figures.accuracy(entries, beside_paper=full))
         self._write(figures.times(entries))
 
     def _farming(self, files: Sequence[Loaded]) -> None:

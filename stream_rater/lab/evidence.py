@@ -55,10 +55,10 @@ class Effort:
     synthetic: Mapping[str, Kind]
 
 
-FULL = Effort(
-    None, 150, (5, 10, 20, 50, 100, 200, 500, 1000),
-    {"synth-small": synthetic.SMALL, "synth-large": synthetic.LARGE},
-)  # fmt: skip
+THE_PAPERS = {"synth-small": synthetic.SMALL, "synth-large": synthetic.LARGE}
+"""The made-up seasons for which there are figures in the paper."""
+
+FULL = Effort(None, 150, (5, 10, 20, 50, 100, 200, 500, 1000), THE_PAPERS)
 QUICK = Effort(
     80, 6, (5, 20),
     {"synth-small": Kind(60, 200, 5), "synth-large": Kind(150, 20, 150)},

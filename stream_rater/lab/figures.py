@@ -41,11 +41,10 @@ def datasets(data: Sequence[DataSet]) -> list[str]:
     return ["## Data sets (Table 1)", "", *table(["", "rounds", "entries a round"], rows), ""]
 
 
-def accuracy(entries: Sequence[Entry]) -> list[str]:
-    """Table 2 with differences, and the tuned parameters."""
+def accuracy(entries: Sequence[Entry], *, beside_paper: bool) -> list[str]:
+    """Table 2 with differences, perhaps beside the paper's figures, and the tuned parameters."""
     rows, parameters = [], []
     for entry in entries:
-        paper = PAPER.get(entry.data, {}).get(entry.system)
         gap = "–"
         if entry.against is not None:
             d = entry.against
@@ -56,7 +55,7 @@ def accuracy(entries: Sequence[Entry]) -> list[str]:
             number(entry.measures["rank_deviation"], 3),
             number(entry.measures["kendall_tau"], 4), number(entry.measures["log_loss"], 4),
             number(entry.measures["brier"], 4),
-            "–" if paper is None else f"{paper[0]} / {paper[1]}",
+            *([papers(entry)] if beside_paper else []),
         ])  # fmt: skip
         config = msgspec.json.encode(told(entry.outcome.config)).decode()
         parameters.append(f"- {entry.data}: `{config}`")
@@ -66,9 +65,15 @@ def accuracy(entries: Sequence[Entry]) -> list[str]:
         f"The difference is to {REFERENCE}, with its 95 % interval (paired bootstrap over rounds).",
         "",
         *table(["data", "system", "pair inversion %", "difference", "rank deviation %",
-                "Kendall tau", "log loss", "Brier", "paper"], rows),
+                "Kendall tau", "log loss", "Brier", *(["paper"] if beside_paper else [])], rows),
         "", "Parameters found:", "", *parameters, "",
     ]  # fmt: skip
+
+
+def papers(entry: Entry) -> str:
+    """What the paper's Table 2 has for a system on a data set of this name."""
+    paper = PAPER.get(entry.data, {}).get(entry.system)
+    return "–" if paper is None else f"{paper[0]} / {paper[1]}"
 
 
 def times(entries: Sequence[Entry]) -> list[str]:

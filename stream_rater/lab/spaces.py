@@ -68,12 +68,12 @@ SPACES: dict[str, tuple[Dimension, ...]] = {
     "elo-mmx": _evolving(),
     "codeforces": (BETA, Dimension("weight", 0.01, 2.0, 0.3)),
     "topcoder": (
-        Dimension("newcomer_weight", 0.1, 0.9, 0.6, "linear"),
+        Dimension("newcomer_weight", 0.1, 0.99, 0.6, "linear"),
         Dimension("weight_limit", 0.02, 0.8, 0.18, "linear"),
         Dimension("initial_mu", 500.0, 2500.0, 1500.0, "linear"),
     ),
     "glicko": (BETA, DRIFT),
-    "bar": (BETA, DRIFT),
+    "bar": (Dimension("beta", 1.0, 1500.0, 300.0), DRIFT),
     "trueskill": (BETA, DRIFT, Dimension("draw_margin", 0.01, 100.0, 1.0)),
     "elo-r": (
         Dimension("delta", 50.0, 2000.0, 250.0),

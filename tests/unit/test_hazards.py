@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 from scipy.special import erfcx
+from scipy.stats import norm
 
-from stream_rater.rating.baselines.hazards import tails, taylor
+from stream_rater.rating.baselines.hazards import chance_below, tails, taylor
 
 RELATIVE = 1e-13
 """The fit's error, and some rounding; SciPy's own error is below 1e-15."""
@@ -33,6 +34,12 @@ def test_far_tails_do_not_cancel(z: float) -> None:
     d, left = tails(z)
     assert d == pytest.approx(1.0 / z - 2.0 / z**3 + 10.0 / z**5, rel=1e-9)
     assert 0.0 <= left < 1e-300
+
+
+@pytest.mark.parametrize("z", [*np.linspace(-30.0, 30.0, 121), -1e9, 1e9])
+def test_the_chance_of_a_lower_value(z: float) -> None:
+    """Phi, with all digits in its lower tail."""
+    assert chance_below(z) == pytest.approx(norm.cdf(z), rel=3 * RELATIVE, abs=1e-300)
 
 
 @pytest.mark.parametrize("g", [-1.3, -0.4, 0.4, 1.3])

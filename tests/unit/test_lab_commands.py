@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from stream_rater import cli
 from stream_rater.config import read_rating
-from stream_rater.lab import evidence
+from stream_rater.lab import evidence, figures
 from stream_rater.lab.accuracy import MEASURES
 from stream_rater.lab.synthetic import Kind, season
 from tests.rounds import event, ranked
@@ -174,9 +175,19 @@ def test_evidence_writes_a_report_of_every_part(
         for system in systems:
             assert report.count(f"| {name} | {system} |") == 2  # accuracy and time
     assert "## Farming" in report and "## Small rounds" in report
+    assert "| Brier |\n" in report, "the paper's seasons were larger"
     for picture in ("farming.png", "sizes.png"):
         assert f"]({picture})" in report
         assert (out / picture).read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_papers_figures_stand_beside_seasons_as_large_as_its_own() -> None:
+    """In a column of their own, a dash where there is none."""
+    data = evidence.DataSet("synth-large", list(season(Kind(9, 12, 3), 1)))
+    effort = replace(evidence.QUICK, trials=1)
+    entries = evidence.accuracy(data, ["elo-mmr", "bar"], effort, 1, lambda _: None)
+    told = [line for line in figures.accuracy(entries, beside_paper=True) if line.startswith("| ")]
+    assert [line.rsplit("|", 2)[1] for line in told] == [" paper ", " --- ", " 84.0 / 11.1 ", " – "]
 
 
 def test_evidence_does_only_what_is_asked(write: Write, tmp_path: Path) -> None:

@@ -13,6 +13,19 @@ C = math.pi / math.sqrt(3.0)
 
 
 @kernel
+def _pushes(
+    own_mu: float, own_variance: float, lo: int, hi: int, mu: Floats, variance: Floats,
+    pushes: Floats,
+) -> None:  # fmt: skip
+    """Each opponent's part, side by side: a processor works on several at once."""
+    for j in range(len(mu)):
+        c = np.sqrt(own_variance + variance[j])
+        p = 1.0 / (1.0 + exp((mu[j] - own_mu) * C / c))
+        outcome = 0.5 if lo <= j <= hi else (1.0 if j > hi else 0.0)
+        pushes[j] = (outcome - p) / c
+
+
+@kernel
 def rate(
     place: Places, mu: Floats, sigma: Floats, weight: float, beta: float, drift: float, kappa: float
 ) -> Floats:
@@ -22,13 +35,12 @@ def rate(
     variance = sigma * sigma + drift * drift
     lo, hi = tie_bounds(place)
     out = np.empty((n, 3))
+    pushes = np.empty(n)
     for i in range(n):
-        push = shrink = 0.0
+        _pushes(mu[i], variance[i] + 2.0 * b2, lo[i], hi[i], mu, variance, pushes)
+        push = 0.0
         for j in range(n):
-            c = np.sqrt(variance[i] + variance[j] + 2.0 * b2)
-            p = 1.0 / (1.0 + exp((mu[j] - mu[i]) * C / c))
-            outcome = 0.5 if lo[i] <= j <= hi[i] else (1.0 if j > hi[i] else 0.0)
-            push += (outcome - p) / c
+            push += pushes[j]
         shrink = 0.25 * variance[i] / (variance[i] + 2.0 * b2)
         out[i, 1] = mu[i] + variance[i] * push / n
         out[i, 0] = out[i, 1]

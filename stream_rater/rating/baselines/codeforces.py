@@ -1,12 +1,17 @@
-"""Codeforces, as the Elo-MMR paper evaluates it: a rank between the expected and the actual one."""
+"""Codeforces, as the Elo-MMR paper evaluates it: a rank between the expected and the actual one.
+
+With every opponent at the same scale the expected rank at x is n + 1/2 less n P / (P + Q), so the
+rating at which a rank is the expected one is where the log odds L are its own (`odds`).
+"""
 
 import math
 
 import numpy as np
 
+from stream_rater.rating.baselines.odds import chance, log_odds, table_of
 from stream_rater.rating.baselines.places import tie_bounds
 from stream_rater.rating.compiled import kernel
-from stream_rater.rating.elementary import exp
+from stream_rater.rating.elementary import log
 from stream_rater.rating.model import Floats, Places
 from stream_rater.rating.roots import MAX_STEPS, safeguard
 
@@ -14,42 +19,37 @@ C = math.pi / math.sqrt(3.0)
 
 
 @kernel
-def _expected_rank(x: float, mu: Floats, u: float) -> tuple[float, float]:
-    """1/2 + the expected number of entries better than a player at x, and its slope."""
-    rank, slope = 0.5, 0.0
-    for j in range(len(mu)):
-        better = 1.0 / (1.0 + exp((x - mu[j]) * u))
-        rank += better
-        slope -= u * better * (1.0 - better)
-    return rank, slope
-
-
-@kernel
-def _performance(rank: float, x: float, mu: Floats, u: float) -> float:
-    """The rating whose expected rank this is."""
-    reach = 40.0 / u
-    low: float = np.min(mu) - reach
-    high: float = np.max(mu) + reach
-    last = math.inf
+def _performance(
+    rank: float, x: float, mu: Floats, u: Floats, c: Floats, low: float, high: float, h: float
+) -> float:
+    """The rating in [low, high] whose expected rank this is, searched from x."""
+    level = log((len(mu) + 0.5 - rank) / (rank - 0.5))
+    below, above, last = low, high, math.inf
     for _ in range(MAX_STEPS):
-        found, slope = _expected_rank(x, mu, u)
-        step = (rank - found) / slope
-        if abs(step) * u <= 1e-9:
+        value, slope = log_odds(x, mu, u, c, low, h)
+        step = (level - value) / slope
+        if abs(step) * u[0] <= 1e-9:
             return x + step
-        x, low, high, last = safeguard(x, rank - found, step, low, high, last)
+        x, below, above, last = safeguard(x, value - level, step, below, above, last)
     return x
 
 
 @kernel
 def rate(place: Places, mu: Floats, sigma: Floats, weight: float, beta: float, w: float) -> Floats:
     """One round; `beta` the spread of performances, `w` the weight of a round's performance."""
-    u = C * np.sqrt(weight) / beta
+    n = len(mu)
+    u = np.full(n, C * np.sqrt(weight) / beta)
+    reach = (log(2.0 * n) + 1.0) / u[0]  # the best rank is 1: n to 1/2 are the odds
+    low, high = np.min(mu) - reach, np.max(mu) + reach
+    c, h = table_of(mu, u, low, high)
     lo, hi = tie_bounds(place)
-    out = np.empty((len(mu), 3))
-    for i in range(len(mu)):
-        expected, _ = _expected_rank(mu[i], mu, u)
+    out = np.empty((n, 3))
+    for i in range(n):
+        value, _ = log_odds(mu[i], mu, u, c, low, h)
+        expected = 0.5 + n * chance(-value)
         actual = 0.5 * (lo[i] + hi[i] + 2)
-        performance = _performance(np.sqrt(actual * expected), mu[i], mu, u)
+        rank = np.sqrt(actual * expected)
+        performance = _performance(rank, mu[i], mu, u, c, low, high, h)
         out[i, 0] = performance
         out[i, 1] = (mu[i] + w * weight * performance) / (1.0 + w * weight)
         out[i, 2] = sigma[i]

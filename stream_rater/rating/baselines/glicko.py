@@ -1,12 +1,16 @@
-"""Glicko for n players: a round counts as one fully informative match."""
+"""Glicko for n players: a round counts as one fully informative match.
+
+An opponent's g and u are proportional, so that the expected score, sum of g_j s_j(x), is the part
+P / (P + Q) of the sum of all g (`odds`).
+"""
 
 import math
 
 import numpy as np
 
-from stream_rater.rating.baselines.places import tie_bounds
+from stream_rater.rating.baselines.odds import chance, log_odds, table_of
+from stream_rater.rating.baselines.places import scores, tie_bounds
 from stream_rater.rating.compiled import kernel
-from stream_rater.rating.elementary import exp
 from stream_rater.rating.model import Floats, Places
 
 C = math.pi / math.sqrt(3.0)
@@ -22,14 +26,14 @@ def rate(
     variance = sigma * sigma + drift * drift
     g = 1.0 / np.sqrt(1.0 + variance / b2)
     u = C / np.sqrt(variance + b2)
+    low = np.min(mu)
+    c, h = table_of(mu, u, low, np.max(mu))
     lo, hi = tie_bounds(place)
+    actual, total = scores(lo, hi, g)
     out = np.empty((n, 3))
     for i in range(n):
-        surprise = 0.0
-        for j in range(n):
-            p = 1.0 / (1.0 + exp((mu[j] - mu[i]) * u[j]))
-            outcome = 0.5 if lo[i] <= j <= hi[i] else (1.0 if j > hi[i] else 0.0)
-            surprise += g[j] * (outcome - p)
+        value, _ = log_odds(mu[i], mu, u, c, low, h)
+        surprise = actual[i] - total * chance(value)
         after = 1.0 / (1.0 / variance[i] + 0.25 * C * C / b2)
         out[i, 1] = mu[i] + C / np.sqrt(b2) * after * surprise / n
         out[i, 0] = mu[i] + (out[i, 1] - mu[i]) * (1.0 + b2 / variance[i])

@@ -61,6 +61,14 @@ def tails(z: float) -> tuple[float, float]:
 
 
 @kernel
+def chance_below(z: float) -> float:
+    """Phi(z): the same as `normal.below`, for many z at a time."""
+    d, _ = tails(z)
+    tail = INVERSE_SQRT_2_PI * _exp(max(-0.5 * z * z, -700.0)) / (abs(z) + d)
+    return tail if z < 0.0 else 1.0 - tail
+
+
+@kernel
 def taylor(
     g: float, z: float, d: float, left: float
 ) -> tuple[float, float, float, float, float, float]:

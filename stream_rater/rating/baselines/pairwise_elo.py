@@ -1,6 +1,9 @@
 """Elo, and pairwise Elo: a round as a game between each pair (Kerby, sections 3.1 and 3.2.1).
 
 The logistic model is the exponential one of section 3.1.1: P(i beats j) = 1 / (1 + exp(x_j - x_i)).
+Its gradient is what an entry scored less what was expected of it, which at any x follows from the
+log odds there: no need to look at every pair (`odds`).
+
 The Gaussian one of section 3.1.2 has P = Phi((x_i - x_j) / sqrt 2) and the rule of maximum
 likelihood, whose steps have no bound. A tie is half a win and half a loss.
 """
@@ -9,8 +12,8 @@ import math
 
 import numpy as np
 
+from stream_rater.rating.baselines.odds import chance, log_odds, table_of
 from stream_rater.rating.compiled import kernel
-from stream_rater.rating.elementary import exp
 from stream_rater.rating.model import Floats, Ints
 from stream_rater.rating.normal import hazard
 
@@ -18,11 +21,43 @@ INVERSE_SQRT_2 = 1.0 / math.sqrt(2.0)
 
 
 @kernel
-def _pull(difference: float, gaussian: bool) -> float:
-    """d/d(difference) of ln P(win), by how far the winner stood above the loser."""
-    if gaussian:
-        return INVERSE_SQRT_2 * hazard(-INVERSE_SQRT_2 * difference)
-    return 1.0 / (1.0 + exp(difference))
+def _pull(difference: float) -> float:
+    """d/d(difference) of ln P(win), by how far the winner stood above the loser: Gaussian."""
+    return INVERSE_SQRT_2 * hazard(-INVERSE_SQRT_2 * difference)
+
+
+@kernel
+def _gaussian(x: Floats, hi: Ints, ranked: int, g: Floats) -> None:
+    for i in range(ranked):
+        for j in range(i + 1, len(x)):
+            pull = _pull(x[i] - x[j])
+            if j <= hi[i]:
+                pull = 0.5 * (pull - _pull(x[j] - x[i]))
+            g[i] += pull
+            g[j] -= pull
+
+
+@kernel
+def _logistic(x: Floats, hi: Ints, ranked: int, g: Floats) -> None:
+    """An entry against itself scores half and is expected to."""
+    n, first = len(x), 0
+    for i in range(ranked):
+        first = i if hi[first] < i else first
+        g[i] = (n - 1 - hi[i]) + 0.5 * (hi[i] - first + 1)
+    _less_expected(x, x[:ranked], g[:ranked])
+    _less_expected(x[:ranked], x[ranked:], g[ranked:])
+
+
+@kernel
+def _less_expected(x: Floats, at: Floats, g: Floats) -> None:
+    """Take from each g (k,) the expected score at `at` (k,) against all of x."""
+    if len(x) == 0 or len(at) == 0:
+        return
+    u, low = np.ones(len(x)), min(np.min(x), np.min(at))
+    c, h = table_of(x, u, low, max(np.max(x), np.max(at)))
+    for i in range(len(at)):
+        value, _ = log_odds(at[i], x, u, c, low, h)
+        g[i] -= len(x) * chance(value)
 
 
 @kernel
@@ -34,13 +69,10 @@ def gradient(x: Floats, hi: Ints, ranked: int, gaussian: bool, average: bool) ->
     """
     n = len(x)
     g = np.zeros(n)
-    for i in range(ranked):
-        for j in range(i + 1, n):
-            pull = _pull(x[i] - x[j], gaussian)
-            if j <= hi[i]:
-                pull = 0.5 * (pull - _pull(x[j] - x[i], gaussian))
-            g[i] += pull
-            g[j] -= pull
+    if gaussian:
+        _gaussian(x, hi, ranked, g)
+    else:
+        _logistic(x, hi, ranked, g)
     if average:
         for i in range(n):
             g[i] /= max(n - 1 if i < ranked else ranked, 1)

@@ -1,9 +1,9 @@
-"""Where entries stand: tie groups as positions in the order of the round."""
+"""Where entries stand: tie groups as positions in the order of the round, and what that scores."""
 
 import numpy as np
 
 from stream_rater.rating.compiled import kernel
-from stream_rater.rating.model import Ints, Places
+from stream_rater.rating.model import Floats, Ints, Places
 
 
 @kernel
@@ -20,3 +20,19 @@ def tie_bounds(place: Places) -> tuple[Ints, Ints]:
         hi[first:end] = end - 1
         first = end
     return lo, hi
+
+
+@kernel
+def scores(lo: Ints, hi: Ints, weight: Floats) -> tuple[Floats, float]:
+    """The weight of all that each entry beat, with half that of its tie group; that of all."""
+    n = len(weight)
+    found, worse = np.empty(n), 0.0
+    end = n
+    while end > 0:
+        first, tied = lo[end - 1], 0.0
+        for j in range(first, end):
+            tied += weight[j]
+        found[first:end] = worse + 0.5 * tied
+        worse += tied
+        end = first
+    return found, worse

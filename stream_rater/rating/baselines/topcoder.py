@@ -2,10 +2,21 @@
 
 import numpy as np
 
+from stream_rater.rating.baselines.hazards import chance_below
 from stream_rater.rating.baselines.places import tie_bounds
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.model import Floats, Ints, Places
-from stream_rater.rating.normal import below, quantile
+from stream_rater.rating.normal import quantile
+
+
+@kernel
+def _chances(
+    own_mu: float, own_sigma: float, mu: Floats, sigma: Floats, root: float, chance: Floats
+) -> None:
+    """The probability that each is better, side by side: a processor works on several at once."""
+    for j in range(len(mu)):
+        spread = np.sqrt(own_sigma * own_sigma + sigma[j] * sigma[j])
+        chance[j] = chance_below(root * (mu[j] - own_mu) / spread)
 
 
 @kernel
@@ -19,11 +30,12 @@ def rate(
     c = np.sqrt(np.mean(sigma * sigma) + np.sum((mu - mean) ** 2) / (n - 1))
     lo, hi = tie_bounds(place)
     root = np.sqrt(weight)
-    out = np.empty((n, 3))
+    out, chance = np.empty((n, 3)), np.empty(n)
     for i in range(n):
+        _chances(mu[i], sigma[i], mu, sigma, root, chance)
         expected = 0.0
         for j in range(n):
-            expected += below(root * (mu[j] - mu[i]) / np.hypot(sigma[i], sigma[j]))
+            expected += chance[j]
         actual = 0.5 * (1.0 + lo[i] + hi[i])
         performance = mu[i] + c * (quantile(expected / n) - quantile(actual / n))
         performance = min(performance, ceiling)
