@@ -1,7 +1,7 @@
 """What is measured of a workload, and how the figures are told."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tests.benchmarks.measure import Result, result
 from tests.benchmarks.stream.crew import Program, a_crew, names_of
@@ -34,6 +34,8 @@ class Plan:
     quick: bool = False
     turns: int | None = None
     updates: int | None = None
+    rates: dict[tuple[str, int], float] = field(default_factory=dict)
+    """Updates a second by workload and workers, of what was measured so far."""
 
     def results(self, ground: Ground, workload: Workload) -> Iterator[Result]:
         """All that is measured of a workload; Skipped where it, or the peer, is not to be had."""
@@ -43,7 +45,9 @@ class Plan:
         for count in self.workers:
             runs = self._in_turns(ground, workload, rounds, count)
             best[count] = runs[""]
-            yield from _rates(f"{workload.name}/{count}", runs)
+            self.rates[workload.name, count] = runs[""].rate
+            other = self.rates.get((workload.beside, count))
+            yield from _rates(f"{workload.name}/{count}", runs, workload.beside, other)
         one = best[self.workers[0]]
         if "latency" in self.measures:
             yield from self._latencies(ground, workload, self.workers[0], one.rate)
@@ -92,12 +96,17 @@ class Plan:
             yield _latency(f"{workload.name}/2/{story}", found, found.quantile_ms(1.0), "ms, most")
 
 
-def _rates(name: str, runs: dict[str, Run]) -> Iterator[Result]:
+def _rates(
+    name: str, runs: dict[str, Run], beside: str, other_rate: float | None
+) -> Iterator[Result]:
     ours = runs[""]
     for who, run in runs.items():
         ratio = {f"{each}_us": us for each, us in run.processor_us.items()}
         if run is ours:
+            ratio["rounds_a_second"] = run.rounds / run.seconds
             ratio["bytes_a_player"] = run.memory
+            if other_rate is not None:
+                ratio[f"of_{beside}"] = ours.rate / other_rate
             ratio |= {f"of_{other}": ours.rate / runs[other].rate for other in runs if other}
         yield result(f"{name}/{who}".rstrip("/"), run.rate, "updates/s", ratio, _note(run))
 

@@ -48,6 +48,8 @@ class Workload:
     updates: int
     """How many ratings are to change where time matters little."""
     make: Callable[["Workload", int], Iterator[Round]]
+    beside: str = ""
+    """Another workload that it is to be compared with."""
 
     def rounds(self, seed: int = 1) -> Iterator[Round]:
         """Without end, unless they come from a file."""
@@ -119,7 +121,7 @@ WORKLOADS = {
         Workload("royales", 100, 200_000, 64, 600_000, drawn),
         Workload("fields", 10_000, 200_000, 8, 1_000_000, drawn),
         Workload("veterans", 10_000, 20_000, 1, 600_000, drawn),
-        Workload("hot", 5, 200_000, 1, 600_000, drawn),
+        Workload("hot", 5, 200_000, 1, 600_000, drawn, beside="lobbies"),
         Workload("dense", 5, 500, 1, 25_000, drawn),
         Workload("codeforces", 0, 100_000, 1, 600_000, codeforces),
     )

@@ -25,6 +25,7 @@ SERVICE = Program()
 class Run:
     """What was measured."""
 
+    rounds: int
     updates: int
     seconds: float
     processor_us: dict[str, float]
@@ -76,7 +77,9 @@ def measured(
     updates = sum(len(each.players) for each in rounds[warm:])
     per_update = {who: used / updates * 1e6 for who, used in used_s.items()}
     memory = (ground.memory() - empty) / len(due)
-    return Run(updates, found.last_s - began_s, per_update, memory, len(due), found.sample)
+    took_s = found.last_s - began_s
+    timed = len(rounds) - warm
+    return Run(timed, updates, took_s, per_update, memory, len(due), found.sample)
 
 
 def _timed(ground: Ground, crew: Crew, rounds: Sequence[Round]) -> tuple[float, dict[str, float]]:
