@@ -107,7 +107,9 @@ def _rates(
             ratio["bytes_a_player"] = run.memory
             if other_rate is not None:
                 ratio[f"of_{beside}"] = ours.rate / other_rate
-            ratio |= {f"of_{other}": ours.rate / runs[other].rate for other in runs if other}
+            for other in filter(None, runs):
+                ratio[f"of_{other}"] = ours.rate / runs[other].rate
+                ratio[f"of_{other}_by_processor"] = runs[other].all_us / ours.all_us
         yield result(f"{name}/{who}".rstrip("/"), run.rate, "updates/s", ratio, _note(run))
 
 

@@ -41,6 +41,11 @@ class Run:
         """Updates a second."""
         return self.updates / self.seconds
 
+    @property
+    def all_us(self) -> float:
+        """Processor time of an update in all: what other work on the machine changes least."""
+        return sum(self.processor_us.values())
+
 
 def null(sample: Sample, folder: Path) -> Program:
     """The null pipeline, whose events look like this."""
