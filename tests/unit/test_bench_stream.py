@@ -47,9 +47,9 @@ def test_rounds_are_as_told(name: str) -> None:
 
 
 def test_up_to_so_many_updates() -> None:
-    """Whole rounds, just enough of them; all where there are fewer."""
-    rounds = [made(f"r{i}", "x", ["a", "b"]) for i in range(3)]
-    assert [len(up_to(n, rounds)) for n in (1, 2, 3, 6, 7)] == [1, 1, 2, 3, 3]
+    """Whole rounds, just enough of them and two at least; all where there are fewer."""
+    rounds = [made(f"r{i}", "x", ["a", "b"]) for i in range(4)]
+    assert [len(up_to(n, rounds)) for n in (1, 4, 5, 8, 9)] == [2, 2, 3, 4, 4]
 
 
 def test_the_file_is_not_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:

@@ -103,12 +103,12 @@ def codeforces(_: Workload, __: int) -> Iterator[Round]:
 
 
 def up_to(updates: int, rounds: Iterable[Round]) -> list[Round]:
-    """The first rounds, until so many ratings change."""
+    """The first rounds, until so many ratings change; at least two, since one is to warm up."""
     taken, left = [], updates
     for each in rounds:
         taken.append(each)
         left -= len(each.players)
-        if left <= 0:
+        if left <= 0 and len(taken) >= 2:
             break
     return taken
 
