@@ -20,8 +20,6 @@ SHARES = (10, 50, 80)
 FEED_S, QUICK_FEED_S = 20.0, 3.0
 RECOVERY_OF = "lobbies"
 RECOVERY_SHARE, RECOVERY_S = 0.1, 30.0
-PEER_PART = 10
-"""The peer is given the so manieth part: it is slower, and for large rounds much."""
 GUARANTEES = ("at-least-once", "exactly-once")
 
 
@@ -54,7 +52,8 @@ class Plan:
         if "recovery" in self.measures and workload.name == RECOVERY_OF:
             yield from self._recoveries(ground, workload, one.rate)
         if "peer" in self.measures:
-            yield from _peers(ground, workload, up_to(updates // PEER_PART, rounds), one)
+            most = workload.peer_updates // (QUICK if self.quick else 1)
+            yield from _peers(ground, workload, up_to(min(most, updates), rounds), one)
 
     def _in_turns(
         self, ground: Ground, workload: Workload, rounds: Sequence[Round], count: int

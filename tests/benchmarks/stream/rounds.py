@@ -47,6 +47,8 @@ class Workload:
     ladders: int
     updates: int
     """How many ratings are to change where time matters little."""
+    peer_updates: int
+    """How many for the peer, which is slower, and with many players in a round much slower."""
     make: Callable[["Workload", int], Iterator[Round]]
     beside: str = ""
     """Another workload that it is to be compared with."""
@@ -117,12 +119,12 @@ def up_to(updates: int, rounds: Iterable[Round]) -> list[Round]:
 WORKLOADS = {
     each.name: each
     for each in (
-        Workload("lobbies", 5, 200_000, 64, 600_000, drawn),
-        Workload("royales", 100, 200_000, 64, 600_000, drawn),
-        Workload("fields", 10_000, 200_000, 8, 1_000_000, drawn),
-        Workload("veterans", 10_000, 20_000, 1, 600_000, drawn),
-        Workload("hot", 5, 200_000, 1, 600_000, drawn, beside="lobbies"),
-        Workload("dense", 5, 500, 1, 25_000, drawn),
-        Workload("codeforces", 0, 100_000, 1, 600_000, codeforces),
+        Workload("lobbies", 5, 200_000, 64, 600_000, 60_000, drawn),
+        Workload("royales", 100, 200_000, 64, 600_000, 60_000, drawn),
+        Workload("fields", 10_000, 200_000, 8, 1_000_000, 20_000, drawn),
+        Workload("veterans", 10_000, 20_000, 1, 600_000, 20_000, drawn),
+        Workload("hot", 5, 200_000, 1, 600_000, 60_000, drawn, beside="lobbies"),
+        Workload("dense", 5, 500, 1, 25_000, 2_500, drawn),
+        Workload("codeforces", 0, 100_000, 1, 600_000, 20_000, codeforces),
     )
 }
