@@ -98,8 +98,8 @@ def a_crew(
     """Workers of these names, on topics of their own and an empty Redis; all end with the block."""
     at = ground.settings(**settings)
     at = msgspec.structs.replace(at, buckets=workload.buckets(at.shards))
-    Admin(at).create_topics()
     ground.empty()
+    Admin(at).create_topics()
     with started_workers(ground.new_folder()) as start:
         crew = Crew(at, program, start)
         for name in names:

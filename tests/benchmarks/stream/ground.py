@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from prometheus_client import ProcessCollector
 from redis import Redis
 
@@ -20,9 +21,15 @@ from tests.benchmarks.stream.null import Sample
 from tests.benchmarks.stream.rounds import Round
 
 TIMEOUT_S = 60.0
+RUN = "run-"
+"""Topics of a run begin so."""
 AT_ONCE = 10_000
 SESSION_MS = 60_000
 """Workers are stopped while a backlog is sent: the group must not miss them."""
+
+
+PROPERTIES = {"log.message.timestamp.type": "LogAppendTime"}
+"""When an event came is for the broker to say: some clients pass on the time of their input."""
 
 
 @dataclass
@@ -43,7 +50,7 @@ class Ground:
             "kafka": self.kafka.address,
             "redis": self.redis.address,
             "http": "127.0.0.1:0",
-            "topic_prefix": f"run-{self._runs}.",
+            "topic_prefix": f"{RUN}{self._runs}.",
             "session_timeout_ms": SESSION_MS,
             "ready_lag": 0,
         }
@@ -51,7 +58,7 @@ class Ground:
 
     def new_folder(self) -> Path:
         """For the logs of a run."""
-        folder = self.folder / f"run-{self._runs}"
+        folder = self.folder / f"{RUN}{self._runs}"
         folder.mkdir()
         return folder
 
@@ -61,8 +68,13 @@ class Ground:
         return used
 
     def empty(self) -> None:
-        """Nothing in Redis."""
+        """Nothing in Redis, and no topics of former runs."""
         self._client().flushall()
+        admin = AdminClient({"bootstrap.servers": self.kafka.address}, logger=QUIET)
+        topics = admin.list_topics(timeout=TIMEOUT_S).topics
+        old = [name for name in topics if name.startswith(RUN)]
+        for done in admin.delete_topics(old, operation_timeout=TIMEOUT_S).values() if old else ():
+            done.result(TIMEOUT_S)
 
     def _client(self) -> Any:
         return Redis(host="127.0.0.1", port=self.redis.port)
@@ -75,7 +87,10 @@ class Ground:
 @contextmanager
 def a_ground(folder: Path, given: Mapping[str, Any]) -> Iterator[Ground]:
     """New servers, gone at the end of the block."""
-    with start_redis(folder / "redis") as redis, start_kafka(folder / "kafka") as kafka:
+    with (
+        start_redis(folder / "redis") as redis,
+        start_kafka(folder / "kafka", properties=PROPERTIES) as kafka,
+    ):
         yield Ground(kafka, redis, folder, given)
 
 
@@ -125,7 +140,7 @@ class Published:
 
     keys: Counter[bytes]
     last_s: float
-    """When the last event was produced, Unix seconds."""
+    """When the broker took the last event, Unix seconds."""
     sample: Sample
 
     def wrong(self, due: Counter[bytes]) -> str:

@@ -1,7 +1,7 @@
 """What is measured of a workload, and how the figures are told."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tests.benchmarks.measure import Result, result
 from tests.benchmarks.stream.crew import Program, a_crew, names_of
@@ -20,8 +20,6 @@ SHARES = (10, 50, 80)
 FEED_S, QUICK_FEED_S = 20.0, 3.0
 RECOVERY_OF = "lobbies"
 RECOVERY_SHARE, RECOVERY_S = 0.1, 30.0
-PEER_PART = 10
-"""The peer is given the so manieth part: it is slower, and for large rounds much."""
 GUARANTEES = ("at-least-once", "exactly-once")
 
 
@@ -34,6 +32,8 @@ class Plan:
     quick: bool = False
     turns: int | None = None
     updates: int | None = None
+    rates: dict[tuple[str, int], float] = field(default_factory=dict)
+    """Updates a second by workload and workers, of what was measured so far."""
 
     def results(self, ground: Ground, workload: Workload) -> Iterator[Result]:
         """All that is measured of a workload; Skipped where it, or the peer, is not to be had."""
@@ -43,14 +43,17 @@ class Plan:
         for count in self.workers:
             runs = self._in_turns(ground, workload, rounds, count)
             best[count] = runs[""]
-            yield from _rates(f"{workload.name}/{count}", runs)
+            self.rates[workload.name, count] = runs[""].rate
+            other = self.rates.get((workload.beside, count))
+            yield from _rates(f"{workload.name}/{count}", runs, workload.beside, other)
         one = best[self.workers[0]]
         if "latency" in self.measures:
             yield from self._latencies(ground, workload, self.workers[0], one.rate)
         if "recovery" in self.measures and workload.name == RECOVERY_OF:
             yield from self._recoveries(ground, workload, one.rate)
         if "peer" in self.measures:
-            yield from _peers(ground, workload, up_to(updates // PEER_PART, rounds), one)
+            most = workload.peer_updates // (QUICK if self.quick else 1)
+            yield from _peers(ground, workload, up_to(min(most, updates), rounds), one)
 
     def _in_turns(
         self, ground: Ground, workload: Workload, rounds: Sequence[Round], count: int
@@ -92,13 +95,20 @@ class Plan:
             yield _latency(f"{workload.name}/2/{story}", found, found.quantile_ms(1.0), "ms, most")
 
 
-def _rates(name: str, runs: dict[str, Run]) -> Iterator[Result]:
+def _rates(
+    name: str, runs: dict[str, Run], beside: str, other_rate: float | None
+) -> Iterator[Result]:
     ours = runs[""]
     for who, run in runs.items():
         ratio = {f"{each}_us": us for each, us in run.processor_us.items()}
         if run is ours:
+            ratio["rounds_a_second"] = run.rounds / run.seconds
             ratio["bytes_a_player"] = run.memory
-            ratio |= {f"of_{other}": ours.rate / runs[other].rate for other in runs if other}
+            if other_rate is not None:
+                ratio[f"of_{beside}"] = ours.rate / other_rate
+            for other in filter(None, runs):
+                ratio[f"of_{other}"] = ours.rate / runs[other].rate
+                ratio[f"of_{other}_by_processor"] = runs[other].all_us / ours.all_us
         yield result(f"{name}/{who}".rstrip("/"), run.rate, "updates/s", ratio, _note(run))
 
 

@@ -47,7 +47,11 @@ class Workload:
     ladders: int
     updates: int
     """How many ratings are to change where time matters little."""
+    peer_updates: int
+    """How many for the peer, which is slower, and with many players in a round much slower."""
     make: Callable[["Workload", int], Iterator[Round]]
+    beside: str = ""
+    """Another workload that it is to be compared with."""
 
     def rounds(self, seed: int = 1) -> Iterator[Round]:
         """Without end, unless they come from a file."""
@@ -101,12 +105,12 @@ def codeforces(_: Workload, __: int) -> Iterator[Round]:
 
 
 def up_to(updates: int, rounds: Iterable[Round]) -> list[Round]:
-    """The first rounds, until so many ratings change."""
+    """The first rounds, until so many ratings change; at least two, since one is to warm up."""
     taken, left = [], updates
     for each in rounds:
         taken.append(each)
         left -= len(each.players)
-        if left <= 0:
+        if left <= 0 and len(taken) >= 2:
             break
     return taken
 
@@ -115,12 +119,12 @@ def up_to(updates: int, rounds: Iterable[Round]) -> list[Round]:
 WORKLOADS = {
     each.name: each
     for each in (
-        Workload("lobbies", 5, 200_000, 64, 600_000, drawn),
-        Workload("royales", 100, 200_000, 64, 600_000, drawn),
-        Workload("fields", 10_000, 200_000, 8, 1_000_000, drawn),
-        Workload("veterans", 10_000, 20_000, 1, 600_000, drawn),
-        Workload("hot", 5, 200_000, 1, 600_000, drawn),
-        Workload("dense", 5, 500, 1, 25_000, drawn),
-        Workload("codeforces", 0, 100_000, 1, 600_000, codeforces),
+        Workload("lobbies", 5, 200_000, 64, 600_000, 60_000, drawn),
+        Workload("royales", 100, 200_000, 64, 600_000, 60_000, drawn),
+        Workload("fields", 10_000, 200_000, 8, 1_000_000, 20_000, drawn),
+        Workload("veterans", 10_000, 20_000, 1, 600_000, 20_000, drawn),
+        Workload("hot", 5, 200_000, 1, 600_000, 60_000, drawn, beside="lobbies"),
+        Workload("dense", 5, 500, 1, 25_000, 2_500, drawn),
+        Workload("codeforces", 0, 100_000, 1, 600_000, 20_000, codeforces),
     )
 }

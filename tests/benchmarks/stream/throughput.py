@@ -25,6 +25,7 @@ SERVICE = Program()
 class Run:
     """What was measured."""
 
+    rounds: int
     updates: int
     seconds: float
     processor_us: dict[str, float]
@@ -39,6 +40,11 @@ class Run:
     def rate(self) -> float:
         """Updates a second."""
         return self.updates / self.seconds
+
+    @property
+    def all_us(self) -> float:
+        """Processor time of an update in all: what other work on the machine changes least."""
+        return sum(self.processor_us.values())
 
 
 def null(sample: Sample, folder: Path) -> Program:
@@ -76,7 +82,9 @@ def measured(
     updates = sum(len(each.players) for each in rounds[warm:])
     per_update = {who: used / updates * 1e6 for who, used in used_s.items()}
     memory = (ground.memory() - empty) / len(due)
-    return Run(updates, found.last_s - began_s, per_update, memory, len(due), found.sample)
+    took_s = found.last_s - began_s
+    timed = len(rounds) - warm
+    return Run(timed, updates, took_s, per_update, memory, len(due), found.sample)
 
 
 def _timed(ground: Ground, crew: Crew, rounds: Sequence[Round]) -> tuple[float, dict[str, float]]:
