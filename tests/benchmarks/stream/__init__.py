@@ -1,9 +1,11 @@
 """The whole service under load, on a real Kafka and Redis: `make bench-stream`.
 
-- `rounds`: what is played, by seed.
-- `ground`: the two servers, what they use of the processors, what was published.
-- `throughput`: a backlog of rounds, and how long it takes until all of it is rated.
-- `__main__`: the command.
+- `rounds`: what is played, by seed; `ground`: the two servers, what goes in and what comes out;
+  `crew`: the worker processes.
+- `throughput`: a backlog, until all of it is rated; `latency`: a steady load; `recovery`: a worker
+  that dies, workers that are replaced.
+- `null`, `quix`: what runs in the service's place, to compare it with.
+- `plan`, `__main__`: what is measured, and the command.
 
 A crew of workers is started, warmed up with the first rounds and then stopped (SIGSTOP) while the
 backlog is sent. So what is timed begins with workers at rest and all rounds in the log; start-up is

@@ -194,6 +194,7 @@ def main() -> None:
     settings = read_settings()
     sample = msgspec.json.decode(Path(os.environ[SAMPLE]).read_bytes(), type=Sample)
     shards = Admin(settings).check_topics()[Topics.of(settings).parts]
+    shards_of(["a"], shards)  # loads its kernel, as the service does before it joins
 
     def scatter_or_end() -> None:
         try:
