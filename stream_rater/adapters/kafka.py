@@ -43,6 +43,8 @@ POLL_RECORDS = 10_000
 ENDS_EVERY_S = 1.0
 """How often the ends of partitions are noted, for metrics."""
 
+HEARTBEAT_MS = 400
+
 FATAL = frozenset({KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID})
 """Told once; from then on the consumer is silent for ever."""
 
@@ -144,7 +146,8 @@ class Input:
             "auto.offset.reset": "error",
             "partition.assignment.strategy": "cooperative-sticky",
             "session.timeout.ms": settings.session_timeout_ms,
-            "heartbeat.interval.ms": settings.session_timeout_ms // 4,
+            # A member learns of a rebalance with its next heartbeat: all wait for the last one.
+            "heartbeat.interval.ms": min(settings.session_timeout_ms // 4, HEARTBEAT_MS),
             "queued.max.messages.kbytes": 65_536,
             # The first batch comes whole, however large. Not much behind it: all of an answer is
             # decompressed at once.

@@ -93,9 +93,9 @@ class Transactions:
         try:
             producer.begin_transaction()
             send(producer)
+            self._flush(producer)
         except KafkaException as error:
             raise trouble_of(error) from None
-        self._flush(producer)
         self._patience.call(
             TIMEOUT_S, lambda s: producer.send_offsets_to_transaction(ends, member, s)
         )

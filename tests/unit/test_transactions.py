@@ -1,0 +1,43 @@
+"""adapters.producers: whatever ends a transaction is trouble, never a traceback."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from stream_rater.adapters.kafka import Input
+from stream_rater.adapters.producers import Transactions
+from stream_rater.config import Settings
+from stream_rater.pipeline.ports import LogTrouble
+
+AT = Settings(kafka="127.0.0.1:1")
+
+
+class Fenced:
+    """A producer whose flush says that another one has its name."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: None
+
+    def flush(self, _: float) -> int:
+        """As librdkafka does when the partitions cannot be added."""
+        raise KafkaException(KafkaError(KafkaError._FENCED, "fenced", fatal=True))
+
+
+@pytest.fixture
+def input_() -> Iterator[Input]:
+    """Of a broker that is not there, as a member all the same."""
+    found = Input(AT, "parts", "updaters")
+    found._metadata = found.consumer.consumer_group_metadata()
+    yield found
+    found.consumer.close()
+
+
+def test_a_producer_that_is_fenced_while_it_flushes(input_: Input) -> None:
+    """The machine begins anew with another."""
+    transactions = Transactions(AT, "updater", input_)
+    fenced: Any = Fenced()
+    transactions._producer = fenced
+    with pytest.raises(LogTrouble, match="fenced"):
+        transactions.run(lambda _: None, {})
