@@ -16,8 +16,8 @@ FEW = 32
 """Up to so many entries every sum is taken anew."""
 
 CLOSER = 0.6
-"""Nodes lie so much closer than Elo-MMR's, which makes L 60 times as exact: between ratings that lie
-far apart L is flat, and an error in L a larger one in x."""
+"""Nodes lie so much closer than Elo-MMR's, which makes L 60 times as exact: between ratings that
+lie far apart L is flat, and an error in L a larger one in x."""
 
 
 @kernel
