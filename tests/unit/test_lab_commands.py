@@ -181,6 +181,13 @@ def test_evidence_writes_a_report_of_every_part(
         assert (out / picture).read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_season_too_short_for_experience_is_tuned_by_all() -> None:
+    """Where nobody has played five rounds in the first part, as in the paper's synth-large."""
+    data = evidence.DataSet("short", list(season(Kind(40, 40, 40), 1)))
+    found = evidence.tuned(data, "codeforces", 12, 1)
+    assert found != evidence.first_guess("codeforces")
+
+
 def test_the_papers_figures_stand_beside_seasons_as_large_as_its_own() -> None:
     """In a column of their own, a dash where there is none."""
     data = evidence.DataSet("synth-large", list(season(Kind(9, 12, 3), 1)))
