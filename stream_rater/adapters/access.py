@@ -34,8 +34,15 @@ LARGEST_RESPONSE_BYTES = 100_000_000
 decides verdicts, so all that reads the log must have the same."""
 
 
-def trouble_of(error: KafkaException | KafkaError) -> LogTrouble | Denied:
+CALLBACK_FAILURES = (KafkaException, SystemError)
+"""What a call that serves callbacks raises. Where the client has its exception already set when it
+calls back, whatever the callback does first ends in a SystemError, with that exception as its cause."""
+
+
+def trouble_of(error: BaseException | KafkaError | None) -> LogTrouble | Denied:
     """What a client's error is to a state machine."""
+    if isinstance(error, SystemError):
+        return trouble_of(error.__cause__)
     inner = error.args[0] if isinstance(error, KafkaException) else error
     if not isinstance(inner, KafkaError):
         return LogTrouble(f"kafka: {inner}")

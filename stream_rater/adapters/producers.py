@@ -14,7 +14,13 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from stream_rater.adapters.access import LARGEST_RESPONSE_BYTES, QUIET, client_options, trouble_of
+from stream_rater.adapters.access import (
+    CALLBACK_FAILURES,
+    LARGEST_RESPONSE_BYTES,
+    QUIET,
+    client_options,
+    trouble_of,
+)
 from stream_rater.adapters.kafka import TIMEOUT_S, Input, Patience
 from stream_rater.config import Settings
 from stream_rater.pipeline.ports import LogTrouble
@@ -94,7 +100,7 @@ class Transactions:
             producer.begin_transaction()
             send(producer)
             self._flush(producer)
-        except KafkaException as error:
+        except CALLBACK_FAILURES as error:
             raise trouble_of(error) from None
         self._patience.call(
             TIMEOUT_S, lambda s: producer.send_offsets_to_transaction(ends, member, s)
@@ -177,7 +183,7 @@ class Parts:
             raise LogTrouble(f"kafka: {error}") from None
         try:
             self._await_all(self._producer)
-        except KafkaException as error:  # what ends the client for good
+        except CALLBACK_FAILURES as error:  # what ends the client for good
             raise trouble_of(error) from None
         if failures:
             raise trouble_of(failures[0])

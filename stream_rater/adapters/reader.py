@@ -15,7 +15,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from stream_rater.adapters.access import QUIET, client_options, trouble_of
+from stream_rater.adapters.access import CALLBACK_FAILURES, QUIET, client_options, trouble_of
 from stream_rater.adapters.records import Unreadable, record_of
 from stream_rater.adapters.worker import cloud_event_headers
 from stream_rater.config import Settings
@@ -136,7 +136,7 @@ class Submitter:
         """Let callbacks run; the client raises there what ends it for good."""
         try:
             return action()
-        except KafkaException as error:
+        except CALLBACK_FAILURES as error:
             raise trouble_of(error) from None
 
     def _delivered(self, round_id: str) -> Callable[[KafkaError | None, Message], None]:

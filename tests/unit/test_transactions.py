@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from stream_rater.adapters.access import trouble_of
 from stream_rater.adapters.kafka import Input
 from stream_rater.adapters.producers import Transactions
 from stream_rater.config import Settings
@@ -32,6 +33,13 @@ def input_() -> Iterator[Input]:
     found._metadata = found.consumer.consumer_group_metadata()
     yield found
     found.consumer.close()
+
+
+def test_an_exception_set_before_a_callback() -> None:
+    """Is what the trouble is about."""
+    error = SystemError("returned a result with an exception set")
+    error.__cause__ = KafkaException(KafkaError(KafkaError._FENCED, "fenced"))
+    assert str(trouble_of(error)) == "kafka: fenced"
 
 
 def test_a_producer_that_is_fenced_while_it_flushes(input_: Input) -> None:
