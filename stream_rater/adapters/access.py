@@ -36,7 +36,7 @@ decides verdicts, so all that reads the log must have the same."""
 
 CALLBACK_FAILURES = (KafkaException, SystemError)
 """What a call that serves callbacks raises. Where the client has its exception already set when it
-calls back, whatever the callback does first ends in a SystemError, with that exception as its cause."""
+calls back, what the callback does first ends in a SystemError, with that exception as its cause."""
 
 
 def trouble_of(error: BaseException | KafkaError | None) -> LogTrouble | Denied:
