@@ -93,11 +93,26 @@ def upgrade(name: str, folder: Path, quick: bool) -> Outcome:
 
 
 def broker(name: str, folder: Path, quick: bool, *, hard: bool, workers: int) -> Outcome:
-    """The only broker is stopped or killed with transactions under way, and started again."""
-    with a_scene(name, folder, lobbies(), workers=workers, quick=quick) as scene:
+    """Each of three brokers is stopped or killed with transactions under way, and started again."""
+    with a_scene(
+        name, folder, lobbies(), workers=workers, quick=quick, kafka=three_brokers, replication=3
+    ) as scene:
+        for i in scene.faults(3):
+            _down(scene.kafka[i], hard)
+            scene.kafka[i].start()
+        return scene.outcome()
+
+
+def lone_broker(name: str, folder: Path, quick: bool) -> Outcome:
+    """The only broker is stopped with transactions under way, and started again.
+
+    Not killed: at its start Kafka 4.4 may then complete a transaction that was about to be
+    committed without writing its end to the partitions, whose leader it does not know yet. What
+    follows there is hidden from readers until an operator aborts it.
+    """
+    with a_scene(name, folder, lobbies(), workers=2, quick=quick) as scene:
         for _ in scene.faults(3):
-            _down(scene.kafka[0], hard)
-            scene.kafka[0].start()
+            scene.kafka[0].restart()
         return scene.outcome()
 
 
@@ -301,6 +316,7 @@ FAULTS: dict[str, Story] = {
         for count in (1, 3)
     },
     "hard-worker-unnamed": partial(worker, hard=True, workers=2, named=False),
+    "lone-broker": lone_broker,
     "one-of-three-brokers": one_of_three,
     **{f"connections-{how}": partial(connections, toxic=toxic) for how, toxic in TOXICS.items()},
     "redis-killed": redis_killed,
