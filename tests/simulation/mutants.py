@@ -20,6 +20,7 @@ from stream_rater.pipeline.ports import (
     Player,
     Priors,
     ReadPriors,
+    Record,
     Rejection,
     Scatter,
     Step,
@@ -240,6 +241,15 @@ class RecallsByOffset(Updater):
         return super()._recall(number, call, held)
 
 
+class MarksOverlooked(Updater):
+    """Step 9 without the marks: what was lost after a rebuild is replayed from before it."""
+
+    def _read(self, record: Record) -> None:
+        if record.partition in self._shards:
+            self._shards[record.partition].rebuilt = 2**60
+        super()._read(record)
+
+
 class UnstableOffset(UnkindWorker):
     """Step 8 with offsets fetched while a transaction is pending on them."""
 
@@ -326,6 +336,7 @@ MUTANTS = {
     "publishes-replays": Mutant("[a, c) without events", Machines(updater=PublishesReplays)),
     "remembered-offset": Mutant("the group's offset, fetched", Machines(updater=RememberedOffset)),
     "recalls-by-offset": Mutant("events by fresh rows", Machines(updater=RecallsByOffset)),
+    "marks-overlooked": Mutant("the marks of rebuilds", Machines(updater=MarksOverlooked)),
     "unstable-offset": Mutant("stable offsets only", Machines(worker=UnstableOffset)),
     "no-compare-and-set": Mutant("compare-and-set on applied", Machines(worker=NoCompareAndSet)),
     "reaches-the-end": Mutant("rebuild up to what was applied", Machines(reach=ReachesTheEnd)),

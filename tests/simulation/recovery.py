@@ -4,7 +4,7 @@ import random
 
 from stream_rater.adapters.memory import Log
 from stream_rater.config import Ladders
-from stream_rater.lab.rebuild import Reach, Rebuild, fill
+from stream_rater.lab.rebuild import Reach, Rebuild, fill, passed
 from stream_rater.pipeline import changes, parts
 from stream_rater.pipeline.parts import NotAPart
 from stream_rater.pipeline.ports import UNFINISHED, Player, Position, Record
@@ -21,7 +21,7 @@ def rebuild(
     log: Log, store: StoreWithPast, ladders: Ladders, window: int, reaching: type[Reach]
 ) -> None:
     """As the command does, with its own functions."""
-    applied, scattered = log.updaters.committed, log.estimators.committed
+    applied, scattered = dict(log.updaters.committed), log.estimators.committed
     reach = reaching(applied, scattered, SHARDS, NEXT_KERNEL)
     for shard in log.parts:
         for record in shard[shard.start :]:
@@ -31,10 +31,14 @@ def rebuild(
         for record in records:
             work.feed(record)
 
+    marks = {shard: log.append_part(shard, parts.mark(SHARDS)) for shard in range(SHARDS)}
+    moved = passed(applied, marks)
+    log.updaters.committed |= moved
+    applied |= moved
     for shard in range(SHARDS):
         store.positions[shard] = Position(UNFINISHED, UNFINISHED)
     fill(
-        work.beliefs(), applied, SHARDS,
+        work.beliefs(), applied, marks,
         lambda them: {s: store.apply(s, each.position, each.beliefs) for s, each in them.items()},
     )  # fmt: skip
     store.agree({ladder: ladders.history(ladder) for ladder in work.ladders})

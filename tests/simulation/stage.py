@@ -64,6 +64,10 @@ class Stage:
         """The newest ladders file."""
         self._rounds = 0
         self.now_s = 0.0
+        self.shards = SHARDS
+        """Among how many the estimators deal players out."""
+        self.fewest = SHARDS
+        """Of those numbers."""
 
     # --- who is there ---
 
@@ -76,7 +80,9 @@ class Stage:
 
     def estimator(self) -> Actor:
         """An estimator who owns everything from now on."""
-        machine = self.machines.estimator(self.ladders, SHARDS, window=WINDOW, wave_players=2).run()
+        machine = self.machines.estimator(
+            self.ladders, self.shards, window=WINDOW, wave_players=2
+        ).run()
         actor = self._join("estimator", self.log.estimators, machine, self.log.rounds)
         self.log.estimators.assign([actor.worker])
         return actor
@@ -106,8 +112,13 @@ class Stage:
         for shard, committed in self.log.updaters.committed.items():
             self.log.parts[shard].start = committed
 
+    def begin_with(self, shards: int) -> None:
+        """There are fewer shards before the first rebuild."""
+        self.shards = self.fewest = shards
+
     def rebuild(self) -> None:
-        """All workers are stopped, the store is lost and rebuilt."""
+        """All workers are stopped, the store is lost and rebuilt for all shards that there are."""
+        self.shards = SHARDS
         self.actors.clear()
         for group in (self.log.estimators, self.log.updaters):
             for producer in sorted(group.pending):
@@ -180,7 +191,7 @@ class Stage:
                 self.perform(actor)
         if not self._is_done():
             return [f"stuck: {self.log.estimators.committed} {self.log.updaters.committed}"]
-        return oracle.violations(self.log, self.store, self.ladders, WINDOW)
+        return oracle.violations(self.log, self.store, self.ladders, WINDOW, self.fewest)
 
     def _is_done(self) -> bool:
         log = self.log

@@ -47,7 +47,7 @@ def opened(
     """Answer all that opening shards takes, but for the seek."""
     hand.answer(Committed, committed)
     hand.answer(LogStarts, starts or dict.fromkeys(positions, 0))
-    hand.answer(ReadBeliefs, {s: Held(position) for s, position in positions.items()})
+    hand.answer(ReadBeliefs, {s: Held(position, [None]) for s, position in positions.items()})
     hand.answer(ShardEnds, [end] * len(positions))
 
 
