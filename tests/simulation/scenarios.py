@@ -354,7 +354,7 @@ def lost_after_shards_were_added(stage: Stage) -> None:
     all but what they were before; a round is reported before somebody rebuilds the store."""
     stage.begin_with(2)
     stage.round(A2, B2)
-    estimator, updater = stage.estimator(), stage.updater(0, 1)
+    estimator, updater = stage.estimator(), stage.updater()
     stage.through(estimator, CommitSource)
     stage.turns(updater)
     stage.rebuild()
