@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -212,8 +213,8 @@ class PublishesReplays(Updater):
 class RememberedOffset(Updater):
     """Step 8 with the offset last known to be committed, instead of the group's."""
 
-    def __init__(self, *, rows_per_call: int) -> None:
-        super().__init__(rows_per_call=rows_per_call)
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
         self._known: dict[int, int] = {}
 
     def _start_over(self, troubles: int) -> Step[None]:

@@ -6,12 +6,15 @@ run, and this worker may die, sleep through a rebalance and go on as a zombie, o
 call failed although it happened, or will yet happen: requests of a failed call may arrive late.
 """
 
+import math
 import random
 from collections.abc import Callable
+from contextlib import suppress
 
 from stream_rater.adapters.memory import Group, Log
 from stream_rater.config import Ladders
 from stream_rater.pipeline.estimator import Estimator
+from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.ports import (
     Apply,
     CommitSource,
@@ -21,6 +24,7 @@ from stream_rater.pipeline.ports import (
     Scatter,
     StoreTrouble,
 )
+from stream_rater.pipeline.shard import REBUILD
 from stream_rater.pipeline.updater import Updater
 
 from . import oracle, recovery
@@ -36,6 +40,15 @@ QUIET_EFFECTS = 20_000
 
 STILL_EFFECTS = 40
 """And stay done for so many more."""
+
+
+class Watch(Observer):
+    """An operator's eye on the shards."""
+
+    says_rebuild = False
+
+    def shard_refused(self, shard: int, reason: str, offset: int | None = None) -> None:
+        self.says_rebuild |= REBUILD in reason
 
 
 class Simulation:
@@ -58,6 +71,7 @@ class Simulation:
         self.to_submit = submissions(self.rng, self.weather.rounds, self.weather.players)[::-1]
         self.doubt = self.weather.doubt
         self.now_s = 0.0
+        self.watch = Watch()
         self.upgrading = False
         """Whether who starts from now on has the next release and ladders file."""
         self.actors: list[Actor] = []
@@ -101,7 +115,7 @@ class Simulation:
     def _updater(self) -> Updater:
         kind = self.machines.updater
         return (upgraded(kind) if self.upgrading else kind)(
-            rows_per_call=self.weather.rows_per_call
+            rows_per_call=self.weather.rows_per_call, observer=self.watch
         )
 
     @property
@@ -128,7 +142,12 @@ class Simulation:
             self._maybe_fault()
             self._step()
         self._calm_down()
-        if not self._becomes_done():
+        done = self._becomes_done()
+        if self.watch.says_rebuild:
+            self._wipe()
+            self._calm_down()
+            done = self._becomes_done()
+        if not done:
             return ["stuck: " + self._where()]
         return oracle.violations(self.log, self.store, self.ladders, WINDOW)
 
@@ -140,6 +159,8 @@ class Simulation:
             if is_done and was_done:
                 return True
             was_done = is_done
+            if self.watch.says_rebuild:
+                return False
             for _ in range(STILL_EFFECTS):
                 self.now_s += 0.02
                 actor = self.rng.choice(self.actors)
@@ -248,9 +269,15 @@ class Simulation:
             else:
                 self.store.roll_back(shard, self.rng.choice([1, 2, 3, 1000]))
 
+    def _lose(self) -> None:
+        """Some shards' store is lost at work, or goes back to before it was rebuilt. Where the log
+        does not lead on from there, the shard is refused, and nobody comes before all is calm."""
+        for shard in self.rng.sample(range(SHARDS), self.rng.choice([1, SHARDS])):
+            self.store.lose(shard)
+
     def _wipe(self) -> None:
         """The store is lost, perhaps after old parts were deleted. All workers are stopped, it is
-        rebuilt from the log, and they start again."""
+        rebuilt from the log, at the second attempt perhaps, and they start again."""
         roles = [actor.role for actor in self.actors]
         for actor in self.actors:
             self._straggle(actor)
@@ -263,10 +290,17 @@ class Simulation:
         if self.rng.random() < 0.5:
             self.stragglers.clear()
             recovery.expire(self.log, self.rng)
-        recovery.rebuild(self.log, self.store, self.ladders, WINDOW, self.machines.reach)
+        if self.rng.random() < 0.3:
+            with suppress(recovery.GivenUp):
+                self._rebuild(steps=self.rng.randrange(5))
+        self._rebuild()
+        self.watch.says_rebuild = False
         for role in roles:
             self._start(role)
         self._rebalance()
+
+    def _rebuild(self, steps: float = math.inf) -> None:
+        recovery.rebuild(self.log, self.store, self.ladders, WINDOW, self.machines.reach, steps)
 
     def _upgrade(self) -> None:
         """A rolling upgrade begins: the first worker with the new file notes its changes."""
