@@ -13,7 +13,7 @@ from stream_rater.pipeline.parts import NotAPart
 from stream_rater.pipeline.ports import UNFINISHED, Application, Player, Position, Record
 
 from .actors import NEXT_KERNEL
-from .game import PARTITION_OF, SHARDS
+from .game import PARTITION_OF
 from .world import StoreWithPast
 
 Row = tuple[Player, int]
@@ -40,7 +40,8 @@ def rebuild(
         return {s: store.apply(s, each.position, each.beliefs) for s, each in calls.items()}
 
     applied, scattered = dict(log.updaters.committed), log.estimators.committed
-    reach = reaching(applied, scattered, SHARDS, NEXT_KERNEL)
+    shards = len(log.parts)
+    reach = reaching(applied, scattered, shards, NEXT_KERNEL)
     for shard in log.parts:
         for record in shard[shard.start :]:
             reach.note(record)
@@ -50,13 +51,13 @@ def rebuild(
             work.feed(record)
 
     step()
-    marks = {shard: log.append_part(shard, parts.mark(SHARDS)) for shard in range(SHARDS)}
+    marks = {shard: log.append_part(shard, parts.mark(shards)) for shard in range(shards)}
     moved = passed(applied, marks)
     step()
     log.updaters.committed |= moved
     applied |= moved
     store.beliefs.clear()
-    for shard in range(SHARDS):
+    for shard in range(shards):
         store.positions[shard] = Position(UNFINISHED, UNFINISHED)
     fill(work.beliefs(), applied, marks, write)
     store.agree({ladder: ladders.history(ladder) for ladder in work.ladders})

@@ -66,7 +66,9 @@ class Simulation:
         self.machines = machines
         self._trace = trace
         self.weather: Weather = weather(self.rng)
-        self.log = Log(PARTITIONS, SHARDS)
+        self.once = SHARDS - 1 if seed % 5 == 0 else SHARDS
+        """How many shards there are at first."""
+        self.log = Log(PARTITIONS, self.once)
         self.store = StoreWithPast(self.rng, self.weather.stale)
         self.to_submit = submissions(self.rng, self.weather.rounds, self.weather.players)[::-1]
         self.doubt = self.weather.doubt
@@ -107,7 +109,7 @@ class Simulation:
     def _estimator(self) -> Estimator:
         kind = self.machines.estimator
         return (upgraded(kind) if self.upgrading else kind)(
-            self.ladders, SHARDS, window=WINDOW,
+            self.ladders, len(self.log.parts), window=WINDOW,
             rejects_per_second=self.rejects_per_second,
             wave_players=self.weather.wave_players, rows_per_part=self.weather.rows_per_part,
         )  # fmt: skip
@@ -144,12 +146,12 @@ class Simulation:
         self._calm_down()
         done = self._becomes_done()
         if self.watch.says_rebuild:
-            self._wipe()
+            self._recover()
             self._calm_down()
             done = self._becomes_done()
         if not done:
             return ["stuck: " + self._where()]
-        return oracle.violations(self.log, self.store, self.ladders, WINDOW)
+        return oracle.violations(self.log, self.store, self.ladders, WINDOW, self.once)
 
     def _becomes_done(self) -> bool:
         """Everything gets finished, and stays so."""
@@ -262,8 +264,8 @@ class Simulation:
 
     def _roll_back(self) -> None:
         """The store loses its last calls on some shards, or finds itself in another old state."""
-        together = self.rng.choice([1, 1, 2, SHARDS])
-        for shard in self.rng.sample(range(SHARDS), together):
+        shards = range(len(self.log.parts))
+        for shard in self.rng.sample(shards, self.rng.choice([1, 1, 2, len(shards)])):
             if self.rng.random() < 0.2:
                 self.store.restore(shard)
             else:
@@ -272,10 +274,17 @@ class Simulation:
     def _lose(self) -> None:
         """Some shards' store is lost at work, or goes back to before it was rebuilt. Where the log
         does not lead on from there, the shard is refused, and nobody comes before all is calm."""
-        for shard in self.rng.sample(range(SHARDS), self.rng.choice([1, SHARDS])):
+        shards = range(len(self.log.parts))
+        for shard in self.rng.sample(shards, self.rng.choice([1, len(shards)])):
             self.store.lose(shard)
 
     def _wipe(self) -> None:
+        """The store is lost and rebuilt, and sometimes lost again at once."""
+        self._recover()
+        if self.rng.random() < 0.3:
+            self._lose()
+
+    def _recover(self) -> None:
         """The store is lost, perhaps after old parts were deleted. All workers are stopped, it is
         rebuilt from the log, at the second attempt perhaps, and they start again."""
         roles = [actor.role for actor in self.actors]
@@ -289,7 +298,9 @@ class Simulation:
         self.store.wipe()
         if self.rng.random() < 0.5:
             self.stragglers.clear()
-            recovery.expire(self.log, self.rng)
+            if self.rng.random() < 0.5:
+                recovery.expire(self.log, self.rng)
+            self._add_shards()
         if self.rng.random() < 0.3:
             with suppress(recovery.GivenUp):
                 self._rebuild(steps=self.rng.randrange(5))
@@ -298,6 +309,12 @@ class Simulation:
         for role in roles:
             self._start(role)
         self._rebalance()
+
+    def _add_shards(self) -> None:
+        """If they are not all there yet, and nothing waits."""
+        committed = self.log.updaters.committed
+        if all(committed.get(s, 0) == len(parts) for s, parts in enumerate(self.log.parts)):
+            self.log.add_shards(SHARDS - len(self.log.parts))
 
     def _rebuild(self, steps: float = math.inf) -> None:
         recovery.rebuild(self.log, self.store, self.ladders, WINDOW, self.machines.reach, steps)
@@ -315,7 +332,9 @@ class Simulation:
 
     def _litter(self) -> None:
         """Somebody else writes into the parts' topic."""
-        self.log.append_part(self.rng.randrange(SHARDS), self.rng.choice([b"", b"{}", b"litter"]))
+        self.log.append_part(
+            self.rng.randrange(len(self.log.parts)), self.rng.choice([b"", b"{}", b"litter"])
+        )
 
     def _calm_down(self) -> None:
         self.store.stale = self.doubt = 0.0
