@@ -106,15 +106,27 @@ def inspected(at: Settings) -> None:
     """`inspect` tells each partition's owner, and a player's belief."""
     all_of_it = stream_rater("inspect", settings=at)
     assert all_of_it.returncode == 0, all_of_it.stderr
-    rows = [line.split() for line in all_of_it.stdout.splitlines() if line.endswith("127.0.0.1")]
-    assert [row[0] for row in rows] == [*"0123", *"0123"]
-    for _, start, done, *in_redis, end, behind in (row[:-3] for row in rows):
+    topics = re.findall(r"^\S*?([\w-]+): partitions (\d),", all_of_it.stdout, re.MULTILINE)
+    assert dict(topics) == {
+        "round-completed": "4", "performance-estimated": "4", "rating-changed": "4",
+        "round-rejected": "1",
+    }  # fmt: skip
+    rows = [line.split() for line in all_of_it.stdout.splitlines() if "1/1" in line]
+    assert [row[0] for row in rows] == [*"0123" * 3, "0"]
+    for _, _, start, end, done, *in_redis, behind in (row[:-3] for row in rows[:8]):
         assert (start, behind) == ("0", "0")
         assert {done, *in_redis} == {end}
+    assert {row[-1] for row in rows[:8]} == {"/127.0.0.1"}
+    assert {len(row) for row in rows[8:]} == {4}
     player = stream_rater("inspect", "--ladder", "ladder-1", "--player", "p1", settings=at)
     assert player.returncode == 0, player.stderr
     assert re.match(r"p1 on ladder-1\nshown: \d+\.\d\nbelieved: \d+\.\d give", player.stdout)
     assert "(listpack)" in player.stdout
+    assert re.search(
+        r"\nlast rounds, by \S*rating-changed, partition \d, from offset 0 on:\n"
+        r"  2\S+ +rank \d +960.0 -> +\d+\.\d \([+-]\d+\.\d\)  \S+\n$",
+        player.stdout,
+    )
     nobody = stream_rater("inspect", "--ladder", "ladder-1", "--player", "q", settings=at)
     assert nobody.returncode == 1
     assert nobody.stderr.startswith("stream-rater: ladder 'ladder-1' has no player 'q'")
