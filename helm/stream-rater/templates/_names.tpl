@@ -58,6 +58,11 @@ labels:
   app.kubernetes.io/component: {{ .component }}
 {{- end }}
 
+{{/* What Prometheus calls the release's workers. */}}
+{{- define "stream-rater.job" -}}
+stream-rater/{{ .Release.Namespace }}/{{ include "stream-rater.fullname" . }}
+{{- end }}
+
 {{- define "stream-rater.serviceAccountName" -}}
 {{- if .Values.serviceAccount.create -}}
 {{ .Values.serviceAccount.name | default (include "stream-rater.fullname" .) }}
