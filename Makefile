@@ -60,7 +60,8 @@ lock: setup ## Write the locks anew from pyproject.toml (UPGRADE=1: newest versi
 	@$(COMPILE) pyproject.toml --extra lab --extra tracing --group dev --group audit --group build \
 		--output-file requirements.lock
 	@$(COMPILE) --group peers --output-file tests/benchmarks/peers.lock
-	@$(COMPILE) pyproject.toml --constraints requirements.lock --output-file deploy/image.lock
+	@$(COMPILE) pyproject.toml --extra otlp --constraints requirements.lock \
+		--output-file deploy/image.lock
 	@$(COMPILE) --group build --group audit --constraints requirements.lock \
 		--output-file deploy/build.lock
 

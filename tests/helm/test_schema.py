@@ -53,6 +53,7 @@ WRONG = {
     "redis.url=redis:6379": "does not match pattern",
     "redis.url=redis://redis:99999": "does not match pattern",
     "redis.url=redis://redis:0": "does not match pattern",
+    "tracing.endpoint=collector:4318": "does not match pattern",
     # secrets where all can read them
     "redis.url=redis://user:password@redis:6379": "does not match pattern",
     "redis.url=redis://redis:6379?password=x": "does not match pattern",
@@ -64,6 +65,8 @@ WRONG = {
     "extraEnv[0].name=API_TOKEN,extraEnv[0].value=x": "missing property 'valueFrom'",
     # told twice
     r"kafka.options.bootstrap\.servers=k:1": "invalid propertyName 'bootstrap.servers'",
+    "extraEnv[0].name=OTEL_EXPORTER_OTLP_HEADERS,extraEnv[0].value=x": "property 'valueFrom'",
+    "extraEnv[0].name=OTEL_EXPORTER_OTLP_ENDPOINT,extraEnv[0].value=x": "'not' failed",
     "extraEnv[0].name=STREAM_RATER_REDIS,extraEnv[0].value=x": "'not' failed",
     # half of what belongs together
     "kafka.securityProtocol=sasl_ssl": "minLength: got 0, want 1",

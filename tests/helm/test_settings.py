@@ -115,7 +115,8 @@ def test_the_command_is_one(case: str, tmp_path: Path) -> None:
     (tmp_path / "config" / "settings.toml").touch()
     for component, pod in worker_pods(case).items():
         container = pod["spec"]["containers"][0]
-        assert container["command"] == ["stream-rater"]
+        traced = ["opentelemetry-instrument"] if case == "secured" else []
+        assert container["command"] == [*traced, "stream-rater"]
         name, *arguments = container["args"]
         arguments = [moved(each, tmp_path) for each in arguments]
         context = cli.main.commands[name].make_context(name, arguments)
