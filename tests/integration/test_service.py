@@ -240,7 +240,7 @@ def test_an_instance_comes_back_quickly(
 ) -> None:
     """Under the same instance_id, a successor has the share at once, without waiting for the
     session to end; nothing is revoked of another's meanwhile, and nothing given to it."""
-    at = settings(instance_id="one", session_timeout_ms=30_000)
+    at = settings(instance_id="one", session_timeout_ms=120_000)  # three times READY_S
     worker = worker_process(at)
     other = worker_process(msgspec.structs.replace(at, instance_id="two"))
     wait_until(lambda: shares(worker) == shares(other) == (2, 2), "each has half")
