@@ -16,7 +16,7 @@ import yaml
 
 from local.prometheus_node import DASHBOARD, JOB, RULES
 from local.redis_node import SETTINGS, start_redis
-from local.tools import ROOT
+from local.tools import KAFKA_VERSION, REDIS_MINIMUM, ROOT
 from stream_rater.config import PREFIX, Settings
 from tests import image, tools
 
@@ -105,6 +105,12 @@ def test_compose_knows_the_services_settings() -> None:
     assert host in SERVICES and f":{port}:" in SERVICES[host]["ports"][0]
     assert (DEPLOY / SERVICES["stream-rater"]["build"]["context"]).resolve() == ROOT
     assert (ROOT / SERVICES["stream-rater"]["build"]["dockerfile"]) == image.DOCKERFILE
+
+
+def test_compose_has_the_servers_that_are_tested() -> None:
+    """Kafka's very release; of Redis the first with functions, which Debian has, too."""
+    assert SERVICES["kafka"]["image"].rpartition(":")[2] == KAFKA_VERSION
+    assert SERVICES["redis"]["image"].rpartition(":")[2] == f"{REDIS_MINIMUM}.0"
 
 
 def test_compose_gives_redis_our_settings(tmp_path: Path) -> None:
