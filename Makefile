@@ -73,7 +73,7 @@ contract-check: ## Parse it by AsyncAPI's own parser (npm)
 		@asyncapi/parser@3.6.3
 	@node deploy/parse_contract.mjs $(CURDIR)/.servers/asyncapi deploy/asyncapi.yaml
 
-image-check: servers ## Run the commands of deploy/Dockerfile in a folder (about a minute)
+image-check: servers ## Run the commands of deploy/Dockerfile in a folder (some minutes)
 	@$(VENV_PYTHON) -m tests.image
 
 chart: setup ## Write the Helm chart's README and the tests' renders anew
