@@ -60,7 +60,8 @@ lock: setup ## Write the locks anew from pyproject.toml (UPGRADE=1: newest versi
 	@$(COMPILE) pyproject.toml --extra lab --extra tracing --group dev --group audit --group build \
 		--output-file requirements.lock
 	@$(COMPILE) --group peers --output-file tests/benchmarks/peers.lock
-	@$(COMPILE) pyproject.toml --constraints requirements.lock --output-file deploy/image.lock
+	@$(COMPILE) pyproject.toml --extra otlp --constraints requirements.lock \
+		--output-file deploy/image.lock
 	@$(COMPILE) --group build --group audit --constraints requirements.lock \
 		--output-file deploy/build.lock
 
@@ -72,7 +73,7 @@ contract-check: ## Parse it by AsyncAPI's own parser (npm)
 		@asyncapi/parser@3.6.3
 	@node deploy/parse_contract.mjs $(CURDIR)/.servers/asyncapi deploy/asyncapi.yaml
 
-image-check: servers ## Run the commands of deploy/Dockerfile in a folder (about a minute)
+image-check: servers ## Run the commands of deploy/Dockerfile in a folder (some minutes)
 	@$(VENV_PYTHON) -m tests.image
 
 chart: setup ## Write the Helm chart's README and the tests' renders anew

@@ -22,9 +22,10 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from stream_rater.pipeline.observer import Observer, Traced, unwatched
-from stream_rater.pipeline.ports import Polled, Rejection
+from stream_rater.pipeline.ports import Polled, Record, Rejection
 from stream_rater.pipeline.waits import Waits
 from stream_rater.standings import CODES
+from stream_rater.trace import trace_of
 
 FAST_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
@@ -210,6 +211,12 @@ def cause_of(reason: str) -> str:
     return "redis" if reason.startswith("redis") else "kafka"
 
 
+def _traced(record: Record) -> dict[str, str]:
+    """The trace that a record's lines belong to, as a field of them; nothing without one."""
+    trace = trace_of(record.headers)
+    return {} if trace is None else {"trace_id": trace.id}
+
+
 class ServiceObserver(Observer):
     """Counts and logs what one machine tells."""
 
@@ -254,11 +261,12 @@ class ServiceObserver(Observer):
         self._metrics.refused.set(len(self.refused))
         self._log.info("owned", partitions=sorted(partitions))
 
-    def round_accepted(self, ladder: str, round_id: str, partition: int, offset: int) -> None:
+    def round_accepted(self, ladder: str, round_id: str, record: Record) -> None:
         self._accepted.inc()
         self._log.debug(
-            "round accepted", ladder=ladder, round=round_id, partition=partition, offset=offset
-        )
+            "round accepted", ladder=ladder, round=round_id, partition=record.partition,
+            offset=record.offset, **_traced(record),
+        )  # fmt: skip
 
     def round_rejected(self, rejection: Rejection) -> None:
         code, record = rejection.code, rejection.record
@@ -268,6 +276,7 @@ class ServiceObserver(Observer):
         self._sometimes(
             code, "round rejected", code=code, error=rejection.message, partition=record.partition,
             offset=record.offset, **{name: known for name, known in told.items() if known},
+            **_traced(record),
         )  # fmt: skip
 
     def partitions_resting(self, partitions: frozenset[int]) -> None:

@@ -2,8 +2,8 @@
 
 `make image-check` runs the steps of the build stage as they stand there, by the stage's shell, with
 `/opt/stream-rater` and the working directory below a new folder, then what the image would run,
-with no right to write there. Left out is what only a container has: the base image, the copy
-between stages, the user's number.
+with no right to write there; a traced round's span goes from it to a collector. Left out is what
+only a container has: the base image, the copy between stages, the user's number.
 """
 
 import os
@@ -12,15 +12,19 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 from dockerfile_parse import DockerfileParser
 
 from local.tools import ROOT
+from tests.helm.chart import worker_pods
 
 DOCKERFILE = ROOT / "deploy" / "Dockerfile"
 PREFIX = "/opt/stream-rater"
@@ -110,6 +114,52 @@ def as_the_image(command: Sequence[str], installed: Path, image: Stage, **more: 
     return done.stdout
 
 
+class Collector(BaseHTTPRequestHandler):
+    """Takes what is sent by OTLP over HTTP."""
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        told: Any = self.server
+        told.heard.append((self.path, body))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing."""
+
+
+TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
+SPAN = f"""
+from stream_rater.pipeline.observer import Traced
+from stream_rater.spans import spans_of
+from stream_rater.trace import Trace
+trace = Trace("00-{TRACE_ID}-b7ad6b7169203331-01")
+with spans_of("updater", "parts")([Traced(trace, "eu", "r", 0, 0)]):
+    pass
+"""
+
+
+def check_spans(run: Callable[..., str]) -> None:
+    """A traced round's span comes to a collector, by the command and the variables of the chart.
+
+    `run` runs a command with further variables.
+    """
+    server: Any = HTTPServer(("127.0.0.1", 0), Collector)
+    server.heard = []
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        (container,) = worker_pods("secured")["updater"]["spec"]["containers"]
+        given = {each["name"]: each.get("value", "") for each in container["env"]}
+        variables = {name: value for name, value in given.items() if name.startswith("OTEL_")}
+        variables["OTEL_EXPORTER_OTLP_ENDPOINT"] = f"http://127.0.0.1:{server.server_port}"
+        run([*container["command"][:-1], "python", "-c", SPAN], **variables)
+    finally:
+        server.shutdown()
+    ((path, body),) = server.heard
+    assert path == "/v1/traces", path
+    assert bytes.fromhex(TRACE_ID) in body and b"update" in body, body
+
+
 def lock_up(folder: Path) -> None:
     """Let nobody write below it, as on a read-only root."""
     for path in (folder, *folder.rglob("*")):
@@ -141,6 +191,7 @@ def check(installed: Path, image: Stage) -> None:
     for system, took in re.findall(r"^([a-z-]+): ([\d.]+) s$", cached, re.MULTILINE):
         print(f"{system}: {took} s until the first rounds are rated", file=sys.stderr)
         assert float(took) < WARM_S, f"{system}: {took} s"
+    check_spans(partial(as_the_image, installed=installed, image=image))
     listed = as_the_image(["python", "-m", "pip", "list"], installed, image)
     assert "numba" in listed and "hatchling" not in listed, listed
     assert b'"CycloneDX"' in (installed / "sbom.cdx.json").read_bytes()

@@ -205,7 +205,7 @@ class Admin:
 
     def _check_configuration(self) -> None:
         topics = self.topics
-        held = {name: self._configuration(name) for name in self._names()}
+        held = {name: self.configuration(name) for name in self._names()}
         if "compact" not in held[topics.changed].get("cleanup.policy", ""):
             raise TopicMismatch(f"{topics.changed}: cleanup.policy must be compact")
         for name in (topics.rounds, topics.parts):
@@ -225,13 +225,22 @@ class Admin:
         largest = min(sizes[topics.rejected], LARGEST_RESPONSE_BYTES)
         self.largest_rejection = max(largest - ENVELOPE_BYTES, 0)
 
-    def _configuration(self, topic: str) -> Mapping[str, str]:
+    def configuration(self, topic: str) -> Mapping[str, str]:
+        """A topic's configuration by Kafka's names, what it has from the brokers among it."""
         resource = admin_api.ConfigResource(admin_api.ResourceType.TOPIC, topic)
         try:
             entries = _result(self._client.describe_configs([resource])[resource])
         except Denied:
             raise Denied(f"kafka: {topic}: its configuration is not to be read by us") from None
         return {name: entry.value for name, entry in entries.items()}
+
+    def copies(self, topic: str) -> list[tuple[int, int]]:
+        """Of each partition of a topic that is there: copies in sync, and all of them."""
+        try:
+            found = self._client.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
+        except KafkaException as error:
+            raise self._unreachable(error.args[0]) from None
+        return [(len(found[p].isrs), len(found[p].replicas)) for p in sorted(found)]
 
     def topic_id(self, topic: str) -> str:
         """What tells a topic from another of the same name that was there before."""

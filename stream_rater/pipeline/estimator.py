@@ -240,7 +240,7 @@ class Estimator:
             self._flood.rejected(record.partition, self._now_s)
             self._observer.round_rejected(found)
             return None
-        self._observer.round_accepted(found.ladder, found.round_id, record.partition, record.offset)
+        self._observer.round_accepted(found.ladder, found.round_id, record)
         rating = self._reader.terms(found.ladder, record.offset).rating
         if not found.rates(skip_all_tied=rating.skip_all_tied):
             source.finish(record.offset)

@@ -55,12 +55,14 @@ ROLES = {
         "group updaters": "DESCRIBE",
     },
     "inspect": {
-        "round-completed": "DESCRIBE",
-        "performance-estimated": "DESCRIBE",
+        "round-completed": "DESCRIBE DESCRIBE_CONFIGS",
+        "performance-estimated": "DESCRIBE DESCRIBE_CONFIGS",
+        "rating-changed": "DESCRIBE DESCRIBE_CONFIGS",
+        "round-rejected": "DESCRIBE DESCRIBE_CONFIGS",
         "group estimators": "DESCRIBE",
         "group updaters": "DESCRIBE",
     },
-    "inspect --player": {"performance-estimated": "DESCRIBE"},
+    "inspect --player": {"rating-changed": "READ"},
 }
 """In Kafka, by role: the operations on each thing."""
 

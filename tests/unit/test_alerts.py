@@ -64,8 +64,14 @@ CASES = {
         not_yet=3, fires=5,
     ),
     "StreamRaterRoleAbsent": Case(
-        {"stream_rater_owned" + of("a", role="updater"): "0x20"},
-        not_yet=4, fires=6, labels=[{"role": "estimator"}],
+        {
+            "up" + of("a"): "1x20",
+            "stream_rater_owned" + of("a", role="updater"): "0x20",
+            "up" + of("b", job="other/stream-rater"): "1x20",  # a release that has both
+            "stream_rater_owned" + of("b", job="other/stream-rater", role="estimator"): "1x20",
+            "stream_rater_owned" + of("b", job="other/stream-rater", role="updater"): "1x20",
+        },
+        not_yet=4, fires=6, labels=[JOB | {"role": "estimator"}],
     ),
     "StreamRaterCrashing": Case(
         {
