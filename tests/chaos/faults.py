@@ -15,18 +15,20 @@ from local.kafka_node import FORMATTED, random_id, start_kafka
 from local.processes import LOOPBACK, free_port
 from local.servers import Server
 from stream_rater.adapters.redis_client import connect
+from tests.chaos.crew import Violation
 from tests.chaos.proxy import KAFKA, REDIS, ROUTES, Proxy, Toxic, a_proxy
 from tests.chaos.rolling import rolling
-from tests.chaos.scene import AT_ONCE, Outcome, Scene, Violation, a_scene
-from tests.chaos.season import codeforces, lobbies
+from tests.chaos.scene import AT_ONCE, Outcome, Scene, a_scene
+from tests.chaos.season import CODEFORCES, codeforces, lobbies
 from tests.integration.processes import stream_rater, wait_until
 from tests.integration.test_rebuild import gone
 from tests.integration.test_upgrade import CHANGE, LADDER
 from tests.redis_cluster import a_redis_cluster
 
 NEXT_KERNEL = "tests.chaos.next_kernel"
-KILLS, AHEAD = 100, 10
-"""Of a storm: how many kills, and how many rounds are sent with each."""
+KILLS, AHEAD, GUST = 100, 10, 10
+"""Of a storm: how many kills, how many rounds are sent with each, and how many faults it has before
+it dies down and all is rated."""
 
 TOXICS: dict[str, Toxic | None] = {
     "cut": None,
@@ -45,14 +47,20 @@ Story = Callable[[str, Path, bool], Outcome]
 
 
 def storm(name: str, folder: Path, quick: bool) -> Outcome:
-    """Three workers, killed or frozen at random moments, while real rounds stream."""
-    with a_scene(name, folder, codeforces(), workers=3, quick=quick) as scene:
+    """Three workers, killed or frozen at random moments, while rounds stream.
+
+    Two have names; the third is another member of the groups each time, so that shares move.
+    """
+    rounds = codeforces() if CODEFORCES.is_file() else lobbies()
+    with a_scene(name, folder, rounds, workers=2, quick=quick) as scene:
+        scene.crew.add("").wait_ready()
         kills = 0
         while kills < (KILLS if not quick else 4):
             if scene.random.random() < 0.5 or scene.season.finished():
                 scene.season.play(scene.random.randint(1, AHEAD))
-            worker = scene.random.choice(scene.crew.workers)
-            if scene.random.random() < 0.25:
+            scene.inject()
+            worker = scene.random.choice(scene.crew.workers) if kills else scene.crew.workers[-1]
+            if kills and scene.random.random() < 0.25:
                 worker.pause()
                 time.sleep(scene.random.uniform(0.1, 3.5))  # the fault itself: up to a lost session
                 worker.go_on()
@@ -62,9 +70,13 @@ def storm(name: str, folder: Path, quick: bool) -> Outcome:
                 kills += 1
                 time.sleep(scene.random.expovariate(2.0))
             scene.crew.tend()
-            scene.injected += 1
+            if scene.injected % GUST == 0:
+                scene.recover()
         scene.recover()
-        return scene.outcome()
+        found = scene.outcome()
+        if not found.rebalances:
+            raise Violation(f"{name}: no share moved")
+        return found
 
 
 def upgrade(name: str, folder: Path, quick: bool) -> Outcome:
@@ -81,14 +93,13 @@ def upgrade(name: str, folder: Path, quick: bool) -> Outcome:
         scene.crew.module = NEXT_KERNEL
         scene.crew.settings = msgspec.structs.replace(scene.settings, ladders=str(after))
         for worker in list(scene.crew.workers):
-            scene.injected += 1
             scene.season.play(AT_ONCE)
             scene.at_work()
-            worker.terminate()
-            worker.wait()
-            newer = scene.crew.replace(worker)
+            with scene.fault():
+                worker.terminate()
+                worker.wait()
+                newer = scene.crew.replace(worker)
             wait_until(lambda newer=newer: newer.metric("stream_rater_owned") > 0, "it has a share")
-        scene.recover()
         return scene.outcome()
 
 
@@ -216,16 +227,20 @@ def redis_rebuilt(name: str, folder: Path, quick: bool) -> Outcome:
     with a_scene(name, folder, lobbies(), workers=2, quick=quick) as scene:
         scene.season.play(AT_ONCE)
         scene.at_work()
-        with scene.fault():
-            _flush(scene)
-            scene.season.play(AT_ONCE)
-            scene.crew.dismiss()
-            wait_until(gone(scene.settings), "the workers have left")
-            done = stream_rater("rebuild", "--replace", settings=scene.settings)
-            if done.returncode:
-                raise Violation(f"rebuild: {done.stderr}")
-            scene.crew.hire(2)
+        scene.inject()
+        _flush(scene)
+        scene.season.play(AT_ONCE)
+        scene.recover(partial(_rebuild, scene))
         return scene.outcome()
+
+
+def _rebuild(scene: Scene) -> None:
+    scene.crew.dismiss()
+    wait_until(gone(scene.settings), "the workers have left")
+    done = stream_rater("rebuild", "--replace", settings=scene.settings)
+    if done.returncode:
+        raise Violation(f"rebuild: {done.stderr}")
+    scene.crew.hire(2)
 
 
 def _down(server: Server, hard: bool) -> None:
@@ -307,7 +322,7 @@ def three_brokers(folder: Path) -> Iterator[list[Server]]:
 
 
 FAULTS: dict[str, Story] = {
-    "storm": storm,
+    "storm-codeforces" if CODEFORCES.is_file() else "storm-lobbies": storm,
     "upgrade": upgrade,
     **{
         f"{how}-{what.__name__}-{count}": partial(what, hard=how == "hard", workers=count)
