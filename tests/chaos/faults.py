@@ -1,6 +1,7 @@
 """Each fault as a story: what breaks, when, and how it is mended."""
 
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,9 +17,10 @@ from local.processes import LOOPBACK, free_port
 from local.servers import Server
 from stream_rater.adapters.redis_client import connect
 from tests.chaos.crew import Violation
+from tests.chaos.hanging import Hanging, abort, find_hanging
 from tests.chaos.proxy import KAFKA, REDIS, ROUTES, Proxy, Toxic, a_proxy
 from tests.chaos.rolling import rolling
-from tests.chaos.scene import AT_ONCE, Outcome, Scene, a_scene
+from tests.chaos.scene import AT_ONCE, CATCH_UP_S, Outcome, Scene, a_scene
 from tests.chaos.season import CODEFORCES, codeforces, lobbies
 from tests.integration.processes import stream_rater, wait_until
 from tests.integration.test_rebuild import gone
@@ -125,6 +127,44 @@ def lone_broker(name: str, folder: Path, quick: bool) -> Outcome:
         for _ in scene.faults(3):
             scene.kafka[0].restart()
         return scene.outcome()
+
+
+class Freed(Outcome, frozen=True, kw_only=True):
+    """With what an operator had to do."""
+
+    aborted: int
+    """Hanging transactions."""
+
+
+def hard_lone_broker(name: str, folder: Path, quick: bool) -> Freed:
+    """The only broker is killed with transactions under way, started again, and hanging
+    transactions are aborted."""
+    aborted: list[Hanging] = []
+    with a_scene(name, folder, lobbies(), workers=2, quick=quick) as scene:
+        for _ in range(scene.times(5)):
+            scene.season.play(AT_ONCE)
+            scene.at_work()
+            scene.inject()
+            _down(scene.kafka[0], hard=True)
+            scene.kafka[0].start()
+            scene.recover(lambda: aborted.extend(_freed(scene)))
+        return Freed(**msgspec.structs.asdict(scene.outcome()), aborted=len(aborted))
+
+
+def _freed(scene: Scene) -> Iterator[Hanging]:
+    """Wait until all is rated, and abort what hangs meanwhile; the transactions that it was."""
+    kafka = scene.kafka[0].address
+    older_s = 2.0 * scene.settings.transaction_timeout_ms / 1000.0
+    deadline_s = time.monotonic() + CATCH_UP_S
+    while not scene.season.finished():
+        if time.monotonic() > deadline_s:
+            raise Violation(f"{scene.name}: it stands still, and no transaction hangs")
+        scene.crew.tend()
+        for each in find_hanging(kafka, older_s):
+            sys.stderr.write(f"{scene.name}: {each}\n")
+            abort(kafka, each)
+            yield each
+        time.sleep(0.5)
 
 
 def worker(
@@ -332,6 +372,7 @@ FAULTS: dict[str, Story] = {
     },
     "hard-worker-unnamed": partial(worker, hard=True, workers=2, named=False),
     "lone-broker": lone_broker,
+    "hard-lone-broker": hard_lone_broker,
     "one-of-three-brokers": one_of_three,
     **{f"connections-{how}": partial(connections, toxic=toxic) for how, toxic in TOXICS.items()},
     "redis-killed": redis_killed,
