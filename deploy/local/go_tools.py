@@ -89,11 +89,11 @@ def main(arguments: Sequence[str] = ()) -> int:
 
 
 def ensure_tools(
-    say: Callable[[str], None], tools: Sequence[GoTool] = TOOLS, *, needed: bool = False
+    say: Callable[[str], None], tools: Sequence[GoTool] = (), *, needed: bool = False
 ) -> None:
-    """Have these tools, or say why not; LocalServerError on CI, where they are needed, or where a
+    """Have these tools, all if none is named, or say why not; LocalServerError on CI, where they are needed, or where a
     build fails."""
-    missing = [tool for tool in tools if not tool.path.exists()]
+    missing = [tool for tool in tools or TOOLS if not tool.path.exists()]
     if not missing:
         return
     go = find_go()

@@ -24,6 +24,8 @@ from tests.chaos.faults import FAULTS
 from tests.chaos.scene import Outcome
 
 MINUTES = 45.0
+WIDE = 140
+"""Columns of the table."""
 
 
 class OutOfTime(Exception):
@@ -46,7 +48,7 @@ def main() -> int:
         with signals_as_exit():
             play(given.faults or list(FAULTS), given.quick, given.minutes, outcomes, failures)
     finally:
-        Console(stderr=True).print(table(outcomes))
+        Console(stderr=True, width=WIDE).print(table(outcomes))
         for each in (*outcomes, *failures):
             sys.stdout.write(msgspec.json.encode(each).decode() + "\n")
     return 1 if failures or any(each.lost or each.doubled or each.wrong for each in outcomes) else 0
