@@ -96,12 +96,22 @@ def _partitions(settings: Settings) -> Iterator[str]:
     admin, store = Admin(settings), RedisStore(settings)
     store.prepare()
     rounds, parts = admin.topics.rounds, admin.topics.parts
-    partitions, shards = admin.partitions_of(rounds, parts)
+    partitions, shards, _ = admin.partitions_of(rounds, parts, admin.topics.changed)
     held = store.read(dict.fromkeys(range(shards), ()))
     yield from _topic(admin, rounds, ESTIMATORS, partitions)
     yield ""
     positions = [held[shard].position for shard in range(shards)]
     yield from _topic(admin, parts, UPDATERS, shards, positions)
+    yield from _hidden(admin, parts, shards)
+    yield from _hidden(admin, admin.topics.changed, shards)
+
+
+def _hidden(admin: Admin, topic: str, count: int) -> Iterator[str]:
+    """What readers of committed records do not see yet; asked last, so that it is not outrun."""
+    ends = admin.ends(topic, count)
+    for p, (end, stable) in enumerate(zip(ends, admin.stable_ends(topic, count), strict=True)):
+        if stable < end:
+            yield f"{topic} {p}: from {stable} on hidden to readers by an open transaction"
 
 
 def _topic(

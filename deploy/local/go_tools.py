@@ -91,8 +91,8 @@ def main(arguments: Sequence[str] = ()) -> int:
 def ensure_tools(
     say: Callable[[str], None], tools: Sequence[GoTool] = (), *, needed: bool = False
 ) -> None:
-    """Have these tools, all if none is named, or say why not; LocalServerError on CI, where they are needed, or where a
-    build fails."""
+    """Have these tools, all if none is named, or say why not; LocalServerError on CI, where they
+    are needed, or where a build fails."""
     missing = [tool for tool in tools or TOOLS if not tool.path.exists()]
     if not missing:
         return
