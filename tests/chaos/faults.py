@@ -158,38 +158,13 @@ def _freed(scene: Scene) -> Iterator[Hanging]:
     deadline_s = time.monotonic() + CATCH_UP_S
     while not scene.season.finished():
         if time.monotonic() > deadline_s:
-            raise Violation(
-                f"{scene.name}: it stands still, and no transaction hangs{debug(scene)}"
-            )
+            raise Violation(f"{scene.name}: it stands still, and no transaction hangs")
         scene.crew.tend()
         for each in find_hanging(kafka, older_s):
             sys.stderr.write(f"{scene.name}: {each}\n")
             abort(kafka, each)
             yield each
         time.sleep(0.5)
-
-
-def debug(scene):
-    from stream_rater.adapters.topics import Admin
-
-    a = Admin(scene.settings)
-    out = [
-        "",
-    ]
-    for f in (
-        lambda: ("open", find_hanging(scene.kafka[0].address, 0)),
-        lambda: (a.topics.changed, a.ends(a.topics.changed, 6), a.stable_ends(a.topics.changed, 6)),
-        lambda: (a.topics.parts, a.ends(a.topics.parts, 6), a.stable_ends(a.topics.parts, 6)),
-        lambda: (a.topics.rounds, a.ends(a.topics.rounds, 4), a.stable_ends(a.topics.rounds, 4)),
-        lambda: ("est", a.committed("stream-rater-estimators", a.topics.rounds, 4)),
-        lambda: ("upd", a.committed("stream-rater-updaters", a.topics.parts, 6)),
-        *(lambda w=w: (w.get("/readyz"), w.log()[-1500:]) for w in scene.crew.workers),
-    ):
-        try:
-            out.append(str(f()))
-        except Exception as e:
-            out.append(repr(e))
-    return "\n".join(out)
 
 
 def worker(
