@@ -41,7 +41,8 @@ soak: servers ## Fuzz the decoder and simulate faults at length (SEEDS=N MINUTES
 	@$(VENV_PYTHON) -m tests.simulation.soak \
 		$(if $(SEEDS),--seeds $(SEEDS)) $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
-chaos: servers ## Break real servers and workers, and compare every rating (ARGS="--quick storm")
+chaos: servers ## Break real servers and workers, compare every rating; needs Go (ARGS="--quick rolling")
+	@$(LOCAL).go_tools toxiproxy
 	@PYTHONPATH=deploy $(VENV_PYTHON) -m tests.chaos $(ARGS)
 
 figure: servers ## A season under a real Prometheus, and its dashboard drawn (ARGS=...)

@@ -123,7 +123,16 @@ def _topics(settings: Settings) -> Iterator[str]:
         copies = admin.copies(name)
         yield kept(name, count, min(of for _, of in copies), admin.configuration(name))
         yield from _table(admin, name, copies, *read_by.get(name, ("", ())))
+        yield from _hidden(admin, name, count)
         yield ""
+
+
+def _hidden(admin: Admin, topic: str, count: int) -> Iterator[str]:
+    """What readers of committed records do not see yet."""
+    ends = admin.ends(topic, count)
+    for p, (end, stable) in enumerate(zip(ends, admin.stable_ends(topic, count), strict=True)):
+        if stable < end:
+            yield f"  {p:>5} from {stable} on hidden to readers by an open transaction"
 
 
 def kept(topic: str, partitions: int, copies: int, configuration: Mapping[str, str]) -> str:
