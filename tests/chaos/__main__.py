@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from local.servers import signals_as_exit
-from tests.chaos.faults import FAULTS
+from tests.chaos.faults import FAULTS, ON_REQUEST
 from tests.chaos.scene import Outcome
 
 MINUTES = 45.0
@@ -40,18 +40,23 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 def main() -> int:
-    """Play the faults that are named, or all."""
+    """Play the faults that are named, or all but those on request."""
     given = _arguments()
     outcomes: list[Outcome] = []
     failures: list[Failure] = []
     try:
         with signals_as_exit():
-            play(given.faults or list(FAULTS), given.quick, given.minutes, outcomes, failures)
+            play(given.faults or unasked(), given.quick, given.minutes, outcomes, failures)
     finally:
         Console(stderr=True, width=WIDE).print(table(outcomes))
         for each in (*outcomes, *failures):
             sys.stdout.write(msgspec.json.encode(each).decode() + "\n")
     return 1 if failures or any(each.lost or each.doubled or each.wrong for each in outcomes) else 0
+
+
+def unasked() -> list[str]:
+    """What is played where nothing is named."""
+    return [name for name in FAULTS if name not in ON_REQUEST]
 
 
 def _arguments() -> argparse.Namespace:

@@ -381,3 +381,6 @@ FAULTS: dict[str, Story] = {
     "redis-rebuilt": redis_rebuilt,
     "rolling": rolling,
 }
+
+ON_REQUEST = frozenset({"hard-lone-broker"})
+"""Of which the service promises nothing: now and then Kafka itself needs a human then (README)."""
