@@ -17,10 +17,10 @@ PARALLEL := -n auto --maxprocesses 4 --dist loadfile
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: servers ## Install everything needed: .venv, Redis, Java, Kafka, Helm (quick when it is done)
+setup: servers ## Install all: .venv, Redis, Prometheus, Java, Kafka, Helm, Toxiproxy (once)
 	@$(LOCAL).go_tools
 
-servers: # without Helm, which takes some minutes to build and only tests want
+servers: # without what Go builds: that takes some minutes, and only tests and chaos want it
 	@$(LOCAL).setup
 
 demo: servers ## A season of rounds through the service on real Kafka and Redis (ARGS=...)
@@ -41,7 +41,7 @@ soak: servers ## Fuzz the decoder and simulate faults at length (SEEDS=N MINUTES
 	@$(VENV_PYTHON) -m tests.simulation.soak \
 		$(if $(SEEDS),--seeds $(SEEDS)) $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
-chaos: servers ## Break real servers and workers, and compare every rating (ARGS="--quick storm")
+chaos: setup ## Break real servers and workers, compare every rating (ARGS="--quick storm")
 	@PYTHONPATH=deploy $(VENV_PYTHON) -m tests.chaos $(ARGS)
 
 figure: servers ## A season under a real Prometheus, and its dashboard drawn (ARGS=...)
