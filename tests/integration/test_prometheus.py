@@ -20,6 +20,8 @@ ROUNDS_AT_ONCE = 40
 SHOWN = list(panels(rate_interval="4s"))
 SELECTOR = re.compile(r"\b(?:stream_rater_\w+|job\w*:[\w:]+|process_\w+|up)\b(?:\{[^}]*\})?")
 """A metric in an expression, with its matchers."""
+TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[<>=!]=|[<>(){}\[\]]|\b(?:and|or)\b')
+ABSENT = re.compile(r"absent\((.*)\)")
 
 
 def load(first: int) -> list[Bytes]:
@@ -56,6 +58,7 @@ def scraped(
         with start_prometheus(folder / "prometheus", workers=[target], every=every) as server:
             asked = Prometheus(server.address)
             finished = Finished(at)
+            wait_until(lambda: bool(asked.now("stream_rater_ready")), "counters are seen at zero")
             sent = 0
             while sent < 4 or not has_data(asked):
                 assert sent < 40, "Prometheus never saw the load"
@@ -108,6 +111,65 @@ def test_a_rule_finds_what_it_is_about(scraped: Prometheus, name: str, expressio
     assert selectors
     for selector in selectors:
         assert scraped.now(f"count_over_time({selector}[5m])"), f"{name}: {selector}"
+
+
+def compared(expression: str) -> Iterator[str]:
+    """What an alert compares: its expression without comparisons, thresholds, `and` and `or`."""
+    sides, depth, start, closed = [], 0, 0, 0
+    for token in TOKEN.finditer(expression):
+        if token[0] in "([{":
+            depth += 1
+        elif token[0] in ")]}":
+            depth -= 1
+            closed = closed or (token.end() if depth == 0 else 0)
+        elif depth == 0 and token[0][0] != '"':
+            sides.append(expression[start : token.start()].strip())
+            start = token.end()
+    sides.append(expression[start:].strip())
+    if len(sides) > 1:
+        for side in sides:
+            yield from compared(side)
+    elif expression[0] == "(" and closed == len(expression):
+        yield from compared(expression[1:-1].strip())
+    elif SELECTOR.search(expression):
+        absent = ABSENT.fullmatch(expression)
+        yield absent[1] if absent else expression
+
+
+def test_what_is_compared_is_found() -> None:
+    """In each of the forms that our alerts have."""
+    expression = """(min_over_time(m{a="<)"}[5m]) > 1) and (abs(stream_rater_a - time()) == 0)
+        or absent(stream_rater_b{c=~"d"}) or sum by (job) (up) < max by (job) (up)"""
+    assert list(compared(expression)) == [
+        "abs(stream_rater_a - time())",
+        'stream_rater_b{c=~"d"}',
+        "sum by (job) (up)",
+        "max by (job) (up)",
+    ]
+
+
+COMPARED = [
+    (rule["alert"], side)
+    for path in RULES
+    for group in yaml.safe_load(path.read_text())["groups"]
+    for rule in group["rules"]
+    if "alert" in rule
+    for side in compared(rule["expr"])
+]
+
+
+@pytest.mark.parametrize(("alert", "expression"), COMPARED, ids=lambda text: text[:40])
+def test_what_an_alert_compares_is_there(scraped: Prometheus, alert: str, expression: str) -> None:
+    """The whole expression but for its threshold, with aggregations and ranges, gives numbers."""
+    found = scraped.now(expression)
+    assert found, f"{alert}: {expression}"
+    assert any(math.isfinite(series.points[0][1]) for series in found), f"{alert}: {expression}"
+
+
+def test_every_alert_compares_something() -> None:
+    """None is passed over."""
+    alerts = {name for name, _ in alert_rules() if name.startswith("StreamRater")}
+    assert {alert for alert, _ in COMPARED} == alerts
 
 
 def test_rules_are_evaluated_and_none_fires(scraped: Prometheus) -> None:
