@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV_PYTHON := .venv/bin/python
 LOCAL := PYTHONPATH=deploy $(PYTHON) -m local
 UV_VERSION := 0.13.8
+ASYNCAPI := $(CURDIR)/.servers/asyncapi
+ASYNCAPI_PARSER := 3.6.3
 COMPILE := $(VENV_PYTHON) -m uv pip compile --universal --python-version 3.11 --fork-strategy fewest \
 	--generate-hashes --no-emit-index-url --no-emit-find-links \
 	--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) --quiet
@@ -67,10 +69,13 @@ lock: setup ## Write the locks anew from pyproject.toml (UPGRADE=1: newest versi
 contract: servers ## Write the events' contract, deploy/asyncapi.yaml, anew
 	@PYTHONPATH=deploy $(VENV_PYTHON) deploy/event_contract.py
 
-contract-check: ## Parse it by AsyncAPI's own parser (npm)
-	@npm install --silent --ignore-scripts --no-audit --no-fund --prefix $(CURDIR)/.servers/asyncapi \
-		@asyncapi/parser@3.6.3
-	@node deploy/parse_contract.mjs $(CURDIR)/.servers/asyncapi deploy/asyncapi.yaml
+contract-check: $(ASYNCAPI)/parser-$(ASYNCAPI_PARSER) ## Parse it by AsyncAPI's own parser (npm)
+	@node deploy/parse_contract.mjs $(ASYNCAPI) deploy/asyncapi.yaml
+
+$(ASYNCAPI)/parser-$(ASYNCAPI_PARSER): # the stamp of an installation that went well
+	@npm install --silent --ignore-scripts --no-audit --no-fund --prefix $(ASYNCAPI) \
+		@asyncapi/parser@$(ASYNCAPI_PARSER)
+	@touch $@
 
 image-check: servers ## Run the commands of deploy/Dockerfile in a folder (about a minute)
 	@$(VENV_PYTHON) -m tests.image
