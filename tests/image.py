@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from dockerfile_parse import DockerfileParser
-from numba.core import config
 from numba.core.caching import _CacheLocator
 
 import stream_rater
 from local.tools import ROOT
+from stream_rater.rating import compiled
 
 DOCKERFILE = ROOT / "deploy" / "Dockerfile"
 PREFIX = "/opt/stream-rater"
@@ -86,6 +86,7 @@ class Building:
 
     def run(self) -> Iterator[tuple[str, float]]:
         """Each step and its seconds; fails as a build does."""
+        assert not self._brief or any(COMPILING in each for each in self._stage.all("RUN"))
         for instruction, value in self._stage.steps:
             began_s = time.monotonic()
             if instruction == "COPY":
@@ -119,7 +120,7 @@ def lend_kernels(installed: Path) -> None:
     """
     ours = Path(stream_rater.__file__).parent
     (theirs,) = installed.glob("lib/*/site-packages/stream_rater")
-    kept = Path(config.CACHE_DIR)
+    kept = Path(compiled.numba.config.CACHE_DIR)  # as that module has set it
     lent = theirs / kept.relative_to(ours)
     for source in ours.rglob("*.py"):
         copy = theirs / source.relative_to(ours)
