@@ -232,7 +232,8 @@ class Rehearsal:
         assert told == self.each * LOBBY, f"{told} beliefs were applied again"
         self.measured["replayed"] = told
         events = read_topic(at, Topics.of(at).changed)
-        assert len({message_id(each) for each in events}) == len(events) == 2 * told
+        different = len({message_id(each) for each in events})
+        assert different == len(events) == 2 * told, f"{different} of {len(events)} events"
 
 
 def message_id(message: Any) -> bytes:

@@ -2,7 +2,11 @@
 
 import math
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import trustme
@@ -10,9 +14,13 @@ import yaml
 
 from local.prometheus_node import RULES, start_prometheus
 from local.servers import Addresses
+from local.tools import ROOT
 from tests import real, rounds, tools
-from tests.integration.processes import WorkerProcess, wait_until, workers
+from tests.integration.processes import WorkerProcess, environment_of, wait_until, workers
+from tests.integration.secured import make_certificates, secured_redis
 from tests.integration.topics import Bytes, Finished, produce
+from tests.unit import test_runbook as runbook
+from tests.unit.test_alerts import ALERTS
 from watching.ask import Panel, Prometheus, panels
 
 EVERY_S = 0.25
@@ -44,10 +52,18 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
+class Watched(NamedTuple):
+    """A worker that is scraped, and by whom."""
+
+    prometheus: str
+    worker: WorkerProcess
+    log: Path
+
+
 @pytest.fixture(scope="module")
-def scraped(
+def watched(
     addresses: Addresses, certificate: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Prometheus]:
+) -> Iterator[Watched]:
     """A Prometheus that has watched a worker rate for a few seconds."""
     tools.prometheus()
     folder = tmp_path_factory.mktemp("watched")
@@ -66,7 +82,13 @@ def scraped(
                 sent += 1
                 wait_until(finished, "all is rated")
                 wait_until(scraped_again(asked), "it is scraped")
-            yield asked
+            yield Watched(server.address, worker, folder / "worker-0.log")
+
+
+@pytest.fixture(scope="module")
+def scraped(watched: Watched) -> Prometheus:
+    """To be asked."""
+    return Prometheus(watched.prometheus)
 
 
 def has_data(asked: Prometheus) -> bool:
@@ -190,3 +212,41 @@ def test_latency_is_what_was_measured(scraped: Prometheus) -> None:
         (total,) = scraped.now(f'stream_rater_latency_seconds_sum{{role="{role}"}}')
         assert count.points[0][1] >= 4
         assert 0.0 < total.points[0][1] / count.points[0][1] < 30.0
+
+
+LOOKED_AT = [
+    pytest.param(block, id=f"{heading} {number}")
+    for heading in ("First look", *sorted(ALERTS))
+    for number, block in enumerate(runbook.blocks(heading))
+]
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server with TLS."""
+    folder = tmp_path_factory.mktemp("tls")
+    with secured_redis(folder / "redis", make_certificates(folder)) as server:
+        yield server.url.removeprefix("rediss://")
+
+
+@pytest.mark.parametrize("block", LOOKED_AT)
+def test_what_the_runbook_looks_with_tells_something(
+    watched: Watched, certificate: str, tls: str, block: str
+) -> None:
+    """Each block of the alerts' sections, as it stands: it prints, and complains of nothing."""
+    at = watched.worker.settings
+    variables = {
+        "WORKER": watched.worker.url.removeprefix("http://"),
+        "PROMETHEUS": f"http://{watched.prometheus}",
+        "LOG": str(watched.log),
+        "TLS": tls,
+        "STREAM_RATER_KAFKA_SSL_CERTIFICATE": certificate,
+    }
+    environment = environment_of(at) | variables
+    environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
+    done = subprocess.run(
+        ["bash", "-uc", block], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, timeout=60.0, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert done.stdout.strip(), "it tells nothing"
