@@ -50,6 +50,8 @@ class Rolled(Outcome, frozen=True):
     longest_ms: float
     down_s: float
     """From SIGTERM until it is ready again, the longest."""
+    exit_s: float
+    """From SIGTERM until it has ended, the longest: what a pod's grace period must be more than."""
 
 
 def rolling(name: str, folder: Path, quick: bool) -> Rolled:
@@ -68,7 +70,7 @@ def rolling(name: str, folder: Path, quick: bool) -> Rolled:
             first_s = time.time()
             time.sleep(BEFORE_S / (10 if quick else 1))  # what is compared with
             began_s = time.time()
-            down_s = max([restarted(scene, number) for number in range(WORKERS)])
+            turns = [restarted(scene, number) for number in range(WORKERS)]
             ended_s = time.time()
         scene.recover()
         outcome = scene.outcome()
@@ -76,7 +78,8 @@ def rolling(name: str, folder: Path, quick: bool) -> Rolled:
         during = latencies_ms(seen, began_s, ended_s)
         return Rolled(
             *msgspec.structs.astuple(outcome), *percentiles(before, 50, 99),
-            *percentiles(during, 50, 99, 100), round(down_s, 2),
+            *percentiles(during, 50, 99, 100), round(max(down_s for down_s, _ in turns), 2),
+            round(max(exit_s for _, exit_s in turns), 2),
         )  # fmt: skip
 
 
@@ -91,19 +94,20 @@ def started(scene: Scene, number: int) -> WorkerProcess:
     return scene.crew.start(settings, ready=False)
 
 
-def restarted(scene: Scene, number: int) -> float:
-    """One worker's turn; the seconds from SIGTERM until it is ready."""
+def restarted(scene: Scene, number: int) -> tuple[float, float]:
+    """One worker's turn; the seconds from SIGTERM until it is ready, and until it had ended."""
     worker = scene.crew.workers[number]
     began_s = time.monotonic()
     worker.terminate()
     if code := worker.wait():
         raise Violation(f"asked to end, a worker ended with {code}:\n{worker.log()[-2000:]}")
+    exit_s = time.monotonic() - began_s
     again = scene.crew.workers[number] = started(scene, number)
     again.wait_ready()
     took_s = time.monotonic() - began_s
     scene.injected += 1
     time.sleep(BETWEEN_S)  # what waited is rated, as after a pod's minReadySeconds
-    return took_s
+    return took_s, exit_s
 
 
 def stamped(rounds: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
