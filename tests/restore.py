@@ -43,7 +43,7 @@ PLAYERS_A_BUCKET = 50
 FIELD = 10_000
 """Players of a round that makes beliefs."""
 MADE_OF = 7
-"""Rounds of each player before the workers come: records of 88 bytes, ten years of Codeforces: 89."""
+"""Rounds of each player before the workers come: records of 88 bytes (of Codeforces: 89)."""
 LOBBY = 50
 WORKERS = 2
 PATIENCE_S = 120.0
