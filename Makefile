@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV_PYTHON := .venv/bin/python
 LOCAL := PYTHONPATH=deploy $(PYTHON) -m local
 UV_VERSION := 0.13.8
+ASYNCAPI := $(CURDIR)/.servers/asyncapi
+ASYNCAPI_PARSER := 3.6.3
 COMPILE := $(VENV_PYTHON) -m uv pip compile --universal --python-version 3.11 --fork-strategy fewest \
 	--generate-hashes --no-emit-index-url --no-emit-find-links \
 	--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) --quiet
@@ -17,10 +19,10 @@ PARALLEL := -n auto --maxprocesses 4 --dist loadfile
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: servers ## Install everything needed: .venv, Redis, Java, Kafka, Helm (quick when it is done)
+setup: servers ## Install all: .venv, Redis, Prometheus, Java, Kafka, Helm, Toxiproxy (once)
 	@$(LOCAL).go_tools
 
-servers: # without Helm, which takes some minutes to build and only tests want
+servers: # without what Go builds: that takes some minutes, and only tests and chaos want it
 	@$(LOCAL).setup
 
 demo: servers ## A season of rounds through the service on real Kafka and Redis (ARGS=...)
@@ -69,10 +71,13 @@ lock: setup ## Write the locks anew from pyproject.toml (UPGRADE=1: newest versi
 contract: servers ## Write the events' contract, deploy/asyncapi.yaml, anew
 	@PYTHONPATH=deploy $(VENV_PYTHON) deploy/event_contract.py
 
-contract-check: ## Parse it by AsyncAPI's own parser (npm)
-	@npm install --silent --ignore-scripts --no-audit --no-fund --prefix $(CURDIR)/.servers/asyncapi \
-		@asyncapi/parser@3.6.3
-	@node deploy/parse_contract.mjs $(CURDIR)/.servers/asyncapi deploy/asyncapi.yaml
+contract-check: $(ASYNCAPI)/parser-$(ASYNCAPI_PARSER) ## Parse it by AsyncAPI's own parser (npm)
+	@node deploy/parse_contract.mjs $(ASYNCAPI) deploy/asyncapi.yaml
+
+$(ASYNCAPI)/parser-$(ASYNCAPI_PARSER): # the stamp of an installation that went well
+	@npm install --silent --ignore-scripts --no-audit --no-fund --prefix $(ASYNCAPI) \
+		@asyncapi/parser@$(ASYNCAPI_PARSER)
+	@touch $@
 
 image-check: servers ## Run the commands of deploy/Dockerfile in a folder (some minutes)
 	@$(VENV_PYTHON) -m tests.image

@@ -4,6 +4,7 @@ Nothing here is labelled by player, round or ladder: labels stay few. What can b
 from the start, at zero: a counter that appears with its first event hides that event from `rate`.
 """
 
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -31,8 +32,17 @@ FAST_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0
 
 WAITS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 120.0, 600.0)
 
-CAUSES = ("kafka", "redis", "tls")
-"""Of troubles: whose failure made a role begin anew. TLS: either's, if it names a certificate."""
+CAUSES = ("kafka", "redis", "tls", "denied")
+"""Of troubles: whose failure made a role begin anew. TLS: a handshake of either's, not accepted by
+one side. Denied: either's, for a wrong password or a missing right."""
+
+ADDRESS = re.compile(r"\w*ssl://\S+")
+"""Before whatever librdkafka tells of a broker that it talks to by TLS."""
+TLS = re.compile(r"certificate|ssl alert|(?:\[ssl: |ssl routines::?)(?!unexpected[_ ]eof)")
+"""Not so an end of the connection, which OpenSSL tells as an error of its own, too."""
+DENIED = re.compile(
+    r"authenticat|authoriz|username-password|no permissions|\b(?:noauth|noperm|wrongpass)\b"
+)
 
 ENCODINGS = ("listpack", "hashtable")
 """How Redis holds a hash: small ones compactly, others as a table of about twice the size."""
@@ -138,7 +148,8 @@ class Metrics:
         )
         self.troubles = Counter(
             "stream_rater_restarts_total",
-            "Times a state machine started over after trouble, by whose: kafka, redis, or tls",
+            "Times a state machine started over after trouble, by whose: kafka, redis, or tls (a "
+            "handshake of either's); denied: it ended, for a wrong password or a missing right",
             ["role", "cause"],
             registry=self.registry,
         )
@@ -206,8 +217,11 @@ class Lag(Collector):
 
 def cause_of(reason: str) -> str:
     """Whose trouble it is, by the words of its reason."""
-    if any(word in reason.lower() for word in ("ssl", "certificate", "tls")):
+    told = ADDRESS.sub("", reason.lower())
+    if TLS.search(told):
         return "tls"
+    if DENIED.search(told):
+        return "denied"
     return "redis" if reason.startswith("redis") else "kafka"
 
 
@@ -323,6 +337,10 @@ class ServiceObserver(Observer):
     def started_over(self, reason: str) -> None:
         self._metrics.troubles.labels(self._role, cause_of(reason)).inc()
         self._sometimes("trouble", "started over", reason=reason)
+
+    def denied(self) -> None:
+        """The role ends, because Kafka or Redis does not let it go on."""
+        self._metrics.troubles.labels(self._role, "denied").inc()
 
     def shard_opened(self, shard: int) -> None:
         if self.refused.pop(shard, None) is not None:

@@ -125,6 +125,8 @@ class Role:
             pass
         except BaseException as error:
             self.failure = error
+            if isinstance(error, Denied):
+                self.observer.denied()
         finally:
             self._leave()
             on_end()

@@ -51,6 +51,8 @@ class Rolled(Outcome, frozen=True, kw_only=True):
     longest_ms: float
     down_s: float
     """From SIGTERM until it is ready again, the longest."""
+    exit_s: float
+    """From SIGTERM until it has ended, the longest: what a pod's grace period must be more than."""
 
 
 def rolling(name: str, folder: Path, quick: bool) -> Rolled:
@@ -67,7 +69,7 @@ def rolling(name: str, folder: Path, quick: bool) -> Rolled:
             time.sleep(BEFORE_S / (10 if quick else 1))  # what is compared with
             began_s = time.time()
             moved = scene.crew.rebalances()
-            down_s = max([restarted(scene, worker) for worker in list(scene.crew.workers)])
+            turns = [restarted(scene, worker) for worker in list(scene.crew.workers)]
             ended_s = time.time()
             if moved := scene.crew.rebalances() - moved:
                 raise Violation(f"{name}: {moved} shares of other workers changed")
@@ -75,9 +77,11 @@ def rolling(name: str, folder: Path, quick: bool) -> Rolled:
         outcome = scene.outcome()
         before = latencies_ms(seen, first_s, began_s)
         during = latencies_ms(seen, began_s, ended_s)
-        figures = [*percentiles(before, 50, 99), *percentiles(during, 50, 99, 100)]
-        told = dict(zip(Rolled.__struct_fields__[-6:-1], figures, strict=True))
-        return Rolled(**msgspec.structs.asdict(outcome), **told, down_s=round(down_s, 2))
+        own = [each for each in Rolled.__struct_fields__ if each not in Outcome.__struct_fields__]
+        slowest = [round(max(each), 2) for each in zip(*turns, strict=True)]
+        figures = [*percentiles(before, 50, 99), *percentiles(during, 50, 99, 100), *slowest]
+        told = dict(zip(own, figures, strict=True))
+        return Rolled(**msgspec.structs.asdict(outcome), **told)
 
 
 def prompt(seen: Seen) -> bool:
@@ -85,20 +89,21 @@ def prompt(seen: Seen) -> bool:
     return bool(seen) and seen[-1][1] - seen[-1][0] < PROMPT_S
 
 
-def restarted(scene: Scene, worker: WorkerProcess) -> float:
-    """One worker's turn; the seconds from SIGTERM until it is ready."""
+def restarted(scene: Scene, worker: WorkerProcess) -> tuple[float, float]:
+    """One worker's turn; the seconds from SIGTERM until it is ready, and until it had ended."""
     scene.inject()
     had, began_s = shares(worker), time.monotonic()
     worker.terminate()
     if code := worker.wait():
         raise Violation(f"asked to end, a worker ended with {code}:\n{worker.log()[-2000:]}")
+    exit_s = time.monotonic() - began_s
     again = scene.crew.replace(worker)
     again.wait_ready()
     took_s = time.monotonic() - began_s
     time.sleep(BETWEEN_S)  # what waited is rated, as after a pod's minReadySeconds
     if had != shares(again):
         raise Violation(f"{scene.name}: a worker that had {had} has {shares(again)}")
-    return took_s
+    return took_s, exit_s
 
 
 def stamped(rounds: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -178,8 +178,11 @@ CASES = {
         {
             "stream_rater_restarts_total" + of("a", role="updater", cause="tls"): "0 0 1x20",
             "stream_rater_restarts_total" + of("a", role="estimator", cause="kafka"): "0 0 1x20",
+            # Denied, and gone before the next scrape.
+            'stream_rater_restarts_total{job="b", role="estimator", cause="denied"}': "0 0 1",
         },
-        not_yet=1, fires=3, labels=[JOB | {"role": "updater"}],
+        not_yet=1, fires=3,
+        labels=[JOB | {"role": "updater"}, {"job": "b", "role": "estimator"}],
     ),
     "StreamRaterCertificateExpiring": Case(
         {  # promtool's clock begins at 0

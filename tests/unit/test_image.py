@@ -1,6 +1,6 @@
 """deploy/Dockerfile and compose.yaml: linted, valid, and of one piece with the rest.
 
-That the commands of the Dockerfile work is `make image-check`'s to see (`tests.image`).
+That the commands of the Dockerfile work is `tests/integration/test_image_runs.py`'s to see.
 """
 
 import json
