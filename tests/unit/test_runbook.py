@@ -28,7 +28,17 @@ TEXT = (ROOT / "deploy" / "RUNBOOK.md").read_text()
 SHELL = re.compile(r"^```sh\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 HEREDOC = re.compile(r"<<'END'\n(.*?)^END$", re.DOTALL | re.MULTILINE)
 COMMENT = re.compile(r"\s+# .*$", re.MULTILINE)
-OTHERS = {"curl", "grep", "tail", "head", "export", "sleep", "date", "openssl"}
+OTHERS = {
+    "curl",
+    "grep",
+    "kafka-transactions.sh",
+    "tail",
+    "head",
+    "export",
+    "sleep",
+    "date",
+    "openssl",
+}
 """Whose options are the system's."""
 
 
