@@ -24,13 +24,13 @@ import numpy as np
 
 from stream_rater.config import Ladders
 from stream_rater.pipeline import estimation
-from stream_rater.pipeline.agreement import Agreement, objection
+from stream_rater.pipeline.agreement import Agreement
 from stream_rater.pipeline.estimation import Flags, Key, Pending
 from stream_rater.pipeline.flood import Flood
+from stream_rater.pipeline.large import LargeRound
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts import Part
 from stream_rater.pipeline.ports import (
-    Agree,
     CommitSource,
     Committed,
     LogStarts,
@@ -102,8 +102,6 @@ class Estimator:
         self._owned: frozenset[int] = frozenset()
         self._now_s = 0.0
         self._flood = Flood(rejects_per_second)
-        self._resting = frozenset[int]()
-        """Partitions that are not read because of what was rejected of them."""
         self._refused: set[int] = set()
         """Shards that were refused when last asked for beliefs."""
         self._forget_everything()
@@ -112,7 +110,9 @@ class Estimator:
         self._sources: dict[int, Source] = {}
         self._rounds: dict[Key, Pending] = {}
         self._waiting = 0
-        """Players of those rounds."""
+        """Players of those rounds; of a large one as many as are in hand at a time."""
+        self._large: LargeRound | None = None
+        """The round on its way that is larger than a wave."""
         self._waves = Waves()
         self._progress = Progress(self._shards)
         self._in_vain = 0
@@ -133,6 +133,7 @@ class Estimator:
                 to_open = yield from self._read_on()
                 if not to_open:
                     yield from self._rate_wave()
+                    yield from self._rate_large()
                     yield from self._commit()
                 troubles = 0
             except Trouble as trouble:
@@ -194,7 +195,7 @@ class Estimator:
         )
 
     def _poll(self, timeout_s: float, *, full: bool) -> Step[frozenset[int]]:
-        polled = yield from ask(Poll(timeout_s, full=full, resting=self._resting))
+        polled = yield from ask(Poll(timeout_s, full=full, resting=self._flood.at_rest))
         self._now_s = polled.now_s
         self._progress.retry(polled.now_s)
         self._news = self._agreement.retry(polled.now_s) or self._news
@@ -207,19 +208,15 @@ class Estimator:
         rounds = [each for each in read if each is not None]
         for pending in estimation.pending(rounds, self._shards):
             self._admit(pending)
-        self._rest()
+        self._flood.rest(self._now_s, self._observer.partitions_resting)
         return polled.gained
-
-    def _rest(self) -> None:
-        resting = self._flood.resting(self._now_s)
-        if resting != self._resting:
-            self._resting = resting
-            self._observer.partitions_resting(resting)
 
     def _drop(self, partitions: frozenset[int]) -> None:
         """Forget partitions; what their players await stays true, whoever owns them."""
         for partition in partitions:
             self._sources.pop(partition, None)
+        if self._large is not None and self._large.pending.key[0] in partitions:
+            self._large = None
         kept = [each for key, each in self._rounds.items() if key[0] not in partitions]
         self._rounds, self._waves, self._waiting = {}, Waves(), 0
         for pending in kept:
@@ -246,7 +243,7 @@ class Estimator:
 
     def _admit(self, pending: Pending) -> None:
         self._rounds[pending.key] = pending
-        self._waiting += len(pending.players)
+        self._waiting += min(len(pending.players), self._wave_players)
         self._waves.add(pending.key, pending.players)
         self._news = True
 
@@ -263,6 +260,9 @@ class Estimator:
             pending = self._rounds[key]  # type: ignore[index]
             if not self._agreement.allows(pending.standings.ladder, pending.key[1]):
                 continue
+            if len(pending.players) > self._wave_players:
+                self._large = self._large or LargeRound(pending, self._wave_players)
+                continue
             if players and players + len(pending.players) > self._wave_players:
                 break
             if self._progress.ready(pending.players, pending.shards):
@@ -273,15 +273,7 @@ class Estimator:
 
     def _agreed(self, wave: Sequence[Pending]) -> Step[list[Pending]]:
         """The rounds of a wave that are to be rated by what our file says."""
-        ladders = {pending.standings.ladder for pending in wave}
-        if not ladders:
-            return []
-        noted = yield from ask(Agree(self._agreement.own(ladders)))
-        at_odds = self._agreement.compare(noted, self._now_s + REFUSED_S)
-        for ladder, offset in at_odds.items():
-            self._observer.ladder_refused(ladder, offset, objection(ladder, offset))
-        self._observer.ladders_agreed(ladders - at_odds.keys())
-        return [p for p in wave if self._agreement.allows(p.standings.ladder, p.key[1])]
+        return (yield from self._agreement.agreed(wave, self._now_s + REFUSED_S, self._observer))
 
     # --- steps 4 to 6 ---
 
@@ -347,10 +339,7 @@ class Estimator:
             part, shards = self._estimate(ready, priors)
             messages = list(estimation.messages(part, shards, self._rows_per_part))
             offsets = yield from ask(Scatter(messages))
-        ends: dict[int, int] = {}
-        for (shard, _), offset in zip(messages, offsets, strict=True):
-            ends[shard] = max(ends.get(shard, 0), offset + 1)
-        self._finish(ready, ends)
+        self._finish(ready, estimation.part_ends(messages, offsets))
         self._observer.rounds_scattered(len(ready), len(part.players))
 
     def _estimate(self, ready: Sequence[Pending], priors: Table) -> tuple[Part, Ints]:
@@ -358,21 +347,43 @@ class Estimator:
 
     def _resume(self, resumed: Sequence[Pending]) -> Step[None]:
         """Somebody scattered these: their parts are in the log, somewhere before its end."""
-        ends = yield from ask(ShardEnds())
-        self._finish(resumed, dict(enumerate(ends)))
+        self._finish(resumed, dict(enumerate((yield from ask(ShardEnds())))))
         self._observer.rounds_resumed(len(resumed))
 
     def _finish(self, rounds: Sequence[Pending], part_ends: Mapping[int, int]) -> None:
         """The rounds are wholly scattered: their players' next ones wait for the store."""
         for shard, players in estimation.by_shard(rounds).items():
             self._progress.sent(shard, part_ends[shard], players)
+        self._close(rounds)
+
+    def _close(self, rounds: Sequence[Pending]) -> None:
+        """They are no longer to be rated."""
         self._waves.finish([each.key for each in rounds])
         self._news = True
         for pending in rounds:
             partition, offset = pending.key
             del self._rounds[pending.key]
-            self._waiting -= len(pending.players)
+            self._waiting -= min(len(pending.players), self._wave_players)
             self._sources[partition].finish(offset)
+
+    def _rate_large(self) -> Step[None]:
+        """The next piece of a round larger than a wave (`large`)."""
+        large = self._large
+        if large is None or not large.is_due(self._progress):
+            return
+        self._in_vain = 0
+        done = yield from self._agreed([large.pending])
+        if done and large.is_read:
+            yield from large.send(self._progress, self._rows_per_part)
+        elif done:
+            yield from large.read(self._read_priors, self._estimate)
+        if not done or large.is_scattered or large.is_sent:
+            self._large = None
+        if large.is_scattered:
+            yield from self._resume(done)
+        elif large.is_sent:
+            self._close(done)
+            self._observer.rounds_scattered(1, len(large.pending.players))
 
     # --- step 7 ---
 

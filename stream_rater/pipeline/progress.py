@@ -11,7 +11,7 @@ is the fold of a shard's parts before `applied`, so what matters is where the pa
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from stream_rater.pipeline.ports import Player
 from stream_rater.rating.model import Ints
@@ -69,6 +69,12 @@ class Progress:
         """Step 6: these players' parts, before `end`, are in the log."""
         self._in_flight[shard].append((end, players))
         self._awaits.update(dict.fromkeys(players, end))
+
+    def has_reached(self, ends: Mapping[int, int]) -> bool:
+        """Whether the store was seen to be so far, in each of these shards."""
+        return all(
+            self._floor[shard] >= end and shard not in self._behind for shard, end in ends.items()
+        )
 
     def ready(self, players: Iterable[Player], shards: Ints) -> bool:
         """Whether these players' priors would count, as far as we have seen."""
