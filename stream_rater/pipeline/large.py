@@ -38,7 +38,7 @@ class LargeRound:
     def __init__(self, pending: Pending, piece_players: int) -> None:
         self.pending = pending
         self._starts = range(0, len(pending.players), piece_players)
-        self._headers: list[Table] = []
+        self._priors: list[Table] = []
         """Of the pieces that are read."""
         self.is_scattered = False
         """Whether its priors tell that somebody has scattered it."""
@@ -68,7 +68,7 @@ class LargeRound:
     def is_due(self, progress: Progress) -> bool:
         """Whether the next piece may be read, or sent."""
         if not self.is_read:
-            piece = self._piece(len(self._headers))
+            piece = self._piece(len(self._priors))
             return progress.ready(piece.players, piece.shards)
         while self._ahead and progress.has_reached(self._ahead[0]):
             self._ahead.popleft()
@@ -80,18 +80,14 @@ class LargeRound:
         estimate: Callable[[Sequence[Pending], Table], tuple[Part, Ints]],
     ) -> Step[None]:
         """Steps 4 and 5 for the next piece; with the last one all are estimated."""
-        headers, accepted = yield from read_priors([self._piece(len(self._headers))])
-        if not accepted.all():
-            return
-        self._headers.append(headers)
-        if len(self._headers) < len(self._starts):
-            return
-        every = np.concatenate(self._headers)
-        known = np.ones(len(every), np.bool_)
-        ready, resumed, priors = estimation.classified([self.pending], every, known)
+        piece = [self._piece(len(self._priors))]
+        headers, accepted = yield from read_priors(piece)
+        ready, resumed, priors = estimation.classified(piece, headers, accepted)
         self.is_scattered = bool(resumed)
         if ready:
-            self._rows = estimate(ready, priors)
+            self._priors.append(priors)
+        if len(self._priors) == len(self._starts):
+            self._rows = estimate([self.pending], np.concatenate(self._priors))
 
     def send(self, progress: Progress, rows_per_part: int) -> Step[None]:
         """Step 6 for the next piece."""
