@@ -70,7 +70,7 @@ IN_FLIGHT = 20
 """Sending rests while more than so many waves' players are in parts not seen applied."""
 
 ROWS_PER_PART = 5000
-"""A shard's slice of a wave is cut into messages of at most so many rows."""
+"""Of a message at most, and of a piece in which a round larger than a wave is sent."""
 
 REFUSED_S = 5.0
 """How often a shard with beliefs that cannot be read, or a ladder at odds, is tried again."""
@@ -97,6 +97,7 @@ class Estimator:
         self._window = window
         self._wave_players = wave_players
         self._rows_per_part = rows_per_part
+        self._piece_players = min(wave_players, rows_per_part)
         self._observer = observer or Observer()
         self._idle_s = idle_s
         self._owned: frozenset[int] = frozenset()
@@ -156,8 +157,7 @@ class Estimator:
         starts = yield from ask(LogStarts(partitions))
         offsets = {}
         for partition in partitions:
-            c = committed[partition]
-            start = starts[partition]
+            c, start = committed[partition], starts[partition]
             if c is not None and c < start:
                 self._observer.rounds_missing(partition, c, start)
             c = max(c or 0, start)
@@ -261,7 +261,7 @@ class Estimator:
             if not self._agreement.allows(pending.standings.ladder, pending.key[1]):
                 continue
             if len(pending.players) > self._wave_players:
-                self._large = self._large or LargeRound(pending, self._wave_players)
+                self._large = self._large or LargeRound(pending, self._piece_players)
                 continue
             if players and players + len(pending.players) > self._wave_players:
                 break

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from stream_rater.adapters.topics import Topics
-from tests.benchmarks.stream.crew import a_crew, names_of
+from tests.benchmarks.stream.crew import LOOK_EVERY_S, RUN_S, Crew, a_crew, names_of
 from tests.benchmarks.stream.ground import Ground, a_producer, most_memory, published, send
 from tests.benchmarks.stream.latency import Phase, Seen, watched
 from tests.benchmarks.stream.rounds import WORKLOADS, Round, Workload, up_to
-from tests.benchmarks.stream.throughput import SERVICE
+from tests.benchmarks.stream.throughput import SERVICE, used
+from tests.integration.processes import wait_until
 
 RATE = 500.0
 """Updates a second of lobbies."""
@@ -43,6 +44,8 @@ class Crowd:
     """Its bytes."""
     memory: int
     """The most that a worker had, in bytes."""
+    processor_s: dict[str, float]
+    """Meanwhile, of all workers together, of Redis, of the broker."""
 
 
 def crowd(ground: Ground, workload: Workload, count: int, feed_s: float) -> Crowd:
@@ -58,13 +61,18 @@ def crowd(ground: Ground, workload: Workload, count: int, feed_s: float) -> Crow
         crew.await_finished()
         fed = up_to(int(RATE * feed_s), lobbies)
         sent_s: list[float] = []
+        used_s: list[dict[str, float]] = []
 
         def meanwhile() -> None:
+            rated = _rated(crew) + len(large.players)
+            used_s.append(used(ground, crew))
             options = {"message.max.bytes": 2 * LARGEST_BYTES, "compression.type": "lz4"}
             with a_producer(crew.settings.kafka, 0, **options) as producer:
                 sent_s.append(time.time())
                 topic = Topics.of(crew.settings).rounds
                 producer.produce(topic, large.value, large.ladder.encode())
+            wait_until(lambda: _rated(crew) >= rated, "it is rated", RUN_S, LOOK_EVERY_S)
+            used_s.append(used(ground, crew))
 
         reported_s, _, seen = watched(
             crew.settings, fed, RATE, meanwhile, others=len(large.players)
@@ -73,12 +81,19 @@ def crowd(ground: Ground, workload: Workload, count: int, feed_s: float) -> Crow
         due = Counter(key for each in (*warm, *fed, large) for key in each.due())
         wrong = published(crew.settings).wrong(due)
         assert not wrong, f"{workload.name}: {wrong}"
-    return told(large, sent_s[0], reported_s, seen, memory)
+    took_s = {who: after - used_s[0][who] for who, after in used_s[1].items()}
+    return told(large, sent_s[0], reported_s, seen, memory, took_s)
+
+
+def _rated(crew: Crew) -> float:
+    """Players whose new rating was published."""
+    return sum(worker.metric("stream_rater_events_total") for worker in crew.workers)
 
 
 def told(
-    large: Round, sent_s: float, reported_s: dict[str, float], seen: Seen, memory: int
-) -> Crowd:
+    large: Round, sent_s: float, reported_s: dict[str, float], seen: Seen, memory: int,
+    processor_s: dict[str, float],
+) -> Crowd:  # fmt: skip
     """From when each round was sent, and its events seen."""
     at = np.array(seen.at_s)
     sent = np.array([reported_s.get(each, sent_s) for each in seen.round_ids])
@@ -92,4 +107,5 @@ def told(
         beside=Phase((at - sent)[beside], RATE, 0),
         message=len(large.value),
         memory=memory,
+        processor_s=processor_s,
     )

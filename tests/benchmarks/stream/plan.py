@@ -105,6 +105,7 @@ class Plan:
                 for name, phase in phases.items()
                 for per_cent in (50, 99, 100)
             }
+            ratio |= {f"{who}_s": used_s for who, used_s in found.processor_s.items()}
             ratio |= {"message_mb": found.message / 1e6, "worker_mb": found.memory / 1e6}
             note = f"{players} players, beside {found.beside.rate:.0f} updates/s of lobbies"
             yield result(f"{workload.name}/{count}", found.seconds, "s", ratio, note)
