@@ -231,9 +231,9 @@ def of_both(effect: Publish) -> tuple[int, list[str]]:
 
 
 def test_other_ladders_do_not_wait_for_a_large_round() -> None:
-    """A lobby is reported with each transaction of the updater's. While 50,000 are rated, no more
-    of them come before it than a few pieces: what was in the log when it was read, and what was on
-    its way there."""
+    """A lobby is reported with each transaction of the updater's, which is ten times slower than
+    the estimator. While 50,000 are rated, no more of them come before a lobby than a few pieces:
+    what was in the log when it was read, and what was on its way there."""
     log, store = Log(1, 4), Store()
     estimator = Estimator(ANY_LADDER, 4, wave_players=PIECE)
     machines = []
@@ -247,7 +247,8 @@ def test_other_ladders_do_not_wait_for_a_large_round() -> None:
     rated, lobbies, waited = 0, 0, []
     reported_at: dict[str, int] = {}
     while rated < CROWD:
-        for i, (worker, machine, effect) in enumerate(machines):
+        for i in (*(0,) * 10, 1):
+            worker, machine, effect = machines[i]
             if isinstance(effect, Publish):
                 large, done = of_both(effect)
                 rated += large
