@@ -25,9 +25,10 @@ import numpy as np
 from stream_rater.config import Ladders
 from stream_rater.pipeline import estimation
 from stream_rater.pipeline.agreement import Agreement
-from stream_rater.pipeline.estimation import Flags, Key, Pending
+from stream_rater.pipeline.estimation import Key, Pending
 from stream_rater.pipeline.flood import Flood
 from stream_rater.pipeline.large import LargeRound
+from stream_rater.pipeline.marks import Flags
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts import Part
 from stream_rater.pipeline.ports import (
@@ -187,11 +188,10 @@ class Estimator:
 
     def _is_full(self) -> bool:
         most = READ_AHEAD * self._wave_players
-        sources = self._sources.values()
         return (
             self._waiting > most
-            or any(len(each) > most for each in sources)
-            or sum(each.rejected_bytes for each in sources) > REJECTED_BYTES
+            or any(len(each) > most for each in self._sources.values())
+            or sum(each.rejected_bytes for each in self._sources.values()) > REJECTED_BYTES
         )
 
     def _poll(self, timeout_s: float, *, full: bool) -> Step[frozenset[int]]:
@@ -204,10 +204,8 @@ class Estimator:
             self._observer.owned(self._owned)
             self._drop(polled.lost | polled.gained)
             self._flood.forget(polled.lost | polled.gained)
-        read = [self._read(record) for record in polled.records]
-        rounds = [each for each in read if each is not None]
-        for pending in estimation.pending(rounds, self._shards):
-            self._admit(pending)
+        rounds = [each for r in polled.records if (each := self._read(r)) is not None]
+        self._admit(list(estimation.pending(rounds, self._shards)))
         self._flood.rest(self._now_s, self._observer.partitions_resting)
         return polled.gained
 
@@ -219,8 +217,7 @@ class Estimator:
             self._large = None
         kept = [each for key, each in self._rounds.items() if key[0] not in partitions]
         self._rounds, self._waves, self._waiting = {}, Waves(), 0
-        for pending in kept:
-            self._admit(pending)
+        self._admit(kept)
 
     # --- steps 2 and 3 ---
 
@@ -241,11 +238,15 @@ class Estimator:
             return None
         return record, found
 
-    def _admit(self, pending: Pending) -> None:
-        self._rounds[pending.key] = pending
-        self._waiting += min(len(pending.players), self._wave_players)
-        self._waves.add(pending.key, pending.players)
-        self._news = True
+    def _admit(self, rounds: Sequence[Pending]) -> None:
+        if rounds:
+            self._rounds.update({each.key: each for each in rounds})
+            self._waiting += self._weight(rounds)
+            self._waves.add([e.key for e in rounds], [e.fingerprints for e in rounds])
+            self._news = True
+
+    def _weight(self, rounds: Sequence[Pending]) -> int:
+        return sum(min(len(each.players), self._wave_players) for each in rounds)
 
     def _wave(self) -> list[Pending]:
         """Candidates whose players await nothing, up to a wave's size."""
@@ -256,20 +257,22 @@ class Estimator:
         if len(self._progress) > IN_FLIGHT * self._wave_players:
             return wave
         self._progress.moved = False
-        for key in self._waves.candidates():
-            pending = self._rounds[key]  # type: ignore[index]
-            if not self._agreement.allows(pending.standings.ladder, pending.key[1]):
-                continue
-            if len(pending.players) > self._wave_players:
-                self._large = self._large or LargeRound(pending, self._piece_players)
-                continue
+        rounds = (self._rounds[key] for key in self._waves.candidates())  # type: ignore[index]
+        for pending in self._progress.ready_ones(filter(self._fits, rounds)):
             if players and players + len(pending.players) > self._wave_players:
                 break
-            if self._progress.ready(pending.players, pending.shards):
-                wave.append(pending)
-                players += len(pending.players)
+            wave.append(pending)
+            players += len(pending.players)
         self._news = bool(wave)
         return wave
+
+    def _fits(self, pending: Pending) -> bool:
+        """Whether it may be in a wave; of those too large for any, one at a time is in hand."""
+        allowed = self._agreement.allows(pending.standings.ladder, pending.key[1])
+        if allowed and len(pending.players) > self._wave_players:
+            self._large = self._large or LargeRound(pending, self._piece_players)
+            return False
+        return allowed
 
     def _agreed(self, wave: Sequence[Pending]) -> Step[list[Pending]]:
         """The rounds of a wave that are to be rated by what our file says."""
@@ -295,8 +298,7 @@ class Estimator:
             self._in_vain = 0
 
     def _look_at_positions(self) -> Step[None]:
-        waiting = self._progress.waiting()
-        if waiting:
+        if waiting := self._progress.waiting():
             self._accept((yield from ask(ReadPriors(dict.fromkeys(waiting, ())))))
 
     def _accept(self, read: Mapping[int, Priors]) -> set[int]:
@@ -305,12 +307,10 @@ class Estimator:
 
     def _read_priors(self, wave: Sequence[Pending]) -> Step[tuple[Table, Flags]]:
         """(P,) headers of the wave's players, and whether each one's shard was accepted."""
-        players = [player for pending in wave for player in pending.players]
-        shards = np.concatenate([pending.shards for pending in wave])
-        asked, order = estimation.grouped(players, shards)
+        asked, order = estimation.grouped(wave)
         read = yield from ask(ReadPriors(asked))
         accepted = self._accept(read)
-        headers = np.zeros(len(players), HEADER)
+        headers = np.zeros(len(order), HEADER)
         start = 0
         for shard, wanted in asked.items():
             try:
@@ -322,7 +322,7 @@ class Estimator:
                 self._welcome(shard)
                 headers[order[start : start + len(wanted)]] = found
             start += len(wanted)
-        return headers, np.isin(shards, list(accepted))
+        return headers, np.isin(estimation.shards_of(wave), list(accepted))
 
     def _refuse(self, shard: int, reason: str) -> None:
         self._progress.refuse(shard, self._now_s + REFUSED_S)
@@ -359,11 +359,11 @@ class Estimator:
     def _close(self, rounds: Sequence[Pending]) -> None:
         """They are no longer to be rated."""
         self._waves.finish([each.key for each in rounds])
+        self._waiting -= self._weight(rounds)
         self._news = True
         for pending in rounds:
             partition, offset = pending.key
             del self._rounds[pending.key]
-            self._waiting -= min(len(pending.players), self._wave_players)
             self._sources[partition].finish(offset)
 
     def _rate_large(self) -> Step[None]:

@@ -17,12 +17,13 @@ before it no more than AHEAD - 1 wait to be applied: others wait for AHEAD piece
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
+import msgspec
 import numpy as np
 
 from stream_rater.pipeline import estimation
-from stream_rater.pipeline.estimation import Flags, Pending
+from stream_rater.pipeline.estimation import Pending
+from stream_rater.pipeline.marks import Flags
 from stream_rater.pipeline.parts import Part
 from stream_rater.pipeline.ports import Scatter, Step, ask
 from stream_rater.pipeline.progress import Progress
@@ -62,14 +63,16 @@ class LargeRound:
     def _piece(self, number: int) -> Pending:
         """Some of its players, as if they were the round."""
         some = slice(self._starts[number], self._starts[number] + self._starts.step)
-        pending = self.pending
-        return replace(pending, players=pending.players[some], shards=pending.shards[some])
+        whole = self.pending
+        return msgspec.structs.replace(
+            whole, players=whole.players[some], fingerprints=whole.fingerprints[some]
+        )
 
     def is_due(self, progress: Progress) -> bool:
         """Whether the next piece may be read, or sent."""
         if not self.is_read:
             piece = self._piece(len(self._priors))
-            return progress.ready(piece.players, piece.shards)
+            return bool(progress.ready([piece.fingerprints])[0])
         while self._ahead and progress.has_reached(self._ahead[0]):
             self._ahead.popleft()
         return len(self._ahead) < AHEAD
