@@ -376,7 +376,7 @@ class Estimator:
         if done and large.is_read:
             yield from large.send(self._progress, self._rows_per_part)
         elif done:
-            yield from large.read(self._read_priors, self._estimate)
+            yield from large.read(self._read_priors, self._estimate, self._observer)
         if not done or large.is_scattered or large.is_sent:
             self._large = None
         if large.is_scattered:

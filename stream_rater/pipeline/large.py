@@ -24,6 +24,7 @@ import numpy as np
 from stream_rater.pipeline import estimation
 from stream_rater.pipeline.estimation import Pending
 from stream_rater.pipeline.marks import Flags
+from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts import Part
 from stream_rater.pipeline.ports import Scatter, Step, ask
 from stream_rater.pipeline.progress import Progress
@@ -81,6 +82,7 @@ class LargeRound:
         self,
         read_priors: Callable[[Sequence[Pending]], Step[tuple[Table, Flags]]],
         estimate: Callable[[Sequence[Pending], Table], tuple[Part, Ints]],
+        observer: Observer,
     ) -> Step[None]:
         """Steps 4 and 5 for the next piece; with the last one all are estimated."""
         piece = [self._piece(len(self._priors))]
@@ -90,7 +92,8 @@ class LargeRound:
         if ready:
             self._priors.append(priors)
         if len(self._priors) == len(self._starts):
-            self._rows = estimate([self.pending], np.concatenate(self._priors))
+            with observer.at_work(estimation.traced([self.pending])):
+                self._rows = estimate([self.pending], np.concatenate(self._priors))
 
     def send(self, progress: Progress, rows_per_part: int) -> Step[None]:
         """Step 6 for the next piece."""

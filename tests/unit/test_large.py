@@ -1,5 +1,9 @@
 """A round larger than a wave: in pieces, other rounds between them, and yet one round."""
 
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
+
+import msgspec
 import numpy as np
 import pytest
 
@@ -8,12 +12,14 @@ from stream_rater.config import ANY_LADDER
 from stream_rater.pipeline import estimator as estimating
 from stream_rater.pipeline import parts
 from stream_rater.pipeline.estimator import Estimator
+from stream_rater.pipeline.observer import Traced
 from stream_rater.pipeline.ports import (
     CommitSource,
     Poll,
     Polled,
     Publish,
     ReadPriors,
+    Record,
     Scatter,
     ShardEnds,
 )
@@ -128,10 +134,10 @@ def test_next_round_of_a_player_waits_for_all_pieces(hand: ByHand) -> None:
     assert asked(priors(hand, applied=12)) == {MANY[0], "a"}
 
 
-def evidence(machine: ByHand) -> dict[str, Floats]:
+def evidence(machine: ByHand, large: Record = LARGE) -> dict[str, Floats]:
     """Of all parts that are sent, by player."""
     found = {}
-    read(machine, LARGE)
+    read(machine, large)
     end = 0
     while not isinstance(machine.effect, CommitSource):
         end += 10
@@ -205,6 +211,25 @@ def test_reading_goes_on_behind_a_few(hand: ByHand) -> None:
     hand.answer(Poll, Polled(0.0, records=several[-1:]), full=False)
     assert asked(priors(hand)) == {f"0-{i}" for i in range(WAVE, 2 * WAVE)}
     hand.expect(Poll, full=True)
+
+
+def test_it_is_watched_and_counted_once() -> None:
+    """However many pieces it has: one span where it is traced, one round scattered."""
+    seen: list[object] = []
+
+    class Watching(Recorder):
+        def at_work(self, rounds: Iterable[Traced]) -> AbstractContextManager[object]:
+            seen.extend(each.round_id for each in rounds)
+            return nullcontext()
+
+        def rounds_scattered(self, rounds: int, players: int) -> None:
+            seen.append((rounds, players))
+
+    hand = by_hand(Watching(), wave_players=WAVE)
+    owning(hand, 0, 1)
+    parent = ("traceparent", f"00-{1:032x}-{1:016x}-01".encode())
+    evidence(hand, msgspec.structs.replace(LARGE, headers=[parent]))
+    assert seen == ["r0", (1, len(MANY))]
 
 
 # --- with a store, and an updater ---
