@@ -27,7 +27,7 @@ from stream_rater.pipeline import estimation
 from stream_rater.pipeline.agreement import Agreement
 from stream_rater.pipeline.estimation import Key, Pending
 from stream_rater.pipeline.flood import Flood
-from stream_rater.pipeline.large import LargeRound
+from stream_rater.pipeline.large import IN_NO_HURRY, LargeRound
 from stream_rater.pipeline.marks import Flags
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts import Part
@@ -371,7 +371,7 @@ class Estimator:
         large = self._large
         if large is None or not large.is_due(self._progress):
             return
-        self._in_vain = 0
+        self._in_vain = IN_NO_HURRY if large.is_read else 0
         done = yield from self._agreed([large.pending])
         if done and large.is_read:
             yield from large.send(self._progress, self._rows_per_part)

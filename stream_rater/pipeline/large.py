@@ -33,6 +33,10 @@ from stream_rater.rating.model import Ints, Table
 AHEAD = 2
 """How many pieces may be in the log and not be seen applied."""
 
+IN_NO_HURRY = 100
+"""After a piece is sent, polls last as long as if so many turns had been in vain: the store has
+work for longer than that, and looking after it costs it time."""
+
 
 class LargeRound:
     """One round on its way, in pieces of at most so many players."""
