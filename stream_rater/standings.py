@@ -19,6 +19,7 @@ import numpy as np
 from stream_rater import events, nesting
 from stream_rater.config import Ladders, Limits, Terms
 from stream_rater.events import Entry, Headers, PlainEntry, PlainRound, RoundCompleted
+from stream_rater.rating import book
 from stream_rater.rating.model import DID_NOT_FINISH, Floats, Ints, Places, Table, Wave
 
 MAX_ID_BYTES = 128
@@ -348,26 +349,32 @@ def _standings(event: RoundCompleted | PlainRound, limits: Limits, received_s: f
 
 def _joined(starts: list[Ints]) -> Ints:
     """Start indices of consecutive groups, as start indices into all of them."""
+    if len(starts) == 1:
+        return starts[0]
     firsts = np.cumsum([0, *[each[-1] for each in starts]])
     shifts = np.repeat(firsts[:-1], [len(each) - 1 for each in starts])
     return np.append(np.concatenate([each[:-1] for each in starts]) + shifts, firsts[-1])
 
 
-def wave_of(rounds: Sequence[Standings], priors: Table) -> Wave:
-    """Rounds that share no player as columns; `priors` are their players' headers, in order."""
-    round_starts = np.zeros(len(rounds) + 1, np.int64)
-    np.cumsum([len(each.place) for each in rounds], out=round_starts[1:])
+def wave_of(rounds: Sequence[Standings], header: Table, rows: Ints | None = None) -> Wave:
+    """Rounds that share no player as columns; `header` has their players' beliefs, in order.
+
+    Or in these `rows`.
+    """
+    starts = np.cumsum([0, *[len(each.place) for each in rounds]])
+    known = book.look_up(header, np.arange(len(header)) if rows is None else rows)
+    mu, sigma, played, last_time = known
     return Wave(
-        round_starts=round_starts,
+        round_starts=starts,
         weight=np.array([each.weight for each in rounds], np.float64),
         ceiling=np.array([each.ceiling for each in rounds], np.float64),
         time=np.array([each.time for each in rounds], np.int64),
         place=np.concatenate([each.place for each in rounds]),
         entry_starts=_joined([each.entry_starts for each in rounds]),
         share=np.concatenate([each.share for each in rounds]),
-        mu=np.ascontiguousarray(priors["mu"]),
-        sigma=np.ascontiguousarray(priors["sigma"]),
-        rounds=priors["rounds"].astype(np.int64),
-        last_time=np.ascontiguousarray(priors["time"]),
+        mu=mu,
+        sigma=sigma,
+        rounds=played,
+        last_time=last_time,
         players=[each.players for each in rounds],
     )
