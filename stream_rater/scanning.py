@@ -7,9 +7,9 @@ list left empty. It takes a fifth of the decoder's time. What is written in any 
 escape, another key or a rank that is none, is left to the decoder, which finds the mistake if there
 is one: nothing is taken here that it would refuse, or would read in another way.
 
-That holds because the list begins where a JSON reader would see it begin: a quote in front of
-`standings` that follows a comma or a brace can only open a key, or else what comes next is no JSON
-in either text. The key must be the only one of its name, and no text may be escaped.
+That holds because the list begins where a JSON reader would see it begin: where no text is escaped,
+a quote in front of `standings` opens a key, or ends a text and what follows is no JSON, with lines
+or without. The key must be the only one of its name.
 """
 
 import re
@@ -24,7 +24,7 @@ from stream_rater.names import Bytes, LaidOut, Names
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.model import Ints, Places
 
-BEGIN = re.compile(rb'[,{] *"standings" *: *\[')
+BEGIN = re.compile(rb'"standings" *: *\[')
 LEAST_LINE = len('{"player":"a","rank":1}')
 RANK_DIGITS = 10
 

@@ -78,11 +78,38 @@ def test_no_bytes_are_read_otherwise_than_by_the_decoder(
         raise AssertionError(f"{data!r} was taken: {refused}") from None
 
 
+def second(line: str) -> bytes:
+    """A usual round whose second line is this."""
+    lines = f'{{"player":"a","rank":1}},{line}'
+    return b'{"round_id":"r","ladder":"l","completed_at":"t","standings":[' + lines.encode() + b"]}"
+
+
+UNUSUAL = [
+    '{"player":"b","rank":0}', '{"player":"b","rank":01}', '{"player":"b","rank":-1}',
+    '{"player":"b","rank":2147483647}', '{"player":"b","rank":12345678901}',
+    '{"player":"b","rank":1.0}', '{"player":"b","rank":}', '{"player":"b","rank":1e0}',
+    '{"player":"","rank":1}', '{"player":"b\n","rank":1}', '{"player":"\\u0062","rank":1}',
+    f'{{"player":"{"p" * (MAX_ID_BYTES + 1)}","rank":1}}', '{"player":b","rank":1}',
+    '{"player":"b","rank":1,"dnf":false}', '{"rank":1,"player":"b"}', '{"team":["b"],"rank":1}',
+    '{"player":"b","rank":1', '"player":"b","rank":1}', '{"player":"b" "rank":1}', "", "{}",
+    '{"player":"b","rank":1},', '{"player":"b","rank":1} {"player":"c","rank":1}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", UNUSUAL)
+def test_every_other_line_is_left_to_the_decoder(line: str) -> None:
+    """Where a usual one is taken."""
+    assert scan(second('{"player":"b","rank":2147483646}'), DEPTH) is not None
+    assert scan(second(line), DEPTH) is None
+
+
 OTHERS = {
     "a list before": b'{"x":[{"standings":[{"player":"a","rank":1}]}],"round_id":"r","ladder":"l",'
     b'"completed_at":"t"}',
     "two lists, the last is empty": USUAL[:-1] + b',"standings":[]}',
     "an escaped second key": USUAL[:-1] + b',"st\\u0061ndings":[]}',
+    "an escaped quote before the key": b'{"\\"standings":[{"player":"a","rank":1}],"round_id":"r",'
+    b'"ladder":"l","completed_at":"t"}',
     "a text that ends in the key": b'{"round_id":"r,"standings":[{"player":"a","rank":1}]",'
     b'"ladder":"l","completed_at":"t"}',
     "no comma before": USUAL.replace(b',"standings"', b' "standings"'),
