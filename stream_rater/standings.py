@@ -365,7 +365,7 @@ def _standings(
 def _joined(starts: list[Ints]) -> Ints:
     """Start indices of consecutive groups, as start indices into all of them."""
     if len(starts) == 1:
-        return starts[0]
+        return starts[0].copy()  # what rounds share is read-only: to kernels a type of its own
     firsts = np.cumsum([0, *[each[-1] for each in starts]])
     shifts = np.repeat(firsts[:-1], [len(each) - 1 for each in starts])
     return np.append(np.concatenate([each[:-1] for each in starts]) + shifts, firsts[-1])
