@@ -15,6 +15,7 @@ from stream_rater import embedded, nesting
 from stream_rater.adapters import packing
 from stream_rater.config import Ladder, one_ladder
 from stream_rater.lab.replay import Pool
+from stream_rater.names import lay_out
 from stream_rater.pipeline.sharding import shards_of
 from stream_rater.rating.parameters import (
     Bar,
@@ -84,6 +85,7 @@ def fingerprint() -> str:
         digest.update(pool.belief_bytes(player))
     digest.update(shards_of(["a", "abcd", "Straße"], 1000).tobytes())
     nesting.json_depth(b"[]", 0)  # the kernel, which small rounds do not need
+    lay_out(["a", "b"]).texts()  # as of rounds without teams
     packing.packed(0, [("x", "a")], 50, [b""])
     digest.update(bytes([nesting.msgpack_depth(b"\x91\x91\x01", 16)]))
     return digest.hexdigest()[:16]

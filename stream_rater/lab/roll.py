@@ -7,16 +7,15 @@ the slots they hash to and what these lead to, so that the processor waits for m
 are compared as bytes: equal hashes never mix up two players.
 """
 
-from collections.abc import Sequence
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from stream_rater.names import Bytes, Names
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.model import Ints
 
-Bytes = npt.NDArray[np.uint8]
 Hashes = npt.NDArray[np.uint64]
 
 T = TypeVar("T", bound=np.generic)
@@ -29,7 +28,9 @@ EMPTY = np.uint64(0)
 START, END, STAMP, HASH = 0, 1, 2, 3
 """Columns of what is known of a row: its name's place, the last call with it, its hash."""
 
-NEW_LINE = 10
+
+BLOCK = 64
+"""Names that are fetched at once: what they lead to stays near."""
 
 
 @kernel
@@ -80,6 +81,33 @@ def _meet(
 
 
 @kernel
+def _find(
+    data: Bytes, first: int, end: int, h: np.uint64, slots: Hashes, names: Bytes, known: Ints
+) -> int:
+    """The row of a name, or -1."""
+    mask = np.uint64(len(slots) - 1)
+    slot = h & mask
+    while slots[slot] != EMPTY:
+        if slots[slot] >> HALF == h >> HALF:
+            row = int(slots[slot] & ROW) - 1
+            if _same(data, first, end, names, known[row, START], known[row, END]):
+                return row
+        slot = (slot + np.uint64(1)) & mask
+    return -1
+
+
+@kernel
+def _note(
+    data: Bytes, first: int, end: int, h: np.uint64, names: Bytes, known: Ints, row: int
+) -> None:
+    """A new name in a row, behind that of the row before."""
+    at = known[row - 1, END] if row > 0 else 0
+    names[at : at + end - first] = data[first:end]
+    known[row, START], known[row, END] = at, at + end - first
+    known[row, HASH] = np.int64(h)
+
+
+@kernel
 def _rows(
     data: Bytes, starts: Ints, ends: Ints, slots: Hashes, names: Bytes, known: Ints, count: int,
     stamp: int, out: Ints,
@@ -89,30 +117,22 @@ def _rows(
     Returns how many are known now, and the index of a name that came before in this call, or -1.
     There must be room for all of them to be new.
     """
-    hashes, _ = _meet(data, starts, ends, slots, names, known)
-    mask, twice = np.uint64(len(slots) - 1), -1
-    for i in range(len(ends)):
-        first, end, h = starts[i], ends[i], hashes[i]
-        slot = h & mask
-        row = -1
-        while slots[slot] != EMPTY and row < 0:
-            if slots[slot] >> HALF == h >> HALF:
-                found = int(slots[slot] & ROW) - 1
-                if _same(data, first, end, names, known[found, START], known[found, END]):
-                    row = found
-            slot = (slot + np.uint64(1)) & mask
-        if row < 0:
-            row = count
-            at = known[row - 1, END] if row > 0 else 0
-            names[at : at + end - first] = data[first:end]
-            known[row, START], known[row, END] = at, at + end - first
-            known[row, HASH] = np.int64(h)
-            _enter(slots, h, row)
-            count += 1
-        elif known[row, STAMP] == stamp:
-            twice = i
-        known[row, STAMP] = stamp
-        out[i] = row
+    twice = -1
+    for begin in range(0, len(ends), BLOCK):
+        until = min(begin + BLOCK, len(ends))
+        hashes, _ = _meet(data, starts[begin:until], ends[begin:until], slots, names, known)
+        for i in range(begin, until):
+            h = hashes[i - begin]
+            row = _find(data, starts[i], ends[i], h, slots, names, known)
+            if row < 0:
+                row = count
+                count += 1
+                _note(data, starts[i], ends[i], h, names, known, row)
+                _enter(slots, h, row)
+            elif known[row, STAMP] == stamp:
+                twice = i
+            known[row, STAMP] = stamp
+            out[i] = row
     return count, twice
 
 
@@ -120,17 +140,6 @@ def _rows(
 def _enter_all(slots: Hashes, known: Ints) -> None:
     for row in range(len(known)):
         _enter(slots, np.uint64(known[row, HASH]), row)
-
-
-def _laid_out(names: Sequence[str]) -> tuple[bytes, Ints, Ints]:
-    """The names as UTF-8 in one piece, and where each starts and ends in it."""
-    data = "\n".join(names).encode("utf-8", "surrogatepass")
-    if data.count(b"\n") == len(names) - 1:
-        ends = np.flatnonzero(np.frombuffer(data, np.uint8) == NEW_LINE)
-        return data, np.append(0, ends + 1), np.append(ends, len(data))
-    parts = [name.encode("utf-8", "surrogatepass") for name in names]
-    ends = np.cumsum([len(part) for part in parts])
-    return b"".join(parts), np.append(0, ends[:-1]), ends
 
 
 class Roll:
@@ -145,14 +154,14 @@ class Roll:
     def __len__(self) -> int:
         return self._count
 
-    def rows(self, names: Sequence[str]) -> tuple[Ints, int | None]:
+    def rows(self, names: Names) -> tuple[Ints, int | None]:
         """Row of each name, new ones entered; and the index of one that stands there twice."""
-        data, starts, ends = _laid_out(names)
-        self._make_room(len(names), len(data))
+        found = names.laid_out
+        self._make_room(len(names), len(found.data))
         self._calls += 1
         out = np.empty(len(names), np.int64)
         self._count, twice = _rows(
-            np.frombuffer(data, np.uint8), starts, ends, self._slots, self._names, self._known,
+            found.data, found.starts, found.ends, self._slots, self._names, self._known,
             self._count, self._calls, out,
         )  # fmt: skip
         return out, None if twice < 0 else twice
@@ -165,7 +174,7 @@ class Roll:
     def find(self, name: str) -> int | None:
         """The row of a name, if it is known."""
         count = self._count
-        row = int(self.rows([name])[0][0])
+        row = int(self.rows(Names([name]))[0][0])
         if row < count:
             return row
         self.forget_after(count)

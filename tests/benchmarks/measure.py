@@ -62,11 +62,16 @@ def table(results: Sequence[Result]) -> Table:
 
 def best_s(turns: int, **runs: Callable[[], object]) -> dict[str, float]:
     """The least time of each run, in seconds: they take turns, so that a busy spell hits all."""
-    best = dict.fromkeys(runs, float("inf"))
+    return {name: min(times) for name, times in times_s(turns, **runs).items()}
+
+
+def times_s(turns: int, **runs: Callable[[], object]) -> dict[str, list[float]]:
+    """All times of each run, in seconds, in turns."""
+    times: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(turns):
         for name, run in runs.items():
-            best[name] = min(best[name], _time_s(run))
-    return best
+            times[name].append(_time_s(run))
+    return times
 
 
 def _time_s(run: Callable[[], object]) -> float:
