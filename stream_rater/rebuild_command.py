@@ -9,7 +9,8 @@ from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin
 from stream_rater.commands import named_failures
 from stream_rater.config import BadConfiguration, Ladders, Settings, service_ladders
-from stream_rater.lab.rebuild import InUse, Misplaced, Reach, Rebuild, fill
+from stream_rater.lab.reach import Misplaced, Reach
+from stream_rater.lab.rebuild import InUse, Rebuild, fill
 from stream_rater.pipeline.parts import UnknownPart
 from stream_rater.pipeline.ports import LogTrouble, Record
 from stream_rater.rating.compiled import KERNEL_VERSION
@@ -62,7 +63,7 @@ def _rebuild(
     reach = Reach(applied, scattered, shards)
     for part in _all(admin, settings, parts, shards, "parts"):
         reach.note(part)
-    work = Rebuild(ladders, settings.duplicate_window, reach, partitions[rounds])
+    work = Rebuild(ladders, settings.duplicate_window, reach)
     for record in _all(admin, settings, rounds, partitions[rounds], "rounds"):
         work.feed(record)
     store.layout.begin_rebuild(shards)

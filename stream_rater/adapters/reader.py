@@ -24,6 +24,9 @@ from stream_rater.pipeline.ports import LogTrouble, Record
 
 TIMEOUT_S = 30.0
 
+AT_ONCE = 1000
+"""Messages taken from the client in one call, if so many are there."""
+
 PASSING = frozenset({KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED})
 """No failures of a reader: the client asks for the coordinator of its group, which is never used,
 so that nobody needs a right on it."""
@@ -73,26 +76,34 @@ def read_all(settings: Settings, topic: str, partitions: int) -> Iterator[Record
     unreadable = Unreadable()
     try:
         while reading:
-            message = consumer.poll(TIMEOUT_S)
-            if message is None:
+            first = consumer.poll(TIMEOUT_S)
+            if first is None:
                 raise LogTrouble(f"kafka: nothing to read within {TIMEOUT_S:.0f} s")
-            failure = message.error()
-            if failure is None:
-                if message.partition() in reading:
+            unreadable.begin()
+            for message in (first, *consumer.consume(AT_ONCE, 0.0)):
+                if message.error() is not None:
+                    yield from _instead(message, reading, unreadable)
+                elif message.partition() in reading:
                     yield record_of(message)
-            elif failure.code() == KafkaError._PARTITION_EOF:
-                reading.discard(message.partition() or 0)
-            elif failure.code() == KafkaError._BAD_COMPRESSION:
-                unreadable.begin()
-                yield from filter(None, [unreadable.record(message)])
-                for partition, offset in unreadable.skips.items():
-                    consumer.seek(TopicPartition(topic, partition, offset))
-            elif failure.code() not in PASSING:
-                raise trouble_of(failure)
+            for partition, offset in unreadable.skips.items():
+                consumer.seek(TopicPartition(topic, partition, offset))
     except KafkaException as error:
         raise trouble_of(error) from None
     finally:
         consumer.close()
+
+
+def _instead(message: Message, reading: set[int], unreadable: Unreadable) -> Iterator[Record]:
+    """What is told in a message's place: a partition's end, which is then read no more, or a record
+    that cannot be read. Raises LogTrouble or Denied at what is a failure."""
+    error = message.error()
+    assert error is not None
+    if error.code() == KafkaError._PARTITION_EOF:
+        reading.discard(message.partition() or 0)
+    elif error.code() == KafkaError._BAD_COMPRESSION:
+        yield from filter(None, [unreadable.record(message)])
+    elif error.code() not in PASSING:
+        raise trouble_of(error)
 
 
 class Submitter:

@@ -4,7 +4,8 @@ import random
 
 from stream_rater.adapters.memory import Log
 from stream_rater.config import Ladders
-from stream_rater.lab.rebuild import Reach, Rebuild, fill
+from stream_rater.lab.reach import Reach
+from stream_rater.lab.rebuild import Rebuild, fill
 from stream_rater.pipeline import changes, parts
 from stream_rater.pipeline.parts import NotAPart
 from stream_rater.pipeline.ports import UNFINISHED, Player, Position, Record
@@ -21,12 +22,13 @@ def rebuild(
     log: Log, store: StoreWithPast, ladders: Ladders, window: int, reaching: type[Reach]
 ) -> None:
     """As the command does, with its own functions."""
-    applied, scattered = log.updaters.committed, log.estimators.committed
+    applied = log.updaters.committed
+    scattered = {p: log.estimators.committed.get(p, 0) for p in range(len(log.rounds))}
     reach = reaching(applied, scattered, SHARDS, NEXT_KERNEL)
     for shard in log.parts:
         for record in shard[shard.start :]:
             reach.note(record)
-    work = Rebuild(ladders, window, reach, len(log.rounds))
+    work = Rebuild(ladders, window, reach)
     for records in log.rounds:
         for record in records:
             work.feed(record)
