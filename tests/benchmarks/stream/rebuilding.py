@@ -1,0 +1,70 @@
+"""Redis is lost: how fast `stream-rater rebuild` fills it from the log, and with the same bytes."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from local.tools import ROOT
+from stream_rater.config import Settings
+from tests.benchmarks.stream.crew import a_crew, names_of
+from tests.benchmarks.stream.ground import Ground, send
+from tests.benchmarks.stream.rounds import Round, Workload
+from tests.benchmarks.stream.throughput import SERVICE
+from tests.integration.processes import THIS_RELEASE, environment_of
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """What a rebuild took, from the start of its process to its end."""
+
+    updates: int
+    players: int
+    seconds: float
+    processor_s: dict[str, float]
+    """Of the command, Redis and the broker."""
+
+    @property
+    def rate(self) -> float:
+        """Updates a second."""
+        return self.updates / self.seconds
+
+
+def rebuilt(ground: Ground, workload: Workload, rounds: Iterable[Round]) -> Rebuilt:
+    """Rate these rounds by a worker, empty Redis, rebuild; AssertionError where a byte differs."""
+    updates = 0
+
+    def counted() -> Iterable[Round]:
+        nonlocal updates
+        for each in rounds:
+            updates += len(each.players)
+            yield each
+
+    with a_crew(ground, workload, names_of(1), SERVICE) as crew:
+        crew.await_joined()
+        send(crew.settings, counted())
+        crew.await_finished()
+        crew.dismiss()
+    before = ground.beliefs()
+    ground.lose()
+    seconds, used_s = _command(ground, crew.settings)
+    assert ground.beliefs() == before, f"{workload.name}: the rebuilt store is another"
+    return Rebuilt(updates, sum(map(len, before.values())), seconds, used_s)
+
+
+def _command(ground: Ground, settings: Settings) -> tuple[float, dict[str, float]]:
+    """Run it: seconds, and seconds of processor time by whom."""
+    servers_s, began_s = ground.servers_s(), time.monotonic()
+    command = subprocess.Popen(
+        [sys.executable, "-m", THIS_RELEASE, "rebuild"],
+        cwd=ROOT, env=environment_of(settings), stdout=sys.stderr,
+    )  # fmt: skip
+    _, status, usage = os.wait4(command.pid, 0)
+    took_s = time.monotonic() - began_s
+    command.returncode = os.waitstatus_to_exitcode(status)
+    assert command.returncode == 0, "rebuild failed: see above"
+    after_s = ground.servers_s()
+    used_s = {who: after_s[who] - servers_s[who] for who in after_s}
+    return took_s, {"rebuild": usage.ru_utime + usage.ru_stime, **used_s}
