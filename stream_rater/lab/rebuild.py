@@ -24,7 +24,7 @@ from stream_rater.standings import Invalid
 BATCH = 10_000
 """Beliefs written in one go."""
 
-AT_ONCE = 100_000
+AT_ONCE = 50_000
 """Ratings to be changed, about, before rounds are rated: the more, the more side by side."""
 
 Write = Callable[[Mapping[int, Application]], Mapping[int, bool]]
