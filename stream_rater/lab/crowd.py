@@ -7,8 +7,8 @@ players' beliefs alone, so the bits are those of `replay`, which takes one round
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from stream_rater.lab.roll import Roll
@@ -50,7 +50,7 @@ class Census:
         return [(self._ladders[int(number)], name) for number, name in told]
 
 
-class Heard(NamedTuple):
+class Heard(msgspec.Struct, frozen=True, gc=False):
     """A round that can teach anything, where it was read, and how it is rated."""
 
     partition: int

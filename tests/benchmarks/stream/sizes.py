@@ -10,9 +10,9 @@ from itertools import cycle, islice
 
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.config import ANY_LADDER, DEFAULT_RATING, Ladder, Settings
-from stream_rater.lab.rebuild import fill
 from stream_rater.lab.replay import Pool
 from stream_rater.pipeline.ports import Application, Player, Position
+from stream_rater.pipeline.sharding import shards_of
 from stream_rater.rating import record
 from stream_rater.rating.model import NEVER
 from stream_rater.standings import Reader
@@ -23,6 +23,7 @@ from tests.benchmarks.stream.throughput import Run, measured
 PLAYERS = (10_000, 100_000, 1_000_000, 10_000_000)
 SHARDS = (4, 16, 64)
 PATTERNS, ROUNDS_EACH = 1000, 10
+AT_ONCE = 20_000
 
 
 def by_players(ground: Ground, workload: Workload, updates: int) -> Iterator[tuple[int, Run]]:
@@ -44,19 +45,17 @@ def _run(ground: Ground, workload: Workload, updates: int, **settings: int) -> R
 
 def _fill(settings: Settings, workload: Workload) -> None:
     """Beliefs of all players of a workload, at the start of the log."""
-    store = RedisStore(settings)
-
-    def write(calls: "dict[int, Application]") -> dict[int, bool]:
-        start = Position()
-        return store.apply({s: Application(start, each.beliefs) for s, each in calls.items()})
-
-    fill(zip(_players(workload), cycle(_patterns(workload))), {}, settings.shards, write)
+    store, patterns = RedisStore(settings), cycle(_patterns(workload))
+    for first in range(0, workload.players, AT_ONCE):
+        numbers = range(first, min(first + AT_ONCE, workload.players))
+        calls: dict[int, list[tuple[Player, bytes]]] = {}
+        shards = shards_of([player_name(each) for each in numbers], settings.shards).tolist()
+        for number, shard, pattern in zip(numbers, shards, patterns, strict=False):
+            player = ladder_name(number // workload.in_ladder), player_name(number)
+            calls.setdefault(shard, []).append((player, pattern))
+        done = store.apply({s: Application(Position(), some) for s, some in calls.items()})
+        assert all(done.values()), "a round was rated meanwhile"
     store.close()
-
-
-def _players(workload: Workload) -> Iterator[Player]:
-    for number in range(workload.players):
-        yield ladder_name(number // workload.in_ladder), player_name(number)
 
 
 def _patterns(workload: Workload) -> list[bytes]:
