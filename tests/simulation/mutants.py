@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from stream_rater.pipeline.ports import (
     Player,
     Priors,
     ReadPriors,
+    Record,
     Rejection,
     Scatter,
     Step,
@@ -211,8 +213,8 @@ class PublishesReplays(Updater):
 class RememberedOffset(Updater):
     """Step 8 with the offset last known to be committed, instead of the group's."""
 
-    def __init__(self, *, rows_per_call: int) -> None:
-        super().__init__(rows_per_call=rows_per_call)
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
         self._known: dict[int, int] = {}
 
     def _start_over(self, troubles: int) -> Step[None]:
@@ -238,6 +240,15 @@ class RecallsByOffset(Updater):
             shard.position = replace(shard.position, fresh=fresh)
             held = Held(shard.position, held.records)
         return super()._recall(number, call, held)
+
+
+class MarksOverlooked(Updater):
+    """Step 9 without the marks: what was lost after a rebuild is replayed from before it."""
+
+    def _read(self, record: Record) -> None:
+        if record.partition in self._shards:
+            self._shards[record.partition].rebuilt = 2**60
+        super()._read(record)
 
 
 class UnstableOffset(UnkindWorker):
@@ -326,6 +337,7 @@ MUTANTS = {
     "publishes-replays": Mutant("[a, c) without events", Machines(updater=PublishesReplays)),
     "remembered-offset": Mutant("the group's offset, fetched", Machines(updater=RememberedOffset)),
     "recalls-by-offset": Mutant("events by fresh rows", Machines(updater=RecallsByOffset)),
+    "marks-overlooked": Mutant("the marks of rebuilds", Machines(updater=MarksOverlooked)),
     "unstable-offset": Mutant("stable offsets only", Machines(worker=UnstableOffset)),
     "no-compare-and-set": Mutant("compare-and-set on applied", Machines(worker=NoCompareAndSet)),
     "reaches-the-end": Mutant("rebuild up to what was applied", Machines(reach=ReachesTheEnd)),
