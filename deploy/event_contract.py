@@ -16,12 +16,11 @@ import yaml
 from stream_rater import events, trace
 from stream_rater.adapters.worker import SOURCE
 from stream_rater.config import Limits
+from stream_rater.events import MAX_ID_BYTES, MAX_RANK
 from stream_rater.standings import (
     CODES,
     LEAST_CEILING,
     LEAST_SHARE,
-    MAX_ID_BYTES,
-    MAX_RANK,
     MAX_TIME_LENGTH,
     MIN_ENTRIES,
 )

@@ -12,7 +12,6 @@ from typing import Any
 
 import click
 
-from stream_rater import log
 from stream_rater.config import (
     ANY_LADDER,
     BadConfiguration,
@@ -65,6 +64,8 @@ def main() -> None:
 
 
 def _settings(path: Path | None) -> Settings:
+    from stream_rater import log
+
     settings = read_settings(path)
     log.configure(settings.log_level)
     return settings

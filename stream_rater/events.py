@@ -15,6 +15,10 @@ PERFORMANCE_ESTIMATED = "performance-estimated"
 RATING_CHANGED = "rating-changed"
 ROUND_REJECTED = "round-rejected"
 
+MAX_ID_BYTES = 128
+MAX_RANK = 2**31 - 2
+"""An int32 that leaves a greater one, to sort those that did not finish."""
+
 Headers = Sequence[tuple[str, bytes]]
 """A record's headers, as Kafka gives them."""
 
@@ -32,7 +36,9 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     shares: tuple[float, ...] | None = None
 
 
-class _Round(msgspec.Struct, frozen=True, kw_only=True):
+class Round(msgspec.Struct, frozen=True, kw_only=True):
+    """What stands around a round's lines."""
+
     round_id: str
     ladder: str
     completed_at: str
@@ -40,7 +46,7 @@ class _Round(msgspec.Struct, frozen=True, kw_only=True):
     performance_ceiling: float | None = None
 
 
-class RoundCompleted(_Round, frozen=True, kw_only=True):
+class RoundCompleted(Round, frozen=True, kw_only=True):
     """A finished round, as a game backend reports it. Not validated: see `standings`."""
 
     standings: list[Entry]
@@ -48,7 +54,7 @@ class RoundCompleted(_Round, frozen=True, kw_only=True):
 
 PlainId = Annotated[str, msgspec.Meta(min_length=1, max_length=32)]
 """A player's id that needs no second look: 32 characters are never over 128 bytes."""
-PlainRank = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 2)]
+PlainRank = Annotated[int, msgspec.Meta(ge=1, le=MAX_RANK)]
 
 
 class PlainEntry(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
@@ -58,10 +64,16 @@ class PlainEntry(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=Tr
     rank: PlainRank
 
 
-class PlainRound(_Round, frozen=True, kw_only=True):
+class PlainRound(Round, frozen=True, kw_only=True):
     """A round in which all lines are plain: it decodes to what is valid, or not at all."""
 
     standings: list[PlainEntry]
+
+
+class EmptyRound(Round, frozen=True, kw_only=True):
+    """A round whose lines have been taken out of it."""
+
+    standings: Annotated[list[None], msgspec.Meta(max_length=0)]
 
 
 class RatingChanged(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -89,6 +101,7 @@ round_from_json = msgspec.json.Decoder(RoundCompleted).decode
 round_from_msgpack = msgspec.msgpack.Decoder(RoundCompleted).decode
 plain_round_from_json = msgspec.json.Decoder(PlainRound).decode
 plain_round_from_msgpack = msgspec.msgpack.Decoder(PlainRound).decode
+empty_round_from_json = msgspec.json.Decoder(EmptyRound).decode
 rating_changed_from_json = msgspec.json.Decoder(RatingChanged).decode
 to_json = msgspec.json.Encoder().encode
 

@@ -4,7 +4,6 @@ import sys
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -20,11 +19,9 @@ from stream_rater.lab.evaluation import Outcome, evaluate, trained
 from stream_rater.lab.offline import read_lines, records_of
 from stream_rater.lab.season import Session, sessions_of
 from stream_rater.lab.spaces import SPACES
-from stream_rater.lab.stages import elsewhere
 from stream_rater.lab.tuning import MissingExtra, Problem, tune
 from stream_rater.lab.tuning import told as told_config
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.standings import Invalid
 from stream_rater.terminal import Failed, Mistakes, progress, track
 
 Named = tuple[str, RatingConfig]
@@ -69,34 +66,10 @@ def named_failures() -> Iterator[None]:
         raise Failed(str(error)) from None
 
 
-Heard = Session | tuple[int, Invalid]
-"""A valid round, or a line that is none, numbered from 0."""
-
-
-def _heard(path: Path) -> Iterator[Heard]:
-    """What stands in a file, in order."""
-    invalid: list[tuple[int, Invalid]] = []
-    records = track(records_of(read_lines(path)), path.name)
-    window = Settings().duplicate_window
-    for session in sessions_of(records, window, lambda *each: invalid.append(each)):
-        yield from invalid
-        invalid.clear()
-        yield session
-    yield from invalid
-
-
-def _told(heard: Iterable[Heard], mistakes: Mistakes) -> Iterator[Session]:
-    """The valid rounds; the others go to `mistakes`."""
-    for each in heard:
-        if isinstance(each, Session):
-            yield each
-        else:
-            mistakes.add(*each)
-
-
 def read_sessions(path: Path, mistakes: Mistakes) -> Iterator[Session]:
     """The valid rounds of a file; the others go to `mistakes`."""
-    return _told(_heard(path), mistakes)
+    records = track(records_of(read_lines(path)), path.name)
+    return sessions_of(records, Settings().duplicate_window, mistakes.add)
 
 
 def evaluate_files(
@@ -120,11 +93,9 @@ def evaluate_files(
 def _rows(path: Path, configs: Sequence[Named], train: float, mistakes: Mistakes) -> list[Row]:
     began_s, reading_s = perf_counter(), 0.0
     alone = len(configs) == 1
-    sessions: Iterable[Session]
-    if alone:
-        sessions = _told(elsewhere(partial(_heard, path)), mistakes)
-    else:
-        sessions = list(read_sessions(path, mistakes))
+    sessions: Iterable[Session] = read_sessions(path, mistakes)
+    if not alone:
+        sessions = list(sessions)
         reading_s = perf_counter() - began_s
     rows: list[Row] = []
     base: Outcome | None = None

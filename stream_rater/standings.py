@@ -18,13 +18,13 @@ import numpy as np
 
 from stream_rater import events, nesting
 from stream_rater.config import Ladders, Limits, Terms
-from stream_rater.events import Entry, Headers, PlainEntry, PlainRound, RoundCompleted
+from stream_rater.events import MAX_ID_BYTES, MAX_RANK, Entry, Headers, PlainEntry, Round
+from stream_rater.names import Names
+from stream_rater.rating import book
 from stream_rater.rating.model import DID_NOT_FINISH, Floats, Ints, Places, Table, Wave
+from stream_rater.scanning import Lines, scan
 
-MAX_ID_BYTES = 128
 MIN_ENTRIES = 2
-MAX_RANK = 2**31 - 2
-"""An int32 that leaves a greater one, to sort those that did not finish."""
 MAX_TIME_LENGTH = 64
 """More digits than any clock has; the text goes into every event of the round."""
 LEAST_SHARE = 1e-6
@@ -74,12 +74,17 @@ class Standings:
     """Cap on performances; infinite for none."""
     place: Places
     """(E,) rank as reported, or DID_NOT_FINISH."""
-    players: list[str]
-    """(P,) ids, entry by entry."""
+    names: Names
+    """(P,) ids of the players, entry by entry."""
     entry_starts: Ints
     """(E+1,) first player of each entry."""
     share: Floats
     """(P,) part of the round each player played."""
+
+    @property
+    def players(self) -> list[str]:
+        """(P,) ids, entry by entry."""
+        return self.names.texts
 
     def rates(self, *, skip_all_tied: bool) -> bool:
         """Whether anything can be learnt: somebody finished, and it is not one big tie to skip."""
@@ -89,7 +94,7 @@ class Standings:
 
     def player_places(self) -> Places:
         """(P,) each player's place."""
-        if len(self.place) == len(self.players):
+        if len(self.place) == len(self.share):
             return self.place
         return np.repeat(self.place, np.diff(self.entry_starts))
 
@@ -105,18 +110,25 @@ _FIELD_CODES = (
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-def _decode(data: bytes, content_type: str, limits: Limits) -> RoundCompleted | PlainRound:
+Found = tuple[Round, list[Entry] | Lines]
+"""A round and its lines, already checked if they are Lines."""
+
+
+def _decode(data: bytes, content_type: str, limits: Limits) -> Found:
     if len(data) > limits.max_bytes:
         raise Invalid("too-large", f"{len(data)} bytes, over the limit of {limits.max_bytes}")
     packed = "msgpack" in content_type.lower()
+    if not packed and (scanned := scan(data, limits.max_depth)) is not None:
+        return scanned
     depth_of = nesting.msgpack_depth if packed else nesting.json_depth
     if depth_of(data, limits.max_depth) > limits.max_depth:
         raise Invalid("too-deep", f"nesting deeper than {limits.max_depth}")
     with suppress(*UNDECODABLE):  # of what is no plain round, the mistake is found below
         plain = events.plain_round_from_msgpack if packed else events.plain_round_from_json
-        return plain(data)
+        event = plain(data)
+        return event, _checked_lines(event.standings)
     try:
-        return events.round_from_msgpack(data) if packed else events.round_from_json(data)
+        found = events.round_from_msgpack(data) if packed else events.round_from_json(data)
     except msgspec.ValidationError as error:
         for pattern, code in _FIELD_CODES:
             if pattern.search(str(error)):
@@ -124,6 +136,7 @@ def _decode(data: bytes, content_type: str, limits: Limits) -> RoundCompleted | 
         raise Invalid("malformed", str(error)) from None
     except UNDECODABLE as error:
         raise Invalid("malformed", str(error)) from None
+    return found, found.standings
 
 
 def _check_id(name: str, value: str) -> None:
@@ -210,14 +223,14 @@ Columns = tuple[Places, list[str], Ints, Floats]
 """Place by entry, players, first player by entry, and share by player."""
 
 
-def _checked_columns(entries: list[PlainEntry]) -> Columns:
-    """What `_columns` gives, of entries that the decoder has checked."""
+def _checked_lines(entries: list[PlainEntry]) -> Lines:
+    """Entries that the decoder has checked, in order of place."""
     ranks = [e.rank for e in entries]
     in_order = sorted(ranks)
     players = [e.player for e in entries]
     if in_order != ranks:
         players = [players[i] for i in np.argsort(ranks, kind="stable").tolist()]
-    return np.array(in_order, np.int32), players, *_alone(len(ranks))
+    return Lines(np.array(in_order, np.int32), Names(players))
 
 
 def _alone(count: int) -> tuple[Ints, Floats]:
@@ -256,10 +269,14 @@ def _plain_columns(entries: list[Entry]) -> Columns | None:
     return place.astype(np.int32), named, *_alone(len(place))
 
 
-def _columns(entries: list[Entry]) -> Columns:
+def _columns(lines: list[Entry] | Lines) -> tuple[Places, Names, Ints, Floats]:
     """Place by entry, players, first player by entry, and share by player."""
-    plain = _plain_columns(entries)
-    return _any_columns(entries) if plain is None else plain
+    if isinstance(lines, Lines):
+        return lines.place, lines.names, *_alone(len(lines))
+    plain = _plain_columns(lines)
+    place, players, starts, share = _any_columns(lines) if plain is None else plain
+    _check_players(players)
+    return place, Names(players), starts, share
 
 
 def _any_columns(entries: list[Entry]) -> Columns:
@@ -296,42 +313,41 @@ class Reader:
 
         Without an offset, by what holds in the end.
         """
-        event = _decode(data or b"", events.header(headers, "content-type"), self._ladders.limits)
+        content_type = events.header(headers, "content-type")
+        event, lines = _decode(data or b"", content_type, self._ladders.limits)
         try:
-            return self._valid(event, received_s, offset)
+            return self._valid(event, lines, received_s, offset)
         except Invalid as invalid:
             invalid.tell(event.ladder, event.round_id)
             raise
 
     def _valid(
-        self, event: RoundCompleted | PlainRound, received_s: float, offset: float
+        self, event: Round, lines: list[Entry] | Lines, received_s: float, offset: float
     ) -> Standings:
         _check_id("round_id", event.round_id)
         _check_id("ladder", event.ladder)
         terms = self._ladders.find(event.ladder, offset)
         if terms is None:
             raise Invalid("unknown-ladder", f"ladder {event.ladder!r} is not configured")
-        standings = _standings(event, terms.limits, received_s)
+        standings = _standings(event, lines, terms.limits, received_s)
         self._check(standings)
         return standings
 
 
-def _standings(event: RoundCompleted | PlainRound, limits: Limits, received_s: float) -> Standings:
+def _standings(
+    event: Round, lines: list[Entry] | Lines, limits: Limits, received_s: float
+) -> Standings:
     time = _check_time(event.completed_at, received_s, limits)
     _check_weight("weight", event.weight, limits.max_weight)
     ceiling = math.inf if event.performance_ceiling is None else event.performance_ceiling
     if not ceiling >= LEAST_CEILING:
         raise Invalid("malformed", f"performance_ceiling: {ceiling} is not over {LEAST_CEILING:g}")
-    count = len(event.standings)
+    count = len(lines)
     if count < MIN_ENTRIES:
         raise Invalid("too-few-entries", f"standings: {count}, a round needs {MIN_ENTRIES}")
     if count > limits.max_entries:
         raise Invalid("too-many-entries", f"standings: {count}, the limit is {limits.max_entries}")
-    if isinstance(event, PlainRound):
-        place, players, starts, share = _checked_columns(event.standings)
-    else:
-        place, players, starts, share = _columns(event.standings)
-        _check_players(players)
+    place, names, starts, share = _columns(lines)
     return Standings(
         round_id=event.round_id,
         ladder=event.ladder,
@@ -340,7 +356,7 @@ def _standings(event: RoundCompleted | PlainRound, limits: Limits, received_s: f
         weight=event.weight,
         ceiling=ceiling,
         place=place,
-        players=players,
+        names=names,
         entry_starts=starts,
         share=share,
     )
@@ -348,26 +364,32 @@ def _standings(event: RoundCompleted | PlainRound, limits: Limits, received_s: f
 
 def _joined(starts: list[Ints]) -> Ints:
     """Start indices of consecutive groups, as start indices into all of them."""
+    if len(starts) == 1:
+        return starts[0]
     firsts = np.cumsum([0, *[each[-1] for each in starts]])
     shifts = np.repeat(firsts[:-1], [len(each) - 1 for each in starts])
     return np.append(np.concatenate([each[:-1] for each in starts]) + shifts, firsts[-1])
 
 
-def wave_of(rounds: Sequence[Standings], priors: Table) -> Wave:
-    """Rounds that share no player as columns; `priors` are their players' headers, in order."""
-    round_starts = np.zeros(len(rounds) + 1, np.int64)
-    np.cumsum([len(each.place) for each in rounds], out=round_starts[1:])
+def wave_of(rounds: Sequence[Standings], header: Table, rows: Ints | None = None) -> Wave:
+    """Rounds that share no player as columns; `header` has their players' beliefs, in order.
+
+    Or in these `rows`.
+    """
+    starts = np.cumsum([0, *[len(each.place) for each in rounds]])
+    known = book.look_up(header, np.arange(len(header)) if rows is None else rows)
+    mu, sigma, played, last_time = known
     return Wave(
-        round_starts=round_starts,
+        round_starts=starts,
         weight=np.array([each.weight for each in rounds], np.float64),
         ceiling=np.array([each.ceiling for each in rounds], np.float64),
         time=np.array([each.time for each in rounds], np.int64),
         place=np.concatenate([each.place for each in rounds]),
         entry_starts=_joined([each.entry_starts for each in rounds]),
         share=np.concatenate([each.share for each in rounds]),
-        mu=np.ascontiguousarray(priors["mu"]),
-        sigma=np.ascontiguousarray(priors["sigma"]),
-        rounds=priors["rounds"].astype(np.int64),
-        last_time=np.ascontiguousarray(priors["time"]),
+        mu=mu,
+        sigma=sigma,
+        rounds=played,
+        last_time=last_time,
         players=[each.players for each in rounds],
     )

@@ -1,8 +1,8 @@
 """How well a configuration foretells rounds: each is scored by the ratings before it.
 
 Three stages, each taking what the one before it gives: sessions are read, then rated, and what the
-rating saw is scored. A season still being read (`stages.elsewhere`) is rated and
-scored by a thread each: nearly all of their time goes to kernels, which let other threads run.
+rating saw is scored. A season that is played once has a thread for each: nearly all of their time
+goes to kernels and to decompression, which let other threads run.
 """
 
 import math

@@ -7,16 +7,15 @@ the slots they hash to and what these lead to, so that the processor waits for m
 are compared as bytes: equal hashes never mix up two players.
 """
 
-from collections.abc import Sequence
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from stream_rater.names import Bytes, Names
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.model import Ints
 
-Bytes = npt.NDArray[np.uint8]
 Hashes = npt.NDArray[np.uint64]
 
 T = TypeVar("T", bound=np.generic)
@@ -28,8 +27,6 @@ EMPTY = np.uint64(0)
 
 START, END, STAMP, HASH = 0, 1, 2, 3
 """Columns of what is known of a row: its name's place, the last call with it, its hash."""
-
-NEW_LINE = 10
 
 
 @kernel
@@ -122,17 +119,6 @@ def _enter_all(slots: Hashes, known: Ints) -> None:
         _enter(slots, np.uint64(known[row, HASH]), row)
 
 
-def _laid_out(names: Sequence[str]) -> tuple[bytes, Ints, Ints]:
-    """The names as UTF-8 in one piece, and where each starts and ends in it."""
-    data = "\n".join(names).encode("utf-8", "surrogatepass")
-    if data.count(b"\n") == len(names) - 1:
-        ends = np.flatnonzero(np.frombuffer(data, np.uint8) == NEW_LINE)
-        return data, np.append(0, ends + 1), np.append(ends, len(data))
-    parts = [name.encode("utf-8", "surrogatepass") for name in names]
-    ends = np.cumsum([len(part) for part in parts])
-    return b"".join(parts), np.append(0, ends[:-1]), ends
-
-
 class Roll:
     """The players seen so far; each has the row of its first appearance."""
 
@@ -145,14 +131,14 @@ class Roll:
     def __len__(self) -> int:
         return self._count
 
-    def rows(self, names: Sequence[str]) -> tuple[Ints, int | None]:
+    def rows(self, names: Names) -> tuple[Ints, int | None]:
         """Row of each name, new ones entered; and the index of one that stands there twice."""
-        data, starts, ends = _laid_out(names)
-        self._make_room(len(names), len(data))
+        found = names.laid_out
+        self._make_room(len(names), len(found.data))
         self._calls += 1
         out = np.empty(len(names), np.int64)
         self._count, twice = _rows(
-            np.frombuffer(data, np.uint8), starts, ends, self._slots, self._names, self._known,
+            found.data, found.starts, found.ends, self._slots, self._names, self._known,
             self._count, self._calls, out,
         )  # fmt: skip
         return out, None if twice < 0 else twice
@@ -170,7 +156,7 @@ class Roll:
     def find(self, name: str) -> int | None:
         """The row of a name, if it is known."""
         count = self._count
-        row = int(self.rows([name])[0][0])
+        row = int(self.rows(Names([name]))[0][0])
         if row < count:
             return row
         self.forget_after(count)

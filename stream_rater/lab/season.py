@@ -7,10 +7,13 @@ import numpy as np
 
 from stream_rater.config import ANY_LADDER
 from stream_rater.lab.roll import Roll
+from stream_rater.names import Names
 from stream_rater.pipeline.ports import Record
 from stream_rater.pipeline.verdicts import Verdicts
 from stream_rater.rating.model import Ints
 from stream_rater.standings import Invalid, Reader, Standings, twice_in_round
+
+NOBODY = Names([])
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ class _Enrolment:
         if roll is None:
             roll = self.rolls[standings.ladder] = Roll()
         before = len(roll)
-        self.rows, twice = roll.rows(standings.players)
+        self.rows, twice = roll.rows(standings.names)
         if twice is not None:
             roll.forget_after(before)
             raise twice_in_round(standings.players[twice])
@@ -75,7 +78,7 @@ def sessions_of(
             reject(record.offset, invalid)
             continue
         players = len(enrolment.rolls[standings.ladder])
-        nameless = replace(standings, players=[])
+        nameless = replace(standings, names=NOBODY)
         yield Session(standings.ladder, players, enrolment.rows, (nameless,))
 
 

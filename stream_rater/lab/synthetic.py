@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stream_rater.lab.season import Session
+from stream_rater.lab.season import NOBODY, Session
 from stream_rater.rating.model import Ints
 from stream_rater.standings import Standings
 
@@ -59,7 +59,7 @@ def session(rows: Ints, players: int, number: int) -> Session:
         weight=1.0,
         ceiling=math.inf,
         place=np.arange(1, entries + 1, dtype=np.int32),
-        players=[],
+        names=NOBODY,
         entry_starts=np.arange(entries + 1),
         share=np.ones(entries),
     )

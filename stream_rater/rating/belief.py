@@ -65,6 +65,9 @@ ROWS = USED + 6
 BLOCK = 32
 """Beliefs that are updated side by side."""
 
+A_LINE = 3
+"""Factors begun by a cache line of 64 bytes, about."""
+
 NOTHING = 1e-300
 """Keeps the Gaussian's center from being 0 / 0 where it has no weight at all."""
 
@@ -136,11 +139,26 @@ def _conclude(lanes: Floats, n: int) -> None:
 
 
 @kernel
+def _fetch(header: Table, factors: Floats, rows: Ints, block: Ints, lanes: Floats) -> None:
+    """Read a word of each cache line of beliefs rows[block], far apart in memory as they are.
+
+    The processor then waits for many at once; what it reads is for nobody.
+    """
+    for i in range(len(block)):
+        belief = header[rows[block[i]]]
+        lanes[COUNT, i], lanes[X, i] = belief.count + 0, belief.width
+    for i in range(len(block)):
+        for k in range(0, int(lanes[COUNT, i]), A_LINE):
+            lanes[X, i] += factors[rows[block[i]], k, 0]
+
+
+@kernel
 def _load(
     header: Table, factors: Floats, rows: Ints, evidence: Evidence, rho: Floats, kept: Ints,
     block: Ints, held: Floats, lanes: Floats,
 ) -> int:  # fmt: skip
     """Beliefs rows[block] into lanes; the most factors that one has."""
+    _fetch(header, factors, rows, block, lanes)
     most = 0
     for i in range(len(block)):
         j = block[i]

@@ -15,8 +15,10 @@ needed; so such a cache is copied to where it can be written to.
 import hashlib
 import platform
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -71,6 +73,22 @@ def _copied(folder: Path, to: Path) -> Path:
         shutil.copyfile(file, target)
     return to
 
+
+def _start_numba_without_blas() -> None:
+    """Import what numba looks for SciPy's BLAS in, and let it find none.
+
+    No kernel uses one, and SciPy takes longer to import than all that numba needs itself.
+    """
+    if "scipy.linalg" not in sys.modules:
+        modules: dict[str, Any] = sys.modules
+        modules["scipy.linalg"] = None  # cannot be imported
+        try:
+            import_module("numba.np.arraymath")
+        finally:
+            del modules["scipy.linalg"]
+
+
+_start_numba_without_blas()
 
 _COPIES: list[tempfile.TemporaryDirectory[str]] = []
 """Removed at the end of the process."""

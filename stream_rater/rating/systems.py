@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from stream_rater.rating import belief, elo_r, memoryless, performance
+from stream_rater.rating import belief, book, elo_r, memoryless, performance
 from stream_rater.rating.compiled import KERNEL_VERSION
-from stream_rater.rating.model import Beliefs, Evidence, Ints, Wave
+from stream_rater.rating.model import Beliefs, Evidence, Floats, Ints, Wave
 from stream_rater.rating.parameters import (
     Climbing,
     Codeforces,
@@ -25,9 +25,6 @@ from stream_rater.rating.parameters import (
     fingerprint,
 )
 from stream_rater.rating.rounding import single
-
-REMEMBERING = ("elo-mmr", "elo-r")
-"""The systems whose beliefs keep logistic factors; stage 2 of all others only writes down."""
 
 
 class Law(msgspec.Struct, frozen=True, array_like=True):
@@ -117,24 +114,33 @@ def estimate(config: RatingConfig, wave: Wave) -> Evidence:
 
 def update(beliefs: Beliefs, rows: Ints, evidence: Evidence, laws: list[Law], law: Ints) -> None:
     """Stage 2, in place, for the players in `rows`; law[i] is the index of row i's law."""
-    system = np.array([each.system for each in laws])[law]
+    ways = [_WAYS.get(each.system, _replace) for each in laws]
     rho = np.array([each.momentum for each in laws])[law]
     kept = np.array([each.kept for each in laws], dtype=np.int64)[law]
-    header, factors = beliefs.header, beliefs.factors
-    if (own := system == "elo-mmr").any():
-        belief.update(header, factors, rows[own], evidence[own], rho[own], kept[own])
-    if (own := system == "elo-r").any():
-        elo_r.update(header, factors, rows[own], evidence[own], kept[own])
-    if (own := ~np.isin(system, REMEMBERING)).any():
-        belief.replace(header, rows[own], evidence[own], kept[own])
+    for way in set(ways):
+        if len(set(ways)) == 1:
+            way(beliefs, rows, evidence, rho, kept)
+        else:
+            own = np.array([each is way for each in ways])[law]
+            way(beliefs, rows[own], evidence[own], rho[own], kept[own])
+
+
+def _update_mmr(beliefs: Beliefs, rows: Ints, evidence: Evidence, rho: Floats, kept: Ints) -> None:
+    belief.update(beliefs.header, beliefs.factors, rows, evidence, rho, kept)
+
+
+def _update_r(beliefs: Beliefs, rows: Ints, evidence: Evidence, _: Floats, kept: Ints) -> None:
+    elo_r.update(beliefs.header, beliefs.factors, rows, evidence, kept)
+
+
+def _replace(beliefs: Beliefs, rows: Ints, evidence: Evidence, _: Floats, kept: Ints) -> None:
+    belief.replace(beliefs.header, rows, evidence, kept)
+
+
+_WAYS = {"elo-mmr": _update_mmr, "elo-r": _update_r}
+"""Stage 2 of systems whose beliefs keep logistic factors; that of all others only writes down."""
 
 
 def note_round(beliefs: Beliefs, rows: Ints, offset: Ints, time: Ints) -> None:
     """Book-keeping of a round just rated: its source offset, its time, one round more."""
-    header = beliefs.header
-    before = header["time"][rows]
-    first = header["rounds"][rows] == 0
-    header["previous_time"][rows] = before
-    header["time"][rows] = np.where(first, time, np.maximum(before, time))
-    header["last"][rows] = offset
-    header["rounds"][rows] += 1
+    book.note(beliefs.header, rows, offset, time)

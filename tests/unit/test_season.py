@@ -11,6 +11,7 @@ from stream_rater.lab.offline import records_of
 from stream_rater.lab.roll import Roll, _same
 from stream_rater.lab.season import Session, sessions_of, split
 from stream_rater.lab.synthetic import Kind, season
+from stream_rater.names import Names
 from tests.rounds import as_json, ranked
 
 NAMES = st.lists(st.lists(st.text(max_size=3), unique=True, min_size=1), max_size=6)
@@ -29,7 +30,7 @@ def test_rows_are_those_of_a_dict(rounds: list[list[str]]) -> None:
     roll, known = Roll(), {}
     for names in rounds:
         expected = [known.setdefault(name, len(known)) for name in names]
-        assert roll.rows(names)[0].tolist() == expected
+        assert roll.rows(Names(names))[0].tolist() == expected
     assert len(roll) == len(known)
     assert [roll.find(name) for name in known] == list(known.values())
 
@@ -45,22 +46,22 @@ def test_a_roll_grows_and_forgets_nobody() -> None:
     """Thousands of names at once, then again in another order; asking adds nobody."""
     roll = Roll()
     names = [f"player-{i}" for i in range(20_000)]
-    assert roll.rows(names[:3])[0].tolist() == [0, 1, 2]
-    roll.rows(names)
+    assert roll.rows(Names(names[:3]))[0].tolist() == [0, 1, 2]
+    roll.rows(Names(names))
     assert roll.find("stranger") is None and len(roll) == 20_000
-    assert roll.rows(names[::-1])[0].tolist() == list(range(20_000))[::-1]
-    assert roll.rows(["stranger"])[0].tolist() == [20_000]
+    assert roll.rows(Names(names[::-1]))[0].tolist() == list(range(20_000))[::-1]
+    assert roll.rows(Names(["stranger"]))[0].tolist() == [20_000]
 
 
 def test_a_roll_knows_who_stands_there_twice() -> None:
     """In one call, not over two; and what came with them can be forgotten."""
     roll = Roll()
-    assert roll.rows(["ann", "bob"])[1] is None
-    assert roll.rows(["bob", "cy"])[1] is None
-    assert roll.rows(["dee", "cy", "bob", "cy"])[1] == 3
+    assert roll.rows(Names(["ann", "bob"]))[1] is None
+    assert roll.rows(Names(["bob", "cy"]))[1] is None
+    assert roll.rows(Names(["dee", "cy", "bob", "cy"]))[1] == 3
     roll.forget_after(2)
     assert (roll.find("bob"), roll.find("cy"), len(roll)) == (1, None, 2)
-    assert roll.rows(["eve"])[0].tolist() == [2]
+    assert roll.rows(Names(["eve"]))[0].tolist() == [2]
 
 
 def test_sessions_are_valid_rounds_with_rows_for_names() -> None:

@@ -1,0 +1,36 @@
+"""Book-keeping of beliefs: what stage 1 looks up before a round, and what is noted after it.
+
+One pass over the players each, for rows that lie far apart in memory.
+"""
+
+import numpy as np
+
+from stream_rater.rating.compiled import kernel
+from stream_rater.rating.model import Floats, Ints, Table
+
+
+@kernel
+def look_up(header: Table, rows: Ints) -> tuple[Floats, Floats, Ints, Ints]:
+    """mu, sigma, rounds played and time of the last of them, each (len(rows),)."""
+    mu, sigma = np.empty(len(rows)), np.empty(len(rows))
+    played, time = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+    for i in range(len(rows)):
+        belief = header[rows[i]]
+        mu[i], sigma[i] = belief.mu, belief.sigma
+        played[i], time[i] = belief.rounds, belief.time
+    return mu, sigma, played, time
+
+
+@kernel
+def note(header: Table, rows: Ints, offset: Ints, time: Ints) -> None:
+    """A round more of each of these players: its source offset, and its time if it is no earlier.
+
+    `offset` and `time` (len(rows),) are those of each player's round.
+    """
+    for i in range(len(rows)):
+        belief = header[rows[i]]
+        before = belief.time
+        belief.previous_time = before
+        belief.time = time[i] if belief.rounds == 0 else max(before, time[i])
+        belief.last = offset[i]
+        belief.rounds += 1

@@ -1,0 +1,110 @@
+"""One pass over a round's bytes: it takes nothing that the decoder refuses or reads otherwise."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from stream_rater import events
+from stream_rater.events import MAX_ID_BYTES, MAX_RANK
+from stream_rater.scanning import scan
+from stream_rater.standings import Invalid, _any_columns, _check_players
+from tests.rounds import as_json, ranked
+
+DEPTH = 16
+USUAL = as_json(*ranked([1, 2, 2]))
+NAMES = st.sampled_from(["ann", "ä", "p" * MAX_ID_BYTES, "p" * (MAX_ID_BYTES + 1), "", 'a"', "a\n"])
+RANKS = st.sampled_from([1, 2, 9, 10, MAX_RANK, MAX_RANK + 1, 0, -1, None, 1.0, 10**10])
+LINES = st.fixed_dictionaries(
+    {"player": NAMES, "rank": RANKS}, optional={"dnf": st.just(False), "x": st.none()}
+)
+PARTS = [
+    b"{", b"}", b"[", b"]", b",", b":", b" ", b"\\", b'"', b"\n", b"0", b"7", b"e1", b"-", b"\xff",
+    b'"standings":[', b'"standings":[]', b'{"player":"x","rank":3}', b',"weight":2', b"null",
+    b"ann", b'"x":{', b'"st\\u0061ndings":[]', b'{"standings":[{"player":"a","rank":1}]}',
+]  # fmt: skip
+
+
+def check(data: bytes) -> bool:
+    """Whether it is taken; if so, all is as the decoder has it, and the long way from there."""
+    found = scan(data, DEPTH)
+    if found is None:
+        return False
+    event, lines = found
+    decoded = events.round_from_json(data)
+    place, players, starts, share = _any_columns(decoded.standings)
+    _check_players(players)
+    assert (lines.place.tolist(), lines.names.texts) == (place.tolist(), players)
+    assert len(lines) == len(lines.names) == len(starts) - 1 == share.sum()
+    fields = ("round_id", "ladder", "completed_at", "weight", "performance_ceiling")
+    assert [getattr(event, name) for name in fields] == [getattr(decoded, name) for name in fields]
+    return True
+
+
+def rounds(lines: list[Any], **others: Any) -> dict[str, Any]:
+    """A round with these lines."""
+    return {"round_id": "r", "ladder": "l", "completed_at": "t", "standings": lines, **others}
+
+
+@given(st.lists(LINES, max_size=6), st.booleans())
+def test_lines_are_those_that_the_decoder_finds(lines: list[Any], dense: bool) -> None:
+    """Of any names and ranks, with spaces and without."""
+    separators = (",", ":") if dense else None
+    data = json.dumps(rounds(lines), ensure_ascii=False, separators=separators).encode()
+    plain = bool(lines) and all(
+        list(line) == ["player", "rank"] and line["player"] in ("ann", "ä", "p" * MAX_ID_BYTES)
+        and type(line["rank"]) is int and 0 < line["rank"] <= MAX_RANK for line in lines
+    )  # fmt: skip
+    assert check(data) == plain
+
+
+@given(st.lists(st.tuples(st.integers(0, len(USUAL)), st.sampled_from(PARTS), st.integers(0, 40))))
+@example([(len(USUAL) - 1, b',"standings":[]', 0)])
+@example([(USUAL.index(b"standings") - 2, b',"x":{"standings":[]}', 0)])
+@example([(USUAL.index(b"standings") - 2, b"", 1)])
+def test_no_bytes_are_read_otherwise_than_by_the_decoder(
+    changes: list[tuple[int, bytes, int]],
+) -> None:
+    """Whatever is put into a usual round, in place of some of its bytes."""
+    data = USUAL
+    for at, part, gone in changes:
+        data = data[:at] + part + data[at + gone :]
+    try:
+        check(data)
+    except (msgspec.DecodeError, Invalid) as refused:
+        raise AssertionError(f"{data!r} was taken: {refused}") from None
+
+
+OTHERS = {
+    "a list before": b'{"x":[{"standings":[{"player":"a","rank":1}]}],"round_id":"r","ladder":"l",'
+    b'"completed_at":"t"}',
+    "two lists, the last is empty": USUAL[:-1] + b',"standings":[]}',
+    "an escaped second key": USUAL[:-1] + b',"st\\u0061ndings":[]}',
+    "a text that ends in the key": b'{"round_id":"r,"standings":[{"player":"a","rank":1}]",'
+    b'"ladder":"l","completed_at":"t"}',
+    "no comma before": USUAL.replace(b',"standings"', b' "standings"'),
+    "nothing behind": USUAL[:-1],
+    "no list": b'{"round_id":"r","ladder":"l","completed_at":"t"}',
+    "too deep": USUAL[:-1] + b',"x":' + b"[" * DEPTH + b"]" * DEPTH + b"}",
+    "not UTF-8": USUAL.replace(b"}]", b'},{"player":"\xff","rank":4}]'),
+}
+
+
+@pytest.mark.parametrize("data", OTHERS.values(), ids=OTHERS.keys())
+def test_what_is_no_usual_round_is_left_to_the_decoder(data: bytes) -> None:
+    """By each reason that there is."""
+    assert scan(data, DEPTH) is None
+
+
+def test_a_usual_round_is_taken() -> None:
+    """With other keys behind, in another order of lines, with names in any script."""
+    assert check(USUAL)
+    assert check(USUAL[:-1] + b',"weight":2,"performance_ceiling":null,"x":[1]}\n')
+    lines = [{"player": "\U0001f600" * 32, "rank": MAX_RANK}, {"player": "a", "rank": 1}]
+    assert check(json.dumps(rounds(lines), ensure_ascii=False).encode())
+    found = scan(json.dumps(rounds(lines), ensure_ascii=False).encode(), DEPTH)
+    assert found is not None
+    assert found[1].names.texts == ["a", "\U0001f600" * 32]
