@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from stream_rater.lab.roll import Roll
+from stream_rater.names import Names
 from stream_rater.pipeline.ports import Player
 from stream_rater.rating import record, systems
 from stream_rater.rating.compiled import kernel
@@ -40,9 +41,9 @@ class Census:
             self._ladders.append(ladder)
         return mark
 
-    def rows(self, marked: Sequence[str]) -> Ints:
+    def rows(self, marked: list[str]) -> Ints:
         """Row of each player, told as mark and id; new ones are entered."""
-        return self._roll.rows(marked)[0] if marked else np.empty(0, np.int64)
+        return self._roll.rows(Names(marked))[0] if marked else np.empty(0, np.int64)
 
     def players(self, rows: Ints) -> list[Player]:
         """Who is in these rows."""
@@ -142,7 +143,7 @@ class Crowd:
         rows, header = turn.rows, self._beliefs.header
         new = rows[header["rounds"][rows] == 0]
         header[new] = newcomers(1, 0, law.initial_mu, law.initial_sigma).header
-        wave = wave_of([each.standings for each in turn.rounds], header.take(rows))
+        wave = wave_of([each.standings for each in turn.rounds], header, rows)
         evidence = systems.estimate(rating, wave)
         systems.update(self._beliefs, rows, evidence, [law], np.zeros(len(rows), np.int64))
         systems.note_round(self._beliefs, rows, turn.offsets(), turn.times())
