@@ -37,25 +37,26 @@ class Misplaced(ValueError):
 class _Noted:
     """Of each row the largest, or the smallest, of the offsets noted."""
 
-    def __init__(self, pick: np.ufunc, none: int) -> None:
+    def __init__(self, census: Census, pick: np.ufunc, none: int) -> None:
+        self._census = census
         self._pick = pick
         self._none = none
         self._found = np.empty(0, np.int64)
         self._players: list[str] = []
         self._offsets: list[Ints] = []
 
-    def note(self, players: Sequence[str], offsets: Ints, census: Census) -> None:
+    def note(self, players: Sequence[str], offsets: Ints) -> None:
         """One offset for each player, who is told as the census wants it."""
         self._players += players
         self._offsets.append(offsets)
         if len(self._players) >= AT_ONCE:
-            self.settle(census)
+            self._settle()
 
-    def settle(self, census: Census) -> None:
+    def _settle(self) -> None:
         """Whatever was noted counts from now on; there is an offset for each row of the census."""
-        rows = census.rows(self._players)
-        if len(census) > len(self._found):
-            more = max(len(census), 2 * len(self._found)) - len(self._found)
+        rows, known = self._census.rows(self._players), len(self._census)
+        if known > len(self._found):
+            more = max(known, 2 * len(self._found)) - len(self._found)
             self._found = np.append(self._found, np.full(more, self._none, np.int64))
         if len(rows):
             self._pick.at(self._found, rows, np.concatenate(self._offsets))
@@ -63,10 +64,12 @@ class _Noted:
 
     def of(self, rows: Ints) -> Ints:
         """The offset of each row, or `none`."""
+        self._settle()
         return self._found[rows]
 
     def least(self) -> int:
         """The smallest of all that were noted; NONE_AFTER if nothing was."""
+        self._settle()
         noted = self._found[self._found != self._none]
         return int(noted.min()) if len(noted) else NONE_AFTER
 
@@ -82,9 +85,9 @@ class Reach:
         self._scattered = np.array([scattered[p] for p in range(len(scattered))], np.int64)
         self._shards = shards
         self._kernel = kernel
-        self._before = _Noted(np.maximum, NONE_BEFORE)
+        self._before = _Noted(self.census, np.maximum, NONE_BEFORE)
         """Largest source offset before g."""
-        self._after = _Noted(np.minimum, NONE_AFTER)
+        self._after = _Noted(self.census, np.minimum, NONE_AFTER)
         """Smallest source offset from g on."""
 
     def note(self, record: Record) -> None:
@@ -103,21 +106,15 @@ class Reach:
         marks = [self.census.mark(each.ladder) for each in part.rounds]
         rows = zip(part.round_index.tolist(), part.players, strict=True)
         noted = self._after if waits else self._before
-        noted.note([marks[i] + player for i, player in rows], offsets, self.census)
+        noted.note([marks[i] + player for i, player in rows], offsets)
 
     def of(self, rows: Ints, partitions: Ints) -> Ints:
         """(P,) of the players in these rows of the census, whose rounds are in these partitions."""
-        self._settle()
         before, after = self._before.of(rows), self._after.of(rows)
         kept = np.where(after < NONE_AFTER, after, self._scattered[partitions]) - 1
         return np.where(before > NONE_BEFORE, before, kept)
 
     def least(self) -> int:
         """No player's reach is less."""
-        self._settle()
         after = min(self._after.least(), int(self._scattered.min()))
         return min(self._before.least(), after - 1)
-
-    def _settle(self) -> None:
-        self._before.settle(self.census)
-        self._after.settle(self.census)
