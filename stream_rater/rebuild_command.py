@@ -1,15 +1,14 @@
 """`stream-rater rebuild`: the store anew from the log."""
 
-import gc
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from stream_rater import warm
+from stream_rater import memory, warm
 from stream_rater.adapters.producers import Parts
 from stream_rater.adapters.reader import read_all
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin
-from stream_rater.commands import OFTEN_ENOUGH, named_failures
+from stream_rater.commands import named_failures
 from stream_rater.config import BadConfiguration, Ladders, Settings, service_ladders
 from stream_rater.lab.reach import Misplaced, Reach
 from stream_rater.lab.rebuild import InUse, Rebuild, fill, passed
@@ -27,7 +26,7 @@ def rebuild(settings: Settings, *, replace: bool) -> None:
     """Replay the log into an empty store, or with `replace` into any."""
     ladders = service_ladders(settings)
     began_s = time.monotonic()
-    gc.set_threshold(OFTEN_ENOUGH)
+    memory.keep()
     with named_failures():
         warm.check()
         admin = Admin(settings)

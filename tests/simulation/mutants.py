@@ -10,15 +10,15 @@ from stream_rater.adapters.memory import Steps
 from stream_rater.lab.reach import Reach
 from stream_rater.pipeline import estimation
 from stream_rater.pipeline.changes import Change
-from stream_rater.pipeline.estimation import Flags, Pending
+from stream_rater.pipeline.estimation import Pending
 from stream_rater.pipeline.estimator import Estimator
+from stream_rater.pipeline.marks import Fingerprints, Flags
 from stream_rater.pipeline.ports import (
     Apply,
     CommitSource,
     Committed,
     Held,
     NewProducer,
-    Player,
     Priors,
     ReadPriors,
     Record,
@@ -108,7 +108,7 @@ class Unacknowledged(Estimator):
     def _forget_everything(self) -> None:
         super()._forget_everything()
         self._late: list[tuple[int, bytes]] = []
-        self._late_players: dict[int, list[Player]] = {}
+        self._late_players: dict[int, Fingerprints] = {}
 
     def _scatter(self, ready: Sequence[Pending], priors: Table) -> Step[None]:
         part, shards = self._estimate(ready, priors)
@@ -121,7 +121,8 @@ class Unacknowledged(Estimator):
         for shard, players in estimation.by_shard(ready).items():
             if shard != first:
                 self._progress._in_flight[shard].pop()
-                self._late_players.setdefault(shard, []).extend(players)
+                late = self._late_players.get(shard, players[:0])
+                self._late_players[shard] = np.concatenate([late, players])
 
     def _commit(self) -> Step[None]:
         due = any(each._unfinished[0] in each._finished for each in self._sources.values() if each)
