@@ -16,8 +16,8 @@ MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_COLUMNS = 400, 70, 100
 
 LAYERS = {
     "rating": 0,
-    "events": 1, "nesting": 1,
-    "config": 2, "trace": 2,
+    "events": 1, "names": 1, "nesting": 1,
+    "config": 2, "scanning": 2, "trace": 2,
     "standings": 3,
     "pipeline": 4,
     "lab": 5, "serving": 5, "adapters": 5, "metrics": 5,

@@ -104,17 +104,21 @@ def _insertion(keys: Floats, at: Ints, first: int, end: int) -> int:
 def _merge(
     keys: Floats, at: Ints, to_keys: Floats, to_at: Ints, first: int, middle: int, end: int
 ) -> int:
-    """Merge two sorted runs into [first, end) of the other arrays; returns inversions."""
-    i, j, inversions = first, middle, 0
-    for k in range(first, end):
-        right = j < end and (i >= middle or keys[i] < keys[j])
-        if right:
-            to_keys[k], to_at[k] = keys[j], at[j]
-            inversions += middle - i
-            j += 1
-        else:
-            to_keys[k], to_at[k] = keys[i], at[i]
-            i += 1
+    """Merge two sorted runs into [first, end) of the other arrays; returns inversions.
+
+    Which run comes next is anybody's guess, so nothing branches on it.
+    """
+    i, j, k, inversions = first, middle, first, 0
+    while i < middle and j < end:
+        right = keys[i] < keys[j]
+        to_keys[k] = keys[j] if right else keys[i]
+        to_at[k] = at[j] if right else at[i]
+        inversions += middle - i if right else 0
+        j += 1 if right else 0
+        i += 0 if right else 1
+        k += 1
+    to_keys[k : k + middle - i], to_at[k : k + middle - i] = keys[i:middle], at[i:middle]
+    to_keys[k : k + end - j], to_at[k : k + end - j] = keys[j:end], at[j:end]
     return inversions
 
 

@@ -29,6 +29,10 @@ START, END, STAMP, HASH = 0, 1, 2, 3
 """Columns of what is known of a row: its name's place, the last call with it, its hash."""
 
 
+BLOCK = 64
+"""Names that are fetched at once: what they lead to stays near."""
+
+
 @kernel
 def _hash(data: Bytes, first: int, end: int) -> np.uint64:
     h = OFFSET
@@ -77,6 +81,33 @@ def _meet(
 
 
 @kernel
+def _find(
+    data: Bytes, first: int, end: int, h: np.uint64, slots: Hashes, names: Bytes, known: Ints
+) -> int:
+    """The row of a name, or -1."""
+    mask = np.uint64(len(slots) - 1)
+    slot = h & mask
+    while slots[slot] != EMPTY:
+        if slots[slot] >> HALF == h >> HALF:
+            row = int(slots[slot] & ROW) - 1
+            if _same(data, first, end, names, known[row, START], known[row, END]):
+                return row
+        slot = (slot + np.uint64(1)) & mask
+    return -1
+
+
+@kernel
+def _note(
+    data: Bytes, first: int, end: int, h: np.uint64, names: Bytes, known: Ints, row: int
+) -> None:
+    """A new name in a row, behind that of the row before."""
+    at = known[row - 1, END] if row > 0 else 0
+    names[at : at + end - first] = data[first:end]
+    known[row, START], known[row, END] = at, at + end - first
+    known[row, HASH] = np.int64(h)
+
+
+@kernel
 def _rows(
     data: Bytes, starts: Ints, ends: Ints, slots: Hashes, names: Bytes, known: Ints, count: int,
     stamp: int, out: Ints,
@@ -86,30 +117,22 @@ def _rows(
     Returns how many are known now, and the index of a name that came before in this call, or -1.
     There must be room for all of them to be new.
     """
-    hashes, _ = _meet(data, starts, ends, slots, names, known)
-    mask, twice = np.uint64(len(slots) - 1), -1
-    for i in range(len(ends)):
-        first, end, h = starts[i], ends[i], hashes[i]
-        slot = h & mask
-        row = -1
-        while slots[slot] != EMPTY and row < 0:
-            if slots[slot] >> HALF == h >> HALF:
-                found = int(slots[slot] & ROW) - 1
-                if _same(data, first, end, names, known[found, START], known[found, END]):
-                    row = found
-            slot = (slot + np.uint64(1)) & mask
-        if row < 0:
-            row = count
-            at = known[row - 1, END] if row > 0 else 0
-            names[at : at + end - first] = data[first:end]
-            known[row, START], known[row, END] = at, at + end - first
-            known[row, HASH] = np.int64(h)
-            _enter(slots, h, row)
-            count += 1
-        elif known[row, STAMP] == stamp:
-            twice = i
-        known[row, STAMP] = stamp
-        out[i] = row
+    twice = -1
+    for begin in range(0, len(ends), BLOCK):
+        until = min(begin + BLOCK, len(ends))
+        hashes, _ = _meet(data, starts[begin:until], ends[begin:until], slots, names, known)
+        for i in range(begin, until):
+            h = hashes[i - begin]
+            row = _find(data, starts[i], ends[i], h, slots, names, known)
+            if row < 0:
+                row = count
+                count += 1
+                _note(data, starts[i], ends[i], h, names, known, row)
+                _enter(slots, h, row)
+            elif known[row, STAMP] == stamp:
+                twice = i
+            known[row, STAMP] = stamp
+            out[i] = row
     return count, twice
 
 
