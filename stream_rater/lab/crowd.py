@@ -47,8 +47,8 @@ class Census:
 
     def players(self, rows: Ints) -> list[Player]:
         """Who is in these rows."""
-        told = (name.split("/", 1) for name in self._roll.names(rows))
-        return [(self._ladders[int(number)], name) for number, name in told]
+        told = (name.partition("/") for name in self._roll.names(rows))
+        return [(self._ladders[int(number)], name) for number, _, name in told]
 
 
 class Heard(msgspec.Struct, frozen=True, gc=False):

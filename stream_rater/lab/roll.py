@@ -169,7 +169,8 @@ class Roll:
     def names(self, rows: Ints) -> list[str]:
         """The names of these rows."""
         places = self._known[rows, START : END + 1].tolist()
-        return [bytes(self._names[a:b]).decode("utf-8", "surrogatepass") for a, b in places]
+        data = self._names.data
+        return [str(data[a:b], "utf-8", "surrogatepass") for a, b in places]
 
     def forget_after(self, count: int) -> None:
         """Only the first so many are known again."""

@@ -164,7 +164,7 @@ def _rebuild(workload: Workload, done: Rebuilt) -> Result:
     """Lobbies' figure is the one that is called so alone."""
     name = "rebuild" if workload.name == REBUILD_OF[0] else f"rebuild/{workload.name}"
     ratio = {f"{who}_us": used / done.updates * 1e6 for who, used in done.processor_s.items()}
-    ratio["a_core"] = done.updates / done.processor_s["rebuild"]
+    ratio |= {"a_core": done.a_core, "start_s": done.start_s}
     note = f"{workload.name}: {done.updates} updates of {done.players} players"
     return result(name, done.rate, "updates/s", ratio, f"{note} in {done.seconds:.2f} s")
 
