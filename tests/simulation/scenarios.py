@@ -134,6 +134,15 @@ def zombie_scatters_on(stage: Stage) -> None:
     stage.updater()
 
 
+@catches("first-piece")
+def next_round_between_the_pieces_of_a_large_one(stage: Stage) -> None:
+    """A round of three, in two pieces; who is in the second has another round right after it."""
+    stage.round(A0, A1, A2)
+    stage.round(A2, B2)
+    stage.turns(stage.estimator())
+    stage.updater()
+
+
 @catches("commits-maximum")
 def round_still_waiting_at_a_crash(stage: Stage) -> None:
     """A later round is finished while an earlier one waits; then the estimator dies."""
