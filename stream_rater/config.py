@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
@@ -40,8 +40,8 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """How far a round's completion may lie ahead of the time the log received it."""
 
 
-class Terms(NamedTuple):
-    """What holds for a ladder's rounds at one offset of the log."""
+class Terms(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What holds for a ladder's rounds at one offset of the log. Made anew for each round."""
 
     rating: RatingConfig
     limits: Limits

@@ -3,14 +3,15 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from stream_rater import warm
+from stream_rater import memory, warm
 from stream_rater.adapters.producers import Parts
 from stream_rater.adapters.reader import read_all
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin
 from stream_rater.commands import named_failures
 from stream_rater.config import BadConfiguration, Ladders, Settings, service_ladders
-from stream_rater.lab.rebuild import InUse, Misplaced, Reach, Rebuild, fill, passed
+from stream_rater.lab.reach import Misplaced, Reach
+from stream_rater.lab.rebuild import InUse, Rebuild, fill, passed
 from stream_rater.pipeline.parts import UnknownPart, mark
 from stream_rater.pipeline.ports import LogTrouble, Record
 from stream_rater.rating.compiled import KERNEL_VERSION
@@ -25,6 +26,7 @@ def rebuild(settings: Settings, *, replace: bool) -> None:
     """Replay the log into an empty store, or with `replace` into any."""
     ladders = service_ladders(settings)
     began_s = time.monotonic()
+    memory.keep()
     with named_failures():
         warm.check()
         admin = Admin(settings)
@@ -63,7 +65,7 @@ def _rebuild(
     reach = Reach(applied, scattered, shards)
     for part in _all(admin, settings, parts, shards, "parts"):
         reach.note(part)
-    work = Rebuild(ladders, settings.duplicate_window, reach, partitions[rounds])
+    work = Rebuild(ladders, settings.duplicate_window, reach)
     for record in _all(admin, settings, rounds, partitions[rounds], "rounds"):
         work.feed(record)
     _check_idle(admin, settings)

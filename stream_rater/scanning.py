@@ -32,6 +32,9 @@ SPACE, QUOTE, COMMA, ZERO, BACKSLASH, COLON, CLOSE_LIST, OPEN, CLOSE = b' ",0\\:
 PLAYER, RANK = (np.frombuffer(key, np.uint8) for key in (b'"player"', b'"rank"'))
 NOWHERE = -1
 
+WORTH_BYTES = 2000
+"""What is shorter, the decoder reads as fast: of lobbies it takes half the time."""
+
 
 @kernel
 def _skip(data: Bytes, i: int) -> int:

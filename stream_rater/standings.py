@@ -21,7 +21,7 @@ from stream_rater.events import MAX_ID_BYTES, MAX_RANK, Entry, Headers, PlainEnt
 from stream_rater.names import Names
 from stream_rater.rating import book
 from stream_rater.rating.model import DID_NOT_FINISH, Floats, Ints, Places, Table, Wave
-from stream_rater.scanning import Lines, scan
+from stream_rater.scanning import WORTH_BYTES, Lines, scan
 
 MIN_ENTRIES = 2
 MAX_TIME_LENGTH = 64
@@ -116,8 +116,10 @@ def _decode(data: bytes, content_type: str, limits: Limits) -> Found:
     if len(data) > limits.max_bytes:
         raise Invalid("too-large", f"{len(data)} bytes, over the limit of {limits.max_bytes}")
     packed = "msgpack" in content_type.lower()
-    if not packed and (scanned := scan(data, limits.max_depth)) is not None:
-        return scanned
+    if not packed and len(data) >= WORTH_BYTES:
+        scanned = scan(data, limits.max_depth)
+        if scanned is not None:
+            return scanned
     depth_of = nesting.msgpack_depth if packed else nesting.json_depth
     if depth_of(data, limits.max_depth) > limits.max_depth:
         raise Invalid("too-deep", f"nesting deeper than {limits.max_depth}")

@@ -25,6 +25,9 @@ from stream_rater.pipeline.ports import LogTrouble, Record
 
 TIMEOUT_S = 30.0
 
+AT_ONCE = 1000
+"""Messages taken from the client in one call, if so many are there."""
+
 LOOK_BACK = 20_000
 """Offsets of the first look at a partition's end."""
 
@@ -77,26 +80,34 @@ def read_all(settings: Settings, topic: str, partitions: int) -> Iterator[Record
     unreadable = Unreadable()
     try:
         while reading:
-            message = consumer.poll(TIMEOUT_S)
-            if message is None:
+            first = consumer.poll(TIMEOUT_S)
+            if first is None:
                 raise LogTrouble(f"kafka: nothing to read within {TIMEOUT_S:.0f} s")
-            failure = message.error()
-            if failure is None:
-                if message.partition() in reading:
+            unreadable.begin()
+            for message in (first, *consumer.consume(AT_ONCE, 0.0)):
+                if message.error() is not None:
+                    yield from _instead(message, reading, unreadable)
+                elif message.partition() in reading:
                     yield record_of(message)
-            elif failure.code() == KafkaError._PARTITION_EOF:
-                reading.discard(message.partition() or 0)
-            elif failure.code() == KafkaError._BAD_COMPRESSION:
-                unreadable.begin()
-                yield from filter(None, [unreadable.record(message)])
-                for partition, offset in unreadable.skips.items():
-                    consumer.seek(TopicPartition(topic, partition, offset))
-            elif failure.code() not in PASSING:
-                raise trouble_of(failure)
+            for partition, offset in unreadable.skips.items():
+                consumer.seek(TopicPartition(topic, partition, offset))
     except KafkaException as error:
         raise trouble_of(error) from None
     finally:
         consumer.close()
+
+
+def _instead(message: Message, reading: set[int], unreadable: Unreadable) -> Iterator[Record]:
+    """What is told in a message's place: a partition's end, which is then read no more, or a record
+    that cannot be read. Raises LogTrouble or Denied at what is a failure."""
+    error = message.error()
+    assert error is not None
+    if error.code() == KafkaError._PARTITION_EOF:
+        reading.discard(message.partition() or 0)
+    elif error.code() == KafkaError._BAD_COMPRESSION:
+        yield from filter(None, [unreadable.record(message)])
+    elif error.code() not in PASSING:
+        raise trouble_of(error)
 
 
 def read_back(

@@ -11,40 +11,57 @@ from stream_rater.config import Ladder, Ladders
 from stream_rater.lab.replay import Pool
 from stream_rater.pipeline.ports import Record
 from stream_rater.pipeline.verdicts import Verdicts
+from stream_rater.rating.parameters import RatingConfig
 from stream_rater.standings import Reader, Standings
 
 CHUNK = 1 << 18
 """Bytes decompressed at once: by the usual 8 KiB it takes half as long again."""
 
 
-class Replay:
-    """The sequential truth about a log: every ladder's pool, fed one record at a time."""
+class Judge:
+    """The verdicts on all records of a log, each partition's by what came before in it."""
 
     def __init__(self, ladders: Ladders, window: int) -> None:
         self._reader = Reader(ladders)
         self._window = window
+        self._ladders = ladders
         self._verdicts: dict[int, Verdicts] = {}
-        self.pools: dict[str, Pool] = {}
-        """By ladder."""
-
-    def feed(self, record: Record) -> None:
-        """Rate the round in a record of `round-completed`; raises Invalid."""
-        self.rate(self.judge(record), record.offset)
+        self._unchanging: dict[str, RatingConfig] = {}
+        """By ladder, of those rated by the same parameters from the first offset on."""
 
     def judge(self, record: Record) -> Standings:
-        """The round in a record, not yet rated; raises Invalid."""
+        """The round in a record; raises Invalid."""
         verdicts = self._verdicts.get(record.partition)
         if verdicts is None:
             verdicts = self._verdicts[record.partition] = Verdicts(self._reader, self._window)
         return verdicts.judge(record)
 
-    def rate(self, standings: Standings, offset: int) -> None:
-        """Rate a round."""
-        self._pool(standings.ladder, offset).rate(standings, offset)
+    def rating(self, ladder: str, offset: int) -> RatingConfig:
+        """By what a ladder's round at this offset is to be rated."""
+        rating = self._unchanging.get(ladder)
+        if rating is None:
+            rating = self._reader.terms(ladder, offset).rating
+            if len(self._ladders.history(ladder)) == 1:
+                self._unchanging[ladder] = rating
+        return rating
+
+
+class Replay:
+    """The sequential truth about a log: every ladder's pool, fed one record at a time."""
+
+    def __init__(self, ladders: Ladders, window: int) -> None:
+        self._judge = Judge(ladders, window)
+        self.pools: dict[str, Pool] = {}
+        """By ladder."""
+
+    def feed(self, record: Record) -> None:
+        """Rate the round in a record of `round-completed`; raises Invalid."""
+        standings = self._judge.judge(record)
+        self._pool(standings.ladder, record.offset).rate(standings, record.offset)
 
     def _pool(self, ladder: str, offset: int) -> Pool:
         """A ladder's pool, by what holds at an offset."""
-        rating = self._reader.terms(ladder, offset).rating
+        rating = self._judge.rating(ladder, offset)
         pool = self.pools.get(ladder)
         if pool is None:
             pool = self.pools[ladder] = Pool(Ladder(rating=rating))

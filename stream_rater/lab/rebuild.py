@@ -2,12 +2,7 @@
 
 The state of a shard is the fold of its parts before `applied`. We choose g, the group's committed
 offset: all before it is published, nothing after it is. What the store must hold there is, for each
-player, the sequential replay of its rounds up to the last one that has a part before g:
-
-- parts are kept for days only. Who has parts before g: up to the largest source offset in them,
-- who has none before g, but later ones: up to before the smallest source offset in those,
-- who has none at all: all rounds before the estimators' committed offset, since those were wholly
-  scattered, and long ago.
+player, the sequential replay of its rounds up to the last one that has a part before g (`reach`).
 
 So a round that was scattered in part, or not yet, is left to the workers, who finish it as after
 any crash. Other players of a round are replayed with it all the same: their ratings count in it.
@@ -18,139 +13,114 @@ shards, another kernel or ladders file. So each shard's log gets a mark. Where n
 they come first, and the store notes that the mark behind them is its own.
 """
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+import numpy as np
+
 from stream_rater.config import Ladders
-from stream_rater.lab.offline import Replay
-from stream_rater.pipeline import parts
-from stream_rater.pipeline.changes import players_of
-from stream_rater.pipeline.parts import NotAPart
+from stream_rater.lab.crowd import Crowd, Heard, Turn
+from stream_rater.lab.offline import Judge
+from stream_rater.lab.reach import Offsets, Reach
 from stream_rater.pipeline.ports import REBUILT, UNFINISHED, Application, Player, Position, Record
 from stream_rater.pipeline.sharding import shards_of
-from stream_rater.rating.compiled import KERNEL_VERSION
-from stream_rater.standings import Invalid, Standings
+from stream_rater.rating.model import Ints
+from stream_rater.standings import Invalid
 
 BATCH = 10_000
 """Beliefs written in one go."""
 
-Offsets = Mapping[int, int]
-"""Committed offset by partition; 0 where nothing was committed."""
+AT_ONCE = 50_000
+"""Ratings to be changed, about, before rounds are rated: the more, the more side by side."""
 
 Write = Callable[[Mapping[int, Application]], Mapping[int, bool]]
 """Compare and set by shard, as the store port does."""
-
-
-class Misplaced(ValueError):
-    """A part waits in a shard that is not its player's any more."""
 
 
 class InUse(Exception):
     """Somebody else writes to the store."""
 
 
-class Reach:
-    """How far each player's rounds are in the store when `applied` is g."""
-
-    def __init__(
-        self, applied: Offsets, scattered: Offsets, shards: int, kernel: int = KERNEL_VERSION
-    ) -> None:
-        self._applied = applied
-        self._scattered = scattered
-        self._shards = shards
-        self._kernel = kernel
-        self._before: dict[Player, int] = {}
-        """Largest source offset before g."""
-        self._after: dict[Player, int] = {}
-        """Smallest source offset from g on, of those who have none before."""
-
-    def note(self, record: Record) -> None:
-        """Look at a record of `performance-estimated`; raises UnknownPart or Misplaced."""
-        try:
-            part = parts.decode(record.value or b"", self._kernel, oldest=0)
-        except NotAPart:
-            return
-        offsets = [part.rounds[i].offset for i in part.round_index.tolist()]
-        whose = zip(players_of(part), offsets, strict=True)
-        if record.offset < self._applied.get(record.partition, 0):
-            for player, offset in whose:
-                self._before[player] = max(offset, self._before.get(player, offset))
-            return
-        if (shards_of(part.players, self._shards) != record.partition).any():
-            raise Misplaced(
-                f"offset {record.offset} of shard {record.partition} waits to be applied, and its "
-                f"players are elsewhere among {self._shards} shards"
-            )
-        for player, offset in whose:
-            self._after[player] = min(offset, self._after.get(player, offset))
-
-    def of(self, player: Player, partition: int) -> int:
-        """The source offset of the last round that counts, in its partition of the rounds."""
-        if player in self._before:
-            return self._before[player]
-        if player in self._after:
-            return self._after[player] - 1
-        return self._scattered.get(partition, 0) - 1
-
-    def least(self, partitions: int) -> int:
-        """No player's reach is less."""
-        scattered = [self._scattered.get(p, 0) - 1 for p in range(partitions)]
-        after = min(self._after.values(), default=math.inf)
-        return int(min(*scattered, min(self._before.values(), default=math.inf), after - 1))
-
-
 class Rebuild:
     """The replay that remembers everybody at their reach."""
 
-    def __init__(self, ladders: Ladders, window: int, reach: Reach, partitions: int) -> None:
-        self._replay = Replay(ladders, window)
+    def __init__(self, ladders: Ladders, window: int, reach: Reach) -> None:
+        self._judge = Judge(ladders, window)
         self._reach = reach
-        self._least = reach.least(partitions)
-        self._held: dict[Player, bytes | None] = {}
-        """Beliefs of players whose later rounds do not count; None: they have none yet."""
+        self._least = reach.least()
+        self._crowd = Crowd()
+        self._waiting: list[Heard] = []
+        self._players: list[str] = []
+        """Of those rounds, as the census wants them."""
+        self._held = np.zeros(0, np.bool_)
+        """Rows whose later rounds do not count."""
+        self._beliefs: list[tuple[Player, bytes]] = []
+        """Of those of them that had one by then."""
+        self._ladders: dict[str, None] = {}
         self.rounds = 0
         self.updates = 0
         self.written = 0
         """Beliefs that were asked for."""
 
     def feed(self, record: Record) -> None:
-        """Rate the round in a record of `round-completed`, if it is valid."""
+        """Rate the round in a record of `round-completed`, if it is valid: at once, or with others
+        that are fed later."""
         try:
-            standings = self._replay.judge(record)
+            standings = self._judge.judge(record)
         except Invalid:
             return
-        if record.offset > self._least:
-            self._hold(standings, record)
-        self._replay.rate(standings, record.offset)
         self.rounds += 1
         self.updates += len(standings.players)
+        self._ladders[standings.ladder] = None
+        rating = self._judge.rating(standings.ladder, record.offset)
+        if not standings.rates(skip_all_tied=rating.skip_all_tied):
+            return
+        mark = self._reach.census.mark(standings.ladder)
+        self._players += [mark + player for player in standings.players]
+        self._waiting.append(Heard(record.partition, record.offset, standings, rating))
+        if len(self._players) >= AT_ONCE:
+            self._rate()
 
-    def _hold(self, standings: Standings, record: Record) -> None:
-        pool = self._replay.pools.get(standings.ladder)
-        for name in standings.players:
-            player = (standings.ladder, name)
-            reached = record.offset > self._reach.of(player, record.partition)
-            if reached and player not in self._held:
-                known = pool is not None and name in pool
-                self._held[player] = pool.belief_bytes(name) if pool and known else None
+    def _rate(self) -> None:
+        """Rate all that waits."""
+        if not self._waiting:
+            return
+        census = self._reach.census
+        rows = census.rows(self._players)
+        self._crowd.make_room(len(census))
+        self._held = np.append(self._held, np.zeros(len(census) - len(self._held), np.bool_))
+        for turn in self._crowd.turns(self._waiting, rows):
+            self._hold(turn)
+            self._crowd.rate(turn)
+        self._waiting, self._players = [], []
+
+    def _hold(self, turn: Turn) -> None:
+        """Put the beliefs aside of those who have come to their reach."""
+        offsets = turn.offsets()
+        if offsets.max() <= self._least:
+            return
+        beyond = offsets > self._reach.of(turn.rows, turn.partitions())
+        rows = turn.rows[beyond & ~self._held[turn.rows]]
+        self._held[rows] = True
+        self._beliefs += self._told(self._crowd.rated(rows))
+
+    def _told(self, rows: Ints) -> Iterator[tuple[Player, bytes]]:
+        return zip(self._reach.census.players(rows), self._crowd.records(rows), strict=True)
 
     @property
     def ladders(self) -> list[str]:
         """Those that have rounds."""
-        return list(self._replay.pools)
+        return list(self._ladders)
 
     def beliefs(self) -> Iterator[tuple[Player, bytes]]:
-        """Every belief that the store must hold."""
-        for player, held in self._held.items():
-            if held is not None:
-                self.written += 1
-                yield player, held
-        for ladder, pool in self._replay.pools.items():
-            names = [name for name, _ in pool if (ladder, name) not in self._held]
-            for start in range(0, len(names), BATCH):
-                some = names[start : start + BATCH]
-                self.written += len(some)
-                yield from zip(((ladder, name) for name in some), pool.records(some), strict=True)
+        """Every belief that the store must hold. Nothing can be fed afterwards."""
+        self._rate()
+        self.written += len(self._beliefs)
+        yield from self._beliefs
+        rows = self._crowd.rated(np.flatnonzero(~self._held))
+        for start in range(0, len(rows), BATCH):
+            some = rows[start : start + BATCH]
+            self.written += len(some)
+            yield from self._told(some)
 
 
 def passed(applied: Offsets, marks: Offsets) -> dict[int, int]:

@@ -166,6 +166,12 @@ class Roll:
         )  # fmt: skip
         return out, None if twice < 0 else twice
 
+    def names(self, rows: Ints) -> list[str]:
+        """The names of these rows."""
+        places = self._known[rows, START : END + 1].tolist()
+        data = self._names.data
+        return [str(data[a:b], "utf-8", "surrogatepass") for a, b in places]
+
     def forget_after(self, count: int) -> None:
         """Only the first so many are known again."""
         self._count = count

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from stream_rater.adapters.memory import Group, Steps
-from stream_rater.lab.rebuild import Reach
+from stream_rater.lab.reach import Reach
 from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.parts import Part
 from stream_rater.pipeline.ports import (

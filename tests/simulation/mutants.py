@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from stream_rater.adapters.memory import Steps
-from stream_rater.lab.rebuild import Reach
+from stream_rater.lab.reach import Reach
 from stream_rater.pipeline import estimation
 from stream_rater.pipeline.changes import Change
 from stream_rater.pipeline.estimation import Pending
@@ -19,7 +19,6 @@ from stream_rater.pipeline.ports import (
     Committed,
     Held,
     NewProducer,
-    Player,
     Priors,
     ReadPriors,
     Record,
@@ -31,7 +30,7 @@ from stream_rater.pipeline.ports import (
 from stream_rater.pipeline.progress import Progress
 from stream_rater.pipeline.shard import Batch, Item, Shard
 from stream_rater.pipeline.updater import Updater
-from stream_rater.rating.model import Table
+from stream_rater.rating.model import Ints, Table
 from stream_rater.rating.record import HEADER_SIZE, read_headers
 
 from .actors import Machines
@@ -307,22 +306,22 @@ class KeptProducer(UnkindWorker):
 class ReachesTheEnd(Reach):
     """Rounds count though their parts are not applied, or not sent."""
 
-    def of(self, player: Player, partition: int) -> int:
-        return 2**60
+    def of(self, rows: Ints, partitions: Ints) -> Ints:
+        return np.full(len(rows), 2**60)
 
 
 class ReachesTheCommit(Reach):
     """Rounds count up to the estimators' committed offset, whatever parts there are."""
 
-    def of(self, player: Player, partition: int) -> int:
-        return self._scattered.get(partition, 0) - 1
+    def of(self, rows: Ints, partitions: Ints) -> Ints:
+        return self._scattered[partitions] - 1
 
 
 class ReachesWhatWasApplied(Reach):
     """Players without parts that are kept count as new."""
 
-    def of(self, player: Player, partition: int) -> int:
-        return self._before.get(player, -1)
+    def of(self, rows: Ints, partitions: Ints) -> Ints:
+        return self._before.of(rows)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from stream_rater.adapters.memory import Log
 from stream_rater.config import Ladders
-from stream_rater.lab.rebuild import Reach, Rebuild, fill, passed
+from stream_rater.lab.reach import Reach
+from stream_rater.lab.rebuild import Rebuild, fill, passed
 from stream_rater.pipeline import changes, parts
 from stream_rater.pipeline.parts import NotAPart
 from stream_rater.pipeline.ports import UNFINISHED, Application, Player, Position, Record
@@ -39,13 +40,14 @@ def rebuild(
         step()
         return {s: store.apply(s, each.position, each.beliefs) for s, each in calls.items()}
 
-    applied, scattered = dict(log.updaters.committed), log.estimators.committed
+    applied = dict(log.updaters.committed)
+    scattered = {p: log.estimators.committed.get(p, 0) for p in range(len(log.rounds))}
     shards = len(log.parts)
     reach = reaching(applied, scattered, shards, NEXT_KERNEL)
     for shard in log.parts:
         for record in shard[shard.start :]:
             reach.note(record)
-    work = Rebuild(ladders, window, reach, len(log.rounds))
+    work = Rebuild(ladders, window, reach)
     for records in log.rounds:
         for record in records:
             work.feed(record)

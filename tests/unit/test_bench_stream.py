@@ -4,18 +4,22 @@ import itertools
 from collections import Counter
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 
 from stream_rater.events import plain_round_from_json
 from stream_rater.pipeline.sharding import shards_of
-from tests.benchmarks.measure import Skipped
+from tests.benchmarks.measure import Skipped, result
 from tests.benchmarks.stream.__main__ import main
 from tests.benchmarks.stream.crowd import told
 from tests.benchmarks.stream.ground import Published
 from tests.benchmarks.stream.latency import Seen, found
 from tests.benchmarks.stream.null import Sample, regrouped
 from tests.benchmarks.stream.rounds import WORKLOADS, made, up_to
+from tests.benchmarks.stream.scaling import Costs, costs_of, curve, first_bottleneck
+from tests.benchmarks.stream.soaking import Sample as Resident
+from tests.benchmarks.stream.soaking import growth
 
 DRAWN = ["lobbies", "royales", "fields", "veterans", "hot", "dense"]
 
@@ -138,4 +142,37 @@ def test_unknown_names_are_wrong_usage(capsys: pytest.CaptureFixture[str]) -> No
     assert main(["lobby"]) == main(["--measure", "speed"]) == 2
     workload, measure = capsys.readouterr().err.splitlines()
     assert workload.startswith("bench: no workload 'lobby'; there are: lobbies royales ")
-    assert measure == "bench: no measure 'speed'; there are: rate null latency recovery peer"
+    assert measure.startswith("bench: no measure 'speed'; there are: rate null latency recovery ")
+
+
+def test_growth() -> None:
+    """Bytes an update in the second half; what came before does not count."""
+    steady = [Resident(i, 1000 + 3 * i) for i in range(5, 10)]
+    assert growth([Resident(i, 7) for i in range(5)] + steady) == pytest.approx(3.0)
+    assert growth([Resident(1, 5)]) == 0.0
+
+
+def test_workers_on_paper() -> None:
+    """Two workers and one queue, as worked out by hand; many are as fast as what they share; twice
+    as many of that take twice as many."""
+    alone = list(itertools.islice(curve(Costs(1.0, 1.0, 0.0), redis=1), 2))
+    assert [each.rate for each in alone] == pytest.approx([0.5e6, 0.8e6])
+    assert alone[1].busy["Redis"] == pytest.approx(0.8)
+    costs = Costs(8.0, 2.0, 0.8)
+    many = list(curve(costs, redis=1))[-1]
+    assert (many.busiest, many.rate) == ("Redis", pytest.approx(0.5e6))
+    brokers = list(curve(costs, redis=32, cores=8))[-1]
+    assert (brokers.busiest, brokers.rate) == ("brokers", pytest.approx(1e7))
+    knee = first_bottleneck(list(curve(costs, redis=1)))
+    assert knee.busy["Redis"] >= 0.9
+    assert list(curve(costs, redis=1))[knee.workers - 2].busy["Redis"] < 0.9
+
+
+def test_costs_are_those_of_one_worker() -> None:
+    """By workload; lines of other measures are passed over."""
+    used = {"workers_us": 5.0, "redis_us": 2.0, "broker_us": 1.0}
+    lines = [
+        msgspec.json.encode(result(name, 1.0, "", used))
+        for name in ("lobbies/1", "lobbies/2", "lobbies/1/null", "rebuild")
+    ]
+    assert costs_of(lines) == {"lobbies": Costs(5.0, 2.0, 1.0)}

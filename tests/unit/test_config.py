@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from stream_rater import config
-from stream_rater.config import BadConfiguration, Ladder, Ladders, Limits, Settings
+from stream_rater.config import BadConfiguration, Ladder, Ladders, Limits, Settings, Terms
 from stream_rater.rating.parameters import EloMMR
 
 LADDERS = """
@@ -58,7 +58,7 @@ def test_ladders(write: Write) -> None:
     assert eu is not None and other is not None
     assert eu.limits == Limits(max_entries=12, max_skew_s=60)
     assert eu.rating.rho == "inf"
-    assert other == (EloMMR(weight_limit=0.23, sigma_limit=54.0), Limits())
+    assert other == Terms(EloMMR(weight_limit=0.23, sigma_limit=54.0), Limits())
     assert ladders.limits.max_bytes == 1000
 
 
@@ -244,4 +244,4 @@ def test_the_services_ladders(write: Write) -> None:
     named = config.service_ladders(Settings(ladders=str(path)))
     assert named == config.read_ladders(path)
     anything = config.service_ladders(Settings()).find("anything")
-    assert anything == (config.DEFAULT_RATING, Limits())
+    assert anything == Terms(config.DEFAULT_RATING, Limits())

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 
+import numpy as np
 import pytest
 
 from stream_rater.adapters.memory import Store
 from stream_rater.config import one_ladder
 from stream_rater.lab.offline import Replay
-from stream_rater.lab.rebuild import InUse, Misplaced, Reach, Rebuild, Write, fill, passed
+from stream_rater.lab.reach import Misplaced, Offsets, Reach
+from stream_rater.lab.rebuild import InUse, Rebuild, Write, fill, passed
 from stream_rater.pipeline.parts import UnknownPart, mark
 from stream_rater.pipeline.ports import REBUILT, UNFINISHED, Application, Player, Position, Record
 from stream_rater.pipeline.shard import Shard
@@ -18,13 +20,19 @@ from tests.rounds import as_json, ranked
 from tests.unit.machines import CONFIG, part, record
 
 LADDERS = one_ladder(CONFIG)
-SCATTERED = {0: 100, 1: 7}
+SCATTERED = {0: 100, 1: 7, 2: 0}
 A: Player = ("a", "a")
 
 
-def reach(g: int, *parts: tuple[int, str]) -> Reach:
+def of_a(reach: Reach, partition: int = 0) -> int:
+    """How far A's rounds reach, if they are in this partition."""
+    rows = reach.census.rows([reach.census.mark("a") + "a"])
+    return int(reach.of(rows, np.array([partition]))[0])
+
+
+def reach(g: int, *parts: tuple[int, str], scattered: Offsets = SCATTERED) -> Reach:
     """Of one shard with parts of one round each, as (source offset, players)."""
-    found = Reach({0: g}, SCATTERED, 1)
+    found = Reach({0: g}, scattered, 1)
     for offset, each in enumerate(parts):
         found.note(record(offset, part(each)))
     return found
@@ -32,47 +40,48 @@ def reach(g: int, *parts: tuple[int, str]) -> Reach:
 
 def test_the_last_round_with_a_part_before_g() -> None:
     """Whatever was sent again afterwards."""
-    assert reach(3, (5, "a"), (9, "a"), (5, "a"), (11, "a")).of(A, 0) == 9
-    assert reach(2, (5, "ab"), (9, "b"), (5, "a")).of(A, 0) == 5
+    assert of_a(reach(3, (5, "a"), (9, "a"), (5, "a"), (11, "a"))) == 9
+    assert of_a(reach(2, (5, "ab"), (9, "b"), (5, "a"))) == 5
 
 
 def test_before_the_first_round_with_a_part_after_g() -> None:
     """Where those before g are not kept, or never were."""
-    assert reach(1, (5, "b"), (9, "a"), (12, "a")).of(A, 0) == 8
-    assert reach(0, (0, "a")).of(A, 0) == -1
+    assert of_a(reach(1, (5, "b"), (9, "a"), (12, "a"))) == 8
+    assert of_a(reach(0, (0, "a"))) == -1
 
 
 def test_all_that_was_scattered() -> None:
     """Where no part is kept, by the partition of the player's rounds."""
-    assert reach(1, (5, "b")).of(A, 0) == 99
-    assert reach(1, (5, "b")).of(A, 1) == 6
-    assert reach(1, (5, "b")).of(A, 2) == -1
+    assert of_a(reach(1, (5, "b"))) == 99
+    assert of_a(reach(1, (5, "b")), 1) == 6
+    assert of_a(reach(1, (5, "b")), 2) == -1
 
 
 def test_nobody_reaches_less_than_the_least() -> None:
     """So that earlier rounds need no look at who plays."""
-    assert reach(1, (5, "b"), (9, "a")).least(2) == 5
-    assert reach(1, (8, "b"), (9, "a")).least(2) == 6
-    assert reach(0, (3, "b"), (9, "a")).least(2) == 2
-    assert reach(0).least(1) == 99
-    assert reach(0).least(3) == -1
+    two = {0: 100, 1: 7}
+    assert reach(1, (5, "b"), (9, "a"), scattered=two).least() == 5
+    assert reach(1, (8, "b"), (9, "a"), scattered=two).least() == 6
+    assert reach(0, (3, "b"), (9, "a"), scattered=two).least() == 2
+    assert reach(0, scattered={0: 100}).least() == 99
+    assert reach(0, (3, "b"), scattered={0: 100, 1: 0}).least() == -1
 
 
 def test_parts_that_cannot_be_read() -> None:
     """A foreigner's is passed over; a newer release's is refused, an older one's read."""
-    found = Reach({}, {}, 1, kernel=1)
+    found = Reach({}, {0: 0}, 1, kernel=1)
     found.note(record(0, b"litter"))
     with pytest.raises(UnknownPart):
         found.note(record(1, part((5, "a"))))
-    Reach({}, {}, 1, kernel=99).note(record(1, part((5, "a"))))
+    Reach({}, {0: 0}, 1, kernel=99).note(record(1, part((5, "a"))))
 
 
 def test_parts_of_another_number_of_shards() -> None:
     """Applied ones tell where players were; those that wait would be applied in the wrong place."""
     other = next(shard for shard in range(3) if shard != shards_of(["a"], 3)[0])
-    found = Reach({other: 1}, {}, 3)
+    found = Reach({other: 1}, SCATTERED, 3)
     found.note(record(0, part((5, "a")), shard=other))
-    assert found.of(A, 0) == 5
+    assert of_a(found) == 5
     with pytest.raises(Misplaced, match=f"offset 1 of shard {other} .* 3 shards"):
         found.note(record(1, part((6, "a")), shard=other))
 
@@ -84,7 +93,7 @@ def test_shards_go_on_behind_their_marks() -> None:
     found = reach(2, (5, "a"))
     found.note(record(1, mark(1)))
     found.note(record(2, mark(1)))
-    assert found.of(A, 0) == 5
+    assert of_a(found) == 5
 
 
 def a_round(offset: int, *players: str) -> Record:
@@ -104,17 +113,17 @@ def after(count: int) -> Mapping[Player, bytes]:
     return {(name, p): pool.belief_bytes(p) for name, pool in pools for p, _ in pool}
 
 
-class Until(Reach):
-    """Each player's reach as told; everything, if not told."""
-
-    def __init__(self, **told: int) -> None:
-        super().__init__({}, {}, 1)
-        self._before = {("a", player): offset for player, offset in told.items()}
-        self._scattered = {0: 100}
+def until(**told: int) -> Reach:
+    """Each player's reach as told, by a part each; everything, if not told."""
+    g = len(told)
+    found = Reach({0: g}, {0: 101}, 1)
+    for at, (player, offset) in enumerate(told.items()):
+        found.note(record(at if offset >= 0 else g, part((max(offset, 0), player))))
+    return found
 
 
 def rebuilt(reach: Reach) -> dict[Player, bytes]:
-    work = Rebuild(LADDERS, 10, reach, 1)
+    work = Rebuild(LADDERS, 10, reach)
     for each in [*ROUNDS, Record(0, 4, b"junk"), a_round(3, "x", "y")]:
         work.feed(each)
     assert work.rounds == len(ROUNDS)
@@ -125,16 +134,16 @@ def rebuilt(reach: Reach) -> dict[Player, bytes]:
 
 def test_everybody_at_their_own_reach() -> None:
     """As if the replay had ended there, though it went on for others."""
-    assert rebuilt(Until()) == after(4)
-    assert rebuilt(Until(a=2)) == {**after(4), A: after(3)[A]}
-    assert rebuilt(Until(a=0, c=1)) == {
+    assert rebuilt(until()) == after(4)
+    assert rebuilt(until(a=2)) == {**after(4), A: after(3)[A]}
+    assert rebuilt(until(a=0, c=1)) == {
         A: after(1)[A], ("a", "b"): after(4)["a", "b"], ("a", "c"): after(2)["a", "c"],
     }  # fmt: skip
 
 
 def test_who_reaches_nothing_is_not_written() -> None:
     """A belief of no rounds does not exist."""
-    assert A not in rebuilt(Until(a=-1))
+    assert A not in rebuilt(until(a=-1))
 
 
 MARKS = {0: 0, 1: 11, 2: 3, 3: 0}

@@ -17,7 +17,7 @@ from rich.console import Console
 from local.servers import signals_as_exit
 from tests.benchmarks.measure import Result, Skipped, table
 from tests.benchmarks.stream.ground import a_ground
-from tests.benchmarks.stream.plan import MEASURES, Plan
+from tests.benchmarks.stream.plan import MEASURES, USUAL, Plan
 from tests.benchmarks.stream.rounds import WORKLOADS
 
 
@@ -49,8 +49,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.stream", description=__doc__)
     parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=", ".join(WORKLOADS))
     parser.add_argument("--quick", action="store_true", help="less of everything: does it run?")
-    every = ",".join(MEASURES)
-    parser.add_argument("--measure", default=every, metavar="M,M", help="default: %(default)s")
+    usual, more = ",".join(USUAL), ", ".join(each for each in MEASURES if each not in USUAL)
+    parser.add_argument(
+        "--measure", default=usual, metavar="M,M", help=f"default: %(default)s; more: {more}"
+    )
     parser.add_argument("--workers", default="1,2,3", help="how many processes (%(default)s)")
     parser.add_argument("--turns", type=int, metavar="N", help="take turns so many times")
     parser.add_argument("--updates", type=int, metavar="N", help="ratings to change, about")

@@ -53,6 +53,13 @@ class Crew:
         self.workers.remove(worker)
         self.hire(name).wait_ready()
 
+    def dismiss(self) -> None:
+        """All leave as asked."""
+        for worker in self.workers:
+            worker.terminate()
+        for worker in self.workers:
+            worker.wait()
+
     def used_s(self) -> float:
         """Seconds of processor time that all have used."""
         return sum(processor_s(each.pid) for each in self.workers)

@@ -70,12 +70,25 @@ class Ground:
 
     def empty(self) -> None:
         """Nothing in Redis, and no topics of former runs."""
-        self._client().flushall()
+        self.lose()
         admin = AdminClient({"bootstrap.servers": self.kafka.address}, logger=QUIET)
         topics = admin.list_topics(timeout=TIMEOUT_S).topics
         old = [name for name in topics if name.startswith(RUN)]
         for done in admin.delete_topics(old, operation_timeout=TIMEOUT_S).values() if old else ():
             done.result(TIMEOUT_S)
+
+    def lose(self) -> None:
+        """All that Redis holds."""
+        self._client().flushall()
+
+    def beliefs(self) -> dict[bytes, dict[bytes, bytes]]:
+        """All beliefs as Redis holds them: each hash, by key."""
+        client = self._client()
+        keys = list(client.scan_iter(match="{*}:belief:*", count=AT_ONCE))
+        pipeline = client.pipeline(transaction=False)
+        for key in keys:
+            pipeline.hgetall(key)
+        return dict(zip(keys, pipeline.execute(), strict=True))
 
     def _client(self) -> Any:
         return Redis(host="127.0.0.1", port=self.redis.port)
@@ -104,9 +117,18 @@ def most_memory(pid: int) -> int:
 
 def processor_s(pid: int) -> float:
     """Seconds of processor time that a process has used, all its threads together."""
+    return _of_process(pid, "process_cpu_seconds_total")
+
+
+def resident_bytes(pid: int) -> int:
+    """Memory of a process that is not swapped out."""
+    return int(_of_process(pid, "process_resident_memory_bytes"))
+
+
+def _of_process(pid: int, name: str) -> float:
     for metric in ProcessCollector(pid=lambda: pid, registry=None).collect():
         for sample in metric.samples:
-            if sample.name == "process_cpu_seconds_total":
+            if sample.name == name:
                 return sample.value
     raise AssertionError(f"process {pid} is gone")
 

@@ -8,11 +8,16 @@ from tests.benchmarks.stream.crew import Program, a_crew, names_of
 from tests.benchmarks.stream.crowd import crowd
 from tests.benchmarks.stream.ground import Ground, send
 from tests.benchmarks.stream.latency import Phase, phase
+from tests.benchmarks.stream.rebuilding import Rebuilt, rebuilt
 from tests.benchmarks.stream.recovery import recovery
-from tests.benchmarks.stream.rounds import Round, Workload, up_to
+from tests.benchmarks.stream.rounds import Round, Workload, limited, up_to
+from tests.benchmarks.stream.sizes import by_players, by_shards
+from tests.benchmarks.stream.soaking import Sample, growth, soak
 from tests.benchmarks.stream.throughput import SERVICE, Run, measured, null, quix
 
-MEASURES = ("rate", "null", "latency", "recovery", "peer")
+USUAL = ("rate", "null", "latency", "recovery", "rebuild", "peer")
+MEASURES = (*USUAL, "memory", "sizes")
+"""The last two take long: they are to be asked for."""
 TURNS = 3
 QUICK = 20
 """A quick run has the so manieth part of the updates."""
@@ -23,6 +28,10 @@ LARGE = 100_000
 """From so many players on a round is measured alone, with lobbies beside it."""
 CROWD_S, QUICK_CROWD_S = 60.0, 9.0
 RECOVERY_OF = "lobbies"
+REBUILD_OF, REBUILD_UPDATES = ("lobbies", "royales"), 3_000_000
+MEMORY_OF, MEMORY_UPDATES = "lobbies", 10_000_000
+SIZES_OF = "lobbies"
+MIB = 2**20
 RECOVERY_SHARE, RECOVERY_S = 0.1, 30.0
 GUARANTEES = ("at-least-once", "exactly-once")
 
@@ -41,11 +50,27 @@ class Plan:
 
     def results(self, ground: Ground, workload: Workload) -> Iterator[Result]:
         """All that is measured of a workload; Skipped where it, or the peer, is not to be had."""
-        if workload.beside and workload.size >= LARGE:
-            if "latency" in self.measures:
-                yield from self._crowds(ground, workload)
-            return
-        updates = self.updates or workload.updates // (QUICK if self.quick else 1)
+        if self.measures & {"rate", "null", "latency", "recovery", "peer"}:
+            alone = workload.beside and workload.size >= LARGE
+            yield from (self._a_crowd if alone else self._under_load)(ground, workload)
+        if "rebuild" in self.measures and workload.name in REBUILD_OF:
+            rounds = limited(self._of(REBUILD_UPDATES), workload.rounds())
+            yield _rebuild(workload, rebuilt(ground, workload, rounds))
+        if "memory" in self.measures and workload.name == MEMORY_OF:
+            yield _memory(list(soak(ground, workload, self._of(MEMORY_UPDATES))))
+        if "sizes" in self.measures and workload.name == SIZES_OF:
+            yield from _sizes(ground, workload, self._of(workload.updates))
+
+    def _of(self, updates: int) -> int:
+        """How many ratings are to change, where so many are usual."""
+        return self.updates or updates // (QUICK if self.quick else 1)
+
+    def _a_crowd(self, ground: Ground, workload: Workload) -> Iterator[Result]:
+        if "latency" in self.measures:
+            yield from self._crowds(ground, workload)
+
+    def _under_load(self, ground: Ground, workload: Workload) -> Iterator[Result]:
+        updates = self._of(workload.updates)
         rounds = up_to(updates, workload.rounds())
         best: dict[int, Run] = {}
         for count in self.workers:
@@ -158,3 +183,28 @@ def _peers(
         ratio["ours"] = ours.rate / run.rate
         name = f"{workload.name}/1/quix-{guarantee}"
         yield result(name, run.rate, "updates/s", ratio, _note(run))
+
+
+def _rebuild(workload: Workload, done: Rebuilt) -> Result:
+    """Lobbies' figure is the one that is called so alone."""
+    name = "rebuild" if workload.name == REBUILD_OF[0] else f"rebuild/{workload.name}"
+    ratio = {f"{who}_us": used / done.updates * 1e6 for who, used in done.processor_s.items()}
+    ratio |= {"a_core": done.a_core, "start_s": done.start_s}
+    note = f"{workload.name}: {done.updates} updates of {done.players} players"
+    return result(name, done.rate, "updates/s", ratio, f"{note} in {done.seconds:.2f} s")
+
+
+def _memory(samples: Sequence[Sample]) -> Result:
+    """Growth in the second half; beside it what the worker held, by millions of updates."""
+    every = max(1, len(samples) // 10)
+    ratio = {f"MiB_at_{each.updates}": each.resident / MIB for each in samples[every - 1 :: every]}
+    value = growth(samples) * 1e6 / MIB
+    return result("memory/worker", value, "MiB a million updates", ratio, "of the second half")
+
+
+def _sizes(ground: Ground, workload: Workload, updates: int) -> Iterator[Result]:
+    for what, runs in (("players", by_players), ("shards", by_shards)):
+        for number, run in runs(ground, workload, updates):
+            ratio = {f"{each}_us": us for each, us in run.processor_us.items()}
+            ratio["updates_a_second"] = run.rate
+            yield result(f"sizes/{what}/{number}", run.all_us, "us an update", ratio, _note(run))

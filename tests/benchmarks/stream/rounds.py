@@ -76,8 +76,18 @@ def drawn(workload: Workload, seed: int) -> Iterator[Round]:
         first = ladder * workload.in_ladder
         who = first + random.choice(workload.in_ladder, workload.size, replace=False)
         played = skill[who] + random.logistic(0.0, LUCK, workload.size)
-        players = [f"p{player:09d}" for player in who[np.argsort(-played)].tolist()]
-        yield made(f"r{number:09d}", f"ladder-{ladder:02d}", players)
+        players = [player_name(each) for each in who[np.argsort(-played)].tolist()]
+        yield made(f"r{number:09d}", ladder_name(ladder), players)
+
+
+def ladder_name(number: int) -> str:
+    """Of a ladder drawn."""
+    return f"ladder-{number:02d}"
+
+
+def player_name(number: int) -> str:
+    """Of a player drawn: ten bytes."""
+    return f"p{number:09d}"
 
 
 def made(round_id: str, ladder: str, players: list[str]) -> Round:
@@ -114,13 +124,17 @@ def codeforces(_: Workload, __: int) -> Iterator[Round]:
 
 def up_to(updates: int, rounds: Iterable[Round]) -> list[Round]:
     """The first rounds, until so many ratings change; at least two, since one is to warm up."""
-    taken, left = [], updates
-    for each in rounds:
-        taken.append(each)
+    return list(limited(updates, rounds))
+
+
+def limited(updates: int, rounds: Iterable[Round]) -> Iterator[Round]:
+    """The same, one by one."""
+    left = updates
+    for number, each in enumerate(rounds, start=1):
+        yield each
         left -= len(each.players)
-        if left <= 0 and len(taken) >= 2:
+        if left <= 0 and number >= 2:
             break
-    return taken
 
 
 # Of 600,000 updates among 20,000 players each has had 30 rounds: the veterans' records are full.

@@ -2,12 +2,14 @@
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from stream_rater.config import Settings
 from stream_rater.service import ESTIMATORS
 from tests.benchmarks.lobbies import PEERS
 from tests.benchmarks.measure import Skipped
@@ -65,13 +67,18 @@ def quix(guarantee: str, folder: Path) -> Program:
 
 def measured(
     ground: Ground, workload: Workload, rounds: Sequence[Round], count: int,
-    program: Program = SERVICE,
+    program: Program = SERVICE, before: Callable[[Settings], None] = lambda _: None,
+    **settings: Any,
 ) -> Run:  # fmt: skip
-    """Rate these rounds by so many processes; AssertionError where an event is lost or doubled."""
+    """Rate these rounds by so many processes; AssertionError where an event is lost or doubled.
+
+    `before` the first round something may be done to the store.
+    """
     warm = max(1, len(rounds) // WARM_UP)
-    with a_crew(ground, workload, names_of(count), program) as crew:
-        empty = ground.memory()
+    with a_crew(ground, workload, names_of(count), program, **settings) as crew:
         crew.await_joined()
+        before(crew.settings)
+        empty = ground.memory()
         send(crew.settings, rounds[:warm])
         crew.await_finished()
         began_s, used_s = _timed(ground, crew, rounds[warm:])

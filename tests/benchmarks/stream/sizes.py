@@ -1,0 +1,74 @@
+"""What an update costs by how many players there are, and by how many shards.
+
+Redis holds beliefs of all players before the first round: those of PATTERNS players after some
+rounds, again and again.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import cycle, islice
+
+from stream_rater.adapters.redis import RedisStore
+from stream_rater.config import ANY_LADDER, DEFAULT_RATING, Ladder, Settings
+from stream_rater.lab.replay import Pool
+from stream_rater.pipeline.ports import Application, Player, Position
+from stream_rater.pipeline.sharding import shards_of
+from stream_rater.rating import record
+from stream_rater.rating.model import NEVER
+from stream_rater.standings import Reader
+from tests.benchmarks.stream.ground import Ground
+from tests.benchmarks.stream.rounds import Workload, ladder_name, player_name, up_to
+from tests.benchmarks.stream.throughput import Run, measured
+
+PLAYERS = (10_000, 100_000, 1_000_000, 10_000_000)
+SHARDS = (4, 16, 64)
+PATTERNS, ROUNDS_EACH = 1000, 10
+AT_ONCE = 20_000
+"""Beliefs written in one go."""
+
+
+def by_players(ground: Ground, workload: Workload, updates: int) -> Iterator[tuple[int, Run]]:
+    """Each number of players, and what its updates cost; a first run only warms the broker up."""
+    _run(ground, workload, updates)
+    for players in PLAYERS:
+        yield players, _run(ground, replace(workload, players=players), updates)
+
+
+def by_shards(ground: Ground, workload: Workload, updates: int) -> Iterator[tuple[int, Run]]:
+    """Each number of shards, and what its updates cost."""
+    for shards in SHARDS:
+        yield shards, _run(ground, workload, updates, shards=shards)
+
+
+def _run(ground: Ground, workload: Workload, updates: int, **settings: int) -> Run:
+    rounds = up_to(updates, workload.rounds())
+    return measured(ground, workload, rounds, 1, before=lambda at: _fill(at, workload), **settings)
+
+
+def _fill(settings: Settings, workload: Workload) -> None:
+    """Beliefs of all players of a workload, at the start of the log."""
+    store, patterns = RedisStore(settings), cycle(_patterns(workload))
+    for first in range(0, workload.players, AT_ONCE):
+        numbers = range(first, min(first + AT_ONCE, workload.players))
+        calls: dict[int, list[tuple[Player, bytes]]] = {}
+        shards = shards_of([player_name(each) for each in numbers], settings.shards).tolist()
+        for number, shard, pattern in zip(numbers, shards, patterns, strict=False):
+            player = ladder_name(number // workload.in_ladder), player_name(number)
+            calls.setdefault(shard, []).append((player, pattern))
+        done = store.apply({s: Application(Position(), some) for s, some in calls.items()})
+        assert all(done.values()), "a round was rated meanwhile"
+    store.close()
+
+
+def _patterns(workload: Workload) -> list[bytes]:
+    """Records of players who have played, though in no round of any log."""
+    few = replace(workload, players=PATTERNS, ladders=1)
+    rounds = islice(few.rounds(), PATTERNS * ROUNDS_EACH // workload.size)
+    reader, pool = Reader(ANY_LADDER), Pool(Ladder(rating=DEFAULT_RATING))
+    for offset, each in enumerate(rounds):
+        pool.rate(reader.read(each.value), offset)
+    law = pool.law
+    records = pool.records([name for name, _ in pool])
+    beliefs = record.decode(records, law.kept + 1, law.initial_mu, law.initial_sigma)
+    beliefs.header["last"] = NEVER
+    return record.encode(beliefs)
