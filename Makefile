@@ -35,7 +35,7 @@ bench: servers ## Benchmarks: one JSON object a line on standard output (ARGS=..
 	@$(LOCAL).peers
 	@$(VENV_PYTHON) -m tests.benchmarks $(ARGS)
 
-bench-stream: servers ## The service under load: rate, cost, latency (ARGS="--quick lobbies")
+bench-stream: servers ## The service under load: rate, cost, latency (ARGS="--quick lobby5")
 	@$(LOCAL).peers
 	@PYTHONPATH=deploy $(VENV_PYTHON) -m tests.benchmarks.stream $(ARGS)
 

@@ -42,7 +42,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """How many workers did, by the reason they gave."""
     recoveries: int
     """How many were measured."""
-    longest_s: float
+    recovery_s: float
     """From the end of a fault until all rounds sent before were rated, the longest of these."""
 
 
@@ -139,7 +139,7 @@ class Scene:
             rebalances=self.crew.rebalances() - self.moved_before,
             updates=self.season.updates, lost=found.lost, doubled=found.doubled,
             wrong=len(found.mistakes), ended_themselves=dict(self.crew.ended),
-            recoveries=len(self.recoveries_s), longest_s=round(max(self.recoveries_s), 2),
+            recoveries=len(self.recoveries_s), recovery_s=round(max(self.recoveries_s), 2),
         )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from tests.benchmarks.stream.scaling import Costs, costs_of, curve, first_bottle
 from tests.benchmarks.stream.soaking import Sample as Resident
 from tests.benchmarks.stream.soaking import growth
 
-DRAWN = ["lobbies", "royales", "fields", "veterans", "hot", "dense"]
+DRAWN = ["lobby5", "royale100", "field10000", "veterans", "hot-ladder", "dense"]
 
 
 def first(name: str, count: int, seed: int = 1) -> list[object]:
@@ -126,7 +126,7 @@ def test_the_null_pipeline_regroups_all() -> None:
     """Every player of every round once, in the part of its shard, with its place."""
     rounds = [
         plain_round_from_json(each.value)
-        for each in itertools.islice(WORKLOADS["lobbies"].rounds(), 50)
+        for each in itertools.islice(WORKLOADS["lobby5"].rounds(), 50)
     ]
     want = Counter((r.round_id, e.player, e.rank) for r in rounds for e in r.standings)
     got: Counter[tuple[str, str, int]] = Counter()
@@ -141,7 +141,7 @@ def test_unknown_names_are_wrong_usage(capsys: pytest.CaptureFixture[str]) -> No
     """One line that tells which there are, and exit code 2."""
     assert main(["lobby"]) == main(["--measure", "speed"]) == 2
     workload, measure = capsys.readouterr().err.splitlines()
-    assert workload.startswith("bench: no workload 'lobby'; there are: lobbies royales ")
+    assert workload.startswith("bench: no workload 'lobby'; there are: lobby5 royale100 ")
     assert measure.startswith("bench: no measure 'speed'; there are: rate null latency recovery ")
 
 
@@ -173,6 +173,6 @@ def test_costs_are_those_of_one_worker() -> None:
     used = {"workers_us": 5.0, "redis_us": 2.0, "broker_us": 1.0}
     lines = [
         msgspec.json.encode(result(name, 1.0, "", used))
-        for name in ("lobbies/1", "lobbies/2", "lobbies/1/null", "rebuild")
+        for name in ("stream/lobby5/1", "stream/lobby5/2", "stream/lobby5/1/null", "rebuild")
     ]
-    assert costs_of(lines) == {"lobbies": Costs(5.0, 2.0, 1.0)}
+    assert costs_of(lines) == {"lobby5": Costs(5.0, 2.0, 1.0)}

@@ -1,6 +1,6 @@
 """What so many workers do, on paper, as Markdown:
 
-    make bench-stream ARGS="lobbies --measure rate --workers 1" |
+    make bench-stream ARGS="lobby5 --measure rate --workers 1" |
         .venv/bin/python -m tests.benchmarks.stream.scaling
 
 From what an update takes of a worker's, Redis' and the broker's processor, measured with one
@@ -101,9 +101,9 @@ def costs_of(lines: Iterable[bytes]) -> dict[str, Costs]:
     found = {}
     for line in lines:
         told = msgspec.json.decode(line, type=Result)
-        workload, _, rest = told.name.partition("/")
-        if rest == "1":
-            found[workload] = Costs(
+        kind, *rest = told.name.split("/")
+        if kind == "stream" and rest[1:] == ["1"]:
+            found[rest[0]] = Costs(
                 *(told.ratio[f"{who}_us"] for who in ("workers", "redis", "broker"))
             )
     return found
