@@ -1,5 +1,6 @@
 """The protocol with one rule left out at a time: the simulator must find each of these wrong."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -12,6 +13,7 @@ from stream_rater.pipeline.changes import Change
 from stream_rater.pipeline.estimation import Flags, Pending
 from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.ports import (
+    Agree,
     Apply,
     CommitSource,
     Committed,
@@ -20,6 +22,7 @@ from stream_rater.pipeline.ports import (
     Player,
     Priors,
     ReadPriors,
+    Record,
     Rejection,
     Scatter,
     Step,
@@ -30,9 +33,10 @@ from stream_rater.pipeline.shard import Batch, Item, Shard
 from stream_rater.pipeline.updater import Updater
 from stream_rater.rating.model import Table
 from stream_rater.rating.record import HEADER_SIZE, read_headers
+from stream_rater.standings import Invalid, Standings
 
 from .actors import Machines
-from .world import StoreWithPast, UnkindWorker
+from .world import UnkindWorker
 
 # --- the estimator's rules ------------------------------------------------------------------------
 
@@ -166,6 +170,52 @@ class IdsInMemory(Estimator):
         return c
 
 
+class IdsInStore(Estimator):
+    """Step 2 with round ids noted in the store when they are read: who comes second is a duplicate.
+
+    Of rival notes the store keeps the first, as Redis does with SET NX.
+    """
+
+    _readings = itertools.count()
+
+    def _window_start(self, c: int, log_start: int) -> int:
+        return c
+
+    def _poll(self, timeout_s: float, *, full: bool) -> Step[frozenset[int]]:
+        polling = super()._poll(timeout_s, full=full)
+        polled = yield from ask(next(polling))
+        self._second = set[tuple[int, int]]()
+        for record in polled.records:
+            source = self._sources.get(record.partition)
+            if source is not None and record.offset >= source._next_offset:
+                yield from self._note(record)
+        try:
+            polling.send(polled)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+        raise AssertionError("a poll is one effect")
+
+    def _note(self, record: Record) -> Step[None]:
+        try:
+            found = self._reader.read(
+                record.value, record.headers, record.received_s, record.offset
+            )
+        except Invalid:
+            return
+        name, reading = f"{found.ladder}:{found.round_id}", (str(next(self._readings)),)
+        noted = yield from ask(Agree({name: reading}))
+        if noted[name] != reading:
+            self._second.add((record.partition, record.offset))
+
+    def _read(self, record: Record) -> tuple[Record, Standings] | None:
+        read = super()._read(record)
+        if read is None or (record.partition, record.offset) not in self._second:
+            return read
+        twice = Invalid("duplicate-round", "noted in the store")
+        self._sources[record.partition]._reject(record, twice)
+        return None
+
+
 class FilesNotCompared(Estimator):
     """Step 3 without a look at what was noted: each worker rates by its own ladders file."""
 
@@ -251,8 +301,6 @@ class UnstableOffset(UnkindWorker):
 class NoCompareAndSet(UnkindWorker):
     """Step 13 without the comparison: any writer's call is carried out, however late."""
 
-    store: StoreWithPast
-
     def _apply(self, effect: Apply) -> Steps:
         done = {}
         for shard, application in effect.applications.items():
@@ -307,31 +355,34 @@ class Mutant:
 
 
 MUTANTS = {
+    # the thirteen of the design's model, in its order
     "no-floor": Mutant("step 1's floor", Machines(estimator=NoFloor)),
     "floor-that-stays": Mutant("the floor's later raise", Machines(estimator=FloorThatStays)),
     "priors-read-apart": Mutant("prior and applied in one call", Machines(worker=PriorsReadApart)),
-    "ids-in-memory": Mutant("duplicates by the W offsets before", Machines(estimator=IdsInMemory)),
-    "current-prior": Mutant("the remembered prior", Machines(estimator=CurrentPrior)),
-    "resumed-not-awaited": Mutant("a resumed round awaited", Machines(estimator=ResumedNotAwaited)),
     "unacknowledged": Mutant("all parts acknowledged first", Machines(estimator=Unacknowledged)),
-    "commits-maximum": Mutant("the contiguous prefix", Machines(estimator=CommitsMaximum)),
-    "rejections-outside": Mutant(
-        "rejections in the transaction", Machines(worker=RejectionsOutside)
-    ),
-    "files-not-compared": Mutant("ladders files compared", Machines(estimator=FilesNotCompared)),
     "no-cut": Mutant("the cut before a repeated player", Machines(updater=NoCut)),
     "applies-before-settling": Mutant(
         "settling [c, a) first", Machines(updater=AppliesBeforeSettling)
     ),
-    "publishes-replays": Mutant("[a, c) without events", Machines(updater=PublishesReplays)),
     "remembered-offset": Mutant("the group's offset, fetched", Machines(updater=RememberedOffset)),
-    "recalls-by-offset": Mutant("events by fresh rows", Machines(updater=RecallsByOffset)),
+    "kept-producer": Mutant("a new producer after a doubt", Machines(worker=KeptProducer)),
     "unstable-offset": Mutant("stable offsets only", Machines(worker=UnstableOffset)),
+    "rejections-outside": Mutant(
+        "rejections in the transaction", Machines(worker=RejectionsOutside)
+    ),
+    "ids-in-store": Mutant("no round ids in the store", Machines(estimator=IdsInStore)),
+    "recalls-by-offset": Mutant("events by fresh rows", Machines(updater=RecallsByOffset)),
+    "commits-maximum": Mutant("the contiguous prefix", Machines(estimator=CommitsMaximum)),
+    # and more
+    "ids-in-memory": Mutant("duplicates by the W offsets before", Machines(estimator=IdsInMemory)),
+    "current-prior": Mutant("the remembered prior", Machines(estimator=CurrentPrior)),
+    "resumed-not-awaited": Mutant("a resumed round awaited", Machines(estimator=ResumedNotAwaited)),
+    "files-not-compared": Mutant("ladders files compared", Machines(estimator=FilesNotCompared)),
+    "publishes-replays": Mutant("[a, c) without events", Machines(updater=PublishesReplays)),
     "no-compare-and-set": Mutant("compare-and-set on applied", Machines(worker=NoCompareAndSet)),
     "reaches-the-end": Mutant("rebuild up to what was applied", Machines(reach=ReachesTheEnd)),
     "reaches-the-commit": Mutant("rebuild by parts first", Machines(reach=ReachesTheCommit)),
     "reaches-what-was-applied": Mutant(
         "rebuild of whose parts are gone", Machines(reach=ReachesWhatWasApplied)
     ),
-    "kept-producer": Mutant("a new producer after a doubt", Machines(worker=KeptProducer)),
 }

@@ -7,12 +7,27 @@ from collections.abc import Callable
 
 from stream_rater.pipeline.ports import Apply, CommitSource, Publish, ReadPriors, Scatter, Seek
 
+from .actors import Machines
+from .mutants import MUTANTS
 from .stage import A0, A1, A2, B0, B1, B2, NEVER_HEARS, Stage
 
 Scenario = Callable[[Stage], None]
 
 SCENARIOS: dict[str, Scenario] = {}
 """By the mutant that it catches."""
+
+
+def play(name: str, machines: Machines) -> list[str]:
+    """What is wrong when machines have gone through the scenario."""
+    stage = Stage(machines)
+    SCENARIOS[name](stage)
+    return stage.finish()
+
+
+def caught(name: str) -> bool:
+    """Whether the mutant ends its scenario with something wrong; who is stuck harms nobody."""
+    found = play(name, MUTANTS[name].machines)
+    return bool(found) and not found[0].startswith("stuck")
 
 
 def catches(mutant: str) -> Callable[[Scenario], Scenario]:
@@ -169,6 +184,17 @@ def duplicate_after_a_crash(stage: Stage) -> None:
     stage.crash(first)
     stage.round(A0, A1, round_id="once")
     stage.estimator()
+
+
+@catches("ids-in-store")
+def estimator_dies_before_it_scatters(stage: Stage) -> None:
+    """A round is read and not yet rated when the estimator dies; its successor reads it again."""
+    stage.round(A0, A1)
+    first = stage.estimator()
+    stage.until(first, Scatter)
+    stage.crash(first)
+    stage.estimator()
+    stage.updater()
 
 
 @catches("files-not-compared")
