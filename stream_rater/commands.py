@@ -2,7 +2,6 @@
 
 import base64
 import faulthandler
-import gc
 import signal
 import sys
 import time
@@ -14,7 +13,7 @@ from typing import IO, Any
 import msgspec
 from rich.console import Console
 
-from stream_rater import embedded, http, warm
+from stream_rater import embedded, http, memory, warm
 from stream_rater.adapters.layout import LayoutMismatch
 from stream_rater.adapters.reader import Submitter, follow, read_all
 from stream_rater.adapters.redis import RedisStore
@@ -29,10 +28,6 @@ from stream_rater.rating.compiled import KERNEL_VERSION
 from stream_rater.service import ESTIMATORS, UPDATERS, Service
 from stream_rater.standings import Invalid, Reader
 from stream_rater.terminal import SHOWN_MISTAKES, Failed, Mistakes, track
-
-OFTEN_ENOUGH = 50_000
-"""Objects made between two looks for unreachable cycles: at 700, the default, they are a fifth of
-a worker's time, spent on the many rounds and players that wait."""
 
 LAST_S = 9.5
 """After a signal to stop, the process has so long, whatever happens."""
@@ -115,7 +110,7 @@ def run(settings: Settings, roles: frozenset[str]) -> None:
     with named_failures():
         warm.check()  # before joining a group: the first round finds compiled code
         service = Service(settings, ladders, roles)
-        gc.set_threshold(OFTEN_ENOUGH)
+        memory.keep()
         server = _serve(settings, service)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: _stop(service))

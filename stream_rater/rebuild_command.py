@@ -4,13 +4,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from stream_rater import warm
+from stream_rater.adapters.producers import Parts
 from stream_rater.adapters.reader import read_all
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin
 from stream_rater.commands import named_failures
 from stream_rater.config import BadConfiguration, Ladders, Settings, service_ladders
-from stream_rater.lab.rebuild import InUse, Misplaced, Reach, Rebuild, fill
-from stream_rater.pipeline.parts import UnknownPart
+from stream_rater.lab.rebuild import InUse, Misplaced, Reach, Rebuild, fill, passed
+from stream_rater.pipeline.parts import UnknownPart, mark
 from stream_rater.pipeline.ports import LogTrouble, Record
 from stream_rater.rating.compiled import KERNEL_VERSION
 from stream_rater.service import ESTIMATORS, UPDATERS, layout_of
@@ -65,12 +66,26 @@ def _rebuild(
     work = Rebuild(ladders, settings.duplicate_window, reach, partitions[rounds])
     for record in _all(admin, settings, rounds, partitions[rounds], "rounds"):
         work.feed(record)
+    _check_idle(admin, settings)
+    marks = _mark(settings, parts, shards)
+    moved = passed(applied, marks)
+    admin.commit(UPDATERS, parts, moved)
+    applied |= moved
     store.layout.begin_rebuild(shards)
     _check_idle(admin, settings)
-    fill(track(work.beliefs(), "beliefs"), applied, shards, store.apply)
+    fill(track(work.beliefs(), "beliefs"), applied, marks, store.apply)
     if _committed(admin, settings, UPDATERS, parts, shards) != applied:
         raise InUse("workers ran while the store was being rebuilt: stop them, run it again")
     return work
+
+
+def _mark(settings: Settings, topic: str, shards: int) -> dict[int, int]:
+    """Tell each shard's log of the rebuild; the marks' offsets.
+
+    From now on the store as it was, and any copy of it, is refused.
+    """
+    marks = Parts(settings, topic).scatter([(shard, mark(shards)) for shard in range(shards)])
+    return dict(enumerate(marks))
 
 
 def _all(

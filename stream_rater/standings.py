@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import cast
 
 import msgspec
@@ -60,8 +59,7 @@ class Invalid(Exception):
         return str(self.args[1])
 
 
-@dataclass(frozen=True, slots=True)
-class Standings:
+class Standings(msgspec.Struct, frozen=True, gc=False):
     """A valid round: its entries in order of place, those that did not finish last."""
 
     round_id: str

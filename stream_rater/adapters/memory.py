@@ -96,6 +96,12 @@ class Log:
         self._producers = itertools.count()
         self._fenced: set[int] = set()
 
+    def add_shards(self, count: int) -> None:
+        """Of which nobody knows yet."""
+        self.parts += [Records() for _ in range(count)]
+        self.changed += [[] for _ in range(count)]
+        self.updaters.partitions += count
+
     def submit(
         self,
         partition: int,

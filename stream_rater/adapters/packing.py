@@ -11,11 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_rater.pipeline.ports import Player
-from stream_rater.pipeline.sharding import belief_prefix
+from stream_rater.pipeline.sharding import Bytes, belief_prefix, columns
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.model import Ints
-
-Bytes = npt.NDArray[np.uint8]
 
 DIGITS = 10
 """Of a bucket's number, at most: it is a crc32's rest."""
@@ -90,9 +88,9 @@ def packed(
     ladders: dict[str, int] = {}
     prefix = [ladders.setdefault(ladder, len(ladders)) for ladder, _ in players]
     prefixes = [belief_prefix(shard, ladder).encode() for ladder in ladders]
-    name_data, name_ends = _columns(names)
-    prefix_data, prefix_ends = _columns(prefixes)
-    value_data, value_ends = _columns(values)
+    name_data, name_ends = columns(names)
+    prefix_data, prefix_ends = columns(prefixes)
+    value_data, value_ends = columns(values)
     longest = max(map(len, prefixes), default=0) + DIGITS + (3 if values else 2) * LENGTH
     out = np.empty(len(name_data) + len(value_data) + len(names) * longest, np.uint8)
     size = _pack(
@@ -100,8 +98,3 @@ def packed(
         value_data, value_ends, _CRC, out,
     )  # fmt: skip
     return out[:size].tobytes()
-
-
-def _columns(strings: Sequence[bytes]) -> tuple[Bytes, Ints]:
-    ends = np.cumsum(np.array([len(each) for each in strings], np.int64))
-    return np.frombuffer(b"".join(strings), np.uint8), ends

@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -35,6 +36,11 @@ NEW_PRODUCER_EVERY_S = 0.2
 
 LARGEST_REQUEST_BYTES = LARGEST_RESPONSE_BYTES
 """As much as we read: what is too large is for the broker, or us, to say by topic."""
+
+ANY = -1
+"""The partition is for the client to choose, by the key."""
+
+Headers = list[tuple[str, Any]]
 
 DISCONNECTS = frozenset(
     {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT}
@@ -121,18 +127,22 @@ class Transactions:
                 raise LogTrouble(f"kafka: {self._doubt}")
         raise LogTrouble("kafka: a transaction's messages were not acknowledged in time")
 
-    def produce(self, producer: Producer, topic: str, **message: Any) -> None:
+    def produce(
+        self, producer: Producer, topic: str, value: bytes | None, key: bytes | None,
+        headers: Headers, partition: int = ANY,
+    ) -> None:  # fmt: skip
         """Produce one message, waiting while the queue is full."""
         try:
-            producer.produce(topic, **message)
+            producer.produce(topic, value, key, partition, headers=headers)
         except BufferError:
-            self._produce_later(producer, topic, message)
+            again = partial(producer.produce, topic, value, key, partition, headers=headers)
+            self._produce_later(producer, again)
 
-    def _produce_later(self, producer: Producer, topic: str, message: Mapping[str, Any]) -> None:
+    def _produce_later(self, producer: Producer, produce: Callable[[], None]) -> None:
         for slice_s in self._patience.slices(DELIVERY_TIMEOUT_S):
             producer.poll(slice_s)
             with suppress(BufferError):
-                producer.produce(topic, **message)
+                produce()
                 return
         raise LogTrouble("kafka: the producer's queue stays full")
 

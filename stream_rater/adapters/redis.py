@@ -102,7 +102,7 @@ def _warnings(server: Client) -> list[str]:
 
 def _beliefs_on(server: Client) -> int:
     """How many beliefs one server holds."""
-    keys = server.scan_iter(match="{*}:belief:*", count=10_000)
+    keys = server.scan_iter(match="{*}:belief:?*:*", count=10_000)  # not of REBUILT's ladder
     total = 0
     while batch := list(itertools.islice(keys, 1000)):
         pipeline = server.pipeline(transaction=False)

@@ -292,6 +292,19 @@ class Admin:
                 raise trouble_of(each.error)
         return {tp.partition: tp.offset if tp.offset >= 0 else None for tp in found}
 
+    def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        """Commit offsets for a group that nobody is in."""
+        ends = [TopicPartition(topic, p, offset) for p, offset in offsets.items()]
+        if not ends:
+            return
+        try:
+            done = self._reader(group).commit(offsets=ends, asynchronous=False)
+        except KafkaException as error:
+            raise trouble_of(error) from None
+        for each in done or ():
+            if each.error is not None:
+                raise trouble_of(each.error)
+
     def _reader(self, group: str) -> Consumer:
         if group not in self._readers:
             name = self._settings.topic_prefix + group

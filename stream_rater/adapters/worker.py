@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 from stream_rater import events
 from stream_rater.adapters.kafka import Input
-from stream_rater.adapters.producers import Parts, Transactions
+from stream_rater.adapters.producers import Headers, Parts, Transactions
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin
 from stream_rater.config import Settings
@@ -35,7 +35,7 @@ from stream_rater.pipeline.ports import (
     Seek,
     ShardEnds,
 )
-from stream_rater.trace import trace_of
+from stream_rater.trace import Trace, trace_of
 
 SOURCE = "stream-rater"
 
@@ -44,8 +44,6 @@ SAMPLE_EVERY_S = 10.0
 
 LONGEST_CONTENT_TYPE = 256
 """Of the producer's header, in a rejection."""
-
-Headers = list[tuple[str, bytes]]
 
 
 class Stopping(Exception):
@@ -58,18 +56,32 @@ ALWAYS: Headers = [("content-type", events.JSON.encode()), ("ce_specversion", b"
 def cloud_event_headers(event_id: str, kind: str, time_: str, source: str = SOURCE) -> Headers:
     """CloudEvents 1.0 in Kafka's binary mode."""
     return [
-        *ALWAYS,
         ("ce_id", event_id.encode()),
+        *ALWAYS,
         ("ce_type", kind.encode()),
         ("ce_source", source.encode()),
         ("ce_time", time_.encode()),
     ]
 
 
-def event_headers(event: Event) -> Headers:
-    """Of a rating change: what it is, and the trace that its round carried."""
-    envelope = cloud_event_headers(event.event_id, events.RATING_CHANGED, event.time)
-    return envelope if event.trace is None else envelope + event.trace.headers()
+class Envelopes:
+    """The headers of rating changes: what they are, and the traces that their rounds carried.
+
+    What the events of a round have in common is made once.
+    """
+
+    def __init__(self) -> None:
+        self._common: dict[tuple[str, Trace | None], Headers] = {}
+
+    def of(self, event: Event) -> Headers:
+        """One event's."""
+        told = (event.time, event.trace)
+        common = self._common.get(told)
+        if common is None:
+            _, *common = cloud_event_headers("", events.RATING_CHANGED, event.time)
+            common += event.trace.headers() if event.trace else ()
+            self._common[told] = common
+        return [("ce_id", event.event_id.encode()), *common]
 
 
 def rejection_headers(rejection: Rejection, topic: str) -> Headers:
@@ -241,15 +253,11 @@ class Worker:
         self._transactions.run(send, effect.offsets)
 
     def _publish(self, effect: Publish) -> None:
+        headers = Envelopes().of
+
         def send(producer: Producer) -> None:
+            topic, produce = self._admin.topics.changed, self._transactions.produce
             for event in effect.events:
-                self._transactions.produce(
-                    producer,
-                    self._admin.topics.changed,
-                    value=event.value,
-                    key=event.key,
-                    partition=event.shard,
-                    headers=event_headers(event),
-                )
+                produce(producer, topic, event.value, event.key, headers(event), event.shard)
 
         self._transactions.run(send, effect.offsets)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import structs
 
 from stream_rater.config import Ladder
 from stream_rater.lab.replay import Pool
@@ -47,7 +48,7 @@ def last(session: Session, row: int) -> Session:
     return replace(
         session,
         rows=session.rows[order],
-        rounds=(replace(standings, place=place, share=standings.share[order]),),
+        rounds=(structs.replace(standings, place=place, share=standings.share[order]),),
     )
 
 

@@ -11,6 +11,11 @@ player, the sequential replay of its rounds up to the last one that has a part b
 
 So a round that was scattered in part, or not yet, is left to the workers, who finish it as after
 any crash. Other players of a round are replayed with it all the same: their ratings count in it.
+
+What the store then holds is not the fold of the log before: that may be of another number of
+shards, another kernel or ladders file. So each shard's log gets a mark. Where no part waits,
+`applied` and g move past it, and whoever comes to it has lost the store since. Where parts wait,
+they come first, and the store notes that the mark behind them is its own.
 """
 
 import math
@@ -21,7 +26,7 @@ from stream_rater.lab.offline import Replay
 from stream_rater.pipeline import parts
 from stream_rater.pipeline.changes import players_of
 from stream_rater.pipeline.parts import NotAPart
-from stream_rater.pipeline.ports import UNFINISHED, Application, Player, Position, Record
+from stream_rater.pipeline.ports import REBUILT, UNFINISHED, Application, Player, Position, Record
 from stream_rater.pipeline.sharding import shards_of
 from stream_rater.rating.compiled import KERNEL_VERSION
 from stream_rater.standings import Invalid, Standings
@@ -148,13 +153,19 @@ class Rebuild:
                 yield from zip(((ladder, name) for name in some), pool.records(some), strict=True)
 
 
+def passed(applied: Offsets, marks: Offsets) -> dict[int, int]:
+    """Where shards go on that are marked at these offsets, and in which no part waits."""
+    return {shard: mark + 1 for shard, mark in marks.items() if mark == applied.get(shard, 0)}
+
+
 def fill(
-    beliefs: Iterable[tuple[Player, bytes]], applied: Offsets, shards: int, write: Write
+    beliefs: Iterable[tuple[Player, bytes]], applied: Offsets, marks: Offsets, write: Write
 ) -> None:
-    """Write beliefs to a store whose shards are empty and UNFINISHED; raises InUse.
+    """Write beliefs to a store whose shards, all marked, are empty and UNFINISHED; raises InUse.
 
     No state on the way can be taken for a whole one, not even by a store that goes back to it.
     """
+    shards = len(marks)
     batch: list[tuple[Player, bytes]] = []
     for each in beliefs:
         batch.append(each)
@@ -163,8 +174,12 @@ def fill(
             batch.clear()
     _write(_by_shard(batch, shards), write)
     ends = {shard: applied.get(shard, 0) for shard in range(shards)}
+    ahead = {s: [(REBUILT, b"%d" % (mark + 1))] for s, mark in marks.items() if mark >= ends[s]}
     for starts in (dict.fromkeys(ends, UNFINISHED), ends):  # the last call is to change nothing
-        _write({s: Application(Position(end, starts[s]), ()) for s, end in ends.items()}, write)
+        last = {
+            s: Application(Position(end, starts[s]), ahead.get(s, ())) for s, end in ends.items()
+        }
+        _write(last, write)
 
 
 def _by_shard(batch: Sequence[tuple[Player, bytes]], shards: int) -> dict[int, Application]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import structs
 
 from stream_rater.config import ANY_LADDER
 from stream_rater.lab.roll import Roll
@@ -75,7 +76,7 @@ def sessions_of(
             reject(record.offset, invalid)
             continue
         players = len(enrolment.rolls[standings.ladder])
-        nameless = replace(standings, players=[])
+        nameless = structs.replace(standings, players=[])
         yield Session(standings.ladder, players, enrolment.rows, (nameless,))
 
 
@@ -96,7 +97,7 @@ def split(session: Session, size: int, rng: np.random.Generator) -> Session:
                 continue
             rows.append(session.rows[start + chosen])
             rounds.append(
-                replace(
+                structs.replace(
                     each,
                     place=each.place[chosen],
                     entry_starts=np.arange(len(chosen) + 1),

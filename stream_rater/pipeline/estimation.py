@@ -6,13 +6,13 @@ and its successor's, cut otherwise, agree bit for bit.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from stream_rater.config import Terms
-from stream_rater.pipeline import parts, sharding
+from stream_rater.pipeline import marks, parts
+from stream_rater.pipeline.marks import Fingerprints, Flags
 from stream_rater.pipeline.observer import Traced
 from stream_rater.pipeline.parts import Part, RoundInPart
 from stream_rater.pipeline.ports import Player, Record
@@ -25,35 +25,37 @@ from stream_rater.trace import Trace, trace_of
 Key = tuple[int, int]
 """A round, by (partition, offset)."""
 
-Flags = npt.NDArray[np.bool_]
 
-
-@dataclass(frozen=True, slots=True)
-class Pending:
+class Pending(msgspec.Struct, frozen=True, gc=False):
     """A valid round that is not yet scattered."""
 
     key: Key
     standings: Standings
-    players: Sequence[Player]
-    shards: Ints
+    players: list[Player]
+    fingerprints: Fingerprints
     """(P,) each player's."""
     trace: Trace | None = None
 
 
 def pending(rounds: Sequence[tuple[Record, Standings]], shards: int) -> Iterator[Pending]:
     """Rounds as read. All their players' shards are found at once: most rounds are small."""
-    names = [player for _, standings in rounds for player in standings.players]
-    found, start = sharding.shards_of(names, shards), 0
+    players = [(told.ladder, player) for _, told in rounds for player in told.players]
+    found, start = marks.fingerprints(players, shards), 0
     for record, standings in rounds:
         end = start + len(standings.players)
         yield Pending(
             key=(record.partition, record.offset),
             standings=standings,
-            players=[(standings.ladder, player) for player in standings.players],
-            shards=found[start:end],
+            players=players[start:end],
+            fingerprints=found[start:end],
             trace=trace_of(record.headers),
         )
         start = end
+
+
+def shards_of(rounds: Sequence[Pending]) -> Ints:
+    """(P,) of all their players, round by round."""
+    return marks.shards_in(np.concatenate([each.fingerprints for each in rounds]))
 
 
 def classified(
@@ -116,7 +118,7 @@ def estimate(
         evidence=np.concatenate(evidence),
         players=[player for m in members for player in m.standings.players],
     )
-    return part, np.concatenate([m.shards for m in members])
+    return part, shards_of(members)
 
 
 def _with_newcomers(priors: Table, law: Law) -> Table:
@@ -157,17 +159,24 @@ def traced(rounds: Sequence[Pending]) -> Iterator[Traced]:
             yield Traced(each.trace, told.ladder, told.round_id, *each.key)
 
 
-def by_shard(rounds: Sequence[Pending]) -> dict[int, list[Player]]:
+def by_shard(rounds: Sequence[Pending]) -> dict[int, Fingerprints]:
     """The rounds' players, by shard."""
+    order, bounds = _grouped(shards_of(rounds))
+    players = np.concatenate([each.fingerprints for each in rounds])[order]
+    return {shard: players[start:end] for shard, start, end in bounds}
+
+
+def grouped(rounds: Sequence[Pending]) -> tuple[dict[int, list[Player]], Ints]:
+    """The rounds' players by shard, and the order that puts them so."""
+    order, bounds = _grouped(shards_of(rounds))
     players = [player for each in rounds for player in each.players]
-    return grouped(players, np.concatenate([each.shards for each in rounds]))[0]
-
-
-def grouped(players: Sequence[Player], shards: Ints) -> tuple[dict[int, list[Player]], Ints]:
-    """Players by shard, and the order that puts them so."""
-    order = np.argsort(shards, kind="stable")
     ordered = [players[i] for i in order.tolist()]
-    numbers, starts = np.unique(shards[order], return_index=True)
-    ends = [*starts[1:].tolist(), len(ordered)]
-    bounds = zip(numbers.tolist(), starts.tolist(), ends, strict=True)
     return {shard: ordered[start:end] for shard, start, end in bounds}, order
+
+
+def _grouped(shards: Ints) -> tuple[Ints, list[tuple[int, int, int]]]:
+    """An order by shard, and of each shard where it starts and ends in it."""
+    order = np.argsort(shards, kind="stable")
+    numbers, starts = np.unique(shards[order], return_index=True)
+    ends = [*starts[1:].tolist(), len(order)]
+    return order, list(zip(numbers.tolist(), starts.tolist(), ends, strict=True))

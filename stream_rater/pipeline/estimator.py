@@ -17,7 +17,8 @@
    them. After any trouble: a new producer, and back to 1.
 """
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn
 
 import numpy as np
@@ -25,8 +26,9 @@ import numpy as np
 from stream_rater.config import Ladders
 from stream_rater.pipeline import estimation
 from stream_rater.pipeline.agreement import Agreement, objection
-from stream_rater.pipeline.estimation import Flags, Key, Pending
+from stream_rater.pipeline.estimation import Key, Pending
 from stream_rater.pipeline.flood import Flood
+from stream_rater.pipeline.marks import Flags
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts import Part
 from stream_rater.pipeline.ports import (
@@ -68,6 +70,9 @@ REJECTED_BYTES = 64 * 2**20
 
 IN_FLIGHT = 20
 """Sending rests while more than so many waves' players are in parts not seen applied."""
+
+LOOKED_AT = 1000
+"""Candidates are asked after, so many at a time, until a wave is full."""
 
 ROWS_PER_PART = 5000
 """A shard's slice of a wave is cut into messages of at most so many rows."""
@@ -205,8 +210,7 @@ class Estimator:
             self._flood.forget(polled.lost | polled.gained)
         read = [self._read(record) for record in polled.records]
         rounds = [each for each in read if each is not None]
-        for pending in estimation.pending(rounds, self._shards):
-            self._admit(pending)
+        self._admit(list(estimation.pending(rounds, self._shards)))
         self._rest()
         return polled.gained
 
@@ -222,8 +226,7 @@ class Estimator:
             self._sources.pop(partition, None)
         kept = [each for key, each in self._rounds.items() if key[0] not in partitions]
         self._rounds, self._waves, self._waiting = {}, Waves(), 0
-        for pending in kept:
-            self._admit(pending)
+        self._admit(kept)
 
     # --- steps 2 and 3 ---
 
@@ -244,11 +247,12 @@ class Estimator:
             return None
         return record, found
 
-    def _admit(self, pending: Pending) -> None:
-        self._rounds[pending.key] = pending
-        self._waiting += len(pending.players)
-        self._waves.add(pending.key, pending.players)
-        self._news = True
+    def _admit(self, rounds: Sequence[Pending]) -> None:
+        if rounds:
+            self._rounds.update({each.key: each for each in rounds})
+            self._waiting += sum(len(each.players) for each in rounds)
+            self._waves.add([e.key for e in rounds], [e.fingerprints for e in rounds])
+            self._news = True
 
     def _wave(self) -> list[Pending]:
         """Candidates whose players await nothing, up to a wave's size."""
@@ -259,17 +263,22 @@ class Estimator:
         if len(self._progress) > IN_FLIGHT * self._wave_players:
             return wave
         self._progress.moved = False
-        for key in self._waves.candidates():
-            pending = self._rounds[key]  # type: ignore[index]
-            if not self._agreement.allows(pending.standings.ladder, pending.key[1]):
-                continue
+        for pending in self._ready():
             if players and players + len(pending.players) > self._wave_players:
                 break
-            if self._progress.ready(pending.players, pending.shards):
-                wave.append(pending)
-                players += len(pending.players)
+            wave.append(pending)
+            players += len(pending.players)
         self._news = bool(wave)
         return wave
+
+    def _ready(self) -> Iterator[Pending]:
+        """Candidates that may be rated, whose players await nothing."""
+        candidates = (self._rounds[key] for key in self._waves.candidates())  # type: ignore[index]
+        while some := list(itertools.islice(candidates, LOOKED_AT)):
+            ready = self._progress.ready([each.fingerprints for each in some])
+            for pending in itertools.compress(some, ready.tolist()):
+                if self._agreement.allows(pending.standings.ladder, pending.key[1]):
+                    yield pending
 
     def _agreed(self, wave: Sequence[Pending]) -> Step[list[Pending]]:
         """The rounds of a wave that are to be rated by what our file says."""
@@ -313,12 +322,10 @@ class Estimator:
 
     def _read_priors(self, wave: Sequence[Pending]) -> Step[tuple[Table, Flags]]:
         """(P,) headers of the wave's players, and whether each one's shard was accepted."""
-        players = [player for pending in wave for player in pending.players]
-        shards = np.concatenate([pending.shards for pending in wave])
-        asked, order = estimation.grouped(players, shards)
+        asked, order = estimation.grouped(wave)
         read = yield from ask(ReadPriors(asked))
         accepted = self._accept(read)
-        headers = np.zeros(len(players), HEADER)
+        headers = np.zeros(len(order), HEADER)
         start = 0
         for shard, wanted in asked.items():
             try:
@@ -330,7 +337,7 @@ class Estimator:
                 self._welcome(shard)
                 headers[order[start : start + len(wanted)]] = found
             start += len(wanted)
-        return headers, np.isin(shards, list(accepted))
+        return headers, np.isin(estimation.shards_of(wave), list(accepted))
 
     def _refuse(self, shard: int, reason: str) -> None:
         self._progress.refuse(shard, self._now_s + REFUSED_S)

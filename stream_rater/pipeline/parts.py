@@ -6,6 +6,9 @@ that stage 2 computes with, so the updater needs no configuration of its own.
 Every version is a MessagePack array that begins with its number, now and ever after. So what does
 not begin so is no part, and leaves a shard's state as it is; what does and cannot be understood is
 refused, never guessed.
+
+One number is that of no part but of a mark. `rebuild` leaves one in each shard: what the store held
+there is in no log before it. Releases that do not know it refuse it.
 """
 
 from collections.abc import Sequence
@@ -22,6 +25,8 @@ from stream_rater.trace import Trace
 
 VERSION = 1
 
+MARK = 2
+
 OLDEST_KERNEL = 2
 """Evidence of kernels from this version on means the same to stage 2: parts that workers of such a
 release left are applied. Those of a newer one wait for its workers."""
@@ -35,6 +40,14 @@ class UnknownPart(ValueError):
 
 class NotAPart(ValueError):
     """A message that no release ever wrote: a foreigner's."""
+
+
+class Rebuilt(NotAPart):
+    """The mark of a rebuild."""
+
+    def __init__(self, shards: int) -> None:
+        super().__init__(f"the mark of a rebuild for {shards} shards")
+        self.shards = shards
 
 
 class RoundInPart(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -91,6 +104,13 @@ class Part:
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Message).decode
+_decode_mark = msgspec.msgpack.Decoder(tuple[int, int]).decode
+_MARK_BEGINS = _encode((MARK, 0))[:2]
+
+
+def mark(shards: int) -> bytes:
+    """What a rebuild for so many shards leaves in each of them."""
+    return _encode((MARK, shards))
 
 
 def encode(part: Part) -> bytes:
@@ -111,11 +131,13 @@ def encode(part: Part) -> bytes:
 def decode(data: bytes, kernel: int = KERNEL_VERSION, *, oldest: int = OLDEST_KERNEL) -> Part:
     """The part in a message, if it is of a kernel version from `oldest` to ours, `kernel`.
 
-    Raises UnknownPart or NotAPart.
+    Raises UnknownPart, or NotAPart, of a mark Rebuilt.
     """
     if not _begins_like_a_part(data):
         raise NotAPart(f"no part of any version, it begins with {data[:8].hex() or 'nothing'}")
     try:
+        if data.startswith(_MARK_BEGINS):
+            raise Rebuilt(_decode_mark(data)[1])
         message = _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UnknownPart(f"part: {error}") from None

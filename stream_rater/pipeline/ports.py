@@ -193,6 +193,9 @@ class CommitSource(Effect[None]):
 UNFINISHED = -1
 """`applied` of a shard that is being rebuilt: no log begins there, so no worker goes on from it."""
 
+REBUILT: Player = ("", "rebuilt")
+"""No player: its belief, where a rebuild left one, is the offset after the mark of that rebuild."""
+
 
 @dataclass(frozen=True, slots=True)
 class Position:

@@ -11,10 +11,11 @@ is the fold of a shard's parts before `applied`, so what matters is where the pa
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from stream_rater.pipeline.ports import Player
-from stream_rater.rating.model import Ints
+import numpy as np
+
+from stream_rater.pipeline.marks import NOTHING, Fingerprints, Flags, Marks, shards_in
 
 
 class Progress:
@@ -22,10 +23,8 @@ class Progress:
 
     def __init__(self, shards: int) -> None:
         self._floor = [0] * shards
-        self._awaits: dict[Player, int] = {}
-        self._in_flight: list[deque[tuple[int, Sequence[Player]]]] = [
-            deque() for _ in range(shards)
-        ]
+        self._awaits = Marks()
+        self._in_flight: list[deque[tuple[int, Fingerprints]]] = [deque() for _ in range(shards)]
         """By shard, where parts end that were not seen applied, rising, and who is in them."""
         self._behind: set[int] = set()
         """Shards last seen below their floor."""
@@ -61,22 +60,22 @@ class Progress:
         while in_flight and in_flight[0][0] <= applied:
             end, players = in_flight.popleft()
             self.moved = True
-            for player in players:
-                if self._awaits.get(player) == end:  # else a later round's
-                    del self._awaits[player]
+            self._awaits.forget(players, np.full(len(players), end))  # unless a later round's
 
-    def sent(self, shard: int, end: int, players: Sequence[Player]) -> None:
+    def sent(self, shard: int, end: int, players: Fingerprints) -> None:
         """Step 6: these players' parts, before `end`, are in the log."""
         self._in_flight[shard].append((end, players))
-        self._awaits.update(dict.fromkeys(players, end))
+        self._awaits.note(players, np.full(len(players), end))
 
-    def ready(self, players: Iterable[Player], shards: Ints) -> bool:
-        """Whether these players' priors would count, as far as we have seen."""
-        if self._behind or self._refused:
-            closed = self._behind | self._refused.keys()
-            if not closed.isdisjoint(shards.tolist()):
-                return False
-        return self._awaits.keys().isdisjoint(players)
+    def ready(self, rounds: Sequence[Fingerprints]) -> Flags:
+        """(n,) whether the priors of each one's players would count, as far as we have seen."""
+        players = np.concatenate(rounds)
+        not_yet = self._awaits.find(players) != NOTHING
+        if closed := self._behind | self._refused.keys():
+            not_yet |= np.isin(shards_in(players), list(closed))
+        starts = np.cumsum([0, *(len(each) for each in rounds[:-1])])
+        ready: Flags = ~np.logical_or.reduceat(not_yet, starts)
+        return ready
 
     def waiting(self) -> list[int]:
         """Shards whose `applied` would tell news."""

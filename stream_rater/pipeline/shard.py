@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from stream_rater.pipeline import changes, parts
 from stream_rater.pipeline.observer import Traced
-from stream_rater.pipeline.parts import NotAPart, Part, UnknownPart
-from stream_rater.pipeline.ports import UNFINISHED, Player, Position, Record
+from stream_rater.pipeline.parts import NotAPart, Part, Rebuilt, UnknownPart
+from stream_rater.pipeline.ports import UNFINISHED, Held, Player, Position, Record
 from stream_rater.pipeline.sharding import shards_of
 from stream_rater.rating.compiled import KERNEL_VERSION
 
@@ -66,6 +66,8 @@ class Shard:
     """The next offset to be read."""
     among: int = 0
     """How many shards there are; 0: unknown."""
+    rebuilt: int = 0
+    """The store holds what rebuilds put there whose marks are before this offset."""
     queue: deque[Item] = field(default_factory=deque)
     """Parts read and not yet used."""
     barrier: str = ""
@@ -76,6 +78,13 @@ class Shard:
         """A shard as found, one of so many."""
         ahead = position.applied > committed
         return cls(position, committed, position.start if ahead else position.applied, among)
+
+    @classmethod
+    def found(cls, held: Held, committed: int, among: int) -> "Shard":
+        """The same, of what the store holds for `REBUILT`."""
+        shard = cls.at(held.position, committed, among)
+        shard.rebuilt = int(held.records[0] or 0)
+        return shard
 
     @property
     def applied(self) -> int:
@@ -141,6 +150,9 @@ class Shard:
         except UnknownPart as error:
             self.barrier = f"offset {record.offset}: {error}"
             return
+        except Rebuilt as mark:
+            self._meet(mark, record.offset)
+            return
         except NotAPart:
             self._queue(Item(record.offset, parts.EMPTY, ()))
             raise
@@ -152,6 +164,16 @@ class Shard:
             return
         if (shards_of(part.players, self.among) != shard).any():
             raise UnknownPart(f"its players are elsewhere among {self.among} shards: {REBUILD}")
+
+    def _meet(self, mark: Rebuilt, offset: int) -> None:
+        """A store older than the rebuild, or empty, cannot be caught up from the log before it."""
+        if offset < max(self.applied, self.rebuilt):
+            self._queue(Item(offset, parts.EMPTY, ()))
+        else:
+            self.barrier = (
+                f"offset {offset}: the store was rebuilt here, for {mark.shards} shards, and what "
+                f"there is of it now is from before: {REBUILD}"
+            )
 
     def _queue(self, item: Item) -> None:
         self.queue.append(item)

@@ -21,7 +21,7 @@ SEED = np.uint32(0x9747B28C)
 
 
 @kernel
-def _murmur2(data: Bytes, start: int, end: int) -> np.uint32:
+def murmur2(data: Bytes, start: int, end: int) -> np.uint32:
     """Austin Appleby's MurmurHash2 with Kafka's seed, of data[start:end]."""
     size = end - start
     h = np.uint32(SEED ^ np.uint32(size))
@@ -51,7 +51,7 @@ def _shards(data: Bytes, ends: Ints, shards: int) -> Ints:
     out = np.empty(len(ends), np.int64)
     start = 0
     for i in range(len(ends)):
-        positive = np.int64(_murmur2(data, start, ends[i])) & 0x7FFFFFFF
+        positive = np.int64(murmur2(data, start, ends[i])) & 0x7FFFFFFF
         out[i] = positive % shards
         start = ends[i]
     return out
@@ -59,10 +59,15 @@ def _shards(data: Bytes, ends: Ints, shards: int) -> Ints:
 
 def shards_of(players: Sequence[str], shards: int) -> Ints:
     """(P,) shard of each player id."""
-    encoded = [player.encode() for player in players]
-    ends = np.cumsum([len(each) for each in encoded], dtype=np.int64)
-    found: Ints = _shards(np.frombuffer(b"".join(encoded), np.uint8), ends, shards)
+    data, ends = columns([player.encode() for player in players])
+    found: Ints = _shards(data, ends, shards)
     return found
+
+
+def columns(strings: Sequence[bytes]) -> tuple[Bytes, Ints]:
+    """All of them in a row, and where each ends."""
+    ends = np.cumsum([len(each) for each in strings], dtype=np.int64)
+    return np.frombuffer(b"".join(strings), np.uint8), ends
 
 
 def position_key(shard: int) -> str:

@@ -3,7 +3,8 @@
 8. On assignment, trouble or mismatch forget everything and fetch the committed offset c, stable: no
    transaction pending. Look at `applied` even when idle.
 9. Read a = `applied` and the beliefs in one call. If the log starts after a, or ends before a or
-   c: refuse the shard and ask for `rebuild`; never reset silently.
+   c: refuse the shard and ask for `rebuild`; never reset silently. So, too, where a replay comes
+   to the mark of a rebuild that the store knows nothing of.
 10. a < c (the store lost writes): apply [a, c) without publishing, cut exactly at c.
 11. a > c (a crash between store and log): rebuild the events of [c, a) from the rows marked fresh
     and the beliefs, publish, commit a; apply nothing before that.
@@ -25,6 +26,7 @@ from stream_rater.pipeline.changes import Change, Disagreement
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts import NotAPart
 from stream_rater.pipeline.ports import (
+    REBUILT,
     Apply,
     Committed,
     Held,
@@ -116,11 +118,11 @@ class Updater:
             return
         committed = yield from self._committed(to_open)
         starts = yield from ask(LogStarts(to_open))
-        held = yield from ask(ReadBeliefs(dict.fromkeys(to_open, ())))
+        held = yield from ask(ReadBeliefs(dict.fromkeys(to_open, (REBUILT,))))
         ends = yield from ask(ShardEnds())
         offsets = {}
         for shard in to_open:
-            opened = Shard.at(held[shard].position, committed[shard] or 0, len(ends))
+            opened = Shard.found(held[shard], committed[shard] or 0, len(ends))
             reason = opened.misfit(starts[shard], ends[shard])
             if reason:
                 self._refuse(shard, reason, opened.next_offset)

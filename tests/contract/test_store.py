@@ -15,6 +15,7 @@ from stream_rater.adapters.memory import Store as MemoryStore
 from stream_rater.adapters.redis import LIBRARY, RedisStore
 from stream_rater.adapters.redis_client import connect
 from stream_rater.pipeline.ports import (
+    REBUILT,
     UNFINISHED,
     Agree,
     Application,
@@ -356,11 +357,13 @@ def test_an_unreachable_store_is_trouble(redis_settings: real.Settings) -> None:
 
 @pytest.mark.integration
 def test_beliefs_are_counted(redis_settings: real.Settings) -> None:
-    """count_beliefs counts every belief of every shard and ladder, and nothing else."""
+    """count_beliefs counts every belief of every shard and ladder, and nothing else: not what a
+    rebuild notes beside them."""
     performer = RedisPerformer(redis_settings)
     performer.store.check_layout({"shards": "4"})
     assert performer.store.count_beliefs() == 0
     for shard in range(3):
         records = {(f"l{n % 3}", f"p{n}"): b"x" for n in range(50)}
-        assert apply(performer, shard, application(0, 1, records))
+        assert apply(performer, shard, application(0, 1, records | {REBUILT: b"7"}))
     assert performer.store.count_beliefs() == 150
+    assert read(performer, 0, REBUILT).records == [b"7"]

@@ -108,7 +108,8 @@ def test_the_store_is_lost_when_parts_are_gone(
 
 def test_more_shards(settings: real.SettingsFactory, worker_process: Start) -> None:
     """Workers refuse the store when the topics by player got more partitions, and take it after a
-    rebuild. Should it then be lost, the log from before is not replayed into the wrong shards."""
+    rebuild. Should it then be lost, the log from before is not replayed into the wrong shards, nor
+    new shards' logs as if there had been nothing before them."""
     at = settings()
     worker = worker_process(at)
     produce(at, [a_round(number) for number in range(100)])
@@ -130,4 +131,7 @@ def test_more_shards(settings: real.SettingsFactory, worker_process: Start) -> N
 
     flush(at)
     produce(at, [a_round(number) for number in range(200, 210)])
-    wait_until(lambda: "elsewhere among 7 shards" in worker.get("/readyz")[1], "it refuses")
+    wait_until(lambda: worker.metric("stream_rater_refused_shards") == 7, "it refuses all")
+    said = worker.get("/readyz")[1]
+    assert "elsewhere among 7 shards" in said
+    assert all(f"shard {new}: offset 0: the store was rebuilt here" in said for new in (4, 5, 6))

@@ -9,6 +9,7 @@ import msgspec
 from stream_rater.adapters.memory import Group, Steps
 from stream_rater.lab.rebuild import Reach
 from stream_rater.pipeline.estimator import Estimator
+from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts import Part
 from stream_rater.pipeline.ports import (
     Apply,
@@ -18,6 +19,7 @@ from stream_rater.pipeline.ports import (
     Scatter,
     Trouble,
 )
+from stream_rater.pipeline.shard import REBUILD
 from stream_rater.pipeline.updater import Updater
 from stream_rater.rating.compiled import KERNEL_VERSION
 from stream_rater.rating.model import Ints
@@ -25,6 +27,15 @@ from stream_rater.rating.model import Ints
 from .world import UnkindWorker
 
 WRITES = (Scatter, Apply, CommitSource, Publish)
+
+
+class Watch(Observer):
+    """An operator's eye on the shards."""
+
+    says_rebuild = False
+
+    def shard_refused(self, shard: int, reason: str, offset: int | None = None) -> None:
+        self.says_rebuild |= REBUILD in reason
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ KINDS = {
     "restored": "shards back in any older state",
     "stale": "reads answered from the past",
     "wipe": "stores wiped",
+    "lost": "shards lost at work, or back to before a rebuild",
     "fail": "calls failed",
     "late-call": "requests of failed calls that came later",
     "slow": "workers slowed down tenfold",

@@ -62,6 +62,7 @@ CHANCES = {
     "time_out": 0.004,
     "litter": 0.0005,
     "wipe": 0.0007,
+    "lose": 0.0004,
     "upgrade": 0.002,
     "jump": 0.003,
 }

@@ -1,8 +1,8 @@
 """The protocol with one rule left out at a time: the simulator must find each of these wrong."""
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -10,10 +10,10 @@ from stream_rater.adapters.memory import Steps
 from stream_rater.lab.rebuild import Reach
 from stream_rater.pipeline import estimation
 from stream_rater.pipeline.changes import Change
-from stream_rater.pipeline.estimation import Flags, Pending
+from stream_rater.pipeline.estimation import Pending
 from stream_rater.pipeline.estimator import Estimator
+from stream_rater.pipeline.marks import Fingerprints, Flags
 from stream_rater.pipeline.ports import (
-    Agree,
     Apply,
     CommitSource,
     Committed,
@@ -33,9 +33,9 @@ from stream_rater.pipeline.shard import Batch, Item, Shard
 from stream_rater.pipeline.updater import Updater
 from stream_rater.rating.model import Table
 from stream_rater.rating.record import HEADER_SIZE, read_headers
-from stream_rater.standings import Invalid, Standings
 
 from .actors import Machines
+from .ids import IdsInMemory, IdsInStore
 from .world import UnkindWorker
 
 # --- the estimator's rules ------------------------------------------------------------------------
@@ -110,7 +110,7 @@ class Unacknowledged(Estimator):
     def _forget_everything(self) -> None:
         super()._forget_everything()
         self._late: list[tuple[int, bytes]] = []
-        self._late_players: dict[int, list[Player]] = {}
+        self._late_players: dict[int, Fingerprints] = {}
 
     def _scatter(self, ready: Sequence[Pending], priors: Table) -> Step[None]:
         part, shards = self._estimate(ready, priors)
@@ -123,7 +123,8 @@ class Unacknowledged(Estimator):
         for shard, players in estimation.by_shard(ready).items():
             if shard != first:
                 self._progress._in_flight[shard].pop()
-                self._late_players.setdefault(shard, []).extend(players)
+                late = self._late_players.get(shard, players[:0])
+                self._late_players[shard] = np.concatenate([late, players])
 
     def _commit(self) -> Step[None]:
         due = any(each._unfinished[0] in each._finished for each in self._sources.values() if each)
@@ -161,59 +162,6 @@ class RejectionsOutside(UnkindWorker):
             yield
             self.log.rejected.extend(effect.rejections)
         yield from super()._commit_source(CommitSource(effect.offsets))
-
-
-class IdsInMemory(Estimator):
-    """Step 2 with the round ids that this process has seen, not those of the W offsets before."""
-
-    def _window_start(self, c: int, log_start: int) -> int:
-        return c
-
-
-class IdsInStore(Estimator):
-    """Step 2 with round ids noted in the store when they are read: who comes second is a duplicate.
-
-    Of rival notes the store keeps the first, as Redis does with SET NX.
-    """
-
-    _readings = itertools.count()
-
-    def _window_start(self, c: int, log_start: int) -> int:
-        return c
-
-    def _poll(self, timeout_s: float, *, full: bool) -> Step[frozenset[int]]:
-        polling = super()._poll(timeout_s, full=full)
-        polled = yield from ask(next(polling))
-        self._second = set[tuple[int, int]]()
-        for record in polled.records:
-            source = self._sources.get(record.partition)
-            if source is not None and record.offset >= source._next_offset:
-                yield from self._note(record)
-        try:
-            polling.send(polled)
-        except StopIteration as done:
-            return done.value  # type: ignore[no-any-return]
-        raise AssertionError("a poll is one effect")
-
-    def _note(self, record: Record) -> Step[None]:
-        try:
-            found = self._reader.read(
-                record.value, record.headers, record.received_s, record.offset
-            )
-        except Invalid:
-            return
-        name, reading = f"{found.ladder}:{found.round_id}", (str(next(self._readings)),)
-        noted = yield from ask(Agree({name: reading}))
-        if noted[name] != reading:
-            self._second.add((record.partition, record.offset))
-
-    def _read(self, record: Record) -> tuple[Record, Standings] | None:
-        read = super()._read(record)
-        if read is None or (record.partition, record.offset) not in self._second:
-            return read
-        twice = Invalid("duplicate-round", "noted in the store")
-        self._sources[record.partition]._reject(record, twice)
-        return None
 
 
 class FilesNotCompared(Estimator):
@@ -261,8 +209,8 @@ class PublishesReplays(Updater):
 class RememberedOffset(Updater):
     """Step 8 with the offset last known to be committed, instead of the group's."""
 
-    def __init__(self, *, rows_per_call: int) -> None:
-        super().__init__(rows_per_call=rows_per_call)
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
         self._known: dict[int, int] = {}
 
     def _start_over(self, troubles: int) -> Step[None]:
@@ -288,6 +236,15 @@ class RecallsByOffset(Updater):
             shard.position = replace(shard.position, fresh=fresh)
             held = Held(shard.position, held.records)
         return super()._recall(number, call, held)
+
+
+class MarksOverlooked(Updater):
+    """Step 9 without the marks: what was lost after a rebuild is replayed from before it."""
+
+    def _read(self, record: Record) -> None:
+        if record.partition in self._shards:
+            self._shards[record.partition].rebuilt = 2**60
+        super()._read(record)
 
 
 class UnstableOffset(UnkindWorker):
@@ -379,6 +336,7 @@ MUTANTS = {
     "resumed-not-awaited": Mutant("a resumed round awaited", Machines(estimator=ResumedNotAwaited)),
     "files-not-compared": Mutant("ladders files compared", Machines(estimator=FilesNotCompared)),
     "publishes-replays": Mutant("[a, c) without events", Machines(updater=PublishesReplays)),
+    "marks-overlooked": Mutant("the marks of rebuilds", Machines(updater=MarksOverlooked)),
     "no-compare-and-set": Mutant("compare-and-set on applied", Machines(worker=NoCompareAndSet)),
     "reaches-the-end": Mutant("rebuild up to what was applied", Machines(reach=ReachesTheEnd)),
     "reaches-the-commit": Mutant("rebuild by parts first", Machines(reach=ReachesTheCommit)),

@@ -7,12 +7,10 @@ from stream_rater.adapters.memory import Log, Store
 from stream_rater.config import Ladders
 from stream_rater.events import Headers, RatingChanged, joined, rating_changed_from_json
 from stream_rater.lab.replay import Pool
-from stream_rater.pipeline.ports import Player, Record
+from stream_rater.pipeline.ports import REBUILT, Player, Record
 from stream_rater.pipeline.sharding import shards_of
 from stream_rater.pipeline.verdicts import Verdicts
 from stream_rater.standings import Invalid, Reader, Standings
-
-from .game import SHARDS
 
 Told = tuple[str, int | None, float, float, float, float, float, int, Headers]
 """Of an event: round id, rank, mu, sigma, mu and sigma before, performance, rounds, and the trace
@@ -73,11 +71,12 @@ def replay(log: Log, ladders: Ladders, window: int) -> Expected:
     return expected
 
 
-def violations(log: Log, store: Store, ladders: Ladders, window: int) -> list[str]:
-    """Where log and store differ from the sequential truth."""
+def violations(log: Log, store: Store, ladders: Ladders, window: int, once: int) -> list[str]:
+    """Where log and store differ from the sequential truth; `once` there were so many shards."""
     expected = replay(log, ladders, window)
-    found = _beliefs(store, expected)
-    changes = _changes(log)
+    shards = len(log.parts)
+    found = _beliefs(store, expected, shards)
+    changes = _changes(log, once)
     for player in sorted(changes.keys() | expected.changes.keys()):
         told, due = changes.get(player, []), expected.changes.get(player, [])
         if told != due:
@@ -88,34 +87,42 @@ def violations(log: Log, store: Store, ladders: Ladders, window: int) -> list[st
     return found
 
 
-def _beliefs(store: Store, expected: Expected) -> list[str]:
+def _beliefs(store: Store, expected: Expected, shards: int) -> list[str]:
     held = {
         player: (shard, data)
         for shard, beliefs in store.beliefs.items()
         for player, data in beliefs.items()
+        if player != REBUILT
     }
     due = {
-        player: (int(shards_of([player[1]], SHARDS)[0]), data)
+        player: (int(shards_of([player[1]], shards)[0]), data)
         for player, data in expected.beliefs.items()
     }
     wrong = [p for p in held.keys() | due.keys() if held.get(p) != due.get(p)]
     return [f"beliefs differ: {sorted(wrong)}"] if wrong else []
 
 
-def _changes(log: Log) -> dict[Player, list[Told]]:
+def _changes(log: Log, once: int) -> dict[Player, list[Told]]:
+    """By player, in order: first those from the shard where the player was once."""
     changes: dict[Player, list[Told]] = {}
+    moved: dict[Player, list[Told]] = {}
+    now = len(log.parts)
     for shard, events in enumerate(log.changed):
         for sent in events:
             event: RatingChanged = rating_changed_from_json(sent.value)
             assert sent.key.decode() == joined(event.ladder, event.player)
-            assert shard == shards_of([event.player], SHARDS)[0]
-            changes.setdefault((event.ladder, event.player), []).append(
+            homes = [shards_of([event.player], among)[0] for among in (once, now)]
+            assert shard in homes
+            found = changes if shard == homes[0] else moved
+            found.setdefault((event.ladder, event.player), []).append(
                 (
                     event.round_id, event.rank, event.mu, event.sigma, event.previous_mu,
                     event.previous_sigma, event.performance, event.rounds,
                     sent.trace.headers() if sent.trace else (),
                 )
             )  # fmt: skip
+    for player, told in moved.items():
+        changes.setdefault(player, []).extend(told)
     return changes
 
 

@@ -1,28 +1,47 @@
 """What an operator does after the store is lost: `rebuild`, on the simulated log and store."""
 
+import itertools
+import math
 import random
+from collections.abc import Mapping
 
 from stream_rater.adapters.memory import Log
 from stream_rater.config import Ladders
-from stream_rater.lab.rebuild import Reach, Rebuild, fill
+from stream_rater.lab.rebuild import Reach, Rebuild, fill, passed
 from stream_rater.pipeline import changes, parts
 from stream_rater.pipeline.parts import NotAPart
-from stream_rater.pipeline.ports import UNFINISHED, Player, Position, Record
+from stream_rater.pipeline.ports import UNFINISHED, Application, Player, Position, Record
 
 from .actors import NEXT_KERNEL
-from .game import PARTITION_OF, SHARDS
+from .game import PARTITION_OF
 from .world import StoreWithPast
 
 Row = tuple[Player, int]
 """A player and the source offset of a round."""
 
 
+class GivenUp(Exception):
+    """The command ended before its end."""
+
+
 def rebuild(
-    log: Log, store: StoreWithPast, ladders: Ladders, window: int, reaching: type[Reach]
-) -> None:
-    """As the command does, with its own functions."""
-    applied, scattered = log.updaters.committed, log.estimators.committed
-    reach = reaching(applied, scattered, SHARDS, NEXT_KERNEL)
+    log: Log, store: StoreWithPast, ladders: Ladders, window: int, reaching: type[Reach],
+    steps: float = math.inf,
+) -> None:  # fmt: skip
+    """As the command does, with its own functions; raises GivenUp after so many steps."""
+    ends = itertools.count()
+
+    def step() -> None:
+        if next(ends) >= steps:
+            raise GivenUp
+
+    def write(calls: Mapping[int, Application]) -> dict[int, bool]:
+        step()
+        return {s: store.apply(s, each.position, each.beliefs) for s, each in calls.items()}
+
+    applied, scattered = dict(log.updaters.committed), log.estimators.committed
+    shards = len(log.parts)
+    reach = reaching(applied, scattered, shards, NEXT_KERNEL)
     for shard in log.parts:
         for record in shard[shard.start :]:
             reach.note(record)
@@ -31,12 +50,16 @@ def rebuild(
         for record in records:
             work.feed(record)
 
-    for shard in range(SHARDS):
+    step()
+    marks = {shard: log.append_part(shard, parts.mark(shards)) for shard in range(shards)}
+    moved = passed(applied, marks)
+    step()
+    log.updaters.committed |= moved
+    applied |= moved
+    store.beliefs.clear()
+    for shard in range(shards):
         store.positions[shard] = Position(UNFINISHED, UNFINISHED)
-    fill(
-        work.beliefs(), applied, SHARDS,
-        lambda them: {s: store.apply(s, each.position, each.beliefs) for s, each in them.items()},
-    )  # fmt: skip
+    fill(work.beliefs(), applied, marks, write)
     store.agree({ladder: ladders.history(ladder) for ladder in work.ladders})
     for number, shard in enumerate(log.parts):
         store.forget_before(number, shard.start)

@@ -372,3 +372,27 @@ def rebuilt_after_parts_were_deleted(stage: Stage) -> None:
     stage.round(A0, B0)
     stage.estimator()
     stage.updater()
+
+
+@catches("marks-overlooked")
+def lost_after_shards_were_added(stage: Stage) -> None:
+    """Players move to a new shard, and the store is lost at work. The new shard's log tells of it
+    all but what they were before; a round is reported before somebody rebuilds the store."""
+    stage.begin_with(2)
+    stage.round(A2, B2)
+    estimator, updater = stage.estimator(), stage.updater()
+    stage.through(estimator, CommitSource)
+    stage.turns(updater)
+    stage.rebuild()
+    estimator, updater = stage.estimator(), stage.updater()
+    stage.round(A2, B2)
+    stage.through(estimator, CommitSource)
+    stage.through(updater, Publish)
+    stage.store.wipe()
+    stage.turns(updater)
+    stage.round(A2, B2)
+    for actor in (estimator, updater):
+        stage.turns(actor)
+    stage.rebuild()
+    stage.estimator()
+    stage.updater()

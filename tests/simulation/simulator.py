@@ -6,8 +6,10 @@ run, and this worker may die, sleep through a rebalance and go on as a zombie, o
 call failed although it happened, or will yet happen: requests of a failed call may arrive late.
 """
 
+import math
 import random
 from collections.abc import Callable
+from contextlib import suppress
 
 from stream_rater.adapters.memory import Group, Log
 from stream_rater.config import Ladders
@@ -16,7 +18,7 @@ from stream_rater.pipeline.ports import LogTrouble, Position, StoreTrouble
 from stream_rater.pipeline.updater import Updater
 
 from . import oracle, recovery
-from .actors import PRODUCTION, Actor, Machines, Straggler, upgraded
+from .actors import PRODUCTION, Actor, Machines, Straggler, Watch, upgraded
 from .faults import Faults, overtaken
 from .game import (
     CHANGED,
@@ -56,12 +58,15 @@ class Simulation:
         self.machines = machines
         self._trace = trace
         self.weather: Weather = weather(self.rng)
-        self.log = Log(PARTITIONS, SHARDS)
+        self.once = SHARDS - 1 if seed % 5 == 0 else SHARDS
+        """How many shards there are at first."""
+        self.log = Log(PARTITIONS, self.once)
         self.store = StoreWithPast(self.rng, self.weather.stale)
         self.faults: Faults = self.store.faults
         self.to_submit = submissions(self.rng, self.weather.rounds, self.weather.players)[::-1]
         self.doubt = self.weather.doubt
         self.now_s = 0.0
+        self.watch = Watch()
         self.upgrading = False
         """Whether who starts from now on has the next release and ladders file."""
         self.actors: list[Actor] = []
@@ -100,7 +105,7 @@ class Simulation:
     def _estimator(self) -> Estimator:
         kind = self.machines.estimator
         return (upgraded(kind) if self.upgrading else kind)(
-            self.ladders, SHARDS, window=WINDOW,
+            self.ladders, len(self.log.parts), window=WINDOW,
             rejects_per_second=self.rejects_per_second,
             wave_players=self.weather.wave_players, rows_per_part=self.weather.rows_per_part,
         )  # fmt: skip
@@ -108,7 +113,7 @@ class Simulation:
     def _updater(self) -> Updater:
         kind = self.machines.updater
         return (upgraded(kind) if self.upgrading else kind)(
-            rows_per_call=self.weather.rows_per_call
+            rows_per_call=self.weather.rows_per_call, observer=self.watch
         )
 
     @property
@@ -134,10 +139,15 @@ class Simulation:
             self._maybe_fault()
             self._step()
         self._calm_down()
+        done = self._becomes_done()
+        if self.watch.says_rebuild:
+            self._recover()
+            self._calm_down()
+            done = self._becomes_done()
         self.faults["reordered"] += overtaken(self.log)
-        if not self._becomes_done():
+        if not done:
             return ["stuck: " + self._where()]
-        return oracle.violations(self.log, self.store, self.ladders, WINDOW)
+        return oracle.violations(self.log, self.store, self.ladders, WINDOW, self.once)
 
     def _submit(self) -> None:
         number = self.weather.rounds - len(self.to_submit)
@@ -156,6 +166,8 @@ class Simulation:
             if is_done and was_done:
                 return True
             was_done = is_done
+            if self.watch.says_rebuild:
+                return False
             for _ in range(STILL_EFFECTS):
                 actor = self.rng.choice(self.actors)
                 self._tick(actor)
@@ -266,17 +278,30 @@ class Simulation:
 
     def _roll_back(self) -> None:
         """The store loses its last calls on some shards, or finds itself in another old state."""
-        together = self.rng.choice([1, 1, 2, SHARDS])
-        for shard in self.rng.sample(range(SHARDS), together):
+        shards = range(len(self.log.parts))
+        for shard in self.rng.sample(shards, self.rng.choice([1, 1, 2, len(shards)])):
             if self.rng.random() < 0.2:
                 self.store.restore(shard)
             else:
                 self.store.roll_back(shard, self.rng.choice([1, 2, 3, 1000]))
 
+    def _lose(self) -> None:
+        """Some shards' store is lost at work, or goes back to before it was rebuilt. Where the log
+        does not lead on from there, the shard is refused, and nobody comes before all is calm."""
+        shards = range(len(self.log.parts))
+        for shard in self.rng.sample(shards, self.rng.choice([1, len(shards)])):
+            self.store.lose(shard)
+
     def _wipe(self) -> None:
-        """The store is lost, perhaps after old parts were deleted. All workers are stopped, it is
-        rebuilt from the log, and they start again."""
+        """The store is lost and rebuilt, and sometimes lost again at once."""
         self.faults["wipe"] += 1
+        self._recover()
+        if self.rng.random() < 0.3:
+            self._lose()
+
+    def _recover(self) -> None:
+        """The store is lost, perhaps after old parts were deleted. All workers are stopped, it is
+        rebuilt from the log, at the second attempt perhaps, and they start again."""
         roles = [actor.role for actor in self.actors]
         for actor in self.actors:
             self._straggle(actor)
@@ -288,11 +313,26 @@ class Simulation:
         self.store.wipe()
         if self.rng.random() < 0.5:
             self.stragglers.clear()
-            recovery.expire(self.log, self.rng)
-        recovery.rebuild(self.log, self.store, self.ladders, WINDOW, self.machines.reach)
+            if self.rng.random() < 0.5:
+                recovery.expire(self.log, self.rng)
+            self._add_shards()
+        if self.rng.random() < 0.3:
+            with suppress(recovery.GivenUp):
+                self._rebuild(steps=self.rng.randrange(5))
+        self._rebuild()
+        self.watch.says_rebuild = False
         for role in roles:
             self._start(role)
         self._rebalance()
+
+    def _add_shards(self) -> None:
+        """If they are not all there yet, and nothing waits."""
+        committed = self.log.updaters.committed
+        if all(committed.get(s, 0) == len(parts) for s, parts in enumerate(self.log.parts)):
+            self.log.add_shards(SHARDS - len(self.log.parts))
+
+    def _rebuild(self, steps: float = math.inf) -> None:
+        recovery.rebuild(self.log, self.store, self.ladders, WINDOW, self.machines.reach, steps)
 
     def _upgrade(self) -> None:
         """A rolling upgrade begins: the first worker with the new file notes its changes."""
@@ -308,7 +348,9 @@ class Simulation:
     def _litter(self) -> None:
         """Somebody else writes into the parts' topic."""
         self.faults["litter"] += 1
-        self.log.append_part(self.rng.randrange(SHARDS), self.rng.choice([b"", b"{}", b"litter"]))
+        self.log.append_part(
+            self.rng.randrange(len(self.log.parts)), self.rng.choice([b"", b"{}", b"litter"])
+        )
 
     def _calm_down(self) -> None:
         self.store.stale = self.doubt = 0.0

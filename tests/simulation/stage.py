@@ -64,6 +64,8 @@ class Stage:
         """The newest ladders file."""
         self._rounds = 0
         self.now_s = 0.0
+        self.once = SHARDS
+        """How many shards there were at first."""
 
     # --- who is there ---
 
@@ -76,7 +78,9 @@ class Stage:
 
     def estimator(self) -> Actor:
         """An estimator who owns everything from now on."""
-        machine = self.machines.estimator(self.ladders, SHARDS, window=WINDOW, wave_players=2).run()
+        machine = self.machines.estimator(
+            self.ladders, len(self.log.parts), window=WINDOW, wave_players=2
+        ).run()
         actor = self._join("estimator", self.log.estimators, machine, self.log.rounds)
         self.log.estimators.assign([actor.worker])
         return actor
@@ -87,7 +91,7 @@ class Stage:
         actor = self._join("updater", self.log.updaters, machine, self.log.parts)
         group = self.log.updaters
         group.generation += 1
-        group.owners |= dict.fromkeys(shards or range(SHARDS), actor.worker)
+        group.owners |= dict.fromkeys(shards or range(len(self.log.parts)), actor.worker)
         return actor
 
     def crash(self, actor: Actor) -> None:
@@ -106,8 +110,15 @@ class Stage:
         for shard, committed in self.log.updaters.committed.items():
             self.log.parts[shard].start = committed
 
+    def begin_with(self, shards: int) -> None:
+        """There are fewer shards until the first rebuild."""
+        self.once = shards
+        self.log = Log(PARTITIONS, shards)
+
     def rebuild(self) -> None:
-        """All workers are stopped, the store is lost and rebuilt."""
+        """All workers are stopped, the store is lost and rebuilt; with more shards, if they were
+        fewer."""
+        self.log.add_shards(SHARDS - len(self.log.parts))
         self.actors.clear()
         for group in (self.log.estimators, self.log.updaters):
             for producer in sorted(group.pending):
@@ -180,7 +191,7 @@ class Stage:
                 self.perform(actor)
         if not self._is_done():
             return [f"stuck: {self.log.estimators.committed} {self.log.updaters.committed}"]
-        return oracle.violations(self.log, self.store, self.ladders, WINDOW)
+        return oracle.violations(self.log, self.store, self.ladders, WINDOW, self.once)
 
     def _is_done(self) -> bool:
         log = self.log

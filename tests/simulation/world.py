@@ -49,6 +49,8 @@ class StoreWithPast(Store):
         self._line: dict[int, list[State]] = {}
         """The calls that led to each shard's state, each with the state before it."""
         self._ever: dict[int, list[State]] = {}
+        self._older: dict[int, list[State]] = {}
+        """The states before it was lost and rebuilt."""
 
     def state(self, shard: int) -> State:
         """What a shard holds."""
@@ -88,9 +90,18 @@ class StoreWithPast(Store):
             self.put(shard, self._rng.choice(self._ever[shard]))
 
     def wipe(self) -> None:
-        """Nothing is left, and no past state will come back."""
+        """Nothing is left, and no past state will come back but as `lose` says."""
+        for shard, states in self._ever.items():
+            self._older.setdefault(shard, []).extend(states)
         for held in (self.positions, self.beliefs, self.ladders, self._line, self._ever):
             held.clear()
+
+    def lose(self, shard: int) -> None:
+        """Empty, or as it was before a rebuild."""
+        self.faults["lost"] += 1
+        self.put(shard, self._rng.choice([(Position(), {}), *self._older.get(shard, ())]))
+        self._line.pop(shard, None)
+        self._ever.pop(shard, None)
 
     def forget_before(self, shard: int, start: int) -> None:
         """No state comes back whose parts are not in the log any more."""

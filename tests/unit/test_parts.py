@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stream_rater.pipeline import parts
-from stream_rater.pipeline.parts import NotAPart, UnknownPart
+from stream_rater.pipeline.parts import NotAPart, Rebuilt, UnknownPart
 from stream_rater.rating.compiled import KERNEL_VERSION
 from stream_rater.trace import Trace
 from tests.last_parts import as_last
@@ -144,6 +144,20 @@ def test_no_bytes_raise_anything_else(noise: bytes, at: int, alone: bool) -> Non
     except (UnknownPart, NotAPart):
         return
     assert len(found.players) == len(found.place) == len(found.evidence)
+
+
+def test_mark_of_a_rebuild() -> None:
+    """It says for how many shards. Whoever knows no marks takes it for a part of a version to come;
+    so do we with one that says more than we know."""
+    with pytest.raises(Rebuilt) as found:
+        parts.decode(parts.mark(700))
+    assert found.value.shards == 700
+    assert parts._begins_like_a_part(parts.mark(1))
+    with pytest.raises(msgspec.ValidationError):
+        parts._decode(parts.mark(1))
+    for unknown in ([parts.MARK, 7, 1], [parts.MARK, "7"], [parts.MARK]):
+        with pytest.raises(UnknownPart):
+            parts.decode(msgspec.msgpack.encode(unknown))
 
 
 def test_empty_part() -> None:

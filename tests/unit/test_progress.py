@@ -2,26 +2,33 @@
 
 import numpy as np
 
+from stream_rater.pipeline.marks import TAKEN, Fingerprints
 from stream_rater.pipeline.progress import Progress
 
-ANN, BOB = ("a", "ann"), ("a", "bob")
+ANN, BOB = 1 << 20, 2 << 20
 
 
-def shards(*numbers: int) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
-    """Of a round's players."""
-    return np.array(numbers, np.int64)
+def crowd(*players: int) -> Fingerprints:
+    """Fingerprints: a player's number, and the shard in the lowest bits."""
+    return np.array(players, np.uint64) | TAKEN
+
+
+def is_ready(progress: Progress, *players: int) -> bool:
+    """A round of these players."""
+    (ready,) = progress.ready([crowd(*players)]).tolist()
+    return bool(ready)
 
 
 def test_nothing_counts_before_all_parts_at_takeover_are_applied() -> None:
     """The floor is the log's end; at it, the shard counts."""
     progress = Progress(2)
     progress.take_over([0, 5])
-    assert progress.ready([ANN], shards(0))
-    assert not progress.ready([ANN, BOB], shards(0, 1))
+    assert is_ready(progress, ANN)
+    assert not is_ready(progress, ANN, BOB + 1)
     assert progress.waiting() == [1]
     assert not progress.accept(1, 4)
     assert progress.accept(1, 5)
-    assert progress.ready([ANN, BOB], shards(0, 1))
+    assert is_ready(progress, ANN, BOB + 1)
     assert progress.waiting() == []
 
 
@@ -30,9 +37,9 @@ def test_floor_rises_with_what_was_accepted() -> None:
     progress = Progress(1)
     assert progress.accept(0, 7)
     assert not progress.accept(0, 6)
-    assert not progress.ready([ANN], shards(0))
+    assert not is_ready(progress, ANN)
     assert progress.accept(0, 7)
-    assert progress.ready([ANN], shards(0))
+    assert is_ready(progress, ANN)
 
 
 def test_floor_never_falls() -> None:
@@ -46,13 +53,13 @@ def test_floor_never_falls() -> None:
 def test_player_waits_for_its_own_part() -> None:
     """And for nobody else's."""
     progress = Progress(1)
-    progress.sent(0, 3, [ANN])
-    assert not progress.ready([ANN], shards(0))
-    assert progress.ready([BOB], shards(0))
+    progress.sent(0, 3, crowd(ANN))
+    assert not is_ready(progress, ANN)
+    assert is_ready(progress, BOB)
     progress.accept(0, 2)
-    assert not progress.ready([ANN], shards(0))
+    assert not is_ready(progress, ANN)
     progress.accept(0, 3)
-    assert progress.ready([ANN], shards(0))
+    assert is_ready(progress, ANN)
     assert len(progress) == 0
 
 
@@ -60,20 +67,20 @@ def test_applied_below_the_floor_forgets_no_await() -> None:
     """What does not count does not count for this either."""
     progress = Progress(1)
     progress.accept(0, 9)
-    progress.sent(0, 3, [ANN])
+    progress.sent(0, 3, crowd(ANN))
     progress.accept(0, 4)
-    assert not progress.ready([ANN], shards(0))
+    assert not is_ready(progress, ANN)
 
 
 def test_later_part_of_the_same_player_is_awaited_instead() -> None:
     """Found scattered by a predecessor twice: the later end counts."""
     progress = Progress(1)
-    progress.sent(0, 3, [ANN])
-    progress.sent(0, 5, [ANN])
+    progress.sent(0, 3, crowd(ANN))
+    progress.sent(0, 5, crowd(ANN))
     progress.accept(0, 4)
-    assert not progress.ready([ANN], shards(0))
+    assert not is_ready(progress, ANN)
     progress.accept(0, 5)
-    assert progress.ready([ANN], shards(0))
+    assert is_ready(progress, ANN)
 
 
 def test_refused_shard_is_tried_again_later() -> None:
@@ -81,12 +88,12 @@ def test_refused_shard_is_tried_again_later() -> None:
     progress = Progress(2)
     progress.refuse(0, until_s=5.0)
     assert not progress.accept(0, 1)
-    assert not progress.ready([ANN], shards(0))
-    assert progress.ready([ANN], shards(1))
+    assert not is_ready(progress, ANN)
+    assert is_ready(progress, ANN + 1)
     progress.retry(4.9)
-    assert not progress.ready([ANN], shards(0))
+    assert not is_ready(progress, ANN)
     progress.retry(5.0)
-    assert progress.ready([ANN], shards(0))
+    assert is_ready(progress, ANN)
     assert progress.accept(0, 1)
 
 
@@ -99,7 +106,7 @@ def test_it_tells_when_to_look_again() -> None:
         return told
 
     assert moved()
-    progress.sent(0, 5, [("x", "a")])
+    progress.sent(0, 5, crowd(ANN))
     assert not moved()
     progress.accept(0, 4)
     assert not moved()
@@ -115,3 +122,12 @@ def test_it_tells_when_to_look_again() -> None:
     assert not moved()
     progress.retry(10.0)
     assert moved()
+
+
+def test_rounds_are_looked_at_together() -> None:
+    """Each has an answer of its own."""
+    progress = Progress(2)
+    progress.sent(1, 3, crowd(BOB + 1))
+    progress.refuse(0, until_s=5.0)
+    rounds = [crowd(ANN + 1, BOB + 1), crowd(ANN + 1), crowd(ANN + 1, BOB)]
+    assert progress.ready(rounds).tolist() == [False, True, False]

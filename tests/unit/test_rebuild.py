@@ -7,9 +7,9 @@ import pytest
 from stream_rater.adapters.memory import Store
 from stream_rater.config import one_ladder
 from stream_rater.lab.offline import Replay
-from stream_rater.lab.rebuild import InUse, Misplaced, Reach, Rebuild, Write, fill
-from stream_rater.pipeline.parts import UnknownPart
-from stream_rater.pipeline.ports import UNFINISHED, Application, Player, Position, Record
+from stream_rater.lab.rebuild import InUse, Misplaced, Reach, Rebuild, Write, fill, passed
+from stream_rater.pipeline.parts import UnknownPart, mark
+from stream_rater.pipeline.ports import REBUILT, UNFINISHED, Application, Player, Position, Record
 from stream_rater.pipeline.shard import Shard
 from stream_rater.pipeline.sharding import shards_of
 from stream_rater.rebuild_command import check_kept
@@ -77,6 +77,16 @@ def test_parts_of_another_number_of_shards() -> None:
         found.note(record(1, part((6, "a")), shard=other))
 
 
+def test_shards_go_on_behind_their_marks() -> None:
+    """Where nothing waits: in shard 0, which is new, and in 1; in 2 a part does. A mark of an
+    earlier rebuild is no part."""
+    assert passed({1: 7, 2: 7}, {0: 0, 1: 7, 2: 8}) == {0: 1, 1: 8}
+    found = reach(2, (5, "a"))
+    found.note(record(1, mark(1)))
+    found.note(record(2, mark(1)))
+    assert found.of(A, 0) == 5
+
+
 def a_round(offset: int, *players: str) -> Record:
     value = as_json(*ranked(range(1, len(players) + 1), players), round_id=f"r{offset}", ladder="a")
     return Record(0, offset, value, received_s=4e9)
@@ -127,6 +137,10 @@ def test_who_reaches_nothing_is_not_written() -> None:
     assert A not in rebuilt(Until(a=-1))
 
 
+MARKS = {0: 0, 1: 11, 2: 3, 3: 0}
+"""In four shards."""
+
+
 def unfinished() -> Store:
     """Of four shards."""
     store = Store()
@@ -140,7 +154,7 @@ def test_a_rebuild_that_was_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     for calls in range(8):
         store = unfinished()
         with pytest.raises(InterruptedError):
-            fill(beliefs_of_fifty(), {}, 4, giving_up(store, calls))
+            fill(beliefs_of_fifty(), {}, MARKS, giving_up(store, calls))
         for position in store.positions.values():
             misfit = Shard.at(position, 3).misfit(0, 10)
             assert "rebuild of the store was not finished" in misfit
@@ -165,16 +179,19 @@ def giving_up(store: Store, after: int) -> Write:
 
 def filled(store: Store) -> None:
     fill(
-        beliefs_of_fifty(), {0: 0, 1: 9, 2: 4}, 4,
+        beliefs_of_fifty(), {0: 0, 1: 9, 2: 4}, MARKS,
         lambda calls: {s: store.apply(s, c.position, c.beliefs) for s, c in calls.items()},
     )  # fmt: skip
 
 
 def test_filling(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beliefs in batches, each in its shard; then positions at g, with nothing to be settled."""
+    """Beliefs in batches, each in its shard; then positions at g, with nothing to be settled, and
+    which mark is the store's own where it is not past it."""
     monkeypatch.setattr("stream_rater.lab.rebuild.BATCH", 7)
     store = unfinished()
     filled(store)
+    marked = {s: held.pop(REBUILT) for s, held in store.beliefs.items() if REBUILT in held}
+    assert marked == {0: b"1", 1: b"12", 3: b"1"}
     found = {player: shard for shard, held in store.beliefs.items() for player in held}
     names = [f"p{i}" for i in range(50)]
     assert found == {

@@ -2,8 +2,8 @@
 
 import pytest
 
-from stream_rater.pipeline.parts import NotAPart
-from stream_rater.pipeline.ports import Position
+from stream_rater.pipeline.parts import NotAPart, mark
+from stream_rater.pipeline.ports import Held, Position
 from stream_rater.pipeline.shard import Batch, Shard
 from tests.unit.machines import NOWHERE, names, part, record
 
@@ -136,6 +136,39 @@ def test_part_with_a_player_twice() -> None:
     """No estimator makes one, and applying it would lose a round."""
     shard = shard_with("aba")
     assert "a player stands in it twice" in shard.barrier
+
+
+def marked(held: Held, committed: int) -> Shard:
+    """A shard that found this in the store, and parts of two players before and after a mark."""
+    shard = Shard.found(held, committed, 0)
+    for offset, value in enumerate((part((100, "ab")), mark(7), part((102, "cd")))):
+        shard.read(record(offset, value))
+    return shard
+
+
+@pytest.mark.parametrize("committed", [0, 1, 3])
+@pytest.mark.parametrize("held", [None, b"1"])
+def test_store_from_before_a_rebuild(held: bytes | None, committed: int) -> None:
+    """Empty, or of an earlier rebuild, it is caught up to the mark and not beyond, wherever the
+    group is; at the mark itself, and when asked again, it stops at once."""
+    shard = marked(Held(NOWHERE, [held]), committed)
+    assert cut(shard) == (1, "ab")
+    for last in (shard, marked(Held(Position(1), [held]), committed)):
+        assert cut(last) is None
+        assert last.stopped
+        assert last.barrier.startswith("offset 1: the store was rebuilt here, for 7 shards, ")
+        assert last.barrier.endswith("run `stream-rater rebuild --replace`")
+
+
+def test_store_that_was_rebuilt() -> None:
+    """What waited is applied, and the mark, which is its own, passed; or it never comes to it, but
+    where the call to be settled holds it."""
+    assert cut(marked(Held(NOWHERE, [b"2"]), 0)) == (3, "abcd")
+    assert cut(marked(Held(Position(2, 2), [None]), 2)) == (3, "cd")
+    shard = marked(Held(Position(3, 0), [None]), 0)
+    call = shard.last_call()
+    assert call is not None
+    assert (call.end, names(call.players)) == (3, "abcd")
 
 
 @pytest.mark.parametrize("message", [None, b"", b'{"round_id": "r-1"}'])

@@ -5,7 +5,9 @@ from collections.abc import Mapping
 import pytest
 
 from stream_rater.pipeline import updater as module
+from stream_rater.pipeline.parts import mark
 from stream_rater.pipeline.ports import (
+    REBUILT,
     Apply,
     Committed,
     Held,
@@ -47,7 +49,7 @@ def opened(
     """Answer all that opening shards takes, but for the seek."""
     hand.answer(Committed, committed)
     hand.answer(LogStarts, starts or dict.fromkeys(positions, 0))
-    hand.answer(ReadBeliefs, {s: Held(position) for s, position in positions.items()})
+    hand.answer(ReadBeliefs, {s: Held(position, [None]) for s, position in positions.items()})
     hand.answer(ShardEnds, [end] * len(positions))
 
 
@@ -285,6 +287,26 @@ def test_refused_shard_goes_on_when_it_does(hand: ByHand, observer: Recorder) ->
             read(hand, record(0, b"\x91\x02"), now_s=tried * module.REFUSED_S)
     read(hand, record(0, part((5, "a"))), now_s=2 * module.REFUSED_S)
     assert observer.opened == [0]
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_mark_of_a_rebuild(hand: ByHand, observer: Recorder, own: bool) -> None:
+    """What the store says when a shard is opened tells whether the mark is that of the rebuild that
+    filled it: then its offset is finished, and nothing told of it. Else the shard is refused."""
+    hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
+    hand.answer(Committed, {0: 4})
+    hand.answer(LogStarts, {0: 0})
+    assert hand.expect(ReadBeliefs).players == {0: (REBUILT,)}
+    hand.answer(ReadBeliefs, {0: Held(Position(4, 4), [b"5" if own else None])})
+    hand.answer(ShardEnds, [5])
+    hand.answer(Seek)
+    read(hand, record(4, mark(7)))
+    if own:
+        assert held(hand, Position(4, 4)) == ""
+        assert applied(hand) == Position(5, 4, b"")
+        assert told(hand.answer(Publish, offsets={0: 5})) == []
+    assert (observer.refused_at, observer.opened) == (([], [0]) if own else ([4], []))
+    assert observer.ignored == []
 
 
 def test_foreign_message(hand: ByHand, observer: Recorder) -> None:

@@ -3,19 +3,27 @@
 import random
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stream_rater.pipeline.marks import Fingerprints, fingerprints
 from stream_rater.pipeline.waves import Waves
 
 
 def waves_of(*rounds: str) -> Waves:
     """Rounds numbered from 0, a letter a player."""
     waves = Waves()
-    for number, players in enumerate(rounds):
-        waves.add(number, players)
+    half = len(rounds) // 2
+    for first, some in ((0, rounds[:half]), (half, rounds[half:])):
+        waves.add(range(first, first + len(some)), [crowd(players) for players in some])
     return waves
+
+
+def crowd(players: str) -> Fingerprints:
+    """A letter a player."""
+    return fingerprints([("", player) for player in players], 2)
 
 
 def test_rounds_without_common_players_are_free_at_once() -> None:
@@ -54,10 +62,24 @@ def test_finished_rounds_leave_nothing_behind() -> None:
     waves.finish([0])
     waves.finish([1])
     assert len(waves) == 0
-    assert not waves._latest
+    assert len(waves._latest) == 0
+    assert not waves._players
+    assert not waves._free
     assert not waves._followers
     assert not waves._behind
     assert 0 not in waves
+
+
+def test_players_who_cannot_be_told_apart_only_wait() -> None:
+    """Two of one fingerprint: in one round they block nobody, in two the later round waits."""
+    alike = np.repeat(crowd("a"), 2)
+    waves = Waves()
+    waves.add([0, 1], [alike, alike])
+    assert list(waves.candidates()) == [0]
+    waves.finish([0])
+    assert list(waves.candidates()) == [1]
+    waves.finish([1])
+    assert len(waves) == len(waves._latest) == 0
 
 
 rounds = st.lists(st.sets(st.sampled_from("abcdefg"), min_size=1, max_size=4), max_size=25)
