@@ -7,7 +7,9 @@ player, the sequential replay of its rounds up to the last one that has a part b
 - parts are kept for days only. Who has parts before g: up to the largest source offset in them,
 - who has none before g, but later ones: up to before the smallest source offset in those,
 - who has none at all: all rounds before the estimators' committed offset, since those were wholly
-  scattered, and long ago.
+  scattered, and long ago,
+- who has parts before g in another shard only, from when there were fewer: likewise, but no less
+  than those tell. Parts that came later, to its shard of now, may be deleted before them.
 
 So a round that was scattered in part, or not yet, is left to the workers, who finish it as after
 any crash. Other players of a round are replayed with it all the same: their ratings count in it.
@@ -60,7 +62,9 @@ class Reach:
         self._shards = shards
         self._kernel = kernel
         self._before: dict[Player, int] = {}
-        """Largest source offset before g."""
+        """Largest source offset before g, in the player's own shard."""
+        self._elsewhere: dict[Player, int] = {}
+        """The same in shards that were once its own."""
         self._after: dict[Player, int] = {}
         """Smallest source offset from g on, of those who have none before."""
 
@@ -72,11 +76,13 @@ class Reach:
             return
         offsets = [part.rounds[i].offset for i in part.round_index.tolist()]
         whose = zip(players_of(part), offsets, strict=True)
+        at_home = shards_of(part.players, self._shards) == record.partition
         if record.offset < self._applied.get(record.partition, 0):
-            for player, offset in whose:
-                self._before[player] = max(offset, self._before.get(player, offset))
+            for (player, offset), home in zip(whose, at_home.tolist(), strict=True):
+                known = self._before if home else self._elsewhere
+                known[player] = max(offset, known.get(player, offset))
             return
-        if (shards_of(part.players, self._shards) != record.partition).any():
+        if not at_home.all():
             raise Misplaced(
                 f"offset {record.offset} of shard {record.partition} waits to be applied, and its "
                 f"players are elsewhere among {self._shards} shards"
@@ -87,10 +93,12 @@ class Reach:
     def of(self, player: Player, partition: int) -> int:
         """The source offset of the last round that counts, in its partition of the rounds."""
         if player in self._before:
-            return self._before[player]
-        if player in self._after:
-            return self._after[player] - 1
-        return self._scattered.get(partition, 0) - 1
+            reached = self._before[player]
+        elif player in self._after:
+            reached = self._after[player] - 1
+        else:
+            reached = self._scattered.get(partition, 0) - 1
+        return max(reached, self._elsewhere.get(player, reached))
 
     def least(self, partitions: int) -> int:
         """No player's reach is less."""

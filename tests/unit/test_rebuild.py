@@ -77,6 +77,21 @@ def test_parts_of_another_number_of_shards() -> None:
         found.note(record(1, part((6, "a")), shard=other))
 
 
+def test_parts_deleted_before_those_of_fewer_shards() -> None:
+    """What came after a player had moved to another shard counts, though only older parts of its
+    old shard are kept."""
+    home = shards_of(["a"], 3)[0]
+    other = (home + 1) % 3
+    found = Reach({other: 2, home: 1}, SCATTERED, 3)
+    found.note(record(1, part((5, "a")), shard=other))
+    assert found.of(A, 0) == 99
+    assert found.of(A, 2) == 5
+    found.note(record(1, part((70, "a")), shard=home))
+    assert found.of(A, 0) == 69
+    found.note(record(0, part((60, "a")), shard=home))
+    assert found.of(A, 0) == 60
+
+
 def test_shards_go_on_behind_their_marks() -> None:
     """Where nothing waits: in shard 0, which is new, and in 1; in 2 a part does. A mark of an
     earlier rebuild is no part."""
