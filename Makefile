@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV_PYTHON := .venv/bin/python
 LOCAL := PYTHONPATH=deploy $(PYTHON) -m local
 UV_VERSION := 0.13.8
+ASYNCAPI := $(CURDIR)/.servers/asyncapi
+ASYNCAPI_PARSER := 3.6.3
 COMPILE := $(VENV_PYTHON) -m uv pip compile --universal --python-version 3.11 --fork-strategy fewest \
 	--generate-hashes --no-emit-index-url --no-emit-find-links \
 	--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) --quiet
@@ -17,10 +19,10 @@ PARALLEL := -n auto --maxprocesses 4 --dist loadfile
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: servers ## Install everything needed: .venv, Redis, Java, Kafka, Helm (quick when it is done)
+setup: servers ## Install all: .venv, Redis, Prometheus, Java, Kafka, Helm, Toxiproxy (once)
 	@$(LOCAL).go_tools
 
-servers: # without Helm, which takes some minutes to build and only tests want
+servers: # without what Go builds: that takes some minutes, and only tests and chaos want it
 	@$(LOCAL).setup
 
 demo: servers ## A season of rounds through the service on real Kafka and Redis (ARGS=...)
@@ -41,7 +43,8 @@ soak: servers ## Fuzz the decoder and simulate faults at length (SEEDS=N MINUTES
 	@$(VENV_PYTHON) -m tests.simulation.soak \
 		$(if $(SEEDS),--seeds $(SEEDS)) $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
-chaos: servers ## Break real servers and workers, and compare every rating (ARGS="--quick storm")
+chaos: servers ## Break real servers and workers, compare every rating; needs Go (ARGS="--quick rolling")
+	@$(LOCAL).go_tools toxiproxy
 	@PYTHONPATH=deploy $(VENV_PYTHON) -m tests.chaos $(ARGS)
 
 figure: servers ## A season under a real Prometheus, and its dashboard drawn (ARGS=...)
@@ -60,19 +63,23 @@ lock: setup ## Write the locks anew from pyproject.toml (UPGRADE=1: newest versi
 	@$(COMPILE) pyproject.toml --extra lab --extra tracing --group dev --group audit --group build \
 		--output-file requirements.lock
 	@$(COMPILE) --group peers --output-file tests/benchmarks/peers.lock
-	@$(COMPILE) pyproject.toml --constraints requirements.lock --output-file deploy/image.lock
+	@$(COMPILE) pyproject.toml --extra otlp --constraints requirements.lock \
+		--output-file deploy/image.lock
 	@$(COMPILE) --group build --group audit --constraints requirements.lock \
 		--output-file deploy/build.lock
 
 contract: servers ## Write the events' contract, deploy/asyncapi.yaml, anew
 	@PYTHONPATH=deploy $(VENV_PYTHON) deploy/event_contract.py
 
-contract-check: ## Parse it by AsyncAPI's own parser (npm)
-	@npm install --silent --ignore-scripts --no-audit --no-fund --prefix $(CURDIR)/.servers/asyncapi \
-		@asyncapi/parser@3.6.3
-	@node deploy/parse_contract.mjs $(CURDIR)/.servers/asyncapi deploy/asyncapi.yaml
+contract-check: $(ASYNCAPI)/parser-$(ASYNCAPI_PARSER) ## Parse it by AsyncAPI's own parser (npm)
+	@node deploy/parse_contract.mjs $(ASYNCAPI) deploy/asyncapi.yaml
 
-image-check: servers ## Run the commands of deploy/Dockerfile in a folder (about a minute)
+$(ASYNCAPI)/parser-$(ASYNCAPI_PARSER): # the stamp of an installation that went well
+	@npm install --silent --ignore-scripts --no-audit --no-fund --prefix $(ASYNCAPI) \
+		@asyncapi/parser@$(ASYNCAPI_PARSER)
+	@touch $@
+
+image-check: servers ## Run the commands of deploy/Dockerfile in a folder (some minutes)
 	@$(VENV_PYTHON) -m tests.image
 
 chart: setup ## Write the Helm chart's README and the tests' renders anew

@@ -267,11 +267,11 @@ def verify(wait_s: float, settings_path: Path | None) -> None:
 
 @main.command()
 @click.option("--ladder", help="With --player: whose belief to tell.")
-@click.option("--player", help="Without one: how far all partitions are, and who has them.")
+@click.option("--player", help="Without one: how topics are kept, how far, who has them.")
 @SETTINGS
 @_one_line
 def inspect(ladder: str | None, player: str | None, settings_path: Path | None) -> None:
-    """Tell what is believed of a player and where it lives, or the state of all partitions."""
+    """Tell what is believed of a player, their last rounds, where it lives; or of all topics."""
     if (ladder is None) != (player is None):
         raise BadConfiguration("give --ladder and --player, or neither")
     from stream_rater import inspect_command

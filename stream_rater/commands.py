@@ -198,11 +198,18 @@ def watch(
 
 
 def _told(event: RatingChanged) -> str:
+    return (
+        f"{event.completed_at}  {shown(event.ladder):<16} {shown(event.player):<24} "
+        f"{outcome_of(event)}"
+    )
+
+
+def outcome_of(event: RatingChanged) -> str:
+    """What a round did to a player, as a line's end."""
     rank = "did not finish" if event.rank is None else f"rank {event.rank}"
     change = event.rating - event.previous_rating
     return (
-        f"{event.completed_at}  {shown(event.ladder):<16} {shown(event.player):<24} {rank:<14} "
-        f"{event.previous_rating:7.1f} -> {event.rating:7.1f} ({change:+.1f})  "
+        f"{rank:<14} {event.previous_rating:7.1f} -> {event.rating:7.1f} ({change:+.1f})  "
         f"{shown(event.round_id)}"
     )
 

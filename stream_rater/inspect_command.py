@@ -1,17 +1,18 @@
-"""`stream-rater inspect`: a player's belief in words, and where it lives; or how far shards are."""
+"""`stream-rater inspect`: a player's belief in words and where it lives, or the state of topics."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
+from stream_rater.adapters.reader import read_back
 from stream_rater.adapters.redis import RedisStore
-from stream_rater.adapters.topics import Admin
-from stream_rater.commands import named_failures
+from stream_rater.adapters.topics import DAY_MS, Admin
+from stream_rater.commands import named_failures, outcome_of
 from stream_rater.config import Settings, service_ladders
-from stream_rater.events import shown
+from stream_rater.events import joined, rating_changed_from_json, shown
 from stream_rater.pipeline.ports import Position
 from stream_rater.pipeline.sharding import belief_key, shards_of
 from stream_rater.rating import record as belief_record
@@ -23,11 +24,15 @@ from stream_rater.terminal import Failed
 C = math.pi / math.sqrt(3.0)
 """Of a factor's weight, 2 a o / C^2 (`rating.model`)."""
 
+LAST_ROUNDS = 5
+LOOK_BACK_S = 5.0
+"""How many of a player's rounds are told, and how long they are looked for at most."""
+
 
 def inspect(settings: Settings, ladder: str | None, player: str | None) -> None:
-    """Print what is held of a player of a ladder, or without one of all partitions."""
+    """Print what is held of a player of a ladder, or without one of all topics."""
     with named_failures():
-        lines = _player(settings, ladder or "", player) if player else _partitions(settings)
+        lines = _player(settings, ladder or "", player) if player else _topics(settings)
         for line in lines:
             print(line)
 
@@ -38,7 +43,7 @@ def inspect(settings: Settings, ladder: str | None, player: str | None) -> None:
 def _player(settings: Settings, ladder: str, player: str) -> Iterator[str]:
     admin, store = Admin(settings), RedisStore(settings)
     store.prepare()
-    (shards,) = admin.partitions_of(admin.topics.parts)
+    (shards,) = admin.partitions_of(admin.topics.changed)  # as many as parts are cut into
     shard = int(shards_of([player], shards)[0])
     held = store.read({shard: [(ladder, player)]})[shard]
     (record,) = held.records
@@ -54,6 +59,19 @@ def _player(settings: Settings, ladder: str, player: str) -> Iterator[str]:
     key = belief_key(shard, ladder, player.encode(), settings.buckets)
     encoding = store.encoding(shard, (ladder, player)) or "unknown encoding"
     yield f"in Redis: shard {shard}, {len(record)} bytes in the hash {shown(key)} ({encoding})"
+    yield from _last_rounds(settings, admin.topics.changed, shard, joined(ladder, player))
+
+
+def _last_rounds(settings: Settings, topic: str, shard: int, key: str) -> Iterator[str]:
+    messages, begin = read_back(
+        settings, topic, shard, key.encode(), count=LAST_ROUNDS, within_s=LOOK_BACK_S
+    )
+    yield f"last rounds, by {topic}, partition {shard}, from offset {begin} on:"
+    for message in messages:
+        event = rating_changed_from_json(message.value() or b"")
+        yield f"  {event.completed_at}  {outcome_of(event)}"
+    if not messages:
+        yield "  none"
 
 
 def described(header: Any, factors: Floats) -> Iterator[str]:
@@ -89,32 +107,65 @@ def _moment(seconds: int) -> str:
         return f"{seconds} s"
 
 
-# --- all partitions ------------------------------------------------------------------------------
+# --- all topics ----------------------------------------------------------------------------------
 
 
-def _partitions(settings: Settings) -> Iterator[str]:
+def _topics(settings: Settings) -> Iterator[str]:
     admin, store = Admin(settings), RedisStore(settings)
     store.prepare()
-    rounds, parts = admin.topics.rounds, admin.topics.parts
-    partitions, shards = admin.partitions_of(rounds, parts)
-    held = store.read(dict.fromkeys(range(shards), ()))
-    yield from _topic(admin, rounds, ESTIMATORS, partitions)
-    yield ""
-    positions = [held[shard].position for shard in range(shards)]
-    yield from _topic(admin, parts, UPDATERS, shards, positions)
+    topics = admin.topics
+    names = (topics.rounds, topics.parts, topics.changed, topics.rejected)
+    counts = dict(zip(names, admin.partitions_of(*names), strict=True))
+    held = store.read(dict.fromkeys(range(counts[topics.parts]), ()))
+    positions = [held[shard].position for shard in range(counts[topics.parts])]
+    read_by = {topics.rounds: (ESTIMATORS, ()), topics.parts: (UPDATERS, positions)}
+    for name, count in counts.items():
+        copies = admin.copies(name)
+        yield kept(name, count, min(of for _, of in copies), admin.configuration(name))
+        yield from _table(admin, name, copies, *read_by.get(name, ("", ())))
+        yield from _hidden(admin, name, count)
+        yield ""
 
 
-def _topic(
-    admin: Admin, topic: str, group: str, count: int, applied: Sequence[Position] = ()
+def _hidden(admin: Admin, topic: str, count: int) -> Iterator[str]:
+    """What readers of committed records do not see yet."""
+    ends = admin.ends(topic, count)
+    for p, (end, stable) in enumerate(zip(ends, admin.stable_ends(topic, count), strict=True)):
+        if stable < end:
+            yield f"  {p:>5} from {stable} on hidden to readers by an open transaction"
+
+
+def kept(topic: str, partitions: int, copies: int, configuration: Mapping[str, str]) -> str:
+    """What a topic is, by the names that Kafka has for it."""
+    retention_ms = int(configuration["retention.ms"])
+    days = "for ever" if retention_ms < 0 else f"{retention_ms / DAY_MS:g} days"
+    return (
+        f"{topic}: partitions {partitions}, replication.factor {copies}, "
+        f"min.insync.replicas {configuration['min.insync.replicas']}, "
+        f"cleanup.policy {configuration['cleanup.policy']}, "
+        f"retention.ms {retention_ms} ({days})"
+    )
+
+
+def _table(
+    admin: Admin,
+    topic: str,
+    copies: Sequence[tuple[int, int]],
+    group: str,
+    applied: Sequence[Position],
 ) -> Iterator[str]:
-    committed, owners = admin.committed(group, topic, count), admin.owners(group, topic)
+    """A line a partition; with the group that reads it, and what Redis has applied of it."""
+    count = len(copies)
     starts, ends = admin.starts(topic, count), admin.ends(topic, count)
-    store = f"{'in Redis':>10}" if applied else ""
-    yield f"{topic}\n  {'':>5} {'from':>10} {'done':>10}{store} {'to':>10} {'behind':>8}  owner"
+    columns: dict[str, Sequence[object]] = {"in sync": [f"{i}/{of}" for i, of in copies]}
+    columns |= {"from": starts, "to": ends}
+    if group:
+        committed, owners = admin.committed(group, topic, count), admin.owners(group, topic)
+        done = [max(committed[p] or 0, starts[p]) for p in range(count)]
+        columns |= {"done": done}
+        columns |= {"in Redis": [each.applied for each in applied]} if applied else {}
+        columns |= {"behind": [ends[p] - done[p] for p in range(count)]}
+        columns |= {"owner": [f" {owners.get(p, 'nobody')}" for p in range(count)]}
+    yield f"  {'':>5}" + "".join(f" {name:>10}" for name in columns)
     for p in range(count):
-        done = max(committed[p] or 0, starts[p])
-        store = f"{applied[p].applied:>10}" if applied else ""
-        yield (
-            f"  {p:>5} {starts[p]:>10} {done:>10}{store} {ends[p]:>10} {ends[p] - done:>8}  "
-            f"{owners.get(p, 'nobody')}"
-        )
+        yield f"  {p:>5}" + "".join(f" {told[p]!s:>10}" for told in columns.values())

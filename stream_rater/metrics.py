@@ -4,6 +4,7 @@ Nothing here is labelled by player, round or ladder: labels stay few. What can b
 from the start, at zero: a counter that appears with its first event hides that event from `rate`.
 """
 
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -22,16 +23,26 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from stream_rater.pipeline.observer import Observer, Traced, unwatched
-from stream_rater.pipeline.ports import Polled, Rejection
+from stream_rater.pipeline.ports import Polled, Record, Rejection
 from stream_rater.pipeline.waits import Waits
 from stream_rater.standings import CODES
+from stream_rater.trace import trace_of
 
 FAST_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 WAITS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 120.0, 600.0)
 
-CAUSES = ("kafka", "redis", "tls")
-"""Of troubles: whose failure made a role begin anew. TLS: either's, if it names a certificate."""
+CAUSES = ("kafka", "redis", "tls", "denied")
+"""Of troubles: whose failure made a role begin anew. TLS: a handshake of either's, not accepted by
+one side. Denied: either's, for a wrong password or a missing right."""
+
+ADDRESS = re.compile(r"\w*ssl://\S+")
+"""Before whatever librdkafka tells of a broker that it talks to by TLS."""
+TLS = re.compile(r"certificate|ssl alert|(?:\[ssl: |ssl routines::?)(?!unexpected[_ ]eof)")
+"""Not so an end of the connection, which OpenSSL tells as an error of its own, too."""
+DENIED = re.compile(
+    r"authenticat|authoriz|username-password|no permissions|\b(?:noauth|noperm|wrongpass)\b"
+)
 
 ENCODINGS = ("listpack", "hashtable")
 """How Redis holds a hash: small ones compactly, others as a table of about twice the size."""
@@ -137,7 +148,8 @@ class Metrics:
         )
         self.troubles = Counter(
             "stream_rater_restarts_total",
-            "Times a state machine started over after trouble, by whose: kafka, redis, or tls",
+            "Times a state machine started over after trouble, by whose: kafka, redis, or tls (a "
+            "handshake of either's); denied: it ended, for a wrong password or a missing right",
             ["role", "cause"],
             registry=self.registry,
         )
@@ -205,9 +217,18 @@ class Lag(Collector):
 
 def cause_of(reason: str) -> str:
     """Whose trouble it is, by the words of its reason."""
-    if any(word in reason.lower() for word in ("ssl", "certificate", "tls")):
+    told = ADDRESS.sub("", reason.lower())
+    if TLS.search(told):
         return "tls"
+    if DENIED.search(told):
+        return "denied"
     return "redis" if reason.startswith("redis") else "kafka"
+
+
+def _traced(record: Record) -> dict[str, str]:
+    """The trace that a record's lines belong to, as a field of them; nothing without one."""
+    trace = trace_of(record.headers)
+    return {} if trace is None else {"trace_id": trace.id}
 
 
 class ServiceObserver(Observer):
@@ -254,11 +275,12 @@ class ServiceObserver(Observer):
         self._metrics.refused.set(len(self.refused))
         self._log.info("owned", partitions=sorted(partitions))
 
-    def round_accepted(self, ladder: str, round_id: str, partition: int, offset: int) -> None:
+    def round_accepted(self, ladder: str, round_id: str, record: Record) -> None:
         self._accepted.inc()
         self._log.debug(
-            "round accepted", ladder=ladder, round=round_id, partition=partition, offset=offset
-        )
+            "round accepted", ladder=ladder, round=round_id, partition=record.partition,
+            offset=record.offset, **_traced(record),
+        )  # fmt: skip
 
     def round_rejected(self, rejection: Rejection) -> None:
         code, record = rejection.code, rejection.record
@@ -268,6 +290,7 @@ class ServiceObserver(Observer):
         self._sometimes(
             code, "round rejected", code=code, error=rejection.message, partition=record.partition,
             offset=record.offset, **{name: known for name, known in told.items() if known},
+            **_traced(record),
         )  # fmt: skip
 
     def partitions_resting(self, partitions: frozenset[int]) -> None:
@@ -314,6 +337,10 @@ class ServiceObserver(Observer):
     def started_over(self, reason: str) -> None:
         self._metrics.troubles.labels(self._role, cause_of(reason)).inc()
         self._sometimes("trouble", "started over", reason=reason)
+
+    def denied(self) -> None:
+        """The role ends, because Kafka or Redis does not let it go on."""
+        self._metrics.troubles.labels(self._role, "denied").inc()
 
     def shard_opened(self, shard: int) -> None:
         if self.refused.pop(shard, None) is not None:

@@ -125,6 +125,8 @@ class Role:
             pass
         except BaseException as error:
             self.failure = error
+            if isinstance(error, Denied):
+                self.observer.denied()
         finally:
             self._leave()
             on_end()
@@ -150,6 +152,8 @@ class Service:
         admin = Admin(settings)
         admin.create_topics()
         partitions = admin.check_topics()
+        if admin.warning:
+            self.log.warning(admin.warning)
         self._shards = partitions[admin.topics.parts]
         self._prepare_store(admin, partitions)
         self._admin = admin

@@ -31,6 +31,11 @@ class Trace(msgspec.Struct, frozen=True, array_like=True, gc=False):
     state: Annotated[str, msgspec.Meta(pattern=VALID_STATE, max_length=STATE_LENGTH)] = ""
     """Of the vendors on its way, in words of their own; or nothing."""
 
+    @property
+    def id(self) -> str:
+        """Of the trace itself, whatever span of it this is: 32 hexadecimal digits."""
+        return self.parent[3:35]
+
     def headers(self) -> list[tuple[str, bytes]]:
         """Those to send it on by."""
         parent = (PARENT, self.parent.encode())

@@ -2,8 +2,10 @@
 
 `make image-check` runs the steps of the build stage as they stand there, by the stage's shell, with
 `/opt/stream-rater` and the working directory below a new folder, then what the image would run,
-with no right to write there. Left out is what only a container has: the base image, the copy
-between stages, the user's number.
+with no right to write there; a traced round's span goes from it to a collector. Left out is what
+only a container has: the base image, the copy between stages, the user's number. `make test` does
+the same, but compiles no kernels: it lends the image those that this tree has of the same sources,
+and warms Elo-MMR only (`tests/integration/test_image_runs.py`).
 """
 
 import os
@@ -12,18 +14,27 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 from dockerfile_parse import DockerfileParser
+from numba.core.caching import _CacheLocator
 
+import stream_rater
 from local.tools import ROOT
+from stream_rater.rating import compiled
+from tests.helm.chart import worker_pods
 
 DOCKERFILE = ROOT / "deploy" / "Dockerfile"
 PREFIX = "/opt/stream-rater"
+COMPILING = "stream_rater.warm --all"
+"""The long part of the build."""
 WARM_S = 1.0
 """A ladder's first rounds, by whatever system, from compiled kernels."""
 LOADED, SAVED = "data loaded from", "data saved to"
@@ -62,9 +73,12 @@ def variables(stage: Stage) -> dict[str, str]:
 
 
 class Building:
-    """The build stage in a folder that stands for the container's root."""
+    """The build stage in a folder that stands for the container's root.
 
-    def __init__(self, root: Path, stage: Stage) -> None:
+    `brief`: with the kernels of this tree, and one system instead of all.
+    """
+
+    def __init__(self, root: Path, stage: Stage, *, brief: bool = False) -> None:
         self.installed = root / PREFIX.lstrip("/")
         self._work = root / "work"
         self._work.mkdir(parents=True)
@@ -72,15 +86,20 @@ class Building:
         self._environment |= variables(stage)
         self._environment |= {n: v for n, v in os.environ.items() if n.startswith("PIP_")}
         self._stage = stage
+        self._brief = brief
 
     def run(self) -> Iterator[tuple[str, float]]:
         """Each step and its seconds; fails as a build does."""
+        assert not self._brief or any(COMPILING in each for each in self._stage.all("RUN"))
         for instruction, value in self._stage.steps:
             began_s = time.monotonic()
             if instruction == "COPY":
                 self._copy(value.split())
             elif instruction == "RUN":
                 command = value.replace(PREFIX, str(self.installed))
+                if self._brief and COMPILING in command:
+                    lend_kernels(self.installed)
+                    command = command.replace(COMPILING, COMPILING.removesuffix(" --all"))
                 subprocess.run(
                     ["/bin/sh", "-euc", command], cwd=self._work, env=self._environment, check=True
                 )
@@ -98,16 +117,91 @@ class Building:
                 shutil.copy(path, to)
 
 
+def lend_kernels(installed: Path) -> None:
+    """Give what was installed the kernels that this tree has compiled of the same sources.
+
+    numba keeps them in a folder named by the place of their sources, and by the sources' times.
+    """
+    ours = Path(stream_rater.__file__).parent
+    (theirs,) = installed.glob("lib/*/site-packages/stream_rater")
+    kept = Path(compiled.numba.config.CACHE_DIR)  # as that module has set it
+    lent = theirs / kept.relative_to(ours)
+    for source in ours.rglob("*.py"):
+        copy = theirs / source.relative_to(ours)
+        assert copy.read_bytes() == source.read_bytes(), f"{copy} is another"
+        os.utime(copy, (source.stat().st_atime, source.stat().st_mtime))
+        kernels = kept / _CacheLocator.get_suitable_cache_subpath(str(source))
+        place = lent / _CacheLocator.get_suitable_cache_subpath(str(copy))
+        if kernels.is_dir() and not place.exists():
+            shutil.copytree(kernels, place)
+
+
 def as_the_image(command: Sequence[str], installed: Path, image: Stage, **more: str) -> str:
     """What a command prints with the image's variables, and with no right to write into it."""
-    environment: Mapping[str, str] = variables(image) | more
+    words, environment = in_the_image(command, installed, image)
+    done = subprocess.run(
+        words, env=environment | more, cwd="/", stdout=subprocess.PIPE, text=True, check=True
+    )
+    return done.stdout
+
+
+def in_the_image(
+    command: Sequence[str], installed: Path, image: Stage
+) -> tuple[list[str], dict[str, str]]:
+    """The same command as words and variables of a process that is to be started."""
+    environment = variables(image)
     path = environment["PATH"].replace(PREFIX, str(installed)).replace("$PATH", os.environ["PATH"])
     powerless = ["setpriv", "--bounding-set=-all"] if os.geteuid() == 0 else []
-    done = subprocess.run(
-        [*powerless, *command], env={**environment, "PATH": path}, cwd="/",
-        stdout=subprocess.PIPE, text=True, check=True,
-    )  # fmt: skip
-    return done.stdout
+    program, *arguments = command
+    found = shutil.which(program, path=path)
+    assert found is not None, f"no {program} in the image"
+    return [*powerless, found, *arguments], environment | {"PATH": path}
+
+
+class Collector(BaseHTTPRequestHandler):
+    """Takes what is sent by OTLP over HTTP."""
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        told: Any = self.server
+        told.heard.append((self.path, body))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing."""
+
+
+TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
+SPAN = f"""
+from stream_rater.pipeline.observer import Traced
+from stream_rater.spans import spans_of
+from stream_rater.trace import Trace
+trace = Trace("00-{TRACE_ID}-b7ad6b7169203331-01")
+with spans_of("updater", "parts")([Traced(trace, "eu", "r", 0, 0)]):
+    pass
+"""
+
+
+def check_spans(run: Callable[..., str]) -> None:
+    """A traced round's span comes to a collector, by the command and the variables of the chart.
+
+    `run` runs a command with further variables.
+    """
+    server: Any = HTTPServer(("127.0.0.1", 0), Collector)
+    server.heard = []
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        (container,) = worker_pods("secured")["updater"]["spec"]["containers"]
+        given = {each["name"]: each.get("value", "") for each in container["env"]}
+        variables = {name: value for name, value in given.items() if name.startswith("OTEL_")}
+        variables["OTEL_EXPORTER_OTLP_ENDPOINT"] = f"http://127.0.0.1:{server.server_port}"
+        run([*container["command"][:-1], "python", "-c", SPAN], **variables)
+    finally:
+        server.shutdown()
+    ((path, body),) = server.heard
+    assert path == "/v1/traces", path
+    assert bytes.fromhex(TRACE_ID) in body and b"update" in body, body
 
 
 def lock_up(folder: Path) -> None:
@@ -131,9 +225,7 @@ def main() -> int:
 
 
 def check(installed: Path, image: Stage) -> None:
-    """The image's user finds the command, compiled kernels, and no tools; the bill is there."""
-    told = as_the_image(["stream-rater", "--version"], installed, image)
-    assert told.startswith("stream-rater, version"), told
+    """The image's user finds compiled kernels, and all that should be there and no more."""
     warm = ["python", "-m", "stream_rater.warm", "--all"]
     cached = as_the_image(warm, installed, image, NUMBA_DEBUG_CACHE="1")
     assert LOADED in cached, "no kernel was compiled at the build"
@@ -141,6 +233,14 @@ def check(installed: Path, image: Stage) -> None:
     for system, took in re.findall(r"^([a-z-]+): ([\d.]+) s$", cached, re.MULTILINE):
         print(f"{system}: {took} s until the first rounds are rated", file=sys.stderr)
         assert float(took) < WARM_S, f"{system}: {took} s"
+    check_spans(partial(as_the_image, installed=installed, image=image))
+    check_contents(installed, image)
+
+
+def check_contents(installed: Path, image: Stage) -> None:
+    """The command, what was locked and nothing that builds; the bill of materials."""
+    told = as_the_image(["stream-rater", "--version"], installed, image)
+    assert told.startswith("stream-rater, version"), told
     listed = as_the_image(["python", "-m", "pip", "list"], installed, image)
     assert "numba" in listed and "hatchling" not in listed, listed
     assert b'"CycloneDX"' in (installed / "sbom.cdx.json").read_bytes()

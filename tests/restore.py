@@ -1,54 +1,88 @@
-"""Backup and restore of Redis as deploy/RUNBOOK.md tells it, timed.
+"""Backup and restore of Redis as deploy/RUNBOOK.md tells it, with workers at work, timed.
 
-`python -m tests.restore --players 1000000` fills a Redis of its own with beliefs, takes a snapshot,
-loses all, and starts from the snapshot.
+`python -m tests.restore --players 1000000` gives a Redis so many players' beliefs, each of some
+rounds, lets workers rate rounds of some of them, takes a snapshot, lets them rate more, loses all,
+and starts from the snapshot: what was rated since comes from the log.
 """
 
 import argparse
 import hashlib
 import json
+import math
+import random
 import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import redis
 
+from local.kafka_node import start_kafka
+from local.processes import Server
 from local.redis_node import start_redis
 from stream_rater.adapters.redis import RedisStore
-from stream_rater.config import Settings
-from stream_rater.pipeline.ports import Application, Player, Position
+from stream_rater.adapters.topics import Topics
+from stream_rater.config import Ladder, Settings, one_ladder
+from stream_rater.lab.replay import Pool
+from stream_rater.pipeline.ports import Application, Position
 from stream_rater.pipeline.sharding import shards_of
+from stream_rater.rating.parameters import EloMMR
+from stream_rater.standings import Reader
+from tests import rounds
+from tests.integration.processes import WorkerProcess, wait_until, workers
+from tests.integration.topics import Bytes, Finished, produce, read_topic
 
 LADDER = "ranked-eu"
-SHARDS = 8
 PLAYERS_A_BUCKET = 50
-RECORD_BYTES = 89
-"""The mean of ten years of Codeforces."""
-ROWS_A_CALL = 20_000
+FIELD = 10_000
+"""Players of a round that makes beliefs."""
+MADE_OF = 7
+"""Rounds of each player before the workers come: records of 88 bytes (of Codeforces: 89)."""
+LOBBY = 50
+WORKERS = 2
+PATIENCE_S = 120.0
+
+Rated = Mapping[str, bytes | None]
+"""Beliefs by player."""
+
+
+def name(player: int) -> str:
+    """Of a player."""
+    return f"player-{player}"
+
+
+def made_beliefs(first: int, count: int) -> Iterator[tuple[str, bytes]]:
+    """Records of players after some rounds among themselves, by the kernels, without a log."""
+    rating, drawn = EloMMR(weight_limit=0.2, sigma_limit=80.0), random.Random(first)
+    reader, pool = Reader(one_ladder(rating)), Pool(Ladder(rating=rating))
+    names = [name(i) for i in range(first, first + count)]
+    for number in range(MADE_OF):
+        drawn.shuffle(names)
+        told = rounds.as_json(
+            *rounds.ranked(range(1, count + 1), names), round_id=f"r{number}", ladder=LADDER,
+            completed_at=rounds.day(number),
+        )  # fmt: skip
+        pool.rate(reader.read(told, received_s=math.inf), number)
+    return zip(names, pool.records(names), strict=True)
 
 
 def fill(settings: Settings, players: int) -> None:
-    """Beliefs of so many players, as the updater writes them; their bytes are their numbers."""
+    """Beliefs of so many players, written as the updater writes them; no offset is passed by it."""
     store = RedisStore(settings)
-    store.prepare()
-    names = [f"player-{i}" for i in range(players)]
-    shards = shards_of(names, SHARDS)
-    for shard in range(SHARDS):
-        mine = [i for i in range(players) if shards[i] == shard]
-        for at in range(0, len(mine), ROWS_A_CALL):
-            rows = mine[at : at + ROWS_A_CALL]
-            beliefs: list[tuple[Player, bytes]] = [((LADDER, names[i]), record(i)) for i in rows]
-            position = Position(at + len(rows), at, b"")
-            assert store.apply({shard: Application(position, beliefs)})[shard]
+    for first in range(0, players, FIELD):
+        beliefs = list(made_beliefs(first, min(FIELD, players - first)))
+        shards = shards_of([player for player, _ in beliefs], settings.shards).tolist()
+        mine: dict[int, list[Any]] = {}
+        for (player, record), shard in zip(beliefs, shards, strict=True):
+            mine.setdefault(shard, []).append(((LADDER, player), record))
+        assert all(store.apply({s: Application(Position(), b) for s, b in mine.items()}).values())
     store.close()
-
-
-def record(player: int) -> bytes:
-    """Bytes that no other player has, and that no snapshot compresses."""
-    return hashlib.shake_128(player.to_bytes(8, "little")).digest(RECORD_BYTES)
 
 
 def snapshot(client: Any) -> None:
@@ -62,68 +96,165 @@ def snapshot(client: Any) -> None:
 def rest(client: Any) -> None:
     """Wait until Redis writes nothing in the background."""
     busy = ("rdb_bgsave_in_progress", "aof_rewrite_in_progress", "aof_rewrite_scheduled")
-    while any(client.info("persistence")[name] for name in busy):
+    while any(client.info("persistence")[each] for each in busy):
         time.sleep(0.01)
 
 
-def check(settings: Settings, players: int) -> None:
-    """Every belief is there, byte for byte."""
+def positions(settings: Settings) -> dict[int, int]:
+    """How far each shard's store has come."""
     store = RedisStore(settings)
-    assert store.count_beliefs() == players
-    names = [f"player-{i}" for i in range(players)]
-    shards = shards_of(names, SHARDS)
-    for at in range(0, players, ROWS_A_CALL):
-        asked: dict[int, list[int]] = {}
-        for i in range(at, min(at + ROWS_A_CALL, players)):
-            asked.setdefault(int(shards[i]), []).append(i)
-        found = store.read({s: [(LADDER, names[i]) for i in rows] for s, rows in asked.items()})
-        for shard, rows in asked.items():
-            assert list(found[shard].records) == [record(i) for i in rows]
+    held = store.read(dict.fromkeys(range(settings.shards), ()))
     store.close()
+    return {shard: each.position.applied for shard, each in held.items()}
 
 
-def rehearse(players: int, folder: Path) -> dict[str, float]:
-    """Seconds, bytes, and that nothing is missing."""
-    data, kept = folder / "redis", folder / "backup.rdb"
-    buckets = max(1, players // (SHARDS * PLAYERS_A_BUCKET))
-    with start_redis(data) as server:
-        settings = Settings(redis=server.address, buckets=buckets)
-        client: Any = redis.Redis(port=server.port)
-        fill(settings, players)
-        rest(client)
-        used = client.info("memory")["used_memory"]
+def digest(settings: Settings, players: int) -> str:
+    """Of every belief, byte for byte; each is there."""
+    store, found = RedisStore(settings), hashlib.sha256()
+    assert store.count_beliefs() == players
+    for first in range(0, players, FIELD):
+        names = [name(i) for i in range(first, min(first + FIELD, players))]
+        asked: dict[int, list[tuple[str, str]]] = {}
+        for player, shard in zip(names, shards_of(names, settings.shards).tolist(), strict=True):
+            asked.setdefault(shard, []).append((LADDER, player))
+        for shard, held in sorted(store.read(asked).items()):
+            for (_, player), record in zip(asked[shard], held.records, strict=True):
+                assert record is not None, player
+                found.update(record)
+    store.close()
+    return found.hexdigest()
+
+
+def lobbies(first: int, count: int, players: int) -> list[Bytes]:
+    """So many rounds, of players from everywhere; the first ones together have all of a few."""
+    drawn, made = random.Random(first), []
+    for number in range(first, first + count):
+        some = [(number * LOBBY + i) % players for i in range(LOBBY)]
+        if players > 100 * LOBBY:
+            some = drawn.sample(range(players), LOBBY)
+        told = rounds.as_json(
+            *rounds.ranked(range(1, LOBBY + 1), [name(i) for i in some]), ladder=LADDER,
+            round_id=f"lobby-{number}", completed_at=rounds.day(MADE_OF),
+        )  # fmt: skip
+        made.append(Bytes(told, LADDER.encode()))
+    return made
+
+
+@dataclass
+class Rehearsal:
+    """A Redis of one's own, which is lost and put back under workers."""
+
+    settings: Settings
+    """All but Redis."""
+    folder: Path
+    players: int
+    made: bool
+    """Whether the players have beliefs before the workers come; else all is in the log."""
+    each: int
+    """Rounds before the snapshot, and again after it."""
+    measured: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def timed(self, what: str) -> Iterator[None]:
+        """Note the seconds that the block takes."""
         began_s = time.monotonic()
-        snapshot(client)
-        saved_s = time.monotonic() - began_s
+        yield
+        self.measured[what] = round(time.monotonic() - began_s, 3)
+
+    def run(self, finally_: Callable[[Settings], None] = lambda _: None) -> dict[str, float]:
+        """Seconds and bytes; fails where a belief is missing or differs. `finally_` is called while
+        the workers and the restored Redis run."""
+        data = self.folder / "redis"
+        (self.folder / "workers").mkdir(parents=True)
+        first = start_redis(data)
+        at = msgspec.structs.replace(
+            self.settings, redis=first.address,
+            buckets=max(1, self.players // (self.settings.shards * PLAYERS_A_BUCKET)),
+        )  # fmt: skip
+        second: Server | None = None
+        with workers(self.folder / "workers") as start:
+            try:
+                started = [start(at) for _ in range(WORKERS)]
+                before = self._until_lost(at, first, data)
+                second = self._restored(at, first.port, data, before[1])
+                self._check(at, before[0], started)
+                finally_(at)
+            finally:
+                for server in filter(None, (first, second)):
+                    server.kill()
+        return self.measured
+
+    def _until_lost(self, at: Settings, server: Server, data: Path) -> tuple[str, dict[int, int]]:
+        """What there is when all is lost; the snapshot, taken half-way, lies aside."""
+        client: Any = redis.Redis(port=server.port)
+        if self.made:
+            with self.timed("fill_s"):
+                fill(at, self.players)
+            # Beliefs know the offset of their last round: nothing that is to be rated may be there.
+            produce(at, [Bytes(b"rated before", LADDER.encode())] * MADE_OF)
+        self._rate(at, lobbies(0, self.each, self.players))
+        used = client.info("memory")["used_memory"]
+        self.measured |= {"players": self.players, "memory_bytes_a_player": used / self.players}
+        with self.timed("snapshot_s"):
+            snapshot(client)
+        kept = self.folder / "backup.rdb"
         shutil.copy(data / "dump.rdb", kept)
+        self.measured["snapshot_bytes"] = kept.stat().st_size
+        self._rate(at, lobbies(self.each, self.each, self.players))
+        found = digest(at, self.players), positions(at)
         server.kill()
-    shutil.rmtree(data)
-    data.mkdir()
-    shutil.copy(kept, data / "dump.rdb")
-    began_s = time.monotonic()
-    with start_redis(data, settings={"appendonly": "no"}) as server:
-        loaded_s = time.monotonic() - began_s
-        client = redis.Redis(port=server.port)
-        client.config_set("appendonly", "yes")
-        rest(client)
-        appending_s = time.monotonic() - began_s
-        server.stop()
-    with start_redis(data) as server:  # as it was: from the append-only file now
-        check(Settings(redis=server.address, buckets=buckets), players)
-    return {
-        "players": players, "memory_bytes": used, "memory_bytes_a_player": used / players,
-        "snapshot_bytes": kept.stat().st_size, "snapshot_s": saved_s, "load_s": loaded_s,
-        "durable_again_s": appending_s,
-    }  # fmt: skip
+        shutil.rmtree(data)
+        data.mkdir()
+        kept.rename(data / "dump.rdb")
+        return found
+
+    def _rate(self, at: Settings, some: Sequence[Bytes]) -> None:
+        produce(at, some)
+        wait_until(Finished(at), "all is rated", PATIENCE_S)
+
+    def _restored(self, at: Settings, port: int, data: Path, applied: Mapping[int, int]) -> Server:
+        """As the runbook has it: from the snapshot, then append-only, without a restart; meanwhile
+        the workers apply the log's tail."""
+        with self.timed("load_s"):
+            server = start_redis(data, port=port, settings={"appendonly": "no"})
+        client: Any = redis.Redis(port=port)
+        with self.timed("durable_again_s"):
+            client.config_set("appendonly", "yes")
+            with self.timed("tail_s"):
+                wait_until(lambda: positions(at) == applied, "the tail is applied", PATIENCE_S)
+            rest(client)
+        return server
+
+    def _check(self, at: Settings, beliefs: str, started: Sequence[WorkerProcess]) -> None:
+        """Every belief as before, and no event told twice."""
+        assert digest(at, self.players) == beliefs
+        told = sum(w.metric("stream_rater_updates_total", outcome="replayed") for w in started)
+        assert told == self.each * LOBBY, f"{told} beliefs were applied again"
+        self.measured["replayed"] = told
+        events = read_topic(at, Topics.of(at).changed)
+        different = len({message_id(each) for each in events})
+        assert different == len(events) == 2 * told, f"{different} of {len(events)} events"
+
+
+def message_id(message: Any) -> bytes:
+    """Of an event."""
+    found: bytes = dict(message.headers())["ce_id"]
+    return found
 
 
 def main() -> int:
     """One JSON object."""
     parser = argparse.ArgumentParser(prog="restore", description=__doc__)
     parser.add_argument("--players", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=400, help="before the snapshot, and after")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="stream-rater-") as folder:
-        print(json.dumps(rehearse(given.players, Path(folder))))
+    with tempfile.TemporaryDirectory(prefix="stream-rater-") as name_:
+        folder = Path(name_)
+        (folder / "kafka").mkdir()
+        with start_kafka(folder / "kafka") as kafka:
+            settings = Settings(kafka=kafka.address, http="127.0.0.1:0")
+            done = Rehearsal(settings, folder, given.players, True, given.rounds).run()
+    print(json.dumps(done))
     return 0
 
 

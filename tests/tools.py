@@ -8,10 +8,10 @@ import pytest
 from local.tools import find_prometheus, find_promtool
 
 
-def needed(found: Path | None, name: str) -> str:
-    """The path of a program that `make setup` installs."""
+def needed(found: Path | None, name: str, hint: str = ": run `make setup`") -> str:
+    """The path of a program, that `make setup` installs unless the hint says something else."""
     if found is None:
-        reason = f"no {name} on PATH: run `make setup`"
+        reason = f"no {name} on PATH{hint}"
         if os.environ.get("CI"):
             pytest.fail(reason)
         pytest.skip(reason)

@@ -12,7 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -79,19 +79,28 @@ TOXIPROXY: Final = GoTool(
 TOOLS: Final = (HELM, HELM_DOCS, TOXIPROXY)
 
 
-def main() -> int:
-    """Build what is missing; 1 with one line on standard error when it cannot be."""
-    return setup.main(lambda: ensure_tools(setup.say))
+def main(arguments: Sequence[str] = ()) -> int:
+    """Build what is missing of those named, of all where none is; 1 with one line on standard
+    error when it cannot be."""
+    if not arguments:
+        return setup.main(lambda: ensure_tools(setup.say))
+    tools = [tool for tool in TOOLS if tool.name in arguments]
+    return setup.main(lambda: ensure_tools(setup.say, tools, needed=True))
 
 
-def ensure_tools(say: Callable[[str], None]) -> None:
-    """Have every tool, or say why not; LocalServerError on CI, or where a build fails."""
-    missing = [tool for tool in TOOLS if not tool.path.exists()]
+def ensure_tools(
+    say: Callable[[str], None], tools: Sequence[GoTool] = (), *, needed: bool = False
+) -> None:
+    """Have these tools, all if none is named, or say why not; LocalServerError on CI, where they
+    are needed, or where a build fails."""
+    missing = [tool for tool in tools or TOOLS if not tool.path.exists()]
     if not missing:
         return
     go = find_go()
     if go is None:
         reason = f"no Go {'.'.join(map(str, GO_MINIMUM))} or newer ({describe_found()})"
+        if needed:
+            raise LocalServerError(f"{reason}: no {', '.join(tool.name for tool in missing)}")
         if os.environ.get("CI"):
             raise LocalServerError(f"{reason}: no Helm, no Toxiproxy")
         say(f"{reason}: no Helm, no Toxiproxy; tests that need them will be skipped")
@@ -172,4 +181,4 @@ def _alone() -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -50,6 +50,9 @@ FATAL = frozenset({KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID})
 
 NOTICED = FATAL | {KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION}
 
+FAILED = frozenset({KafkaError._TRANSPORT, KafkaError._SSL})
+"""Of one broker: librdkafka goes on with the others, or tells that none is left."""
+
 
 def _is_fatal(error: KafkaError) -> bool:
     return error.fatal() or error.code() in FATAL
@@ -136,6 +139,8 @@ class Input:
         self.joined = False
         """Whether the group counts us in, if only to say that there is nothing to own."""
         self._noticed: KafkaError | None = None
+        self._why = ""
+        """The last failure of one broker, for when all are down."""
         """What the client told beside the records, and nobody heard yet."""
         self.on_committed: Callable[[Mapping[int, int]], None] = lambda _: None
         """Told the committed offsets that were read."""
@@ -167,6 +172,8 @@ class Input:
         told = self._noticed is not None and _is_fatal(self._noticed)
         if error.code() in NOTICED and not told:
             self._noticed = error
+        elif error.code() in FAILED:
+            self._why = error.str()
 
     def _subscribe(self) -> None:
         """Join the group: at the first poll, since only who polls on can leave it in peace."""
@@ -220,6 +227,9 @@ class Input:
         if self._noticed is None:
             return
         noticed, self._noticed = self._noticed, None
+        if noticed.code() == KafkaError._ALL_BROKERS_DOWN and self._why:
+            noticed = KafkaError(noticed.code(), f"{noticed.str()}: {self._why}")
+            self._why = ""
         errors = [error for each in messages if (error := each.error()) is not None]
         raise self._named(next(filter(_is_fatal, errors), noticed))
 

@@ -1,5 +1,6 @@
-"""Reading and writing topics without belonging to a group: for `submit`, `watch` and `verify`."""
+"""Reading and writing topics without belonging to a group: for commands that are no workers."""
 
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -23,6 +24,9 @@ from stream_rater.events import ROUND_COMPLETED
 from stream_rater.pipeline.ports import LogTrouble, Record
 
 TIMEOUT_S = 30.0
+
+LOOK_BACK = 20_000
+"""Offsets of the first look at a partition's end."""
 
 PASSING = frozenset({KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED})
 """No failures of a reader: the client asks for the coordinator of its group, which is never used,
@@ -93,6 +97,56 @@ def read_all(settings: Settings, topic: str, partitions: int) -> Iterator[Record
         raise trouble_of(error) from None
     finally:
         consumer.close()
+
+
+def read_back(
+    settings: Settings, topic: str, partition: int, key: bytes, *, count: int, within_s: float
+) -> tuple[list[Message], int]:
+    """The last messages of a key in a partition, at most `count`, oldest first, and the offset from
+    which on there are no others: where there were fewer, the start, or as far as the time went.
+
+    Looks at the end first, and each time at twice as much before that.
+    """
+    end_s = time.monotonic() + within_s
+    consumer = _consumer(settings)
+    try:
+        first, last = consumer.get_watermark_offsets(TopicPartition(topic, partition), TIMEOUT_S)
+        found: list[Message] = []
+        begin, size = last, LOOK_BACK
+        while begin > first and len(found) < count:
+            place = TopicPartition(topic, partition, max(first, begin - size))
+            window = _between(consumer, place, begin, key, end_s)
+            if window is None:
+                break
+            found, begin, size = window + found, place.offset, 2 * size
+        return found[-count:], begin
+    except KafkaException as error:
+        raise trouble_of(error) from None
+    finally:
+        consumer.close()
+
+
+def _between(
+    consumer: Consumer, place: TopicPartition, end: int, key: bytes, end_s: float
+) -> list[Message] | None:
+    """Messages of a key from a place to before offset `end`; None if the time was over before."""
+    consumer.assign([place])
+    found: list[Message] = []
+    while (left_s := end_s - time.monotonic()) > 0.0:
+        message = consumer.poll(left_s)
+        if message is None:
+            continue
+        failure = message.error()
+        if failure is None:
+            if (message.offset() or 0) >= end:
+                return found
+            if message.key() == key:
+                found.append(message)
+        elif failure.code() == KafkaError._PARTITION_EOF:
+            return found
+        elif failure.code() not in PASSING:
+            raise trouble_of(failure)
+    return None
 
 
 class Submitter:

@@ -23,6 +23,8 @@ TIMEOUT_S = 5.0
 FAILURES = (redis.RedisError, RedisClusterException)
 """Whatever a client raises: that of a cluster has a family of its own."""
 
+NO_CLUSTER = "Cluster mode is not enabled"
+
 Client = Any
 """redis.Redis or RedisCluster, whose type stubs have little in common."""
 
@@ -74,7 +76,9 @@ def _cluster(address: str, others: Iterable[str], options: dict[str, Any]) -> Cl
     except (redis.AuthenticationError, NoPermissionError) as error:
         raise Denied(f"redis: {error}") from None
     except FAILURES as error:
-        raise StoreTrouble(f"redis: {error}") from None
+        # The client says so of a user who may not ask for the slots, too.
+        hint = ", or not to be seen by us (+cluster|slots)" if NO_CLUSTER in str(error) else ""
+        raise StoreTrouble(f"redis: {error}{hint}") from None
 
 
 def is_cluster(client: Client) -> bool:

@@ -44,6 +44,10 @@ MESSAGE_BYTES = 16 * 2**20
 ENVELOPE_BYTES = 64 * 1024
 """What a rejection has beyond the bytes it rejects, at most: its headers, and the batch's."""
 
+MANY_COPIES = 3
+"""From so many on one may be away and two are left."""
+MIN_INSYNC = "min.insync.replicas"
+
 
 class TopicMismatch(Exception):
     """A topic exists and cannot serve: one line with its name and the way out."""
@@ -74,7 +78,7 @@ def _wanted(settings: Settings) -> dict[str, tuple[int, dict[str, str]]]:
     """Partitions and configuration of each topic as we create it."""
     topics = Topics.of(settings)
     large = {"max.message.bytes": str(MESSAGE_BYTES)}
-    return {
+    wanted: dict[str, tuple[int, dict[str, str]]] = {
         # The source of truth: `verify` and `rebuild` read all of it. Its own clock judges skew.
         topics.rounds: (
             settings.partitions,
@@ -91,6 +95,26 @@ def _wanted(settings: Settings) -> dict[str, tuple[int, dict[str, str]]]:
             },
         ),
     }
+    if settings.replication >= MANY_COPIES:
+        for _, configuration in wanted.values():
+            configuration[MIN_INSYNC] = "2"
+    return wanted
+
+
+def fragile(copies: Mapping[str, int], held: Mapping[str, Mapping[str, str]]) -> str:
+    """One line on topics with copies enough whose records count as written with a single one; else
+    empty. `held` are their configurations."""
+    found = [
+        name
+        for name in held
+        if copies[name] >= MANY_COPIES and int(held[name].get(MIN_INSYNC, "1")) < 2
+    ]
+    if not found:
+        return ""
+    return (
+        f"kafka: {MIN_INSYNC} of {', '.join(found)} is 1: what a single broker has counts as "
+        "written, and is lost with it: set it to 2"
+    )
 
 
 def _offset(future: Any) -> int:
@@ -127,6 +151,8 @@ class Admin:
         """Of committed offsets, by group."""
         self.largest_rejection = MESSAGE_BYTES
         """Bytes of key and value that round-rejected takes, as it was found to be configured."""
+        self.warning = ""
+        """A line, after `check_topics`."""
 
     def _hear(self, error: KafkaError) -> None:
         if error.code() in DENIALS or error.code() == KafkaError._SSL:
@@ -166,11 +192,22 @@ class Admin:
 
     def partitions(self) -> dict[str, int]:
         """Number of partitions of each of our topics."""
+        return {name: len(known.partitions) for name, known in self._known().items()}
+
+    def _copies(self) -> dict[str, int]:
+        """How many brokers are to have each of our topics."""
+        return {
+            name: min((len(each.replicas) for each in known.partitions.values()), default=0)
+            for name, known in self._known().items()
+        }
+
+    def _known(self) -> dict[str, Any]:
+        """What Kafka tells of our topics."""
         try:
             known = self._client.list_topics(timeout=TIMEOUT_S).topics
         except KafkaException as error:
             raise self._unreachable(error.args[0]) from None
-        return {name: len(known[name].partitions) for name in self._names() if name in known}
+        return {name: known[name] for name in self._names() if name in known}
 
     def _unreachable(self, error: KafkaError) -> LogTrouble | Denied:
         """With the reason, where the client told one beside the outcome."""
@@ -192,7 +229,8 @@ class Admin:
         return [found[name] for name in names]
 
     def check_topics(self) -> dict[str, int]:
-        """Partitions by topic; raises TopicMismatch where a topic cannot serve."""
+        """Partitions by topic; raises TopicMismatch where a topic cannot serve. `warning` says what
+        is not as it should be."""
         found = dict(zip(self._names(), self.partitions_of(*self._names()), strict=True))
         parts, changed = self.topics.parts, self.topics.changed
         if found[parts] != found[changed]:
@@ -205,7 +243,8 @@ class Admin:
 
     def _check_configuration(self) -> None:
         topics = self.topics
-        held = {name: self._configuration(name) for name in self._names()}
+        held = {name: self.configuration(name) for name in self._names()}
+        self.warning = fragile(self._copies(), held)
         if "compact" not in held[topics.changed].get("cleanup.policy", ""):
             raise TopicMismatch(f"{topics.changed}: cleanup.policy must be compact")
         for name in (topics.rounds, topics.parts):
@@ -225,13 +264,22 @@ class Admin:
         largest = min(sizes[topics.rejected], LARGEST_RESPONSE_BYTES)
         self.largest_rejection = max(largest - ENVELOPE_BYTES, 0)
 
-    def _configuration(self, topic: str) -> Mapping[str, str]:
+    def configuration(self, topic: str) -> Mapping[str, str]:
+        """A topic's configuration by Kafka's names, what it has from the brokers among it."""
         resource = admin_api.ConfigResource(admin_api.ResourceType.TOPIC, topic)
         try:
             entries = _result(self._client.describe_configs([resource])[resource])
         except Denied:
             raise Denied(f"kafka: {topic}: its configuration is not to be read by us") from None
         return {name: entry.value for name, entry in entries.items()}
+
+    def copies(self, topic: str) -> list[tuple[int, int]]:
+        """Of each partition of a topic that is there: copies in sync, and all of them."""
+        try:
+            found = self._client.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
+        except KafkaException as error:
+            raise self._unreachable(error.args[0]) from None
+        return [(len(found[p].isrs), len(found[p].replicas)) for p in sorted(found)]
 
     def topic_id(self, topic: str) -> str:
         """What tells a topic from another of the same name that was there before."""

@@ -14,6 +14,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from stream_rater.config import Ladders
+from stream_rater.pipeline.estimation import Pending
+from stream_rater.pipeline.observer import Observer
+from stream_rater.pipeline.ports import Agree, Step, ask
 
 History = Sequence[str]
 
@@ -74,6 +77,20 @@ class Agreement:
             self._odds |= at_odds
             self._until_s = until_s
         return at_odds
+
+    def agreed(
+        self, wave: Sequence[Pending], until_s: float, observer: Observer
+    ) -> Step[list[Pending]]:
+        """Note our file, compare, and keep of a wave's rounds those that it may rate."""
+        ladders = {pending.standings.ladder for pending in wave}
+        if not ladders:
+            return []
+        noted = yield from ask(Agree(self.own(ladders)))
+        at_odds = self.compare(noted, until_s)
+        for ladder, offset in at_odds.items():
+            observer.ladder_refused(ladder, offset, objection(ladder, offset))
+        observer.ladders_agreed(ladders - at_odds.keys())
+        return [p for p in wave if self.allows(p.standings.ladder, p.key[1])]
 
     def retry(self, now_s: float) -> bool:
         """After a while look again: the note, or the store, may have been mended."""

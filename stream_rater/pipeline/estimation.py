@@ -151,6 +151,14 @@ def messages(part: Part, shards: Ints, most_rows: int) -> Iterator[tuple[int, by
             yield int(shards[chunk[0]]), parts.encode(part.slice(chunk))
 
 
+def part_ends(messages: Sequence[tuple[int, bytes]], offsets: Sequence[int]) -> dict[int, int]:
+    """By shard the offset after the last of its messages, which were sent and have these."""
+    ends: dict[int, int] = {}
+    for (shard, _), offset in zip(messages, offsets, strict=True):
+        ends[shard] = max(ends.get(shard, 0), offset + 1)
+    return ends
+
+
 def traced(rounds: Sequence[Pending]) -> Iterator[Traced]:
     """Those that carry a trace."""
     for each in rounds:

@@ -17,22 +17,21 @@
    them. After any trouble: a new producer, and back to 1.
 """
 
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 import numpy as np
 
 from stream_rater.config import Ladders
 from stream_rater.pipeline import estimation
-from stream_rater.pipeline.agreement import Agreement, objection
+from stream_rater.pipeline.agreement import Agreement
 from stream_rater.pipeline.estimation import Key, Pending
 from stream_rater.pipeline.flood import Flood
+from stream_rater.pipeline.large import IN_NO_HURRY, LargeRound
 from stream_rater.pipeline.marks import Flags
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts import Part
 from stream_rater.pipeline.ports import (
-    Agree,
     CommitSource,
     Committed,
     LogStarts,
@@ -71,11 +70,8 @@ REJECTED_BYTES = 64 * 2**20
 IN_FLIGHT = 20
 """Sending rests while more than so many waves' players are in parts not seen applied."""
 
-LOOKED_AT = 1000
-"""Candidates are asked after, so many at a time, until a wave is full."""
-
 ROWS_PER_PART = 5000
-"""A shard's slice of a wave is cut into messages of at most so many rows."""
+"""Of a message at most, and of a piece in which a round larger than a wave is sent."""
 
 REFUSED_S = 5.0
 """How often a shard with beliefs that cannot be read, or a ladder at odds, is tried again."""
@@ -102,13 +98,12 @@ class Estimator:
         self._window = window
         self._wave_players = wave_players
         self._rows_per_part = rows_per_part
+        self._piece_players = min(wave_players, rows_per_part)
         self._observer = observer or Observer()
         self._idle_s = idle_s
         self._owned: frozenset[int] = frozenset()
         self._now_s = 0.0
         self._flood = Flood(rejects_per_second)
-        self._resting = frozenset[int]()
-        """Partitions that are not read because of what was rejected of them."""
         self._refused: set[int] = set()
         """Shards that were refused when last asked for beliefs."""
         self._forget_everything()
@@ -117,7 +112,9 @@ class Estimator:
         self._sources: dict[int, Source] = {}
         self._rounds: dict[Key, Pending] = {}
         self._waiting = 0
-        """Players of those rounds."""
+        """Players of those rounds; of a large one as many as are in hand at a time."""
+        self._large: LargeRound | None = None
+        """The round on its way that is larger than a wave."""
         self._waves = Waves()
         self._progress = Progress(self._shards)
         self._in_vain = 0
@@ -138,6 +135,7 @@ class Estimator:
                 to_open = yield from self._read_on()
                 if not to_open:
                     yield from self._rate_wave()
+                    yield from self._rate_large()
                     yield from self._commit()
                 troubles = 0
             except Trouble as trouble:
@@ -160,8 +158,7 @@ class Estimator:
         starts = yield from ask(LogStarts(partitions))
         offsets = {}
         for partition in partitions:
-            c = committed[partition]
-            start = starts[partition]
+            c, start = committed[partition], starts[partition]
             if c is not None and c < start:
                 self._observer.rounds_missing(partition, c, start)
             c = max(c or 0, start)
@@ -191,15 +188,14 @@ class Estimator:
 
     def _is_full(self) -> bool:
         most = READ_AHEAD * self._wave_players
-        sources = self._sources.values()
         return (
             self._waiting > most
-            or any(len(each) > most for each in sources)
-            or sum(each.rejected_bytes for each in sources) > REJECTED_BYTES
+            or any(len(each) > most for each in self._sources.values())
+            or sum(each.rejected_bytes for each in self._sources.values()) > REJECTED_BYTES
         )
 
     def _poll(self, timeout_s: float, *, full: bool) -> Step[frozenset[int]]:
-        polled = yield from ask(Poll(timeout_s, full=full, resting=self._resting))
+        polled = yield from ask(Poll(timeout_s, full=full, resting=self._flood.at_rest))
         self._now_s = polled.now_s
         self._progress.retry(polled.now_s)
         self._news = self._agreement.retry(polled.now_s) or self._news
@@ -208,22 +204,17 @@ class Estimator:
             self._observer.owned(self._owned)
             self._drop(polled.lost | polled.gained)
             self._flood.forget(polled.lost | polled.gained)
-        read = [self._read(record) for record in polled.records]
-        rounds = [each for each in read if each is not None]
+        rounds = [each for r in polled.records if (each := self._read(r)) is not None]
         self._admit(list(estimation.pending(rounds, self._shards)))
-        self._rest()
+        self._flood.rest(self._now_s, self._observer.partitions_resting)
         return polled.gained
-
-    def _rest(self) -> None:
-        resting = self._flood.resting(self._now_s)
-        if resting != self._resting:
-            self._resting = resting
-            self._observer.partitions_resting(resting)
 
     def _drop(self, partitions: frozenset[int]) -> None:
         """Forget partitions; what their players await stays true, whoever owns them."""
         for partition in partitions:
             self._sources.pop(partition, None)
+        if self._large is not None and self._large.pending.key[0] in partitions:
+            self._large = None
         kept = [each for key, each in self._rounds.items() if key[0] not in partitions]
         self._rounds, self._waves, self._waiting = {}, Waves(), 0
         self._admit(kept)
@@ -240,7 +231,7 @@ class Estimator:
             self._flood.rejected(record.partition, self._now_s)
             self._observer.round_rejected(found)
             return None
-        self._observer.round_accepted(found.ladder, found.round_id, record.partition, record.offset)
+        self._observer.round_accepted(found.ladder, found.round_id, record)
         rating = self._reader.terms(found.ladder, record.offset).rating
         if not found.rates(skip_all_tied=rating.skip_all_tied):
             source.finish(record.offset)
@@ -250,9 +241,12 @@ class Estimator:
     def _admit(self, rounds: Sequence[Pending]) -> None:
         if rounds:
             self._rounds.update({each.key: each for each in rounds})
-            self._waiting += sum(len(each.players) for each in rounds)
+            self._waiting += self._weight(rounds)
             self._waves.add([e.key for e in rounds], [e.fingerprints for e in rounds])
             self._news = True
+
+    def _weight(self, rounds: Sequence[Pending]) -> int:
+        return sum(min(len(each.players), self._wave_players) for each in rounds)
 
     def _wave(self) -> list[Pending]:
         """Candidates whose players await nothing, up to a wave's size."""
@@ -263,7 +257,8 @@ class Estimator:
         if len(self._progress) > IN_FLIGHT * self._wave_players:
             return wave
         self._progress.moved = False
-        for pending in self._ready():
+        rounds = (self._rounds[key] for key in self._waves.candidates())  # type: ignore[index]
+        for pending in self._progress.ready_ones(filter(self._fits, rounds)):
             if players and players + len(pending.players) > self._wave_players:
                 break
             wave.append(pending)
@@ -271,26 +266,17 @@ class Estimator:
         self._news = bool(wave)
         return wave
 
-    def _ready(self) -> Iterator[Pending]:
-        """Candidates that may be rated, whose players await nothing."""
-        candidates = (self._rounds[key] for key in self._waves.candidates())  # type: ignore[index]
-        while some := list(itertools.islice(candidates, LOOKED_AT)):
-            ready = self._progress.ready([each.fingerprints for each in some])
-            for pending in itertools.compress(some, ready.tolist()):
-                if self._agreement.allows(pending.standings.ladder, pending.key[1]):
-                    yield pending
+    def _fits(self, pending: Pending) -> bool:
+        """Whether it may be in a wave; of those too large for any, one at a time is in hand."""
+        allowed = self._agreement.allows(pending.standings.ladder, pending.key[1])
+        if allowed and len(pending.players) > self._wave_players:
+            self._large = self._large or LargeRound(pending, self._piece_players)
+            return False
+        return allowed
 
     def _agreed(self, wave: Sequence[Pending]) -> Step[list[Pending]]:
         """The rounds of a wave that are to be rated by what our file says."""
-        ladders = {pending.standings.ladder for pending in wave}
-        if not ladders:
-            return []
-        noted = yield from ask(Agree(self._agreement.own(ladders)))
-        at_odds = self._agreement.compare(noted, self._now_s + REFUSED_S)
-        for ladder, offset in at_odds.items():
-            self._observer.ladder_refused(ladder, offset, objection(ladder, offset))
-        self._observer.ladders_agreed(ladders - at_odds.keys())
-        return [p for p in wave if self._agreement.allows(p.standings.ladder, p.key[1])]
+        return (yield from self._agreement.agreed(wave, self._now_s + REFUSED_S, self._observer))
 
     # --- steps 4 to 6 ---
 
@@ -312,8 +298,7 @@ class Estimator:
             self._in_vain = 0
 
     def _look_at_positions(self) -> Step[None]:
-        waiting = self._progress.waiting()
-        if waiting:
+        if waiting := self._progress.waiting():
             self._accept((yield from ask(ReadPriors(dict.fromkeys(waiting, ())))))
 
     def _accept(self, read: Mapping[int, Priors]) -> set[int]:
@@ -354,10 +339,7 @@ class Estimator:
             part, shards = self._estimate(ready, priors)
             messages = list(estimation.messages(part, shards, self._rows_per_part))
             offsets = yield from ask(Scatter(messages))
-        ends: dict[int, int] = {}
-        for (shard, _), offset in zip(messages, offsets, strict=True):
-            ends[shard] = max(ends.get(shard, 0), offset + 1)
-        self._finish(ready, ends)
+        self._finish(ready, estimation.part_ends(messages, offsets))
         self._observer.rounds_scattered(len(ready), len(part.players))
 
     def _estimate(self, ready: Sequence[Pending], priors: Table) -> tuple[Part, Ints]:
@@ -365,21 +347,43 @@ class Estimator:
 
     def _resume(self, resumed: Sequence[Pending]) -> Step[None]:
         """Somebody scattered these: their parts are in the log, somewhere before its end."""
-        ends = yield from ask(ShardEnds())
-        self._finish(resumed, dict(enumerate(ends)))
+        self._finish(resumed, dict(enumerate((yield from ask(ShardEnds())))))
         self._observer.rounds_resumed(len(resumed))
 
     def _finish(self, rounds: Sequence[Pending], part_ends: Mapping[int, int]) -> None:
         """The rounds are wholly scattered: their players' next ones wait for the store."""
         for shard, players in estimation.by_shard(rounds).items():
             self._progress.sent(shard, part_ends[shard], players)
+        self._close(rounds)
+
+    def _close(self, rounds: Sequence[Pending]) -> None:
+        """They are no longer to be rated."""
         self._waves.finish([each.key for each in rounds])
+        self._waiting -= self._weight(rounds)
         self._news = True
         for pending in rounds:
             partition, offset = pending.key
             del self._rounds[pending.key]
-            self._waiting -= len(pending.players)
             self._sources[partition].finish(offset)
+
+    def _rate_large(self) -> Step[None]:
+        """The next piece of a round larger than a wave (`large`)."""
+        large = self._large
+        if large is None or not large.is_due(self._progress):
+            return
+        self._in_vain = IN_NO_HURRY if large.is_read else 0
+        done = yield from self._agreed([large.pending])
+        if done and large.is_read:
+            yield from large.send(self._progress, self._rows_per_part)
+        elif done:
+            yield from large.read(self._read_priors, self._estimate, self._observer)
+        if not done or large.is_scattered or large.is_sent:
+            self._large = None
+        if large.is_scattered:
+            yield from self._resume(done)
+        elif large.is_sent:
+            self._close(done)
+            self._observer.rounds_scattered(1, len(large.pending.players))
 
     # --- step 7 ---
 

@@ -5,7 +5,7 @@ holds more than BURST_S seconds' worth, its partition is not read. So a producer
 more than that rate in the long run, and its neighbours on other partitions nothing.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 BURST_S = 10.0
 """So many seconds' worth of rejections may come at once."""
@@ -18,6 +18,8 @@ class Flood:
         self._per_second = per_second
         self._filled: dict[int, tuple[float, float]] = {}
         """Level, and when it was that, by partition."""
+        self.at_rest = frozenset[int]()
+        """The partitions that are not read, as `rest` found them."""
 
     def rejected(self, partition: int, now_s: float) -> None:
         """One more."""
@@ -28,6 +30,13 @@ class Flood:
         """The partitions not to be read now."""
         most = self._per_second * BURST_S
         return frozenset(p for p in self._filled if self._level(p, now_s) > most)
+
+    def rest(self, now_s: float, tell: Callable[[frozenset[int]], None]) -> None:
+        """Who rests from now on; a change is told."""
+        resting = self.resting(now_s)
+        if resting != self.at_rest:
+            self.at_rest = resting
+            tell(resting)
 
     def forget(self, partitions: Iterable[int]) -> None:
         """These are another worker's, or begin anew."""

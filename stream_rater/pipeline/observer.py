@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
-from stream_rater.pipeline.ports import Rejection
+from stream_rater.pipeline.ports import Record, Rejection
 from stream_rater.trace import Trace
 
 
@@ -30,7 +30,7 @@ class Observer:
     def owned(self, partitions: frozenset[int]) -> None:
         """The partitions (or shards) that the machine owns from now on."""
 
-    def round_accepted(self, ladder: str, round_id: str, partition: int, offset: int) -> None:
+    def round_accepted(self, ladder: str, round_id: str, record: Record) -> None:
         """A valid round was read."""
 
     def round_rejected(self, rejection: Rejection) -> None:

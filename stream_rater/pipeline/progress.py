@@ -11,11 +11,16 @@ is the fold of a shard's parts before `applied`, so what matters is where the pa
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import compress, islice
 
 import numpy as np
 
+from stream_rater.pipeline.estimation import Pending
 from stream_rater.pipeline.marks import NOTHING, Fingerprints, Flags, Marks, shards_in
+
+LOOKED_AT = 1000
+"""Rounds whose players are looked up in one call."""
 
 
 class Progress:
@@ -67,6 +72,12 @@ class Progress:
         self._in_flight[shard].append((end, players))
         self._awaits.note(players, np.full(len(players), end))
 
+    def has_reached(self, ends: Mapping[int, int]) -> bool:
+        """Whether the store was seen to be so far, in each of these shards."""
+        return all(
+            self._floor[shard] >= end and shard not in self._behind for shard, end in ends.items()
+        )
+
     def ready(self, rounds: Sequence[Fingerprints]) -> Flags:
         """(n,) whether the priors of each one's players would count, as far as we have seen."""
         players = np.concatenate(rounds)
@@ -76,6 +87,13 @@ class Progress:
         starts = np.cumsum([0, *(len(each) for each in rounds[:-1])])
         ready: Flags = ~np.logical_or.reduceat(not_yet, starts)
         return ready
+
+    def ready_ones(self, rounds: Iterable[Pending]) -> Iterator[Pending]:
+        """Those of these rounds; more are looked at only as more are asked for."""
+        left = iter(rounds)
+        while some := list(islice(left, LOOKED_AT)):
+            ready = self.ready([each.fingerprints for each in some])
+            yield from compress(some, ready.tolist())
 
     def waiting(self) -> list[int]:
         """Shards whose `applied` would tell news."""

@@ -1,47 +1,113 @@
 """`make chaos`: every fault on real servers, a table, then a JSON object a line.
 
-Exit code 1 if anything was lost or doubled, differs from the replay, or does not come back.
+Exit code 1 if anything was lost, doubled or wrong, differs from the replay, does not come back, or
+was not played in time.
 """
 
 import argparse
+import signal
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
 import msgspec
 from rich.console import Console
 from rich.table import Table
 
 from local.servers import signals_as_exit
-from tests.chaos.faults import FAULTS
-from tests.chaos.scene import Outcome, Violation
+from tests.chaos.faults import FAULTS, ON_REQUEST
+from tests.chaos.scene import Outcome
+
+MINUTES = 45.0
+WIDE = 140
+"""Columns of the table."""
+
+
+class OutOfTime(Exception):
+    """The time for all faults is over."""
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A fault of which there is no line in the table, and why."""
+
+    fault: str
+    failure: str
 
 
 def main() -> int:
-    """Play the faults that are named, or all."""
+    """Play the faults that are named, or all but those on request."""
+    given = _arguments()
+    outcomes: list[Outcome] = []
+    failures: list[Failure] = []
+    try:
+        with signals_as_exit():
+            play(given.faults or unasked(), given.quick, given.minutes, outcomes, failures)
+    finally:
+        Console(stderr=True, width=WIDE).print(table(outcomes))
+        for each in (*outcomes, *failures):
+            sys.stdout.write(msgspec.json.encode(each).decode() + "\n")
+    return 1 if failures or any(each.lost or each.doubled or each.wrong for each in outcomes) else 0
+
+
+def unasked() -> list[str]:
+    """What is played where nothing is named."""
+    return [name for name in FAULTS if name not in ON_REQUEST]
+
+
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("faults", nargs="*", metavar="FAULT", help=f"of {', '.join(FAULTS)}")
     parser.add_argument("--quick", action="store_true", help="each but once or a few times")
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="for all (%(default)g)")
     given = parser.parse_args()
     if unknown := set(given.faults) - FAULTS.keys():
         parser.error(f"no such fault: {', '.join(sorted(unknown))}")
+    return given
+
+
+def play(
+    names: list[str], quick: bool, minutes: float, outcomes: list[Outcome], failures: list[Failure]
+) -> None:
+    """One after the other, whatever became of the last one, until the time is over."""
     said = Console(stderr=True)
-    outcomes, failures = [], 0
-    with signals_as_exit():
-        for name in given.faults or FAULTS:
-            began_s = time.monotonic()
-            try:
-                outcomes.append(played(name, quick=given.quick))
-            except (Violation, AssertionError) as error:
-                said.print(f"{name}: {error}", style="red", markup=False)
-                failures += 1
-                continue
+    deadline_s = time.monotonic() + 60.0 * minutes
+    for name in names:
+        began_s = time.monotonic()
+        try:
+            with until(deadline_s):
+                outcomes.append(played(name, quick=quick))
+        except OutOfTime:
+            failures.append(Failure(name, f"not played to its end within {minutes:g} minutes"))
+        except Exception as error:  # servers, clients, workers, promises: the next fault goes on
+            failures.append(Failure(name, f"{type(error).__name__}: {error}"))
+        else:
             said.print(f"{name}: {time.monotonic() - began_s:.0f} s", markup=False)
-    said.print(table(outcomes))
-    for outcome in outcomes:
-        sys.stdout.write(msgspec.json.encode(outcome).decode() + "\n")
-    return 1 if failures or any(each.lost or each.doubled for each in outcomes) else 0
+            continue
+        said.print(f"{name}: {failures[-1].failure}", style="red", markup=False)
+
+
+@contextmanager
+def until(deadline_s: float) -> Iterator[None]:
+    """OutOfTime within the block, once, when that time has come; before it, where it has."""
+
+    def out_of_time(_number: int, _frame: FrameType | None) -> NoReturn:
+        raise OutOfTime
+
+    left_s = deadline_s - time.monotonic()
+    if left_s <= 0.0:
+        raise OutOfTime
+    before = signal.signal(signal.SIGALRM, out_of_time)
+    signal.setitimer(signal.ITIMER_REAL, left_s)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def played(name: str, *, quick: bool) -> Outcome:
@@ -52,10 +118,15 @@ def played(name: str, *, quick: bool) -> Outcome:
 
 def table(outcomes: list[Outcome]) -> Table:
     """As the README has it."""
-    found = Table(*Outcome.__struct_fields__)
+    names = Outcome.__struct_fields__
+    found = Table(*(name.replace("_", " ") for name in names))
     for outcome in outcomes:
-        found.add_row(*(str(getattr(outcome, name)) for name in Outcome.__struct_fields__))
+        found.add_row(*(_cell(getattr(outcome, name)) for name in names))
     return found
+
+
+def _cell(value: object) -> str:
+    return str(sum(value.values()) if isinstance(value, dict) else value)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Each fault as a story: what breaks, when, and how it is mended."""
 
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,18 +16,21 @@ from local.kafka_node import FORMATTED, random_id, start_kafka
 from local.processes import LOOPBACK, free_port
 from local.servers import Server
 from stream_rater.adapters.redis_client import connect
+from tests.chaos.crew import Violation
+from tests.chaos.hanging import Hanging, abort, find_hanging
 from tests.chaos.proxy import KAFKA, REDIS, ROUTES, Proxy, Toxic, a_proxy
 from tests.chaos.rolling import rolling
-from tests.chaos.scene import AT_ONCE, Outcome, Scene, Violation, a_scene
-from tests.chaos.season import codeforces, lobbies
+from tests.chaos.scene import AT_ONCE, CATCH_UP_S, Outcome, Scene, a_scene
+from tests.chaos.season import CODEFORCES, codeforces, lobbies
 from tests.integration.processes import stream_rater, wait_until
 from tests.integration.test_rebuild import gone
 from tests.integration.test_upgrade import CHANGE, LADDER
 from tests.redis_cluster import a_redis_cluster
 
 NEXT_KERNEL = "tests.chaos.next_kernel"
-KILLS, AHEAD = 100, 10
-"""Of a storm: how many kills, and how many rounds are sent with each."""
+KILLS, AHEAD, GUST = 100, 10, 10
+"""Of a storm: how many kills, how many rounds are sent with each, and how many faults it has before
+it dies down and all is rated."""
 
 TOXICS: dict[str, Toxic | None] = {
     "cut": None,
@@ -45,14 +49,20 @@ Story = Callable[[str, Path, bool], Outcome]
 
 
 def storm(name: str, folder: Path, quick: bool) -> Outcome:
-    """Three workers, killed or frozen at random moments, while real rounds stream."""
-    with a_scene(name, folder, codeforces(), workers=3, quick=quick) as scene:
+    """Three workers, killed or frozen at random moments, while rounds stream.
+
+    Two have names; the third is another member of the groups each time, so that shares move.
+    """
+    rounds = codeforces() if CODEFORCES.is_file() else lobbies()
+    with a_scene(name, folder, rounds, workers=2, quick=quick) as scene:
+        scene.crew.add("").wait_ready()
         kills = 0
         while kills < (KILLS if not quick else 4):
             if scene.random.random() < 0.5 or scene.season.finished():
                 scene.season.play(scene.random.randint(1, AHEAD))
-            worker = scene.random.choice(scene.crew.workers)
-            if scene.random.random() < 0.25:
+            scene.inject()
+            worker = scene.random.choice(scene.crew.workers) if kills else scene.crew.workers[-1]
+            if kills and scene.random.random() < 0.25:
                 worker.pause()
                 time.sleep(scene.random.uniform(0.1, 3.5))  # the fault itself: up to a lost session
                 worker.go_on()
@@ -62,9 +72,13 @@ def storm(name: str, folder: Path, quick: bool) -> Outcome:
                 kills += 1
                 time.sleep(scene.random.expovariate(2.0))
             scene.crew.tend()
-            scene.injected += 1
+            if scene.injected % GUST == 0:
+                scene.recover()
         scene.recover()
-        return scene.outcome()
+        found = scene.outcome()
+        if not found.rebalances:
+            raise Violation(f"{name}: no share moved")
+        return found
 
 
 def upgrade(name: str, folder: Path, quick: bool) -> Outcome:
@@ -81,14 +95,13 @@ def upgrade(name: str, folder: Path, quick: bool) -> Outcome:
         scene.crew.module = NEXT_KERNEL
         scene.crew.settings = msgspec.structs.replace(scene.settings, ladders=str(after))
         for worker in list(scene.crew.workers):
-            scene.injected += 1
             scene.season.play(AT_ONCE)
             scene.at_work()
-            worker.terminate()
-            worker.wait()
-            newer = scene.crew.replace(worker)
+            with scene.fault():
+                worker.terminate()
+                worker.wait()
+                newer = scene.crew.replace(worker)
             wait_until(lambda newer=newer: newer.metric("stream_rater_owned") > 0, "it has a share")
-        scene.recover()
         return scene.outcome()
 
 
@@ -114,6 +127,44 @@ def lone_broker(name: str, folder: Path, quick: bool) -> Outcome:
         for _ in scene.faults(3):
             scene.kafka[0].restart()
         return scene.outcome()
+
+
+class Freed(Outcome, frozen=True, kw_only=True):
+    """With what an operator had to do."""
+
+    aborted: int
+    """Hanging transactions."""
+
+
+def hard_lone_broker(name: str, folder: Path, quick: bool) -> Freed:
+    """The only broker is killed with transactions under way, started again, and hanging
+    transactions are aborted."""
+    aborted: list[Hanging] = []
+    with a_scene(name, folder, lobbies(), workers=2, quick=quick) as scene:
+        for _ in range(scene.times(5)):
+            scene.season.play(AT_ONCE)
+            scene.at_work()
+            scene.inject()
+            _down(scene.kafka[0], hard=True)
+            scene.kafka[0].start()
+            scene.recover(lambda: aborted.extend(_freed(scene)))
+        return Freed(**msgspec.structs.asdict(scene.outcome()), aborted=len(aborted))
+
+
+def _freed(scene: Scene) -> Iterator[Hanging]:
+    """Wait until all is rated, and abort what hangs meanwhile; the transactions that it was."""
+    kafka = scene.kafka[0].address
+    older_s = 2.0 * scene.settings.transaction_timeout_ms / 1000.0
+    deadline_s = time.monotonic() + CATCH_UP_S
+    while not scene.season.finished():
+        if time.monotonic() > deadline_s:
+            raise Violation(f"{scene.name}: it stands still, and no transaction hangs")
+        scene.crew.tend()
+        for each in find_hanging(kafka, older_s):
+            sys.stderr.write(f"{scene.name}: {each}\n")
+            abort(kafka, each)
+            yield each
+        time.sleep(0.5)
 
 
 def worker(
@@ -216,16 +267,20 @@ def redis_rebuilt(name: str, folder: Path, quick: bool) -> Outcome:
     with a_scene(name, folder, lobbies(), workers=2, quick=quick) as scene:
         scene.season.play(AT_ONCE)
         scene.at_work()
-        with scene.fault():
-            _flush(scene)
-            scene.season.play(AT_ONCE)
-            scene.crew.dismiss()
-            wait_until(gone(scene.settings), "the workers have left")
-            done = stream_rater("rebuild", "--replace", settings=scene.settings)
-            if done.returncode:
-                raise Violation(f"rebuild: {done.stderr}")
-            scene.crew.hire(2)
+        scene.inject()
+        _flush(scene)
+        scene.season.play(AT_ONCE)
+        scene.recover(partial(_rebuild, scene))
         return scene.outcome()
+
+
+def _rebuild(scene: Scene) -> None:
+    scene.crew.dismiss()
+    wait_until(gone(scene.settings), "the workers have left")
+    done = stream_rater("rebuild", "--replace", settings=scene.settings)
+    if done.returncode:
+        raise Violation(f"rebuild: {done.stderr}")
+    scene.crew.hire(2)
 
 
 def _down(server: Server, hard: bool) -> None:
@@ -307,7 +362,7 @@ def three_brokers(folder: Path) -> Iterator[list[Server]]:
 
 
 FAULTS: dict[str, Story] = {
-    "storm": storm,
+    "storm-codeforces" if CODEFORCES.is_file() else "storm-lobbies": storm,
     "upgrade": upgrade,
     **{
         f"{how}-{what.__name__}-{count}": partial(what, hard=how == "hard", workers=count)
@@ -317,6 +372,7 @@ FAULTS: dict[str, Story] = {
     },
     "hard-worker-unnamed": partial(worker, hard=True, workers=2, named=False),
     "lone-broker": lone_broker,
+    "hard-lone-broker": hard_lone_broker,
     "one-of-three-brokers": one_of_three,
     **{f"connections-{how}": partial(connections, toxic=toxic) for how, toxic in TOXICS.items()},
     "redis-killed": redis_killed,
@@ -325,3 +381,6 @@ FAULTS: dict[str, Story] = {
     "redis-rebuilt": redis_rebuilt,
     "rolling": rolling,
 }
+
+ON_REQUEST = frozenset({"hard-lone-broker"})
+"""Of which the service promises nothing: now and then Kafka itself needs a human then (README)."""

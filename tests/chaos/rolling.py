@@ -24,7 +24,8 @@ from stream_rater.adapters.access import QUIET
 from stream_rater.adapters.topics import Topics
 from stream_rater.config import Settings
 from stream_rater.events import rating_changed_from_json
-from tests.chaos.scene import Outcome, Scene, Violation, a_scene
+from tests.chaos.crew import Violation, shares
+from tests.chaos.scene import Outcome, Scene, a_scene
 from tests.chaos.season import Season, lobbies
 from tests.integration.processes import WorkerProcess, wait_until
 
@@ -40,7 +41,7 @@ Seen = list[tuple[float, float]]
 """Of each rating change: when its round was reported, and when it was here, Unix seconds."""
 
 
-class Rolled(Outcome, frozen=True):
+class Rolled(Outcome, frozen=True, kw_only=True):
     """With how long ratings took, before and while workers were restarted, in milliseconds."""
 
     p50_before_ms: float
@@ -50,6 +51,8 @@ class Rolled(Outcome, frozen=True):
     longest_ms: float
     down_s: float
     """From SIGTERM until it is ready again, the longest."""
+    exit_s: float
+    """From SIGTERM until it has ended, the longest: what a pod's grace period must be more than."""
 
 
 def rolling(name: str, folder: Path, quick: bool) -> Rolled:
@@ -58,26 +61,27 @@ def rolling(name: str, folder: Path, quick: bool) -> Rolled:
         name, folder, stamped(lobbies()), workers=0, quick=quick,
         session_timeout_ms=SESSION_TIMEOUT_MS,
     ) as scene:  # fmt: skip
-        for number in range(WORKERS):
-            scene.crew.workers.append(started(scene, number))
-        for worker in scene.crew.workers:
-            worker.wait_ready()
+        scene.crew.hire(WORKERS)
         with under_load(scene) as seen:
             wait_until(lambda: prompt(seen), "all are warm", BEHIND_S)
             time.sleep(WARM_UP_S)
             first_s = time.time()
             time.sleep(BEFORE_S / (10 if quick else 1))  # what is compared with
             began_s = time.time()
-            down_s = max([restarted(scene, number) for number in range(WORKERS)])
+            moved = scene.crew.rebalances()
+            turns = [restarted(scene, worker) for worker in list(scene.crew.workers)]
             ended_s = time.time()
+            if moved := scene.crew.rebalances() - moved:
+                raise Violation(f"{name}: {moved} shares of other workers changed")
         scene.recover()
         outcome = scene.outcome()
         before = latencies_ms(seen, first_s, began_s)
         during = latencies_ms(seen, began_s, ended_s)
-        return Rolled(
-            *msgspec.structs.astuple(outcome), *percentiles(before, 50, 99),
-            *percentiles(during, 50, 99, 100), round(down_s, 2),
-        )  # fmt: skip
+        own = [each for each in Rolled.__struct_fields__ if each not in Outcome.__struct_fields__]
+        slowest = [round(max(each), 2) for each in zip(*turns, strict=True)]
+        figures = [*percentiles(before, 50, 99), *percentiles(during, 50, 99, 100), *slowest]
+        told = dict(zip(own, figures, strict=True))
+        return Rolled(**msgspec.structs.asdict(outcome), **told)
 
 
 def prompt(seen: Seen) -> bool:
@@ -85,25 +89,21 @@ def prompt(seen: Seen) -> bool:
     return bool(seen) and seen[-1][1] - seen[-1][0] < PROMPT_S
 
 
-def started(scene: Scene, number: int) -> WorkerProcess:
-    """The worker of this name, as a new process."""
-    settings = msgspec.structs.replace(scene.settings, instance_id=f"worker-{number}")
-    return scene.crew.start(settings, ready=False)
-
-
-def restarted(scene: Scene, number: int) -> float:
-    """One worker's turn; the seconds from SIGTERM until it is ready."""
-    worker = scene.crew.workers[number]
-    began_s = time.monotonic()
+def restarted(scene: Scene, worker: WorkerProcess) -> tuple[float, float]:
+    """One worker's turn; the seconds from SIGTERM until it is ready, and until it had ended."""
+    scene.inject()
+    had, began_s = shares(worker), time.monotonic()
     worker.terminate()
     if code := worker.wait():
         raise Violation(f"asked to end, a worker ended with {code}:\n{worker.log()[-2000:]}")
-    again = scene.crew.workers[number] = started(scene, number)
+    exit_s = time.monotonic() - began_s
+    again = scene.crew.replace(worker)
     again.wait_ready()
     took_s = time.monotonic() - began_s
-    scene.injected += 1
     time.sleep(BETWEEN_S)  # what waited is rated, as after a pod's minReadySeconds
-    return took_s
+    if had != shares(again):
+        raise Violation(f"{scene.name}: a worker that had {had} has {shares(again)}")
+    return took_s, exit_s
 
 
 def stamped(rounds: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:

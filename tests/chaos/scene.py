@@ -1,5 +1,6 @@
 """Servers, workers under a supervisor, and a season: where a fault is played."""
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -12,77 +13,37 @@ import msgspec
 
 from local.servers import Server, start_kafka, start_redis
 from stream_rater.config import Settings
+from tests.chaos.crew import Crew, Violation
 from tests.chaos.season import Season
-from tests.integration.processes import THIS_RELEASE, WorkerProcess, stream_rater, wait_until
+from tests.integration.processes import stream_rater, wait_until
 from tests.integration.processes import workers as started_workers
 
 AT_ONCE = 400
 """Rounds of eight that wait when something breaks: a second's work or so."""
 CATCH_UP_S = 300.0
 VERIFY_S = 300.0
+TOLD = 5
+"""How many of many mistakes."""
 
 
-class Violation(Exception):
-    """What was promised and does not hold."""
-
-
-class Outcome(msgspec.Struct, frozen=True):
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """A line of the table."""
 
     fault: str
     injected: int
+    rebalances: int
+    """Changes of what a worker that went on had a share in."""
     updates: int
     lost: int
     doubled: int
-    recovery_s: float
-    """From the end of the fault until all rounds sent before were rated, the longest."""
-
-
-@dataclass
-class Crew:
-    """Workers, each started again under its name when it is gone, as an orchestrator would."""
-
-    settings: Settings
-    start: Callable[..., WorkerProcess]
-    named: bool = True
-    """Without names nobody knows that one comes back: it is another member of the groups."""
-    workers: list[WorkerProcess] = field(default_factory=list)
-    ended: int = 0
-    """How many ended by themselves; a worker may, with one line that says why."""
-    module: str = THIS_RELEASE
-
-    def hire(self, count: int) -> None:
-        """So many more, all ready when this returns."""
-        fresh = [self._one(f"worker-{number}" if self.named else "") for number in range(count)]
-        for worker in fresh:
-            worker.wait_ready()
-
-    def _one(self, name: str) -> WorkerProcess:
-        settings = msgspec.structs.replace(self.settings, instance_id=name)
-        worker = self.start(settings, ready=False, module=self.module)
-        self.workers.append(worker)
-        return worker
-
-    def replace(self, worker: WorkerProcess) -> WorkerProcess:
-        """Another one in the place of one that is gone."""
-        self.workers.remove(worker)
-        return self._one(worker.settings.instance_id)
-
-    def tend(self) -> None:
-        """Start again who ended; Violation if one did so with a traceback."""
-        for worker in [each for each in self.workers if not each.running]:
-            if "Traceback" in worker.log():
-                raise Violation(f"a worker ended with a traceback:\n{worker.log()[-2000:]}")
-            self.ended += 1
-            self.replace(worker)
-
-    def dismiss(self) -> None:
-        """All leave as asked."""
-        for worker in self.workers:
-            worker.terminate()
-        for worker in self.workers:
-            worker.wait()
-        self.workers.clear()
+    wrong: int
+    """Changes told out of order, under another id, or with other numbers than those due."""
+    ended_themselves: dict[str, int]
+    """How many workers did, by the reason they gave."""
+    recoveries: int
+    """How many were measured."""
+    longest_s: float
+    """From the end of a fault until all rounds sent before were rated, the longest of these."""
 
 
 @dataclass
@@ -98,7 +59,9 @@ class Scene:
     quick: bool = False
     random: Random = field(default_factory=lambda: Random(7))
     injected: int = 0
-    recovery_s: float = 0.0
+    moved_before: int = 0
+    """Shares that moved before the first fault, when the workers came."""
+    recoveries_s: list[float] = field(default_factory=list)
 
     @property
     def settings(self) -> Settings:
@@ -120,15 +83,23 @@ class Scene:
     @contextmanager
     def fault(self) -> Iterator[None]:
         """A fault, and how long it takes from its end until what was sent before is rated."""
-        self.injected += 1
+        self.inject()
         yield
         self.recover()
 
-    def recover(self) -> None:
-        """Wait until all that was sent is rated, and remember how long that took."""
+    def inject(self) -> None:
+        """Count a fault."""
+        if not self.injected:
+            self.moved_before = self.crew.rebalances()
+        self.injected += 1
+
+    def recover(self, mend: Callable[[], None] = lambda: None) -> None:
+        """Mend what does not mend itself, wait until all that was sent is rated, and remember how
+        long both took."""
         began_s = time.monotonic()
+        mend()
         self.await_rated()
-        self.recovery_s = max(self.recovery_s, time.monotonic() - began_s)
+        self.recoveries_s.append(time.monotonic() - began_s)
 
     def await_rated(self) -> None:
         """Return once all that was sent is rated and published."""
@@ -159,10 +130,17 @@ class Scene:
         )  # fmt: skip
         if verified.returncode:
             raise Violation(f"{self.name}: verify says {verified.stdout}{verified.stderr}")
-        lost, doubled = self.season.lost_and_doubled()
+        self.crew.check_ends(self.injected)
+        found = self.season.tally()
+        for mistake in found.mistakes[:TOLD]:
+            sys.stderr.write(f"{self.name}: {mistake}\n")
         return Outcome(
-            self.name, self.injected, self.season.updates, lost, doubled, round(self.recovery_s, 2)
-        )
+            fault=self.name, injected=self.injected,
+            rebalances=self.crew.rebalances() - self.moved_before,
+            updates=self.season.updates, lost=found.lost, doubled=found.doubled,
+            wrong=len(found.mistakes), ended_themselves=dict(self.crew.ended),
+            recoveries=len(self.recoveries_s), longest_s=round(max(self.recoveries_s), 2),
+        )  # fmt: skip
 
 
 @contextmanager

@@ -3,8 +3,7 @@
 import gzip
 import itertools
 import os
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,28 +13,24 @@ import numpy as np
 from local.tools import ROOT
 from stream_rater.adapters.topics import Topics
 from stream_rater.config import Settings
-from stream_rater.events import RatingChanged, rating_changed_from_json
+from stream_rater.events import rating_changed_from_json
+from tests.chaos.tally import Tally, Who, differing, tally
 from tests.integration.topics import Bytes, Finished, produce, read_topic
 
 PLAYERS, LOBBY = 2_000, 8
-Who = tuple[str, str]
-"""Ladder and player."""
 LADDERS = ("duels", "lobbies", "ranked")
 
 
 class Season:
-    """Sends rounds, and knows how often each player must have been rated."""
+    """Sends rounds, and knows which of them each player must have been rated by."""
 
     def __init__(self, settings: Settings, rounds: Iterator[dict[str, Any]]) -> None:
         self._settings = settings
         self._rounds = rounds
-        self._due: Counter[Who] = Counter()
-        self.finished = Finished(settings)
-
-    @property
-    def updates(self) -> int:
+        self._due: dict[Who, dict[str, int]] = {}
+        self.updates = 0
         """Ratings that are due."""
-        return self._due.total()
+        self.finished = Finished(settings)
 
     def play(self, count: int) -> None:
         """Send so many rounds more, all acknowledged when this returns."""
@@ -45,26 +40,16 @@ class Season:
         )
         for event in events:
             for entry in event["standings"]:
-                self._due[event["ladder"], entry["player"]] += 1
+                mine = self._due.setdefault((event["ladder"], entry["player"]), {})
+                mine[event["round_id"]] = len(mine) + 1
+                self.updates += 1
 
-    def lost_and_doubled(self) -> tuple[int, int]:
-        """Read from rating-changed."""
+    def tally(self) -> Tally:
+        """What was told, read from rating-changed, and what the store believes."""
         messages = read_topic(self._settings, Topics.of(self._settings).changed)
-        return tally(self._due, (rating_changed_from_json(m.value() or b"") for m in messages))
-
-
-def tally(due: Mapping[Who, int], changes: Iterable[RatingChanged]) -> tuple[int, int]:
-    """How many are lost and doubled: a player's changes count rounds 1, 2, 3 ..., each once."""
-    last: Counter[Who] = Counter()
-    lost = doubled = 0
-    for change in changes:
-        who = change.ladder, change.player
-        lost += max(0, change.rounds - last[who] - 1)
-        doubled += change.rounds <= last[who]
-        last[who] = max(last[who], change.rounds)
-    lost += sum(max(0, count - last[who]) for who, count in due.items())
-    doubled += sum(max(0, told - due.get(who, 0)) for who, told in last.items())
-    return lost, doubled
+        found = tally(self._due, (rating_changed_from_json(m.value() or b"") for m in messages))
+        found.mistakes += differing(found.last, self._settings)
+        return found
 
 
 def lobbies(seed: int = 1) -> Iterator[dict[str, Any]]:
@@ -80,14 +65,15 @@ def lobbies(seed: int = 1) -> Iterator[dict[str, Any]]:
         }
 
 
+CODEFORCES = Path(os.environ.get("STREAM_RATER_SHARED") or ROOT.parent / "shared").joinpath(
+    "data", "codeforces.jsonl.gz"
+)
+
+
 def codeforces() -> Iterator[dict[str, Any]]:
-    """The Codeforces file again and again; lobbies where it is absent."""
-    shared = Path(os.environ.get("STREAM_RATER_SHARED") or ROOT.parent / "shared")
-    path = shared / "data" / "codeforces.jsonl.gz"
-    if not path.is_file():
-        yield from lobbies()
+    """The Codeforces file again and again."""
     for turn in itertools.count():
-        with gzip.open(path) as file:
+        with gzip.open(CODEFORCES) as file:
             for line in file:
                 event: dict[str, Any] = msgspec.json.decode(line)
                 yield event | {"round_id": f"{event['round_id']}-{turn}"}

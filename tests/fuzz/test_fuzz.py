@@ -17,7 +17,9 @@ NEVER_S = 1e12
 
 LIMIT = 8 * 2**20
 COSTLY_S = 5.0
-COSTLY_BYTES = 1500 * 2**20
+COSTLY_BYTES = 640 * 2**20
+"""A quarter more than the most that was measured, 515 MiB for 8 million empty MessagePack entries;
+with it a worker at its largest, 355 MiB, is at half of the 2 GiB that the chart lets a pod have."""
 
 
 def test_any_input_has_a_verdict_soon() -> None:
@@ -84,7 +86,7 @@ def test_costly_inputs(name: str) -> None:
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert most < COSTLY_BYTES
+    assert most < COSTLY_BYTES, f"{most / 2**20:.0f} MiB"
     assert timed_outcome(data, content_type)[1] < COSTLY_S
 
 

@@ -21,8 +21,10 @@ def script() -> str:
 
 @contextmanager
 def a_worker(owned: dict[str, int], unready: list[str]) -> Iterator[int]:
-    """The endpoints of a worker; their port."""
+    """The endpoints of a worker, where there are 4 partitions and 8 shards; their port."""
     metrics = Metrics()
+    for role in owned:
+        metrics.partitions.labels(role).set({"estimator": 4, "updater": 8}[role])
     for role, count in owned.items():
         metrics.owned.labels(role).set(count)
     server = Server("127.0.0.1:0", application(metrics.registry, list, lambda: unready))
@@ -42,17 +44,19 @@ def ask(port: int, pods: int = 1, seconds: float = 0.0) -> tuple[int, str]:
 
 
 def test_ready_workers_pass() -> None:
-    """With owners for both roles."""
+    """With owners for all of both roles."""
     with a_worker({"estimator": 4, "updater": 8}, []) as port:
-        assert ask(port) == (0, "every worker is ready\n")
+        told = "every worker is ready, every partition and shard has its owner\n"
+        assert ask(port) == (0, told)
 
 
 @pytest.mark.parametrize(
     ("owned", "unready", "pods", "told"),
     [
         ({"estimator": 4, "updater": 8}, ["shard 3: refused"], 1, "is not ready: shard 3: refused"),
-        ({"estimator": 4}, [], 1, "no updater owns anything"),
-        ({"estimator": 0, "updater": 8}, [], 1, "no estimator owns anything"),
+        ({"estimator": 4}, [], 1, "no updater knows its shards"),
+        ({"estimator": 0, "updater": 8}, [], 1, "0 of 4 partitions have an estimator"),
+        ({"estimator": 4, "updater": 7}, [], 1, "7 of 8 shards have an updater"),
         ({"estimator": 4, "updater": 8}, [], 2, "1 of 2 pods have an address"),
     ],
 )

@@ -2,7 +2,9 @@
 
 import json
 import re
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
@@ -13,6 +15,7 @@ from kubernetes_validate.utils import all_versions
 from stream_rater.commands import LAST_S
 from stream_rater.config import Settings
 from stream_rater.service import STALE_S
+from tests import tools
 from tests.helm.chart import (
     CASES,
     CHART,
@@ -236,6 +239,8 @@ def test_egress_goes_to_the_ports_of_the_addresses() -> None:
     assert ports("separate", "redis.url=redis://r:7000/3") == [9092, 7000]
     assert ports("separate", "kafka.bootstrapServers=a:1\\,b:2\\, c:1") == [1, 2, 6379]
     assert ports("separate", "networkPolicy.kafkaPorts={7,8}") == [7, 8, 6379]
+    assert ports("separate", "tracing.endpoint=http://c:4318/a/9") == [9092, 6379, 4318]
+    assert ports("separate", "tracing.endpoint=https://c") == [9092, 6379, 443]
 
 
 def test_pods_are_spread_by_role() -> None:
@@ -252,10 +257,16 @@ def test_pods_are_spread_by_role() -> None:
 
 
 def test_rules_and_dashboard_are_the_charts_files() -> None:
-    """To the letter: Prometheus' templates in them are none of Helm's."""
+    """To the letter, but that a release whose job is known is told by it: Prometheus' templates in
+    them are none of Helm's."""
     texts = [(CHART / "files" / name).read_text() for name in ("recording.yaml", "alerts.yaml")]
     groups = [group for text in texts for group in yaml.safe_load(text)["groups"]]
-    assert the("PrometheusRule", "observed")["spec"]["groups"] == groups
+    unknown = "serviceMonitor.enabled=false"
+    assert the("PrometheusRule", "observed", unknown)["spec"]["groups"] == groups
+    any_job, job = r"job=~\".*stream-rater.*\"", r"job=\"stream-rater/games/rater-stream-rater\""
+    assert any_job in json.dumps(groups)
+    expected = json.loads(json.dumps(groups).replace(any_job, job))
+    assert the("PrometheusRule", "observed")["spec"]["groups"] == expected
     assert {"alert", "record"} <= {key for g in groups for rule in g["rules"] for key in rule}
     (dashboard,) = (
         each["data"]
@@ -264,6 +275,40 @@ def test_rules_and_dashboard_are_the_charts_files() -> None:
     )
     found = json.loads((CHART / "files" / "dashboard.json").read_text())
     assert json.loads(dashboard["stream-rater.json"]) == found
+
+
+def test_a_release_that_is_gone_is_missed(tmp_path: Path) -> None:
+    """Though another is there, with both roles."""
+    rules = the("PrometheusRule", "observed")["spec"]
+    (tmp_path / "rules.yaml").write_text(json.dumps(rules))
+    other = 'job="stream-rater/games/other"'
+    series = [f"up{{{other}}}"]
+    series += [f'stream_rater_owned{{{other}, role="{role}"}}' for role in ("estimator", "updater")]
+    labels = 'alertname="StreamRaterRoleAbsent", alertstate="firing", severity="critical", '
+    job = 'job="stream-rater/games/rater-stream-rater"'
+    fires = [f'ALERTS{{{labels}{job}, role="{role}"}}' for role in ("estimator", "updater")]
+    test = {
+        "rule_files": ["rules.yaml"],
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": [{"series": each, "values": "1x20"} for each in series],
+                "promql_expr_test": [
+                    {
+                        "expr": 'ALERTS{alertname="StreamRaterRoleAbsent", alertstate="firing"}',
+                        "eval_time": "6m",
+                        "exp_samples": [{"labels": each, "value": 1} for each in fires],
+                    }
+                ],
+            }
+        ],
+    }
+    (tmp_path / "test.yaml").write_text(json.dumps(test))
+    done = subprocess.run(
+        [tools.promtool(), "test", "rules", str(tmp_path / "test.yaml")],
+        capture_output=True, text=True, timeout=60.0, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_rules_know_the_job() -> None:

@@ -30,11 +30,30 @@ WRONG = {
     "networkPolicy.kafkaPorts={70000}": "maximum: got 70,000, want 65,535",
     "image.tag=a b": "does not match pattern",
     "image.digest=latest": "does not match pattern",
+    "estimator.resources.limits.memory=1..2": "does not match pattern",
+    "estimator.resources.limits.memory=-1": "minimum: got -1, want 0",
+    "estimator.resources.limits.memry=1Gi": "invalid propertyName 'memry'",
+    "serviceMonitor.interval=0s": "does not match pattern",
+    # no names: of a Service, which has neither a dot nor a digit at its beginning, or of a Secret
     "fullnameOverride=My_Ratings": "does not match pattern",
+    "fullnameOverride=9ratings": "does not match pattern",
+    "fullnameOverride=a.b": "does not match pattern",
+    "nameOverride=a..b": "does not match pattern",
+    "serviceAccount.name=a..b": "does not match pattern",
+    "podLabels.team=a b": "does not match pattern",
+    # instead of what the chart says
+    r"podLabels.app\.kubernetes\.io/component=x": "invalid propertyName 'app.kubernetes.io/comp",
+    r"serviceMonitor.labels.helm\.sh/chart=x": "invalid propertyName 'helm.sh/chart'",
+    "podAnnotations.checksum/config=x": "invalid propertyName 'checksum/config'",
     # addresses
     "kafka.bootstrapServers=": "does not match pattern",
     "kafka.bootstrapServers=kafka": "does not match pattern",
+    "kafka.bootstrapServers=k:99999": "does not match pattern",
+    "kafka.bootstrapServers=k:9092\\,l:65536": "does not match pattern",
     "redis.url=redis:6379": "does not match pattern",
+    "redis.url=redis://redis:99999": "does not match pattern",
+    "redis.url=redis://redis:0": "does not match pattern",
+    "tracing.endpoint=collector:4318": "does not match pattern",
     # secrets where all can read them
     "redis.url=redis://user:password@redis:6379": "does not match pattern",
     "redis.url=redis://redis:6379?password=x": "does not match pattern",
@@ -46,12 +65,15 @@ WRONG = {
     "extraEnv[0].name=API_TOKEN,extraEnv[0].value=x": "missing property 'valueFrom'",
     # told twice
     r"kafka.options.bootstrap\.servers=k:1": "invalid propertyName 'bootstrap.servers'",
+    "extraEnv[0].name=OTEL_EXPORTER_OTLP_HEADERS,extraEnv[0].value=x": "property 'valueFrom'",
+    "extraEnv[0].name=OTEL_EXPORTER_OTLP_ENDPOINT,extraEnv[0].value=x": "'not' failed",
     "extraEnv[0].name=STREAM_RATER_REDIS,extraEnv[0].value=x": "'not' failed",
     # half of what belongs together
     "kafka.securityProtocol=sasl_ssl": "minLength: got 0, want 1",
     SASL: "maxLength: got 1, want 0",
     f"kafka.securityProtocol=sasl_plaintext,{SASL},kafka.tls.existingSecret=t": "maxLength",
     "kafka.securityProtocol=ssl,kafka.tls.certificateKey=c": "minLength: got 0, want 1",
+    "kafka.securityProtocol=ssl,kafka.tls.existingSecret=t,kafka.tls.keyKey=k": "minLength: got 0",
     "redis.tls.existingSecret=t": "maxLength: got 1, want 0",
     "redis.username=rater": "minLength: got 0, want 1",
     "redis.existingSecret=s,redis.passwordKey=": "minLength: got 0, want 1",
@@ -72,12 +94,31 @@ def test_a_threshold_that_markers_reach_is_refused() -> None:
     assert "keda.lagThreshold: less than 8: transaction markers alone look like that lag" in told
 
 
+def test_a_scrape_longer_than_its_interval_is_refused() -> None:
+    """Prometheus would take none of its configuration; no schema can compare them."""
+    told = refusal("--set=serviceMonitor.enabled=true,serviceMonitor.scrapeTimeout=60s")
+    assert "serviceMonitor.scrapeTimeout: 60s is longer than the interval, 15s" in told
+
+
+@pytest.mark.parametrize("release", ["9ratings", "a.b"])
+def test_a_release_that_names_no_service_is_refused(release: str) -> None:
+    """Helm takes the name, and values do not tell it."""
+    done = helm("template", release, ".")
+    assert done.returncode != 0
+    assert f"{release}-stream-rater: no name for a Service: set fullnameOverride" in done.stderr
+    assert helm("template", release, ".", "--set=fullnameOverride=ratings").returncode == 0
+
+
 @pytest.mark.parametrize(
     "change",
     [
         "podDisruptionBudget.maxUnavailable=50%",
         "runAsUser=null",
         "redis.url=rediss://redis",
+        "redis.url=rediss://redis:65535/15",
+        "serviceAccount.name=a.b-c",
+        "serviceMonitor.enabled=true,serviceMonitor.scrapeTimeout=15000ms",
+        "estimator.resources.limits.memory=1.5Gi",
         "kafka.bootstrapServers=a:1\\,b:2\\, c:3",
         f"kafka.securityProtocol=sasl_plaintext,{SASL}",
         "global.imageRegistry=anything",

@@ -69,6 +69,20 @@ def test_the_defaults_are_settings(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_a_pod_that_restarts_has_its_share_again(case: str, tmp_path: Path) -> None:
+    """Static membership: by a name that is its own and stays, back before the session is over even
+    if it takes all of its grace period to stop, and as long to start."""
+    for pod in worker_pods(case).values():
+        env = {each["name"]: each for each in pod["spec"]["containers"][0]["env"]}
+        source = env[f"{PREFIX}INSTANCE_ID"]["valueFrom"]
+        assert source == {"fieldRef": {"fieldPath": "metadata.name"}}
+        away_s = 2 * pod["spec"]["terminationGracePeriodSeconds"]
+    settings = settings_of(case, tmp_path)
+    assert settings.instance_id == POD
+    assert settings.session_timeout_ms >= 1000 * away_s
+
+
 def test_options_of_librdkafka_are_strings(tmp_path: Path) -> None:
     """Numbers, too, and large ones without an exponent."""
     assert settings_of("secured", tmp_path).kafka_options == {
@@ -101,7 +115,8 @@ def test_the_command_is_one(case: str, tmp_path: Path) -> None:
     (tmp_path / "config" / "settings.toml").touch()
     for component, pod in worker_pods(case).items():
         container = pod["spec"]["containers"][0]
-        assert container["command"] == ["stream-rater"]
+        traced = ["opentelemetry-instrument"] if case == "secured" else []
+        assert container["command"] == [*traced, "stream-rater"]
         name, *arguments = container["args"]
         arguments = [moved(each, tmp_path) for each in arguments]
         context = cli.main.commands[name].make_context(name, arguments)

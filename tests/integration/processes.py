@@ -91,7 +91,9 @@ class WorkerProcess:
         role: str = "all",
         variables: Mapping[str, str] = {},
         module: str = THIS_RELEASE,
+        command: Sequence[str] = (),
     ) -> None:
+        """`command`: instead of this interpreter, the module and the role."""
         self.settings = settings
         self._log = log
         self._url = ""
@@ -99,7 +101,7 @@ class WorkerProcess:
         self._guard = start_guard()
         with log.open("wb") as file:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", module, "run", "--role", role],
+                command or [sys.executable, "-m", module, "run", "--role", role],
                 cwd=ROOT,
                 env=environment_of(settings) | variables,
                 stdin=subprocess.DEVNULL,

@@ -54,15 +54,29 @@ ROLES = {
         "group estimators": "DESCRIBE",
         "group updaters": "DESCRIBE",
     },
+    "rebuild": {
+        "round-completed": "READ DESCRIBE_CONFIGS",
+        "performance-estimated": "READ WRITE DESCRIBE_CONFIGS",
+        "rating-changed": "DESCRIBE DESCRIBE_CONFIGS",
+        "round-rejected": "DESCRIBE DESCRIBE_CONFIGS",
+        "group estimators": "DESCRIBE",
+        "group updaters": "READ",
+    },
     "inspect": {
-        "round-completed": "DESCRIBE",
-        "performance-estimated": "DESCRIBE",
+        "round-completed": "DESCRIBE DESCRIBE_CONFIGS",
+        "performance-estimated": "DESCRIBE DESCRIBE_CONFIGS",
+        "rating-changed": "DESCRIBE DESCRIBE_CONFIGS",
+        "round-rejected": "DESCRIBE DESCRIBE_CONFIGS",
         "group estimators": "DESCRIBE",
         "group updaters": "DESCRIBE",
     },
-    "inspect --player": {"performance-estimated": "DESCRIBE"},
+    "inspect --player": {"rating-changed": "READ"},
 }
+ROLES["on a cluster"] = ROLES["all"]
 """In Kafka, by role: the operations on each thing."""
+
+ON_A_CLUSTER = ("+command", "+cluster|slots")
+"""What a client asks the nodes of a Redis Cluster at its start, whatever it is there for."""
 
 REDIS = {
     "estimator": (READ_BELIEFS, READ_POSITIONS, LADDERS, "+fcall_ro", *AT_START),
@@ -74,11 +88,16 @@ REDIS = {
         READ_BELIEFS, READ_POSITIONS, READ_LAYOUT, "+fcall_ro", "+hget", "+hmget", "+hlen", "+scan",
         "+function|list", "+select",
     ),
+    "rebuild": (
+        BELIEFS, POSITIONS, LADDERS, LAYOUT, "+fcall", "+hget", "+hmget", "+hset", "+hsetnx",
+        "+hdel", "+unlink", "+scan", "+function|list", "+function|load", "+select",
+    ),
     "inspect": (READ_POSITIONS, "+fcall_ro", "+hmget", "+function|list", "+select"),
     "inspect --player": (
         READ_BELIEFS, READ_POSITIONS, "+fcall_ro", "+hget", "+hmget", "+function|list", "+select",
     ),
 }  # fmt: skip
+REDIS["on a cluster"] = (*(rule for rule in REDIS["all"] if rule != "+select"), *ON_A_CLUSTER)
 """In Redis, by role: rules of its user; `+select` where the URL names a database."""
 
 

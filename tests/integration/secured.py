@@ -6,8 +6,9 @@ to their ACLs, and in the clear for itself and for the test, who may do everythi
 
 import ssl
 import subprocess
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,7 +32,8 @@ from local.tools import find_java
 from stream_rater.adapters.access import QUIET
 from stream_rater.config import Settings
 
-USERS = tuple(f"user-{number}" for number in range(110))
+SLOTS, MEET_S = 16_384, 30.0
+USERS = tuple(f"user-{number}" for number in range(150))
 ADMIN = "admin"
 MECHANISM = "SCRAM-SHA-512"
 
@@ -194,13 +196,15 @@ class SecuredRedis:
 
 
 @contextmanager
-def secured_redis(folder: Path, certificates: Certificates) -> Iterator[SecuredRedis]:
+def secured_redis(
+    folder: Path, certificates: Certificates, settings: Mapping[str, str] = {}
+) -> Iterator[SecuredRedis]:
     """TLS only, and an ACL file in which the default user is off."""
     folder.mkdir(parents=True)
     users = folder / "users.acl"
     users.write_text(f"user default off\nuser {ADMIN} on >{password_of(ADMIN)} ~* &* +@all\n")
     port = free_port()
-    settings = {
+    own = {
         "port": "0",
         "tls-port": str(port),
         "tls-cert-file": str(certificates.certificate),
@@ -209,10 +213,57 @@ def secured_redis(folder: Path, certificates: Certificates) -> Iterator[SecuredR
         "tls-auth-clients": "no",
         "aclfile": str(users),
         "databases": str(2 * len(USERS)),
+        **settings,
     }
     trusting = ssl.create_default_context(cafile=str(certificates.authority))
-    with start_redis(folder, port=port, settings=settings, tls=trusting):
+    with start_redis(folder, port=port, settings=own, tls=trusting):
         yield SecuredRedis(port, certificates)
+
+
+@dataclass(frozen=True)
+class SecuredCluster:
+    """A Redis Cluster of such servers."""
+
+    nodes: Sequence[SecuredRedis]
+
+    @property
+    def address(self) -> str:
+        """As the service's setting wants it."""
+        first, *others = (node.url for node in self.nodes)
+        return ",".join([first, *(url.removeprefix("rediss://") for url in others)])
+
+    def allow(self, user: str, *rules: str) -> None:
+        """On each: a cluster's nodes do not tell each other."""
+        for node in self.nodes:
+            node.allow(user, *rules)
+
+
+@contextmanager
+def secured_cluster(folder: Path, certificates: Certificates) -> Iterator[SecuredCluster]:
+    """Two masters that share the slots, TLS between them, too."""
+    with ExitStack() as stack:
+        nodes, buses = [], [free_port(), free_port()]
+        for i, bus in enumerate(buses):
+            settings = {
+                "cluster-enabled": "yes", "tls-cluster": "yes", "cluster-port": str(bus),
+                "databases": "1",
+            }  # fmt: skip
+            node = secured_redis(folder / str(i), certificates, settings)
+            nodes.append(stack.enter_context(node))
+        first, second = (node.client for node in nodes)
+        for i, client in enumerate((first, second)):
+            slots = i * SLOTS // 2, (i + 1) * SLOTS // 2 - 1
+            client.execute_command("CLUSTER ADDSLOTSRANGE", *slots)
+            client.execute_command("CLUSTER SET-CONFIG-EPOCH", i + 1)
+        port = int(nodes[1].url.rpartition(":")[2])
+        first.execute_command("CLUSTER MEET", LOOPBACK, port, buses[1])
+        deadline_s = time.monotonic() + MEET_S
+        while any(
+            node.client.execute_command("CLUSTER INFO")["cluster_state"] != "ok" for node in nodes
+        ):
+            assert time.monotonic() < deadline_s, "the nodes do not meet"
+            time.sleep(0.05)
+        yield SecuredCluster(nodes)
 
 
 def settings_of(

@@ -28,9 +28,11 @@ from tests.integration.secured import (
     USERS,
     Acl,
     Certificates,
+    SecuredCluster,
     SecuredKafka,
     SecuredRedis,
     make_certificates,
+    secured_cluster,
     secured_kafka,
     secured_redis,
     settings_of,
@@ -109,6 +111,8 @@ def finished(castle: Castle, tmp_path_factory: pytest.TempPathFactory) -> Settin
     worker = WorkerProcess(user, tmp_path_factory.mktemp("parts") / "log")
     try:
         wait_until(Finished(opened), "all is rated")
+        worker.terminate()  # it leaves its groups, so that `rebuild` may run
+        assert worker.wait() == 0
     finally:
         worker.close()
     return opened
@@ -125,8 +129,7 @@ def test_the_least_rights_suffice(
     tells, each as a user who may do no more; the first worker finds Redis empty."""
     castle.redis.empty()
     at = castle.place()
-    for role in roles:
-        worker_process(castle.user(at, role), role=role)
+    workers = [worker_process(castle.user(at, role), role=role) for role in roles]
     file = tmp_path / "rounds.jsonl"
     file.write_bytes(b"\n".join(each.value or b"" for each in some_rounds()))
     sent = stream_rater("submit", str(file), settings=castle.user(at, "submit"))
@@ -146,6 +149,40 @@ def test_the_least_rights_suffice(
     for role in ("inspect", "inspect --player"):
         inspected = stream_rater(*COMMANDS[role], settings=castle.user(at, role))
         assert (inspected.returncode, inspected.stderr) == (0, ""), inspected.stderr
+    for worker in workers:
+        worker.terminate()
+        assert worker.wait() == 0
+    rebuilt = stream_rater(*COMMANDS["rebuild"], settings=castle.user(at, "rebuild"))
+    assert (rebuilt.returncode, rebuilt.stderr) == (0, ""), rebuilt.stderr
+    assert rebuilt.stdout.startswith("2 rounds replayed, 2 beliefs written")
+
+
+def on_the_cluster(castle: Castle, cluster: SecuredCluster, less: str | None = None) -> Settings:
+    """Settings of a new user with a worker's rights there, or with all but one of them."""
+    at = castle.place()
+    user = castle.user(at, "on a cluster")
+    rules = least("on a cluster", at).without(less).redis
+    cluster.allow(user.redis_username, *rules)
+    return msgspec.structs.replace(user, redis=cluster.address, redis_cluster=True)
+
+
+def test_the_least_rights_on_a_cluster(
+    castle: Castle, worker_process: Start, tmp_path: Path
+) -> None:
+    """A worker rates; one that may not ask for the commands, or the slots, says so in one line."""
+    with secured_cluster(tmp_path / "cluster", castle.certificates) as cluster:
+        user = on_the_cluster(castle, cluster)
+        worker = worker_process(user)
+        produce(castle.opened(user), some_rounds())
+        wait_until(Finished(castle.opened(user)), "all is rated")
+        assert worker.metric("stream_rater_updates_total", outcome="applied") == 4
+        for rule in rights.ON_A_CLUSTER:
+            less = on_the_cluster(castle, cluster, rule)
+            (ended,) = in_turn([(less, COMMANDS["verify"])])
+            lines = [line for line in ended.stderr.splitlines() if not line.startswith("{")]
+            assert (ended.returncode, len(lines)) == (1, 1), ended.stderr
+            said = f"permissions.*{rule[1:]}|{re.escape(rule)}"
+            assert re.fullmatch(f"stream-rater: redis: .*({said}).*", lines[0]), lines[0]
 
 
 # --- with one less -------------------------------------------------------------------------------
@@ -158,12 +195,13 @@ COMMANDS = {
     "submit": ["submit", "deploy/examples/rounds.jsonl"],
     "watch": ["watch", "--from-start", "--count", "1"],
     "verify": ["verify", "--wait", "0"],
+    "rebuild": ["rebuild", "--replace"],
     "inspect": ["inspect"],
     "inspect --player": ["inspect", "--ladder", "eu", "--player", "ann"],
 }
-LOOK = ("verify", "inspect", "inspect --player")
-"""At what workers have done."""
-REMOVED = [role for role in COMMANDS if role != "all"]
+LOOK = ("verify", "inspect", "inspect --player", "rebuild")
+"""At what workers have done; the last one changes it."""
+REMOVED = [role for role in COMMANDS if role not in ("all", "rebuild")] + ["rebuild"]
 KAFKA_CASES = [(role, str(acl)) for role in REMOVED for acl in least(role, NOWHERE).kafka]
 REDIS_CASES = [(role, rule) for role in REMOVED for rule in rights.REDIS[role]]
 CASES = [*KAFKA_CASES, *REDIS_CASES]
@@ -196,7 +234,8 @@ def attempts(castle: Castle, finished: Settings) -> Iterator[dict[Case, Callable
             future.exception()
         library = castle.user(castle.place(), "all")
         RedisStore(library).prepare()
-        looking = {case: at for case, at in cases.items() if case[0] in LOOK}
+        looking = {c: at for c, at in cases.items() if c[0] in LOOK and c not in futures}
+        looking = dict(sorted(looking.items(), key=lambda item: LOOK.index(item[0][0])))
         for case in cases.keys() - futures.keys() - looking.keys():
             futures[case] = pool.submit(_run, case[0], cases[case])
         in_one = pool.submit(in_turn, [(at, COMMANDS[r]) for (r, _), at in looking.items()])

@@ -16,7 +16,7 @@ from stream_rater.adapters.access import QUIET
 from stream_rater.adapters.topics import Admin, Topics
 from stream_rater.config import Settings
 from tests import real
-from tests.integration.bad_rounds import KEY, MEBIBYTE, a_round
+from tests.integration.bad_rounds import KEY, LADDERS, MEBIBYTE, a_round
 from tests.integration.processes import WorkerProcess, stream_rater, wait_until
 from tests.integration.topics import Finished, read_topic
 
@@ -123,6 +123,28 @@ def test_bombs_do_not_kill_or_stop(
     verified = stream_rater("verify", settings=at)
     assert verified.returncode == 0, verified.stderr
     assert f"{rounds + 1} rounds replayed, {len(sizes)} rejected" in verified.stdout
+
+
+def test_a_large_round_is_rated_where_the_limit_is_raised(
+    settings: real.SettingsFactory,
+    worker_process: Callable[..., WorkerProcess],
+    tmp_path: Path,
+) -> None:
+    """The topics stay as the service makes them: it is the compressed batch that they measure. What
+    is over the limit is rejected as before."""
+    ladders = tmp_path / "ladders.toml"
+    ladders.write_text(f"limits.max_bytes = {LARGE_BYTES}\n{LADDERS}")
+    at = settings(partitions=1, ladders=str(ladders))
+    worker = worker_process(at)
+    codecs = ("lz4", "zstd")
+    for codec in codecs:
+        assert send(at, codec, a_round(round_id=codec).ljust(LARGE_BYTES)) == []
+    assert send(at, "lz4", a_round(round_id="larger").ljust(LARGE_BYTES + 1)) == []
+    wait_until(Finished(at), "all is finished", 100.0, 0.2)
+    assert worker.metric("stream_rater_restarts_total") == 0, worker.log()
+    rejected = read_topic(at, Topics.of(at).rejected)
+    assert [dict(each.headers() or ())["error-code"] for each in rejected] == [b"too-large"]
+    assert len(read_topic(at, Topics.of(at).changed)) == 2 * len(codecs)
 
 
 @pytest.mark.parametrize("codec", ["gzip", "zstd"])

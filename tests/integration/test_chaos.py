@@ -4,37 +4,98 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
-from types import SimpleNamespace
-from typing import Any
+import time
+from typing import NoReturn
 
 import pytest
 
+import tests.chaos.__main__ as chaos
 from local.tools import KAFKA_VARIABLE, REDIS_VARIABLE, ROOT, given_address
+from stream_rater.adapters.redis import RedisStore
+from stream_rater.events import RatingChanged
+from tests import real
+from tests.chaos.crew import Violation, why_ended
 from tests.chaos.rolling import latencies_ms, percentiles, prompt
-from tests.chaos.season import tally
+from tests.chaos.tally import differing, tally
+
+DUE = {("l", "p"): {"r1": 1, "r2": 2, "r3": 3}, ("l", "q"): {"r3": 1}}
+"""One player's three rounds, and another's only one."""
 
 
-def told(*rounds: int) -> list[Any]:
-    """Changes of one player, by the number of the round."""
-    return [SimpleNamespace(ladder="l", player="p", rounds=n) for n in rounds]
+def told(
+    number: int, player: str = "p", *, of: int = 0, event_id: str = "", mu: float = 0.0
+) -> RatingChanged:
+    """A player's change after so many rounds, of which each gains a point."""
+    round_id = f"r{of or number}"
+    return RatingChanged(
+        event_id=event_id or f"l:{round_id}:{player}", ladder="l", player=player,
+        round_id=round_id, completed_at="", rank=1, mu=mu or 1000.0 + number, sigma=9.0 - number,
+        previous_mu=999.0 + number, previous_sigma=10.0 - number, performance=0.0, rating=0.0,
+        previous_rating=0.0, rounds=number, provisional=False,
+    )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("rounds", "lost", "doubled"),
-    [
-        ((1, 2, 3), 0, 0),
-        ((1, 2), 1, 0),
-        ((1, 3), 1, 0),
-        ((1, 2, 2, 3), 0, 1),
-        ((1, 3, 2), 1, 1),
-        ((1, 2, 3, 4), 0, 1),
-        ((), 3, 0),
-    ],
-)
-def test_what_is_lost_and_doubled(rounds: Sequence[int], lost: int, doubled: int) -> None:
-    """Of three rounds that are due; out of order is both."""
-    assert tally({("l", "p"): 3}, told(*rounds)) == (lost, doubled)
+ALL = [told(1), told(2), told(3), told(1, "q", of=3)]
+TOLD = {
+    "all": (ALL, (0, 0, 0)),
+    "nothing": ([], (4, 0, 0)),
+    "the last one not": ([*ALL[:2], ALL[3]], (1, 0, 0)),
+    "one in between not": ([ALL[0], *ALL[2:]], (1, 0, 1)),  # and a gap in what is believed
+    "one twice": ([*ALL, ALL[1]], (0, 1, 0)),
+    "out of order": ([ALL[0], ALL[2], ALL[1], ALL[3]], (0, 0, 2)),
+    "another's round": ([*ALL[:3], told(1, "q", of=1)], (1, 0, 1)),
+    "a round that nobody played": ([*ALL, told(4)], (0, 0, 1)),
+    "two rounds exchanged": ([told(1, of=2), told(2, of=1), *ALL[2:]], (0, 0, 3)),
+    "another's id": ([*ALL[:3], told(1, "q", of=3, event_id="l:r3:p")], (0, 0, 1)),
+    "another rating": ([told(1, mu=1001.5), *ALL[1:]], (0, 0, 1)),
+}
+"""What subscribers are told; lost, doubled, wrong."""
+
+
+@pytest.mark.parametrize("case", TOLD)
+def test_what_is_lost_doubled_and_wrong(case: str) -> None:
+    """Of four changes that are due."""
+    changes, expected = TOLD[case]
+    found = tally(DUE, changes)
+    assert (found.lost, found.doubled, len(found.mistakes)) == expected, found.mistakes
+
+
+def test_what_was_told_last_is_what_the_store_has(settings: real.SettingsFactory) -> None:
+    """A player of whom it believes something else, or nothing, is named."""
+    at = settings()
+    store = RedisStore(at)
+    store.prepare()
+    store.close()
+    assert [*differing({("l", "q"): ALL[3]}, at)] == ["l:r3:q: the store has None of ('l', 'q')"]
+
+
+GONE = "stream-rater: updater: in a call that does not return\n"
+
+
+def test_why_a_worker_ended() -> None:
+    """By its last line; a traceback, a signal, and a reason that nobody knows are violations."""
+    assert why_ended(1, "{}\n" + GONE) == "a call that does not return"
+    for code, log in ((1, "Traceback\n" + GONE), (-6, GONE), (0, GONE), (1, ""), (1, "{}\nno")):
+        with pytest.raises(Violation, match="a worker ended"):
+            why_ended(code, log)
+
+
+def test_a_fault_that_breaks_the_players_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one is played all the same; what the time does not reach is named."""
+
+    def breaks(name: str, *_: object) -> NoReturn:
+        raise subprocess.TimeoutExpired(name, 1.0)
+
+    def takes_long(*_: object) -> NoReturn:
+        while True:
+            time.sleep(1.0)
+
+    monkeypatch.setattr(chaos, "FAULTS", {"a": breaks, "b": takes_long, "c": breaks})
+    failures: list[chaos.Failure] = []
+    chaos.play(["a", "b", "c"], quick=True, minutes=0.01, outcomes=[], failures=failures)
+    assert [each.fault for each in failures] == ["a", "b", "c"]
+    assert failures[0].failure.startswith("TimeoutExpired")
+    assert {each.failure for each in failures[1:]} == {"not played to its end within 0.01 minutes"}
 
 
 def test_how_long_ratings_took() -> None:
@@ -61,6 +122,6 @@ def test_a_fault_and_its_line() -> None:
     assert done.returncode == 0, done.stderr
     (line,) = done.stdout.splitlines()
     found = json.loads(line)
-    assert list(found) == ["fault", "injected", "updates", "lost", "doubled", "recovery_s"]
-    assert (found["injected"], found["lost"], found["doubled"]) == (1, 0, 0)
+    assert [found[name] for name in ("injected", "lost", "doubled", "wrong")] == [1, 0, 0, 0]
+    assert (found["recoveries"], found["ended_themselves"]) == (1, {})
     assert found["updates"] > 1000

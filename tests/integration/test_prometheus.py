@@ -2,7 +2,11 @@
 
 import math
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import trustme
@@ -10,9 +14,13 @@ import yaml
 
 from local.prometheus_node import RULES, start_prometheus
 from local.servers import Addresses
+from local.tools import ROOT
 from tests import real, rounds, tools
-from tests.integration.processes import WorkerProcess, wait_until, workers
+from tests.integration.processes import WorkerProcess, environment_of, wait_until, workers
+from tests.integration.secured import make_certificates, secured_redis
 from tests.integration.topics import Bytes, Finished, produce
+from tests.unit import test_runbook as runbook
+from tests.unit.test_alerts import ALERTS
 from watching.ask import Panel, Prometheus, panels
 
 EVERY_S = 0.25
@@ -20,6 +28,8 @@ ROUNDS_AT_ONCE = 40
 SHOWN = list(panels(rate_interval="4s"))
 SELECTOR = re.compile(r"\b(?:stream_rater_\w+|job\w*:[\w:]+|process_\w+|up)\b(?:\{[^}]*\})?")
 """A metric in an expression, with its matchers."""
+TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[<>=!]=|[<>(){}\[\]]|\b(?:and|or)\b')
+ABSENT = re.compile(r"absent\((.*)\)")
 
 
 def load(first: int) -> list[Bytes]:
@@ -42,10 +52,18 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
+class Watched(NamedTuple):
+    """A worker that is scraped, and by whom."""
+
+    prometheus: str
+    worker: WorkerProcess
+    log: Path
+
+
 @pytest.fixture(scope="module")
-def scraped(
+def watched(
     addresses: Addresses, certificate: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Prometheus]:
+) -> Iterator[Watched]:
     """A Prometheus that has watched a worker rate for a few seconds."""
     tools.prometheus()
     folder = tmp_path_factory.mktemp("watched")
@@ -56,6 +74,7 @@ def scraped(
         with start_prometheus(folder / "prometheus", workers=[target], every=every) as server:
             asked = Prometheus(server.address)
             finished = Finished(at)
+            wait_until(lambda: bool(asked.now("stream_rater_ready")), "counters are seen at zero")
             sent = 0
             while sent < 4 or not has_data(asked):
                 assert sent < 40, "Prometheus never saw the load"
@@ -63,7 +82,13 @@ def scraped(
                 sent += 1
                 wait_until(finished, "all is rated")
                 wait_until(scraped_again(asked), "it is scraped")
-            yield asked
+            yield Watched(server.address, worker, folder / "worker-0.log")
+
+
+@pytest.fixture(scope="module")
+def scraped(watched: Watched) -> Prometheus:
+    """To be asked."""
+    return Prometheus(watched.prometheus)
 
 
 def has_data(asked: Prometheus) -> bool:
@@ -110,6 +135,65 @@ def test_a_rule_finds_what_it_is_about(scraped: Prometheus, name: str, expressio
         assert scraped.now(f"count_over_time({selector}[5m])"), f"{name}: {selector}"
 
 
+def compared(expression: str) -> Iterator[str]:
+    """What an alert compares: its expression without comparisons, thresholds, `and` and `or`."""
+    sides, depth, start, closed = [], 0, 0, 0
+    for token in TOKEN.finditer(expression):
+        if token[0] in "([{":
+            depth += 1
+        elif token[0] in ")]}":
+            depth -= 1
+            closed = closed or (token.end() if depth == 0 else 0)
+        elif depth == 0 and token[0][0] != '"':
+            sides.append(expression[start : token.start()].strip())
+            start = token.end()
+    sides.append(expression[start:].strip())
+    if len(sides) > 1:
+        for side in sides:
+            yield from compared(side)
+    elif expression[0] == "(" and closed == len(expression):
+        yield from compared(expression[1:-1].strip())
+    elif SELECTOR.search(expression):
+        absent = ABSENT.fullmatch(expression)
+        yield absent[1] if absent else expression
+
+
+def test_what_is_compared_is_found() -> None:
+    """In each of the forms that our alerts have."""
+    expression = """(min_over_time(m{a="<)"}[5m]) > 1) and (abs(stream_rater_a - time()) == 0)
+        or absent(stream_rater_b{c=~"d"}) or sum by (job) (up) < max by (job) (up)"""
+    assert list(compared(expression)) == [
+        "abs(stream_rater_a - time())",
+        'stream_rater_b{c=~"d"}',
+        "sum by (job) (up)",
+        "max by (job) (up)",
+    ]
+
+
+COMPARED = [
+    (rule["alert"], side)
+    for path in RULES
+    for group in yaml.safe_load(path.read_text())["groups"]
+    for rule in group["rules"]
+    if "alert" in rule
+    for side in compared(rule["expr"])
+]
+
+
+@pytest.mark.parametrize(("alert", "expression"), COMPARED, ids=lambda text: text[:40])
+def test_what_an_alert_compares_is_there(scraped: Prometheus, alert: str, expression: str) -> None:
+    """The whole expression but for its threshold, with aggregations and ranges, gives numbers."""
+    found = scraped.now(expression)
+    assert found, f"{alert}: {expression}"
+    assert any(math.isfinite(series.points[0][1]) for series in found), f"{alert}: {expression}"
+
+
+def test_every_alert_compares_something() -> None:
+    """None is passed over."""
+    alerts = {name for name, _ in alert_rules() if name.startswith("StreamRater")}
+    assert {alert for alert, _ in COMPARED} == alerts
+
+
 def test_rules_are_evaluated_and_none_fires(scraped: Prometheus) -> None:
     """Every rule is healthy; a worker that does its work wakes nobody."""
     groups = scraped.get("rules")["groups"]
@@ -128,3 +212,41 @@ def test_latency_is_what_was_measured(scraped: Prometheus) -> None:
         (total,) = scraped.now(f'stream_rater_latency_seconds_sum{{role="{role}"}}')
         assert count.points[0][1] >= 4
         assert 0.0 < total.points[0][1] / count.points[0][1] < 30.0
+
+
+LOOKED_AT = [
+    pytest.param(block, id=f"{heading} {number}")
+    for heading in ("First look", *sorted(ALERTS))
+    for number, block in enumerate(runbook.blocks(heading))
+]
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server with TLS."""
+    folder = tmp_path_factory.mktemp("tls")
+    with secured_redis(folder / "redis", make_certificates(folder)) as server:
+        yield server.url.removeprefix("rediss://")
+
+
+@pytest.mark.parametrize("block", LOOKED_AT)
+def test_what_the_runbook_looks_with_tells_something(
+    watched: Watched, certificate: str, tls: str, block: str
+) -> None:
+    """Each block of the alerts' sections, as it stands: it prints, and complains of nothing."""
+    at = watched.worker.settings
+    variables = {
+        "WORKER": watched.worker.url.removeprefix("http://"),
+        "PROMETHEUS": f"http://{watched.prometheus}",
+        "LOG": str(watched.log),
+        "TLS": tls,
+        "STREAM_RATER_KAFKA_SSL_CERTIFICATE": certificate,
+    }
+    environment = environment_of(at) | variables
+    environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
+    done = subprocess.run(
+        ["bash", "-uc", block], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, timeout=60.0, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert done.stdout.strip(), "it tells nothing"

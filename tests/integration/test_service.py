@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import pytest
 
 from local.tools import ROOT
 from stream_rater import commands
@@ -106,15 +107,27 @@ def inspected(at: Settings) -> None:
     """`inspect` tells each partition's owner, and a player's belief."""
     all_of_it = stream_rater("inspect", settings=at)
     assert all_of_it.returncode == 0, all_of_it.stderr
-    rows = [line.split() for line in all_of_it.stdout.splitlines() if line.endswith("127.0.0.1")]
-    assert [row[0] for row in rows] == [*"0123", *"0123"]
-    for _, start, done, *in_redis, end, behind in (row[:-3] for row in rows):
+    topics = re.findall(r"^\S*?([\w-]+): partitions (\d),", all_of_it.stdout, re.MULTILINE)
+    assert dict(topics) == {
+        "round-completed": "4", "performance-estimated": "4", "rating-changed": "4",
+        "round-rejected": "1",
+    }  # fmt: skip
+    rows = [line.split() for line in all_of_it.stdout.splitlines() if "1/1" in line]
+    assert [row[0] for row in rows] == [*"0123" * 3, "0"]
+    for _, _, start, end, done, *in_redis, behind in (row[:-3] for row in rows[:8]):
         assert (start, behind) == ("0", "0")
         assert {done, *in_redis} == {end}
+    assert {row[-1] for row in rows[:8]} == {"/127.0.0.1"}
+    assert {len(row) for row in rows[8:]} == {4}
     player = stream_rater("inspect", "--ladder", "ladder-1", "--player", "p1", settings=at)
     assert player.returncode == 0, player.stderr
     assert re.match(r"p1 on ladder-1\nshown: \d+\.\d\nbelieved: \d+\.\d give", player.stdout)
     assert "(listpack)" in player.stdout
+    assert re.search(
+        r"\nlast rounds, by \S*rating-changed, partition \d, from offset 0 on:\n"
+        r"  2\S+ +rank \d +960.0 -> +\d+\.\d \([+-]\d+\.\d\)  \S+\n$",
+        player.stdout,
+    )
     nobody = stream_rater("inspect", "--ladder", "ladder-1", "--player", "q", settings=at)
     assert nobody.returncode == 1
     assert nobody.stderr.startswith("stream-rater: ladder 'ladder-1' has no player 'q'")
@@ -178,23 +191,16 @@ def test_workers_share(settings: real.SettingsFactory, worker_process: Start) ->
     """A second worker takes half of the partitions and shards; stopped, it gives them back."""
     at = settings(session_timeout_ms=2000)
     first = worker_process(at)
-
-    def owned(worker: WorkerProcess) -> tuple[float, float]:
-        return (
-            worker.metric("stream_rater_owned", role="estimator"),
-            worker.metric("stream_rater_owned", role="updater"),
-        )
-
     produce(at, [a_round(number) for number in range(300)])
     second = worker_process(at)
-    wait_until(lambda: owned(first) == owned(second) == (2, 2), "each has half")
+    wait_until(lambda: shares(first) == shares(second) == (2, 2), "each has half")
     produce(at, [a_round(number) for number in range(300, 600)])
     finished = Finished(at)
     wait_until(finished, "both rate")
     assert second.metric("stream_rater_events_total") > 0
     second.terminate()
     assert second.wait(STOP_S) == 0
-    wait_until(lambda: owned(first) == (4, 4), "the first has all again")
+    wait_until(lambda: shares(first) == (4, 4), "the first has all again")
     produce(at, [a_round(number) for number in range(600, 900)])
     wait_until(finished, "the first rates on")
     assert_all_rated_once(at, 900)
@@ -228,18 +234,45 @@ def test_the_same_instance_twice(settings: real.SettingsFactory, worker_process:
     assert set(events_of(at).values()) == {1}
 
 
-def test_a_killed_instance_comes_back_quickly(
-    settings: real.SettingsFactory, worker_process: Start
+@pytest.mark.parametrize("killed", [True, False], ids=["killed", "stopped"])
+def test_an_instance_comes_back_quickly(
+    settings: real.SettingsFactory, worker_process: Start, killed: bool
 ) -> None:
-    """Under the same instance_id, a successor does not wait for the session to end."""
-    at = settings(instance_id="one", session_timeout_ms=30_000)
+    """Under the same instance_id, a successor has the share at once, without waiting for the
+    session to end; nothing is revoked of another's meanwhile, and nothing given to it."""
+    at = settings(instance_id="one", session_timeout_ms=120_000)  # three times READY_S
     worker = worker_process(at)
+    other = worker_process(msgspec.structs.replace(at, instance_id="two"))
+    wait_until(lambda: shares(worker) == shares(other) == (2, 2), "each has half")
+    before = assignments(other)
     produce(at, [a_round(number) for number in range(1000)])
     wait_until(lambda: worker.metric("stream_rater_events_total") > 50, "it is at work")
-    worker.kill()
-    worker_process(at)
+    if killed:
+        worker.kill()
+    else:
+        worker.terminate()
+        assert worker.wait(STOP_S) == 0
+    successor = worker_process(at)
     wait_until(Finished(at), "the successor has done all", timeout_s=20.0)
     assert_all_rated_once(at, 1000)
+    assert shares(successor) == shares(other) == (2, 2)
+    assert assignments(other) == before
+    assert assignments(successor) == (1, 1)
+
+
+def shares(worker: WorkerProcess) -> tuple[float, float]:
+    """Partitions and shards that it owns."""
+    return both(worker, "stream_rater_owned")
+
+
+def assignments(worker: WorkerProcess) -> tuple[float, float]:
+    """How often each changed."""
+    return both(worker, "stream_rater_assignments_total")
+
+
+def both(worker: WorkerProcess, name: str) -> tuple[float, float]:
+    """A metric of the estimator and of the updater."""
+    return worker.metric(name, role="estimator"), worker.metric(name, role="updater")
 
 
 def test_logs_are_json_lines(settings: real.SettingsFactory, worker_process: Start) -> None:

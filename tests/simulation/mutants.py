@@ -137,6 +137,20 @@ class Unacknowledged(Estimator):
             self._late, self._late_players = [], {}
 
 
+class FirstPiece(Estimator):
+    """Step 6 for a round larger than a wave: it counts as scattered once its first piece is
+    acknowledged; the others follow."""
+
+    def _rate_large(self) -> Step[None]:
+        large = self._large
+        yield from super()._rate_large()
+        if large is not None and large is self._large and large._sent == 1:
+            super()._close([large.pending])
+
+    def _close(self, rounds: Sequence[Pending]) -> None:
+        super()._close([each for each in rounds if each.key in self._rounds])
+
+
 class CommitsMaximum(Estimator):
     """Step 7 with the largest finished offset instead of the contiguous prefix."""
 
@@ -331,6 +345,7 @@ MUTANTS = {
     "recalls-by-offset": Mutant("events by fresh rows", Machines(updater=RecallsByOffset)),
     "commits-maximum": Mutant("the contiguous prefix", Machines(estimator=CommitsMaximum)),
     # and more
+    "first-piece": Mutant("all pieces of a large round first", Machines(estimator=FirstPiece)),
     "ids-in-memory": Mutant("duplicates by the W offsets before", Machines(estimator=IdsInMemory)),
     "current-prior": Mutant("the remembered prior", Machines(estimator=CurrentPrior)),
     "resumed-not-awaited": Mutant("a resumed round awaited", Machines(estimator=ResumedNotAwaited)),

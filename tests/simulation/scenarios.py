@@ -3,18 +3,13 @@
 `test_directed` plays each with the rule and without.
 """
 
-from collections.abc import Callable
-
 from stream_rater.pipeline.ports import Apply, CommitSource, Publish, ReadPriors, Scatter, Seek
 
+from . import rebuilt  # noqa: F401 - it has scenarios, too
 from .actors import Machines
 from .mutants import MUTANTS
+from .registry import SCENARIOS, catches
 from .stage import A0, A1, A2, B0, B1, B2, NEVER_HEARS, Stage
-
-Scenario = Callable[[Stage], None]
-
-SCENARIOS: dict[str, Scenario] = {}
-"""By the mutant that it catches."""
 
 
 def play(name: str, machines: Machines) -> list[str]:
@@ -28,16 +23,6 @@ def caught(name: str) -> bool:
     """Whether the mutant ends its scenario with something wrong; who is stuck harms nobody."""
     found = play(name, MUTANTS[name].machines)
     return bool(found) and not found[0].startswith("stuck")
-
-
-def catches(mutant: str) -> Callable[[Scenario], Scenario]:
-    """Register a scenario."""
-
-    def register(scenario: Scenario) -> Scenario:
-        SCENARIOS[mutant] = scenario
-        return scenario
-
-    return register
 
 
 @catches("no-floor")
@@ -146,6 +131,15 @@ def zombie_scatters_on(stage: Stage) -> None:
     stage.through(updater, Publish)
     stage.turns(successor)
     stage.crash(zombie)
+    stage.updater()
+
+
+@catches("first-piece")
+def next_round_between_the_pieces_of_a_large_one(stage: Stage) -> None:
+    """A round of three, in two pieces; who is in the second has another round right after it."""
+    stage.round(A0, A1, A2)
+    stage.round(A2, B2)
+    stage.turns(stage.estimator())
     stage.updater()
 
 
@@ -330,69 +324,4 @@ def late_end_within_the_next_transaction(stage: Stage) -> None:
     end.arrive()
     stage.crash(first)
     stage.log.fence(stage.log.updaters, first.worker.producer)
-    stage.updater()
-
-
-@catches("reaches-the-end")
-def rebuilt_while_a_part_waits(stage: Stage) -> None:
-    """The store is lost when a round is scattered and committed, and not yet applied."""
-    stage.round(A0, A1)
-    estimator, updater = stage.estimator(), stage.updater()
-    stage.through(estimator, CommitSource)
-    stage.through(updater, Publish)
-    stage.round(A0, B0)
-    stage.through(estimator, CommitSource)
-    stage.rebuild()
-    stage.estimator()
-    stage.updater()
-
-
-@catches("reaches-the-commit")
-def rebuilt_before_the_source_is_committed(stage: Stage) -> None:
-    """The store is lost when a round is rated and published, and its estimator died before it
-    committed the source."""
-    stage.round(A0, A1)
-    estimator, updater = stage.estimator(), stage.updater()
-    stage.through(estimator, Scatter)
-    stage.through(updater, Publish)
-    stage.rebuild()
-    stage.estimator()
-    stage.updater()
-
-
-@catches("reaches-what-was-applied")
-def rebuilt_after_parts_were_deleted(stage: Stage) -> None:
-    """The store is lost long after a round, when no part of it is kept."""
-    stage.round(A0, A1)
-    estimator, updater = stage.estimator(), stage.updater()
-    stage.through(estimator, CommitSource)
-    stage.through(updater, Publish)
-    stage.expire()
-    stage.rebuild()
-    stage.round(A0, B0)
-    stage.estimator()
-    stage.updater()
-
-
-@catches("marks-overlooked")
-def lost_after_shards_were_added(stage: Stage) -> None:
-    """Players move to a new shard, and the store is lost at work. The new shard's log tells of it
-    all but what they were before; a round is reported before somebody rebuilds the store."""
-    stage.begin_with(2)
-    stage.round(A2, B2)
-    estimator, updater = stage.estimator(), stage.updater()
-    stage.through(estimator, CommitSource)
-    stage.turns(updater)
-    stage.rebuild()
-    estimator, updater = stage.estimator(), stage.updater()
-    stage.round(A2, B2)
-    stage.through(estimator, CommitSource)
-    stage.through(updater, Publish)
-    stage.store.wipe()
-    stage.turns(updater)
-    stage.round(A2, B2)
-    for actor in (estimator, updater):
-        stage.turns(actor)
-    stage.rebuild()
-    stage.estimator()
     stage.updater()

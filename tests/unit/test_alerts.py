@@ -64,8 +64,14 @@ CASES = {
         not_yet=3, fires=5,
     ),
     "StreamRaterRoleAbsent": Case(
-        {"stream_rater_owned" + of("a", role="updater"): "0x20"},
-        not_yet=4, fires=6, labels=[{"role": "estimator"}],
+        {
+            "up" + of("a"): "1x20",
+            "stream_rater_owned" + of("a", role="updater"): "0x20",
+            "up" + of("b", job="other/stream-rater"): "1x20",  # a release that has both
+            "stream_rater_owned" + of("b", job="other/stream-rater", role="estimator"): "1x20",
+            "stream_rater_owned" + of("b", job="other/stream-rater", role="updater"): "1x20",
+        },
+        not_yet=4, fires=6, labels=[JOB | {"role": "estimator"}],
     ),
     "StreamRaterCrashing": Case(
         {
@@ -172,8 +178,11 @@ CASES = {
         {
             "stream_rater_restarts_total" + of("a", role="updater", cause="tls"): "0 0 1x20",
             "stream_rater_restarts_total" + of("a", role="estimator", cause="kafka"): "0 0 1x20",
+            # Denied, and gone before the next scrape.
+            'stream_rater_restarts_total{job="b", role="estimator", cause="denied"}': "0 0 1",
         },
-        not_yet=1, fires=3, labels=[JOB | {"role": "updater"}],
+        not_yet=1, fires=3,
+        labels=[JOB | {"role": "updater"}, {"job": "b", "role": "estimator"}],
     ),
     "StreamRaterCertificateExpiring": Case(
         {  # promtool's clock begins at 0

@@ -2,6 +2,7 @@
 
 import itertools
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from stream_rater.events import plain_round_from_json
 from stream_rater.pipeline.sharding import shards_of
 from tests.benchmarks.measure import Skipped
 from tests.benchmarks.stream.__main__ import main
+from tests.benchmarks.stream.crowd import told
 from tests.benchmarks.stream.ground import Published
 from tests.benchmarks.stream.latency import Seen, found
 from tests.benchmarks.stream.null import Sample, regrouped
@@ -89,6 +91,31 @@ def test_latencies() -> None:
     assert phase.quantile_ms(0.99) == phase.quantile_ms(1.0) == pytest.approx(1000.0)
     late = found(sent, 19.5, seen)
     assert late.behind == 1 and late.behind_ms == pytest.approx(950.0)
+
+
+def test_a_crowd_is_all_of_a_ladder() -> None:
+    """Everybody once, in another order each time; nobody plays in the lobbies beside it."""
+    few = replace(WORKLOADS["million"], size=1000)
+    one, two = itertools.islice(few.rounds(), 2)
+    assert sorted(one.players) == sorted(two.players) == [f"p{i:09d}" for i in range(1000)]
+    assert one.players != two.players and one.round_id != two.round_id
+    lobbies = first(few.beside, 64)
+    assert one.ladder not in {each.ladder for each in lobbies}
+    assert one.round_id not in {each.round_id for each in lobbies}
+
+
+def test_what_a_crowd_costs_others() -> None:
+    """From its sending to its last event; lobbies sent meanwhile are beside it, those that were
+    through before it are not, and those sent later are neither."""
+    crowd = made("crowd-0", "crowd", ["a", "b"])
+    reported = {"before": 8.0, "across": 9.5, "beside": 12.0, "after": 31.0}
+    seen = Seen(
+        ["before", "across", "crowd-0", "beside", "crowd-0", "after"],
+        [8.5, 11.0, 11.5, 14.0, 30.0, 31.5],
+    )
+    found = told(crowd, 10.0, reported, seen, 7, {})
+    assert found.seconds == 20.0
+    assert (found.quiet.latency_s.tolist(), found.beside.latency_s.tolist()) == ([0.5], [2.0])
 
 
 def test_the_null_pipeline_regroups_all() -> None:

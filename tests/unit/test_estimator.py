@@ -330,9 +330,9 @@ def test_reading_rests_while_large_rejections_wait(
 
 def test_sending_rests_while_the_store_is_far_behind(observer: Recorder) -> None:
     """Players in flight are remembered, so they are bounded."""
-    hand = by_hand(observer, wave_players=1)
+    hand = by_hand(observer, wave_players=2)
     owning(hand, 0)
-    for i in range(module.IN_FLIGHT // 2 + 1):
+    for i in range(module.IN_FLIGHT + 1):
         read(hand, a_round(i, f"x{i}", f"y{i}"))
         parts = len(np.unique(shards_of([f"x{i}", f"y{i}"], SHARDS)))
         priors(hand)

@@ -1,5 +1,8 @@
 """deploy/asyncapi.yaml: what `make contract` writes, and what the service reads and sends."""
 
+import shutil
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import event_contract
@@ -8,15 +11,20 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
+from local.tools import ROOT
 from stream_rater import embedded, events
 from stream_rater.adapters.worker import Envelopes, rejection_headers
 from stream_rater.pipeline.ports import Record, Rejection
 from stream_rater.standings import MAX_TIME_LENGTH
+from tests import tools
 from tests.rounds import event
 from tests.unit.test_standings import REFUSED, VALID, second
 
 DOCUMENT = yaml.safe_load(event_contract.DOCUMENT.read_text())
 MESSAGES: dict[str, Any] = DOCUMENT["components"]["messages"]
+
+PARSER_S = 240.0
+"""With the installation by npm, which is done once."""
 
 UNSAYABLE = {"unknown-ladder", "too-many-entries", "duplicate-player", "duplicate-round"}
 """What no schema of one message can know: other files, limits and rounds, and names elsewhere."""
@@ -55,6 +63,18 @@ def headers(message: str) -> Draft7Validator:
 def test_it_is_what_is_written() -> None:
     """Nobody edits it by hand, and `make contract` was run after the last change."""
     assert event_contract.DOCUMENT.read_text() == event_contract.text()
+
+
+def test_asyncapis_parser_reads_it() -> None:
+    """`make contract-check`: no error and no warning, and each operation."""
+    npm = shutil.which("npm")
+    tools.needed(Path(npm) if npm else None, "npm", hint=": AsyncAPI's parser wants it")
+    done = subprocess.run(
+        ["make", "contract-check"], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True,
+        text=True, timeout=PARSER_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr.endswith(f"deploy/asyncapi.yaml: {', '.join(DOCUMENT['operations'])}\n")
 
 
 def test_the_types_schemas_are_in_it() -> None:

@@ -6,7 +6,15 @@ from pathlib import Path
 import pytest
 
 from local import go_tools
-from local.go_tools import HELM, TOOLS, LocalServerError, ensure_tools, find_go, go_version
+from local.go_tools import (
+    HELM,
+    TOOLS,
+    TOXIPROXY,
+    LocalServerError,
+    ensure_tools,
+    find_go,
+    go_version,
+)
 
 
 def a_go(folder: Path, answer: str) -> Path:
@@ -49,6 +57,12 @@ def test_an_older_go_is_named(only: Path) -> None:
         f"no Go 1.26 or newer ({go}: 1.24): no Helm, no Toxiproxy; tests that need them will be "
         "skipped"
     ]
+
+
+def test_what_is_needed_is_named(only: Path) -> None:
+    """`make chaos` ends where Toxiproxy cannot be built, and asks for no other tool."""
+    with pytest.raises(LocalServerError, match=r"\(none was found\): no toxiproxy"):
+        ensure_tools(lambda _: None, [TOXIPROXY], needed=True)
 
 
 def test_on_ci_that_is_a_failure(only: Path, monkeypatch: pytest.MonkeyPatch) -> None:

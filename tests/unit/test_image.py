@@ -1,6 +1,6 @@
 """deploy/Dockerfile and compose.yaml: linted, valid, and of one piece with the rest.
 
-That the commands of the Dockerfile work is `make image-check`'s to see (`tests.image`).
+That the commands of the Dockerfile work is `tests/integration/test_image_runs.py`'s to see.
 """
 
 import json
@@ -16,7 +16,7 @@ import yaml
 
 from local.prometheus_node import DASHBOARD, JOB, RULES
 from local.redis_node import SETTINGS, start_redis
-from local.tools import ROOT
+from local.tools import KAFKA_VERSION, REDIS_MINIMUM, ROOT
 from stream_rater.config import PREFIX, Settings
 from tests import image, tools
 
@@ -24,6 +24,15 @@ DEPLOY = ROOT / "deploy"
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 SERVICES: dict[str, Any] = COMPOSE["services"]
 BIN = Path(sys.executable).parent
+
+
+SENDS_SPANS = {
+    "opentelemetry-distro", "opentelemetry-instrumentation", "wrapt",
+    "opentelemetry-exporter-otlp-proto-http", "opentelemetry-exporter-otlp-proto-common",
+    "opentelemetry-exporter-otlp-common", "opentelemetry-exporter-http-transport",
+    "opentelemetry-proto", "googleapis-common-protos", "protobuf",
+}  # fmt: skip
+"""The extra `otlp` beyond the SDK, which tests know: `make image-check` sends a span by it."""
 
 
 def mounts(service: str) -> dict[str, Path]:
@@ -68,7 +77,8 @@ def test_the_image_installs_what_was_locked() -> None:
     """The same versions that are tested; of what runs, nothing that only tests need."""
     everything = pins(ROOT / "requirements.lock")
     runs, builds = pins(DEPLOY / "image.lock"), pins(DEPLOY / "build.lock")
-    assert {n: v for n, v in (runs | builds).items() if everything.get(n) != v} == {}
+    assert {n: v for n, v in (runs | builds).items() if everything.get(n, v) != v} == {}
+    assert runs.keys() - everything.keys() == SENDS_SPANS and builds.keys() <= everything.keys()
     wanted = re.findall(r"^  \"([\w-]+)", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
     assert {"numba", "redis", "confluent-kafka"} <= runs.keys() & set(wanted)
     assert runs.keys() & {"pytest", "mypy", "hatchling", "matplotlib", "scipy"} == set()
@@ -95,6 +105,12 @@ def test_compose_knows_the_services_settings() -> None:
     assert host in SERVICES and f":{port}:" in SERVICES[host]["ports"][0]
     assert (DEPLOY / SERVICES["stream-rater"]["build"]["context"]).resolve() == ROOT
     assert (ROOT / SERVICES["stream-rater"]["build"]["dockerfile"]) == image.DOCKERFILE
+
+
+def test_compose_has_the_servers_that_are_tested() -> None:
+    """Kafka's very release; of Redis the first with functions, which Debian has, too."""
+    assert SERVICES["kafka"]["image"].rpartition(":")[2] == KAFKA_VERSION
+    assert SERVICES["redis"]["image"].rpartition(":")[2] == f"{REDIS_MINIMUM}.0"
 
 
 def test_compose_gives_redis_our_settings(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stream_rater.inspect_command import C, described
+from stream_rater.inspect_command import C, described, kept
 from stream_rater.rating.model import HEADER
 
 
@@ -38,3 +38,18 @@ def test_a_time_that_no_calendar_has(seconds: int) -> None:
     told = list(described(header, np.zeros((0, 3))))
     assert len(told) == 2
     assert f"completed at {seconds} s" in told[1]
+
+
+@pytest.mark.parametrize(
+    ("retention_ms", "told"), [("604800000", "604800000 (7 days)"), ("-1", "-1 (for ever)")]
+)
+def test_a_topic_in_a_line(retention_ms: str, told: str) -> None:
+    """By Kafka's names, to be looked up and changed by them."""
+    configuration = {
+        "retention.ms": retention_ms, "cleanup.policy": "delete", "min.insync.replicas": "2",
+        "segment.bytes": "1",
+    }  # fmt: skip
+    assert kept("parts", 8, 3, configuration) == (
+        "parts: partitions 8, replication.factor 3, min.insync.replicas 2, cleanup.policy delete, "
+        f"retention.ms {told}"
+    )

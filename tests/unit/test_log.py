@@ -11,6 +11,7 @@ import structlog
 
 from stream_rater import log
 from stream_rater.embedded import Engine
+from stream_rater.events import Headers
 from stream_rater.metrics import Metrics, ServiceObserver
 from tests.rounds import as_json
 
@@ -55,11 +56,11 @@ def lines(out: io.StringIO, event: str) -> list[dict[str, Any]]:
     ]
 
 
-def rated(*records: bytes) -> None:
+def rated(*records: bytes, headers: Headers = ()) -> None:
     """Let records through both machines, watched."""
     engine = Engine(estimating=an_observer(), updating=an_observer("updater"))
     for record in records:
-        engine.log.submit(0, record, received_s=2e9)
+        engine.log.submit(0, record, headers, received_s=2e9)
     engine.settle()
 
 
@@ -100,6 +101,16 @@ def test_a_repetition_says_whose_round_it_is(out: io.StringIO) -> None:
     rated(as_json(), as_json())
     (line,) = lines(out, "round rejected")
     assert (line["ladder"], line["round"], line["offset"]) == ("ranked-eu", "r-1", 1)
+
+
+def test_lines_about_a_traced_round_carry_its_trace(out: io.StringIO) -> None:
+    """Whether it is rated or not; without a trace they have no such field (above)."""
+    trace_id = "0af7651916cd43dd8448eb211c80319c"
+    parent = f"00-{trace_id}-b7ad6b7169203331-01".encode()
+    rated(as_json(), b"no round", headers=[("traceparent", parent)])
+    for event in ("round accepted", "round rejected"):
+        (line,) = lines(out, event)
+        assert line["trace_id"] == trace_id
 
 
 def test_what_waits_says_where(out: io.StringIO) -> None:

@@ -7,6 +7,7 @@ from confluent_kafka import KafkaError, Message
 
 from stream_rater.adapters.kafka import Fenced, Input
 from stream_rater.config import Settings
+from stream_rater.metrics import cause_of
 from stream_rater.pipeline.ports import LogTrouble
 
 DOWN = KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down")
@@ -27,6 +28,19 @@ def test_all_brokers_down_is_trouble_once(input_: Input) -> None:
     with pytest.raises(LogTrouble, match="brokers are down"):
         input_._raise_noticed([])
     input_._raise_noticed([])
+
+
+def test_and_tells_why(input_: Input) -> None:
+    """By what the last broker's connection failed; once, for it may be mended by the next time."""
+    input_._notice(KafkaError(KafkaError._SSL, "certificate verify failed"))
+    input_._raise_noticed([])  # one of several: the client goes on with the others
+    input_._notice(DOWN)
+    with pytest.raises(LogTrouble, match=r"brokers are down: certificate verify failed") as told:
+        input_._raise_noticed([])
+    assert cause_of(str(told.value)) == "tls"
+    input_._notice(DOWN)
+    with pytest.raises(LogTrouble, match=r"are down$"):
+        input_._raise_noticed([])
 
 
 @pytest.mark.parametrize("order", [(DOWN, FENCED), (FENCED, DOWN)])

@@ -76,6 +76,15 @@ def test_every_command_in_a_shell_block_is_one(words: list[str], monkeypatch: An
             pytest.fail(f"not known to this test: {words}")
 
 
+def test_an_upgrade_has_the_ladders_of_the_install() -> None:
+    """Helm forgets the values of before where new ones are given."""
+    (installed,) = (words for words in commands() if words[:2] == ["helm", "install"])
+    files = {each for each in installed if each.startswith(("ladders=", "--set-file"))}
+    assert len(files) == 2
+    for words in commands():
+        assert words[:2] != ["helm", "upgrade"] or files <= set(words), words
+
+
 @pytest.mark.parametrize("usage", re.findall(r"^\| `stream-rater (.+?)` \|", README, re.MULTILINE))
 def test_every_option_in_the_table_of_commands_exists(usage: str) -> None:
     """And no option is left out, but for --settings, which all have."""

@@ -1,4 +1,4 @@
-"""What `helm test` runs: every worker is ready, and what is to be owned has owners.
+"""What `helm test` runs: every worker is ready, and every partition and shard has its owner.
 
     python -c "$(cat ready.py)" SERVICE:PORT PODS [SECONDS]
 
@@ -12,9 +12,10 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 
-OWNED = re.compile(r'^stream_rater_owned\{role="(\w+)"\} ([0-9.]+)', re.MULTILINE)
+SHARES = re.compile(r'^stream_rater_(owned|partitions)\{role="(\w+)"\} (\d+)', re.MULTILINE)
 
 
 def addresses(host: str, port: int) -> list[str]:
@@ -43,14 +44,21 @@ def missing(host: str, port: int, pods: int) -> Iterator[str]:
     ips = addresses(host, port)
     if len(ips) < pods:
         yield f"{len(ips)} of {pods} pods have an address"
-    owned = {"estimator": 0.0, "updater": 0.0}
+    owned, there = Counter[str](), Counter[str]()
     for ip in ips:
         ready, told = page(f"http://{ip}:{port}/readyz")
         if not ready:
             yield f"{ip} is not ready: {told.strip()}"
-        for role, count in OWNED.findall(page(f"http://{ip}:{port}/metrics")[1]):
-            owned[role] += float(count)
-    yield from (f"no {role} owns anything" for role, count in owned.items() if not count)
+        for what, role, count in SHARES.findall(page(f"http://{ip}:{port}/metrics")[1]):
+            if what == "owned":
+                owned[role] += int(count)
+            else:
+                there[role] = int(count)
+    for role, of in (("estimator", "partitions"), ("updater", "shards")):
+        if not there[role]:
+            yield f"no {role} knows its {of}"
+        elif owned[role] < there[role]:
+            yield f"{owned[role]} of {there[role]} {of} have an {role}"
 
 
 def main(service: str, pods: str, seconds: str = "120") -> int:
@@ -62,7 +70,7 @@ def main(service: str, pods: str, seconds: str = "120") -> int:
             print("\n".join(lines))
             return 1
         time.sleep(1.0)
-    print("every worker is ready")
+    print("every worker is ready, every partition and shard has its owner")
     return 0
 
 

@@ -4,8 +4,17 @@
 {{ default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" }}
 {{- end }}
 
-{{/* At most 40 characters: pods add a role, an ordinal and a revision, in 63 in all. */}}
+{{/* At most 40 characters: pods add a role, an ordinal and a revision, in 63 in all. The Service has
+this name, too, so it begins with a letter and has no dot: a release may be called otherwise. */}}
 {{- define "stream-rater.fullname" -}}
+{{- $name := include "stream-rater.anyFullname" . -}}
+{{- if not (regexMatch "^[a-z]([a-z0-9-]*[a-z0-9])?$" $name) -}}
+{{- fail (printf "%s: no name for a Service: set fullnameOverride, or call the release otherwise" $name) -}}
+{{- end -}}
+{{ $name }}
+{{- end }}
+
+{{- define "stream-rater.anyFullname" -}}
 {{- $name := include "stream-rater.name" . -}}
 {{- if .Values.fullnameOverride -}}
 {{ .Values.fullnameOverride | trunc 40 | trimSuffix "-" }}
@@ -47,6 +56,11 @@ name: {{ include "stream-rater.fullname" .root }}-{{ .component }}
 labels:
   {{- include "stream-rater.labels" .root | nindent 2 }}
   app.kubernetes.io/component: {{ .component }}
+{{- end }}
+
+{{/* What Prometheus calls the release's workers. */}}
+{{- define "stream-rater.job" -}}
+stream-rater/{{ .Release.Namespace }}/{{ include "stream-rater.fullname" . }}
 {{- end }}
 
 {{- define "stream-rater.serviceAccountName" -}}

@@ -1,4 +1,4 @@
-{{/* Ports of Kafka and Redis, each once: those that are told, else those of the addresses. */}}
+{{/* Ports of Kafka, Redis and the collector, each once: those that are told, else those of the addresses. */}}
 
 {{- define "stream-rater.egressPorts" -}}
 {{- $ports := list -}}
@@ -14,6 +14,11 @@
 {{- else -}}
 {{- $at := regexFind ":[0-9]+(/[0-9]*)?$" .Values.redis.url -}}
 {{- $ports = append $ports (regexFind "[0-9]+" $at | default "6379" | int) -}}
+{{- end -}}
+{{- with .Values.tracing.endpoint -}}
+{{- $at := urlParse . -}}
+{{- $port := regexFind "[0-9]+$" (regexFind ":[0-9]+$" $at.host) -}}
+{{- $ports = append $ports ($port | default (ternary "443" "80" (eq $at.scheme "https")) | int) -}}
 {{- end -}}
 {{ $ports | uniq | join " " }}
 {{- end }}

@@ -89,7 +89,7 @@ volumes:
 name: stream-rater
 image: {{ include "stream-rater.image" .root | quote }}
 imagePullPolicy: {{ $values.image.pullPolicy }}
-command: [stream-rater]
+command: [{{ if $values.tracing.endpoint }}opentelemetry-instrument, {{ end }}stream-rater]
 args: [run, --role, {{ .component }}, --settings, /etc/stream-rater/config/settings.toml]
 env:
   - name: STREAM_RATER_INSTANCE_ID
@@ -99,6 +99,15 @@ env:
   {{- if hasPrefix "sasl" $values.kafka.securityProtocol }}
   - name: STREAM_RATER_KAFKA_SASL_USERNAME # a variable, for KEDA reads it here
     value: {{ $values.kafka.sasl.username | quote }}
+  {{- end }}
+  {{- with $values.tracing.endpoint }}
+  - {name: OTEL_EXPORTER_OTLP_ENDPOINT, value: {{ quote . }}}
+  - {name: OTEL_EXPORTER_OTLP_PROTOCOL, value: http/protobuf}
+  - {name: OTEL_EXPORTER_OTLP_TIMEOUT, value: "2"} # s, for a worker's end may wait for it
+  - {name: OTEL_LOGS_EXPORTER, value: none}
+  - {name: OTEL_METRICS_EXPORTER, value: none}
+  - {name: OTEL_SERVICE_NAME, value: {{ include "stream-rater.fullname" $.root }}-{{ $.component }}}
+  - {name: OTEL_TRACES_EXPORTER, value: otlp}
   {{- end }}
   {{- with $values.extraEnv }}
   {{- toYaml . | nindent 2 }}

@@ -1,5 +1,6 @@
 """Where it is measured: one Kafka and one Redis, and what a stranger sees of them."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -94,6 +95,13 @@ def a_ground(folder: Path, given: Mapping[str, Any]) -> Iterator[Ground]:
         yield Ground(kafka, redis, folder, given)
 
 
+def most_memory(pid: int) -> int:
+    """The most bytes of memory that a process ever had."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert found is not None
+    return 1024 * int(found[1])
+
+
 def processor_s(pid: int) -> float:
     """Seconds of processor time that a process has used, all its threads together."""
     for metric in ProcessCollector(pid=lambda: pid, registry=None).collect():
@@ -104,8 +112,8 @@ def processor_s(pid: int) -> float:
 
 
 @contextmanager
-def a_producer(kafka: str, linger_ms: int) -> Iterator[Producer]:
-    """As a backend has it; all is acknowledged at the end of the block."""
+def a_producer(kafka: str, linger_ms: int, **options: Any) -> Iterator[Producer]:
+    """As a backend has it, but for these options; all is acknowledged at the end of the block."""
     failures: list[str] = []
     producer = Producer(
         {
@@ -118,6 +126,7 @@ def a_producer(kafka: str, linger_ms: int) -> Iterator[Producer]:
             "queue.buffering.max.messages": 1_000_000,
             "delivery.report.only.error": True,
             "on_delivery": lambda error, _: failures.append(error.str()),
+            **options,
         },
         logger=QUIET,
     )

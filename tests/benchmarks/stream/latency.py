@@ -70,10 +70,19 @@ def phase(
     meanwhile: Callable[[], None] = lambda: None,
 ) -> Phase:  # fmt: skip
     """Feed these rounds, so many updates a second; `meanwhile` begins after a third of them."""
+    return found(*watched(settings, rounds, rate, meanwhile))
+
+
+def watched(
+    settings: Settings, rounds: Sequence[Round], rate: float, meanwhile: Callable[[], None],
+    others: int = 0,
+) -> tuple[dict[str, float], float, Seen]:  # fmt: skip
+    """When each round was sent, when feeding ended, and the events, so many others among them that
+    `meanwhile` leads to."""
     admin = Admin(settings)
     topic = admin.topics.changed
     starts = admin.ends(topic, admin.partitions()[topic])
-    expected = sum(len(each.players) for each in rounds)
+    expected = others + sum(len(each.players) for each in rounds)
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     watcher = context.Process(
@@ -86,7 +95,7 @@ def phase(
     seen: Seen = ours.recv()
     watcher.join()
     assert len(seen.at_s) == expected, f"{len(seen.at_s)} events came of {expected}"
-    return found(sent_s, ended_s, seen)
+    return sent_s, ended_s, seen
 
 
 def found(sent_s: dict[str, float], ended_s: float, seen: Seen) -> Phase:

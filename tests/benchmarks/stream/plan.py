@@ -1,10 +1,11 @@
 """What is measured of a workload, and how the figures are told."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tests.benchmarks.measure import Result, result
 from tests.benchmarks.stream.crew import Program, a_crew, names_of
+from tests.benchmarks.stream.crowd import crowd
 from tests.benchmarks.stream.ground import Ground, send
 from tests.benchmarks.stream.latency import Phase, phase
 from tests.benchmarks.stream.recovery import recovery
@@ -18,6 +19,9 @@ QUICK = 20
 SHARES = (10, 50, 80)
 """Per cent of the greatest rate at which the latency is measured."""
 FEED_S, QUICK_FEED_S = 20.0, 3.0
+LARGE = 100_000
+"""From so many players on a round is measured alone, with lobbies beside it."""
+CROWD_S, QUICK_CROWD_S = 60.0, 9.0
 RECOVERY_OF = "lobbies"
 RECOVERY_SHARE, RECOVERY_S = 0.1, 30.0
 GUARANTEES = ("at-least-once", "exactly-once")
@@ -37,6 +41,10 @@ class Plan:
 
     def results(self, ground: Ground, workload: Workload) -> Iterator[Result]:
         """All that is measured of a workload; Skipped where it, or the peer, is not to be had."""
+        if workload.beside and workload.size >= LARGE:
+            if "latency" in self.measures:
+                yield from self._crowds(ground, workload)
+            return
         updates = self.updates or workload.updates // (QUICK if self.quick else 1)
         rounds = up_to(updates, workload.rounds())
         best: dict[int, Run] = {}
@@ -85,6 +93,22 @@ class Plan:
                 found = phase(crew.settings, fed, rate)
                 name = f"{workload.name}/{count}/latency-{share}"
                 yield _latency(name, found, found.quantile_ms(0.99), "ms, p99")
+
+    def _crowds(self, ground: Ground, workload: Workload) -> Iterator[Result]:
+        players = self.updates or workload.size // (QUICK if self.quick else 1)
+        feed_s = QUICK_CROWD_S if self.quick else CROWD_S
+        for count in self.workers:
+            found = crowd(ground, replace(workload, size=players, players=players), count, feed_s)
+            phases = {"beside": found.beside, "quiet": found.quiet}
+            ratio = {
+                f"{name}_p{per_cent}_ms": phase.quantile_ms(per_cent / 100)
+                for name, phase in phases.items()
+                for per_cent in (50, 99, 100)
+            }
+            ratio |= {f"{who}_s": used_s for who, used_s in found.processor_s.items()}
+            ratio |= {"message_mb": found.message / 1e6, "worker_mb": found.memory / 1e6}
+            note = f"{players} players, beside {found.beside.rate:.0f} updates/s of lobbies"
+            yield result(f"{workload.name}/{count}", found.seconds, "s", ratio, note)
 
     def _recoveries(self, ground: Ground, workload: Workload, most: float) -> Iterator[Result]:
         rounds = workload.rounds()

@@ -91,6 +91,14 @@ def made(round_id: str, ladder: str, players: list[str]) -> Round:
     return Round(round_id, ladder, msgspec.json.encode(event), players)
 
 
+def crowds(workload: Workload, seed: int) -> Iterator[Round]:
+    """All of a ladder's players, in any order."""
+    random = np.random.default_rng(seed)
+    for number in itertools.count():
+        players = [f"p{player:09d}" for player in random.permutation(workload.size).tolist()]
+        yield made(f"crowd-{number}", "crowd", players)
+
+
 def codeforces(_: Workload, __: int) -> Iterator[Round]:
     """The file, once; Skipped where it is absent."""
     shared = Path(os.environ.get("STREAM_RATER_SHARED") or ROOT.parent / "shared")
@@ -125,6 +133,7 @@ WORKLOADS = {
         Workload("veterans", 10_000, 20_000, 1, 600_000, 20_000, drawn),
         Workload("hot", 5, 200_000, 1, 600_000, 60_000, drawn, beside="lobbies"),
         Workload("dense", 5, 500, 1, 25_000, 2_500, drawn),
+        Workload("million", 1_000_000, 1_000_000, 1, 1_000_000, 0, crowds, beside="lobbies"),
         Workload("codeforces", 0, 100_000, 1, 600_000, 20_000, codeforces),
     )
 }

@@ -92,14 +92,15 @@ def _timed(ground: Ground, crew: Crew, rounds: Sequence[Round]) -> tuple[float, 
     for worker in crew.workers:
         worker.pause()
     send(crew.settings, rounds)
-    before = _used_s(ground, crew)
+    before = used(ground, crew)
     began_s = time.time()
     for worker in crew.workers:
         worker.go_on()
     crew.await_finished()
-    after = _used_s(ground, crew)
+    after = used(ground, crew)
     return began_s, {who: after[who] - before[who] for who in after}
 
 
-def _used_s(ground: Ground, crew: Crew) -> dict[str, float]:
+def used(ground: Ground, crew: Crew) -> dict[str, float]:
+    """Seconds of processor time so far, of all workers together and of each server."""
     return {"workers": crew.used_s(), **ground.servers_s()}

@@ -1,0 +1,114 @@
+"""A round larger than a wave: its priors are read and its parts sent in pieces, a piece a turn, and
+other rounds pass between them.
+
+It stays one round: estimated once, all players together, and scattered only when all pieces are
+acknowledged. Pieces may lie apart because steps 4 to 6 speak of one player at a time:
+
+- Nobody in it is in another wave before it is finished (`waves`). So a prior that counted when its
+  piece was read is the prior until then, however often the store goes back meanwhile.
+- A piece is read once its players await nothing, and counts where each `applied` read with it does.
+- Its players await the end of its parts from the moment that these are acknowledged.
+
+Who takes over in the midst of it finds this very round in some beliefs, as after any torn scatter.
+
+What comes after a piece in a shard waits behind it. So the next one is sent only when of those
+before it no more than AHEAD - 1 wait to be applied: others wait for AHEAD pieces, never for all.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from stream_rater.pipeline import estimation
+from stream_rater.pipeline.estimation import Pending
+from stream_rater.pipeline.marks import Flags
+from stream_rater.pipeline.observer import Observer
+from stream_rater.pipeline.parts import Part
+from stream_rater.pipeline.ports import Scatter, Step, ask
+from stream_rater.pipeline.progress import Progress
+from stream_rater.rating.model import Ints, Table
+
+AHEAD = 2
+"""How many pieces may be in the log and not be seen applied."""
+
+IN_NO_HURRY = 100
+"""After a piece is sent, polls last as long as if so many turns had been in vain: the store has
+work for longer than that, and looking after it costs it time."""
+
+
+class LargeRound:
+    """One round on its way, in pieces of at most so many players."""
+
+    def __init__(self, pending: Pending, piece_players: int) -> None:
+        self.pending = pending
+        self._starts = range(0, len(pending.players), piece_players)
+        self._priors: list[Table] = []
+        """Of the pieces that are read."""
+        self.is_scattered = False
+        """Whether its priors tell that somebody has scattered it."""
+        self._rows: tuple[Part, Ints] | None = None
+        """All rows and their shards, once they are estimated."""
+        self._sent = 0
+        """How many pieces are acknowledged."""
+        self._ahead: deque[Mapping[int, int]] = deque()
+        """By piece that was not seen applied, where its parts end, by shard."""
+
+    @property
+    def is_read(self) -> bool:
+        """Whether it is estimated and parts can be sent."""
+        return self._rows is not None
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether all its parts are acknowledged."""
+        return self._sent == len(self._starts)
+
+    def _piece(self, number: int) -> Pending:
+        """Some of its players, as if they were the round."""
+        some = slice(self._starts[number], self._starts[number] + self._starts.step)
+        whole = self.pending
+        return msgspec.structs.replace(
+            whole, players=whole.players[some], fingerprints=whole.fingerprints[some]
+        )
+
+    def is_due(self, progress: Progress) -> bool:
+        """Whether the next piece may be read, or sent."""
+        if not self.is_read:
+            piece = self._piece(len(self._priors))
+            return bool(progress.ready([piece.fingerprints])[0])
+        while self._ahead and progress.has_reached(self._ahead[0]):
+            self._ahead.popleft()
+        return len(self._ahead) < AHEAD
+
+    def read(
+        self,
+        read_priors: Callable[[Sequence[Pending]], Step[tuple[Table, Flags]]],
+        estimate: Callable[[Sequence[Pending], Table], tuple[Part, Ints]],
+        observer: Observer,
+    ) -> Step[None]:
+        """Steps 4 and 5 for the next piece; with the last one all are estimated."""
+        piece = [self._piece(len(self._priors))]
+        headers, accepted = yield from read_priors(piece)
+        ready, resumed, priors = estimation.classified(piece, headers, accepted)
+        self.is_scattered = bool(resumed)
+        if ready:
+            self._priors.append(priors)
+        if len(self._priors) == len(self._starts):
+            with observer.at_work(estimation.traced([self.pending])):
+                self._rows = estimate([self.pending], np.concatenate(self._priors))
+
+    def send(self, progress: Progress, rows_per_part: int) -> Step[None]:
+        """Step 6 for the next piece."""
+        assert self._rows is not None, "it is read first"
+        part, shards = self._rows
+        start = self._starts[self._sent]
+        rows = np.arange(start, min(start + self._starts.step, len(shards)))
+        messages = list(estimation.messages(part.slice(rows), shards[rows], rows_per_part))
+        offsets = yield from ask(Scatter(messages))
+        ends = estimation.part_ends(messages, offsets)
+        for shard, players in estimation.by_shard([self._piece(self._sent)]).items():
+            progress.sent(shard, ends[shard], players)
+        self._ahead.append(ends)
+        self._sent += 1

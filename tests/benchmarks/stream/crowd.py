@@ -1,0 +1,111 @@
+"""One round of very many players, and what the rounds of other ladders feel of it.
+
+Lobbies come at a steady rate all the time. After a third of it the large round is sent, as one
+message. The time is from handing it to Kafka's client to its last event at the subscriber.
+"""
+
+import time
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from stream_rater.adapters.topics import Topics
+from tests.benchmarks.stream.crew import LOOK_EVERY_S, RUN_S, Crew, a_crew, names_of
+from tests.benchmarks.stream.ground import Ground, a_producer, most_memory, published, send
+from tests.benchmarks.stream.latency import Phase, Seen, watched
+from tests.benchmarks.stream.rounds import WORKLOADS, Round, Workload, up_to
+from tests.benchmarks.stream.throughput import SERVICE, used
+from tests.integration.processes import wait_until
+
+RATE = 500.0
+"""Updates a second of lobbies."""
+WARM = 5000
+LARGEST_BYTES = 64 * 2**20
+LADDERS = f"""
+[limits]
+max_bytes = {LARGEST_BYTES}
+
+[ladders."*"]
+rating = {{ system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80 }}
+"""
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """What was measured."""
+
+    seconds: float
+    quiet: Phase
+    """Lobbies before the large round."""
+    beside: Phase
+    """Lobbies sent while it was on its way."""
+    message: int
+    """Its bytes."""
+    memory: int
+    """The most that a worker had, in bytes."""
+    processor_s: dict[str, float]
+    """Meanwhile, of all workers together, of Redis, of the broker."""
+
+
+def crowd(ground: Ground, workload: Workload, count: int, feed_s: float) -> Crowd:
+    """Measured with so many workers; AssertionError where an event is lost or doubled."""
+    large = next(workload.rounds())
+    lobbies = WORKLOADS[workload.beside].rounds()
+    ladders = ground.folder / "crowd.toml"
+    ladders.write_text(LADDERS)
+    with a_crew(ground, workload, names_of(count), SERVICE, ladders=str(ladders)) as crew:
+        crew.await_joined()
+        warm = up_to(WARM, lobbies)
+        send(crew.settings, warm)
+        crew.await_finished()
+        fed = up_to(int(RATE * feed_s), lobbies)
+        sent_s: list[float] = []
+        used_s: list[dict[str, float]] = []
+
+        def meanwhile() -> None:
+            rated = _rated(crew) + len(large.players)
+            used_s.append(used(ground, crew))
+            options = {"message.max.bytes": 2 * LARGEST_BYTES, "compression.type": "lz4"}
+            with a_producer(crew.settings.kafka, 0, **options) as producer:
+                sent_s.append(time.time())
+                topic = Topics.of(crew.settings).rounds
+                producer.produce(topic, large.value, large.ladder.encode())
+            wait_until(lambda: _rated(crew) >= rated, "it is rated", RUN_S, LOOK_EVERY_S)
+            used_s.append(used(ground, crew))
+
+        reported_s, _, seen = watched(
+            crew.settings, fed, RATE, meanwhile, others=len(large.players)
+        )
+        memory = max(most_memory(worker.pid) for worker in crew.workers)
+        due = Counter(key for each in (*warm, *fed, large) for key in each.due())
+        wrong = published(crew.settings).wrong(due)
+        assert not wrong, f"{workload.name}: {wrong}"
+    took_s = {who: after - used_s[0][who] for who, after in used_s[1].items()}
+    return told(large, sent_s[0], reported_s, seen, memory, took_s)
+
+
+def _rated(crew: Crew) -> float:
+    """Players whose new rating was published."""
+    return sum(worker.metric("stream_rater_events_total") for worker in crew.workers)
+
+
+def told(
+    large: Round, sent_s: float, reported_s: dict[str, float], seen: Seen, memory: int,
+    processor_s: dict[str, float],
+) -> Crowd:  # fmt: skip
+    """From when each round was sent, and its events seen."""
+    at = np.array(seen.at_s)
+    sent = np.array([reported_s.get(each, sent_s) for each in seen.round_ids])
+    is_large = np.array([each == large.round_id for each in seen.round_ids])
+    end_s = float(at[is_large].max())
+    beside = ~is_large & (sent >= sent_s) & (sent < end_s)
+    quiet = ~is_large & (at < sent_s)
+    return Crowd(
+        seconds=end_s - sent_s,
+        quiet=Phase((at - sent)[quiet], RATE, 0),
+        beside=Phase((at - sent)[beside], RATE, 0),
+        message=len(large.value),
+        memory=memory,
+        processor_s=processor_s,
+    )

@@ -1,0 +1,185 @@
+"""Hanging transactions: found and aborted as `kafka-transactions.sh find-hanging` and `abort` do.
+
+A partition may hold an open transaction of which the coordinator knows nothing, or knows that it
+has ended: nobody will ever end it there, and readers of committed records stand still before it.
+These are the requests of Kafka's own tool (DescribeProducers, ListTransactions, WriteTxnMarkers)
+straight onto the wire: confluent_kafka's admin client has none of them, and the tool's jar is not
+among those of a broker.
+"""
+
+import socket
+import struct
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from confluent_kafka.admin import AdminClient
+
+from stream_rater.adapters.access import QUIET
+
+WRITE_TXN_MARKERS, DESCRIBE_PRODUCERS, LIST_TRANSACTIONS = 27, 61, 66
+TIMEOUT_S = 10.0
+UNDER_WAY = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort"})
+ABORT = 0
+LOADING = 14
+"""The coordinator has just begun and reads its log: COORDINATOR_LOAD_IN_PROGRESS."""
+
+
+class Hanging(NamedTuple):
+    """An open transaction of a partition that nobody will end, and how it ended elsewhere."""
+
+    topic: str
+    partition: int
+    start: int
+    producer_id: int
+    epoch: int
+    coordinator_epoch: int
+    told: str
+    """By the coordinator: `name: state` of this producer's transactional id; may be empty."""
+
+
+def find_hanging(kafka: str, older_s: float) -> list[Hanging]:
+    """Of a lone broker, all topics: transactions open for longer than this, but not under way."""
+    topics = AdminClient({"bootstrap.servers": kafka}, logger=QUIET).list_topics(timeout=TIMEOUT_S)
+    asked = b"".join(
+        _text(name) + _array(struct.pack(">i", p) for p in known.partitions) + b"\0"
+        for name, known in topics.topics.items()
+    )
+    body = _length(len(topics.topics)) + asked + b"\0"
+    old_ms = 1000 * (time.time() - older_s)
+    opened = [
+        (each, coordinator)
+        for each, last_ms in _opened(_ask(kafka, DESCRIBE_PRODUCERS, 0, body))
+        for coordinator in [_coordinated(kafka, each.producer_id)]
+        if last_ms < old_ms
+    ]
+    return [
+        each._replace(told=", ".join(f"{name}: {state}" for name, state in coordinator.items()))
+        for each, coordinator in opened
+        if not UNDER_WAY.intersection(coordinator.values())
+    ]
+
+
+def abort(kafka: str, hanging: Hanging) -> None:
+    """End it on its partition: what it holds there is never to be read."""
+    markers = (
+        struct.pack(">qhb", hanging.producer_id, hanging.epoch, ABORT)
+        + _array([_text(hanging.topic) + _array([struct.pack(">i", hanging.partition)]) + b"\0"])
+        + struct.pack(">i", max(0, hanging.coordinator_epoch)) + b"\0"
+    )  # fmt: skip
+    answer = _ask(kafka, WRITE_TXN_MARKERS, 1, _array([markers]) + b"\0")
+    for _ in answer.items():
+        answer.take("q")
+        for _ in answer.items():
+            answer.text()
+            for _ in answer.items():
+                partition, error = answer.take("ih")
+                assert error == 0, f"{hanging}: Kafka answered with error {error} for {partition}"
+                answer.tags()
+            answer.tags()
+        answer.tags()
+
+
+class _Answer:
+    """Kafka's answer, read from its beginning on."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def take(self, fields: str) -> tuple[Any, ...]:
+        found = struct.unpack_from(f">{fields}", self._data, self._at)
+        self._at += struct.calcsize(f">{fields}")
+        return found
+
+    def length(self) -> int:
+        """Of a string or an array; -1: null."""
+        number = shift = 0
+        while True:
+            (byte,) = self.take("B")
+            number |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return number - 1
+
+    def text(self) -> str:
+        size = max(0, self.length())
+        (found,) = self.take(f"{size}s")
+        return str(found.decode())
+
+    def items(self) -> range:
+        """As many as there are items, to be read."""
+        return range(max(0, self.length()))
+
+    def tags(self) -> None:
+        for _ in range(self.length() + 1):
+            self.length()  # its number
+            self.take(f"{self.length() + 1}s")
+
+
+def _opened(answer: _Answer) -> Iterator[tuple[Hanging, int]]:
+    """Open transactions, with the time of the producer's last record in each, Unix ms."""
+    answer.take("i")
+    for _ in answer.items():
+        topic = answer.text()
+        for _ in answer.items():
+            partition, _ = answer.take("ih")
+            answer.text()
+            for _ in answer.items():
+                producer_id, epoch, _, last_ms, coordinator_epoch, start = answer.take("qiiqiq")
+                answer.tags()
+                if start >= 0:
+                    found = (topic, partition, start, producer_id, epoch, coordinator_epoch)
+                    yield Hanging(*found, ""), last_ms
+            answer.tags()
+        answer.tags()
+
+
+def _coordinated(kafka: str, producer_id: int) -> dict[str, str]:
+    """By transactional id its state, of this producer."""
+    body = _array([]) + _array([struct.pack(">q", producer_id)]) + b"\0"
+    answer = _ask(kafka, LIST_TRANSACTIONS, 0, body)
+    _, error = answer.take("ih")
+    if error == LOADING:
+        return {"": "Ongoing"}  # for all that is known so far
+    assert error == 0, f"ListTransactions: Kafka answered with error {error}"
+    for _ in answer.items():
+        answer.text()
+    found = {}
+    for _ in answer.items():
+        name = answer.text()
+        answer.take("q")
+        found[name] = answer.text()
+        answer.tags()
+    return found
+
+
+def _ask(kafka: str, key: int, version: int, body: bytes) -> _Answer:
+    request = struct.pack(">hhih", key, version, 0, -1) + b"\0" + body
+    host, _, port = kafka.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=TIMEOUT_S) as broker:
+        broker.sendall(struct.pack(">i", len(request)) + request)
+        stream = broker.makefile("rb")
+        answer = _Answer(stream.read(struct.unpack(">i", stream.read(4))[0]))
+    answer.take("i")
+    answer.tags()
+    return answer
+
+
+def _length(count: int) -> bytes:
+    """Unsigned, seven bits a byte, one more than it is."""
+    count += 1
+    out = bytearray()
+    while count > 0x7F:
+        out.append(count & 0x7F | 0x80)
+        count >>= 7
+    return bytes([*out, count])
+
+
+def _text(text: str) -> bytes:
+    return _length(len(text.encode())) + text.encode()
+
+
+def _array(items: Iterable[bytes]) -> bytes:
+    found = list(items)
+    return _length(len(found)) + b"".join(found)

@@ -1,0 +1,58 @@
+"""deploy/Dockerfile's own commands in a clean folder, then the container's, on real servers.
+
+Each RUN as it stands there, but for compiling (`tests.image`); `make image-check` does that, too.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import image, rounds
+from tests.image import Building, Stage
+from tests.integration.processes import WorkerProcess, wait_until
+from tests.integration.topics import Bytes, Finished, produce
+from tests.real import SettingsFactory
+
+pytestmark = pytest.mark.timeout(900)  # 45 s of processor time, on whatever machine
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Stage]]:
+    """Where the image's /opt/stream-rater is, not to be written to; and its last stage."""
+    build, final = image.stages()
+    building = Building(tmp_path_factory.mktemp("image"), build, brief=True)
+    for step, took_s in building.run():
+        print(f"{took_s:6.1f} s  {' '.join(step.split())[:80]}")
+    image.lock_up(building.installed)
+    yield building.installed, final
+
+
+def test_the_container_starts_warm_and_rates(
+    built: tuple[Path, Stage], settings: SettingsFactory, tmp_path: Path
+) -> None:
+    """ENTRYPOINT and CMD: ready, rates a round by the kernels of the image, ends on SIGTERM."""
+    installed, final = built
+    words = [json.loads(final.all(name)[-1]) for name in ("ENTRYPOINT", "CMD")]
+    command, variables = image.in_the_image([*words[0], *words[1]], installed, final)
+    at = settings()
+    told = variables | {"STREAM_RATER_HTTP": at.http, "PYTHONPATH": "", "NUMBA_DEBUG_CACHE": "1"}
+    worker = WorkerProcess(at, tmp_path / "log", variables=told, command=command)
+    try:
+        worker.wait_ready()
+        produce(at, [Bytes(rounds.as_json(round_id="r"))])
+        wait_until(Finished(at), "it is rated")
+        assert worker.metric("stream_rater_updates_total", outcome="applied") > 0
+        worker.terminate()
+        assert worker.wait() == 0
+    finally:
+        worker.close()
+    assert image.LOADED in worker.log()
+    assert image.SAVED not in worker.log(), "a kernel is compiled at the start"
+
+
+def test_the_image_holds_what_it_should(built: tuple[Path, Stage]) -> None:
+    """The locked packages, none that only builds, and the bill of materials."""
+    installed, final = built
+    image.check_contents(installed, final)

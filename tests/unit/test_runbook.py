@@ -1,0 +1,176 @@
+"""deploy/RUNBOOK.md's commands: each is one, with options that there are; what looks only is run
+by `tests/integration/test_prometheus.py`."""
+
+import ast
+import functools
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import kubernetes_validate
+import operator_pod
+import pytest
+import yaml
+from kubernetes_validate.utils import all_versions
+
+from local.tools import ROOT
+from stream_rater import cli
+from tests.helm.chart import GOLDEN, RELEASE
+from tests.tools import promtool
+from tests.unit.test_alerts import ALERTS
+
+TEXT = (ROOT / "deploy" / "RUNBOOK.md").read_text()
+SHELL = re.compile(r"^```sh\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+HEREDOC = re.compile(r"<<'END'\n(.*?)^END$", re.DOTALL | re.MULTILINE)
+COMMENT = re.compile(r"\s+# .*$", re.MULTILINE)
+OTHERS = {
+    "curl",
+    "grep",
+    "kafka-transactions.sh",
+    "tail",
+    "head",
+    "export",
+    "sleep",
+    "date",
+    "openssl",
+}
+"""Whose options are the system's."""
+
+
+def sections() -> dict[str, str]:
+    """By heading."""
+    found = re.split(r"^#{2,3} (.*)\n", TEXT, flags=re.MULTILINE)
+    return dict(zip(found[1::2], found[2::2], strict=True))
+
+
+def blocks(heading: str) -> list[str]:
+    """The shell blocks of a section."""
+    return SHELL.findall(sections()[heading])
+
+
+def split(block: str) -> Iterator[list[str]]:
+    """Each command of a block, as words: pipes, lists and loops taken apart."""
+    bare = COMMENT.sub("", HEREDOC.sub("", block))
+    told = shlex.shlex(bare, posix=True, punctuation_chars="|;&<>\n")
+    told.whitespace, told.whitespace_split, told.commenters = " \t", True, ""
+    words: list[str] = []
+    for word in told:
+        if set(word) <= set("|;&\n"):
+            yield from [words] if words else []
+            words = []
+        else:
+            words.append(word)
+    yield from [words] if words else []
+
+
+COMMANDS = [words for block in SHELL.findall(TEXT) for words in split(block)]
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_every_command_is_one(words: list[str]) -> None:
+    """Its options exist: by our own parser, by promtool, by what kubectl and redis-cli have."""
+    match words:
+        case ["stream-rater", name, *arguments]:
+            cli.main.commands[name].make_context(name, arguments)
+        case ["promtool", "query", "instant", "$PROMETHEUS", expression]:
+            assert_parses(expression)
+        case ["redis-cli", "-u", "$STREAM_RATER_REDIS", command, *_]:
+            assert command in {"CONFIG", "SLOWLOG", "INFO", "TIME", "LASTSAVE", "BGSAVE", "DBSIZE"}
+        case ["kubectl", "create", "--filename", "-"]:
+            pass
+        case ["kubectl", *arguments]:
+            assert_of_the_chart(arguments)
+        case ["python3", script, name, *arguments]:
+            assert (ROOT / script).exists()
+            cli.main.commands[name].make_context(name, arguments[: arguments.index("<")])
+        case ["until" | "do" | "done" | "python", *_]:
+            pass
+        case [program, *_]:
+            assert program in OTHERS, words
+
+
+def assert_parses(expression: str) -> None:
+    """promtool reads it, as an alert's."""
+    rule = {"groups": [{"name": "g", "rules": [{"alert": "A", "expr": expression}]}]}
+    done = subprocess.run(
+        [promtool(), "check", "rules", "/dev/stdin"], input=json.dumps(rule),
+        capture_output=True, text=True, timeout=30.0, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@functools.cache
+def resources() -> list[Any]:
+    """What the chart makes with everything on."""
+    return list(yaml.safe_load_all((GOLDEN / "secured.yaml").read_text()))
+
+
+def assert_of_the_chart(arguments: list[str]) -> None:
+    """It names what the chart makes for the release that the README installs."""
+    names = {each["metadata"]["name"] for each in resources() if each}
+    kinds = {each["kind"].lower() for each in resources() if each}
+    told = [name for word in arguments if (name := word.removeprefix("pod/")).startswith(RELEASE)]
+    assert told or any(operator_pod.NAME in word or RELEASE in word for word in arguments)
+    assert {re.sub(r"-\d+$", "", name) for name in told} <= names
+    for word in arguments:
+        assert word not in {"statefulset", "scaledobject"} - kinds
+
+
+def test_a_command_with_a_wrong_option_is_found() -> None:
+    """Of each kind that is looked into."""
+    for wrong in (
+        "stream-rater verify --waits 60", "promtool query instant $PROMETHEUS 'rate(up)'",
+        "kubectl scale statefulset rater-stream-raters --replicas 0", "rm file",
+        "redis-cli -u $STREAM_RATER_REDIS FLUSHALL",
+    ):  # fmt: skip
+        with pytest.raises((AssertionError, click.UsageError)):
+            test_every_command_is_one(next(split(wrong)))
+
+
+def test_every_script_is_python() -> None:
+    """Between the lines."""
+    scripts = HEREDOC.findall(TEXT)
+    assert len(scripts) == 3
+    for script in scripts:
+        ast.parse(script)
+
+
+@pytest.mark.parametrize("alert", ALERTS)
+def test_every_alert_has_a_command(alert: str) -> None:
+    """That looks at what it is about."""
+    assert blocks(alert)
+
+
+@pytest.mark.parametrize("component", ["estimator", "updater"])
+def test_an_operators_pod_is_a_workers_without_its_name(component: str) -> None:
+    """Valid, with the same settings, files and rights, by `operator_pod.py` as one types it."""
+    (workers,) = (
+        each
+        for each in resources()
+        if each["kind"] == "StatefulSet" and each["metadata"]["name"].endswith(component)
+    )
+    done = subprocess.run(
+        [sys.executable, operator_pod.__file__, "rebuild", "--replace"], input=json.dumps(workers),
+        capture_output=True, text=True, timeout=30.0, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    pod = json.loads(done.stdout)
+    newest = max(tuple(map(int, each.split(".")[:2])) for each in all_versions())
+    kubernetes_validate.validate(pod, ".".join(map(str, newest)), strict=True)
+    theirs = workers["spec"]["template"]
+    (container,), (worker,) = pod["spec"]["containers"], theirs["spec"]["containers"]
+    settings = ["--settings", "/etc/stream-rater/config/settings.toml"]
+    assert container["args"] == ["rebuild", "--replace", *settings]
+    for same in ("image", "volumeMounts", "securityContext", "command"):
+        assert container[same] == worker[same]
+    assert pod["spec"]["volumes"] == theirs["spec"]["volumes"]
+    assert operator_pod.IDENTITY not in {each["name"] for each in container["env"]}
+    labels, selector = pod["metadata"]["labels"], workers["spec"]["selector"]["matchLabels"]
+    assert not selector.items() <= labels.items(), "it would be counted as a worker"
+    (policy,) = (each for each in resources() if each["kind"] == "NetworkPolicy")
+    assert policy["spec"]["podSelector"]["matchLabels"].items() <= labels.items()
