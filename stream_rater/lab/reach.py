@@ -6,16 +6,20 @@ each player that is
 - who has parts before g: up to the largest source offset in them,
 - who has none before g, but later ones: up to before the smallest source offset in those,
 - who has none at all (parts are kept for days only): all rounds before the estimators' committed
-  offset, since those were wholly scattered, and long ago.
+  offset, since those were wholly scattered, and long ago,
+- who has parts before g in another shard only, from when there were fewer: likewise, but no less
+  than those tell. Parts that came later, to its shard of now, may be deleted before them.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import compress
 
 import numpy as np
 
 from stream_rater.lab.crowd import Census
 from stream_rater.pipeline import parts
-from stream_rater.pipeline.parts import NotAPart
+from stream_rater.pipeline.marks import Flags
+from stream_rater.pipeline.parts import NotAPart, Part
 from stream_rater.pipeline.ports import Record
 from stream_rater.pipeline.sharding import shards_of
 from stream_rater.rating.compiled import KERNEL_VERSION
@@ -86,7 +90,9 @@ class Reach:
         self._shards = shards
         self._kernel = kernel
         self._before = _Noted(self.census, np.maximum, NONE_BEFORE)
-        """Largest source offset before g."""
+        """Largest source offset before g, in the player's own shard."""
+        self._elsewhere = _Noted(self.census, np.maximum, NONE_BEFORE)
+        """The same in shards that were once its own."""
         self._after = _Noted(self.census, np.minimum, NONE_AFTER)
         """Smallest source offset from g on."""
 
@@ -96,23 +102,32 @@ class Reach:
             part = parts.decode(record.value or b"", self._kernel, oldest=0)
         except NotAPart:
             return
+        at_home = shards_of(part.players, self._shards) == record.partition
         waits = record.offset >= self._applied.get(record.partition, 0)
-        if waits and (shards_of(part.players, self._shards) != record.partition).any():
+        if waits and not at_home.all():
             raise Misplaced(
                 f"offset {record.offset} of shard {record.partition} waits to be applied, and its "
                 f"players are elsewhere among {self._shards} shards"
             )
+        self._note(part, at_home, self._after if waits else self._before)
+        self._note(part, ~at_home, self._elsewhere)
+
+    def _note(self, part: Part, chosen: Flags, noted: _Noted) -> None:
+        """These rows of a part."""
+        if not chosen.any():
+            return
         offsets = np.array([each.offset for each in part.rounds], np.int64)[part.round_index]
         marks = [self.census.mark(each.ladder) for each in part.rounds]
         rows = zip(part.round_index.tolist(), part.players, strict=True)
-        noted = self._after if waits else self._before
-        noted.note([marks[i] + player for i, player in rows], offsets)
+        players = [marks[i] + player for i, player in compress(rows, chosen.tolist())]
+        noted.note(players, offsets[chosen])
 
     def of(self, rows: Ints, partitions: Ints) -> Ints:
         """(P,) of the players in these rows of the census, whose rounds are in these partitions."""
         before, after = self._before.of(rows), self._after.of(rows)
         kept = np.where(after < NONE_AFTER, after, self._scattered[partitions]) - 1
-        return np.where(before > NONE_BEFORE, before, kept)
+        reached = np.where(before > NONE_BEFORE, before, kept)
+        return np.maximum(reached, self._elsewhere.of(rows))
 
     def least(self) -> int:
         """No player's reach is less."""

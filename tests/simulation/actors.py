@@ -2,13 +2,14 @@
 
 from collections.abc import Generator
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import msgspec
 
 from stream_rater.adapters.memory import Group, Steps
 from stream_rater.lab.reach import Reach
 from stream_rater.pipeline.estimator import Estimator
+from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts import Part
 from stream_rater.pipeline.ports import (
     Apply,
@@ -18,6 +19,7 @@ from stream_rater.pipeline.ports import (
     Scatter,
     Trouble,
 )
+from stream_rater.pipeline.shard import REBUILD
 from stream_rater.pipeline.updater import Updater
 from stream_rater.rating.compiled import KERNEL_VERSION
 from stream_rater.rating.model import Ints
@@ -25,6 +27,15 @@ from stream_rater.rating.model import Ints
 from .world import UnkindWorker
 
 WRITES = (Scatter, Apply, CommitSource, Publish)
+
+
+class Watch(Observer):
+    """An operator's eye on the shards."""
+
+    says_rebuild = False
+
+    def shard_refused(self, shard: int, reason: str, offset: int | None = None) -> None:
+        self.says_rebuild |= REBUILD in reason
 
 
 @dataclass(frozen=True)
@@ -76,14 +87,42 @@ class Actor:
     """Of the release that there is from the start, with its ladders file."""
     pace: float = 1.0
     """Of its turns, how many it takes: 0 while it sleeps."""
+    skew_s: float = 0.0
+    """By how much its clock is ahead."""
 
     @property
     def writing(self) -> bool:
         """Whether it is in the middle of a write."""
         return self.pieces > 0 and isinstance(self.effect, WRITES)
 
+    @property
+    def ending(self) -> bool:
+        """Whether all of a transaction was sent but its end."""
+        if not isinstance(self.effect, Publish | CommitSource):
+            return False
+        pending = self.worker.group.pending.get(self.worker.producer)
+        return pending is not None and bool(pending.offsets)
+
+    @property
+    def committing(self) -> bool:
+        """Whether it commits offsets without a transaction."""
+        return isinstance(self.effect, CommitSource) and not self.effect.rejections
+
+    @property
+    def sent(self) -> bool:
+        """Whether what is left of its call may be on its way; of a transaction, only its end."""
+        if isinstance(self.effect, Scatter | Apply):
+            return True
+        return self.pieces > 0 if self.committing else self.ending
+
     def __str__(self) -> str:
         return f"{self.role} {self.worker.producer}"
+
+    @property
+    def unaware(self) -> bool:
+        """Whether it believes in an assignment that is over."""
+        worker = self.worker
+        return bool(worker._owned) and worker._generation != worker.group.generation
 
     def go_on(self, effect: Effect[Any]) -> None:
         """The machine asked for something else."""
@@ -116,6 +155,26 @@ class Straggler:
     overtaken_by: dict[int, int] | None
     """Of a plain commit: the offsets committed when it was sent. Any other is a later one, and the
     coordinator does not reorder a member's commits."""
+    ends: int | None = None
+    """The producer whose transaction this is the end of."""
+
+    @classmethod
+    def of(cls, actor: Actor) -> Self:
+        """Of the call that an actor has in hand."""
+        group = actor.worker.group
+        before = dict(group.committed) if actor.committing else None
+        ends = actor.worker.producer if actor.ending else None
+        return cls(actor, actor.steps, group, before, ends)
+
+    @property
+    def fault(self) -> str:
+        """Of which kind its next arrival is; none, if the end of a transaction comes too late."""
+        if self.ends is None:
+            return "late-call"
+        producer, pending = self.sender.worker.producer, self.group.pending
+        if producer != self.ends and producer in pending:
+            return "into-the-next"
+        return "late-end" if self.ends in pending else ""
 
     def arrive(self) -> bool:
         """One more request arrives; whether there are others."""
@@ -125,4 +184,4 @@ class Straggler:
             next(self.steps)
         except (StopIteration, Trouble):
             return False
-        return True
+        return self.ends is None

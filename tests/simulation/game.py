@@ -1,7 +1,7 @@
 """What a simulated game does: rounds of a few players, with duplicates and junk, in any weather."""
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import msgspec
@@ -58,12 +58,13 @@ CHANCES = {
     "rebalance": 0.003,
     "roll_back": 0.002,
     "fail": 0.006,
-    "arrive": 0.02,
+    "arrive": 0.04,
     "time_out": 0.004,
     "litter": 0.0005,
     "wipe": 0.0007,
     "lose": 0.0004,
     "upgrade": 0.002,
+    "jump": 0.003,
 }
 """Faults, and how likely each is at a step in middling weather."""
 
@@ -106,7 +107,7 @@ def weather(rng: random.Random) -> Weather:
         workers=rng.choice([1, 2, 2, 3]),
         submit=rng.choice([0.03, 0.06, 0.5]),
         faults=tuple((name, each * factors[name]) for name, each in CHANCES.items()),
-        doubt=rng.choice([0.0, 0.1, 0.4]),
+        doubt=rng.choice([0.0, 0.2, 0.5]),
         stale=rng.choice([0.0, 0.0, 0.02]),
         deaf=rng.choice([0.0, 0.0, 0.9, 0.99]),
         paces=rng.choice([(1.0,), (1.0, 0.1)]),
@@ -125,6 +126,8 @@ class Submission:
     partition: int
     value: bytes
     headers: Headers = ()
+    fault: str = ""
+    """What is wrong with it (`faults`)."""
 
 
 def submissions(rng: random.Random, count: int, players: int) -> list[Submission]:
@@ -133,12 +136,20 @@ def submissions(rng: random.Random, count: int, players: int) -> list[Submission
     for i in range(count):
         chance = rng.random()
         if chance < 0.05:
-            sent.append(Submission(rng.randrange(PARTITIONS), b'{"round_id": 1'))
+            junk = b'{"round_id": 1'
+            sent.append(Submission(rng.randrange(PARTITIONS), junk, fault="junk"))
         elif chance < 0.12 and sent:
-            sent.append(rng.choice(sent))
+            again = rng.choice(sent)
+            sent.append(replace(again, fault=again.fault or "duplicate"))
         else:
             sent.append(_round(rng, i, [f"p{n}" for n in range(players)]))
     return sent
+
+
+def arrival_s(rng: random.Random, number: int) -> float:
+    """When the broker takes in the record sent as this one, by its clock: it may have jumped, and
+    then rounds seem to arrive before they were completed."""
+    return START_S + number * 3600 + rng.choice([*[7200.0] * 18, 1e6, -1e6])
 
 
 def traced(number: int) -> Headers:

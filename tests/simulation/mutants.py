@@ -34,7 +34,8 @@ from stream_rater.rating.model import Ints, Table
 from stream_rater.rating.record import HEADER_SIZE, read_headers
 
 from .actors import Machines
-from .world import StoreWithPast, UnkindWorker
+from .ids import IdsInMemory, IdsInStore
+from .world import UnkindWorker
 
 # --- the estimator's rules ------------------------------------------------------------------------
 
@@ -176,13 +177,6 @@ class RejectionsOutside(UnkindWorker):
         yield from super()._commit_source(CommitSource(effect.offsets))
 
 
-class IdsInMemory(Estimator):
-    """Step 2 with the round ids that this process has seen, not those of the W offsets before."""
-
-    def _window_start(self, c: int, log_start: int) -> int:
-        return c
-
-
 class FilesNotCompared(Estimator):
     """Step 3 without a look at what was noted: each worker rates by its own ladders file."""
 
@@ -277,8 +271,6 @@ class UnstableOffset(UnkindWorker):
 class NoCompareAndSet(UnkindWorker):
     """Step 13 without the comparison: any writer's call is carried out, however late."""
 
-    store: StoreWithPast
-
     def _apply(self, effect: Apply) -> Steps:
         done = {}
         for shard, application in effect.applications.items():
@@ -333,33 +325,36 @@ class Mutant:
 
 
 MUTANTS = {
+    # the thirteen of the design's model, in its order
     "no-floor": Mutant("step 1's floor", Machines(estimator=NoFloor)),
     "floor-that-stays": Mutant("the floor's later raise", Machines(estimator=FloorThatStays)),
     "priors-read-apart": Mutant("prior and applied in one call", Machines(worker=PriorsReadApart)),
-    "ids-in-memory": Mutant("duplicates by the W offsets before", Machines(estimator=IdsInMemory)),
-    "current-prior": Mutant("the remembered prior", Machines(estimator=CurrentPrior)),
-    "resumed-not-awaited": Mutant("a resumed round awaited", Machines(estimator=ResumedNotAwaited)),
     "unacknowledged": Mutant("all parts acknowledged first", Machines(estimator=Unacknowledged)),
-    "first-piece": Mutant("all pieces of a large round first", Machines(estimator=FirstPiece)),
-    "commits-maximum": Mutant("the contiguous prefix", Machines(estimator=CommitsMaximum)),
-    "rejections-outside": Mutant(
-        "rejections in the transaction", Machines(worker=RejectionsOutside)
-    ),
-    "files-not-compared": Mutant("ladders files compared", Machines(estimator=FilesNotCompared)),
     "no-cut": Mutant("the cut before a repeated player", Machines(updater=NoCut)),
     "applies-before-settling": Mutant(
         "settling [c, a) first", Machines(updater=AppliesBeforeSettling)
     ),
-    "publishes-replays": Mutant("[a, c) without events", Machines(updater=PublishesReplays)),
     "remembered-offset": Mutant("the group's offset, fetched", Machines(updater=RememberedOffset)),
-    "recalls-by-offset": Mutant("events by fresh rows", Machines(updater=RecallsByOffset)),
-    "marks-overlooked": Mutant("the marks of rebuilds", Machines(updater=MarksOverlooked)),
+    "kept-producer": Mutant("a new producer after a doubt", Machines(worker=KeptProducer)),
     "unstable-offset": Mutant("stable offsets only", Machines(worker=UnstableOffset)),
+    "rejections-outside": Mutant(
+        "rejections in the transaction", Machines(worker=RejectionsOutside)
+    ),
+    "ids-in-store": Mutant("no round ids in the store", Machines(estimator=IdsInStore)),
+    "recalls-by-offset": Mutant("events by fresh rows", Machines(updater=RecallsByOffset)),
+    "commits-maximum": Mutant("the contiguous prefix", Machines(estimator=CommitsMaximum)),
+    # and more
+    "first-piece": Mutant("all pieces of a large round first", Machines(estimator=FirstPiece)),
+    "ids-in-memory": Mutant("duplicates by the W offsets before", Machines(estimator=IdsInMemory)),
+    "current-prior": Mutant("the remembered prior", Machines(estimator=CurrentPrior)),
+    "resumed-not-awaited": Mutant("a resumed round awaited", Machines(estimator=ResumedNotAwaited)),
+    "files-not-compared": Mutant("ladders files compared", Machines(estimator=FilesNotCompared)),
+    "publishes-replays": Mutant("[a, c) without events", Machines(updater=PublishesReplays)),
+    "marks-overlooked": Mutant("the marks of rebuilds", Machines(updater=MarksOverlooked)),
     "no-compare-and-set": Mutant("compare-and-set on applied", Machines(worker=NoCompareAndSet)),
     "reaches-the-end": Mutant("rebuild up to what was applied", Machines(reach=ReachesTheEnd)),
     "reaches-the-commit": Mutant("rebuild by parts first", Machines(reach=ReachesTheCommit)),
     "reaches-what-was-applied": Mutant(
         "rebuild of whose parts are gone", Machines(reach=ReachesWhatWasApplied)
     ),
-    "kept-producer": Mutant("a new producer after a doubt", Machines(worker=KeptProducer)),
 }

@@ -72,17 +72,18 @@ def expire(log: Log, rng: random.Random) -> None:
     of which no copy was sent a moment ago, as is true of all parts that are days old."""
     for number, shard in enumerate(log.parts):
         end = log.updaters.committed.get(number, 0)
-        young = {row for record in shard[end:] for row in _rows(record)}
+        young = {row for record in shard[end:] for row in rows(record)}
         start = shard.start
         while start < end and all(
             row not in young and row[1] < log.estimators.committed.get(PARTITION_OF[row[0][0]], 0)
-            for row in _rows(shard[start])
+            for row in rows(shard[start])
         ):
             start += 1
         shard.start = rng.randint(shard.start, start)
 
 
-def _rows(record: Record) -> list[Row]:
+def rows(record: Record) -> list[Row]:
+    """Whom and which rounds a part tells of; nothing, if it is none."""
     try:
         part = parts.decode(record.value or b"", NEXT_KERNEL)
     except NotAPart:

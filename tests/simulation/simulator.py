@@ -14,22 +14,23 @@ from contextlib import suppress
 from stream_rater.adapters.memory import Group, Log
 from stream_rater.config import Ladders
 from stream_rater.pipeline.estimator import Estimator
-from stream_rater.pipeline.observer import Observer
-from stream_rater.pipeline.ports import (
-    Apply,
-    CommitSource,
-    LogTrouble,
-    Position,
-    Publish,
-    Scatter,
-    StoreTrouble,
-)
-from stream_rater.pipeline.shard import REBUILD
+from stream_rater.pipeline.ports import LogTrouble, Position, StoreTrouble
 from stream_rater.pipeline.updater import Updater
 
 from . import oracle, recovery
-from .actors import PRODUCTION, Actor, Machines, Straggler, upgraded
-from .game import CHANGED, LADDERS, PARTITIONS, SHARDS, Weather, submissions, weather
+from .actors import PRODUCTION, Actor, Machines, Straggler, Watch, upgraded
+from .faults import Faults, overtaken
+from .game import (
+    CHANGED,
+    LADDERS,
+    PARTITIONS,
+    SHARDS,
+    START_S,
+    Weather,
+    arrival_s,
+    submissions,
+    weather,
+)
 from .world import StoreWithPast, Unkindness
 
 WINDOW = 12
@@ -40,15 +41,6 @@ QUIET_EFFECTS = 20_000
 
 STILL_EFFECTS = 40
 """And stay done for so many more."""
-
-
-class Watch(Observer):
-    """An operator's eye on the shards."""
-
-    says_rebuild = False
-
-    def shard_refused(self, shard: int, reason: str, offset: int | None = None) -> None:
-        self.says_rebuild |= REBUILD in reason
 
 
 class Simulation:
@@ -70,6 +62,7 @@ class Simulation:
         """How many shards there are at first."""
         self.log = Log(PARTITIONS, self.once)
         self.store = StoreWithPast(self.rng, self.weather.stale)
+        self.faults: Faults = self.store.faults
         self.to_submit = submissions(self.rng, self.weather.rounds, self.weather.players)[::-1]
         self.doubt = self.weather.doubt
         self.now_s = 0.0
@@ -101,10 +94,13 @@ class Simulation:
         effect = next(machine)
         actor = Actor(role, worker, machine, effect, worker.steps(effect), pace=self._pace())
         actor.old = not self.upgrading
+        actor.skew_s = self.rng.uniform(0.0, 1e6)
         self.actors.append(actor)
 
     def _pace(self) -> float:
-        return self.rng.choice(self.weather.paces)
+        pace = self.rng.choice(self.weather.paces)
+        self.faults["slow"] += pace < 1.0
+        return pace
 
     def _estimator(self) -> Estimator:
         kind = self.machines.estimator
@@ -126,6 +122,7 @@ class Simulation:
         return CHANGED if self.upgrading else LADDERS
 
     def _rebalance(self) -> None:
+        self.faults["rebalance"] += self.log.updaters.generation > 0
         for role in ("estimator", "updater"):
             members = [a.worker for a in self.actors if a.role == role and a.pace]
             self.rng.shuffle(members)
@@ -136,9 +133,7 @@ class Simulation:
         while self.to_submit:
             self._maybe_fault()
             if self.rng.random() < self.weather.submit:
-                sent = self.to_submit.pop()
-                self._upgrade_in_time(sent.partition)
-                self.log.submit(sent.partition, sent.value, sent.headers, received_s=1.8e9)
+                self._submit()
             self._step()
         for _ in range(self.rng.randint(0, 1500)):
             self._maybe_fault()
@@ -149,9 +144,19 @@ class Simulation:
             self._recover()
             self._calm_down()
             done = self._becomes_done()
+        self.faults["reordered"] += overtaken(self.log)
         if not done:
             return ["stuck: " + self._where()]
         return oracle.violations(self.log, self.store, self.ladders, WINDOW, self.once)
+
+    def _submit(self) -> None:
+        number = self.weather.rounds - len(self.to_submit)
+        sent, received_s = self.to_submit.pop(), arrival_s(self.rng, number)
+        self._upgrade_in_time(sent.partition)
+        self.log.submit(sent.partition, sent.value, sent.headers, received_s)
+        if sent.fault:
+            self.faults[sent.fault] += 1
+        self.faults["early"] += received_s < START_S
 
     def _becomes_done(self) -> bool:
         """Everything gets finished, and stays so."""
@@ -164,21 +169,24 @@ class Simulation:
             if self.watch.says_rebuild:
                 return False
             for _ in range(STILL_EFFECTS):
-                self.now_s += 0.02
                 actor = self.rng.choice(self.actors)
-                actor.worker.now_s = self.now_s
+                self._tick(actor)
                 actor.perform()
         return False
 
-    def _step(self) -> None:
+    def _tick(self, actor: Actor) -> None:
         self.now_s += 0.02
+        actor.worker.now_s = self.now_s + actor.skew_s
+
+    def _step(self) -> None:
         actor = self.actors[int(self.rng.random() * len(self.actors))]
+        self._tick(actor)
         if actor.pace == 1.0 or self.rng.random() < actor.pace:
-            actor.worker.now_s = self.now_s
             if self._trace:
                 self._trace(f"{actor} {actor.pieces} {actor.effect!s:.200}")
             actor.advance()
-            if self.doubt and self._is_ending(actor) and self.rng.random() < self.doubt:
+            self._let_end_in(actor)
+            if self.doubt and actor.ending and self.rng.random() < self.doubt:
                 self._fail(actor)
 
     # --- faults ---
@@ -204,62 +212,68 @@ class Simulation:
     def _crash(self) -> None:
         """A worker is gone, with what it was doing half done; another starts in its place."""
         actor = self._victim()
+        self.faults["crash"] += 1
         self._straggle(actor)
         self.actors.remove(actor)
         self._start(actor.role)
+        self.faults["mixed"] += self.upgrading and any(each.old for each in self.actors)
         self._rebalance()
 
     def _sleep_or_wake(self) -> None:
         """A long pause; the others go on, and may or may not have noticed."""
         actor = self.rng.choice(self.actors)
+        self.faults["pause"] += actor.pace > 0.0
+        self.faults["zombie"] += actor.pace == 0.0 and actor.unaware
         actor.pace = 0.0 if actor.pace else self._pace()
+
+    def _jump(self) -> None:
+        """A worker's clock is set, as no monotonic one should be."""
+        ahead_s = self.rng.choice([-10.0, -1.0, 1.0, 10.0, 1000.0])
+        self.faults["jump-ahead" if ahead_s > 0.0 else "jump-back"] += 1
+        self.rng.choice(self.actors).skew_s += ahead_s
 
     def _fail(self, actor: Actor | None = None) -> None:
         """The call in hand fails where it stands: some of it happened, and the worker lives on."""
         actor = actor or self._victim()
+        self.faults["doubt" if actor.ending else "fail"] += 1
         self._straggle(actor)
         trouble = self.rng.choice([LogTrouble("simulated"), StoreTrouble("simulated")])
         actor.go_on(actor.machine.throw(trouble))
 
     def _straggle(self, actor: Actor) -> None:
-        if self._is_sent(actor) and self.rng.random() < 0.5:
-            group = self._group(actor.role)
-            plain = isinstance(actor.effect, CommitSource) and not actor.effect.rejections
-            before = dict(group.committed) if plain else None
-            self.stragglers.append(Straggler(actor, actor.steps, group, before))
-
-    def _is_sent(self, actor: Actor) -> bool:
-        """Whether what is left of the call may be on its way; of a transaction, only its end."""
-        effect = actor.effect
-        if isinstance(effect, Scatter | Apply):
-            return True
-        if isinstance(effect, CommitSource) and not effect.rejections:
-            return actor.pieces > 0
-        return self._is_ending(actor)
-
-    def _is_ending(self, actor: Actor) -> bool:
-        """Whether all of a transaction was sent but its end."""
-        if not isinstance(actor.effect, Publish | CommitSource):
-            return False
-        pending = self._group(actor.role).pending.get(actor.worker.producer)
-        return pending is not None and bool(pending.offsets)
+        if actor.sent and self.rng.random() < 0.5:
+            self.stragglers.append(Straggler.of(actor))
 
     def _arrive(self) -> None:
         """One more request of a failed call reaches its server, or all the rest are lost.
 
-        Most often while its sender is already at its next write.
+        Most often while its sender is already at its next write, or while there is a transaction
+        that it may end.
         """
         if self.stragglers:
             straggler = self.rng.choice(self.stragglers)
-            if not straggler.sender.writing and self.rng.random() < 0.7:
-                return
-            if not straggler.arrive() or self.rng.random() < 0.2:
-                self.stragglers.remove(straggler)
+            hurts = straggler.fault if straggler.ends is not None else straggler.sender.writing
+            if hurts or self.rng.random() < 0.3:
+                self._let_in(straggler)
+
+    def _let_in(self, straggler: Straggler) -> None:
+        if straggler.fault:
+            self.faults[straggler.fault] += 1
+        if not straggler.arrive() or self.rng.random() < 0.2:
+            self.stragglers.remove(straggler)
+
+    def _let_end_in(self, sender: Actor) -> None:
+        """The late end of a transaction often comes into its worker's next one."""
+        for straggler in tuple(self.stragglers):
+            into_the_next = straggler.sender is sender and straggler.fault == "into-the-next"
+            if into_the_next and self.rng.random() < 0.3:
+                self._let_in(straggler)
 
     def _time_out(self) -> None:
         """The coordinator aborts a transaction that takes too long, and fences its producer."""
         group = self.rng.choice([self.log.estimators, self.log.updaters])
         if group.pending:
+            self.faults["aborted"] += 1
             self.log.fence(group, self.rng.choice(sorted(group.pending)))
 
     def _roll_back(self) -> None:
@@ -280,6 +294,7 @@ class Simulation:
 
     def _wipe(self) -> None:
         """The store is lost and rebuilt, and sometimes lost again at once."""
+        self.faults["wipe"] += 1
         self._recover()
         if self.rng.random() < 0.3:
             self._lose()
@@ -332,6 +347,7 @@ class Simulation:
 
     def _litter(self) -> None:
         """Somebody else writes into the parts' topic."""
+        self.faults["litter"] += 1
         self.log.append_part(
             self.rng.randrange(len(self.log.parts)), self.rng.choice([b"", b"{}", b"litter"])
         )
@@ -371,18 +387,3 @@ class Simulation:
             f" {self.log.updaters.committed} of {[len(p) for p in self.log.parts]}, applied"
             f" { {s: p.applied for s, p in self.store.positions.items()} }"
         )
-
-
-def violations_of(
-    seed: int, machines: Machines = PRODUCTION, *, trace: list[str] | None = None
-) -> list[str]:
-    """What is wrong with a seed's outcome; an exception is, too."""
-    try:
-        return Simulation(seed, machines, trace=None if trace is None else trace.append).run()
-    except Exception as error:
-        return [f"raised {error!r}"]
-
-
-def replay_command(seed: int) -> str:
-    """What to type to see it again."""
-    return f".venv/bin/python -m tests.simulation {seed}"

@@ -1,22 +1,23 @@
 """Simulate at length: `python -m tests.simulation.soak --seeds N --minutes M`.
 
-First fuzzes the decoder, for a third of the time at most. Then runs the production code on new
-seeds, and beside it every mutant on some of them. Prints a table and a JSON object for each of the
-two. Exit 1 if the production code is ever found wrong.
+First fuzzes the decoder, for half of the time at most. Then runs the production code on seeds
+that `make test` does not, and beside it every mutant on some of them. Prints tables, and a JSON
+object for each of the two. Exit 1 if the production code is ever found wrong, if a mutant is not by
+its scenario, or if the decoder did not get as many inputs as promised.
 """
 
 import argparse
 import json
 import os
-import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import repeat
 
+from rich.box import MARKDOWN
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -24,10 +25,14 @@ from rich.table import Table
 from tests.fuzz.run import INPUTS, fuzz
 
 from .actors import Machines
+from .faults import KINDS, Faults
 from .mutants import MUTANTS
-from .scenarios import SCENARIOS
-from .simulator import replay_command, violations_of
-from .stage import Stage
+from .scenarios import caught
+from .seeds import outcome_of, replay_command
+
+MINUTES = 10.0
+FIRST = 1_000_000
+"""A table of the same seeds can be had again; others have another `--first`."""
 
 AT_ONCE = 25
 MUTANT_EVERY = 2
@@ -47,6 +52,8 @@ class Tally:
     wrong: Counter[str] = field(default_factory=Counter)
     failing: list[tuple[int, str]] = field(default_factory=list)
     """Seeds of the production code, and what was wrong."""
+    faults: Faults = field(default_factory=Faults)
+    """That the production code met."""
 
 
 def chunks(first: int, seeds: int) -> Iterator[Chunk]:
@@ -60,18 +67,19 @@ def chunks(first: int, seeds: int) -> Iterator[Chunk]:
             yield names[turn % len(names)], first + turn // len(names) * AT_ONCE, AT_ONCE
 
 
-def run(chunk: Chunk, deadline_s: float) -> tuple[str, int, list[tuple[int, str]]]:
-    """A chunk: its mutant, how many seeds there was time for, and those found wrong."""
+def run(chunk: Chunk, deadline_s: float) -> tuple[str, int, list[tuple[int, str]], Faults]:
+    """A chunk: its mutant, how many seeds there was time for, those found wrong, all faults."""
     name, first, count = chunk
     machines = MUTANTS[name].machines if name else Machines()
-    wrong = []
+    wrong, faults = [], Faults()
     for done in range(count):
         if time.time() > deadline_s:
-            return name, done, wrong
-        found = violations_of(first + done, machines)
+            return name, done, wrong, faults
+        found, there = outcome_of(first + done, machines)
+        faults += there
         if found:
             wrong.append((first + done, found[0]))
-    return name, count, wrong
+    return name, count, wrong, faults
 
 
 def soak(first: int, seeds: int, minutes: float, console: Console) -> Tally:
@@ -84,67 +92,115 @@ def soak(first: int, seeds: int, minutes: float, console: Console) -> Tally:
         Progress(console=console, transient=True) as progress,
     ):
         bar = progress.add_task(f"seeds from {first}", total=len(todo))
-        for name, done, wrong in pool.map(run, todo, repeat(deadline_s)):
+        for name, done, wrong, faults in pool.map(run, todo, repeat(deadline_s)):
             tally.seeds[name] += done
             tally.wrong[name] += len(wrong)
             if name == PRODUCTION:
                 tally.failing += wrong
+                tally.faults += faults
             progress.advance(bar)
     return tally
 
 
-def directed(name: str) -> bool:
-    """Whether the mutant fails in its directed scenario."""
-    if name not in SCENARIOS:
-        return False
-    stage = Stage(MUTANTS[name].machines)
-    SCENARIOS[name](stage)
-    return bool(stage.finish())
+@dataclass
+class Summary:
+    """What is to be told."""
 
+    first: int
+    """Of the seeds, which decide all: the same seeds have the same faults and violations."""
+    seeds: int
+    violations: int
+    mutants: int
+    caught: int
+    """By scenarios of their own."""
+    caught_by_seeds: int
+    """Besides, at random."""
+    fuzzed: int
+    fuzzed_wrong: int
+    faults: dict[str, int]
 
-def report(tally: Tally, console: Console) -> dict[str, int]:
-    """The table, and its summary."""
-    table = Table(title="Violations, by the rule that was left out")
-    for heading in ("rule", "directed scenario", "seeds", "violations"):
-        table.add_column(heading, justify="left" if heading == "rule" else "right")
-    table.add_row(
-        "(none: the production code)", "", str(tally.seeds[PRODUCTION]),
-        str(tally.wrong[PRODUCTION]),
-    )  # fmt: skip
-    caught = 0
-    for name, mutant in MUTANTS.items():
-        fails = directed(name)
-        caught += fails or tally.wrong[name] > 0
-        table.add_row(
-            mutant.rule, "fails" if fails else "", str(tally.seeds[name]), str(tally.wrong[name])
+    def rows(self) -> Iterator[tuple[str, int]]:
+        """Of the table in the README."""
+        yield f"seeds, from {self.first:,} on", self.seeds
+        yield (
+            "ratings that differ; events lost, doubled, out of order; rounds stuck",
+            self.violations,
         )
-    console.print(table)
-    for seed, found in tally.failing:
-        console.print(f"{replay_command(seed)}  # {found:.200}", markup=False, highlight=False)
-    return {
-        "seeds": tally.seeds[PRODUCTION],
-        "violations": tally.wrong[PRODUCTION],
-        "mutants": len(MUTANTS),
-        "caught": caught,
-    }
+        yield "rules left out, one at a time", self.mutants
+        yield "caught by a scenario of their own", self.caught
+        yield "caught by random seeds, too", self.caught_by_seeds
+        yield "broken messages to the decoder", self.fuzzed
+        yield "crashes, hangs", self.fuzzed_wrong
+        yield from ((label, self.faults[kind]) for kind, label in KINDS.items())
+
+    def complaints(self, inputs: int) -> Iterator[str]:
+        """Why this is no success, if so many inputs were promised to the decoder."""
+        if self.violations or not self.seeds:
+            yield f"{self.violations} of {self.seeds} seeds went wrong"
+        if self.caught < self.mutants:
+            yield f"{self.mutants - self.caught} rules left out are not caught by their scenarios"
+        if self.fuzzed_wrong or self.fuzzed < inputs:
+            yield f"{self.fuzzed_wrong} of {self.fuzzed} inputs went wrong, of {inputs} promised"
+
+
+def promised(minutes: float) -> int:
+    """Inputs to the decoder: all, or of them what less time than usual has room for."""
+    return int(INPUTS * min(1.0, minutes / MINUTES))
+
+
+def summary_of(first: int, tally: Tally, fuzzed: Mapping[str, int]) -> Summary:
+    """Plays the scenarios, too."""
+    return Summary(
+        first,
+        tally.seeds[PRODUCTION],
+        tally.wrong[PRODUCTION],
+        len(MUTANTS),
+        sum(caught(name) for name in MUTANTS),
+        sum(tally.wrong[name] > 0 for name in MUTANTS),
+        fuzzed["inputs"],
+        fuzzed["wrong"],
+        {kind: tally.faults[kind] for kind in KINDS},
+    )
+
+
+def tables(tally: Tally, summary: Summary) -> Iterator[Table]:
+    """What seeds find without each rule; then all in all."""
+    by_rule = Table("rule left out", box=MARKDOWN)
+    by_rule.add_column("seeds", justify="right")
+    by_rule.add_column("violations", justify="right")
+    for name, mutant in MUTANTS.items():
+        by_rule.add_row(mutant.rule, str(tally.seeds[name]), str(tally.wrong[name]))
+    yield by_rule
+    whole = Table("simulated", box=MARKDOWN)
+    whole.add_column("times", justify="right")
+    for label, times in summary.rows():
+        whole.add_row(label, f"{times:,}")
+    yield whole
 
 
 def main() -> int:
     """Parse, soak, report."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.soak", description=__doc__)
     parser.add_argument("--seeds", type=int, default=20_000, help="of the production code")
-    parser.add_argument("--minutes", type=float, default=10.0)
-    parser.add_argument("--first", type=int, help="the first seed; by default a random one")
+    parser.add_argument("--minutes", type=float, default=MINUTES)
+    parser.add_argument("--first", type=int, default=FIRST, help="the first seed")
     arguments = parser.parse_args()
-    console = Console(stderr=True)
-    first = random.SystemRandom().randrange(2**40) if arguments.first is None else arguments.first
-    began_s = time.time()
-    fuzzed = fuzz(first, INPUTS, 60.0 * arguments.minutes / 3.0, console)
+    first, minutes, began_s = arguments.first, arguments.minutes, time.time()
+    console = Console(stderr=True, width=100)
+    fuzzed = fuzz(first, promised(minutes), 60.0 * minutes / 2.0, console)
     print(json.dumps(fuzzed), flush=True)
-    minutes = arguments.minutes - (time.time() - began_s) / 60.0
-    summary = report(soak(first, arguments.seeds, minutes, console), console)
-    print(json.dumps(summary))
-    return 1 if summary["violations"] or fuzzed["wrong"] else 0
+    left = minutes - (time.time() - began_s) / 60.0
+    tally = soak(first, arguments.seeds, left, console)
+    summary = summary_of(first, tally, fuzzed)
+    for table in tables(tally, summary):
+        console.print(table)
+    for seed, found in tally.failing:
+        console.print(f"{replay_command(seed)}  # {found:.200}", markup=False, highlight=False)
+    complaints = list(summary.complaints(promised(minutes)))
+    for each in complaints:
+        console.print(each)
+    print(json.dumps(asdict(summary)))
+    return 1 if complaints else 0
 
 
 if __name__ == "__main__":

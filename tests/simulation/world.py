@@ -5,7 +5,7 @@ its records in small bites and its shards' calls and parts go out in any order.
 """
 
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -44,6 +44,8 @@ class StoreWithPast(Store):
         super().__init__()
         self._rng = rng
         self.stale = stale
+        self.faults: Counter[str] = Counter()
+        """What went wrong here and with those who work on it (`faults`)."""
         self._line: dict[int, list[State]] = {}
         """The calls that led to each shard's state, each with the state before it."""
         self._ever: dict[int, list[State]] = {}
@@ -66,6 +68,7 @@ class StoreWithPast(Store):
 
     def read(self, shard: int, players: Sequence[Player]) -> Held:
         if self.stale and self._rng.random() < self.stale and shard in self._ever:
+            self.faults["stale"] += 1
             position, beliefs = self._rng.choice(self._ever[shard])
             return Held(position, [beliefs.get(player) for player in players])
         return super().read(shard, players)
@@ -74,6 +77,7 @@ class StoreWithPast(Store):
         """Take the last calls on a shard back, as a failover to a lagging replica does."""
         line = self._line.get(shard, [])
         if line:
+            self.faults["roll-back"] += 1
             keep = max(0, len(line) - calls)
             self.put(shard, line[keep])
             del line[keep:]
@@ -81,6 +85,7 @@ class StoreWithPast(Store):
     def restore(self, shard: int) -> None:
         """Any state that ever was, as from an old snapshot or a partitioned master come back."""
         if shard in self._ever:
+            self.faults["restored"] += 1
             self._line.setdefault(shard, []).append(self.state(shard))
             self.put(shard, self._rng.choice(self._ever[shard]))
 
@@ -93,6 +98,7 @@ class StoreWithPast(Store):
 
     def lose(self, shard: int) -> None:
         """Empty, or as it was before a rebuild."""
+        self.faults["lost"] += 1
         self.put(shard, self._rng.choice([(Position(), {}), *self._older.get(shard, ())]))
         self._line.pop(shard, None)
         self._ever.pop(shard, None)
@@ -114,8 +120,10 @@ class StoreWithPast(Store):
 class UnkindWorker(Worker):
     """Does what it is asked in whatever order the servers might."""
 
+    store: StoreWithPast
+
     def __init__(
-        self, log: Log, store: Store, group: Group, source: list[Records],
+        self, log: Log, store: StoreWithPast, group: Group, source: list[Records],
         rng: random.Random, unkindness: Unkindness,
     ) -> None:  # fmt: skip
         super().__init__(log, store, group, source)
@@ -124,6 +132,7 @@ class UnkindWorker(Worker):
 
     def _membership(self) -> Polled:
         if self.rng.random() < self.unkindness.deaf:
+            self.store.faults["deaf"] += self._generation != self.group.generation
             return Polled(self.now_s)
         return super()._membership()
 
@@ -132,7 +141,9 @@ class UnkindWorker(Worker):
             most = self.rng.choice((1, 1, 2, 5))
         if self.unkindness.stutter and self.rng.random() < self.unkindness.stutter:
             again = self._reading[partition] - self.rng.choice((1, 2, 5))
-            self._reading[partition] = max(again, self._source[partition].start)
+            again = max(again, self._source[partition].start)
+            self.store.faults["repeated"] += again < self._reading[partition]
+            self._reading[partition] = again
         return super()._take(partition, most)
 
     def _read_priors(self, effect: ReadPriors) -> Steps:

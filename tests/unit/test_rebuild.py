@@ -81,9 +81,24 @@ def test_parts_of_another_number_of_shards() -> None:
     other = next(shard for shard in range(3) if shard != shards_of(["a"], 3)[0])
     found = Reach({other: 1}, SCATTERED, 3)
     found.note(record(0, part((5, "a")), shard=other))
-    assert of_a(found) == 5
+    assert of_a(found, 2) == 5
     with pytest.raises(Misplaced, match=f"offset 1 of shard {other} .* 3 shards"):
         found.note(record(1, part((6, "a")), shard=other))
+
+
+def test_parts_deleted_before_those_of_fewer_shards() -> None:
+    """What came after a player had moved to another shard counts, though only older parts of its
+    old shard are kept."""
+    home = shards_of(["a"], 3)[0]
+    other = (home + 1) % 3
+    found = Reach({other: 2, home: 1}, SCATTERED, 3)
+    found.note(record(1, part((5, "a")), shard=other))
+    assert of_a(found) == 99
+    assert of_a(found, 2) == 5
+    found.note(record(1, part((70, "a")), shard=home))
+    assert of_a(found) == 69
+    found.note(record(0, part((60, "a")), shard=home))
+    assert of_a(found) == 60
 
 
 def test_shards_go_on_behind_their_marks() -> None:

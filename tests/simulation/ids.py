@@ -1,0 +1,60 @@
+"""Step 2 left out in two ways: where else one might remember which round ids there were."""
+
+import itertools
+
+from stream_rater.pipeline.estimator import Estimator
+from stream_rater.pipeline.ports import Agree, Record, Step, ask
+from stream_rater.standings import Invalid, Standings
+
+
+class IdsInMemory(Estimator):
+    """Step 2 with the round ids that this process has seen, not those of the W offsets before."""
+
+    def _window_start(self, c: int, log_start: int) -> int:
+        return c
+
+
+class IdsInStore(Estimator):
+    """Step 2 with round ids noted in the store when they are read: who comes second is a duplicate.
+
+    Of rival notes the store keeps the first, as Redis does with SET NX.
+    """
+
+    _readings = itertools.count()
+
+    def _window_start(self, c: int, log_start: int) -> int:
+        return c
+
+    def _poll(self, timeout_s: float, *, full: bool) -> Step[frozenset[int]]:
+        polling = super()._poll(timeout_s, full=full)
+        polled = yield from ask(next(polling))
+        self._second = set[tuple[int, int]]()
+        for record in polled.records:
+            source = self._sources.get(record.partition)
+            if source is not None and record.offset >= source._next_offset:
+                yield from self._note(record)
+        try:
+            polling.send(polled)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+        raise AssertionError("a poll is one effect")
+
+    def _note(self, record: Record) -> Step[None]:
+        try:
+            found = self._reader.read(
+                record.value, record.headers, record.received_s, record.offset
+            )
+        except Invalid:
+            return
+        name, reading = f"{found.ladder}:{found.round_id}", (str(next(self._readings)),)
+        noted = yield from ask(Agree({name: reading}))
+        if noted[name] != reading:
+            self._second.add((record.partition, record.offset))
+
+    def _read(self, record: Record) -> tuple[Record, Standings] | None:
+        read = super()._read(record)
+        if read is None or (record.partition, record.offset) not in self._second:
+            return read
+        twice = Invalid("duplicate-round", "noted in the store")
+        self._sources[record.partition]._reject(record, twice)
+        return None

@@ -1,0 +1,71 @@
+"""Scenarios of stores that are lost and rebuilt, or lost again."""
+
+from stream_rater.pipeline.ports import CommitSource, Publish, Scatter
+
+from .registry import catches
+from .stage import A0, A1, A2, B0, B2, Stage
+
+
+@catches("reaches-the-end")
+def rebuilt_while_a_part_waits(stage: Stage) -> None:
+    """The store is lost when a round is scattered and committed, and not yet applied."""
+    stage.round(A0, A1)
+    estimator, updater = stage.estimator(), stage.updater()
+    stage.through(estimator, CommitSource)
+    stage.through(updater, Publish)
+    stage.round(A0, B0)
+    stage.through(estimator, CommitSource)
+    stage.rebuild()
+    stage.estimator()
+    stage.updater()
+
+
+@catches("reaches-the-commit")
+def rebuilt_before_the_source_is_committed(stage: Stage) -> None:
+    """The store is lost when a round is rated and published, and its estimator died before it
+    committed the source."""
+    stage.round(A0, A1)
+    estimator, updater = stage.estimator(), stage.updater()
+    stage.through(estimator, Scatter)
+    stage.through(updater, Publish)
+    stage.rebuild()
+    stage.estimator()
+    stage.updater()
+
+
+@catches("reaches-what-was-applied")
+def rebuilt_after_parts_were_deleted(stage: Stage) -> None:
+    """The store is lost long after a round, when no part of it is kept."""
+    stage.round(A0, A1)
+    estimator, updater = stage.estimator(), stage.updater()
+    stage.through(estimator, CommitSource)
+    stage.through(updater, Publish)
+    stage.expire()
+    stage.rebuild()
+    stage.round(A0, B0)
+    stage.estimator()
+    stage.updater()
+
+
+@catches("marks-overlooked")
+def lost_after_shards_were_added(stage: Stage) -> None:
+    """Players move to a new shard, and the store is lost at work. The new shard's log tells of it
+    all but what they were before; a round is reported before somebody rebuilds the store."""
+    stage.begin_with(2)
+    stage.round(A2, B2)
+    estimator, updater = stage.estimator(), stage.updater()
+    stage.through(estimator, CommitSource)
+    stage.turns(updater)
+    stage.rebuild()
+    estimator, updater = stage.estimator(), stage.updater()
+    stage.round(A2, B2)
+    stage.through(estimator, CommitSource)
+    stage.through(updater, Publish)
+    stage.store.wipe()
+    stage.turns(updater)
+    stage.round(A2, B2)
+    for actor in (estimator, updater):
+        stage.turns(actor)
+    stage.rebuild()
+    stage.estimator()
+    stage.updater()

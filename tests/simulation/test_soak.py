@@ -1,0 +1,36 @@
+"""What `make soak` calls a success."""
+
+from dataclasses import replace
+
+import pytest
+
+from .faults import KINDS
+from .soak import INPUTS, MINUTES, PRODUCTION, Summary, promised, run
+
+GOOD = Summary(1, 5, 0, 3, 3, 1, INPUTS, 0, dict.fromkeys(KINDS, 1))
+
+
+def test_success() -> None:
+    """All was run, and only mutants went wrong; random seeds need not find them all."""
+    assert not list(GOOD.complaints(INPUTS))
+
+
+@pytest.mark.parametrize(
+    "flaw",
+    [{"violations": 1}, {"seeds": 0}, {"caught": 2}, {"fuzzed": INPUTS - 1}, {"fuzzed_wrong": 1}],
+)
+def test_no_success(flaw: dict[str, int]) -> None:
+    """Each of these is enough."""
+    assert len(list(replace(GOOD, **flaw).complaints(INPUTS))) == 1
+
+
+def test_promised_inputs() -> None:
+    """A million, but in less time than usual only its share."""
+    assert promised(MINUTES) == promised(3.0 * MINUTES) == INPUTS == 10 * promised(MINUTES / 10.0)
+
+
+def test_chunk_tells_of_its_faults() -> None:
+    """Else the table would be empty."""
+    name, seeds, wrong, faults = run((PRODUCTION, 7, 2), 2e10)
+    assert (name, seeds, wrong) == (PRODUCTION, 2, [])
+    assert faults["rebalance"] > 2
