@@ -17,7 +17,7 @@ from stream_rater import config, http, log
 from stream_rater.adapters.access import LARGEST_RESPONSE_BYTES, client_options
 from stream_rater.adapters.redis_client import connect
 from stream_rater.config import BadConfiguration, Settings, without_password
-from tests.integration.rights import REDIS, ROLES
+from tests.integration.rights import ON_A_CLUSTER, REDIS, ROLES
 
 SECRET = "s3cr3t"
 
@@ -191,26 +191,42 @@ TOPICS = ("round-completed", "performance-estimated", "rating-changed", "round-r
 COMMANDS = {
     "estimator": "`run --role estimator`", "updater": "`run --role updater`", "all": "`run`",
     "submit": "`submit`", "watch": "`watch`", "verify": "`verify`",
-    "inspect": "`inspect`", "inspect --player": "`inspect --player`",
+    "rebuild": "`rebuild`", "inspect": "`inspect`", "inspect --player": "`inspect --player`",
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("role", ROLES)
+def by_name(column: str, both: tuple[str, str]) -> dict[str, str]:
+    """What a cell says of groups, or of transactional ids."""
+    told: dict[str, str] = {}
+    for each in filter(None, column.split("; ")):
+        name, _, operation = each.rpartition(": ")
+        one = name.strip("`").removeprefix("stream-rater-").removesuffix("-*")
+        told |= dict.fromkeys(both if name == "both" else (one,), operation)
+    return told
+
+
+def test_every_role_has_a_row() -> None:
+    """On a Redis Cluster a worker needs more, which a sentence says."""
+    assert ROLES.keys() == REDIS.keys() == {*COMMANDS, "on a cluster"}
+    assert set(REDIS["on a cluster"]) - set(REDIS["all"]) == set(ON_A_CLUSTER)
+    assert f"`{' '.join(ON_A_CLUSTER)}`" in README
+
+
+@pytest.mark.parametrize("role", COMMANDS)
 def test_the_readme_lists_kafkas_rights_that_were_tested(role: str) -> None:
     """Exactly those, topic by topic and group by group."""
     told = rows_of(6)[COMMANDS[role]]
     for topic, operations in zip(TOPICS, told[:4], strict=True):
         assert operations.replace(",", "").split() == ROLES[role].get(topic, "").split(), topic
-    for kind, column in (("group", told[4]), ("transactions", told[5])):
-        which = [name.split()[1] for name in ROLES[role] if name.startswith(kind)]
-        (operation,) = {v for k, v in ROLES[role].items() if k.startswith(kind)} or {""}
-        assert column.rpartition(": ")[2] == operation
-        assert (len(which) == 2) == column.startswith("both")
-        if len(which) == 1:
-            assert f"stream-rater-{which[0]}" in column
+    for kind, column, both in (
+        ("group", told[4], ("estimators", "updaters")),
+        ("transactions", told[5], ("estimator", "updater")),
+    ):
+        wanted = {k.split()[1]: v for k, v in ROLES[role].items() if k.startswith(kind)}
+        assert by_name(column, both) == wanted, kind
 
 
-@pytest.mark.parametrize("role", [role for role in REDIS if REDIS[role]])
+@pytest.mark.parametrize("role", [role for role in COMMANDS if REDIS[role]])
 def test_the_readme_lists_redis_rules_that_were_tested(role: str) -> None:
     """Exactly those, but for `+select`, which hangs on the URL."""
     (told,) = [v[0] for k, v in rows_of(1).items() if COMMANDS[role] in k.split(", ")]
