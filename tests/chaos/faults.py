@@ -97,11 +97,12 @@ def upgrade(name: str, folder: Path, quick: bool) -> Outcome:
         for worker in list(scene.crew.workers):
             scene.season.play(AT_ONCE)
             scene.at_work()
-            with scene.fault():
-                worker.terminate()
-                worker.wait()
-                newer = scene.crew.replace(worker)
+            scene.inject()
+            worker.terminate()
+            worker.wait()
+            newer = scene.crew.replace(worker)
             wait_until(lambda newer=newer: newer.metric("stream_rater_owned") > 0, "it has a share")
+        scene.recover()  # no sooner: older workers leave the newer ones' parts alone
         return scene.outcome()
 
 

@@ -257,7 +257,8 @@ def test_what_the_runbook_looks_with_tells_something(
     environment = environment_of(at) | variables
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
     done = subprocess.run(
-        ["bash", "-uc", block.replace(*SOMEBODY)], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
+        ["bash", "-uc", block.replace(*SOMEBODY)],
+        cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
         capture_output=True, text=True, timeout=60.0, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
