@@ -52,7 +52,7 @@ def send(at: Settings, codec: str, *values: bytes) -> list[str]:
             "message.max.bytes": 2 * BOMB_BYTES,
             "batch.size": 2 * BOMB_BYTES,
             "queue.buffering.max.kbytes": 2_000_000,
-            "linger.ms": 200,
+            "linger.ms": 60_000,  # one batch, however long it takes to fill: `flush` sends it
         },
         logger=QUIET,
     )
