@@ -194,13 +194,6 @@ class Admin:
         """Number of partitions of each of our topics."""
         return {name: len(known.partitions) for name, known in self._known().items()}
 
-    def _copies(self) -> dict[str, int]:
-        """How many brokers are to have each of our topics."""
-        return {
-            name: min((len(each.replicas) for each in known.partitions.values()), default=0)
-            for name, known in self._known().items()
-        }
-
     def _known(self) -> dict[str, Any]:
         """What Kafka tells of our topics."""
         try:
@@ -244,7 +237,8 @@ class Admin:
     def _check_configuration(self) -> None:
         topics = self.topics
         held = {name: self.configuration(name) for name in self._names()}
-        self.warning = fragile(self._copies(), held)
+        copies = {name: min(of for _, of in self.copies(name)) for name in held}
+        self.warning = fragile(copies, held)
         if "compact" not in held[topics.changed].get("cleanup.policy", ""):
             raise TopicMismatch(f"{topics.changed}: cleanup.policy must be compact")
         for name in (topics.rounds, topics.parts):
@@ -274,11 +268,8 @@ class Admin:
         return {name: entry.value for name, entry in entries.items()}
 
     def copies(self, topic: str) -> list[tuple[int, int]]:
-        """Of each partition of a topic that is there: copies in sync, and all of them."""
-        try:
-            found = self._client.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
-        except KafkaException as error:
-            raise self._unreachable(error.args[0]) from None
+        """Of each partition of a topic of ours that is there: copies in sync, and all of them."""
+        found = self._known()[topic].partitions
         return [(len(found[p].isrs), len(found[p].replicas)) for p in sorted(found)]
 
     def topic_id(self, topic: str) -> str:

@@ -9,10 +9,7 @@ from .stage import A0, A1, A2, B0, B2, Stage
 @catches("reaches-the-end")
 def rebuilt_while_a_part_waits(stage: Stage) -> None:
     """The store is lost when a round is scattered and committed, and not yet applied."""
-    stage.round(A0, A1)
-    estimator, updater = stage.estimator(), stage.updater()
-    stage.through(estimator, CommitSource)
-    stage.through(updater, Publish)
+    estimator, _ = stage.rated(A0, A1)
     stage.round(A0, B0)
     stage.through(estimator, CommitSource)
     stage.rebuild()
@@ -36,10 +33,7 @@ def rebuilt_before_the_source_is_committed(stage: Stage) -> None:
 @catches("reaches-what-was-applied")
 def rebuilt_after_parts_were_deleted(stage: Stage) -> None:
     """The store is lost long after a round, when no part of it is kept."""
-    stage.round(A0, A1)
-    estimator, updater = stage.estimator(), stage.updater()
-    stage.through(estimator, CommitSource)
-    stage.through(updater, Publish)
+    stage.rated(A0, A1)
     stage.expire()
     stage.rebuild()
     stage.round(A0, B0)

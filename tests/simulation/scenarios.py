@@ -41,10 +41,7 @@ def successor_before_the_parts_are_applied(stage: Stage) -> None:
 @catches("floor-that-stays")
 def store_goes_back_after_it_was_believed(stage: Stage) -> None:
     """The store loses a round between being seen to hold it and being asked for the priors."""
-    stage.round(A0, A1)
-    estimator, updater = stage.estimator(), stage.updater()
-    stage.through(estimator, CommitSource)
-    stage.through(updater, Publish)
+    estimator, _ = stage.rated(A0, A1)
     stage.round(A0, A1)
     stage.until(estimator, ReadPriors)
     stage.perform(estimator)
@@ -56,10 +53,7 @@ def store_goes_back_after_it_was_believed(stage: Stage) -> None:
 @catches("priors-read-apart")
 def store_catches_up_within_a_read(stage: Stage) -> None:
     """The store has lost a round when the priors are read, and has it again a moment later."""
-    stage.round(A0, B0)
-    estimator, updater = stage.estimator(), stage.updater()
-    stage.through(estimator, CommitSource)
-    stage.through(updater, Publish)
+    estimator, _ = stage.rated(A0, B0)
     stage.round(A0, B0)
     stage.through(estimator, ReadPriors)
     stage.until(estimator, ReadPriors)
@@ -233,10 +227,7 @@ def updater_dies_between_store_and_log(stage: Stage) -> None:
 @catches("publishes-replays")
 def store_loses_what_was_published(stage: Stage) -> None:
     """A round is applied and published, and then the store forgets it."""
-    stage.round(A0, A1)
-    estimator, updater = stage.estimator(), stage.updater()
-    stage.through(estimator, CommitSource)
-    stage.through(updater, Publish)
+    stage.rated(A0, A1)
     stage.store.roll_back(0, 1)
     stage.store.roll_back(1, 1)
 

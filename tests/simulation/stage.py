@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from stream_rater.adapters.memory import Group, Log
-from stream_rater.pipeline.ports import Effect, LogTrouble, Position
+from stream_rater.pipeline.ports import CommitSource, Effect, LogTrouble, Position, Publish
 from stream_rater.pipeline.sharding import shards_of
 
 from . import oracle, recovery
@@ -165,6 +165,14 @@ class Stage:
         """Perform effects up to and with the next one of this kind."""
         self.until(actor, kind, **having)
         self.perform(actor)
+
+    def rated(self, *players: str) -> tuple[Actor, Actor]:
+        """A round from its report to its events, by a new estimator and updater: these two."""
+        self.round(*players)
+        estimator, updater = self.estimator(), self.updater()
+        self.through(estimator, CommitSource)
+        self.through(updater, Publish)
+        return estimator, updater
 
     def turns(self, actor: Actor, effects: int = 40) -> None:
         """Let an actor do so many effects."""
