@@ -23,7 +23,7 @@ import math
 
 import numpy as np
 
-from stream_rater.rating.compiled import kernel
+from stream_rater.rating.compiled import inlined
 from stream_rater.rating.elementary import exp, log
 from stream_rater.rating.model import Floats, Places
 
@@ -39,7 +39,7 @@ FLAT = 1e-6
 """Where f rises by less than this in 1/u of the narrowest entry, no step is to be trusted."""
 
 
-@kernel
+@inlined
 def terms(mu: float, u: float, x: float) -> tuple[float, float, float, float]:
     """u s and u t of one entry at x, and the first two derivatives of u s."""
     e = exp((mu - x) * u)
@@ -49,7 +49,7 @@ def terms(mu: float, u: float, x: float) -> tuple[float, float, float, float]:
     return won, lost, slope, slope * (lost - won)
 
 
-@kernel
+@inlined
 def find_odds(place: Places, u: Floats, ranked: int, tie: float, odds: Floats) -> float:
     """(B + c T) / (W + c T) of each of the first `ranked` entries; returns the weight of all."""
     total = 0.0
@@ -69,7 +69,7 @@ def find_odds(place: Places, u: Floats, ranked: int, tie: float, odds: Floats) -
     return total
 
 
-@kernel
+@inlined
 def likeness(mu: Floats, u: Floats, first: int, end: int) -> tuple[float, float]:
     """Middle and scale of the logistic distribution with the mean and variance of these entries.
 
@@ -86,7 +86,7 @@ def likeness(mu: Floats, u: Floats, first: int, end: int) -> tuple[float, float]
     return mu[first] + mean, np.sqrt(n * n / (total * total) + spread * 3.0 / math.pi**2)
 
 
-@kernel
+@inlined
 def find_own(place: Places, mu: Floats, u: Floats, lanes: Floats) -> None:
     """The own groups' parts, at X, of entries in whole groups; `place` has the ranked ones."""
     for i in range(len(mu)):
@@ -106,7 +106,7 @@ def find_own(place: Places, mu: Floats, u: Floats, lanes: Floats) -> None:
         first = end
 
 
-@kernel
+@inlined
 def excess(p: float, q: float, p1: float, p2: float, odds: float) -> tuple[float, float, float]:
     """f = ln(p/q odds) and its first two derivatives, where q' = -p'."""
     above, below = 1.0 / p, 1.0 / q
@@ -114,7 +114,7 @@ def excess(p: float, q: float, p1: float, p2: float, odds: float) -> tuple[float
     return log(p * below * odds), both * p1, both * (p2 - p1 * p1 * (above - below))
 
 
-@kernel
+@inlined
 def bend_of_slope(p: float, q: float, p1: float, p2: float, p3: float) -> float:
     """The third derivative of f = ln(p/q), where q' = -p'."""
     above, below = 1.0 / p, 1.0 / q
@@ -122,13 +122,13 @@ def bend_of_slope(p: float, q: float, p1: float, p2: float, p3: float) -> float:
     return (above + below) * (p3 + p1 * (2.0 * p1 * p1 * cubes - 3.0 * p2 * (above - below)))
 
 
-@kernel
+@inlined
 def halley(f: float, f1: float, f2: float) -> float:
     """Halley's step towards f = 0, held to twice Newton's."""
     return -2.0 * f * f1 / max(2.0 * f1 * f1 - f * f2, f1 * f1)
 
 
-@kernel
+@inlined
 def step_ranked(own: float, lanes: Floats, n: int, narrow: float) -> None:
     """A step for entries [0, n), `own` times their groups' parts added; `narrow` is min 1/u."""
     for i in range(n):
@@ -138,13 +138,12 @@ def step_ranked(own: float, lanes: Floats, n: int, narrow: float) -> None:
         lanes[STEP, i] = halley(f, f1, f2) if f1 * narrow > FLAT else math.inf
 
 
-@kernel
-def move(lanes: Floats, n: int, low: float, high: float) -> float:
-    """Take the steps, within (low, high); returns the longest."""
-    longest = 0.0
+@inlined
+def move(lanes: Floats, n: int, low: float, high: float, enough: float) -> int:
+    """Take the steps, within (low, high); returns how many were longer than `enough`."""
+    long = 0
     for i in range(n):
         lanes[X, i] = min(max(lanes[X, i] + lanes[STEP, i], low), high)
     for i in range(n):
-        if not abs(lanes[STEP, i]) <= longest:
-            longest = abs(lanes[STEP, i])
-    return longest
+        long += 0 if abs(lanes[STEP, i]) <= enough else 1
+    return long

@@ -21,7 +21,7 @@ import math
 
 import numpy as np
 
-from stream_rater.rating.compiled import kernel
+from stream_rater.rating.compiled import inlined, kernel
 from stream_rater.rating.elementary import exp, log, tanh
 from stream_rater.rating.mode import (
     CENTER,
@@ -42,6 +42,7 @@ from stream_rater.rating.mode import (
 )
 from stream_rater.rating.model import Evidence, Floats, Ints, Table
 from stream_rater.rating.performance import C
+from stream_rater.rating.prefetch import LINE, prefetch
 from stream_rater.rating.rounding import power_of_two, single
 from stream_rater.rating.sketch import (
     KEPT,
@@ -62,11 +63,10 @@ BETA, U = USED + 4, USED + 5
 """The root of BETA2, and C / beta."""
 ROWS = USED + 6
 
-BLOCK = 32
+BLOCK = 40
 """Beliefs that are updated side by side."""
 
-A_LINE = 3
-"""Factors begun by a cache line of 64 bytes, about."""
+FACTOR_BYTES = 24
 
 NOTHING = 1e-300
 """Keeps the Gaussian's center from being 0 / 0 where it has no weight at all."""
@@ -75,7 +75,7 @@ NARROWER = 1.0 - 1e-6
 """A performance narrower by more than rounding is a new narrowest."""
 
 
-@kernel
+@inlined
 def _diffuse(lanes: Floats, n: int) -> None:
     """Algorithm 2; SIGMA is left as it was."""
     for i in range(n):
@@ -89,7 +89,7 @@ def _diffuse(lanes: Floats, n: int) -> None:
         lanes[SCALE, i] *= kappa * stays
 
 
-@kernel
+@inlined
 def _make_room(held: Floats, lanes: Floats, i: int, u: float, beta: float) -> None:
     """Let the factors of lane i be such that one of weight u and standard deviation beta fits."""
     count = int(lanes[COUNT, i])
@@ -105,7 +105,7 @@ def _make_room(held: Floats, lanes: Floats, i: int, u: float, beta: float) -> No
     normalise(held, lanes, i, u / lanes[SCALE, i])
 
 
-@kernel
+@inlined
 def _join(held: Floats, lanes: Floats, n: int, most: int) -> None:
     """Let each belief's performance join its factors."""
     for i in range(n):
@@ -120,10 +120,10 @@ def _join(held: Floats, lanes: Floats, n: int, most: int) -> None:
         lanes[NEW_R, i] = lanes[U, i] / lanes[SCALE, i]
     settle(lanes, n)
     insert(held, lanes, n, most)
-    merge(held, lanes, n)
+    merge(held, lanes, n, most + 1)
 
 
-@kernel
+@inlined
 def _conclude(lanes: Floats, n: int) -> None:
     """The new sigma; all rounded where factors are; and a guess at the mode."""
     for i in range(n):
@@ -138,27 +138,22 @@ def _conclude(lanes: Floats, n: int) -> None:
         lanes[X, i] = lanes[MU, i] + lanes[SIGMA, i] * lanes[SIGMA, i] * pull
 
 
-@kernel
-def _fetch(header: Table, factors: Floats, rows: Ints, block: Ints, lanes: Floats) -> None:
-    """Read a word of each cache line of beliefs rows[block], far apart in memory as they are.
-
-    The processor then waits for many at once; what it reads is for nobody.
-    """
+@inlined
+def _fetch(header: Table, factors: Floats, rows: Ints, block: Ints) -> None:
+    """Ask for the factors of beliefs rows[block]: they come while another block is worked on."""
     for i in range(len(block)):
-        belief = header[rows[block[i]]]
-        lanes[COUNT, i], lanes[X, i] = belief.count + 0, belief.width
-    for i in range(len(block)):
-        for k in range(0, int(lanes[COUNT, i]), A_LINE):
-            lanes[X, i] += factors[rows[block[i]], k, 0]
+        row = rows[block[i]]
+        prefetch(header, row, LINE)
+        for offset in range(0, FACTOR_BYTES * int(header[row].count + 0), LINE):
+            prefetch(factors, row, offset)
 
 
-@kernel
+@inlined
 def _load(
     header: Table, factors: Floats, rows: Ints, evidence: Evidence, rho: Floats, kept: Ints,
     block: Ints, held: Floats, lanes: Floats,
 ) -> int:  # fmt: skip
     """Beliefs rows[block] into lanes; the most factors that one has."""
-    _fetch(header, factors, rows, block, lanes)
     most = 0
     for i in range(len(block)):
         j = block[i]
@@ -179,12 +174,15 @@ def _load(
         for k in range(count, most + 1):
             held[P, k, i], held[A, k, i], held[R, k, i] = FILL, 0.0, 0.0
     for i in range(len(block), filled(len(block))):  # a twin of the first, whose result is dropped
-        lanes[:, i] = lanes[:, 0]
-        held[:, : most + 1, i] = held[:, : most + 1, 0]
+        for row in range(ROWS):
+            lanes[row, i] = lanes[row, 0]
+        for k in range(most + 1):
+            for c in range(3):
+                held[c, k, i] = held[c, k, 0]
     return most
 
 
-@kernel
+@inlined
 def _store(
     header: Table, factors: Floats, rows: Ints, block: Ints, held: Floats, lanes: Floats
 ) -> None:
@@ -200,7 +198,7 @@ def _store(
                 factors[row, k, c] = held[c, k, i]
 
 
-@kernel
+@inlined
 def _in_order_of_count(header: Table, rows: Ints) -> Ints:
     """Indices into `rows` by the number of factors: those side by side should have as many."""
     most = 0
@@ -232,8 +230,10 @@ def update(
     order = _in_order_of_count(header, rows)
     room = header[rows[order[-1]]].count + 2 if len(rows) else 0
     held, lanes, found = np.empty((3, room, BLOCK)), np.empty((ROWS, BLOCK)), np.empty(BLOCK)
+    _fetch(header, factors, rows, order[:BLOCK])
     for start in range(0, len(rows), BLOCK):
         block = order[start : start + BLOCK]
+        _fetch(header, factors, rows, order[start + BLOCK : start + 2 * BLOCK])
         most = _load(header, factors, rows, evidence, rho, kept, block, held, lanes)
         n = filled(len(block))
         _diffuse(lanes, n)

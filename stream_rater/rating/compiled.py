@@ -3,7 +3,8 @@
 Bit-for-bit equality of ratings needs arithmetic that does not depend on the processor:
 
 - no fastmath, so no reassociated sums, and no fused multiply-add, which LLVM forms only when asked;
-- a named instruction level instead of "whatever this host has";
+- a named instruction level instead of "whatever this host has": $NUMBA_CPU_NAME, for an image that
+  is to start warm anywhere, or the widest of this machine, which only holds more lanes;
 - no libm: `elementary` brings its own exp, log and tanh.
 
 Compiled code is cached next to the sources, so a process starts warm. Numba notices a change of a
@@ -24,22 +25,38 @@ from typing import Any, TypeVar, cast
 
 import numba
 
-KERNEL_VERSION = 3
+KERNEL_VERSION = 4
 """Raised by any change that can alter a bit of a rating. Parts carry it; workers leave alone those
 of newer kernels, and of older ones than `pipeline.parts.OLDEST_KERNEL`."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+_config: Any = numba.config
+
+LEVELS = (
+    ("x86-64-v4", ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")),
+    ("x86-64-v3", ("avx2", "fma")),
+    ("x86-64", ()),
+)
+"""Instruction levels of this architecture with what tells them apart, the widest first."""
+
+WIDEST = LEVELS[0][0]
+WHOLE_WIDTH = "-prefer-256-bit"
+"""The one at which LLVM has to be told to use whole registers, not halves of them."""
+
+
 def _instruction_level() -> str | None:
-    """The widest level that every machine of this architecture we run on has."""
+    """The level asked for, or the widest of this machine: it holds more lanes, not other bits."""
     if platform.machine() != "x86_64":
         return None
+    if _config.CPU_NAME:  # numba's $NUMBA_CPU_NAME
+        return str(_config.CPU_NAME)
     try:
-        flags = Path("/proc/cpuinfo").read_text()
+        flags = set(Path("/proc/cpuinfo").read_text().split())
     except OSError:
-        return "x86-64"
-    return "x86-64-v3" if " avx2 " in flags and " fma " in flags else "x86-64"
+        flags = set()
+    return next(level for level, needed in LEVELS if flags.issuperset(needed))
 
 
 def _cache_folder() -> str:
@@ -93,12 +110,22 @@ _start_numba_without_blas()
 _COPIES: list[tempfile.TemporaryDirectory[str]] = []
 """Removed at the end of the process."""
 
-_config: Any = numba.config
 _config.CACHE_DIR = str(writable(Path(_config.CACHE_DIR or _cache_folder()), _COPIES))
 _config.CPU_NAME = _instruction_level()
-_config.CPU_FEATURES = ""
+_config.CPU_FEATURES = WHOLE_WIDTH if _config.CPU_NAME == WIDEST else ""
+
+
+OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
 
 
 def kernel(function: F) -> F:
     """Compile `function` on its first call, without the GIL, by the rules above."""
-    return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
+    return cast(F, numba.njit(**OPTIONS)(function))
+
+
+def inlined(function: F) -> F:
+    """A piece of a kernel, made part of each that calls it.
+
+    Only there does the compiler see which arrays lie apart, and can do without asking each time.
+    """
+    return cast(F, numba.njit(**OPTIONS, forceinline=True)(function))

@@ -17,6 +17,9 @@ LN2_LOW = 1.9082149292705877e-10
 EXP_LIMIT = 708.0
 """exp saturates beyond this, where a float64 would over- or underflow."""
 
+ROUGH_LIMIT = 4.9
+"""Where `rough_tanh` is 1 but for its error."""
+
 ROUND = 6755399441055744.0
 """1.5 * 2**52: adding it rounds to a whole number, and leaves that in the last bits."""
 
@@ -103,6 +106,17 @@ def tanh(x: float) -> float:
     e = exp(-2.0 * abs(x))
     t = (1.0 - e) / (1.0 + e)
     return t if x >= 0.0 else -t
+
+
+@kernel
+def rough_tanh(x: float) -> float:
+    """Hyperbolic tangent for first guesses: Lambert's fraction, absolute error below 1e-4."""
+    x = min(max(x, -ROUGH_LIMIT), ROUGH_LIMIT)
+    z = x * x
+    return (
+        x * (135135.0 + z * (17325.0 + z * (378.0 + z)))
+        / (135135.0 + z * (62370.0 + z * (3150.0 + z * 28.0)))
+    )  # fmt: skip
 
 
 @kernel

@@ -25,22 +25,24 @@ from stream_rater.rating.balance import (
     step_ranked,
     terms,
 )  # fmt: skip
-from stream_rater.rating.compiled import kernel
+from stream_rater.rating.compiled import inlined, kernel
 from stream_rater.rating.elementary import log, quick_exp
 from stream_rater.rating.model import Floats, Places
 from stream_rater.rating.roots import MAX_STEPS, safeguard
 from stream_rater.rating.table import COARSE, WIDEST, coarse_sums, look_up, tabulate
 
-TOLERANCE = 5e-3
+TOLERANCE = 1e-2
 """A step smaller than this part of the narrowest 1/u ends the search: it cubes the error, and of
 the cube Halley's method leaves a hundredth here, as f is nearly straight."""
 
-OWN = (100, 1500)
-"""In rounds of so many entries a first step, cheap as L is known, lets each own part into the
-guess: then one more is enough. Smaller rounds need two all the same, larger ones one."""
+OWN = 1500
+"""In smaller rounds a first step, cheap as L is known, lets each own part into the guess."""
 
 PASSES = 4
-"""Steps that entries take side by side, before each that needs more goes on alone."""
+"""Steps that entries take side by side at most, before each that needs more goes on alone."""
+
+FEW = 8
+"""If no more than one of so many needs another step, those go on alone at once."""
 
 SAMPLE = 64
 """Where a round has twice as many entries and more, so many are enough to guess the bounds by."""
@@ -55,7 +57,7 @@ FLAT, NOISE = 1e-6, 1e-9
 """Where |f| < NOISE and its slope is below FLAT of the widest u, f is too flat to show its zero."""
 
 
-@kernel
+@inlined
 def _look_all_up(c: Floats, low: float, h: float, total: float, lanes: Floats, n: int) -> None:
     """P, Q and P's derivatives at each X: with L they are total / (1 + e^-L) and so on."""
     for i in range(n):
@@ -70,7 +72,7 @@ def _look_all_up(c: Floats, low: float, h: float, total: float, lanes: Floats, n
         lanes[P1, i], lanes[P2, i] = slope * rise, slope * (bend + (t - s) * rise * rise)
 
 
-@kernel
+@inlined
 def _guess(c: Floats, low: float, h: float, lanes: Floats, n: int, k: int) -> int:
     """X where L is -ln ODDS, by a cubic through both ends of its interval; odds rise.
 
@@ -92,7 +94,7 @@ def _guess(c: Floats, low: float, h: float, lanes: Floats, n: int, k: int) -> in
     return k
 
 
-@kernel
+@inlined
 def _follow_from_odds(total: float, lanes: Floats, n: int) -> None:
     """P, Q and P's derivatives at each guessed X, where P/Q is 1/ODDS, as if L were straight."""
     for i in range(n):
@@ -104,7 +106,7 @@ def _follow_from_odds(total: float, lanes: Floats, n: int) -> None:
         lanes[P1, i], lanes[P2, i] = slope, slope * (t - s) * rise
 
 
-@kernel
+@inlined
 def _bounds(
     place: Places, mu: Floats, u: Floats, ranked: int, tie: float, low: float, high: float,
     narrow: float, scratch: Floats, stride: int,
@@ -140,7 +142,7 @@ def _bounds(
     return low + below * h + below_by - margin, low + above * h - above_by + margin
 
 
-@kernel
+@inlined
 def _parts(mu: Floats, u: Floats, first: int, end: int, x: float) -> tuple[float, float]:
     """What entries [first, end) have of P and of Q at x."""
     s = r = 0.0
@@ -150,7 +152,7 @@ def _parts(mu: Floats, u: Floats, first: int, end: int, x: float) -> tuple[float
     return s, r
 
 
-@kernel
+@inlined
 def first_group(place: Places) -> int:
     """The end of the entries that share the first place."""
     end = 1
@@ -159,7 +161,7 @@ def first_group(place: Places) -> int:
     return end
 
 
-@kernel
+@inlined
 def last_group(place: Places, ranked: int) -> int:
     """Where the entries that share the last place begin."""
     first = ranked - 1
@@ -168,7 +170,7 @@ def last_group(place: Places, ranked: int) -> int:
     return first
 
 
-@kernel
+@inlined
 def _spans(
     c: Floats, low: float, h: float, total: float, mu: Floats, u: Floats, odds: Floats,
     best: int, last: int, ranked: int, own: float,
@@ -187,7 +189,7 @@ def _spans(
     return bool(p * odds[0] >= q)
 
 
-@kernel
+@inlined
 def _tabulate(
     place: Places, mu: Floats, u: Floats, ranked: int, tie: float, low: float, high: float,
     odds: Floats, total: float, narrow: float, scratch: Floats,
@@ -210,7 +212,7 @@ def _tabulate(
     return c, a, h
 
 
-@kernel
+@inlined
 def _solve(
     x: float, c: Floats, low: float, h: float, total: float, mu: Floats, u: Floats,
     odds: float, tie: float, tolerance: float,
@@ -257,7 +259,7 @@ def ranked_performances(
     narrow = 1.0 / np.max(u)
     c, low, h = _tabulate(place, mu, u, ranked, tie, low, high, found, total, narrow, scratch)
     high = low + h * len(c)
-    first_own = OWN[0] < len(mu) < OWN[1]
+    first_own = len(mu) < OWN
     k = len(c) - 1
     first = 0
     while first < ranked:
@@ -268,14 +270,16 @@ def ranked_performances(
         part, part_mu, part_u = place[first:end], mu[first:end], u[first:end]
         lanes[ODDS, :n] = found[first:end]
         k = _guess(c, low, h, lanes, n, k)
-        for turn in range(PASSES):
-            if turn == 0 and first_own:
-                _follow_from_odds(total, lanes, n)
-            else:
-                _look_all_up(c, low, h, total, lanes, n)
+        if first_own:
+            _follow_from_odds(total, lanes, n)
             find_own(part, part_mu, part_u, lanes)
             step_ranked(2.0 * tie - 1.0, lanes, n, narrow)
-            if move(lanes, n, low, high) <= TOLERANCE * narrow and (turn > 0 or not first_own):
+            move(lanes, n, low, high, 0.0)
+        for _ in range(PASSES):
+            _look_all_up(c, low, h, total, lanes, n)
+            find_own(part, part_mu, part_u, lanes)
+            step_ranked(2.0 * tie - 1.0, lanes, n, narrow)
+            if move(lanes, n, low, high, TOLERANCE * narrow) * FEW <= n:
                 break
         i = 0
         while i < n:
@@ -311,7 +315,7 @@ def unfinished_performances(
         found[i] = x
 
 
-@kernel
+@inlined
 def _solve_unfinished(
     x: float, c: Floats, low: float, h: float, total: float, mu: float, u: float, tie: float,
     tolerance: float,

@@ -17,7 +17,7 @@ import math
 import numpy as np
 
 from stream_rater.rating import rounding
-from stream_rater.rating.compiled import kernel
+from stream_rater.rating.compiled import inlined
 from stream_rater.rating.mode import COUNT, FILL, FREE, GRID, NARROWEST, SCALE, A, P, R
 from stream_rater.rating.model import Floats
 
@@ -29,9 +29,12 @@ PAIR = FREE + 6
 """Where the first of that pair stands, or NONE."""
 KEPT = FREE + 7
 """How many factors are kept, 0 for all of them, unrounded."""
-ROWS = FREE + 8
+LEAST = FREE + 8
+"""What merging that pair costs."""
+ROWS = FREE + 9
 
-NONE = -1.0
+NONE = 1e9
+"""Behind all factors."""
 
 WEIGHTLESS = 1e-300
 """Keeps the cost of merging two factors decayed to nothing from being 0 / 0."""
@@ -42,20 +45,20 @@ LOGISTIC_VARIANCE = math.pi**2 / 12.0
 LOGISTIC_DEVIATION = math.sqrt(LOGISTIC_VARIANCE)
 
 
-@kernel
+@inlined
 def excess_width(slope: float, narrowest: float) -> float:
     """How much wider than the narrowest: sqrt(sd^2 / narrowest^2 - 1), 0 where it is not."""
     ratio = LOGISTIC_DEVIATION / (slope * narrowest)
     return float(np.sqrt(max(ratio * ratio - 1.0, 0.0)))
 
 
-@kernel
+@inlined
 def slope_of(excess: float, narrowest: float) -> float:
     """The slope of a factor of this excess width."""
     return float(LOGISTIC_DEVIATION / (narrowest * np.sqrt(1.0 + excess * excess)))
 
 
-@kernel
+@inlined
 def settle(lanes: Floats, n: int) -> None:
     """Round the factors on their way in to what a record holds."""
     for i in range(n):
@@ -67,7 +70,7 @@ def settle(lanes: Floats, n: int) -> None:
         lanes[NEW_R, i] = rounding.weight(r) if rounded else r
 
 
-@kernel
+@inlined
 def rebase(held: Floats, i: int, count: int, narrowest: float, narrower: float) -> None:
     """Let the widths of lane i be relative to another narrowest one."""
     for k in range(count):
@@ -75,7 +78,7 @@ def rebase(held: Floats, i: int, count: int, narrowest: float, narrower: float) 
         held[A, k, i] = slope_of(rounding.width(excess), narrower)
 
 
-@kernel
+@inlined
 def normalise(held: Floats, lanes: Floats, i: int, weight: float) -> float:
     """Rescale lane i by a power of two so that `weight` (relative) is under 2; what it is then.
 
@@ -92,7 +95,7 @@ def normalise(held: Floats, lanes: Floats, i: int, weight: float) -> float:
     return float(weight / larger)
 
 
-@kernel
+@inlined
 def insert(held: Floats, lanes: Floats, n: int, most: int) -> None:
     """Put the new factors among up to `most` others in order of p; room for one more each."""
     for i in range(n):
@@ -110,37 +113,47 @@ def insert(held: Floats, lanes: Floats, n: int, most: int) -> None:
         lanes[COUNT, i] += 1.0
 
 
-@kernel
-def _cheapest(held: Floats, i: int, count: int) -> int:
-    """The first of the neighbours of lane i whose merging costs least: r1 r2 / (r1 + r2) * d^4."""
-    least, found = math.inf, 0
-    for k in range(count - 1):
-        r1, r2 = held[R, k, i], held[R, k + 1, i]
-        d = held[P, k + 1, i] - held[P, k, i]
-        cost = r1 * r2 / (r1 + r2 + WEIGHTLESS) * (d * d) * (d * d)
-        if cost < least:
-            least, found = cost, k
-    return found
-
-
-@kernel
-def _take_cheapest(held: Floats, lanes: Floats, n: int) -> int:
-    """The pairs to be merged, PAIR or none, into the lanes; returns how many there are."""
-    merging = 0
+@inlined
+def _surplus(lanes: Floats, n: int) -> int:
+    """How many beliefs have more factors than are kept."""
+    surplus = 0
     for i in range(n):
-        count, k = int(lanes[COUNT, i]), 0
-        lanes[PAIR, i] = NONE
-        if 0.0 < lanes[KEPT, i] < lanes[COUNT, i]:
-            k = _cheapest(held, i, count)
-            lanes[PAIR, i] = k
-            merging += 1
+        surplus += 1 if 0.0 < lanes[KEPT, i] < lanes[COUNT, i] else 0
+    return surplus
+
+
+@inlined
+def _find_cheapest(held: Floats, lanes: Floats, n: int, most: int) -> None:
+    """PAIR: the first of the neighbours whose merging costs least, r1 r2 / (r1 + r2) * d^4.
+
+    NONE where nothing is to be merged.
+    """
+    for i in range(n):
+        lanes[LEAST, i], lanes[PAIR, i] = math.inf, NONE
+    for k in range(most - 1):
+        for i in range(n):
+            r1, r2 = held[R, k, i], held[R, k + 1, i]
+            d = held[P, k + 1, i] - held[P, k, i]
+            cost = r1 * r2 / (r1 + r2 + WEIGHTLESS) * (d * d) * (d * d)
+            less = (cost < lanes[LEAST, i]) & (k + 1.0 < lanes[COUNT, i])
+            lanes[LEAST, i] = cost if less else lanes[LEAST, i]
+            lanes[PAIR, i] = k if less else lanes[PAIR, i]
+    for i in range(n):
+        merging = 0.0 < lanes[KEPT, i] < lanes[COUNT, i]
+        lanes[PAIR, i] = lanes[PAIR, i] if merging else NONE
+
+
+@inlined
+def _take(held: Floats, lanes: Floats, n: int) -> None:
+    """The pairs to be merged, into the lanes; where there is none, any."""
+    for i in range(n):
+        k = int(lanes[PAIR, i]) if lanes[PAIR, i] < NONE else 0
         lanes[NEW_P, i], lanes[P2, i] = held[P, k, i], held[P, k + 1, i]
         lanes[NEW_A, i], lanes[A2, i] = held[A, k, i], held[A, k + 1, i]
         lanes[NEW_R, i], lanes[R2, i] = held[R, k, i], held[R, k + 1, i]
-    return merging
 
 
-@kernel
+@inlined
 def _mix(lanes: Floats, n: int) -> None:
     """What each pair becomes, as the factor on its way in."""
     for i in range(n):
@@ -153,27 +166,40 @@ def _mix(lanes: Floats, n: int) -> None:
         lanes[NEW_R, i] = r
 
 
-@kernel
-def _take_place(held: Floats, lanes: Floats, i: int) -> None:
-    """Let the new factor take the place of its pair, and all behind move up."""
-    pair, last = int(lanes[PAIR, i]), int(lanes[COUNT, i]) - 1
-    for c in range(3):
-        held[c, pair, i] = lanes[NEW_P + c, i]
-        for k in range(pair + 1, last):
-            held[c, k, i] = held[c, k + 1, i]
-    held[P, last, i], held[A, last, i], held[R, last, i] = FILL, 0.0, 0.0
-    lanes[COUNT, i] -= 1.0
+@inlined
+def _close_up(held: Floats, lanes: Floats, n: int, most: int) -> None:
+    """Let each new factor take the place of its pair, and all behind move up.
+
+    Without a branch: where a pair stands is anybody's guess.
+    """
+    for k in range(most - 1):
+        for i in range(n):
+            there, behind = lanes[PAIR, i] == k, lanes[PAIR, i] < k
+            p, a, r = held[P, k, i], held[A, k, i], held[R, k, i]
+            next_p, next_a, next_r = held[P, k + 1, i], held[A, k + 1, i], held[R, k + 1, i]
+            new_p, new_a, new_r = lanes[NEW_P, i], lanes[NEW_A, i], lanes[NEW_R, i]
+            p, a, r = (next_p, next_a, next_r) if behind else (p, a, r)
+            p, a, r = (new_p, new_a, new_r) if there else (p, a, r)
+            held[P, k, i], held[A, k, i], held[R, k, i] = p, a, r
+    for i in range(n):
+        p, a, r = held[P, most - 1, i], held[A, most - 1, i], held[R, most - 1, i]
+        p, a, r = (FILL, 0.0, 0.0) if lanes[PAIR, i] < NONE else (p, a, r)
+        held[P, most - 1, i], held[A, most - 1, i], held[R, most - 1, i] = p, a, r
+        lanes[COUNT, i] -= 1.0 if lanes[PAIR, i] < NONE else 0.0
 
 
-@kernel
-def merge(held: Floats, lanes: Floats, n: int) -> None:
-    """Merge the cheapest neighbours wherever there are more factors than are kept."""
-    while _take_cheapest(held, lanes, n) > 0:
+@inlined
+def merge(held: Floats, lanes: Floats, n: int, most: int) -> None:
+    """Merge the cheapest neighbours wherever there are more factors than are kept.
+
+    No belief has more than `most`.
+    """
+    while _surplus(lanes, n) > 0:
+        _find_cheapest(held, lanes, n, most)
+        _take(held, lanes, n)
         _mix(lanes, n)
         for i in range(n):
-            if lanes[PAIR, i] != NONE:
+            if lanes[PAIR, i] < NONE:
                 lanes[NEW_R, i] = normalise(held, lanes, i, lanes[NEW_R, i])
         settle(lanes, n)
-        for i in range(n):
-            if lanes[PAIR, i] != NONE:
-                _take_place(held, lanes, i)
+        _close_up(held, lanes, n, most)

@@ -16,23 +16,25 @@ from stream_rater.rating.balance import (
     bend_of_slope,
     excess,
     find_odds,
-    likeness,
     terms,
 )
-from stream_rater.rating.compiled import kernel
+from stream_rater.rating.compiled import inlined, kernel
 from stream_rater.rating.elementary import log
 from stream_rater.rating.model import Floats, Ints, Places
 from stream_rater.rating.roots import householder
 
-SMALL = 14
+SMALL = 22
 """Up to so many entries; above, `shared` is faster."""
 
-LANES, VECTOR = 32, 4
+LANES, VECTOR = 32, 8
 """Rounds side by side, filled up to a multiple of VECTOR."""
 
-TOLERANCE = 5e-3
+TOLERANCE = 1e-2
 """A step smaller than this part of the narrowest 1/u ends the search: the fourth power of it is
 left, and of that a small part, as f is nearly straight."""
+
+VARIANCE_TO_SCALE = 3.0 / math.pi**2
+"""Squared scale of a logistic distribution, of its variance."""
 
 PASSES = 8
 
@@ -47,7 +49,7 @@ where its entries begin."""
 ROWS = 11
 
 
-@kernel
+@inlined
 def _sum(planes: Floats, rows: Floats, i: int, size: int, n: int, tie: float) -> None:
     """P, Q and P's derivatives at the X of entry i: a term counts 2c times if tied, once if not."""
     for k in range(n):
@@ -64,7 +66,7 @@ def _sum(planes: Floats, rows: Floats, i: int, size: int, n: int, tie: float) ->
             rows[P3, k] += times * slope * (u * u - 6.0 * slope)
 
 
-@kernel
+@inlined
 def _move(planes: Floats, rows: Floats, size: int, n: int, tie: float) -> None:
     """A step for every entry, within its round's bounds."""
     for i in range(size):
@@ -84,26 +86,55 @@ def _move(planes: Floats, rows: Floats, size: int, n: int, tie: float) -> None:
             rows[LONGEST, k] = max(rows[LONGEST, k], abs(step))
 
 
-@kernel
+@inlined
+def _guess(place: Places, mu: Floats, u: Floats, own: float, level: Floats) -> None:
+    """Turn the logarithms of a round's odds into guesses at its performances.
+
+    All ratings are taken for one logistic distribution of the mean and variance of the round's
+    entries, those tied with an entry and itself counted `own` times more.
+    """
+    n, first = len(mu), 0
+    total, mean, square = _moments(mu, u, 0, n)
+    while first < n:
+        end = first + 1
+        while end < n and place[end] == place[first]:
+            end += 1
+        more, mean_more, square_more = _moments(mu, u, first, end)
+        w, m, s = total + own * more, mean + own * mean_more, square + own * square_more
+        size = n + own * (end - first)
+        spread = max(w * s - m * m, 0.0) * VARIANCE_TO_SCALE
+        guess = mu[0] + (m - np.sqrt(size * size + spread) * level[first]) / w
+        for i in range(first, end):
+            level[i] = guess
+        first = end
+
+
+@inlined
+def _moments(mu: Floats, u: Floats, first: int, end: int) -> tuple[float, float, float]:
+    """Sums over entries [first, end) of u, u d and u d^2; d is the distance from mu[0]."""
+    total = mean = square = 0.0
+    for i in range(first, end):
+        d = mu[i] - mu[0]
+        total, mean, square = total + u[i], mean + u[i] * d, square + u[i] * d * d
+    return total, mean, square
+
+
+@inlined
 def _enter(
     planes: Floats, rows: Floats, k: int, size: int, first: int, place: Places, mu: Floats,
-    u: Floats, odds: Floats, level: Floats,
+    u: Floats, odds: Floats, guess: Floats,
 ) -> None:  # fmt: skip
-    """Let the round whose entries begin at `first` begin in lane k.
-
-    It begins as if all ratings were one logistic distribution of the entries' mean and variance.
-    """
-    middle, scale = likeness(mu, u, first, first + size)
+    """Let the round whose entries begin at `first` begin in lane k."""
     widest = 0.0
     for i in range(size):
         e = first + i
         widest = max(widest, u[e])
         planes[MU, i, k], planes[U, i, k], planes[PLACE, i, k] = mu[e], u[e], place[e]
-        planes[ODDS, i, k], planes[X, i, k] = odds[e], middle - scale * level[e]
+        planes[ODDS, i, k], planes[X, i, k] = odds[e], guess[e]
     rows[NARROW, k], rows[PASS, k], rows[FIRST, k] = 1.0 / widest, 0.0, first
 
 
-@kernel
+@inlined
 def _leave(planes: Floats, rows: Floats, k: int, size: int, found: Floats) -> bool:
     """Whether the search in lane k has ended; if so, its performances are in `found`."""
     enough = TOLERANCE * rows[NARROW, k]
@@ -116,7 +147,7 @@ def _leave(planes: Floats, rows: Floats, k: int, size: int, found: Floats) -> bo
     return True
 
 
-@kernel
+@inlined
 def _copy(planes: Floats, rows: Floats, k: int, to: int, size: int) -> None:
     for plane in range(len(planes)):
         for i in range(size):
@@ -125,17 +156,17 @@ def _copy(planes: Floats, rows: Floats, k: int, to: int, size: int) -> None:
         rows[row, to] = rows[row, k]
 
 
-@kernel
+@inlined
 def _solve_size(
     size: int, starts: Ints, lows: Floats, highs: Floats, place: Places, mu: Floats, u: Floats,
-    odds: Floats, level: Floats, tie: float, found: Floats,
+    odds: Floats, guess: Floats, tie: float, found: Floats,
 ) -> None:  # fmt: skip
     """All rounds of this size, which begin at entries `starts` and have these bounds."""
     planes, rows = np.empty((6, size, LANES)), np.empty((ROWS, LANES))
     n = entered = min(len(starts), LANES)
     for k in range((n + VECTOR - 1) // VECTOR * VECTOR):
         r = min(k, n - 1)  # what fills up the last vector is a copy, to be dropped
-        _enter(planes, rows, k, size, starts[r], place, mu, u, odds, level)
+        _enter(planes, rows, k, size, starts[r], place, mu, u, odds, guess)
         rows[LOW, k], rows[HIGH, k] = lows[r], highs[r]
     while n > 0:
         _move(planes, rows, size, (n + VECTOR - 1) // VECTOR * VECTOR, tie)
@@ -144,7 +175,7 @@ def _solve_size(
             if not _leave(planes, rows, k, size, found):
                 k += 1
             elif entered < len(starts):
-                _enter(planes, rows, k, size, starts[entered], place, mu, u, odds, level)
+                _enter(planes, rows, k, size, starts[entered], place, mu, u, odds, guess)
                 rows[LOW, k], rows[HIGH, k] = lows[entered], highs[entered]
                 k, entered = k + 1, entered + 1
             else:
@@ -161,7 +192,7 @@ def solve_small(
 
     `round_starts`, `low` and `high` are those of all rounds; NaN in `found` is left to `direct`.
     """
-    odds, level = np.ones(len(mu)), np.empty(len(mu))
+    odds, guess = np.ones(len(mu)), np.empty(len(mu))
     starts = np.empty((SMALL + 1, len(which)), np.int64)
     lows, highs = np.empty((SMALL + 1, len(which))), np.empty((SMALL + 1, len(which)))
     counts = np.zeros(SMALL + 1, np.int64)
@@ -172,11 +203,14 @@ def solve_small(
         starts[b - a, at], lows[b - a, at], highs[b - a, at] = a, low[r], high[r]
         counts[b - a] += 1
     for e in range(len(mu)):
-        level[e] = log(odds[e])
+        guess[e] = log(odds[e])
+    for r in which:
+        a, b = round_starts[r], round_starts[r + 1]
+        _guess(place[a:b], mu[a:b], u[a:b], 2.0 * tie - 1.0, guess[a:b])
     for size in range(1, SMALL + 1):
         n = counts[size]
         if n > 0:
             _solve_size(
-                size, starts[size, :n], lows[size, :n], highs[size, :n], place, mu, u, odds, level,
+                size, starts[size, :n], lows[size, :n], highs[size, :n], place, mu, u, odds, guess,
                 tie, found,
             )  # fmt: skip

@@ -10,7 +10,7 @@ falls with the eighth power of the nodes' distance h: it is about (h u / 2 pi)^8
 
 import numpy as np
 
-from stream_rater.rating.compiled import kernel
+from stream_rater.rating.compiled import inlined
 from stream_rater.rating.elementary import log, quick_exp
 from stream_rater.rating.model import Floats
 
@@ -43,7 +43,7 @@ SCRATCH = ROWS * 128 + BATCH
 """Scratch that suffices for most tables."""
 
 
-@kernel
+@inlined
 def _begin(e: Floats, start: float, g: float) -> None:
     """e[k] = start * g**k for the first LANES nodes."""
     g2 = g * g
@@ -53,7 +53,7 @@ def _begin(e: Floats, start: float, g: float) -> None:
         e[k + 4] = e[k] * g4
 
 
-@kernel
+@inlined
 def _extend(e: Floats, g: float) -> None:
     """The same for the others."""
     g2 = g * g
@@ -63,7 +63,7 @@ def _extend(e: Floats, g: float) -> None:
         e[k + LANES] = e[k] * g8
 
 
-@kernel
+@inlined
 def _add(e: Floats, u: float, p0: Floats, q0: Floats, p1: Floats, p2: Floats, p3: Floats) -> None:
     """Add one entry's terms of P, Q and P's three derivatives at consecutive nodes."""
     u2 = u * u
@@ -78,7 +78,7 @@ def _add(e: Floats, u: float, p0: Floats, q0: Floats, p1: Floats, p2: Floats, p3
         p3[k] += slope * (u2 - 6.0 * slope)
 
 
-@kernel
+@inlined
 def _add_values(e: Floats, u: float, p: Floats, q: Floats) -> None:
     """Add one entry's terms of P and Q alone."""
     for k in range(len(e)):
@@ -87,7 +87,7 @@ def _add_values(e: Floats, u: float, p: Floats, q: Floats) -> None:
         q[k] += e[k] * won
 
 
-@kernel
+@inlined
 def _ladders(
     mu: Floats, u: Floats, low: float, h: float, first: int, end: int, e: Floats, g: Floats
 ) -> None:
@@ -105,13 +105,13 @@ def _ladders(
         _extend(e[j], g[j])
 
 
-@kernel
+@inlined
 def _rows(scratch: Floats, first: int, count: int, nodes: int) -> Floats:
     """(count, nodes): a part of `scratch`, from its row `first` on."""
     return scratch[first * nodes : (first + count) * nodes].reshape((count, nodes))
 
 
-@kernel
+@inlined
 def coarse_sums(mu: Floats, u: Floats, low: float, h: float, nodes: int, scratch: Floats) -> Floats:
     """(2, nodes): P and Q at x_k = low + k h."""
     sums, e, g = _rows(scratch, 0, 2, nodes), _rows(scratch, 2, BATCH, nodes), scratch[-BATCH:]
@@ -125,7 +125,7 @@ def coarse_sums(mu: Floats, u: Floats, low: float, h: float, nodes: int, scratch
     return sums
 
 
-@kernel
+@inlined
 def _sums(mu: Floats, u: Floats, low: float, h: float, nodes: int, scratch: Floats) -> Floats:
     """(5, nodes): P, Q and P's first three derivatives at x_k = low + k h."""
     sums, e, g = _rows(scratch, 0, 5, nodes), _rows(scratch, 5, BATCH, nodes), scratch[-BATCH:]
@@ -139,7 +139,7 @@ def _sums(mu: Floats, u: Floats, low: float, h: float, nodes: int, scratch: Floa
     return sums
 
 
-@kernel
+@inlined
 def _wide_sums(mu: Floats, u: Floats, low: float, h: float, nodes: int) -> Floats:
     """The same where the nodes span so much that most are saturated for any one entry."""
     sums = np.zeros((5, nodes))
@@ -164,7 +164,7 @@ def _wide_sums(mu: Floats, u: Floats, low: float, h: float, nodes: int) -> Float
     return sums
 
 
-@kernel
+@inlined
 def _differentiate(sums: Floats, h: float, f: Floats) -> None:
     """L and its first three derivatives with respect to x/h into f (4, nodes)."""
     for k in range(sums.shape[1]):
@@ -179,7 +179,7 @@ def _differentiate(sums: Floats, h: float, f: Floats) -> None:
         f[3, k] = both * (p3 - 3.0 * p1 * p2 * apart + 2.0 * p1 * rise * cubes)
 
 
-@kernel
+@inlined
 def tabulate(
     mu: Floats, u: Floats, low: float, high: float, narrow: float, scratch: Floats
 ) -> tuple[Floats, float]:
@@ -211,7 +211,7 @@ def tabulate(
     return c, h
 
 
-@kernel
+@inlined
 def look_up(c: Floats, low: float, h: float, x: float) -> tuple[float, float, float]:
     """L and its first two derivatives at x."""
     scale = 1.0 / h

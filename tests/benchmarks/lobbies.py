@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from stream_rater.rating import systems
+from stream_rater.rating import book, systems
 from stream_rater.rating.model import Beliefs, Ints, Wave, newcomers
 from stream_rater.rating.parameters import EloMMR
 from tests.benchmarks.measure import Effort, Result, best_s, result
@@ -64,7 +64,7 @@ class Ours:
     def rate(self, lobbies: Evening) -> None:
         """Both stages and the book-keeping for an evening's lobbies."""
         rows, size = lobbies.ravel(), lobbies.shape[1]
-        prior = self._beliefs.header.take(rows)
+        mu, sigma, rounds, last_time = book.look_up(self._beliefs.header, rows)
         wave = Wave(
             round_starts=np.arange(0, len(rows) + 1, size),
             weight=np.ones(len(lobbies)),
@@ -73,10 +73,10 @@ class Ours:
             place=np.tile(np.arange(1, size + 1, dtype=np.int32), len(lobbies)),
             entry_starts=np.arange(len(rows) + 1),
             share=np.ones(len(rows)),
-            mu=np.ascontiguousarray(prior["mu"], np.float64),
-            sigma=np.ascontiguousarray(prior["sigma"], np.float64),
-            rounds=prior["rounds"].astype(np.int64),
-            last_time=np.ascontiguousarray(prior["time"], np.int64),
+            mu=mu,
+            sigma=sigma,
+            rounds=rounds,
+            last_time=last_time,
         )
         same = np.zeros(len(rows), np.int64)
         systems.update(self._beliefs, rows, systems.estimate(CONFIG, wave), [self._law], same)

@@ -6,7 +6,7 @@ from decimal import Context, Decimal, localcontext
 import numpy as np
 import pytest
 
-from stream_rater.rating.elementary import EXP_LIMIT, exp, log, power, tanh
+from stream_rater.rating.elementary import EXP_LIMIT, exp, log, power, rough_tanh, tanh
 
 EXACT = Context(prec=40)
 """Decimal's exp and ln are correctly rounded: 40 digits are exact next to a float's 17."""
@@ -59,6 +59,14 @@ def test_tanh_is_within_2e_16(reach: float) -> None:
     with localcontext(EXACT):
         errors = [abs(Decimal(tanh(x)) - exact(Decimal(x))) for x in samples(-reach, reach)]
     assert max(errors) < Decimal("2e-16")
+
+
+def test_rough_tanh_is_within_1e_4() -> None:
+    """As its docstring says, out to where it no longer rises."""
+    x = np.linspace(-8.0, 8.0, 40_001)
+    found = np.array([rough_tanh(each) for each in x.tolist()])
+    assert np.abs(found - np.tanh(x)).max() < 1.2e-4
+    assert (np.abs(found) <= 1.0).all() and (np.diff(found) >= 0.0).all()
 
 
 def test_exact_values() -> None:

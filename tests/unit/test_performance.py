@@ -140,7 +140,7 @@ def test_a_winner_is_bounded_by_the_field() -> None:
 
 @pytest.mark.parametrize("size", [2, 5, 12])
 def test_few_steps(size: int) -> None:
-    """Halley's method needs two or three evaluations, from a guess by mean and variance."""
+    """Two evaluations are enough for half of the rounds, and three for nearly all."""
     random = np.random.default_rng(3)
     mu = random.normal(1500.0, 300.0, 32 * size)
     u, place = C / random.uniform(100.0, 400.0, 32 * size), np.tile(np.arange(1, size + 1), 32)
@@ -150,13 +150,14 @@ def test_few_steps(size: int) -> None:
         part = slice(k * size, (k + 1) * size)
         small.find_odds(place[part], u[part], size, 1.0, odds[part])
         level[part] = np.log(odds[part])
+        small._guess(place[part], mu[part], u[part], 1.0, level[part])
         small._enter(planes, rows, k, size, k * size, place, mu, u, odds, level)
     rows[small.LOW], rows[small.HIGH] = -9000.0, 9000.0
     open_after = []
     for _ in range(3):
         small._move(planes, rows, size, 32, 1.0)
         open_after.append(int((rows[small.LONGEST] > small.TOLERANCE * rows[small.NARROW]).sum()))
-    assert open_after[1] <= 24 and open_after[2] <= 3
+    assert open_after[1] <= 16 and open_after[2] <= 1
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 14])

@@ -34,12 +34,16 @@ def in_lanes(held: Floats, count: int, kept: int = 0) -> tuple[Floats, Floats]:
 def merge_cheapest(held: Floats, count: int) -> int:
     """Merge one pair among so many factors, in place and unrounded; return where it is now."""
     factors, lanes = in_lanes(held, count, kept=count - 1)
-    assert sketch._take_cheapest(factors, lanes, 2) == 1
+    assert sketch._surplus(lanes, 2) == 1
+    sketch._find_cheapest(factors, lanes, 2, count)
+    pair = int(lanes[sketch.PAIR, 0])
+    sketch._take(factors, lanes, 2)
     sketch._mix(lanes, 2)
-    sketch._take_place(factors, lanes, 0)
+    sketch._close_up(factors, lanes, 2, count)
+    assert lanes[mode.COUNT].tolist() == [count - 1, count]
     assert factors[:, :count, 1].T.tolist() == held[:count].tolist()
     held[:] = factors[:, :, 0].T
-    return int(lanes[sketch.PAIR, 0])
+    return pair
 
 
 def insert(held: Floats, count: int, *new: float) -> None:
