@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from stream_rater.names import put
 from stream_rater.pipeline.ports import Player
 from stream_rater.pipeline.sharding import Bytes, belief_prefix, columns
 from stream_rater.rating.compiled import kernel
@@ -29,13 +30,6 @@ def _crc32(data: Bytes, start: int, end: int, table: npt.NDArray[np.uint32]) -> 
     for i in range(start, end):
         crc = table[np.uint8(crc ^ np.uint32(data[i]))] ^ (crc >> np.uint32(8))
     return np.uint32(crc ^ np.uint32(0xFFFFFFFF))
-
-
-@kernel
-def _put(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
-    for i in range(start, end):
-        out[at + i - start] = data[i]
-    return at + end - start
 
 
 @kernel
@@ -68,14 +62,14 @@ def _pack(
         end = name_ends[i]
         bucket = int(_crc32(names, name, end, table)) % buckets
         first = 0 if prefix[i] == 0 else prefix_ends[prefix[i] - 1]
-        key = _put(out, at + LENGTH, prefixes, first, prefix_ends[prefix[i]])
+        key = put(out, at + LENGTH, prefixes, first, prefix_ends[prefix[i]])
         key = _put_number(out, key, bucket)
         _put_length(out, at, key - at - LENGTH)
-        at = _put(out, _put_length(out, key, end - name), names, name, end)
+        at = put(out, _put_length(out, key, end - name), names, name, end)
         name = end
         if len(value_ends):
             end = value_ends[i]
-            at = _put(out, _put_length(out, at, end - value), values, value, end)
+            at = put(out, _put_length(out, at, end - value), values, value, end)
             value = end
     return at
 

@@ -10,20 +10,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from stream_rater.events import RatingChanged, escape, to_json
 from stream_rater.pipeline.parts import Part
 from stream_rater.pipeline.ports import Application, Event, Held, Player, Position
+from stream_rater.pipeline.telling import events_of
 from stream_rater.rating import record, systems
-from stream_rater.rating.model import (
-    DID_NOT_FINISH,
-    NEVER,
-    PERFORMANCE,
-    Beliefs,
-    Floats,
-    Ints,
-    Table,
-    newcomers,
-)
+from stream_rater.rating.model import NEVER, Beliefs, Ints, Table, newcomers
 
 Flags = npt.NDArray[np.bool_]
 
@@ -67,7 +58,7 @@ def computed(shard: int, parts: Sequence[Part], end: int, held: Held) -> Change:
             mine, priors = part.slice(rows), [records[i] for i in rows.tolist()]
         updated = _update(mine, priors)
         beliefs += zip(players_of(mine), record.encode(updated), strict=True)
-        events += _events(shard, mine, updated.header)
+        events += events_of(shard, mine, updated.header)
     position = Position(end, held.position.applied, np.packbits(fresh).tobytes())
     return Change(shard, len(fresh), int(fresh.sum()), Application(position, beliefs), events)
 
@@ -91,7 +82,7 @@ def recalled(shard: int, parts: Sequence[Part], held: Held, published: int) -> C
         start += len(records)
         if len(mine) and i >= published:
             header = _headers([records[row] for row in mine.tolist()])
-            events += _events(shard, part.slice(mine), header)
+            events += events_of(shard, part.slice(mine), header)
     return Change(shard, rows, int(fresh.sum()), Application(held.position, ()), events)
 
 
@@ -137,59 +128,3 @@ def _update(part: Part, records: Sequence[bytes | None]) -> Beliefs:
     time = np.array([each.time for each in part.rounds], np.int64)[part.round_index]
     systems.note_round(beliefs, rows, _offsets(part), time)
     return beliefs
-
-
-def _events(shard: int, part: Part, header: Table) -> list[Event]:
-    """One `rating-changed` a row, from the belief after it."""
-    rating, previous = _ratings(part, header)
-    columns = zip(
-        part.players,
-        part.round_index.tolist(),
-        part.place.tolist(),
-        part.evidence[:, PERFORMANCE].tolist(),
-        rating.tolist(),
-        previous.tolist(),
-        *(header[name].tolist() for name in _SHOWN),
-        strict=True,
-    )
-    escaped = {ladder: escape(ladder) for ladder in {each.ladder for each in part.rounds}}
-    ids = [f"{escaped[each.ladder]}:{escape(each.round_id)}:" for each in part.rounds]
-    provisional = [part.laws[each.law].provisional_rounds for each in part.rounds]
-    events = []
-    for player, r, place, performance, shown, shown_before, mu, sigma, mu_, sigma_, n in columns:
-        told, name = part.rounds[r], escape(player)
-        changed = RatingChanged(
-            event_id=ids[r] + name,
-            ladder=told.ladder,
-            player=player,
-            round_id=told.round_id,
-            completed_at=told.completed_at,
-            rank=None if place == DID_NOT_FINISH else place,
-            mu=mu,
-            sigma=sigma,
-            previous_mu=mu_,
-            previous_sigma=sigma_,
-            performance=performance,
-            rating=shown,
-            previous_rating=shown_before,
-            rounds=n,
-            provisional=n < provisional[r],
-        )
-        key = f"{escaped[told.ladder]}:{name}".encode()
-        value, event_id = to_json(changed), changed.event_id
-        events.append(Event(shard, key, value, event_id, told.completed_at, told.trace))
-    return events
-
-
-_SHOWN = ("mu", "sigma", "previous_mu", "previous_sigma", "rounds")
-
-
-def _ratings(part: Part, header: Table) -> tuple[Floats, Floats]:
-    """(n,) what is shown after the round and before it, each row by its ladder's law."""
-    law = np.array([each.law for each in part.rounds])[part.round_index]
-    shown = np.empty((2, len(law)))
-    for i, each in enumerate(part.laws):
-        rows = law == i
-        shown[0, rows] = each.rating(header["mu"][rows], header["sigma"][rows])
-        shown[1, rows] = each.rating(header["previous_mu"][rows], header["previous_sigma"][rows])
-    return shown[0], shown[1]

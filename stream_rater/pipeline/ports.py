@@ -245,7 +245,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     shard: int
     key: bytes
     value: bytes
-    event_id: str
+    event_id: bytes
     time: str
     """When the round was completed, as reported."""
     trace: Trace | None = None
