@@ -62,8 +62,6 @@ class Transactions:
             "queue.buffering.max.kbytes": 512 * 1024,
             "linger.ms": 1,
             "compression.type": "lz4",
-            # Nobody is told of a single message, and a failed one fails its transaction.
-            "delivery.report.only.error": True,
             "error_cb": self._noticed,
         }
         self._input = input_

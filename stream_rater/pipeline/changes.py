@@ -4,7 +4,7 @@ Pure: from the parts and what the store holds to what it shall hold. The same ro
 beliefs give the same bytes, whoever computes them and however often.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from stream_rater.pipeline.parts import Part
 from stream_rater.pipeline.ports import Application, Event, Held, Player, Position
-from stream_rater.pipeline.telling import events_of
+from stream_rater.pipeline.telling import Together, events_of
 from stream_rater.rating import record, systems
 from stream_rater.rating.model import NEVER, Beliefs, Ints, Table, newcomers
 
@@ -31,13 +31,13 @@ class Change:
     rows: int
     fresh: int
     application: Application
-    events: Sequence[Event] = field(repr=False)
+    events: Collection[Event] = field(repr=False)
 
 
 def players_of(part: Part) -> list[Player]:
     """(ladder, player) of each row."""
-    ladders = [part.rounds[i].ladder for i in part.round_index.tolist()]
-    return list(zip(ladders, part.players, strict=True))
+    ladders = [each.ladder for each in part.rounds]
+    return list(zip(map(ladders.__getitem__, part.round_index.tolist()), part.players, strict=True))
 
 
 def computed(shard: int, parts: Sequence[Part], end: int, held: Held) -> Change:
@@ -46,7 +46,7 @@ def computed(shard: int, parts: Sequence[Part], end: int, held: Held) -> Change:
         [_fresh(part, rows) for part, rows in _with_records(parts, held.records)]
     )
     beliefs: list[tuple[Player, bytes]] = []
-    events: list[Event] = []
+    events: list[Collection[Event]] = []
     start = 0
     for part, records in _with_records(parts, held.records):
         rows = np.flatnonzero(fresh[start : start + len(records)])
@@ -58,9 +58,10 @@ def computed(shard: int, parts: Sequence[Part], end: int, held: Held) -> Change:
             mine, priors = part.slice(rows), [records[i] for i in rows.tolist()]
         updated = _update(mine, priors)
         beliefs += zip(players_of(mine), record.encode(updated), strict=True)
-        events += events_of(shard, mine, updated.header)
+        events.append(events_of(shard, mine, updated.header))
     position = Position(end, held.position.applied, np.packbits(fresh).tobytes())
-    return Change(shard, len(fresh), int(fresh.sum()), Application(position, beliefs), events)
+    application = Application(position, beliefs)
+    return Change(shard, len(fresh), int(fresh.sum()), application, Together(events))
 
 
 def recalled(shard: int, parts: Sequence[Part], held: Held, published: int) -> Change:
@@ -75,15 +76,16 @@ def recalled(shard: int, parts: Sequence[Part], held: Held, published: int) -> C
             f"the store's last call had {8 * len(bits)} rows or up to 7 fewer, the log has {rows}"
         )
     fresh = np.unpackbits(bits, count=rows).astype(bool)
-    events: list[Event] = []
+    events: list[Collection[Event]] = []
     start = 0
     for i, (part, records) in enumerate(_with_records(parts, held.records)):
         mine = np.flatnonzero(fresh[start : start + len(records)])
         start += len(records)
         if len(mine) and i >= published:
             header = _headers([records[row] for row in mine.tolist()])
-            events += events_of(shard, part.slice(mine), header)
-    return Change(shard, rows, int(fresh.sum()), Application(held.position, ()), events)
+            events.append(events_of(shard, part.slice(mine), header))
+    application = Application(held.position, ())
+    return Change(shard, rows, int(fresh.sum()), application, Together(events))
 
 
 def _with_records(

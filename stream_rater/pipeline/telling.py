@@ -7,7 +7,8 @@ the words between them in their places.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -27,13 +28,14 @@ _escaped_in_id = re.compile(f"[%:{{}}{_IN_JSON}]").search
 _escaped_in_json = re.compile(f"[{_IN_JSON}]").search
 
 
-def events_of(shard: int, part: Part, header: Table) -> list[Event]:
+def events_of(shard: int, part: Part, header: Table) -> Collection[Event]:
     """One event a row, at least one; `header` has the (n,) beliefs after it."""
     rating, previous = _ratings(part, header)
     belief = [header[name] for name in _BELIEF]
     numbers = np.column_stack((*belief, part.evidence[:, PERFORMANCE], rating, previous))
-    tell = written if _is_plain(part) else encoded
-    return tell(shard, part, numbers, header["rounds"].astype(np.int64))
+    counts = header["rounds"].astype(np.int64)
+    tell: Callable[..., Collection[Event]] = written if _is_plain(part) else encoded
+    return tell(shard, part, numbers, counts)
 
 
 def _ratings(part: Part, header: Table) -> tuple[Floats, Floats]:
@@ -50,9 +52,25 @@ def _ratings(part: Part, header: Table) -> tuple[Floats, Floats]:
 def _is_plain(part: Part) -> bool:
     """Whether all that an event quotes stands there as it is."""
     ladders = {each.ladder for each in part.rounds}
-    ids = (*ladders, *(each.round_id for each in part.rounds), *part.players)
+    ids = [*ladders, *[each.round_id for each in part.rounds], *part.players]
     times = {each.completed_at for each in part.rounds}
     return not (_escaped_in_id(" ".join(ids)) or _escaped_in_json(" ".join(times)))
+
+
+class Together(Collection[Event]):
+    """Events of several, in order."""
+
+    def __init__(self, parts: Sequence[Collection[Event]]) -> None:
+        self._parts = parts
+
+    def __len__(self) -> int:
+        return sum(map(len, self._parts))
+
+    def __iter__(self) -> Iterator[Event]:
+        return chain.from_iterable(self._parts)
+
+    def __contains__(self, event: object) -> bool:
+        return any(event in each for each in self._parts)
 
 
 # --- one by one -----------------------------------------------------------------------------------
@@ -99,10 +117,10 @@ def _texts(names: LaidOut) -> Texts:
     return names.data, names.starts, names.ends
 
 
-def _distinct(texts: Iterable[str]) -> tuple[Texts, Ints]:
+def _distinct(texts: Sequence[str]) -> tuple[Texts, Ints]:
     """Each of them once, and which one each is."""
-    index: dict[str, int] = {}
-    which = np.array([index.setdefault(text, len(index)) for text in texts], np.int64)
+    index = {text: i for i, text in enumerate(dict.fromkeys(texts))}
+    which = np.fromiter(map(index.__getitem__, texts), np.int64, len(texts))
     return _texts(lay_out(list(index))), which
 
 
@@ -137,6 +155,34 @@ COUNT, PROVISIONAL, NULL, TRUE, FALSE, COLON = range(NUMBER + NUMBERS, NUMBER + 
 COMMA = ord(",")
 DIGITS = 20
 """Of an integer, at most."""
+
+
+class Written(Collection[Event]):
+    """Events as bytes: key, id and value of each, one behind the other, (3n,) ends. Each is cut out
+    when it is looked at, so that there are never thousands of them in memory."""
+
+    def __init__(self, shard: int, part: Part, data: bytes, ends: Ints) -> None:
+        self._shard = shard
+        self._part = part
+        self._data = data
+        self._ends = ends
+
+    def __len__(self) -> int:
+        return len(self._ends) // 3
+
+    def __iter__(self) -> Iterator[Event]:
+        shard, data = self._shard, self._data
+        rounds = [(each.completed_at, each.trace) for each in self._part.rounds]
+        of, end = self._part.round_index.tolist(), iter(self._ends.tolist())
+        start = 0
+        for r, key, event_id, value in zip(of, end, end, end, strict=True):
+            yield Event(
+                shard, data[start:key], data[event_id:value], data[key:event_id], *rounds[r]
+            )
+            start = value
+
+    def __contains__(self, event: object) -> bool:
+        return any(event == each for each in self)
 
 
 @kernel
@@ -206,13 +252,13 @@ def _write(
     return ends
 
 
-def written(shard: int, part: Part, numbers: Floats, counts: Ints) -> list[Event]:
+def written(shard: int, part: Part, numbers: Floats, counts: Ints) -> Written:
     """The same events, of ids with nothing to escape."""
     rounds = part.rounds
     players = _texts(lay_out(part.players))
     round_ids = _texts(lay_out([each.round_id for each in rounds]))
-    ladders, ladder = _distinct(each.ladder for each in rounds)
-    times, time = _distinct(each.completed_at for each in rounds)
+    ladders, ladder = _distinct([each.ladder for each in rounds])
+    times, time = _distinct([each.completed_at for each in rounds])
     told = np.frombuffer(to_json(numbers.ravel().tolist())[1:-1] + b",", np.uint8)
     provisional = [part.laws[each.law].provisional_rounds for each in rounds]
     of = part.round_index
@@ -221,26 +267,10 @@ def written(shard: int, part: Part, numbers: Floats, counts: Ints) -> list[Event
         WORDS, players, ladders, round_ids, times, told, of, ladder, time, part.place, counts,
         np.array(provisional, np.int64), out,
     )  # fmt: skip
-    size = int(ends[-1])
-    return _cut(shard, part, out[:size].tobytes(), ends.tolist())
+    return Written(shard, part, out[: ends[-1]].tobytes(), ends)
 
 
 def _room(rows: int, players: Texts, *others: Texts) -> int:
     """Bytes that suffice for all but the numbers."""
     longest = sum(int((ends - starts).max()) for _, starts, ends in others)
     return rows * (len(WORDS[0]) + 2 * DIGITS + 4 * longest) + 4 * len(players[0])
-
-
-def _cut(shard: int, part: Part, data: bytes, ends: Sequence[int]) -> list[Event]:
-    told = [(each.completed_at, each.trace) for each in part.rounds]
-    bounds = iter(ends)
-    events, start = [], 0
-    for r, key, event_id, value in zip(
-        part.round_index.tolist(), bounds, bounds, bounds, strict=True
-    ):
-        time, trace = told[r]
-        events.append(
-            Event(shard, data[start:key], data[event_id:value], data[key:event_id], time, trace)
-        )
-        start = value
-    return events
