@@ -13,10 +13,10 @@ from stream_rater.pipeline.parts import Part
 from stream_rater.pipeline.ports import Event
 from stream_rater.rating.model import DID_NOT_FINISH, HEADER, Floats, Ints, Table
 from stream_rater.trace import Trace
-from tests.unit.machines import part
+from tests.unit.machines import LAW, part
 
 NUMBERS = [0.0, -0.0, 1.0, -1234.5, 1e300, 5e-324, 1e-7, 1e16, 0.1 + 0.2, np.float32(1 / 3)]
-UNUSUAL = ['a"', "a\\b", "a:b", "{a}", "100%", "tab\tbed", "\x00", "\x1f"]
+UNUSUAL = ['a"', "a\\b", "a:b", "{a", "a}", "100%", "tab\tbed", "\x00", "\x1f"]
 
 
 def some(*players: str) -> tuple[Part, Floats, Ints]:
@@ -31,7 +31,7 @@ def some(*players: str) -> tuple[Part, Floats, Ints]:
     place[1] = DID_NOT_FINISH
     count = len(rows.players)
     numbers = np.resize(np.array(NUMBERS), (count, telling.NUMBERS))
-    counts = np.resize(np.array([1, 10, 2**24 - 1]), count)
+    counts = np.resize(LAW.provisional_rounds + np.array([-1, 0, 2**23]), count)
     return replace(rows, rounds=rounds, place=place), numbers, counts
 
 
