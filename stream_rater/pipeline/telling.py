@@ -8,7 +8,7 @@ the words between them in their places.
 
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 
 import numpy as np
 
@@ -71,6 +71,19 @@ class Together(Collection[Event]):
 
     def __contains__(self, event: object) -> bool:
         return any(event in each for each in self._parts)
+
+
+class Abreast(Together):
+    """Events of several shards: the first of each, then the others, shard by shard.
+
+    So a transaction takes in all its partitions at its start, with one or two requests, not with
+    one each time another shard's turn comes.
+    """
+
+    def __iter__(self) -> Iterator[Event]:
+        turns = [iter(each) for each in self._parts]
+        firsts = [event for turn in turns for event in islice(turn, 1)]
+        return chain(firsts, *turns)
 
 
 # --- one by one -----------------------------------------------------------------------------------

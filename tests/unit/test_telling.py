@@ -11,6 +11,7 @@ from stream_rater.events import rating_changed_from_json
 from stream_rater.pipeline import telling
 from stream_rater.pipeline.parts import Part
 from stream_rater.pipeline.ports import Event
+from stream_rater.pipeline.telling import Abreast
 from stream_rater.rating.model import DID_NOT_FINISH, HEADER, Floats, Ints, Table
 from stream_rater.trace import Trace
 from tests.unit.machines import LAW, part
@@ -78,6 +79,13 @@ def test_plain_ids_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     given, _, _ = some("ann")
     monkeypatch.delattr(telling, "encoded")
     assert telling.events_of(3, given, header_of(given))
+
+
+def test_all_shards_begin_before_any_goes_on() -> None:
+    """The order within a shard stays."""
+    one, two, none = made("written", "a"), made("encoded", "b", "c"), list[Event]()
+    order = list(Abreast([one, none, two]))
+    assert order == [one[0], two[0], *one[1:], *two[1:]]
 
 
 def header_of(given: Part) -> Table:
