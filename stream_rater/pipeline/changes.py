@@ -14,7 +14,7 @@ from stream_rater.pipeline.parts import Part
 from stream_rater.pipeline.ports import Application, Event, Held, Player, Position
 from stream_rater.pipeline.telling import Together, events_of
 from stream_rater.rating import record, systems
-from stream_rater.rating.model import NEVER, Beliefs, Ints, Table, newcomers
+from stream_rater.rating.model import Beliefs, Ints, Table, newcomers
 
 Flags = npt.NDArray[np.bool_]
 
@@ -42,26 +42,27 @@ def players_of(part: Part) -> list[Player]:
 
 def computed(shard: int, parts: Sequence[Part], end: int, held: Held) -> Change:
     """Apply parts up to offset `end` to what the shard holds (steps 12 and 13)."""
-    fresh = np.concatenate(
-        [_fresh(part, rows) for part, rows in _with_records(parts, held.records)]
-    )
+    fresh: list[Flags] = [np.empty(0, np.bool_)]
     beliefs: list[tuple[Player, bytes]] = []
     events: list[Collection[Event]] = []
-    start = 0
     for part, records in _with_records(parts, held.records):
-        rows = np.flatnonzero(fresh[start : start + len(records)])
-        start += len(records)
+        if not records:  # of no round
+            continue
+        mine, before = part, _decoded(part, records)
+        fresh.append(_offsets(part) > before.header["last"])
+        rows = np.flatnonzero(fresh[-1])
         if len(rows) == 0:
             continue
-        mine, priors = part, records
         if len(rows) < len(records):
-            mine, priors = part.slice(rows), [records[i] for i in rows.tolist()]
-        updated = _update(mine, priors)
-        beliefs += zip(players_of(mine), record.encode(updated), strict=True)
-        events.append(events_of(shard, mine, updated.header))
-    position = Position(end, held.position.applied, np.packbits(fresh).tobytes())
+            mine = part.slice(rows)
+            before = _decoded(mine, [records[i] for i in rows.tolist()])
+        after = _updated(mine, before)
+        beliefs += zip(players_of(mine), record.encode(after), strict=True)
+        events.append(events_of(shard, mine, after.header))
+    flags = np.concatenate(fresh)
+    position = Position(end, held.position.applied, np.packbits(flags).tobytes())
     application = Application(position, beliefs)
-    return Change(shard, len(fresh), int(fresh.sum()), application, Together(events))
+    return Change(shard, len(flags), int(flags.sum()), application, Together(events))
 
 
 def recalled(shard: int, parts: Sequence[Part], held: Held, published: int) -> Change:
@@ -109,24 +110,26 @@ def _offsets(part: Part) -> Ints:
     return np.array([each.offset for each in part.rounds], np.int64)[part.round_index]
 
 
-def _fresh(part: Part, records: Sequence[bytes | None]) -> Flags:
-    """Rows whose round is after the last one in the belief."""
-    headers = _headers(records)
-    last = np.where(headers["version"] == 0, NEVER, headers["last"])
-    fresh: Flags = _offsets(part) > last
-    return fresh
+def _laws(part: Part) -> Ints:
+    return np.array([each.law for each in part.rounds], np.int64)[part.round_index]
 
 
-def _update(part: Part, records: Sequence[bytes | None]) -> Beliefs:
-    """The beliefs after the part's rows, newcomers by their ladder's law."""
-    law = np.array([each.law for each in part.rounds], np.int64)[part.round_index]
+def _decoded(part: Part, records: Sequence[bytes | None]) -> Beliefs:
+    """The beliefs of the part's rows, of which there are some; newcomers by their ladder's law."""
+    first, *others = part.laws
     capacity = max(each.kept for each in part.laws) + 1
-    beliefs = record.decode(records, capacity, part.laws[0].initial_mu, part.laws[0].initial_sigma)
-    for i, each in enumerate(part.laws[1:], start=1):
+    beliefs = record.decode(records, capacity, first.initial_mu, first.initial_sigma)
+    law = _laws(part) if others else None
+    for i, each in enumerate(others, start=1):
         new = np.flatnonzero((law == i) & (beliefs.header["rounds"] == 0))
         beliefs.header[new] = newcomers(len(new), 0, each.initial_mu, each.initial_sigma).header
-    rows = np.arange(len(records))
-    systems.update(beliefs, rows, part.evidence, list(part.laws), law)
+    return beliefs
+
+
+def _updated(part: Part, beliefs: Beliefs) -> Beliefs:
+    """The same beliefs after the part's rounds."""
+    rows = np.arange(len(part.players))
+    systems.update(beliefs, rows, part.evidence, list(part.laws), _laws(part))
     time = np.array([each.time for each in part.rounds], np.int64)[part.round_index]
     systems.note_round(beliefs, rows, _offsets(part), time)
     return beliefs
