@@ -17,7 +17,7 @@ from stream_rater.names import Bytes, LaidOut, lay_out, put
 from stream_rater.pipeline.parts import Part
 from stream_rater.pipeline.ports import Event
 from stream_rater.rating.compiled import kernel
-from stream_rater.rating.model import DID_NOT_FINISH, PERFORMANCE, Floats, Ints, Places, Table
+from stream_rater.rating.model import DID_NOT_FINISH, PERFORMANCE, Floats, Ints, Table
 
 _BELIEF = ("mu", "sigma", "previous_mu", "previous_sigma")
 NUMBERS = 7
@@ -229,7 +229,7 @@ def _comma(numbers: Bytes, start: int) -> int:
 @kernel
 def _write(
     words: Texts, players: Texts, ladders: Texts, round_ids: Texts, times: Texts, numbers: Bytes,
-    of: Ints, ladder: Ints, time: Ints, place: Places, counts: Ints, provisional: Ints, out: Bytes,
+    of: Ints, ladder: Ints, time: Ints, place: Ints, counts: Ints, provisional: Ints, out: Bytes,
 ) -> Ints:  # fmt: skip
     """Key, id and value of each event, one behind the other; returns (3n,) where each ends.
 
@@ -277,8 +277,8 @@ def written(shard: int, part: Part, numbers: Floats, counts: Ints) -> Written:
     of = part.round_index
     out = np.empty(_room(len(of), players, ladders, round_ids, times) + len(told), np.uint8)
     ends = _write(
-        WORDS, players, ladders, round_ids, times, told, of, ladder, time, part.place, counts,
-        np.array(provisional, np.int64), out,
+        WORDS, players, ladders, round_ids, times, told, of, ladder, time,
+        part.place.astype(np.int64), counts, np.array(provisional, np.int64), out,
     )  # fmt: skip
     return Written(shard, part, out[: ends[-1]].tobytes(), ends)
 
