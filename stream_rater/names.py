@@ -33,6 +33,19 @@ class LaidOut:
 
 
 @kernel
+def put(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
+    """Copy data[start:end]; returns where it ends in `out`.
+
+    With unsigned indices: signed ones may count from the end, and looking for that at each byte
+    takes five times as long as the copying.
+    """
+    to, of = np.uint64(at), np.uint64(start)
+    for k in range(np.uint64(end - start)):
+        out[to + k] = data[of + k]
+    return at + end - start
+
+
+@kernel
 def _joined(data: Bytes, starts: Ints, ends: Ints) -> Bytes:
     """The names with new lines between them."""
     size = len(ends) - 1
@@ -41,10 +54,7 @@ def _joined(data: Bytes, starts: Ints, ends: Ints) -> Bytes:
     out = np.full(size, NEW_LINE, np.uint8)
     at = 0
     for i in range(len(ends)):
-        for k in range(starts[i], ends[i]):
-            out[at] = data[k]
-            at += 1
-        at += 1
+        at = put(out, at, data, starts[i], ends[i]) + 1
     return out
 
 

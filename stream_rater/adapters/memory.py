@@ -334,7 +334,7 @@ class Worker:
         yield
 
     def _publish(self, effect: Publish) -> Steps:
-        yield from self._transaction(effect.events, (), effect.offsets)
+        yield from self._transaction(list(effect.events), (), effect.offsets)
 
     def _transaction(
         self, events: Sequence[Event], rejections: Sequence[Rejection], offsets: Mapping[int, int]

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from stream_rater.names import lay_out, put
 from stream_rater.pipeline.ports import Player
 from stream_rater.pipeline.sharding import Bytes, belief_prefix, columns
 from stream_rater.rating.compiled import kernel
@@ -29,13 +30,6 @@ def _crc32(data: Bytes, start: int, end: int, table: npt.NDArray[np.uint32]) -> 
     for i in range(start, end):
         crc = table[np.uint8(crc ^ np.uint32(data[i]))] ^ (crc >> np.uint32(8))
     return np.uint32(crc ^ np.uint32(0xFFFFFFFF))
-
-
-@kernel
-def _put(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
-    for i in range(start, end):
-        out[at + i - start] = data[i]
-    return at + end - start
 
 
 @kernel
@@ -59,23 +53,23 @@ def _put_number(out: Bytes, at: int, number: int) -> int:
 
 @kernel
 def _pack(
-    names: Bytes, name_ends: Ints, prefixes: Bytes, prefix_ends: Ints, prefix: Ints, buckets: int,
-    values: Bytes, value_ends: Ints, table: npt.NDArray[np.uint32], out: Bytes,
+    names: Bytes, name_starts: Ints, name_ends: Ints, prefixes: Bytes, prefix_ends: Ints,
+    prefix: Ints, buckets: int, values: Bytes, value_ends: Ints, table: npt.NDArray[np.uint32],
+    out: Bytes,
 ) -> int:  # fmt: skip
     """The bytes written. Without values, `value_ends` is empty."""
-    at = name = value = 0
+    at = value = 0
     for i in range(len(name_ends)):
-        end = name_ends[i]
+        name, end = name_starts[i], name_ends[i]
         bucket = int(_crc32(names, name, end, table)) % buckets
         first = 0 if prefix[i] == 0 else prefix_ends[prefix[i] - 1]
-        key = _put(out, at + LENGTH, prefixes, first, prefix_ends[prefix[i]])
+        key = put(out, at + LENGTH, prefixes, first, prefix_ends[prefix[i]])
         key = _put_number(out, key, bucket)
         _put_length(out, at, key - at - LENGTH)
-        at = _put(out, _put_length(out, key, end - name), names, name, end)
-        name = end
+        at = put(out, _put_length(out, key, end - name), names, name, end)
         if len(value_ends):
             end = value_ends[i]
-            at = _put(out, _put_length(out, at, end - value), values, value, end)
+            at = put(out, _put_length(out, at, end - value), values, value, end)
             value = end
     return at
 
@@ -84,17 +78,18 @@ def packed(
     shard: int, players: Sequence[Player], buckets: int, values: Sequence[bytes] = ()
 ) -> bytes:
     """Key and field of each player's belief, and its value where there are any, for one shard."""
-    names = [name.encode() for _, name in players]
-    ladders: dict[str, int] = {}
-    prefix = [ladders.setdefault(ladder, len(ladders)) for ladder, _ in players]
-    prefixes = [belief_prefix(shard, ladder).encode() for ladder in ladders]
-    name_data, name_ends = columns(names)
-    prefix_data, prefix_ends = columns(prefixes)
+    if not players:
+        return b""
+    names = lay_out([name for _, name in players])
+    ladders = [ladder for ladder, _ in players]
+    index = {ladder: i for i, ladder in enumerate(dict.fromkeys(ladders))}
+    prefix = np.fromiter(map(index.__getitem__, ladders), np.int64, len(ladders))
+    prefix_data, prefix_ends = columns([belief_prefix(shard, each).encode() for each in index])
     value_data, value_ends = columns(values)
-    longest = max(map(len, prefixes), default=0) + DIGITS + (3 if values else 2) * LENGTH
-    out = np.empty(len(name_data) + len(value_data) + len(names) * longest, np.uint8)
+    longest = np.diff(prefix_ends, prepend=0).max() + DIGITS + (3 if values else 2) * LENGTH
+    out = np.empty(len(names.data) + len(value_data) + len(players) * longest, np.uint8)
     size = _pack(
-        name_data, name_ends, prefix_data, prefix_ends, np.array(prefix, np.int64), buckets,
+        names.data, names.starts, names.ends, prefix_data, prefix_ends, prefix, buckets,
         value_data, value_ends, _CRC, out,
     )  # fmt: skip
     return out[:size].tobytes()

@@ -60,7 +60,7 @@ class Transactions:
             "message.max.bytes": LARGEST_REQUEST_BYTES,
             "queue.buffering.max.messages": 1_000_000,
             "queue.buffering.max.kbytes": 512 * 1024,
-            "linger.ms": 1,
+            "linger.ms": 20,  # what ends a transaction's messages, a flush, does not wait for it
             "compression.type": "lz4",
             "error_cb": self._noticed,
         }

@@ -39,7 +39,7 @@ from stream_rater.pipeline.ports import (
 from stream_rater.pipeline.sharding import belief_key, position_key
 from stream_rater.rating.record import HEADER_SIZE
 
-LIBRARY = "stream_rater_1"
+LIBRARY = "stream_rater_2"
 SMALL_HASH_BYTES = 512
 """Beliefs may be so long; Redis must still keep hashes of them in its compact encoding."""
 KEEP_ALL = "noeviction"

@@ -81,7 +81,7 @@ class Envelopes:
             _, *common = cloud_event_headers("", events.RATING_CHANGED, event.time)
             common += event.trace.headers() if event.trace else ()
             self._common[told] = common
-        return [("ce_id", event.event_id.encode()), *common]
+        return [("ce_id", event.event_id), *common]
 
 
 def rejection_headers(rejection: Rejection, topic: str) -> Headers:

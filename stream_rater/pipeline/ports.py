@@ -4,7 +4,7 @@ An effect is a frozen value; `ask` yields it and returns its outcome with the ri
 several shards are atomic per shard only.
 """
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -245,7 +245,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     shard: int
     key: bytes
     value: bytes
-    event_id: str
+    event_id: bytes
     time: str
     """When the round was completed, as reported."""
     trace: Trace | None = None
@@ -256,5 +256,5 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 class Publish(Effect[None]):
     """One transaction: events, and the shards' committed offsets."""
 
-    events: Sequence[Event]
+    events: Collection[Event]
     offsets: Mapping[int, int]

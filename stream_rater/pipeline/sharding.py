@@ -66,7 +66,7 @@ def shards_of(players: Sequence[str], shards: int) -> Ints:
 
 def columns(strings: Sequence[bytes]) -> tuple[Bytes, Ints]:
     """All of them in a row, and where each ends."""
-    ends = np.cumsum([len(each) for each in strings], dtype=np.int64)
+    ends = np.fromiter(map(len, strings), np.int64, len(strings)).cumsum()
     return np.frombuffer(b"".join(strings), np.uint8), ends
 
 

@@ -44,6 +44,7 @@ from stream_rater.pipeline.ports import (
     pause_s,
 )
 from stream_rater.pipeline.shard import Batch, Shard, traced
+from stream_rater.pipeline.telling import Abreast
 from stream_rater.rating.compiled import KERNEL_VERSION
 from stream_rater.rating.record import UnknownRecord
 
@@ -273,7 +274,7 @@ class Updater:
     def _publish(self, done: Sequence[Change], *, settled: bool) -> Step[None]:
         if not done:
             return
-        events = [event for change in done for event in change.events]
+        events = Abreast([change.events for change in done])
         offsets = {change.shard: change.application.position.applied for change in done}
         yield from ask(Publish(events, offsets))
         for shard, offset in offsets.items():

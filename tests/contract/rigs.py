@@ -307,7 +307,9 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def event(shard: int, name: str) -> Event:
     """An event that is told from others by its name."""
-    return Event(shard, f"key {name}".encode(), f"value {name}".encode(), name, "2026-01-01")
+    return Event(
+        shard, f"key {name}".encode(), f"value {name}".encode(), name.encode(), "2026-01-01"
+    )
 
 
 def seen(events: Sequence[Event]) -> list[tuple[int, bytes, bytes]]:

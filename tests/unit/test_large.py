@@ -251,7 +251,7 @@ def lobby(number: int) -> bytes:
 
 def of_both(effect: Publish) -> tuple[int, list[str]]:
     """How many events of the large round, and which lobbies'."""
-    rounds = [each.event_id.split(":")[1] for each in effect.events]
+    rounds = [each.event_id.decode().split(":")[1] for each in effect.events]
     return rounds.count("large"), [each for each in set(rounds) if each != "large"]
 
 
