@@ -362,11 +362,13 @@ def _standings(
     )
 
 
-def _joined(starts: list[Ints]) -> Ints:
-    """Start indices of consecutive groups, as start indices into all of them."""
-    if len(starts) == 1:
-        return starts[0].copy()  # what rounds share is read-only: to kernels a type of its own
-    firsts = np.cumsum([0, *[each[-1] for each in starts]])
+def _entry_starts(rounds: Sequence[Standings]) -> Ints:
+    """First player of each entry of all these rounds, and the end of the last."""
+    starts = [each.entry_starts for each in rounds]
+    sizes = [len(each.share) for each in rounds]
+    if sum(sizes) == sum(map(len, starts)) - len(starts):  # nobody is in a team
+        return np.arange(sum(sizes) + 1)
+    firsts = np.cumsum([0, *sizes])
     shifts = np.repeat(firsts[:-1], [len(each) - 1 for each in starts])
     return np.append(np.concatenate([each[:-1] for each in starts]) + shifts, firsts[-1])
 
@@ -385,7 +387,7 @@ def wave_of(rounds: Sequence[Standings], header: Table, rows: Ints | None = None
         ceiling=np.array([each.ceiling for each in rounds], np.float64),
         time=np.array([each.time for each in rounds], np.int64),
         place=np.concatenate([each.place for each in rounds]),
-        entry_starts=_joined([each.entry_starts for each in rounds]),
+        entry_starts=_entry_starts(rounds),
         share=np.concatenate([each.share for each in rounds]),
         mu=mu,
         sigma=sigma,

@@ -25,12 +25,11 @@ import numpy as np
 from stream_rater.config import Ladders
 from stream_rater.pipeline import estimation
 from stream_rater.pipeline.agreement import Agreement
-from stream_rater.pipeline.estimation import Key, Pending
+from stream_rater.pipeline.estimation import Cohort, Key, Pending
 from stream_rater.pipeline.flood import Flood
 from stream_rater.pipeline.large import IN_NO_HURRY, LargeRound
-from stream_rater.pipeline.marks import Flags
+from stream_rater.pipeline.marks import Flags, shards_in
 from stream_rater.pipeline.observer import Observer
-from stream_rater.pipeline.parts import Part
 from stream_rater.pipeline.ports import (
     CommitSource,
     Committed,
@@ -54,7 +53,8 @@ from stream_rater.pipeline.source import Source
 from stream_rater.pipeline.verdicts import Verdicts
 from stream_rater.pipeline.waves import Waves
 from stream_rater.rating import record as belief_record
-from stream_rater.rating.model import HEADER, Ints, Table
+from stream_rater.rating.model import HEADER, Table
+from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.record import UnknownRecord
 from stream_rater.standings import Reader, Standings
 
@@ -221,8 +221,8 @@ class Estimator:
 
     # --- steps 2 and 3 ---
 
-    def _read(self, record: Record) -> tuple[Record, Standings] | None:
-        """The round in a record, if it is to be rated."""
+    def _read(self, record: Record) -> tuple[Record, Standings, RatingConfig] | None:
+        """The round in a record, if it is to be rated, and how."""
         source = self._sources.get(record.partition)
         found = source.judge(record) if source is not None else None
         if source is None or found is None:
@@ -236,7 +236,7 @@ class Estimator:
         if not found.rates(skip_all_tied=rating.skip_all_tied):
             source.finish(record.offset)
             return None
-        return record, found
+        return record, found, rating
 
     def _admit(self, rounds: Sequence[Pending]) -> None:
         if rounds:
@@ -288,13 +288,14 @@ class Estimator:
         if not wave:
             yield from self._look_at_positions()
             return
-        headers, accepted = yield from self._read_priors(wave)
-        ready, resumed, priors = estimation.classified(wave, headers, accepted)
-        if ready:
+        cohort = Cohort(wave)
+        headers, accepted = yield from self._read_priors(cohort)
+        ready, resumed, priors = estimation.classified(cohort, headers, accepted)
+        if ready.rounds:
             yield from self._scatter(ready, priors)
-        if resumed:
+        if resumed.rounds:
             yield from self._resume(resumed)
-        if ready or resumed:
+        if ready.rounds or resumed.rounds:
             self._in_vain = 0
 
     def _look_at_positions(self) -> Step[None]:
@@ -305,24 +306,21 @@ class Estimator:
         """The shards whose priors count."""
         return {s for s, priors in read.items() if self._progress.accept(s, priors.applied)}
 
-    def _read_priors(self, wave: Sequence[Pending]) -> Step[tuple[Table, Flags]]:
-        """(P,) headers of the wave's players, and whether each one's shard was accepted."""
-        asked, order = estimation.grouped(wave)
-        read = yield from ask(ReadPriors(asked))
+    def _read_priors(self, cohort: Cohort) -> Step[tuple[Table, Flags]]:
+        """(P,) headers of the cohort's players, and whether each one's shard was accepted."""
+        read = yield from ask(ReadPriors(estimation.asked(cohort)))
         accepted = self._accept(read)
+        order, cuts = cohort.by_shard
         headers = np.zeros(len(order), HEADER)
-        start = 0
-        for shard, wanted in asked.items():
+        for shard, where in cuts:
             try:
-                found = belief_record.read_headers(read[shard].headers)
+                headers[order[where]] = belief_record.read_headers(read[shard].headers)
             except UnknownRecord as error:
                 accepted.discard(shard)
                 self._refuse(shard, str(error))
             else:
                 self._welcome(shard)
-                headers[order[start : start + len(wanted)]] = found
-            start += len(wanted)
-        return headers, np.isin(estimation.shards_of(wave), list(accepted))
+        return headers, np.isin(shards_in(cohort.fingerprints), list(accepted))
 
     def _refuse(self, shard: int, reason: str) -> None:
         self._progress.refuse(shard, self._now_s + REFUSED_S)
@@ -334,27 +332,24 @@ class Estimator:
             self._refused.remove(shard)
             self._observer.shard_opened(shard)
 
-    def _scatter(self, ready: Sequence[Pending], priors: Table) -> Step[None]:
-        with self._observer.at_work(estimation.traced(ready)):
-            part, shards = self._estimate(ready, priors)
-            messages = list(estimation.messages(part, shards, self._rows_per_part))
+    def _scatter(self, ready: Cohort, priors: Table) -> Step[None]:
+        with self._observer.at_work(estimation.traced(ready.rounds)):
+            part = estimation.estimate(ready, priors)
+            messages = list(estimation.messages(part, ready, self._rows_per_part))
             offsets = yield from ask(Scatter(messages))
         self._finish(ready, estimation.part_ends(messages, offsets))
-        self._observer.rounds_scattered(len(ready), len(part.players))
+        self._observer.rounds_scattered(len(ready.rounds), len(part.players))
 
-    def _estimate(self, ready: Sequence[Pending], priors: Table) -> tuple[Part, Ints]:
-        return estimation.estimate(ready, priors, self._reader.terms)
-
-    def _resume(self, resumed: Sequence[Pending]) -> Step[None]:
+    def _resume(self, resumed: Cohort) -> Step[None]:
         """Somebody scattered these: their parts are in the log, somewhere before its end."""
         self._finish(resumed, dict(enumerate((yield from ask(ShardEnds())))))
-        self._observer.rounds_resumed(len(resumed))
+        self._observer.rounds_resumed(len(resumed.rounds))
 
-    def _finish(self, rounds: Sequence[Pending], part_ends: Mapping[int, int]) -> None:
+    def _finish(self, cohort: Cohort, part_ends: Mapping[int, int]) -> None:
         """The rounds are wholly scattered: their players' next ones wait for the store."""
-        for shard, players in estimation.by_shard(rounds).items():
+        for shard, players in estimation.by_shard(cohort).items():
             self._progress.sent(shard, part_ends[shard], players)
-        self._close(rounds)
+        self._close(cohort.rounds)
 
     def _close(self, rounds: Sequence[Pending]) -> None:
         """They are no longer to be rated."""
@@ -376,11 +371,11 @@ class Estimator:
         if done and large.is_read:
             yield from large.send(self._progress, self._rows_per_part)
         elif done:
-            yield from large.read(self._read_priors, self._estimate, self._observer)
+            yield from large.read(self._read_priors, self._observer)
         if not done or large.is_scattered or large.is_sent:
             self._large = None
         if large.is_scattered:
-            yield from self._resume(done)
+            yield from self._resume(Cohort(done))
         elif large.is_sent:
             self._close(done)
             self._observer.rounds_scattered(1, len(large.pending.players))

@@ -20,6 +20,7 @@ Flags = npt.NDArray[np.bool_]
 
 SHARD_BITS = 20
 """Of a fingerprint, the lowest; more shards than that no topic has."""
+IN_SHARD = np.uint64((1 << SHARD_BITS) - 1)
 TAKEN = np.uint64(1 << 63)
 """Set in each fingerprint, so that 0 is none."""
 NOTHING = -1
@@ -54,7 +55,34 @@ def fingerprints(players: Sequence[Player], shards: int) -> Fingerprints:
 
 def shards_in(players: Fingerprints) -> Ints:
     """(P,) each player's shard."""
-    return (players & np.uint64((1 << SHARD_BITS) - 1)).astype(np.int64)
+    return (players & IN_SHARD).astype(np.int64)
+
+
+@kernel
+def _by_shard(players: Fingerprints, shards: int) -> tuple[Ints, Ints]:
+    """An order by shard, else as they come, and where in it each shard ends."""
+    ends = np.zeros(shards, np.int64)
+    for player in players:
+        ends[np.int64(player & IN_SHARD)] += 1
+    ends = np.cumsum(ends)
+    free = ends.copy()
+    order = np.empty(len(players), np.int64)
+    for i in range(len(players) - 1, -1, -1):
+        shard = np.int64(players[i] & IN_SHARD)
+        free[shard] -= 1
+        order[free[shard]] = i
+    return order, ends
+
+
+def by_shard(players: Fingerprints) -> tuple[Ints, list[tuple[int, slice]]]:
+    """An order by shard, else as they come, and each shard that has players with where they are."""
+    order, ends = _by_shard(players, 1 + int((players & IN_SHARD).max()))
+    cuts, start = [], 0
+    for shard, end in enumerate(ends.tolist()):
+        if end > start:
+            cuts.append((shard, slice(start, end)))
+        start = end
+    return order, cuts
 
 
 @kernel
