@@ -10,8 +10,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from stream_rater.names import Bytes
 from stream_rater.pipeline.ports import Player
-from stream_rater.pipeline.sharding import Bytes, belief_prefix, columns
+from stream_rater.pipeline.roster import Roster
+from stream_rater.pipeline.sharding import belief_prefix, columns
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.model import Ints
 
@@ -59,20 +61,20 @@ def _put_number(out: Bytes, at: int, number: int) -> int:
 
 @kernel
 def _pack(
-    names: Bytes, name_ends: Ints, prefixes: Bytes, prefix_ends: Ints, prefix: Ints, buckets: int,
+    names: Bytes, name_starts: Ints, name_ends: Ints,
+    prefixes: Bytes, prefix_ends: Ints, prefix: Ints, buckets: int,
     values: Bytes, value_ends: Ints, table: npt.NDArray[np.uint32], out: Bytes,
 ) -> int:  # fmt: skip
     """The bytes written. Without values, `value_ends` is empty."""
-    at = name = value = 0
+    at = value = 0
     for i in range(len(name_ends)):
-        end = name_ends[i]
+        name, end = name_starts[i], name_ends[i]
         bucket = int(_crc32(names, name, end, table)) % buckets
         first = 0 if prefix[i] == 0 else prefix_ends[prefix[i] - 1]
         key = _put(out, at + LENGTH, prefixes, first, prefix_ends[prefix[i]])
         key = _put_number(out, key, bucket)
         _put_length(out, at, key - at - LENGTH)
         at = _put(out, _put_length(out, key, end - name), names, name, end)
-        name = end
         if len(value_ends):
             end = value_ends[i]
             at = _put(out, _put_length(out, at, end - value), values, value, end)
@@ -80,21 +82,34 @@ def _pack(
     return at
 
 
+@kernel
+def _renumbered(numbers: Ints, end: int) -> tuple[Ints, Ints]:
+    """Those of the numbers before `end` that occur, and of each which of these it is."""
+    found, which = np.empty(end, np.int64), np.empty(len(numbers), np.int64)
+    count, seen = 0, np.full(end, -1)
+    for i in range(len(numbers)):
+        if seen[numbers[i]] < 0:
+            seen[numbers[i]], found[count] = count, numbers[i]
+            count += 1
+        which[i] = seen[numbers[i]]
+    return found[:count], which
+
+
 def packed(
     shard: int, players: Sequence[Player], buckets: int, values: Sequence[bytes] = ()
 ) -> bytes:
     """Key and field of each player's belief, and its value where there are any, for one shard."""
-    names = [name.encode() for _, name in players]
-    ladders: dict[str, int] = {}
-    prefix = [ladders.setdefault(ladder, len(ladders)) for ladder, _ in players]
-    prefixes = [belief_prefix(shard, ladder).encode() for ladder in ladders]
-    name_data, name_ends = columns(names)
+    roster = Roster.of(players)
+    names = roster.names
+    numbers, prefix = _renumbered(roster.ladder, len(roster.ladders))
+    prefixes = [belief_prefix(shard, roster.ladders[i]).encode() for i in numbers.tolist()]
     prefix_data, prefix_ends = columns(prefixes)
     value_data, value_ends = columns(values)
     longest = max(map(len, prefixes), default=0) + DIGITS + (3 if values else 2) * LENGTH
-    out = np.empty(len(name_data) + len(value_data) + len(names) * longest, np.uint8)
+    size = int((names.ends - names.starts).sum())
+    out = np.empty(size + len(value_data) + len(players) * longest, np.uint8)
     size = _pack(
-        name_data, name_ends, prefix_data, prefix_ends, np.array(prefix, np.int64), buckets,
+        names.data, names.starts, names.ends, prefix_data, prefix_ends, prefix, buckets,
         value_data, value_ends, _CRC, out,
     )  # fmt: skip
     return out[:size].tobytes()

@@ -13,17 +13,20 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from stream_rater.columns import wave_of
+from stream_rater.names import LaidOut, Names, spread, together
 from stream_rater.pipeline import marks, parts
 from stream_rater.pipeline.marks import Fingerprints, Flags
 from stream_rater.pipeline.observer import Traced
 from stream_rater.pipeline.parts import Part, RoundInPart
 from stream_rater.pipeline.ports import Player, Record
+from stream_rater.pipeline.roster import Roster
 from stream_rater.rating import systems
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.model import NEVER, Ints, Table, newcomers
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.systems import Law
-from stream_rater.standings import Standings, wave_of
+from stream_rater.standings import Standings
 from stream_rater.trace import Trace, trace_of
 
 Key = tuple[int, int]
@@ -37,7 +40,8 @@ class Pending(msgspec.Struct, frozen=True, gc=False):
     standings: Standings
     rating: RatingConfig
     """By which it is to be rated."""
-    players: list[Player]
+    names: Names
+    """(P,) its players."""
     fingerprints: Fingerprints
     """(P,) each player's."""
     trace: Trace | None = None
@@ -47,15 +51,20 @@ def pending(
     rounds: Sequence[tuple[Record, Standings, RatingConfig]], shards: int
 ) -> Iterator[Pending]:
     """Rounds as read. All their players' shards are found at once: most rounds are small."""
-    players = [(told.ladder, player) for _, told, _ in rounds for player in told.players]
-    found, start = marks.fingerprints(players, shards), 0
-    for record, standings, rating in rounds:
-        end = start + len(standings.players)
+    if not rounds:
+        return
+    told = [standings for _, standings, _ in rounds]
+    sizes = [len(each.names) for each in told]
+    names = together([each.names for each in told])
+    found = marks.fingerprints(names, [each.ladder for each in told], sizes, shards)
+    start = 0
+    for (record, standings, rating), size in zip(rounds, sizes, strict=True):
+        end = start + size
         yield Pending(
             key=(record.partition, record.offset),
             standings=standings,
             rating=rating,
-            players=players[start:end],
+            names=standings.names,
             fingerprints=found[start:end],
             trace=trace_of(record.headers),
         )
@@ -80,10 +89,10 @@ class Cohort:
         """An order of the players by shard, and each shard with where in that order they are."""
         return marks.by_shard(self.fingerprints)
 
-    @property
-    def players(self) -> list[Player]:
-        """(P,) as the store asks for them."""
-        return [player for each in self.rounds for player in each.players]
+    @cached_property
+    def names(self) -> LaidOut:
+        """(P,) of the players."""
+        return together([each.names for each in self.rounds])
 
     def per_player(self, column: npt.ArrayLike) -> Ints:
         """(P,) what is told of each round."""
@@ -92,21 +101,20 @@ class Cohort:
 
     def rows(self, indices: Sequence[int]) -> Ints:
         """The rows of the players of these rounds, which are given in order."""
-        sizes = self.sizes[indices]
-        shifts = self.starts[indices] - (np.cumsum(sizes) - sizes)
-        return np.repeat(shifts, sizes) + np.arange(sizes.sum())
+        return spread(self.starts[indices], self.sizes[indices])
 
     def those(self, chosen: Flags) -> "Cohort":
         """Of the rounds only these."""
         return self if chosen.all() else Cohort(list(compress(self.rounds, chosen.tolist())))
 
 
-def asked(cohort: Cohort) -> dict[int, list[Player]]:
+def asked(cohort: Cohort) -> dict[int, Sequence[Player]]:
     """The cohort's players by shard, in its order."""
     order, cuts = cohort.by_shard
-    players = cohort.players
-    ordered = [players[i] for i in order.tolist()]
-    return {shard: ordered[where] for shard, where in cuts}
+    ladders: dict[str, int] = {}
+    numbers = [ladders.setdefault(each.standings.ladder, len(ladders)) for each in cohort.rounds]
+    everybody = Roster(list(ladders), cohort.per_player(numbers)[order], cohort.names.rows(order))
+    return {shard: everybody[where] for shard, where in cuts}
 
 
 def by_shard(cohort: Cohort) -> dict[int, Fingerprints]:
@@ -164,7 +172,7 @@ def estimate(cohort: Cohort, priors: Table) -> Part:
         round_index=cohort.per_player(np.arange(len(cohort.rounds))),
         place=np.concatenate([each.standings.player_places() for each in cohort.rounds]),
         evidence=evidence,
-        players=[player for each in cohort.rounds for player in each.standings.players],
+        names=Names(cohort.names),
     )
 
 
@@ -192,7 +200,7 @@ def messages(part: Part, cohort: Cohort, most_rows: int) -> Iterator[tuple[int, 
     """The part's rows, the cohort's, by shard, as (shard, message) of at most so many rows."""
     order, cuts = cohort.by_shard
     index, place, evidence = part.round_index[order], part.place[order], part.evidence[order]
-    players = [part.players[i] for i in order.tolist()]
+    names = part.names.rows(order)
     for shard, where in cuts:
         for start in range(where.start, where.stop, most_rows):
             rows = slice(start, min(start + most_rows, where.stop))
@@ -203,7 +211,7 @@ def messages(part: Part, cohort: Cohort, most_rows: int) -> Iterator[tuple[int, 
                 round_index=round_index,
                 place=place[rows],
                 evidence=evidence[rows],
-                players=players[rows],
+                names=names.some(rows.start, rows.stop),
             )
             yield shard, parts.encode(chunk)
 

@@ -56,6 +56,7 @@ from stream_rater.rating import record as belief_record
 from stream_rater.rating.model import HEADER, Table
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.record import UnknownRecord
+from stream_rater.scanning import Scanned
 from stream_rater.standings import Reader, Standings
 
 BUSY_S = 0.001
@@ -204,7 +205,9 @@ class Estimator:
             self._observer.owned(self._owned)
             self._drop(polled.lost | polled.gained)
             self._flood.forget(polled.lost | polled.gained)
-        rounds = [each for r in polled.records if (each := self._read(r)) is not None]
+        scanned = self._reader.scan([record.value for record in polled.records])
+        read = map(self._read, polled.records, scanned)
+        rounds = [each for each in read if each is not None]
         self._admit(list(estimation.pending(rounds, self._shards)))
         self._flood.rest(self._now_s, self._observer.partitions_resting)
         return polled.gained
@@ -221,10 +224,12 @@ class Estimator:
 
     # --- steps 2 and 3 ---
 
-    def _read(self, record: Record) -> tuple[Record, Standings, RatingConfig] | None:
+    def _read(
+        self, record: Record, scanned: Scanned | None
+    ) -> tuple[Record, Standings, RatingConfig] | None:
         """The round in a record, if it is to be rated, and how."""
         source = self._sources.get(record.partition)
-        found = source.judge(record) if source is not None else None
+        found = source.judge(record, scanned) if source is not None else None
         if source is None or found is None:
             return None
         if isinstance(found, Rejection):
@@ -246,7 +251,7 @@ class Estimator:
             self._news = True
 
     def _weight(self, rounds: Sequence[Pending]) -> int:
-        return sum(min(len(each.players), self._wave_players) for each in rounds)
+        return sum(min(len(each.names), self._wave_players) for each in rounds)
 
     def _wave(self) -> list[Pending]:
         """Candidates whose players await nothing, up to a wave's size."""
@@ -259,17 +264,17 @@ class Estimator:
         self._progress.moved = False
         rounds = (self._rounds[key] for key in self._waves.candidates())  # type: ignore[index]
         for pending in self._progress.ready_ones(filter(self._fits, rounds)):
-            if players and players + len(pending.players) > self._wave_players:
+            if players and players + len(pending.names) > self._wave_players:
                 break
             wave.append(pending)
-            players += len(pending.players)
+            players += len(pending.names)
         self._news = bool(wave)
         return wave
 
     def _fits(self, pending: Pending) -> bool:
         """Whether it may be in a wave; of those too large for any, one at a time is in hand."""
         allowed = self._agreement.allows(pending.standings.ladder, pending.key[1])
-        if allowed and len(pending.players) > self._wave_players:
+        if allowed and len(pending.names) > self._wave_players:
             self._large = self._large or LargeRound(pending, self._piece_players)
             return False
         return allowed
@@ -338,7 +343,7 @@ class Estimator:
             messages = list(estimation.messages(part, ready, self._rows_per_part))
             offsets = yield from ask(Scatter(messages))
         self._finish(ready, estimation.part_ends(messages, offsets))
-        self._observer.rounds_scattered(len(ready.rounds), len(part.players))
+        self._observer.rounds_scattered(len(ready.rounds), len(part.names))
 
     def _resume(self, resumed: Cohort) -> Step[None]:
         """Somebody scattered these: their parts are in the log, somewhere before its end."""
@@ -378,7 +383,7 @@ class Estimator:
             yield from self._resume(Cohort(done))
         elif large.is_sent:
             self._close(done)
-            self._observer.rounds_scattered(1, len(large.pending.players))
+            self._observer.rounds_scattered(1, len(large.pending.names))
 
     # --- step 7 ---
 

@@ -43,7 +43,7 @@ class LargeRound:
 
     def __init__(self, pending: Pending, piece_players: int) -> None:
         self.pending = pending
-        self._starts = range(0, len(pending.players), piece_players)
+        self._starts = range(0, len(pending.names), piece_players)
         self._priors: list[Table] = []
         """Of the pieces that are read."""
         self.is_scattered = False
@@ -67,10 +67,12 @@ class LargeRound:
 
     def _piece(self, number: int) -> Pending:
         """Some of its players, as if they were the round."""
-        some = slice(self._starts[number], self._starts[number] + self._starts.step)
+        first, last = self._starts[number], self._starts[number] + self._starts.step
         whole = self.pending
         return msgspec.structs.replace(
-            whole, players=whole.players[some], fingerprints=whole.fingerprints[some]
+            whole,
+            names=whole.names.some(first, last),
+            fingerprints=whole.fingerprints[first:last],
         )
 
     def is_due(self, progress: Progress) -> bool:

@@ -4,6 +4,7 @@ from collections import deque
 
 from stream_rater.pipeline.ports import Record, Rejection
 from stream_rater.pipeline.verdicts import Verdicts
+from stream_rater.scanning import Scanned
 from stream_rater.standings import Invalid, Standings
 
 
@@ -30,8 +31,9 @@ class Source:
         """How many records are read and not committed."""
         return len(self._unfinished)
 
-    def judge(self, record: Record) -> Standings | Rejection | None:
-        """The round in a record, or why it is rejected; None if it is read only for its id."""
+    def judge(self, record: Record, scanned: Scanned | None = None) -> Standings | Rejection | None:
+        """The round in a record, of which this was scanned, or why it is rejected; None if it is
+        read only for its id."""
         if record.offset < self._next_offset:
             return None
         self._next_offset = record.offset + 1
@@ -39,7 +41,7 @@ class Source:
         if live:
             self._unfinished.append(record.offset)
         try:
-            standings = self._verdicts.judge(record)
+            standings = self._verdicts.judge(record, scanned)
         except Invalid as invalid:
             return self._reject(record, invalid) if live else None
         return standings if live else None

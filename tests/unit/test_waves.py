@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stream_rater.names import lay_out
 from stream_rater.pipeline.marks import Fingerprints, fingerprints
 from stream_rater.pipeline.waves import Waves
 
@@ -23,7 +24,7 @@ def waves_of(*rounds: str) -> Waves:
 
 def crowd(players: str) -> Fingerprints:
     """A letter a player."""
-    return fingerprints([("", player) for player in players], 2)
+    return fingerprints(lay_out(list(players)), [""], [len(players)], 2)
 
 
 def test_rounds_without_common_players_are_free_at_once() -> None:
