@@ -7,7 +7,7 @@ and its successor's, cut otherwise, agree bit for bit.
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import compress
+from itertools import accumulate, compress
 
 import msgspec
 import numpy as np
@@ -29,14 +29,15 @@ from stream_rater.rating.systems import Law
 from stream_rater.standings import Standings
 from stream_rater.trace import Trace, trace_of
 
-Key = tuple[int, int]
-"""A round, by (partition, offset)."""
+OFFSET_BITS = 40
+"""As records of beliefs have for it."""
 
 
 class Pending(msgspec.Struct, frozen=True, gc=False):
     """A valid round that is not yet scattered."""
 
-    key: Key
+    partition: int
+    offset: int
     standings: Standings
     rating: RatingConfig
     """By which it is to be rated."""
@@ -44,31 +45,35 @@ class Pending(msgspec.Struct, frozen=True, gc=False):
     """(P,) its players."""
     fingerprints: Fingerprints
     """(P,) each player's."""
+    number: int
+    """Partition and offset in one."""
     trace: Trace | None = None
 
 
-def pending(
-    rounds: Sequence[tuple[Record, Standings, RatingConfig]], shards: int
-) -> Iterator[Pending]:
+def pending(rounds: Sequence[tuple[Record, Standings, RatingConfig]], shards: int) -> "Cohort":
     """Rounds as read. All their players' shards are found at once: most rounds are small."""
-    if not rounds:
-        return
     told = [standings for _, standings, _ in rounds]
     sizes = [len(each.names) for each in told]
     names = together([each.names for each in told])
     found = marks.fingerprints(names, [each.ladder for each in told], sizes, shards)
-    start = 0
-    for (record, standings, rating), size in zip(rounds, sizes, strict=True):
-        end = start + size
-        yield Pending(
-            key=(record.partition, record.offset),
-            standings=standings,
-            rating=rating,
-            names=standings.names,
-            fingerprints=found[start:end],
-            trace=trace_of(record.headers),
-        )
-        start = end
+    ends = accumulate(sizes)
+    cohort = Cohort(
+        [
+            Pending(
+                partition=record.partition,
+                offset=record.offset,
+                standings=standings,
+                rating=rating,
+                names=standings.names,
+                fingerprints=found[end - size : end],
+                number=record.partition << OFFSET_BITS | record.offset,
+                trace=trace_of(record.headers),
+            )
+            for (record, standings, rating), size, end in zip(rounds, sizes, ends, strict=True)
+        ]
+    )
+    cohort.fingerprints = found
+    return cohort
 
 
 class Cohort:
@@ -83,6 +88,11 @@ class Cohort:
     def fingerprints(self) -> Fingerprints:
         """(P,) of the players."""
         return np.concatenate([each.fingerprints for each in self.rounds])
+
+    @cached_property
+    def numbers(self) -> Ints:
+        """(P,) the number of each player's round."""
+        return self.per_player([each.number for each in self.rounds])
 
     @cached_property
     def by_shard(self) -> tuple[Ints, list[tuple[int, slice]]]:
@@ -126,7 +136,7 @@ def by_shard(cohort: Cohort) -> dict[int, Fingerprints]:
 
 def classified(cohort: Cohort, headers: Table, accepted: Flags) -> tuple[Cohort, Cohort, Table]:
     """Step 5: rounds to scatter, rounds that were scattered, and the former's priors."""
-    offset = cohort.per_player([pending.key[1] for pending in cohort.rounds])
+    offset = cohort.per_player([each.offset for each in cohort.rounds])
     last = np.where(headers["version"] == 0, NEVER, headers["last"])
 
     known = np.logical_and.reduceat(accepted, cohort.starts)
@@ -186,7 +196,7 @@ def _with_newcomers(priors: Table, law: Law) -> Table:
 def _round_in_part(pending: Pending, law: int) -> RoundInPart:
     standings = pending.standings
     return RoundInPart(
-        offset=pending.key[1],
+        offset=pending.offset,
         law=law,
         time=standings.time,
         round_id=standings.round_id,
@@ -242,4 +252,4 @@ def traced(rounds: Sequence[Pending]) -> Iterator[Traced]:
     for each in rounds:
         if each.trace is not None:
             told = each.standings
-            yield Traced(each.trace, told.ladder, told.round_id, *each.key)
+            yield Traced(each.trace, told.ladder, told.round_id, each.partition, each.offset)

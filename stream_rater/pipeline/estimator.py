@@ -25,7 +25,7 @@ import numpy as np
 from stream_rater.config import Ladders
 from stream_rater.pipeline import estimation
 from stream_rater.pipeline.agreement import Agreement
-from stream_rater.pipeline.estimation import Cohort, Key, Pending
+from stream_rater.pipeline.estimation import Cohort, Pending
 from stream_rater.pipeline.flood import Flood
 from stream_rater.pipeline.large import IN_NO_HURRY, LargeRound
 from stream_rater.pipeline.marks import Flags, shards_in
@@ -111,12 +111,11 @@ class Estimator:
 
     def _forget_everything(self) -> None:
         self._sources: dict[int, Source] = {}
-        self._rounds: dict[Key, Pending] = {}
-        self._waiting = 0
-        """Players of those rounds; of a large one as many as are in hand at a time."""
         self._large: LargeRound | None = None
         """The round on its way that is larger than a wave."""
-        self._waves = Waves()
+        self._waves = Waves[Pending]()
+        self._waiting = 0
+        """Players of those rounds; of a large one as many as are in hand at a time."""
         self._progress = Progress(self._shards)
         self._in_vain = 0
         """Turns since a round could be rated while some wait."""
@@ -183,7 +182,7 @@ class Estimator:
     def _read_on(self) -> Step[frozenset[int]]:
         """Read what came; returns the partitions that are newly owned."""
         timeout_s = self._idle_s
-        if self._rounds:
+        if self._waves:
             timeout_s = min(timeout_s, BUSY_S * (1 + self._in_vain // 10))
         return (yield from self._poll(timeout_s, full=self._is_full()))
 
@@ -208,7 +207,8 @@ class Estimator:
         scanned = self._reader.scan([record.value for record in polled.records])
         read = map(self._read, polled.records, scanned)
         rounds = [each for each in read if each is not None]
-        self._admit(list(estimation.pending(rounds, self._shards)))
+        if rounds:
+            self._admit(estimation.pending(rounds, self._shards))
         self._flood.rest(self._now_s, self._observer.partitions_resting)
         return polled.gained
 
@@ -216,11 +216,12 @@ class Estimator:
         """Forget partitions; what their players await stays true, whoever owns them."""
         for partition in partitions:
             self._sources.pop(partition, None)
-        if self._large is not None and self._large.pending.key[0] in partitions:
+        if self._large is not None and self._large.pending.partition in partitions:
             self._large = None
-        kept = [each for key, each in self._rounds.items() if key[0] not in partitions]
-        self._rounds, self._waves, self._waiting = {}, Waves(), 0
-        self._admit(kept)
+        kept = [each for each in self._waves if each.partition not in partitions]
+        self._waves, self._waiting = Waves(), 0
+        if kept:
+            self._admit(Cohort(kept))
 
     # --- steps 2 and 3 ---
 
@@ -243,15 +244,13 @@ class Estimator:
             return None
         return record, found, rating
 
-    def _admit(self, rounds: Sequence[Pending]) -> None:
-        if rounds:
-            self._rounds.update({each.key: each for each in rounds})
-            self._waiting += self._weight(rounds)
-            self._waves.add([e.key for e in rounds], [e.fingerprints for e in rounds])
-            self._news = True
+    def _admit(self, cohort: Cohort) -> None:
+        self._waiting += self._weight(cohort)
+        self._waves.add(cohort.rounds, cohort.fingerprints, cohort.numbers)
+        self._news = True
 
-    def _weight(self, rounds: Sequence[Pending]) -> int:
-        return sum(min(len(each.names), self._wave_players) for each in rounds)
+    def _weight(self, cohort: Cohort) -> int:
+        return int(np.minimum(cohort.sizes, self._wave_players).sum())
 
     def _wave(self) -> list[Pending]:
         """Candidates whose players await nothing, up to a wave's size."""
@@ -262,8 +261,8 @@ class Estimator:
         if len(self._progress) > IN_FLIGHT * self._wave_players:
             return wave
         self._progress.moved = False
-        rounds = (self._rounds[key] for key in self._waves.candidates())  # type: ignore[index]
-        for pending in self._progress.ready_ones(filter(self._fits, rounds)):
+        fitting = filter(self._fits, self._waves.candidates())
+        for pending in self._progress.ready_ones(fitting):
             if players and players + len(pending.names) > self._wave_players:
                 break
             wave.append(pending)
@@ -273,7 +272,7 @@ class Estimator:
 
     def _fits(self, pending: Pending) -> bool:
         """Whether it may be in a wave; of those too large for any, one at a time is in hand."""
-        allowed = self._agreement.allows(pending.standings.ladder, pending.key[1])
+        allowed = self._agreement.allows(pending.standings.ladder, pending.offset)
         if allowed and len(pending.names) > self._wave_players:
             self._large = self._large or LargeRound(pending, self._piece_players)
             return False
@@ -286,7 +285,7 @@ class Estimator:
     # --- steps 4 to 6 ---
 
     def _rate_wave(self) -> Step[None]:
-        if not self._rounds:
+        if not self._waves:
             return
         self._in_vain += 1
         wave = yield from self._agreed(self._wave())
@@ -354,17 +353,15 @@ class Estimator:
         """The rounds are wholly scattered: their players' next ones wait for the store."""
         for shard, players in estimation.by_shard(cohort).items():
             self._progress.sent(shard, part_ends[shard], players)
-        self._close(cohort.rounds)
+        self._close(cohort)
 
-    def _close(self, rounds: Sequence[Pending]) -> None:
+    def _close(self, cohort: Cohort) -> None:
         """They are no longer to be rated."""
-        self._waves.finish([each.key for each in rounds])
-        self._waiting -= self._weight(rounds)
+        self._waves.finish(cohort.rounds, cohort.fingerprints, cohort.numbers)
+        self._waiting -= self._weight(cohort)
         self._news = True
-        for pending in rounds:
-            partition, offset = pending.key
-            del self._rounds[pending.key]
-            self._sources[partition].finish(offset)
+        for pending in cohort.rounds:
+            self._sources[pending.partition].finish(pending.offset)
 
     def _rate_large(self) -> Step[None]:
         """The next piece of a round larger than a wave (`large`)."""
@@ -382,7 +379,7 @@ class Estimator:
         if large.is_scattered:
             yield from self._resume(Cohort(done))
         elif large.is_sent:
-            self._close(done)
+            self._close(Cohort(done))
             self._observer.rounds_scattered(1, len(large.pending.names))
 
     # --- step 7 ---

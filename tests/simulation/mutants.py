@@ -144,10 +144,12 @@ class FirstPiece(Estimator):
         large = self._large
         yield from super()._rate_large()
         if large is not None and large is self._large and large._sent == 1:
-            super()._close([large.pending])
+            super()._close(Cohort([large.pending]))
 
-    def _close(self, rounds: Sequence[Pending]) -> None:
-        super()._close([each for each in rounds if each.key in self._rounds])
+    def _close(self, cohort: Cohort) -> None:
+        left = [each for each in cohort.rounds if each.number in self._waves]
+        if left:
+            super()._close(Cohort(left))
 
 
 class CommitsMaximum(Estimator):
