@@ -23,7 +23,7 @@ from stream_rater.pipeline.ports import Player, Record
 from stream_rater.pipeline.roster import Roster
 from stream_rater.rating import systems
 from stream_rater.rating.compiled import kernel
-from stream_rater.rating.model import NEVER, Ints, Table, newcomers
+from stream_rater.rating.model import Ints, Table, newcomers
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.systems import Law
 from stream_rater.standings import Standings
@@ -53,7 +53,7 @@ class Pending(msgspec.Struct, frozen=True, gc=False):
 def pending(rounds: Sequence[tuple[Record, Standings, RatingConfig]], shards: int) -> "Cohort":
     """Rounds as read. All their players' shards are found at once: most rounds are small."""
     told = [standings for _, standings, _ in rounds]
-    sizes = [len(each.names) for each in told]
+    sizes = [len(each.share) for each in told]
     names = together([each.names for each in told])
     found = marks.fingerprints(names, [each.ladder for each in told], sizes, shards)
     ends = accumulate(sizes)
@@ -135,30 +135,36 @@ def by_shard(cohort: Cohort) -> dict[int, Fingerprints]:
 
 
 def classified(cohort: Cohort, headers: Table, accepted: Flags) -> tuple[Cohort, Cohort, Table]:
-    """Step 5: rounds to scatter, rounds that were scattered, and the former's priors."""
-    offset = cohort.per_player([each.offset for each in cohort.rounds])
-    last = np.where(headers["version"] == 0, NEVER, headers["last"])
-
-    known = np.logical_and.reduceat(accepted, cohort.starts)
-    scattered = np.logical_or.reduceat(last > offset, cohort.starts)
+    """Step 5: rounds to scatter, rounds that were scattered, and the former's priors, for which
+    `headers` are overwritten."""
+    offsets = np.array([each.offset for each in cohort.rounds], np.int64)
+    known, scattered = _classified(headers, accepted, offsets, cohort.sizes)
     chosen = known & ~scattered
-    rows = cohort.per_player(chosen)
-    return (
-        cohort.those(chosen),
-        cohort.those(known & scattered),
-        priors_of(headers[rows], (last == offset)[rows]),
-    )
+    ready = cohort.those(chosen)
+    priors = headers if ready is cohort else headers[cohort.per_player(chosen)]
+    return ready, cohort.those(known & scattered), priors
 
 
-def priors_of(headers: Table, again: Flags) -> Table:
-    """Step 5: the priors; where a belief already holds this very round, those before it."""
-    priors = headers.copy()
-    for now, before in (
-        ("mu", "previous_mu"), ("sigma", "previous_sigma"), ("time", "previous_time"),
-    ):  # fmt: skip
-        priors[now] = np.where(again, headers[before], headers[now])
-    priors["rounds"] -= again.astype(np.uint32)
-    return priors
+@kernel
+def _classified(headers: Table, accepted: Flags, offsets: Ints, sizes: Ints) -> tuple[Flags, Flags]:
+    """By round whether all its priors count, and whether a belief tells that it was scattered.
+
+    What a belief holds of this very round is replaced by what it remembers from before it.
+    """
+    known, scattered = np.ones(len(sizes), np.bool_), np.zeros(len(sizes), np.bool_)
+    i = 0
+    for r in range(len(sizes)):
+        for _ in range(sizes[r]):
+            belief = headers[i]
+            known[r] &= accepted[i]
+            if belief.version != 0:
+                scattered[r] |= belief.last > offsets[r]
+                if belief.last == offsets[r]:
+                    belief.mu, belief.sigma = belief.previous_mu, belief.previous_sigma
+                    belief.time = belief.previous_time
+                    belief.rounds -= 1
+            i += 1
+    return known, scattered
 
 
 def estimate(cohort: Cohort, priors: Table) -> Part:
@@ -173,7 +179,8 @@ def estimate(cohort: Cohort, priors: Table) -> Part:
         law[indices] = number
         mine, rows = [cohort.rounds[i] for i in indices], cohort.rows(indices)
         laws.append(systems.law_of(mine[0].rating))
-        known = _with_newcomers(priors[rows], laws[number])
+        own = priors if len(groups) == 1 else priors[rows]
+        known = _with_newcomers(own, laws[number])
         wave = wave_of([each.standings for each in mine], known)
         evidence[rows] = systems.estimate(mine[0].rating, wave)
     return Part(

@@ -18,6 +18,8 @@
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import NoReturn
 
 import numpy as np
@@ -240,7 +242,7 @@ class Estimator:
         self._observer.round_accepted(found.ladder, found.round_id, record)
         rating = self._reader.terms(found.ladder, record.offset).rating
         if not found.rates(skip_all_tied=rating.skip_all_tied):
-            source.finish(record.offset)
+            source.finish([record.offset])
             return None
         return record, found, rating
 
@@ -324,7 +326,8 @@ class Estimator:
                 self._refuse(shard, str(error))
             else:
                 self._welcome(shard)
-        return headers, np.isin(shards_in(cohort.fingerprints), list(accepted))
+        counts = np.isin(np.arange(self._shards), list(accepted))
+        return headers, counts[shards_in(cohort.fingerprints)]
 
     def _refuse(self, shard: int, reason: str) -> None:
         self._progress.refuse(shard, self._now_s + REFUSED_S)
@@ -360,8 +363,8 @@ class Estimator:
         self._waves.finish(cohort.rounds, cohort.fingerprints, cohort.numbers)
         self._waiting -= self._weight(cohort)
         self._news = True
-        for pending in cohort.rounds:
-            self._sources[pending.partition].finish(pending.offset)
+        for partition, rounds in groupby(cohort.rounds, attrgetter("partition")):
+            self._sources[partition].finish(each.offset for each in rounds)
 
     def _rate_large(self) -> Step[None]:
         """The next piece of a round larger than a wave (`large`)."""

@@ -1,6 +1,8 @@
 """One owned partition of `round-completed`: what was read of it and what may be committed."""
 
 from collections import deque
+from collections.abc import Iterable
+from itertools import takewhile
 
 from stream_rater.pipeline.ports import Record, Rejection
 from stream_rater.pipeline.verdicts import Verdicts
@@ -54,20 +56,17 @@ class Source:
         self._finished.add(record.offset)
         return rejection
 
-    def finish(self, offset: int) -> None:
-        """This record is done."""
-        self._finished.add(offset)
+    def finish(self, offsets: Iterable[int]) -> None:
+        """These records are done."""
+        self._finished.update(offsets)
 
     def take_finished(self) -> tuple[int | None, list[Rejection]]:
         """Step 7: the offset after the contiguous prefix of records that are done, if there is one,
         and the rejections in it."""
-        end, rejections = None, []
-        while self._unfinished and self._unfinished[0] in self._finished:
-            offset = self._unfinished.popleft()
-            self._finished.remove(offset)
-            end = offset + 1
-            rejection = self._rejections.pop(offset, None)
-            if rejection is not None:
-                self.rejected_bytes -= len(rejection.record.value or b"")
-                rejections.append(rejection)
-        return end, rejections
+        done = list(takewhile(self._finished.__contains__, self._unfinished))
+        for _ in done:
+            self._unfinished.popleft()
+        self._finished.difference_update(done)
+        rejections = [self._rejections.pop(offset) for offset in done if offset in self._rejections]
+        self.rejected_bytes -= sum(len(each.record.value or b"") for each in rejections)
+        return (done[-1] + 1 if done else None), rejections
