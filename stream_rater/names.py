@@ -128,10 +128,9 @@ def together(some: Sequence[Names]) -> LaidOut:
     _lay_out_all([each for each in some if each._all is None])
     first = {id(each._all): each for each in some}
     sources = [each._all for each in first.values() if each._all is not None]
-    rows, sizes = [0, *accumulate(len(each.ends) for each in sources)], [len(each) for each in some]
-    base = dict(zip(first, rows, strict=False))
+    base = dict(zip(first, [0, *accumulate(len(each.ends) for each in sources)], strict=False))
     firsts = np.array([base[id(each._all)] + each._first for each in some], np.int64)
-    chosen = spread(firsts, np.array(sizes, np.int64))
+    chosen = spread(firsts, np.array([each._last - each._first for each in some], np.int64))
     if len(sources) == 1:
         return LaidOut(sources[0].data, sources[0].starts[chosen], sources[0].ends[chosen])
     shift = np.repeat(

@@ -265,17 +265,17 @@ class Estimator:
         self._progress.moved = False
         fitting = filter(self._fits, self._waves.candidates())
         for pending in self._progress.ready_ones(fitting):
-            if players and players + len(pending.names) > self._wave_players:
+            if players and players + len(pending.fingerprints) > self._wave_players:
                 break
             wave.append(pending)
-            players += len(pending.names)
+            players += len(pending.fingerprints)
         self._news = bool(wave)
         return wave
 
     def _fits(self, pending: Pending) -> bool:
         """Whether it may be in a wave; of those too large for any, one at a time is in hand."""
         allowed = self._agreement.allows(pending.standings.ladder, pending.offset)
-        if allowed and len(pending.names) > self._wave_players:
+        if allowed and len(pending.fingerprints) > self._wave_players:
             self._large = self._large or LargeRound(pending, self._piece_players)
             return False
         return allowed
