@@ -36,6 +36,9 @@ class Roster(Sequence[Player]):
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __repr__(self) -> str:
+        return repr(list(self))
+
     def __len__(self) -> int:
         return len(self.ladder)
 

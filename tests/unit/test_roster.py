@@ -14,6 +14,8 @@ def test_a_roster_is_its_players(players: list[tuple[str, str]], first: int, las
     roster = Roster.of(players)
     assert list(roster) == players
     assert len(roster) == len(players)
+    assert (roster, repr(roster)) == (players, repr(players))
+    assert roster != [*players, ("ladder", "another")]
     assert list(roster[first:last]) == players[first:last]
     assert [roster[i] for i in range(-len(players), len(players))] == players + players
     assert Roster.of(roster) is roster
