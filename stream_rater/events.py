@@ -64,13 +64,13 @@ class PlainEntry(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=Tr
     rank: PlainRank
 
 
-class PlainRound(Round, frozen=True, kw_only=True):
+class PlainRound(Round, frozen=True, kw_only=True, gc=False):
     """A round in which all lines are plain: it decodes to what is valid, or not at all."""
 
     standings: list[PlainEntry]
 
 
-class EmptyRound(Round, frozen=True, kw_only=True):
+class EmptyRound(Round, frozen=True, kw_only=True, gc=False):
     """A round whose lines have been taken out of it."""
 
     standings: Annotated[list[None], msgspec.Meta(max_length=0)]

@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
+from logging import DEBUG
 
 import structlog
 from prometheus_client import (
@@ -277,6 +278,8 @@ class ServiceObserver(Observer):
 
     def round_accepted(self, ladder: str, round_id: str, record: Record) -> None:
         self._accepted.inc()
+        if not self._log.is_enabled_for(DEBUG):  # told so often, it takes time not to be told
+            return
         self._log.debug(
             "round accepted", ladder=ladder, round=round_id, partition=record.partition,
             offset=record.offset, **_traced(record),

@@ -5,8 +5,9 @@ take longer than both, are for those who show or send them.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from itertools import accumulate
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -18,18 +19,28 @@ Bytes = npt.NDArray[np.uint8]
 NEW_LINE = 10
 
 
-@dataclass(frozen=True, slots=True)
-class LaidOut:
+class LaidOut(msgspec.Struct, frozen=True, gc=False):
     """Names in UTF-8, and where each starts and ends; between them may be anything."""
 
     data: Bytes
     starts: Ints
     ends: Ints
 
+    def rows(self, rows: Ints) -> "LaidOut":
+        """These of them."""
+        return LaidOut(self.data, self.starts[rows], self.ends[rows])
+
     def texts(self) -> list[str]:
-        """As texts; none may hold a new line."""
-        text = _joined(self.data, self.starts, self.ends).tobytes().decode("utf-8", "surrogatepass")
-        return text.split("\n")
+        """As texts."""
+        if len(self.ends) == 0:
+            return []
+        joined = _joined(self.data, self.starts, self.ends).tobytes()
+        if joined.count(b"\n") == len(self.ends) - 1:
+            return joined.decode("utf-8", "surrogatepass").split("\n")
+        spans = zip(self.starts.tolist(), self.ends.tolist(), strict=True)
+        return [
+            self.data[start:end].tobytes().decode("utf-8", "surrogatepass") for start, end in spans
+        ]
 
 
 @kernel
@@ -59,30 +70,38 @@ def _joined(data: Bytes, starts: Ints, ends: Ints) -> Bytes:
 
 
 def lay_out(names: Sequence[str]) -> LaidOut:
-    """Texts as bytes."""
+    """Texts as bytes. In a copy: to kernels, what may not be written to is of another type."""
     data = "\n".join(names).encode("utf-8", "surrogatepass")
     if data.count(b"\n") == len(names) - 1:
-        text = np.frombuffer(data, np.uint8)
+        text = np.frombuffer(data, np.uint8).copy()
         ends = np.flatnonzero(text == NEW_LINE)
         return LaidOut(text, np.append(0, ends + 1), np.append(ends, len(data)))
     parts = [name.encode("utf-8", "surrogatepass") for name in names]
-    ends = np.cumsum([len(part) for part in parts])
-    return LaidOut(np.frombuffer(b"".join(parts), np.uint8), np.append(0, ends[:-1]), ends)
+    ends = np.cumsum([len(part) for part in parts], dtype=np.int64)
+    return LaidOut(np.frombuffer(b"".join(parts), np.uint8).copy(), np.append(0, ends)[:-1], ends)
 
 
 class Names:
-    """The names of some players, in order."""
+    """The names of some players, in order: texts, or some of many that are laid out."""
 
-    __slots__ = ("_laid_out", "_texts")
+    __slots__ = ("_all", "_first", "_last", "_texts", "distinct")
 
-    def __init__(self, names: LaidOut | list[str]) -> None:
-        self._laid_out = names if isinstance(names, LaidOut) else None
-        self._texts = names if isinstance(names, list) else None
+    def __init__(
+        self, names: LaidOut | list[str], first: int = 0, last: int = -1, *, distinct: bool = False
+    ) -> None:
+        """Of names that are laid out those from `first` to before `last`, or all."""
+        if isinstance(names, LaidOut):
+            self._all: LaidOut | None = names
+            self._texts: list[str] | None = None
+            last = last if last >= 0 else len(names.ends)
+        else:
+            self._all, self._texts, last = None, names, len(names)
+        self._first, self._last = first, last
+        self.distinct = distinct
+        """Known to hold nobody twice."""
 
     def __len__(self) -> int:
-        if self._texts is not None:
-            return len(self._texts)
-        return len(self.laid_out.ends)
+        return self._last - self._first
 
     @property
     def texts(self) -> list[str]:
@@ -94,6 +113,56 @@ class Names:
     @property
     def laid_out(self) -> LaidOut:
         """As bytes."""
-        if self._laid_out is None:
-            self._laid_out = lay_out(self.texts)
-        return self._laid_out
+        if self._all is None:
+            self._all = lay_out(self.texts)
+        own = slice(self._first, self._last)
+        return LaidOut(self._all.data, self._all.starts[own], self._all.ends[own])
+
+    def rows(self, rows: Ints) -> "Names":
+        """These of them."""
+        if self._texts is not None:
+            return Names([self._texts[i] for i in rows.tolist()])
+        return Names(self.laid_out.rows(rows))
+
+    def some(self, first: int, last: int) -> "Names":
+        """Those from `first` to before `last`, or to the end."""
+        last = min(last, len(self))
+        if self._all is None:
+            return Names(self.texts[first:last], distinct=self.distinct)
+        start = self._first
+        return Names(self._all, start + first, start + last, distinct=self.distinct)
+
+
+def together(some: Sequence[Names]) -> LaidOut:
+    """The names of all of these, one after the other."""
+    _lay_out_all([each for each in some if each._all is None])
+    first = {id(each._all): each for each in some}
+    sources = [each._all for each in first.values() if each._all is not None]
+    base = dict(zip(first, [0, *accumulate(len(each.ends) for each in sources)], strict=False))
+    firsts = np.array([base[id(each._all)] + each._first for each in some], np.int64)
+    chosen = spread(firsts, np.array([each._last - each._first for each in some], np.int64))
+    if len(sources) == 1:
+        return LaidOut(sources[0].data, sources[0].starts[chosen], sources[0].ends[chosen])
+    shift = np.repeat(
+        np.cumsum([0, *(len(each.data) for each in sources[:-1])]),
+        [len(each.ends) for each in sources],
+    )
+    return LaidOut(
+        np.concatenate([each.data for each in sources]),
+        (np.concatenate([each.starts for each in sources]) + shift)[chosen],
+        (np.concatenate([each.ends for each in sources]) + shift)[chosen],
+    )
+
+
+def _lay_out_all(some: Sequence[Names]) -> None:
+    """Names that are texts, so far: all in one call."""
+    laid_out, start = lay_out([text for each in some for text in each.texts]), 0
+    for each in some:
+        each._all, each._first, each._last = laid_out, start, start + len(each)
+        start = each._last
+
+
+def spread(firsts: Ints, sizes: Ints) -> Ints:
+    """Numbers that follow each other: so many from each first one on."""
+    shifts = firsts - (np.cumsum(sizes) - sizes)
+    return np.repeat(shifts, sizes) + np.arange(sizes.sum())

@@ -19,9 +19,8 @@ from stream_rater import events, nesting
 from stream_rater.config import Ladders, Limits, Terms
 from stream_rater.events import MAX_ID_BYTES, MAX_RANK, Entry, Headers, PlainEntry, Round
 from stream_rater.names import Names
-from stream_rater.rating import book
-from stream_rater.rating.model import DID_NOT_FINISH, Floats, Ints, Places, Table, Wave
-from stream_rater.scanning import WORTH_BYTES, Lines, scan
+from stream_rater.rating.model import DID_NOT_FINISH, Floats, Ints, Places
+from stream_rater.scanning import TOGETHER_BYTES, Lines, Scanned, scan, scan_all
 
 MIN_ENTRIES = 2
 MAX_TIME_LENGTH = 64
@@ -105,6 +104,9 @@ _FIELD_CODES = (
     (re.compile(r"\.(round_id|ladder|player|team)(\[[\d.]*\])?`|`(round_id|ladder)`"), "bad-id"),
 )
 
+WORTH_BYTES = 2000
+"""What is shorter and comes alone, the decoder reads as fast as `scan`."""
+
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -112,14 +114,16 @@ Found = tuple[Round, list[Entry] | Lines]
 """A round and its lines, already checked if they are Lines."""
 
 
-def _decode(data: bytes, content_type: str, limits: Limits) -> Found:
+def _decode(
+    data: bytes, content_type: str, limits: Limits, scanned: Scanned | None = None
+) -> Found:
     if len(data) > limits.max_bytes:
         raise Invalid("too-large", f"{len(data)} bytes, over the limit of {limits.max_bytes}")
     packed = "msgpack" in content_type.lower()
-    if not packed and len(data) >= WORTH_BYTES:
+    if not packed and scanned is None and len(data) >= WORTH_BYTES:
         scanned = scan(data, limits.max_depth)
-        if scanned is not None:
-            return scanned
+    if not packed and scanned is not None:
+        return scanned
     depth_of = nesting.msgpack_depth if packed else nesting.json_depth
     if depth_of(data, limits.max_depth) > limits.max_depth:
         raise Invalid("too-deep", f"nesting deeper than {limits.max_depth}")
@@ -204,6 +208,8 @@ def _check_players(players: list[str]) -> None:
 
 def check_unique(standings: Standings) -> None:
     """Raise Invalid where a player stands in the round twice."""
+    if standings.names.distinct:
+        return
     players = standings.players
     if len(set(players)) < len(players):
         raise twice_in_round(Counter(players).most_common(1)[0][0])
@@ -236,13 +242,14 @@ def _checked_lines(entries: list[PlainEntry]) -> Lines:
 def _alone(count: int) -> tuple[Ints, Floats]:
     """First player by entry and share by player, of so many who play alone and all the time."""
     if count <= SMALL:
-        return _STARTS[: count + 1], _SHARES[:count]
+        return _SMALL[count]
     return np.arange(count + 1), np.ones(count)
 
 
 SMALL = 1000
 _STARTS, _SHARES = np.arange(SMALL + 1), np.ones(SMALL)
 _STARTS.flags.writeable = _SHARES.flags.writeable = False  # the rounds share them
+_SMALL = [(_STARTS[: count + 1], _SHARES[:count]) for count in range(SMALL + 1)]
 
 
 def _plain_columns(entries: list[Entry]) -> Columns | None:
@@ -305,16 +312,22 @@ class Reader:
         assert found is not None, "read() refuses unknown ladders"
         return found
 
+    def scan(self, rounds: Sequence[bytes | None]) -> list[Scanned | None]:
+        """Records' bytes read together, each to be passed to `read`: small rounds take less so."""
+        limits = self._ladders.limits
+        small = [data if data and len(data) <= TOGETHER_BYTES else b"" for data in rounds]
+        return scan_all(small, limits.max_depth)
+
     def read(
         self, data: bytes | None, headers: Headers = (), received_s: float = math.inf,
-        offset: float = math.inf,
+        offset: float = math.inf, scanned: Scanned | None = None,
     ) -> Standings:  # fmt: skip
         """The round in a record of `round-completed`, received at that Unix time; or Invalid.
 
-        Without an offset, by what holds in the end.
+        Without an offset, by what holds in the end. `scanned` is what `scan` found of it.
         """
         content_type = events.header(headers, "content-type")
-        event, lines = _decode(data or b"", content_type, self._ladders.limits)
+        event, lines = _decode(data or b"", content_type, self._ladders.limits, scanned)
         try:
             return self._valid(event, lines, received_s, offset)
         except Invalid as invalid:
@@ -359,37 +372,4 @@ def _standings(
         names=names,
         entry_starts=starts,
         share=share,
-    )
-
-
-def _joined(starts: list[Ints]) -> Ints:
-    """Start indices of consecutive groups, as start indices into all of them."""
-    if len(starts) == 1:
-        return starts[0].copy()  # what rounds share is read-only: to kernels a type of its own
-    firsts = np.cumsum([0, *[each[-1] for each in starts]])
-    shifts = np.repeat(firsts[:-1], [len(each) - 1 for each in starts])
-    return np.append(np.concatenate([each[:-1] for each in starts]) + shifts, firsts[-1])
-
-
-def wave_of(rounds: Sequence[Standings], header: Table, rows: Ints | None = None) -> Wave:
-    """Rounds that share no player as columns; `header` has their players' beliefs, in order.
-
-    Or in these `rows`.
-    """
-    starts = np.cumsum([0, *[len(each.place) for each in rounds]])
-    known = book.look_up(header, np.arange(len(header)) if rows is None else rows)
-    mu, sigma, played, last_time = known
-    return Wave(
-        round_starts=starts,
-        weight=np.array([each.weight for each in rounds], np.float64),
-        ceiling=np.array([each.ceiling for each in rounds], np.float64),
-        time=np.array([each.time for each in rounds], np.int64),
-        place=np.concatenate([each.place for each in rounds]),
-        entry_starts=_joined([each.entry_starts for each in rounds]),
-        share=np.concatenate([each.share for each in rounds]),
-        mu=mu,
-        sigma=sigma,
-        rounds=played,
-        last_time=last_time,
-        players=[each.players for each in rounds],
     )

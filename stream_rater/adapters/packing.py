@@ -10,9 +10,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from stream_rater.names import lay_out, put
+from stream_rater.names import Bytes, put
 from stream_rater.pipeline.ports import Player
-from stream_rater.pipeline.sharding import Bytes, belief_prefix, columns
+from stream_rater.pipeline.roster import Roster
+from stream_rater.pipeline.sharding import belief_prefix, columns
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.model import Ints
 
@@ -53,9 +54,9 @@ def _put_number(out: Bytes, at: int, number: int) -> int:
 
 @kernel
 def _pack(
-    names: Bytes, name_starts: Ints, name_ends: Ints, prefixes: Bytes, prefix_ends: Ints,
-    prefix: Ints, buckets: int, values: Bytes, value_ends: Ints, table: npt.NDArray[np.uint32],
-    out: Bytes,
+    names: Bytes, name_starts: Ints, name_ends: Ints,
+    prefixes: Bytes, prefix_ends: Ints, prefix: Ints, buckets: int,
+    values: Bytes, value_ends: Ints, table: npt.NDArray[np.uint32], out: Bytes,
 ) -> int:  # fmt: skip
     """The bytes written. Without values, `value_ends` is empty."""
     at = value = 0
@@ -74,20 +75,32 @@ def _pack(
     return at
 
 
+@kernel
+def _renumbered(numbers: Ints, end: int) -> tuple[Ints, Ints]:
+    """Those of the numbers before `end` that occur, and of each which of these it is."""
+    found, which = np.empty(end, np.int64), np.empty(len(numbers), np.int64)
+    count, seen = 0, np.full(end, -1)
+    for i in range(len(numbers)):
+        if seen[numbers[i]] < 0:
+            seen[numbers[i]], found[count] = count, numbers[i]
+            count += 1
+        which[i] = seen[numbers[i]]
+    return found[:count], which
+
+
 def packed(
     shard: int, players: Sequence[Player], buckets: int, values: Sequence[bytes] = ()
 ) -> bytes:
     """Key and field of each player's belief, and its value where there are any, for one shard."""
-    if not players:
-        return b""
-    names = lay_out([name for _, name in players])
-    ladders = [ladder for ladder, _ in players]
-    index = {ladder: i for i, ladder in enumerate(dict.fromkeys(ladders))}
-    prefix = np.fromiter(map(index.__getitem__, ladders), np.int64, len(ladders))
-    prefix_data, prefix_ends = columns([belief_prefix(shard, each).encode() for each in index])
+    roster = Roster.of(players)
+    names = roster.names
+    numbers, prefix = _renumbered(roster.ladder, len(roster.ladders))
+    prefixes = [belief_prefix(shard, roster.ladders[i]).encode() for i in numbers.tolist()]
+    prefix_data, prefix_ends = columns(prefixes)
     value_data, value_ends = columns(values)
-    longest = np.diff(prefix_ends, prepend=0).max() + DIGITS + (3 if values else 2) * LENGTH
-    out = np.empty(len(names.data) + len(value_data) + len(players) * longest, np.uint8)
+    longest = max(map(len, prefixes), default=0) + DIGITS + (3 if values else 2) * LENGTH
+    size = int((names.ends - names.starts).sum())
+    out = np.empty(size + len(value_data) + len(players) * longest, np.uint8)
     size = _pack(
         names.data, names.starts, names.ends, prefix_data, prefix_ends, prefix, buckets,
         value_data, value_ends, _CRC, out,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
+from stream_rater.columns import wave_of
 from stream_rater.lab.roll import Roll
 from stream_rater.names import Names
 from stream_rater.pipeline.ports import Player
@@ -19,7 +20,7 @@ from stream_rater.rating.compiled import kernel
 from stream_rater.rating.model import Beliefs, Ints, newcomers
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.systems import Law
-from stream_rater.standings import Standings, wave_of
+from stream_rater.standings import Standings
 
 
 class Census:

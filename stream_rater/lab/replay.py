@@ -9,11 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from stream_rater.columns import wave_of
 from stream_rater.config import Ladder
 from stream_rater.rating import record, systems
 from stream_rater.rating.model import Beliefs, Evidence, Ints, Table, Wave, newcomers
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.standings import Standings, wave_of
+from stream_rater.standings import Standings
 
 MANY = 500
 """From so many players on another thread is worth its while."""

@@ -90,7 +90,9 @@ class Agreement:
         for ladder, offset in at_odds.items():
             observer.ladder_refused(ladder, offset, objection(ladder, offset))
         observer.ladders_agreed(ladders - at_odds.keys())
-        return [p for p in wave if self.allows(p.standings.ladder, p.key[1])]
+        if not self._odds:
+            return list(wave)
+        return [each for each in wave if self.allows(each.standings.ladder, each.offset)]
 
     def retry(self, now_s: float) -> bool:
         """After a while look again: the note, or the store, may have been mended."""

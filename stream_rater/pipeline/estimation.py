@@ -5,120 +5,192 @@ round's evidence is does not depend on the rounds beside it, so that a predecess
 and its successor's, cut otherwise, agree bit for bit.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import accumulate, compress
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
-from stream_rater.config import Terms
+from stream_rater.columns import wave_of
+from stream_rater.names import LaidOut, Names, spread, together
 from stream_rater.pipeline import marks, parts
 from stream_rater.pipeline.marks import Fingerprints, Flags
 from stream_rater.pipeline.observer import Traced
 from stream_rater.pipeline.parts import Part, RoundInPart
 from stream_rater.pipeline.ports import Player, Record
+from stream_rater.pipeline.roster import Roster
 from stream_rater.rating import systems
-from stream_rater.rating.model import NEVER, Evidence, Ints, Table, newcomers
+from stream_rater.rating.compiled import kernel
+from stream_rater.rating.model import Ints, Table, newcomers
+from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.systems import Law
-from stream_rater.standings import Standings, wave_of
+from stream_rater.standings import Standings
 from stream_rater.trace import Trace, trace_of
 
-Key = tuple[int, int]
-"""A round, by (partition, offset)."""
+OFFSET_BITS = 40
+"""As records of beliefs have for it."""
 
 
 class Pending(msgspec.Struct, frozen=True, gc=False):
     """A valid round that is not yet scattered."""
 
-    key: Key
+    partition: int
+    offset: int
     standings: Standings
-    players: list[Player]
+    rating: RatingConfig
+    """By which it is to be rated."""
+    names: Names
+    """(P,) its players."""
     fingerprints: Fingerprints
     """(P,) each player's."""
+    number: int
+    """Partition and offset in one."""
     trace: Trace | None = None
 
 
-def pending(rounds: Sequence[tuple[Record, Standings]], shards: int) -> Iterator[Pending]:
+def pending(rounds: Sequence[tuple[Record, Standings, RatingConfig]], shards: int) -> "Cohort":
     """Rounds as read. All their players' shards are found at once: most rounds are small."""
-    players = [(told.ladder, player) for _, told in rounds for player in told.players]
-    found, start = marks.fingerprints(players, shards), 0
-    for record, standings in rounds:
-        end = start + len(standings.players)
-        yield Pending(
-            key=(record.partition, record.offset),
-            standings=standings,
-            players=players[start:end],
-            fingerprints=found[start:end],
-            trace=trace_of(record.headers),
-        )
-        start = end
+    told = [standings for _, standings, _ in rounds]
+    sizes = [len(each.share) for each in told]
+    names = together([each.names for each in told])
+    found = marks.fingerprints(names, [each.ladder for each in told], sizes, shards)
+    ends = accumulate(sizes)
+    cohort = Cohort(
+        [
+            Pending(
+                partition=record.partition,
+                offset=record.offset,
+                standings=standings,
+                rating=rating,
+                names=standings.names,
+                fingerprints=found[end - size : end],
+                number=record.partition << OFFSET_BITS | record.offset,
+                trace=trace_of(record.headers),
+            )
+            for (record, standings, rating), size, end in zip(rounds, sizes, ends, strict=True)
+        ]
+    )
+    cohort.fingerprints = found
+    return cohort
 
 
-def shards_of(rounds: Sequence[Pending]) -> Ints:
-    """(P,) of all their players, round by round."""
-    return marks.shards_in(np.concatenate([each.fingerprints for each in rounds]))
+class Cohort:
+    """Rounds that go through the steps together, and all their players in a row, as columns."""
+
+    def __init__(self, rounds: Sequence[Pending]) -> None:
+        self.rounds = rounds
+        self.sizes = np.array([len(each.fingerprints) for each in rounds], np.int64)
+        self.starts = np.cumsum(self.sizes) - self.sizes
+
+    @cached_property
+    def fingerprints(self) -> Fingerprints:
+        """(P,) of the players."""
+        return np.concatenate([each.fingerprints for each in self.rounds])
+
+    @cached_property
+    def numbers(self) -> Ints:
+        """(P,) the number of each player's round."""
+        return self.per_player([each.number for each in self.rounds])
+
+    @cached_property
+    def by_shard(self) -> tuple[Ints, list[tuple[int, slice]]]:
+        """An order of the players by shard, and each shard with where in that order they are."""
+        return marks.by_shard(self.fingerprints)
+
+    @cached_property
+    def names(self) -> LaidOut:
+        """(P,) of the players."""
+        return together([each.names for each in self.rounds])
+
+    def per_player(self, column: npt.ArrayLike) -> Ints:
+        """(P,) what is told of each round."""
+        told: Ints = np.repeat(column, self.sizes)
+        return told
+
+    def rows(self, indices: Sequence[int]) -> Ints:
+        """The rows of the players of these rounds, which are given in order."""
+        return spread(self.starts[indices], self.sizes[indices])
+
+    def those(self, chosen: Flags) -> "Cohort":
+        """Of the rounds only these."""
+        return self if chosen.all() else Cohort(list(compress(self.rounds, chosen.tolist())))
 
 
-def classified(
-    wave: Sequence[Pending], headers: Table, accepted: Flags
-) -> tuple[list[Pending], list[Pending], Table]:
-    """Step 5: rounds to scatter, rounds that were scattered, and the former's priors."""
-    sizes = [len(pending.players) for pending in wave]
-    starts = np.cumsum([0, *sizes[:-1]])
-    offset = np.repeat([pending.key[1] for pending in wave], sizes)
-    last = np.where(headers["version"] == 0, NEVER, headers["last"])
+def asked(cohort: Cohort) -> dict[int, Sequence[Player]]:
+    """The cohort's players by shard, in its order."""
+    order, cuts = cohort.by_shard
+    ladders: dict[str, int] = {}
+    numbers = [ladders.setdefault(each.standings.ladder, len(ladders)) for each in cohort.rounds]
+    everybody = Roster(list(ladders), cohort.per_player(numbers)[order], cohort.names.rows(order))
+    return {shard: everybody[where] for shard, where in cuts}
 
-    known = np.logical_and.reduceat(accepted, starts)
-    scattered = np.logical_or.reduceat(last > offset, starts)
+
+def by_shard(cohort: Cohort) -> dict[int, Fingerprints]:
+    """The same, as fingerprints."""
+    order, cuts = cohort.by_shard
+    players = cohort.fingerprints[order]
+    return {shard: players[where] for shard, where in cuts}
+
+
+def classified(cohort: Cohort, headers: Table, accepted: Flags) -> tuple[Cohort, Cohort, Table]:
+    """Step 5: rounds to scatter, rounds that were scattered, and the former's priors, for which
+    `headers` are overwritten."""
+    offsets = np.array([each.offset for each in cohort.rounds], np.int64)
+    known, scattered = _classified(headers, accepted, offsets, cohort.sizes)
     chosen = known & ~scattered
-    rows = np.repeat(chosen, sizes)
-    return (
-        [each for each, yes in zip(wave, chosen, strict=True) if yes],
-        [each for each, yes in zip(wave, known & scattered, strict=True) if yes],
-        priors_of(headers[rows], (last == offset)[rows]),
-    )
+    ready = cohort.those(chosen)
+    priors = headers if ready is cohort else headers[cohort.per_player(chosen)]
+    return ready, cohort.those(known & scattered), priors
 
 
-def priors_of(headers: Table, again: Flags) -> Table:
-    """Step 5: the priors; where a belief already holds this very round, those before it."""
-    priors = headers.copy()
-    for now, before in (
-        ("mu", "previous_mu"), ("sigma", "previous_sigma"), ("time", "previous_time"),
-    ):  # fmt: skip
-        priors[now] = np.where(again, headers[before], headers[now])
-    priors["rounds"] -= again.astype(np.uint32)
-    return priors
+@kernel
+def _classified(headers: Table, accepted: Flags, offsets: Ints, sizes: Ints) -> tuple[Flags, Flags]:
+    """By round whether all its priors count, and whether a belief tells that it was scattered.
+
+    What a belief holds of this very round is replaced by what it remembers from before it.
+    """
+    known, scattered = np.ones(len(sizes), np.bool_), np.zeros(len(sizes), np.bool_)
+    i = 0
+    for r in range(len(sizes)):
+        for _ in range(sizes[r]):
+            belief = headers[i]
+            known[r] &= accepted[i]
+            if belief.version != 0:
+                scattered[r] |= belief.last > offsets[r]
+                if belief.last == offsets[r]:
+                    belief.mu, belief.sigma = belief.previous_mu, belief.previous_sigma
+                    belief.time = belief.previous_time
+                    belief.rounds -= 1
+            i += 1
+    return known, scattered
 
 
-def estimate(
-    rounds: Sequence[Pending], priors: Table, terms: Callable[[str, float], Terms]
-) -> tuple[Part, Ints]:
-    """All rows of a wave as one part, and each row's shard; `priors` in the order of the rows."""
+def estimate(cohort: Cohort, priors: Table) -> Part:
+    """All rows as one part; `priors` in the order of the rows."""
     groups: dict[int, list[int]] = {}
-    ratings = [terms(each.standings.ladder, each.key[1]).rating for each in rounds]
-    for i, rating in enumerate(ratings):
-        groups.setdefault(id(rating), []).append(i)
-    starts = np.cumsum([0, *(len(each.players) for each in rounds)])
-    evidence: list[Evidence] = []
-    heads: list[RoundInPart] = []
-    members: list[Pending] = []
-    laws = [systems.law_of(ratings[indices[0]]) for indices in groups.values()]
-    for law, indices in enumerate(groups.values()):
-        rating = ratings[indices[0]]
-        rows = np.concatenate([np.arange(starts[i], starts[i + 1]) for i in indices])
-        mine = [rounds[i] for i in indices]
-        known = _with_newcomers(priors[rows], laws[law])
-        evidence.append(systems.estimate(rating, wave_of([m.standings for m in mine], known)))
-        heads += [_round_in_part(each, law) for each in mine]
-        members += mine
-    part = Part(
+    for i, each in enumerate(cohort.rounds):
+        groups.setdefault(id(each.rating), []).append(i)
+    law = np.empty(len(cohort.rounds), np.int64)
+    laws: list[Law] = []
+    evidence = np.empty((len(priors), parts.EVIDENCE_COLUMNS))
+    for number, indices in enumerate(groups.values()):
+        law[indices] = number
+        mine, rows = [cohort.rounds[i] for i in indices], cohort.rows(indices)
+        laws.append(systems.law_of(mine[0].rating))
+        own = priors if len(groups) == 1 else priors[rows]
+        known = _with_newcomers(own, laws[number])
+        wave = wave_of([each.standings for each in mine], known)
+        evidence[rows] = systems.estimate(mine[0].rating, wave)
+    return Part(
         laws=laws,
-        rounds=heads,
-        round_index=np.repeat(np.arange(len(members)), [len(m.players) for m in members]),
-        place=np.concatenate([m.standings.player_places() for m in members]),
-        evidence=np.concatenate(evidence),
-        players=[player for m in members for player in m.standings.players],
+        rounds=list(map(_round_in_part, cohort.rounds, law.tolist())),
+        round_index=cohort.per_player(np.arange(len(cohort.rounds))),
+        place=np.concatenate([each.standings.player_places() for each in cohort.rounds]),
+        evidence=evidence,
+        names=Names(cohort.names),
     )
-    return part, shards_of(members)
 
 
 def _with_newcomers(priors: Table, law: Law) -> Table:
@@ -131,7 +203,7 @@ def _with_newcomers(priors: Table, law: Law) -> Table:
 def _round_in_part(pending: Pending, law: int) -> RoundInPart:
     standings = pending.standings
     return RoundInPart(
-        offset=pending.key[1],
+        offset=pending.offset,
         law=law,
         time=standings.time,
         round_id=standings.round_id,
@@ -141,14 +213,37 @@ def _round_in_part(pending: Pending, law: int) -> RoundInPart:
     )
 
 
-def messages(part: Part, shards: Ints, most_rows: int) -> Iterator[tuple[int, bytes]]:
-    """The part's rows by shard, as (shard, message) of at most so many rows."""
-    order = np.argsort(shards, kind="stable")
-    bounds = np.flatnonzero(np.diff(shards[order])) + 1
-    for rows in np.split(order, bounds):
-        for start in range(0, len(rows), most_rows):
-            chunk = rows[start : start + most_rows]
-            yield int(shards[chunk[0]]), parts.encode(part.slice(chunk))
+def messages(part: Part, cohort: Cohort, most_rows: int) -> Iterator[tuple[int, bytes]]:
+    """The part's rows, the cohort's, by shard, as (shard, message) of at most so many rows."""
+    order, cuts = cohort.by_shard
+    index, place, evidence = part.round_index[order], part.place[order], part.evidence[order]
+    names = part.names.rows(order)
+    for shard, where in cuts:
+        for start in range(where.start, where.stop, most_rows):
+            rows = slice(start, min(start + most_rows, where.stop))
+            numbers, round_index = _counted(index[rows])
+            chunk = Part(
+                laws=part.laws,
+                rounds=[part.rounds[i] for i in numbers.tolist()],
+                round_index=round_index,
+                place=place[rows],
+                evidence=evidence[rows],
+                names=names.some(rows.start, rows.stop),
+            )
+            yield shard, parts.encode(chunk)
+
+
+@kernel
+def _counted(index: Ints) -> tuple[Ints, Ints]:
+    """The different ones among numbers that never fall, and of each number which of those it is."""
+    different, which = np.empty(len(index), np.int64), np.empty(len(index), np.int64)
+    count = 0
+    for i in range(len(index)):
+        if i == 0 or index[i] != index[i - 1]:
+            different[count] = index[i]
+            count += 1
+        which[i] = count - 1
+    return different[:count], which
 
 
 def part_ends(messages: Sequence[tuple[int, bytes]], offsets: Sequence[int]) -> dict[int, int]:
@@ -164,27 +259,4 @@ def traced(rounds: Sequence[Pending]) -> Iterator[Traced]:
     for each in rounds:
         if each.trace is not None:
             told = each.standings
-            yield Traced(each.trace, told.ladder, told.round_id, *each.key)
-
-
-def by_shard(rounds: Sequence[Pending]) -> dict[int, Fingerprints]:
-    """The rounds' players, by shard."""
-    order, bounds = _grouped(shards_of(rounds))
-    players = np.concatenate([each.fingerprints for each in rounds])[order]
-    return {shard: players[start:end] for shard, start, end in bounds}
-
-
-def grouped(rounds: Sequence[Pending]) -> tuple[dict[int, list[Player]], Ints]:
-    """The rounds' players by shard, and the order that puts them so."""
-    order, bounds = _grouped(shards_of(rounds))
-    players = [player for each in rounds for player in each.players]
-    ordered = [players[i] for i in order.tolist()]
-    return {shard: ordered[start:end] for shard, start, end in bounds}, order
-
-
-def _grouped(shards: Ints) -> tuple[Ints, list[tuple[int, int, int]]]:
-    """An order by shard, and of each shard where it starts and ends in it."""
-    order = np.argsort(shards, kind="stable")
-    numbers, starts = np.unique(shards[order], return_index=True)
-    ends = [*starts[1:].tolist(), len(order)]
-    return order, list(zip(numbers.tolist(), starts.tolist(), ends, strict=True))
+            yield Traced(each.trace, told.ladder, told.round_id, each.partition, each.offset)

@@ -18,6 +18,8 @@
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import NoReturn
 
 import numpy as np
@@ -25,12 +27,11 @@ import numpy as np
 from stream_rater.config import Ladders
 from stream_rater.pipeline import estimation
 from stream_rater.pipeline.agreement import Agreement
-from stream_rater.pipeline.estimation import Key, Pending
+from stream_rater.pipeline.estimation import Cohort, Pending
 from stream_rater.pipeline.flood import Flood
 from stream_rater.pipeline.large import IN_NO_HURRY, LargeRound
-from stream_rater.pipeline.marks import Flags
+from stream_rater.pipeline.marks import Flags, shards_in
 from stream_rater.pipeline.observer import Observer
-from stream_rater.pipeline.parts import Part
 from stream_rater.pipeline.ports import (
     CommitSource,
     Committed,
@@ -54,8 +55,10 @@ from stream_rater.pipeline.source import Source
 from stream_rater.pipeline.verdicts import Verdicts
 from stream_rater.pipeline.waves import Waves
 from stream_rater.rating import record as belief_record
-from stream_rater.rating.model import HEADER, Ints, Table
+from stream_rater.rating.model import HEADER, Table
+from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.record import UnknownRecord
+from stream_rater.scanning import Scanned
 from stream_rater.standings import Reader, Standings
 
 BUSY_S = 0.001
@@ -110,12 +113,11 @@ class Estimator:
 
     def _forget_everything(self) -> None:
         self._sources: dict[int, Source] = {}
-        self._rounds: dict[Key, Pending] = {}
-        self._waiting = 0
-        """Players of those rounds; of a large one as many as are in hand at a time."""
         self._large: LargeRound | None = None
         """The round on its way that is larger than a wave."""
-        self._waves = Waves()
+        self._waves = Waves[Pending]()
+        self._waiting = 0
+        """Players of those rounds; of a large one as many as are in hand at a time."""
         self._progress = Progress(self._shards)
         self._in_vain = 0
         """Turns since a round could be rated while some wait."""
@@ -182,7 +184,7 @@ class Estimator:
     def _read_on(self) -> Step[frozenset[int]]:
         """Read what came; returns the partitions that are newly owned."""
         timeout_s = self._idle_s
-        if self._rounds:
+        if self._waves:
             timeout_s = min(timeout_s, BUSY_S * (1 + self._in_vain // 10))
         return (yield from self._poll(timeout_s, full=self._is_full()))
 
@@ -204,8 +206,11 @@ class Estimator:
             self._observer.owned(self._owned)
             self._drop(polled.lost | polled.gained)
             self._flood.forget(polled.lost | polled.gained)
-        rounds = [each for r in polled.records if (each := self._read(r)) is not None]
-        self._admit(list(estimation.pending(rounds, self._shards)))
+        scanned = self._reader.scan([record.value for record in polled.records])
+        read = map(self._read, polled.records, scanned)
+        rounds = [each for each in read if each is not None]
+        if rounds:
+            self._admit(estimation.pending(rounds, self._shards))
         self._flood.rest(self._now_s, self._observer.partitions_resting)
         return polled.gained
 
@@ -213,18 +218,21 @@ class Estimator:
         """Forget partitions; what their players await stays true, whoever owns them."""
         for partition in partitions:
             self._sources.pop(partition, None)
-        if self._large is not None and self._large.pending.key[0] in partitions:
+        if self._large is not None and self._large.pending.partition in partitions:
             self._large = None
-        kept = [each for key, each in self._rounds.items() if key[0] not in partitions]
-        self._rounds, self._waves, self._waiting = {}, Waves(), 0
-        self._admit(kept)
+        kept = [each for each in self._waves if each.partition not in partitions]
+        self._waves, self._waiting = Waves(), 0
+        if kept:
+            self._admit(Cohort(kept))
 
     # --- steps 2 and 3 ---
 
-    def _read(self, record: Record) -> tuple[Record, Standings] | None:
-        """The round in a record, if it is to be rated."""
+    def _read(
+        self, record: Record, scanned: Scanned | None
+    ) -> tuple[Record, Standings, RatingConfig] | None:
+        """The round in a record, if it is to be rated, and how."""
         source = self._sources.get(record.partition)
-        found = source.judge(record) if source is not None else None
+        found = source.judge(record, scanned) if source is not None else None
         if source is None or found is None:
             return None
         if isinstance(found, Rejection):
@@ -234,19 +242,17 @@ class Estimator:
         self._observer.round_accepted(found.ladder, found.round_id, record)
         rating = self._reader.terms(found.ladder, record.offset).rating
         if not found.rates(skip_all_tied=rating.skip_all_tied):
-            source.finish(record.offset)
+            source.finish([record.offset])
             return None
-        return record, found
+        return record, found, rating
 
-    def _admit(self, rounds: Sequence[Pending]) -> None:
-        if rounds:
-            self._rounds.update({each.key: each for each in rounds})
-            self._waiting += self._weight(rounds)
-            self._waves.add([e.key for e in rounds], [e.fingerprints for e in rounds])
-            self._news = True
+    def _admit(self, cohort: Cohort) -> None:
+        self._waiting += self._weight(cohort)
+        self._waves.add(cohort.rounds, cohort.fingerprints, cohort.numbers)
+        self._news = True
 
-    def _weight(self, rounds: Sequence[Pending]) -> int:
-        return sum(min(len(each.players), self._wave_players) for each in rounds)
+    def _weight(self, cohort: Cohort) -> int:
+        return int(np.minimum(cohort.sizes, self._wave_players).sum())
 
     def _wave(self) -> list[Pending]:
         """Candidates whose players await nothing, up to a wave's size."""
@@ -257,19 +263,19 @@ class Estimator:
         if len(self._progress) > IN_FLIGHT * self._wave_players:
             return wave
         self._progress.moved = False
-        rounds = (self._rounds[key] for key in self._waves.candidates())  # type: ignore[index]
-        for pending in self._progress.ready_ones(filter(self._fits, rounds)):
-            if players and players + len(pending.players) > self._wave_players:
+        fitting = filter(self._fits, self._waves.candidates())
+        for pending in self._progress.ready_ones(fitting):
+            if players and players + len(pending.fingerprints) > self._wave_players:
                 break
             wave.append(pending)
-            players += len(pending.players)
+            players += len(pending.fingerprints)
         self._news = bool(wave)
         return wave
 
     def _fits(self, pending: Pending) -> bool:
         """Whether it may be in a wave; of those too large for any, one at a time is in hand."""
-        allowed = self._agreement.allows(pending.standings.ladder, pending.key[1])
-        if allowed and len(pending.players) > self._wave_players:
+        allowed = self._agreement.allows(pending.standings.ladder, pending.offset)
+        if allowed and len(pending.fingerprints) > self._wave_players:
             self._large = self._large or LargeRound(pending, self._piece_players)
             return False
         return allowed
@@ -281,20 +287,21 @@ class Estimator:
     # --- steps 4 to 6 ---
 
     def _rate_wave(self) -> Step[None]:
-        if not self._rounds:
+        if not self._waves:
             return
         self._in_vain += 1
         wave = yield from self._agreed(self._wave())
         if not wave:
             yield from self._look_at_positions()
             return
-        headers, accepted = yield from self._read_priors(wave)
-        ready, resumed, priors = estimation.classified(wave, headers, accepted)
-        if ready:
+        cohort = Cohort(wave)
+        headers, accepted = yield from self._read_priors(cohort)
+        ready, resumed, priors = estimation.classified(cohort, headers, accepted)
+        if ready.rounds:
             yield from self._scatter(ready, priors)
-        if resumed:
+        if resumed.rounds:
             yield from self._resume(resumed)
-        if ready or resumed:
+        if ready.rounds or resumed.rounds:
             self._in_vain = 0
 
     def _look_at_positions(self) -> Step[None]:
@@ -305,24 +312,22 @@ class Estimator:
         """The shards whose priors count."""
         return {s for s, priors in read.items() if self._progress.accept(s, priors.applied)}
 
-    def _read_priors(self, wave: Sequence[Pending]) -> Step[tuple[Table, Flags]]:
-        """(P,) headers of the wave's players, and whether each one's shard was accepted."""
-        asked, order = estimation.grouped(wave)
-        read = yield from ask(ReadPriors(asked))
+    def _read_priors(self, cohort: Cohort) -> Step[tuple[Table, Flags]]:
+        """(P,) headers of the cohort's players, and whether each one's shard was accepted."""
+        read = yield from ask(ReadPriors(estimation.asked(cohort)))
         accepted = self._accept(read)
+        order, cuts = cohort.by_shard
         headers = np.zeros(len(order), HEADER)
-        start = 0
-        for shard, wanted in asked.items():
+        for shard, where in cuts:
             try:
-                found = belief_record.read_headers(read[shard].headers)
+                headers[order[where]] = belief_record.read_headers(read[shard].headers)
             except UnknownRecord as error:
                 accepted.discard(shard)
                 self._refuse(shard, str(error))
             else:
                 self._welcome(shard)
-                headers[order[start : start + len(wanted)]] = found
-            start += len(wanted)
-        return headers, np.isin(estimation.shards_of(wave), list(accepted))
+        counts = np.isin(np.arange(self._shards), list(accepted))
+        return headers, counts[shards_in(cohort.fingerprints)]
 
     def _refuse(self, shard: int, reason: str) -> None:
         self._progress.refuse(shard, self._now_s + REFUSED_S)
@@ -334,37 +339,32 @@ class Estimator:
             self._refused.remove(shard)
             self._observer.shard_opened(shard)
 
-    def _scatter(self, ready: Sequence[Pending], priors: Table) -> Step[None]:
-        with self._observer.at_work(estimation.traced(ready)):
-            part, shards = self._estimate(ready, priors)
-            messages = list(estimation.messages(part, shards, self._rows_per_part))
+    def _scatter(self, ready: Cohort, priors: Table) -> Step[None]:
+        with self._observer.at_work(estimation.traced(ready.rounds)):
+            part = estimation.estimate(ready, priors)
+            messages = list(estimation.messages(part, ready, self._rows_per_part))
             offsets = yield from ask(Scatter(messages))
         self._finish(ready, estimation.part_ends(messages, offsets))
-        self._observer.rounds_scattered(len(ready), len(part.players))
+        self._observer.rounds_scattered(len(ready.rounds), len(part.names))
 
-    def _estimate(self, ready: Sequence[Pending], priors: Table) -> tuple[Part, Ints]:
-        return estimation.estimate(ready, priors, self._reader.terms)
-
-    def _resume(self, resumed: Sequence[Pending]) -> Step[None]:
+    def _resume(self, resumed: Cohort) -> Step[None]:
         """Somebody scattered these: their parts are in the log, somewhere before its end."""
         self._finish(resumed, dict(enumerate((yield from ask(ShardEnds())))))
-        self._observer.rounds_resumed(len(resumed))
+        self._observer.rounds_resumed(len(resumed.rounds))
 
-    def _finish(self, rounds: Sequence[Pending], part_ends: Mapping[int, int]) -> None:
+    def _finish(self, cohort: Cohort, part_ends: Mapping[int, int]) -> None:
         """The rounds are wholly scattered: their players' next ones wait for the store."""
-        for shard, players in estimation.by_shard(rounds).items():
+        for shard, players in estimation.by_shard(cohort).items():
             self._progress.sent(shard, part_ends[shard], players)
-        self._close(rounds)
+        self._close(cohort)
 
-    def _close(self, rounds: Sequence[Pending]) -> None:
+    def _close(self, cohort: Cohort) -> None:
         """They are no longer to be rated."""
-        self._waves.finish([each.key for each in rounds])
-        self._waiting -= self._weight(rounds)
+        self._waves.finish(cohort.rounds, cohort.fingerprints, cohort.numbers)
+        self._waiting -= self._weight(cohort)
         self._news = True
-        for pending in rounds:
-            partition, offset = pending.key
-            del self._rounds[pending.key]
-            self._sources[partition].finish(offset)
+        for partition, rounds in groupby(cohort.rounds, attrgetter("partition")):
+            self._sources[partition].finish(each.offset for each in rounds)
 
     def _rate_large(self) -> Step[None]:
         """The next piece of a round larger than a wave (`large`)."""
@@ -376,14 +376,14 @@ class Estimator:
         if done and large.is_read:
             yield from large.send(self._progress, self._rows_per_part)
         elif done:
-            yield from large.read(self._read_priors, self._estimate, self._observer)
+            yield from large.read(self._read_priors, self._observer)
         if not done or large.is_scattered or large.is_sent:
             self._large = None
         if large.is_scattered:
-            yield from self._resume(done)
+            yield from self._resume(Cohort(done))
         elif large.is_sent:
-            self._close(done)
-            self._observer.rounds_scattered(1, len(large.pending.players))
+            self._close(Cohort(done))
+            self._observer.rounds_scattered(1, len(large.pending.names))
 
     # --- step 7 ---
 

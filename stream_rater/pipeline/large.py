@@ -16,19 +16,19 @@ before it no more than AHEAD - 1 wait to be applied: others wait for AHEAD piece
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import msgspec
 import numpy as np
 
 from stream_rater.pipeline import estimation
-from stream_rater.pipeline.estimation import Pending
+from stream_rater.pipeline.estimation import Cohort, Pending
 from stream_rater.pipeline.marks import Flags
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts import Part
 from stream_rater.pipeline.ports import Scatter, Step, ask
 from stream_rater.pipeline.progress import Progress
-from stream_rater.rating.model import Ints, Table
+from stream_rater.rating.model import Table
 
 AHEAD = 2
 """How many pieces may be in the log and not be seen applied."""
@@ -43,13 +43,13 @@ class LargeRound:
 
     def __init__(self, pending: Pending, piece_players: int) -> None:
         self.pending = pending
-        self._starts = range(0, len(pending.players), piece_players)
+        self._starts = range(0, len(pending.names), piece_players)
         self._priors: list[Table] = []
         """Of the pieces that are read."""
         self.is_scattered = False
         """Whether its priors tell that somebody has scattered it."""
-        self._rows: tuple[Part, Ints] | None = None
-        """All rows and their shards, once they are estimated."""
+        self._rows: Part | None = None
+        """All rows, once they are estimated."""
         self._sent = 0
         """How many pieces are acknowledged."""
         self._ahead: deque[Mapping[int, int]] = deque()
@@ -67,10 +67,12 @@ class LargeRound:
 
     def _piece(self, number: int) -> Pending:
         """Some of its players, as if they were the round."""
-        some = slice(self._starts[number], self._starts[number] + self._starts.step)
+        first, last = self._starts[number], self._starts[number] + self._starts.step
         whole = self.pending
         return msgspec.structs.replace(
-            whole, players=whole.players[some], fingerprints=whole.fingerprints[some]
+            whole,
+            names=whole.names.some(first, last),
+            fingerprints=whole.fingerprints[first:last],
         )
 
     def is_due(self, progress: Progress) -> bool:
@@ -83,32 +85,30 @@ class LargeRound:
         return len(self._ahead) < AHEAD
 
     def read(
-        self,
-        read_priors: Callable[[Sequence[Pending]], Step[tuple[Table, Flags]]],
-        estimate: Callable[[Sequence[Pending], Table], tuple[Part, Ints]],
-        observer: Observer,
+        self, read_priors: Callable[[Cohort], Step[tuple[Table, Flags]]], observer: Observer
     ) -> Step[None]:
         """Steps 4 and 5 for the next piece; with the last one all are estimated."""
-        piece = [self._piece(len(self._priors))]
+        piece = Cohort([self._piece(len(self._priors))])
         headers, accepted = yield from read_priors(piece)
         ready, resumed, priors = estimation.classified(piece, headers, accepted)
-        self.is_scattered = bool(resumed)
-        if ready:
+        self.is_scattered = bool(resumed.rounds)
+        if ready.rounds:
             self._priors.append(priors)
         if len(self._priors) == len(self._starts):
             with observer.at_work(estimation.traced([self.pending])):
-                self._rows = estimate([self.pending], np.concatenate(self._priors))
+                whole = Cohort([self.pending])
+                self._rows = estimation.estimate(whole, np.concatenate(self._priors))
 
     def send(self, progress: Progress, rows_per_part: int) -> Step[None]:
         """Step 6 for the next piece."""
         assert self._rows is not None, "it is read first"
-        part, shards = self._rows
+        piece = Cohort([self._piece(self._sent)])
         start = self._starts[self._sent]
-        rows = np.arange(start, min(start + self._starts.step, len(shards)))
-        messages = list(estimation.messages(part.slice(rows), shards[rows], rows_per_part))
+        part = self._rows.slice(np.arange(start, start + int(piece.sizes[0])))
+        messages = list(estimation.messages(part, piece, rows_per_part))
         offsets = yield from ask(Scatter(messages))
         ends = estimation.part_ends(messages, offsets)
-        for shard, players in estimation.by_shard([self._piece(self._sent)]).items():
+        for shard, players in estimation.by_shard(piece).items():
             progress.sent(shard, ends[shard], players)
         self._ahead.append(ends)
         self._sent += 1

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from stream_rater.pipeline.ports import Player
-from stream_rater.pipeline.sharding import Bytes, columns, murmur2
+from stream_rater.names import Bytes, LaidOut
+from stream_rater.pipeline.sharding import murmur2
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.model import Ints
 
@@ -20,6 +20,7 @@ Flags = npt.NDArray[np.bool_]
 
 SHARD_BITS = 20
 """Of a fingerprint, the lowest; more shards than that no topic has."""
+IN_SHARD = np.uint64((1 << SHARD_BITS) - 1)
 TAKEN = np.uint64(1 << 63)
 """Set in each fingerprint, so that 0 is none."""
 NOTHING = -1
@@ -31,30 +32,62 @@ SMALLEST = 1024
 
 
 @kernel
-def _fingerprints(data: Bytes, ends: Ints, salts: Ints, shards: int) -> Fingerprints:
-    """FNV-1a, of 64 bits, from each player's salt on."""
+def _fingerprints(
+    data: Bytes, starts: Ints, ends: Ints, salts: Ints, sizes: Ints, shards: int
+) -> Fingerprints:
+    """FNV-1a, of 64 bits, from the salt on of each one's group; groups are of these sizes."""
     out = np.empty(len(ends), np.uint64)
-    start = 0
-    for i in range(len(ends)):
-        h = np.uint64(salts[i])
-        for k in range(start, ends[i]):
-            h = np.uint64((h ^ np.uint64(data[k])) * FNV_PRIME)
-        shard = np.uint64((np.int64(murmur2(data, start, ends[i])) & 0x7FFFFFFF) % shards)
-        out[i] = np.uint64(h << np.uint64(SHARD_BITS)) | shard | TAKEN
-        start = ends[i]
+    i = 0
+    for group in range(len(sizes)):
+        for _ in range(sizes[group]):
+            h = np.uint64(salts[group])
+            for k in range(starts[i], ends[i]):
+                h = np.uint64((h ^ np.uint64(data[k])) * FNV_PRIME)
+            shard = np.uint64((np.int64(murmur2(data, starts[i], ends[i])) & 0x7FFFFFFF) % shards)
+            out[i] = np.uint64(h << np.uint64(SHARD_BITS)) | shard | TAKEN
+            i += 1
     return out
 
 
-def fingerprints(players: Sequence[Player], shards: int) -> Fingerprints:
-    """(P,) good within this process."""
-    data, ends = columns([name.encode() for _, name in players])
-    salts = np.array([hash(ladder) for ladder, _ in players], np.int64)
-    return _fingerprints(data, ends, salts, shards)
+def fingerprints(
+    names: LaidOut, ladders: Sequence[str], sizes: Sequence[int], shards: int
+) -> Fingerprints:
+    """(P,) of players by name, so many of each ladder; good within this process."""
+    salts = np.array([hash(ladder) for ladder in ladders], np.int64)
+    counts = np.array(sizes, np.int64)
+    return _fingerprints(names.data, names.starts, names.ends, salts, counts, shards)
 
 
 def shards_in(players: Fingerprints) -> Ints:
     """(P,) each player's shard."""
-    return (players & np.uint64((1 << SHARD_BITS) - 1)).astype(np.int64)
+    return (players & IN_SHARD).astype(np.int64)
+
+
+@kernel
+def _by_shard(players: Fingerprints, shards: int) -> tuple[Ints, Ints]:
+    """An order by shard, else as they come, and where in it each shard ends."""
+    ends = np.zeros(shards, np.int64)
+    for player in players:
+        ends[np.int64(player & IN_SHARD)] += 1
+    ends = np.cumsum(ends)
+    free = ends.copy()
+    order = np.empty(len(players), np.int64)
+    for i in range(len(players) - 1, -1, -1):
+        shard = np.int64(players[i] & IN_SHARD)
+        free[shard] -= 1
+        order[free[shard]] = i
+    return order, ends
+
+
+def by_shard(players: Fingerprints) -> tuple[Ints, list[tuple[int, slice]]]:
+    """An order by shard, else as they come, and each shard that has players with where they are."""
+    order, ends = _by_shard(players, 1 + int((players & IN_SHARD).max()))
+    cuts, start = [], 0
+    for shard, end in enumerate(ends.tolist()):
+        if end > start:
+            cuts.append((shard, slice(start, end)))
+        start = end
+    return order, cuts
 
 
 @kernel

@@ -18,7 +18,8 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from stream_rater.rating.compiled import KERNEL_VERSION
+from stream_rater.names import Bytes, LaidOut, Names
+from stream_rater.rating.compiled import KERNEL_VERSION, kernel
 from stream_rater.rating.model import Evidence, Ints, Places
 from stream_rater.rating.systems import Law
 from stream_rater.trace import Trace
@@ -32,6 +33,10 @@ OLDEST_KERNEL = 2
 release left are applied. Those of a newer one wait for its workers."""
 
 EVIDENCE_COLUMNS = 3
+
+SHORT_LIST, LONG_LIST, SHORT_TEXT, LONG_TEXT = 0x90, 0xDC, 0xA0, 0xDA
+"""MessagePack's codes: of short lists and texts with the size in it, of others with two bytes."""
+LONGEST_HEAD = 5
 
 
 class UnknownPart(ValueError):
@@ -75,6 +80,12 @@ class _Message(msgspec.Struct, frozen=True, array_like=True):
     players: list[str]
 
 
+class _Outgoing(_Message, frozen=True, array_like=True):
+    """The same, of which a column is written already."""
+
+    players: msgspec.Raw  # type: ignore[assignment]
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """Rows of one shard: n players, each in one of the part's rounds."""
@@ -87,7 +98,13 @@ class Part:
     """(n,) as in Wave."""
     evidence: Evidence
     """(n, 3) as in Wave's Evidence."""
-    players: Sequence[str]
+    names: Names
+    """(n,) of the players."""
+
+    @property
+    def players(self) -> Sequence[str]:
+        """(n,) ids."""
+        return self.names.texts
 
     def slice(self, rows: Ints) -> "Part":
         """A part of these rows only, with the rounds and laws that they need."""
@@ -98,7 +115,7 @@ class Part:
             round_index=index,
             place=self.place[rows],
             evidence=self.evidence[rows],
-            players=[self.players[i] for i in rows.tolist()],
+            names=self.names.rows(rows),
         )
 
 
@@ -106,6 +123,38 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Message).decode
 _decode_mark = msgspec.msgpack.Decoder(tuple[int, int]).decode
 _MARK_BEGINS = _encode((MARK, 0))[:2]
+
+
+@kernel
+def _put_head(out: Bytes, at: int, size: int, short: int, most: int, long: int) -> int:
+    """The head of a list or text of this size: in one byte up to `most`, else in three or five (of
+    texts, which have a form in between, in two), `long` being the code of the form of 16 bits."""
+    if size <= most:
+        out[at] = short | size
+        return at + 1
+    width = 1 if size < 2**8 and short == SHORT_TEXT else 2 if size < 2**16 else 4
+    out[at] = long - 1 + width // 2
+    for k in range(width):
+        out[at + 1 + k] = (size >> (8 * (width - 1 - k))) & 255
+    return at + 1 + width
+
+
+@kernel
+def _packed(data: Bytes, starts: Ints, ends: Ints) -> Bytes:
+    """Names as a list of texts in MessagePack."""
+    size = np.int64((ends - starts).sum())
+    out = np.empty(LONGEST_HEAD * (1 + len(ends)) + size, np.uint8)
+    at = _put_head(out, 0, len(ends), SHORT_LIST, 15, LONG_LIST)
+    for i in range(len(ends)):
+        at = _put_head(out, at, ends[i] - starts[i], SHORT_TEXT, 31, LONG_TEXT)
+        for k in range(starts[i], ends[i]):
+            out[at] = data[k]
+            at += 1
+    return out[:at]
+
+
+def _texts(names: LaidOut) -> bytes:
+    return _packed(names.data, names.starts, names.ends).tobytes()
 
 
 def mark(shards: int) -> bytes:
@@ -116,14 +165,14 @@ def mark(shards: int) -> bytes:
 def encode(part: Part) -> bytes:
     """The message."""
     return _encode(
-        _Message(
+        _Outgoing(
             version=VERSION,
             laws=tuple(part.laws),
             rounds=tuple(part.rounds),
             round_index=part.round_index.astype("<i4").tobytes(),
             place=part.place.astype("<i4").tobytes(),
             evidence=part.evidence.astype("<f8").tobytes(),
-            players=list(part.players),
+            players=msgspec.Raw(_texts(part.names.laid_out)),
         )
     )
 
@@ -150,7 +199,7 @@ def decode(data: bytes, kernel: int = KERNEL_VERSION, *, oldest: int = OLDEST_KE
         round_index=np.frombuffer(message.round_index, "<i4").astype(np.int64),
         place=np.frombuffer(message.place, "<i4"),
         evidence=np.frombuffer(message.evidence, "<f8").reshape(-1, EVIDENCE_COLUMNS),
-        players=message.players,
+        names=Names(message.players),
     )
 
 
@@ -183,5 +232,5 @@ def _check_columns(message: _Message) -> None:
         raise UnknownPart("part: a round of no law")
 
 
-EMPTY = Part((), (), np.empty(0, np.int64), np.empty(0, np.int32), np.empty((0, 3)), ())
+EMPTY = Part((), (), np.empty(0, np.int64), np.empty(0, np.int32), np.empty((0, 3)), Names([]))
 """A part of no rows: what a message that is no part does to a shard."""

@@ -1,9 +1,12 @@
 """One owned partition of `round-completed`: what was read of it and what may be committed."""
 
 from collections import deque
+from collections.abc import Iterable
+from itertools import takewhile
 
 from stream_rater.pipeline.ports import Record, Rejection
 from stream_rater.pipeline.verdicts import Verdicts
+from stream_rater.scanning import Scanned
 from stream_rater.standings import Invalid, Standings
 
 
@@ -30,8 +33,9 @@ class Source:
         """How many records are read and not committed."""
         return len(self._unfinished)
 
-    def judge(self, record: Record) -> Standings | Rejection | None:
-        """The round in a record, or why it is rejected; None if it is read only for its id."""
+    def judge(self, record: Record, scanned: Scanned | None = None) -> Standings | Rejection | None:
+        """The round in a record, of which this was scanned, or why it is rejected; None if it is
+        read only for its id."""
         if record.offset < self._next_offset:
             return None
         self._next_offset = record.offset + 1
@@ -39,7 +43,7 @@ class Source:
         if live:
             self._unfinished.append(record.offset)
         try:
-            standings = self._verdicts.judge(record)
+            standings = self._verdicts.judge(record, scanned)
         except Invalid as invalid:
             return self._reject(record, invalid) if live else None
         return standings if live else None
@@ -52,20 +56,17 @@ class Source:
         self._finished.add(record.offset)
         return rejection
 
-    def finish(self, offset: int) -> None:
-        """This record is done."""
-        self._finished.add(offset)
+    def finish(self, offsets: Iterable[int]) -> None:
+        """These records are done."""
+        self._finished.update(offsets)
 
     def take_finished(self) -> tuple[int | None, list[Rejection]]:
         """Step 7: the offset after the contiguous prefix of records that are done, if there is one,
         and the rejections in it."""
-        end, rejections = None, []
-        while self._unfinished and self._unfinished[0] in self._finished:
-            offset = self._unfinished.popleft()
-            self._finished.remove(offset)
-            end = offset + 1
-            rejection = self._rejections.pop(offset, None)
-            if rejection is not None:
-                self.rejected_bytes -= len(rejection.record.value or b"")
-                rejections.append(rejection)
-        return end, rejections
+        done = list(takewhile(self._finished.__contains__, self._unfinished))
+        for _ in done:
+            self._unfinished.popleft()
+        self._finished.difference_update(done)
+        rejections = [self._rejections.pop(offset) for offset in done if offset in self._rejections]
+        self.rejected_bytes -= sum(len(each.record.value or b"") for each in rejections)
+        return (done[-1] + 1 if done else None), rejections

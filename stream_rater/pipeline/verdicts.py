@@ -8,6 +8,7 @@ would hang on the whole log. So a round is rated once per id within W offsets of
 from collections import deque
 
 from stream_rater.pipeline.ports import Record
+from stream_rater.scanning import Scanned
 from stream_rater.standings import Invalid, Reader, Standings
 
 
@@ -20,13 +21,14 @@ class Verdicts:
         self._recent: deque[tuple[int, tuple[str, str]]] = deque()
         self._latest: dict[tuple[str, str], int] = {}
 
-    def judge(self, record: Record) -> Standings:
-        """The round in a record; raises Invalid with the code to reject it by."""
+    def judge(self, record: Record, scanned: Scanned | None = None) -> Standings:
+        """The round in a record, of which this was scanned; raises Invalid with the code to reject
+        it by."""
         self._forget_before(record.offset - self._window)
         if record.unreadable:
             raise Invalid("too-large", record.unreadable)
         standings = self._reader.read(
-            record.value, record.headers, record.received_s, record.offset
+            record.value, record.headers, record.received_s, record.offset, scanned
         )
         round_id = (standings.ladder, standings.round_id)
         earlier = self._latest.get(round_id)

@@ -5,77 +5,74 @@ its own. It is enough to wait for the latest of each player's: those before it h
 other. Adding and finishing a round costs a few steps per player, whatever else waits.
 """
 
-import itertools
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-
-import numpy as np
+from collections.abc import Iterator, Sequence
+from typing import Generic, Protocol, TypeVar
 
 from stream_rater.pipeline.marks import NOTHING, Fingerprints, Marks
+from stream_rater.rating.model import Ints
 
 
-class Waves:
-    """Rounds in the order they came, as keys with their players."""
+class Numbered(Protocol):
+    """A round, by its number: which none has had before it, whatever the order."""
+
+    @property
+    def number(self) -> int:
+        """Not below 0."""
+
+
+R = TypeVar("R", bound=Numbered)
+
+
+class Waves(Generic[R]):
+    """Rounds in the order they came. Their players come beside them, all in a row: (P,) each
+    player, and (P,) the number of the player's round.
+    """
 
     def __init__(self) -> None:
-        self._count = itertools.count()
-        self._numbers: dict[Hashable, int] = {}
-        """Of the rounds that are not finished, rising as they came."""
-        self._keys: dict[int, Hashable] = {}
-        self._players: dict[int, Fingerprints] = {}
+        self._rounds: dict[int, R] = {}
+        """Those that are not finished."""
         self._latest = Marks()
         """By player the latest round that is not finished."""
         self._followers: dict[int, list[int]] = {}
         """By round those that wait for it, once for each player who goes on to them."""
         self._behind: dict[int, int] = {}
         """How many players of a round still have an earlier one before it."""
-        self._free: dict[int, None] = {}
+        self._free: dict[int, R] = {}
         """Rounds that are behind none, in the order they became so."""
 
     def __len__(self) -> int:
-        return len(self._keys)
+        return len(self._rounds)
 
-    def __contains__(self, key: Hashable) -> bool:
-        return key in self._numbers
+    def __iter__(self) -> Iterator[R]:
+        """In the order they came."""
+        return iter(self._rounds.values())
 
-    def add(self, keys: Sequence[Hashable], players: Sequence[Fingerprints]) -> None:
+    def __contains__(self, number: int) -> bool:
+        return number in self._rounds
+
+    def add(self, rounds: Sequence[R], players: Fingerprints, numbers: Ints) -> None:
         """Each round comes after all that were added before it and are not finished."""
-        if not keys:
-            return
-        numbers = list(itertools.islice(self._count, len(keys)))
-        self._numbers.update(zip(keys, numbers, strict=True))
-        self._keys.update(zip(numbers, keys, strict=True))
-        self._players.update(zip(numbers, players, strict=True))
-        self._free.update(dict.fromkeys(numbers))
-        each, before = self._take_turns(numbers, players)
-        for number, earlier in zip(each, before, strict=True):
+        added = {each.number: each for each in rounds}
+        self._rounds.update(added)
+        self._free.update(added)
+        before = self._latest.note(players, numbers)
+        waits = (before != NOTHING) & (before != numbers)
+        for number, earlier in zip(numbers[waits].tolist(), before[waits].tolist(), strict=True):
             self._free.pop(number, None)
             self._followers.setdefault(earlier, []).append(number)
             self._behind[number] = self._behind.get(number, 0) + 1
 
-    def _take_turns(
-        self, numbers: Sequence[int], players: Sequence[Fingerprints]
-    ) -> tuple[list[int], list[int]]:
-        """Each round that has one before it, once a player, and that one."""
-        rows = np.repeat(numbers, [len(each) for each in players])
-        before = self._latest.note(np.concatenate(players), rows)
-        waits = (before != NOTHING) & (before != rows)
-        return rows[waits].tolist(), before[waits].tolist()
-
-    def candidates(self) -> Iterator[Hashable]:
+    def candidates(self) -> Iterator[R]:
         """Rounds that no earlier one blocks; they share no player with each other."""
-        return map(self._keys.__getitem__, self._free)
+        return iter(self._free.values())
 
-    def finish(self, keys: Iterable[Hashable]) -> None:
+    def finish(self, rounds: Sequence[R], players: Fingerprints, numbers: Ints) -> None:
         """These candidates are done: whoever waited only for them is free."""
-        numbers = [self._numbers.pop(key) for key in keys]
-        if not numbers:
-            return
-        assert self._free.keys() >= set(numbers), "only a candidate can be finished"
-        players = [self._players.pop(number) for number in numbers]
-        rows = np.repeat(numbers, [len(each) for each in players])
-        self._latest.forget(np.concatenate(players), rows)
-        for number in numbers:
-            del self._free[number], self._keys[number]
+        self._latest.forget(players, numbers)
+        for each in rounds:
+            number = each.number
+            assert number in self._free, "only a candidate can be finished"
+            del self._free[number], self._rounds[number]
             for follower in self._followers.pop(number, ()):
                 self._advance(follower)
 
@@ -83,4 +80,4 @@ class Waves:
         self._behind[follower] -= 1
         if self._behind[follower] == 0:
             del self._behind[follower]
-            self._free[follower] = None
+            self._free[follower] = self._rounds[follower]

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stream_rater import events
+from stream_rater import events, scanning
 from stream_rater.events import MAX_ID_BYTES, MAX_RANK
-from stream_rater.scanning import scan
+from stream_rater.scanning import scan, scan_all
 from stream_rater.standings import Invalid, _any_columns, _check_players
 from tests.rounds import as_json, ranked
 
@@ -73,7 +73,9 @@ def test_no_bytes_are_read_otherwise_than_by_the_decoder(
     for at, part, gone in changes:
         data = data[:at] + part + data[at + gone :]
     try:
-        check(data)
+        taken = check(data)
+        alike = [each is not None for each in scan_all([USUAL, data, data, USUAL], DEPTH)]
+        assert alike == [True, taken, taken, True]
     except (msgspec.DecodeError, Invalid) as refused:
         raise AssertionError(f"{data!r} was taken: {refused}") from None
 
@@ -135,3 +137,42 @@ def test_a_usual_round_is_taken() -> None:
     found = scan(json.dumps(rounds(lines), ensure_ascii=False).encode(), DEPTH)
     assert found is not None
     assert found[1].names.texts == ["a", "\U0001f600" * 32]
+
+
+FEW_LINES = st.lists(st.integers(0, 9), max_size=5)
+
+
+@given(st.lists(st.tuples(FEW_LINES, st.booleans(), NAMES), max_size=6), st.integers(1, 600))
+def test_rounds_scanned_together_are_as_alone(
+    told: list[tuple[list[Any], bool, str]], at_once: int
+) -> None:
+    """Each as if no other were there, cut off in the midst of it or not, wherever a call ends."""
+    data = []
+    for ranks, whole, name in told:
+        lines = [{"player": f"{name}{i % 3}", "rank": rank} for i, rank in enumerate(ranks)]
+        each = json.dumps(rounds(lines), ensure_ascii=False).encode()
+        data.append(each if whole else each[: each.rindex(b"}") - 2])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scanning, "TOGETHER_BYTES", at_once)
+        found = scan_all(data, DEPTH)
+    assert len(found) == len(data)
+    for each, together in zip(data, found, strict=True):
+        alone = scan(each, DEPTH)
+        assert (alone is None) == (together is None)
+        if alone is not None and together is not None:
+            (event, lines), (other, others) = alone, together
+            assert event == other
+            assert lines.place.tolist() == others.place.tolist()
+            assert lines.names.texts == others.names.texts
+            assert lines.names.distinct == (len(set(lines.names.texts)) == len(lines))
+            assert others.names.distinct == lines.names.distinct
+
+
+def test_nobody_is_taken_for_distinct_in_a_large_round() -> None:
+    """Who stands in it twice, far apart."""
+    lines = [{"player": f"p{i}", "rank": i + 1} for i in range(500)]
+    for twice in (False, True):
+        lines[450]["player"] = "p7" if twice else "p450"
+        found = scan(json.dumps(rounds(lines)).encode(), DEPTH)
+        assert found is not None
+        assert found[1].names.distinct == (not twice)

@@ -4,6 +4,8 @@ import itertools
 
 from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.ports import Agree, Record, Step, ask
+from stream_rater.rating.parameters import RatingConfig
+from stream_rater.scanning import Scanned
 from stream_rater.standings import Invalid, Standings
 
 
@@ -51,8 +53,10 @@ class IdsInStore(Estimator):
         if noted[name] != reading:
             self._second.add((record.partition, record.offset))
 
-    def _read(self, record: Record) -> tuple[Record, Standings] | None:
-        read = super()._read(record)
+    def _read(
+        self, record: Record, scanned: Scanned | None
+    ) -> tuple[Record, Standings, RatingConfig] | None:
+        read = super()._read(record, scanned)
         if read is None or (record.partition, record.offset) not in self._second:
             return read
         twice = Invalid("duplicate-round", "noted in the store")

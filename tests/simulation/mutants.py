@@ -10,7 +10,7 @@ from stream_rater.adapters.memory import Steps
 from stream_rater.lab.reach import Reach
 from stream_rater.pipeline import estimation
 from stream_rater.pipeline.changes import Change
-from stream_rater.pipeline.estimation import Pending
+from stream_rater.pipeline.estimation import Cohort, Pending
 from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.marks import Fingerprints, Flags
 from stream_rater.pipeline.ports import (
@@ -82,8 +82,8 @@ class PriorsReadApart(UnkindWorker):
 class CurrentPrior(Estimator):
     """Step 5 without the remembered prior: a round half applied is estimated from itself."""
 
-    def _read_priors(self, wave: Sequence[Pending]) -> Step[tuple[Table, Flags]]:
-        headers, accepted = yield from super()._read_priors(wave)
+    def _read_priors(self, cohort: Cohort) -> Step[tuple[Table, Flags]]:
+        headers, accepted = yield from super()._read_priors(cohort)
         for name in ("mu", "sigma", "time"):
             headers[f"previous_{name}"] = headers[name]
         return headers, accepted
@@ -97,7 +97,7 @@ class ResumedNotAwaited(Estimator):
     applied when the successor comes to it. None in 6,000 seeds does this: see `scenarios`.
     """
 
-    def _resume(self, resumed: Sequence[Pending]) -> Step[None]:
+    def _resume(self, resumed: Cohort) -> Step[None]:
         self._finish(resumed, dict.fromkeys(range(self._shards), 0))
         yield from ()
 
@@ -111,9 +111,9 @@ class Unacknowledged(Estimator):
         self._late: list[tuple[int, bytes]] = []
         self._late_players: dict[int, Fingerprints] = {}
 
-    def _scatter(self, ready: Sequence[Pending], priors: Table) -> Step[None]:
-        part, shards = self._estimate(ready, priors)
-        messages = list(estimation.messages(part, shards, self._rows_per_part))
+    def _scatter(self, ready: Cohort, priors: Table) -> Step[None]:
+        part = estimation.estimate(ready, priors)
+        messages = list(estimation.messages(part, ready, self._rows_per_part))
         first = messages[0][0]
         offsets = yield from ask(Scatter([each for each in messages if each[0] == first]))
         self._late += [each for each in messages if each[0] != first]
@@ -144,10 +144,12 @@ class FirstPiece(Estimator):
         large = self._large
         yield from super()._rate_large()
         if large is not None and large is self._large and large._sent == 1:
-            super()._close([large.pending])
+            super()._close(Cohort([large.pending]))
 
-    def _close(self, rounds: Sequence[Pending]) -> None:
-        super()._close([each for each in rounds if each.key in self._rounds])
+    def _close(self, cohort: Cohort) -> None:
+        left = [each for each in cohort.rounds if each.number in self._waves]
+        if left:
+            super()._close(Cohort(left))
 
 
 class CommitsMaximum(Estimator):

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from stream_rater.names import Names
 from stream_rater.pipeline import parts
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts import Part, RoundInPart
@@ -33,7 +34,7 @@ def part(*rounds: tuple[int, str], ladder: str = "a", performance: float = 1600.
         round_index=np.repeat(np.arange(len(rounds)), [len(names) for _, names in rounds]),
         place=np.array([1 + i for _, names in rounds for i in range(len(names))], np.int32),
         evidence=np.array([[performance, 40_000.0, 1_000.0]] * len(players)).reshape(-1, 3),
-        players=players,
+        names=Names(players),
     )
 
 

@@ -4,12 +4,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stream_rater.names import lay_out
+from stream_rater.pipeline import marks
 from stream_rater.pipeline.marks import (
     NOTHING,
     TAKEN,
     Fingerprints,
     Marks,
-    fingerprints,
+    by_shard,
     shards_in,
 )
 from stream_rater.pipeline.sharding import shards_of
@@ -65,7 +67,13 @@ def test_marks_grow_and_shrink() -> None:
 ids = st.text(max_size=9)
 
 
-@given(st.lists(st.tuples(ids, ids), max_size=20, unique=True), st.integers(1, 2000))
+def fingerprints(players: list[tuple[str, str]], shards: int) -> Fingerprints:
+    """Each alone on its ladder."""
+    names = lay_out([name for _, name in players])
+    return marks.fingerprints(names, [ladder for ladder, _ in players], [1] * len(players), shards)
+
+
+@given(st.lists(st.tuples(ids, ids), min_size=1, max_size=20, unique=True), st.integers(1, 2000))
 def test_fingerprints_hold_the_shard(players: list[tuple[str, str]], shards: int) -> None:
     """The players' own, whoever else is asked for; and those of different ones differ."""
     found = fingerprints(players, shards)
@@ -73,6 +81,26 @@ def test_fingerprints_hold_the_shard(players: list[tuple[str, str]], shards: int
     assert len(set(found.tolist())) == len(players)
     for player, fingerprint in zip(players, found.tolist(), strict=True):
         assert fingerprints([player], shards).tolist() == [fingerprint]
+
+
+@given(st.lists(st.lists(ids, max_size=4), min_size=1, max_size=5))
+def test_fingerprints_of_ladders_together(ladders: list[list[str]]) -> None:
+    """Are those of each player alone: so many belong to each ladder, be it none."""
+    names = list(map(str, range(len(ladders))))
+    players = [(name, each) for name, own in zip(names, ladders, strict=True) for each in own]
+    if players:
+        laid_out = lay_out([each for _, each in players])
+        found = marks.fingerprints(laid_out, names, list(map(len, ladders)), 7)
+        assert found.tolist() == fingerprints(players, 7).tolist()
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=50))
+def test_players_by_shard(shards: list[int]) -> None:
+    """As a stable sort would put them, and each shard that has any with its own."""
+    order, cuts = by_shard(np.array(shards, np.uint64) | TAKEN)
+    assert order.tolist() == sorted(range(len(shards)), key=shards.__getitem__)
+    found = {shard: [shards[i] for i in order[where].tolist()] for shard, where in cuts}
+    assert found == {shard: [shard] * shards.count(shard) for shard in sorted(set(shards))}
 
 
 def test_no_fingerprint_is_nobodys() -> None:

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_rater.adapters.packing import packed
+from stream_rater.pipeline.roster import Roster
 from stream_rater.pipeline.sharding import belief_key
 
 ids = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -34,3 +35,4 @@ def test_packed(
     players = [(ladder, player) for ladder, player, _ in rows]
     values = [value for *_, value in rows] if with_values else []
     assert packed(shard, players, buckets, values) == written(strings)
+    assert packed(shard, Roster.of(players)[1:], buckets) == packed(shard, players[1:], buckets)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from stream_rater.names import Names, lay_out
 from stream_rater.pipeline import parts
 from stream_rater.pipeline.parts import NotAPart, Rebuilt, UnknownPart
 from stream_rater.rating.compiled import KERNEL_VERSION
@@ -38,6 +39,19 @@ def test_round_trip() -> None:
     assert list(after.players) == list(before.players)
     for name in ("round_index", "place", "evidence"):
         np.testing.assert_array_equal(getattr(after, name), getattr(before, name))
+
+
+@given(st.lists(st.sampled_from([0, 1, 31, 32, 255, 256, 70_000]), max_size=40), st.booleans())
+@example(sizes=[1] * 70_000, laid_out=True)
+def test_names_are_written_as_the_encoder_would(sizes: list[int], laid_out: bool) -> None:
+    """Of any length and number, be they texts or bytes."""
+    players = [str(i % 10) * size for i, size in enumerate(sizes)]
+    before = replace(part((7, "a" * len(sizes))), names=Names(players))
+    if laid_out:
+        before = replace(before, names=Names(lay_out(["x", *players, "y"]), 1, len(players) + 1))
+    elements = msgspec.msgpack.decode(parts.encode(before))
+    assert elements[PLAYERS] == players
+    assert msgspec.msgpack.encode(elements[PLAYERS]) in parts.encode(before)
 
 
 def test_the_last_release_and_this_one_read_each_other() -> None:

@@ -1,0 +1,21 @@
+"""A roster reads like the players it is of."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream_rater.pipeline.roster import Roster
+
+ids = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
+
+
+@given(st.lists(st.tuples(ids, ids), max_size=6), st.integers(-7, 7), st.integers(-7, 7))
+def test_a_roster_is_its_players(players: list[tuple[str, str]], first: int, last: int) -> None:
+    """All of them, some, and each alone."""
+    roster = Roster.of(players)
+    assert list(roster) == players
+    assert len(roster) == len(players)
+    assert (roster, repr(roster)) == (players, repr(players))
+    assert roster != [*players, ("ladder", "another")]
+    assert list(roster[first:last]) == players[first:last]
+    assert [roster[i] for i in range(-len(players), len(players))] == players + players
+    assert Roster.of(roster) is roster
