@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from stream_rater.events import MAX_ID_BYTES, MAX_RANK, EmptyRound, Round, empty_round_from_json
 from stream_rater.names import Bytes, LaidOut, Names
-from stream_rater.rating.compiled import kernel
+from stream_rater.rating.compiled import inlined, kernel
 from stream_rater.rating.model import Ints, Places
 
 Hashes = npt.NDArray[np.uint64]
@@ -38,17 +38,18 @@ TOGETHER_BYTES = 2**16
 """So much is scanned in one call, and kept as long as any round of it is waiting."""
 
 FNV_START, FNV_PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
+FREE, ONE = np.uint64(0), np.uint64(1)
 FEW = 32
 
 
-@kernel
+@inlined
 def _skip(data: Bytes, i: int) -> int:
     while i < len(data) and data[i] == SPACE:
         i += 1
     return i
 
 
-@kernel
+@inlined
 def _after(data: Bytes, i: int, what: int) -> int:
     """Behind this character and the spaces around it; NOWHERE if it is not there, as below."""
     if i < 0:
@@ -57,7 +58,7 @@ def _after(data: Bytes, i: int, what: int) -> int:
     return _skip(data, i + 1) if i < len(data) and data[i] == what else NOWHERE
 
 
-@kernel
+@inlined
 def _is_at(data: Bytes, i: int, word: Bytes) -> bool:
     k = 0
     while k < len(word) and i + k < len(data) and data[i + k] == word[k]:
@@ -65,7 +66,7 @@ def _is_at(data: Bytes, i: int, word: Bytes) -> bool:
     return k == len(word)
 
 
-@kernel
+@inlined
 def _after_key(data: Bytes, i: int, key: Bytes) -> int:
     """Behind this key and its colon."""
     return _after(data, i + len(key), COLON) if i >= 0 and _is_at(data, i, key) else NOWHERE
@@ -82,7 +83,7 @@ def _begin(data: Bytes) -> int:
     return NOWHERE
 
 
-@kernel
+@inlined
 def _end_of_text(data: Bytes, i: int) -> int:
     """The quote that ends the text of which one at i is the first; it may not be escaped."""
     if i < 0 or i >= len(data) or data[i] != QUOTE:
@@ -93,7 +94,7 @@ def _end_of_text(data: Bytes, i: int) -> int:
     return i
 
 
-@kernel
+@inlined
 def _rank(data: Bytes, i: int) -> tuple[int, int]:
     """The rank at i, and behind it."""
     first, rank = i, 0
@@ -104,7 +105,7 @@ def _rank(data: Bytes, i: int) -> tuple[int, int]:
     return rank, i if good else NOWHERE
 
 
-@kernel
+@inlined
 def _line(data: Bytes, i: int) -> tuple[int, int, int, int]:
     """Where the name in the line at i starts and ends, its rank, and behind the line."""
     quote = _after_key(data, _after(data, i, OPEN), PLAYER)
@@ -115,7 +116,7 @@ def _line(data: Bytes, i: int) -> tuple[int, int, int, int]:
     return quote + 1, end, rank, _after(data, i, CLOSE) if good else NOWHERE
 
 
-@kernel
+@inlined
 def _lines(data: Bytes, i: int, starts: Ints, ends: Ints, place: Places) -> tuple[int, int]:
     """The lines of the list opened before i; how many there are, and where it is closed."""
     for count in range(len(place)):
@@ -162,7 +163,7 @@ def _in_order(starts: Ints, ends: Ints, place: Places) -> None:
             return
 
 
-@kernel
+@inlined
 def _put_names(data: Bytes, starts: Ints, ends: Ints, out: Bytes, at: int, hashes: Hashes) -> int:
     """Copy names to `out`, and tell where they are there instead."""
     for i in range(len(starts)):
@@ -178,14 +179,24 @@ def _put_names(data: Bytes, starts: Ints, ends: Ints, out: Bytes, at: int, hashe
 
 @kernel
 def _are_distinct(hashes: Hashes) -> bool:
-    if len(hashes) > FEW:
-        hashes = np.sort(hashes)
-        return bool((hashes[1:] != hashes[:-1]).all())
-    same = 0
-    for i in range(1, len(hashes)):
-        for k in range(i):
-            same += hashes[i] == hashes[k]
-    return same == 0
+    if len(hashes) <= FEW:
+        same = 0
+        for i in range(1, len(hashes)):
+            for k in range(i):
+                same += hashes[i] == hashes[k]
+        return same == 0
+    slots = 2 * FEW
+    while slots < 2 * len(hashes):
+        slots *= 2
+    seen, mask = np.zeros(slots, np.uint64), np.uint64(slots - 1)
+    for h in hashes:  # 0, which nobody has but by chance, is a free slot: that name counts as two
+        slot = h & mask
+        while seen[slot] != FREE and seen[slot] != h:
+            slot = (slot + ONE) & mask
+        if seen[slot] == h:
+            return False
+        seen[slot] = h
+    return True
 
 
 @kernel

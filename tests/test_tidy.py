@@ -112,8 +112,8 @@ def test_only_adapters_know_clients() -> None:
 
 
 def test_rating_is_pure() -> None:
-    """rating/ imports itself, numpy, numba, msgspec and the standard library."""
-    allowed = {PACKAGE, "numpy", "numba", "msgspec", *sys.stdlib_module_names}
+    """rating/ imports itself, numpy, numba with its llvmlite, msgspec and the standard library."""
+    allowed = {PACKAGE, "numpy", "numba", "llvmlite", "msgspec", *sys.stdlib_module_names}
     foreign = {name(p): roots(tree) - allowed for p, tree in trees("rating")}
     assert {path: found for path, found in foreign.items() if found} == {}
 

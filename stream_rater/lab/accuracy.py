@@ -27,7 +27,7 @@ others, near and far. On Codeforces this moves the log loss of a whole evaluatio
 import numpy as np
 
 from stream_rater.rating.baselines.places import tie_bounds
-from stream_rater.rating.compiled import kernel
+from stream_rater.rating.compiled import inlined, kernel
 from stream_rater.rating.elementary import exp, log
 from stream_rater.rating.model import Floats, Ints, Places
 from stream_rater.rating.normal import below
@@ -85,7 +85,7 @@ def values_and_weights(scores: Floats, measure: str) -> tuple[Floats, Floats]:
     return scores[:, FIELDS.index(measure)], scores[:, weight]
 
 
-@kernel
+@inlined
 def _insertion(keys: Floats, at: Ints, first: int, end: int) -> int:
     """Sort [first, end) by falling key, stably; returns how many pairs changed their order."""
     inversions = 0
@@ -100,7 +100,7 @@ def _insertion(keys: Floats, at: Ints, first: int, end: int) -> int:
     return inversions
 
 
-@kernel
+@inlined
 def _merge(
     keys: Floats, at: Ints, to_keys: Floats, to_at: Ints, first: int, middle: int, end: int
 ) -> int:
@@ -185,7 +185,7 @@ def compare(place: Places, mu: Floats) -> tuple[float, float, float, float]:
     return inversion, 100.0 * deviation / (n * (n - 1.0)), untied, wrong
 
 
-@kernel
+@inlined
 def _distances(n: int) -> Ints:
     """Distances in the round at which pairs of n entries are scored: all, or STRIDES of them."""
     if n <= EXACT:
@@ -196,7 +196,7 @@ def _distances(n: int) -> Ints:
     return found
 
 
-@kernel
+@inlined
 def _foretell(
     place: Places, mu: Floats, variance: Floats, other_place: Places, other_mu: Floats,
     other_variance: Floats, gaussian: bool, product: Floats, square: Floats, scored: Ints,
@@ -245,7 +245,7 @@ def chances(
     return surprise / pairs, squares / pairs, pairs
 
 
-@kernel
+@inlined
 def _score_round(
     place: Places, mu: Floats, variance: Floats, rounds: Ints, gaussian: bool, out: Floats
 ) -> None:

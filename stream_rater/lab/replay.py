@@ -5,7 +5,6 @@ goes through the same functions as in the stream; only here each sees all before
 """
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -15,11 +14,6 @@ from stream_rater.rating import record, systems
 from stream_rater.rating.model import Beliefs, Evidence, Ints, Table, Wave, newcomers
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.standings import Standings
-
-MANY = 500
-"""From so many players on another thread is worth its while."""
-
-_beside = ThreadPoolExecutor(1, "stage-2")
 
 
 class Pool:
@@ -79,7 +73,7 @@ class Pool:
     def make_room(self, players: int) -> None:
         """Hold the beliefs of rows below `players`, newcomers where there were none."""
         if players > len(self._beliefs):
-            self._grow(max(players, 2 * len(self._beliefs)), self._beliefs.factors.shape[1])
+            self._grow(max(players, 5 * len(self._beliefs) // 4), self._beliefs.factors.shape[1])
 
     def rate_rows(
         self, rounds: Sequence[Standings], rows: Ints, offset: int
@@ -92,22 +86,10 @@ class Pool:
             self._lengthen(int(self._beliefs.header["count"][rows].max()))
         wave = wave_of(rounds, self._beliefs.header, rows)
         evidence = systems.estimate(self.rating, wave)
-        self._update(rows, evidence)
         same = np.zeros(len(rows), np.int64)
+        systems.update(self._beliefs, rows, evidence, [self.law], same)
         systems.note_round(self._beliefs, rows, same + offset, same + rounds[0].time)
         return wave, evidence
-
-    def _update(self, rows: Ints, evidence: Evidence) -> None:
-        """Stage 2; of many players, by two threads: none depends on another."""
-        half = len(rows) // 2 if len(rows) >= MANY else 0
-        first = _beside.submit(self._update_some, rows[:half], evidence[:half]) if half else None
-        self._update_some(rows[half:], evidence[half:])
-        if first is not None:
-            first.result()
-
-    def _update_some(self, rows: Ints, evidence: Evidence) -> None:
-        law = np.zeros(len(rows), np.int64)
-        systems.update(self._beliefs, rows, evidence, [self.law], law)
 
     def _lengthen(self, held: int) -> None:
         """Hold one factor more than so many, and the next."""

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_rater.names import Bytes, Names
-from stream_rater.rating.compiled import kernel
+from stream_rater.rating.compiled import inlined, kernel
 from stream_rater.rating.model import Ints
 
 Hashes = npt.NDArray[np.uint64]
@@ -33,7 +33,7 @@ BLOCK = 64
 """Names that are fetched at once: what they lead to stays near."""
 
 
-@kernel
+@inlined
 def _hash(data: Bytes, first: int, end: int) -> np.uint64:
     h = OFFSET
     for i in range(first, end):
@@ -41,7 +41,7 @@ def _hash(data: Bytes, first: int, end: int) -> np.uint64:
     return h ^ (h >> HALF)
 
 
-@kernel
+@inlined
 def _same(a: Bytes, first: int, end: int, b: Bytes, at: int, until: int) -> bool:
     if end - first != until - at:
         return False
@@ -51,7 +51,7 @@ def _same(a: Bytes, first: int, end: int, b: Bytes, at: int, until: int) -> bool
     return i == end - first
 
 
-@kernel
+@inlined
 def _enter(slots: Hashes, h: np.uint64, row: int) -> None:
     """Put a row where its hash leads; a slot is the hash's upper half and the row, from 1."""
     mask = np.uint64(len(slots) - 1)
@@ -61,7 +61,7 @@ def _enter(slots: Hashes, h: np.uint64, row: int) -> None:
     slots[slot] = (h >> HALF << HALF) | np.uint64(row + 1)
 
 
-@kernel
+@inlined
 def _meet(
     data: Bytes, starts: Ints, ends: Ints, slots: Hashes, names: Bytes, known: Ints
 ) -> tuple[Hashes, Bytes]:
@@ -80,7 +80,7 @@ def _meet(
     return hashes, begins
 
 
-@kernel
+@inlined
 def _find(
     data: Bytes, first: int, end: int, h: np.uint64, slots: Hashes, names: Bytes, known: Ints
 ) -> int:
@@ -96,7 +96,7 @@ def _find(
     return -1
 
 
-@kernel
+@inlined
 def _note(
     data: Bytes, first: int, end: int, h: np.uint64, names: Bytes, known: Ints, row: int
 ) -> None:

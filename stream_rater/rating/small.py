@@ -29,7 +29,7 @@ SMALL = 22
 LANES, VECTOR = 32, 8
 """Rounds side by side, filled up to a multiple of VECTOR."""
 
-TOLERANCE = 1e-2
+TOLERANCE = 7e-3
 """A step smaller than this part of the narrowest 1/u ends the search: the fourth power of it is
 left, and of that a small part, as f is nearly straight."""
 
