@@ -22,8 +22,7 @@ from stream_rater.config import (
     read_rating,
     read_settings,
 )
-from stream_rater.lab.accuracy import MEASURES
-from stream_rater.lab.evidence import PARTS
+from stream_rater.lab.measures import MEASURES, PARTS
 from stream_rater.lab.spaces import SPACES
 from stream_rater.terminal import Failed
 
@@ -132,9 +131,13 @@ def evaluate(files: tuple[Path, ...], configs: tuple[Path, ...], train: float, f
     if not rounds:
         raise BadConfiguration("give at least one file of rounds")
     named = [(path.name, read_rating(path)) for path in given]
+    from stream_rater.lab.lines import begin_to_read, read_lines
+
+    sources = [(path, read_lines(path)) for path in rounds]
+    sources[0] = (rounds[0], begin_to_read(rounds[0]))
     from stream_rater import lab_commands
 
-    lab_commands.evaluate_files(rounds, named, train, as_json=form == "json")
+    lab_commands.evaluate_files(sources, named, train, as_json=form == "json")
 
 
 @main.command()

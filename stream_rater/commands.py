@@ -20,7 +20,8 @@ from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin, TopicMismatch
 from stream_rater.config import BadConfiguration, Ladders, Settings, service_ladders
 from stream_rater.events import RatingChanged, rating_changed_from_json, shown
-from stream_rater.lab.offline import Replay, read_lines, records_of
+from stream_rater.lab.lines import read_lines
+from stream_rater.lab.offline import Replay, records_of
 from stream_rater.lab.replay import Pool
 from stream_rater.lab.verify import Verdict, compare
 from stream_rater.pipeline.ports import Denied, Trouble

@@ -12,7 +12,8 @@ from stream_rater.config import BadConfiguration, Settings
 from stream_rater.lab import evidence, figures
 from stream_rater.lab.evidence import DataSet, Effort, Entry
 from stream_rater.lab.farming import THRESHOLD
-from stream_rater.lab.offline import read_lines, records_of
+from stream_rater.lab.lines import read_lines
+from stream_rater.lab.offline import records_of
 from stream_rater.lab.roll import Roll
 from stream_rater.lab.season import sessions_of
 from stream_rater.lab.tuning import MissingExtra

@@ -13,10 +13,12 @@ from rich.console import Console
 from rich.table import Table
 
 from stream_rater.config import Settings
-from stream_rater.lab.accuracy import MEASURES, averages
+from stream_rater.lab.accuracy import averages
 from stream_rater.lab.bootstrap import Difference, difference
 from stream_rater.lab.evaluation import Outcome, evaluate, trained
-from stream_rater.lab.offline import read_lines, records_of
+from stream_rater.lab.lines import read_lines
+from stream_rater.lab.measures import MEASURES
+from stream_rater.lab.offline import records_of
 from stream_rater.lab.season import Session, sessions_of
 from stream_rater.lab.spaces import SPACES
 from stream_rater.lab.tuning import MissingExtra, Problem, tune
@@ -66,22 +68,26 @@ def named_failures() -> Iterator[None]:
         raise Failed(str(error)) from None
 
 
-def read_sessions(path: Path, mistakes: Mistakes) -> Iterator[Session]:
+def read_sessions(lines: Iterable[bytes], mistakes: Mistakes) -> Iterator[Session]:
     """The valid rounds of a file; the others go to `mistakes`."""
-    records = track(records_of(read_lines(path)), path.name)
+    records = track(records_of(lines), mistakes.path.name)
     return sessions_of(records, Settings().duplicate_window, mistakes.add)
 
 
 def evaluate_files(
-    paths: Sequence[Path], configs: Sequence[Named], train: float, *, as_json: bool
+    files: Sequence[tuple[Path, Iterable[bytes]]],
+    configs: Sequence[Named],
+    train: float,
+    *,
+    as_json: bool,
 ) -> None:
     """`evaluate`: each configuration on each file, in a table or as JSON."""
     rows, every = [], []
-    for path in paths:
+    for path, lines in files:
         mistakes = Mistakes(path)
         every.append(mistakes)
         with named_failures():
-            rows += _rows(path, configs, train, mistakes)
+            rows += _rows(lines, configs, train, mistakes)
     if as_json:
         print(msgspec.json.encode(rows).decode())
     else:
@@ -90,10 +96,12 @@ def evaluate_files(
         mistakes.conclude()
 
 
-def _rows(path: Path, configs: Sequence[Named], train: float, mistakes: Mistakes) -> list[Row]:
+def _rows(
+    lines: Iterable[bytes], configs: Sequence[Named], train: float, mistakes: Mistakes
+) -> list[Row]:
     began_s, reading_s = perf_counter(), 0.0
     alone = len(configs) == 1
-    sessions: Iterable[Session] = read_sessions(path, mistakes)
+    sessions: Iterable[Session] = read_sessions(lines, mistakes)
     if not alone:
         sessions = list(sessions)
         reading_s = perf_counter() - began_s
@@ -101,7 +109,7 @@ def _rows(path: Path, configs: Sequence[Named], train: float, mistakes: Mistakes
     base: Outcome | None = None
     for name, config in configs:
         outcome = evaluate(sessions, config, threads=alone)
-        rows.append(_row(path, name, outcome, train, reading_s))
+        rows.append(_row(mistakes.path, name, outcome, train, reading_s))
         if base is not None:
             pair = outcome.scored(train), base.scored(train)
             rows[-1].differences = {each: difference(*pair, each) for each in MEASURES}
@@ -197,7 +205,7 @@ def tune_file(
     """`tune`: search on the first part of a file, report both parts, write the configuration."""
     mistakes = Mistakes(path)
     with named_failures():
-        sessions = list(read_sessions(path, mistakes))
+        sessions = list(read_sessions(read_lines(path), mistakes))
     first = sessions[: trained(len(sessions), train)]
     problem = Problem(system, SPACES[system], measure, first)
     begin = problem.config(problem.start())

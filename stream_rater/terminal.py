@@ -38,16 +38,16 @@ class Mistakes:
     """Lines of an input file that are no valid rounds, told on stderr with their place."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self.count = 0
 
     def add(self, line: int, invalid: Invalid) -> None:
         """Tell of a line, numbered from 0."""
         self.count += 1
         if self.count <= SHOWN_MISTAKES:
-            print(f"{self._path}:{line + 1}: {invalid.code}: {invalid}", file=sys.stderr)
+            print(f"{self.path}:{line + 1}: {invalid.code}: {invalid}", file=sys.stderr)
 
     def conclude(self) -> None:
         """Fail if there were any."""
         if self.count:
-            raise Failed(f"{self._path}: {self.count} rounds were invalid; the others were taken")
+            raise Failed(f"{self.path}: {self.count} rounds were invalid; the others were taken")

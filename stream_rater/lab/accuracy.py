@@ -26,6 +26,7 @@ others, near and far. On Codeforces this moves the log loss of a whole evaluatio
 
 import numpy as np
 
+from stream_rater.lab.measures import FIELDS, MEASURES, WEIGHT_OF
 from stream_rater.rating.baselines.places import tie_bounds
 from stream_rater.rating.compiled import inlined, kernel
 from stream_rater.rating.elementary import exp, log
@@ -44,29 +45,6 @@ TOGETHER = 8
 
 BLOCK = 8
 """Runs of so many are sorted by insertion."""
-
-FIELDS = (
-    "experienced", "pair_inversion", "rank_deviation",
-    "entries", "pair_inversion_all", "rank_deviation_all",
-    "pairs", "kendall_tau",
-    "foretold", "log_loss", "brier",
-)  # fmt: skip
-"""What `score` gives for a round: weights, each before those that it weighs. `foretold` are its
-entries again, or 0 where no pair was scored."""
-
-WEIGHT_OF = {
-    "pair_inversion": "experienced", "rank_deviation": "experienced",
-    "pair_inversion_all": "entries", "rank_deviation_all": "entries",
-    "kendall_tau": "pairs", "log_loss": "foretold", "brier": "foretold",
-}  # fmt: skip
-"""Each measure, and the field that weighs it."""
-
-MEASURES = tuple(WEIGHT_OF)
-
-
-def better(measure: str) -> int:
-    """1 where more is better, else -1."""
-    return 1 if measure.startswith("pair_inversion") else -1
 
 
 def averages(scores: Floats) -> dict[str, float | None]:

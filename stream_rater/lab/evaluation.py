@@ -14,8 +14,8 @@ import numpy as np
 
 from stream_rater.config import Ladder
 from stream_rater.lab import accuracy
-from stream_rater.lab.accuracy import FIELDS
 from stream_rater.lab.chances import chances_of
+from stream_rater.lab.measures import FIELDS
 from stream_rater.lab.replay import Pool
 from stream_rater.lab.season import Session
 from stream_rater.lab.stages import ahead

@@ -31,8 +31,6 @@ REFERENCE = "elo-mmr"
 """The system that the others are compared with."""
 SEED = 1
 
-PARTS = ("accuracy", "farming", "sizes")
-
 FARMING_SYSTEMS: dict[str, RatingConfig] = {
     "topcoder": Topcoder(),
     "elo-mmr": EloMMR(weight_limit=0.2, sigma_limit=80.0, rho=1.0),

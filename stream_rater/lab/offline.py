@@ -1,11 +1,7 @@
 """Rounds from a file through the sequential replay: what `rate` and `verify` run."""
 
-import gzip
-import io
 import math
 from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import cast
 
 from stream_rater.config import Ladder, Ladders
 from stream_rater.lab.replay import Pool
@@ -13,9 +9,6 @@ from stream_rater.pipeline.ports import Record
 from stream_rater.pipeline.verdicts import Verdicts
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.standings import Reader, Standings
-
-CHUNK = 1 << 18
-"""Bytes decompressed at once: by the usual 8 KiB it takes half as long again."""
 
 
 class Judge:
@@ -67,12 +60,6 @@ class Replay:
             pool = self.pools[ladder] = Pool(Ladder(rating=rating))
         pool.follow(rating)
         return pool
-
-
-def read_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file, gzip-compressed if its name ends in .gz."""
-    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-        yield from io.BufferedReader(cast(io.RawIOBase, file), CHUNK)
 
 
 def records_of(lines: Iterable[bytes]) -> Iterator[Record]:

@@ -13,9 +13,12 @@ AHEAD = 64
 ITEM, END, ERROR = "item", "end", "error"
 
 
-def ahead(items: Iterable[T]) -> Iterator[T]:
-    """The items, made by a thread that is up to AHEAD of them ahead; it raises what they raise."""
-    line: queue.Queue[tuple[str, T | BaseException | None]] = queue.Queue(AHEAD)
+def ahead(items: Iterable[T], most: int = AHEAD) -> Iterator[T]:
+    """The items, made from now on by a thread that is up to `most` of them ahead.
+
+    It raises what they raise.
+    """
+    line: queue.Queue[tuple[str, T | BaseException | None]] = queue.Queue(most)
     enough = threading.Event()
 
     def put(kind: str, what: T | BaseException | None) -> None:
@@ -37,6 +40,12 @@ def ahead(items: Iterable[T]) -> Iterator[T]:
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
+    return _taken(line, enough)
+
+
+def _taken(
+    line: "queue.Queue[tuple[str, T | BaseException | None]]", enough: threading.Event
+) -> Iterator[T]:
     try:
         while (taken := line.get())[0] == ITEM:
             yield taken[1]  # type: ignore[misc]

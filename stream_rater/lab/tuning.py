@@ -15,8 +15,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from stream_rater.lab.accuracy import averages, better
+from stream_rater.lab.accuracy import averages
 from stream_rater.lab.evaluation import evaluate
+from stream_rater.lab.measures import better
 from stream_rater.lab.season import Session
 from stream_rater.lab.spaces import Dimension, configuration, place
 from stream_rater.rating.model import Floats

@@ -21,7 +21,7 @@ import numpy as np
 
 from stream_rater import events
 from stream_rater.config import Ladder, one_ladder
-from stream_rater.lab.offline import read_lines
+from stream_rater.lab.lines import read_lines
 from stream_rater.lab.replay import Pool
 from stream_rater.rating.model import Floats
 from stream_rater.rating.parameters import EloMMR

@@ -10,7 +10,8 @@ from click.testing import CliRunner
 from stream_rater import cli
 from stream_rater.lab.accuracy import averages
 from stream_rater.lab.evaluation import evaluate
-from stream_rater.lab.offline import read_lines, records_of
+from stream_rater.lab.lines import read_lines
+from stream_rater.lab.offline import records_of
 from stream_rater.lab.season import sessions_of
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.standings import Invalid

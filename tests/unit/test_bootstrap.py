@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from stream_rater.lab.accuracy import FIELDS
 from stream_rater.lab.bootstrap import Difference, difference
+from stream_rater.lab.measures import FIELDS
 from stream_rater.rating.model import Floats
 
 

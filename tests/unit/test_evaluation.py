@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from stream_rater.lab.accuracy import FIELDS, averages
+from stream_rater.lab.accuracy import averages
 from stream_rater.lab.evaluation import evaluate, trained
+from stream_rater.lab.measures import FIELDS
 from stream_rater.lab.season import Session, split
 from stream_rater.lab.synthetic import Kind, season
 from stream_rater.rating.parameters import EloMMR, Topcoder

@@ -25,7 +25,7 @@ from examples.matchmaking import (
 )
 from local.tools import ROOT
 from stream_rater.config import DEFAULT_RATING, read_ladders
-from stream_rater.lab.offline import read_lines
+from stream_rater.lab.lines import read_lines
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.rating.systems import law_of
 from stream_rater.standings import Reader

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from stream_rater import cli
 from stream_rater.config import read_rating
 from stream_rater.lab import evidence, figures
-from stream_rater.lab.accuracy import MEASURES
+from stream_rater.lab.measures import MEASURES
 from stream_rater.lab.synthetic import Kind, season
 from tests.rounds import event, ranked
 

@@ -1,6 +1,7 @@
 """Stages: items come in order, from a thread, and so do failures."""
 
 import itertools
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -35,3 +36,15 @@ def test_a_stage_is_not_far_ahead() -> None:
     assert next(items) == 0
     items.close()  # type: ignore[attr-defined]
     assert next(made) <= AHEAD + 3
+
+
+def test_a_stage_begins_at_once() -> None:
+    """Before anybody takes an item."""
+    began = threading.Event()
+
+    def items() -> Iterator[int]:
+        began.set()
+        yield 1
+
+    stage = ahead(items())
+    assert began.wait(10.0) and list(stage) == [1]
