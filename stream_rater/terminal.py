@@ -3,12 +3,13 @@
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from stream_rater.standings import Invalid
+if TYPE_CHECKING:  # it takes longer to load than `--help` should take
+    from stream_rater.standings import Invalid
 
 T = TypeVar("T")
 
@@ -41,7 +42,7 @@ class Mistakes:
         self.path = path
         self.count = 0
 
-    def add(self, line: int, invalid: Invalid) -> None:
+    def add(self, line: int, invalid: "Invalid") -> None:
         """Tell of a line, numbered from 0."""
         self.count += 1
         if self.count <= SHOWN_MISTAKES:

@@ -72,6 +72,9 @@ class Together(Collection[Event]):
     def __contains__(self, event: object) -> bool:
         return any(event in each for each in self._parts)
 
+    def __repr__(self) -> str:
+        return repr(list(self))
+
 
 class Abreast(Together):
     """Events of several shards: the first of each, then the others, shard by shard.
