@@ -11,12 +11,14 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from stream_rater.rating.compiled import kernel
+from stream_rater.rating.compiled import inlined, kernel
 from stream_rater.rating.model import Ints
 
 Bytes = npt.NDArray[np.uint8]
 
 NEW_LINE = 10
+
+HASH_START, FNV_PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
 
 
 class LaidOut(msgspec.Struct, frozen=True, gc=False):
@@ -54,6 +56,27 @@ def put(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
     for k in range(np.uint64(end - start)):
         out[to + k] = data[of + k]
     return at + end - start
+
+
+@kernel
+def put_number(out: Bytes, at: int, number: int) -> int:
+    """Write a number that is not below 0 in decimal digits; returns where it ends."""
+    size, rest = 1, number // 10
+    while rest:
+        size, rest = size + 1, rest // 10
+    for i in range(size - 1, -1, -1):
+        out[at + i] = 48 + number % 10
+        number //= 10
+    return at + size
+
+
+@inlined
+def hashed(h: np.uint64, data: Bytes, start: int, end: int) -> np.uint64:
+    """FNV-1a, of 64 bits, from h on."""
+    of = np.uint64(start)
+    for k in range(np.uint64(max(end - start, 0))):
+        h = np.uint64((h ^ np.uint64(data[of + k])) * FNV_PRIME)
+    return h
 
 
 @kernel

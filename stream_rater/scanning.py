@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_rater.events import MAX_ID_BYTES, MAX_RANK, EmptyRound, Round, empty_round_from_json
-from stream_rater.names import Bytes, LaidOut, Names
+from stream_rater.names import HASH_START, Bytes, LaidOut, Names, hashed, put
 from stream_rater.rating.compiled import inlined, kernel
 from stream_rater.rating.model import Ints, Places
 
@@ -37,7 +37,6 @@ NOWHERE = -1
 TOGETHER_BYTES = 2**16
 """So much is scanned in one call, and kept as long as any round of it is waiting."""
 
-FNV_START, FNV_PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
 FREE, ONE = np.uint64(0), np.uint64(1)
 FEW = 32
 
@@ -167,13 +166,9 @@ def _in_order(starts: Ints, ends: Ints, place: Places) -> None:
 def _put_names(data: Bytes, starts: Ints, ends: Ints, out: Bytes, at: int, hashes: Hashes) -> int:
     """Copy names to `out`, and tell where they are there instead."""
     for i in range(len(starts)):
-        h = FNV_START
-        first = at
-        for k in range(starts[i], ends[i]):
-            out[at] = data[k]
-            h = np.uint64((h ^ np.uint64(data[k])) * FNV_PRIME)
-            at += 1
-        starts[i], ends[i], hashes[i] = first, at, h
+        hashes[i] = hashed(HASH_START, data, starts[i], ends[i])
+        first, at = at, put(out, at, data, starts[i], ends[i])
+        starts[i], ends[i] = first, at
     return at
 
 

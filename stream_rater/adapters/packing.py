@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from stream_rater.names import Bytes, put
+from stream_rater.names import Bytes, put, put_number
 from stream_rater.pipeline.ports import Player
 from stream_rater.pipeline.roster import Roster
 from stream_rater.pipeline.sharding import belief_prefix, columns
@@ -41,18 +41,6 @@ def _put_length(out: Bytes, at: int, size: int) -> int:
 
 
 @kernel
-def _put_number(out: Bytes, at: int, number: int) -> int:
-    """In decimal digits."""
-    size, rest = 1, number // 10
-    while rest:
-        size, rest = size + 1, rest // 10
-    for i in range(size - 1, -1, -1):
-        out[at + i] = 48 + number % 10
-        number //= 10
-    return at + size
-
-
-@kernel
 def _pack(
     names: Bytes, name_starts: Ints, name_ends: Ints,
     prefixes: Bytes, prefix_ends: Ints, prefix: Ints, buckets: int,
@@ -65,7 +53,7 @@ def _pack(
         bucket = int(_crc32(names, name, end, table)) % buckets
         first = 0 if prefix[i] == 0 else prefix_ends[prefix[i] - 1]
         key = put(out, at + LENGTH, prefixes, first, prefix_ends[prefix[i]])
-        key = _put_number(out, key, bucket)
+        key = put_number(out, key, bucket)
         _put_length(out, at, key - at - LENGTH)
         at = put(out, _put_length(out, key, end - name), names, name, end)
         if len(value_ends):

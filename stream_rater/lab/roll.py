@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from stream_rater.names import Bytes, Names
+from stream_rater.names import HASH_START, Bytes, Names, hashed
 from stream_rater.rating.compiled import inlined, kernel
 from stream_rater.rating.model import Ints
 
@@ -20,8 +20,6 @@ Hashes = npt.NDArray[np.uint64]
 
 T = TypeVar("T", bound=np.generic)
 
-OFFSET, PRIME = np.uint64(14695981039346656037), np.uint64(1099511628211)
-"""Of FNV-1a, 64 bits."""
 HALF, ROW = np.uint64(32), np.uint64(0xFFFFFFFF)
 EMPTY = np.uint64(0)
 
@@ -35,9 +33,7 @@ BLOCK = 64
 
 @inlined
 def _hash(data: Bytes, first: int, end: int) -> np.uint64:
-    h = OFFSET
-    for i in range(first, end):
-        h = (h ^ np.uint64(data[i])) * PRIME
+    h = hashed(HASH_START, data, first, end)
     return h ^ (h >> HALF)
 
 

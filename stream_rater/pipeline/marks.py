@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from stream_rater.names import Bytes, LaidOut
+from stream_rater.names import Bytes, LaidOut, hashed
 from stream_rater.pipeline.sharding import murmur2
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.model import Ints
@@ -27,7 +27,6 @@ NOTHING = -1
 """Where no number is noted: those that are, are not below 0."""
 
 SPREAD = np.uint64(0x9E3779B97F4A7C15)
-FNV_PRIME = np.uint64(0x100000001B3)
 SMALLEST = 1024
 
 
@@ -35,14 +34,12 @@ SMALLEST = 1024
 def _fingerprints(
     data: Bytes, starts: Ints, ends: Ints, salts: Ints, sizes: Ints, shards: int
 ) -> Fingerprints:
-    """FNV-1a, of 64 bits, from the salt on of each one's group; groups are of these sizes."""
+    """Hashes from the salt on of each one's group; groups are of these sizes."""
     out = np.empty(len(ends), np.uint64)
     i = 0
     for group in range(len(sizes)):
         for _ in range(sizes[group]):
-            h = np.uint64(salts[group])
-            for k in range(starts[i], ends[i]):
-                h = np.uint64((h ^ np.uint64(data[k])) * FNV_PRIME)
+            h = hashed(np.uint64(salts[group]), data, starts[i], ends[i])
             shard = np.uint64((np.int64(murmur2(data, starts[i], ends[i])) & 0x7FFFFFFF) % shards)
             out[i] = np.uint64(h << np.uint64(SHARD_BITS)) | shard | TAKEN
             i += 1

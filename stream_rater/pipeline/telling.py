@@ -13,7 +13,7 @@ from itertools import chain, islice
 import numpy as np
 
 from stream_rater.events import RatingChanged, escape, to_json
-from stream_rater.names import Bytes, LaidOut, lay_out, put
+from stream_rater.names import Bytes, LaidOut, lay_out, put, put_number
 from stream_rater.pipeline.parts import Part
 from stream_rater.pipeline.ports import Event
 from stream_rater.rating.compiled import kernel
@@ -209,18 +209,6 @@ def _put(out: Bytes, at: int, texts: Texts, i: int) -> int:
 
 
 @kernel
-def _put_integer(out: Bytes, at: int, number: int) -> int:
-    """Of one that is not below 0, in decimal digits."""
-    size, rest = 1, number // 10
-    while rest:
-        size, rest = size + 1, rest // 10
-    for i in range(size - 1, -1, -1):
-        out[at + i] = 48 + number % 10
-        number //= 10
-    return at + size
-
-
-@kernel
 def _comma(numbers: Bytes, start: int) -> int:
     """Where the next one is."""
     at = np.uint64(start)
@@ -255,13 +243,13 @@ def _write(
         at = _put(out, _put(out, at, words, TIME), times, time[r])
         at = _put(out, at, words, RANK)
         known = place[i] != DID_NOT_FINISH
-        at = _put_integer(out, at, place[i]) if known else _put(out, at, words, NULL)
+        at = put_number(out, at, place[i]) if known else _put(out, at, words, NULL)
         for word in range(NUMBER, NUMBER + NUMBERS):
             at = _put(out, at, words, word)
             comma = _comma(numbers, number)
             at = put(out, at, numbers, number, comma)
             number = comma + 1
-        at = _put_integer(out, _put(out, at, words, COUNT), counts[i])
+        at = put_number(out, _put(out, at, words, COUNT), counts[i])
         at = _put(out, at, words, PROVISIONAL)
         at = _put(out, at, words, TRUE if counts[i] < provisional[r] else FALSE)
         ends[3 * i + 2] = at

@@ -91,7 +91,7 @@ def _sum(held: Floats, lanes: Floats, n: int, most: int) -> None:
 
 @inlined
 def _sum_roughly(held: Floats, lanes: Floats, n: int, most: int) -> None:
-    """The same to three digits, in a third of the time."""
+    """The same to three digits, without an exponential."""
     _clear(lanes, n)
     for k in range(most):
         for i in range(n):
