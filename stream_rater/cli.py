@@ -24,7 +24,7 @@ from stream_rater.config import (
 )
 from stream_rater.lab.measures import MEASURES, PARTS
 from stream_rater.lab.spaces import SPACES
-from stream_rater.terminal import Failed
+from stream_rater.terminal import Failed, brief
 
 ROUNDS = click.Path(exists=True, dir_okay=False, path_type=Path)
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -118,6 +118,7 @@ def rate(
 )
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table")
 @_one_line
+@brief()
 def evaluate(files: tuple[Path, ...], configs: tuple[Path, ...], train: float, form: str) -> None:
     """How well ratings foretell the rounds of JSON-lines files.
 

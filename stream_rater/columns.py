@@ -1,6 +1,7 @@
 """Rounds that share no player as one set of columns, which stage 1 computes with."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -10,15 +11,15 @@ from stream_rater.rating.model import Ints, Table, Wave
 from stream_rater.standings import Standings
 
 
-def _entry_starts(rounds: Sequence[Standings]) -> Ints:
+def _entry_starts(rounds: Sequence[Standings], entries: Sequence[int]) -> Ints:
     """First player of each entry of all these rounds, and the end of the last."""
-    starts = [each.entry_starts for each in rounds]
     sizes = [len(each.share) for each in rounds]
-    if sum(sizes) == sum(map(len, starts)) - len(starts):  # nobody is in a team
+    if sizes == entries:  # nobody is in a team
         return np.arange(sum(sizes) + 1)
     firsts = np.cumsum([0, *sizes])
-    shifts = np.repeat(firsts[:-1], [len(each) - 1 for each in starts])
-    return np.append(np.concatenate([each[:-1] for each in starts]) + shifts, firsts[-1])
+    shifts = np.repeat(firsts[:-1], entries)
+    starts = np.concatenate([each.entry_starts[:-1] for each in rounds])
+    return np.append(starts + shifts, firsts[-1])
 
 
 class _Texts(Sequence[list[str]]):
@@ -39,16 +40,16 @@ def wave_of(rounds: Sequence[Standings], header: Table, rows: Ints | None = None
 
     Or in these `rows`.
     """
-    starts = np.cumsum([0, *[len(each.place) for each in rounds]])
+    entries = [len(each.place) for each in rounds]
     known = book.look_up(header, np.arange(len(header)) if rows is None else rows)
     mu, sigma, played, last_time = known
     return Wave(
-        round_starts=starts,
+        round_starts=np.array([0, *accumulate(entries)]),
         weight=np.array([each.weight for each in rounds], np.float64),
         ceiling=np.array([each.ceiling for each in rounds], np.float64),
         time=np.array([each.time for each in rounds], np.int64),
         place=np.concatenate([each.place for each in rounds]),
-        entry_starts=_entry_starts(rounds),
+        entry_starts=_entry_starts(rounds, entries),
         share=np.concatenate([each.share for each in rounds]),
         mu=mu,
         sigma=sigma,

@@ -5,7 +5,7 @@ JSON is the default; MessagePack where `content-type` says so. Decoders are made
 
 import re
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import msgspec
@@ -19,8 +19,8 @@ MAX_ID_BYTES = 128
 MAX_RANK = 2**31 - 2
 """An int32 that leaves a greater one, to sort those that did not finish."""
 
-Headers = Sequence[tuple[str, bytes]]
-"""A record's headers, as Kafka gives them."""
+Headers = Sequence[tuple[str, bytes | None]]
+"""A record's headers, as Kafka gives them: some without a value."""
 
 JSON = "application/json"
 MSGPACK = "application/msgpack"
@@ -73,7 +73,7 @@ class PlainRound(Round, frozen=True, kw_only=True, gc=False):
 class EmptyRound(Round, frozen=True, kw_only=True, gc=False):
     """A round whose lines have been taken out of it."""
 
-    standings: Annotated[list[None], msgspec.Meta(max_length=0)]
+    standings: tuple[()]
 
 
 class RatingChanged(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -102,9 +102,11 @@ round_from_msgpack = msgspec.msgpack.Decoder(RoundCompleted).decode
 plain_round_from_json = msgspec.json.Decoder(PlainRound).decode
 plain_round_from_msgpack = msgspec.msgpack.Decoder(PlainRound).decode
 empty_round_from_json = msgspec.json.Decoder(EmptyRound).decode
+empty_rounds_from_lines = msgspec.json.Decoder(EmptyRound).decode_lines
 rating_changed_from_json = msgspec.json.Decoder(RatingChanged).decode
 to_json = msgspec.json.Encoder().encode
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _timestamp = msgspec.json.Decoder(Annotated[datetime, msgspec.Meta(tz=True)]).decode
 
 _RESERVED = re.compile("[%:{}]").search
@@ -128,13 +130,13 @@ def shown(text: str) -> str:
 
 def parse_time(text: str) -> int:
     """Unix seconds, rounded down, of an RFC 3339 time with a zone; ValueError otherwise."""
-    moment = _timestamp(to_json(text))
-    return int(moment.timestamp() // 1)
+    since: timedelta = _timestamp(to_json(text)) - EPOCH
+    return since.days * 86_400 + since.seconds
 
 
 def header(headers: Headers, name: str) -> str:
     """The first header of this name as text, or the empty string."""
     for key, value in headers:
         if key == name:
-            return (value or b"").decode("utf-8", "replace")  # Kafka has headers without a value
+            return (value or b"").decode("utf-8", "replace")
     return ""

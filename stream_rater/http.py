@@ -6,7 +6,8 @@ from typing import Any
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
-from waitress.server import create_server
+from waitress import wasyncore
+from waitress.server import BaseWSGIServer, create_server
 
 PLAIN = [("Content-Type", "text/plain; charset=utf-8")]
 
@@ -36,15 +37,24 @@ def application(
 
 
 class Server:
-    """Serves an application in a thread of its own."""
+    """Serves an application in a thread of its own, at each address that the host has."""
 
     def __init__(self, address: str, app: Any) -> None:
         host, _, port = address.rpartition(":")
-        self._server: Any = create_server(app, host=host or "127.0.0.1", port=int(port), threads=2)
-        self.port: int = self._server.effective_port
+        self._open: dict[int, Any] = {}
+        """Everything the thread waits for, by file descriptor."""
+        self._server: Any = create_server(
+            app, self._open, host=host or "127.0.0.1", port=int(port), threads=2
+        )
+        one = next(each for each in self._open.values() if isinstance(each, BaseWSGIServer))
+        self.port: int = one.effective_port
+        self._wake = one.trigger
         self._thread = threading.Thread(target=self._server.run, name="http", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening."""
-        self._server.close()
+        """Stop listening. What the thread waits for it closes itself: closed under it, a number
+        may be another's file by the time it looks."""
+        self._server.task_dispatcher.shutdown()
+        self._wake.pull_trigger(lambda: wasyncore.close_all(self._open, ignore_all=True))
+        self._thread.join()

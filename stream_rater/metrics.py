@@ -6,7 +6,7 @@ from the start, at zero: a counter that appears with its first event hides that 
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from logging import DEBUG
 
@@ -23,7 +23,7 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from stream_rater.pipeline.observer import Observer, Traced, unwatched
+from stream_rater.pipeline.observer import Accepted, Observer, Traced, unwatched
 from stream_rater.pipeline.ports import Polled, Record, Rejection
 from stream_rater.pipeline.waits import Waits
 from stream_rater.standings import CODES
@@ -249,6 +249,8 @@ class ServiceObserver(Observer):
         self._logged_s: dict[str, float] = {}
         self.finished: dict[int, int] = {}
         """The next offset to be finished, by partition."""
+        self.behind: Collection[int] = ()
+        """Partitions of which only the ids before the committed offset are read so far."""
         self.refused: dict[int, str] = {}
         """Why, by shard."""
         self.refused_ladders: dict[str, str] = {}
@@ -276,14 +278,18 @@ class ServiceObserver(Observer):
         self._metrics.refused.set(len(self.refused))
         self._log.info("owned", partitions=sorted(partitions))
 
-    def round_accepted(self, ladder: str, round_id: str, record: Record) -> None:
-        self._accepted.inc()
-        if not self._log.is_enabled_for(DEBUG):  # told so often, it takes time not to be told
+    def reading_back(self, partitions: Collection[int]) -> None:
+        self.behind = partitions
+
+    def rounds_accepted(self, rounds: Sequence[Accepted]) -> None:
+        self._accepted.inc(len(rounds))
+        if not self._log.is_enabled_for(DEBUG):  # told of so many, it takes time not to be told
             return
-        self._log.debug(
-            "round accepted", ladder=ladder, round=round_id, partition=record.partition,
-            offset=record.offset, **_traced(record),
-        )  # fmt: skip
+        for record, told, _ in rounds:
+            self._log.debug(
+                "round accepted", ladder=told.ladder, round=told.round_id,
+                partition=record.partition, offset=record.offset, **_traced(record),
+            )  # fmt: skip
 
     def round_rejected(self, rejection: Rejection) -> None:
         code, record = rejection.code, rejection.record

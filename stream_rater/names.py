@@ -15,10 +15,16 @@ from stream_rater.rating.compiled import inlined, kernel
 from stream_rater.rating.model import Ints
 
 Bytes = npt.NDArray[np.uint8]
+Hashes = npt.NDArray[np.uint64]
 
 NEW_LINE = 10
 
 HASH_START, FNV_PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
+
+FEW = 32
+"""Up to so many hashes are compared with each other."""
+
+FREE, ONE = np.uint64(0), np.uint64(1)
 
 
 class LaidOut(msgspec.Struct, frozen=True, gc=False):
@@ -27,10 +33,23 @@ class LaidOut(msgspec.Struct, frozen=True, gc=False):
     data: Bytes
     starts: Ints
     ends: Ints
+    known_hashes: Hashes | None = None
 
     def rows(self, rows: Ints) -> "LaidOut":
         """These of them."""
         return LaidOut(self.data, self.starts[rows], self.ends[rows])
+
+    def some(self, where: slice) -> "LaidOut":
+        """Those that stand there."""
+        hashes = None if self.known_hashes is None else self.known_hashes[where]
+        return LaidOut(self.data, self.starts[where], self.ends[where], hashes)
+
+    @property
+    def hashes(self) -> Hashes:
+        """Of each name: `hashed` of its bytes, and of nothing else."""
+        if self.known_hashes is None:
+            return _hashes(self.data, self.starts, self.ends)
+        return self.known_hashes
 
     def texts(self) -> list[str]:
         """As texts."""
@@ -71,12 +90,50 @@ def put_number(out: Bytes, at: int, number: int) -> int:
 
 
 @inlined
+def mixed(h: np.uint64, byte: int) -> np.uint64:
+    """FNV-1a, of 64 bits: the hash of what has the hash h, and of this byte behind it."""
+    return np.uint64((h ^ np.uint64(byte)) * FNV_PRIME)
+
+
+@inlined
 def hashed(h: np.uint64, data: Bytes, start: int, end: int) -> np.uint64:
-    """FNV-1a, of 64 bits, from h on."""
+    """The same for all of these bytes."""
     of = np.uint64(start)
     for k in range(np.uint64(max(end - start, 0))):
-        h = np.uint64((h ^ np.uint64(data[of + k])) * FNV_PRIME)
+        h = mixed(h, data[of + k])
     return h
+
+
+@kernel
+def _hashes(data: Bytes, starts: Ints, ends: Ints) -> Hashes:
+    """Of each name."""
+    found = np.empty(len(ends), np.uint64)
+    for i in range(len(ends)):
+        found[i] = hashed(HASH_START, data, starts[i], ends[i])
+    return found
+
+
+@kernel
+def are_distinct(hashes: Hashes) -> bool:
+    """Whether no two are the same, nor any is 0."""
+    if len(hashes) <= FEW:
+        same = 0
+        for i in range(1, len(hashes)):
+            for k in range(i):
+                same += hashes[i] == hashes[k]
+        return same == 0
+    slots = 2 * FEW
+    while slots < 2 * len(hashes):
+        slots *= 2
+    seen, mask = np.zeros(slots, np.uint64), np.uint64(slots - 1)
+    for h in hashes:  # 0, which nobody has but by chance, is a free slot: that name counts as two
+        slot = h & mask
+        while seen[slot] != FREE and seen[slot] != h:
+            slot = (slot + ONE) & mask
+        if seen[slot] == h:
+            return False
+        seen[slot] = h
+    return True
 
 
 @kernel
@@ -104,15 +161,55 @@ def lay_out(names: Sequence[str]) -> LaidOut:
     return LaidOut(np.frombuffer(b"".join(parts), np.uint8).copy(), np.append(0, ends)[:-1], ends)
 
 
+@kernel
+def _distinct(data: Bytes, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
+    """The first of each kind, and of which kind each is."""
+    slots = 1
+    while slots < 2 * len(ends):
+        slots *= 2
+    table, firsts = np.full(slots, -1), np.empty(len(ends), np.int64)
+    which = np.empty(len(ends), np.int64)
+    kinds = 0
+    for i in range(len(ends)):
+        slot = np.int64(hashed(HASH_START, data, starts[i], ends[i])) & (slots - 1)
+        while table[slot] >= 0 and not _are_same(data, starts, ends, firsts[table[slot]], i):
+            slot = (slot + 1) & (slots - 1)
+        if table[slot] < 0:
+            table[slot], firsts[kinds] = kinds, i
+            kinds += 1
+        which[i] = table[slot]
+    return firsts[:kinds], which
+
+
+@kernel
+def _are_same(data: Bytes, starts: Ints, ends: Ints, i: int, j: int) -> bool:
+    if ends[j] - starts[j] != ends[i] - starts[i]:
+        return False
+    size, k = ends[i] - starts[i], 0
+    while k < size and data[starts[i] + k] == data[starts[j] + k]:
+        k += 1
+    return bool(k == size)
+
+
+def distinct(names: LaidOut) -> tuple[LaidOut, Ints]:
+    """The different ones, as they come, and (n,) which of these each is."""
+    firsts, which = _distinct(names.data, names.starts, names.ends)
+    return names.rows(firsts), which
+
+
 class Names:
     """The names of some players, in order: texts, or some of many that are laid out."""
 
-    __slots__ = ("_all", "_first", "_last", "_texts", "distinct")
+    __slots__ = ("_all", "_distinct", "_first", "_last", "_texts")
 
     def __init__(
-        self, names: LaidOut | list[str], first: int = 0, last: int = -1, *, distinct: bool = False
-    ) -> None:
-        """Of names that are laid out those from `first` to before `last`, or all."""
+        self, names: LaidOut | list[str], first: int = 0, last: int = -1,
+        *, distinct: bool | None = False,
+    ) -> None:  # fmt: skip
+        """Of names that are laid out those from `first` to before `last`, or all.
+
+        `distinct`: whether they are known to hold nobody twice; None: see by their hashes.
+        """
         if isinstance(names, LaidOut):
             self._all: LaidOut | None = names
             self._texts: list[str] | None = None
@@ -120,11 +217,17 @@ class Names:
         else:
             self._all, self._texts, last = None, names, len(names)
         self._first, self._last = first, last
-        self.distinct = distinct
-        """Known to hold nobody twice."""
+        self._distinct = distinct
 
     def __len__(self) -> int:
         return self._last - self._first
+
+    @property
+    def distinct(self) -> bool:
+        """Known to hold nobody twice."""
+        if self._distinct is None:
+            self._distinct = are_distinct(self.laid_out.hashes)
+        return self._distinct
 
     @property
     def texts(self) -> list[str]:
@@ -138,8 +241,7 @@ class Names:
         """As bytes."""
         if self._all is None:
             self._all = lay_out(self.texts)
-        own = slice(self._first, self._last)
-        return LaidOut(self._all.data, self._all.starts[own], self._all.ends[own])
+        return self._all.some(slice(self._first, self._last))
 
     def rows(self, rows: Ints) -> "Names":
         """These of them."""
@@ -151,14 +253,15 @@ class Names:
         """Those from `first` to before `last`, or to the end."""
         last = min(last, len(self))
         if self._all is None:
-            return Names(self.texts[first:last], distinct=self.distinct)
+            return Names(self.texts[first:last], distinct=self._distinct)
         start = self._first
-        return Names(self._all, start + first, start + last, distinct=self.distinct)
+        return Names(self._all, start + first, start + last, distinct=self._distinct)
 
 
 def together(some: Sequence[Names]) -> LaidOut:
     """The names of all of these, one after the other."""
-    _lay_out_all([each for each in some if each._all is None])
+    if texts := [each for each in some if each._all is None]:
+        _lay_out_all(texts)
     first = {id(each._all): each for each in some}
     sources = [each._all for each in first.values() if each._all is not None]
     base = dict(zip(first, [0, *accumulate(len(each.ends) for each in sources)], strict=False))
@@ -185,7 +288,13 @@ def _lay_out_all(some: Sequence[Names]) -> None:
         start = each._last
 
 
+@kernel
 def spread(firsts: Ints, sizes: Ints) -> Ints:
     """Numbers that follow each other: so many from each first one on."""
-    shifts = firsts - (np.cumsum(sizes) - sizes)
-    return np.repeat(shifts, sizes) + np.arange(sizes.sum())
+    out = np.empty(sizes.sum(), np.int64)
+    at = 0
+    for i in range(len(sizes)):
+        for k in range(sizes[i]):
+            out[at + k] = firsts[i] + k
+        at += sizes[i]
+    return out

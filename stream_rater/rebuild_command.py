@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from stream_rater import memory, warm
 from stream_rater.adapters.producers import Parts
-from stream_rater.adapters.reader import read_all
+from stream_rater.adapters.reader import read_batches
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin
 from stream_rater.commands import named_failures
@@ -16,7 +16,7 @@ from stream_rater.pipeline.parts import UnknownPart, mark
 from stream_rater.pipeline.ports import LogTrouble, Record
 from stream_rater.rating.compiled import KERNEL_VERSION
 from stream_rater.service import ESTIMATORS, UPDATERS, layout_of
-from stream_rater.terminal import Failed, track
+from stream_rater.terminal import Failed, track_batches
 
 SLACK_S = 5.0
 """How much longer than a transaction's time-out its end is waited for."""
@@ -63,11 +63,11 @@ def _rebuild(
     scattered = _committed(admin, settings, ESTIMATORS, rounds, partitions[rounds])
     check_kept(admin.starts(parts, shards), applied)
     reach = Reach(applied, scattered, shards)
-    for part in _all(admin, settings, parts, shards, "parts"):
-        reach.note(part)
+    for some in _all(admin, settings, parts, shards, "parts"):
+        reach.note(some)
     work = Rebuild(ladders, settings.duplicate_window, reach)
-    for record in _all(admin, settings, rounds, partitions[rounds], "rounds"):
-        work.feed(record)
+    for some in _all(admin, settings, rounds, partitions[rounds], "rounds"):
+        work.feed(some)
     _check_idle(admin, settings)
     marks = _mark(settings, parts, shards)
     moved = passed(applied, marks)
@@ -75,7 +75,7 @@ def _rebuild(
     applied |= moved
     store.layout.begin_rebuild(shards)
     _check_idle(admin, settings)
-    fill(track(work.beliefs(), "beliefs"), applied, marks, store.apply)
+    fill(track_batches(work.beliefs(), "beliefs"), applied, marks, store.apply)
     if _committed(admin, settings, UPDATERS, parts, shards) != applied:
         raise InUse("workers ran while the store was being rebuilt: stop them, run it again")
     return work
@@ -92,10 +92,10 @@ def _mark(settings: Settings, topic: str, shards: int) -> dict[int, int]:
 
 def _all(
     admin: Admin, settings: Settings, topic: str, partitions: int, label: str
-) -> Iterator[Record]:
-    """All records of a topic, with a progress bar."""
+) -> Iterator[list[Record]]:
+    """All records of a topic, some at a time, with a progress bar."""
     total = sum(admin.ends(topic, partitions)) - sum(admin.starts(topic, partitions))
-    return track(read_all(settings, topic, partitions), label, total)
+    return track_batches(read_batches(settings, topic, partitions), label, total)
 
 
 def _check_idle(admin: Admin, settings: Settings) -> None:

@@ -13,18 +13,35 @@ a quote in front of `standings` opens a key, or ends a text and what follows is 
 or without. The key must be the only one of its name.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import accumulate
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
-from stream_rater.events import MAX_ID_BYTES, MAX_RANK, EmptyRound, Round, empty_round_from_json
-from stream_rater.names import HASH_START, Bytes, LaidOut, Names, hashed, put
+from stream_rater.events import (
+    MAX_ID_BYTES,
+    MAX_RANK,
+    EmptyRound,
+    Round,
+    empty_round_from_json,
+    empty_rounds_from_lines,
+)
+from stream_rater.names import (
+    FEW,
+    HASH_START,
+    NEW_LINE,
+    Bytes,
+    Hashes,
+    LaidOut,
+    Names,
+    are_distinct,
+    mixed,
+    put,
+)
 from stream_rater.rating.compiled import inlined, kernel
 from stream_rater.rating.model import Ints, Places
-
-Hashes = npt.NDArray[np.uint64]
 
 LEAST_LINE = len('{"player":"a","rank":1}')
 RANK_DIGITS = 10
@@ -33,17 +50,19 @@ SPACE, QUOTE, COMMA, ZERO, BACKSLASH, COLON, OPEN_LIST, CLOSE_LIST, OPEN, CLOSE 
 PLAYER, RANK, KEY = (np.frombuffer(k, np.uint8) for k in (b'"player"', b'"rank"', b'"standings"'))
 WORD = KEY[1:-1]
 NOWHERE = -1
+LATER = 2
+DISTINCT = (False, True, None)
+"""What is known of names: for LATER nothing yet."""
 
 TOGETHER_BYTES = 2**16
 """So much is scanned in one call, and kept as long as any round of it is waiting."""
 
-FREE, ONE = np.uint64(0), np.uint64(1)
-FEW = 32
+UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 @inlined
 def _skip(data: Bytes, i: int) -> int:
-    while i < len(data) and data[i] == SPACE:
+    while i < len(data) and data[np.uint64(i)] == SPACE:
         i += 1
     return i
 
@@ -54,15 +73,17 @@ def _after(data: Bytes, i: int, what: int) -> int:
     if i < 0:
         return NOWHERE
     i = _skip(data, i)
-    return _skip(data, i + 1) if i < len(data) and data[i] == what else NOWHERE
+    return _skip(data, i + 1) if i < len(data) and data[np.uint64(i)] == what else NOWHERE
 
 
 @inlined
 def _is_at(data: Bytes, i: int, word: Bytes) -> bool:
-    k = 0
-    while k < len(word) and i + k < len(data) and data[i + k] == word[k]:
-        k += 1
-    return k == len(word)
+    if i + len(word) > len(data):
+        return False
+    other, at = np.uint8(0), np.uint64(i)
+    for k in range(np.uint64(len(word))):
+        other |= data[at + k] ^ word[k]
+    return bool(other == 0)
 
 
 @inlined
@@ -83,43 +104,47 @@ def _begin(data: Bytes) -> int:
 
 
 @inlined
-def _end_of_text(data: Bytes, i: int) -> int:
-    """The quote that ends the text of which one at i is the first; it may not be escaped."""
+def _text(data: Bytes, i: int) -> tuple[int, np.uint64]:
+    """The quote that ends the text of which one at i is the first, and the text's hash; nothing in
+    it may be escaped."""
     if i < 0 or i >= len(data) or data[i] != QUOTE:
-        return NOWHERE
-    i += 1
+        return NOWHERE, HASH_START
+    h, i = HASH_START, i + 1
     while i < len(data) and data[i] >= SPACE and data[i] != QUOTE and data[i] != BACKSLASH:
+        h = mixed(h, data[np.uint64(i)])
         i += 1
-    return i
+    return i, h
 
 
 @inlined
 def _rank(data: Bytes, i: int) -> tuple[int, int]:
     """The rank at i, and behind it."""
     first, rank = i, 0
-    while 0 <= i < min(len(data), first + RANK_DIGITS) and ZERO <= data[i] < ZERO + 10:
-        rank = 10 * rank + (data[i] - ZERO)
+    while 0 <= i < min(len(data), first + RANK_DIGITS) and ZERO <= data[np.uint64(i)] < ZERO + 10:
+        rank = 10 * rank + (data[np.uint64(i)] - ZERO)
         i += 1
     good = i > first and data[first] != ZERO and rank <= MAX_RANK
     return rank, i if good else NOWHERE
 
 
 @inlined
-def _line(data: Bytes, i: int) -> tuple[int, int, int, int]:
-    """Where the name in the line at i starts and ends, its rank, and behind the line."""
+def _line(data: Bytes, i: int) -> tuple[int, int, np.uint64, int, int]:
+    """Where the name in the line at i starts and ends, its hash and rank, and behind the line."""
     quote = _after_key(data, _after(data, i, OPEN), PLAYER)
-    end = _end_of_text(data, quote)
+    end, h = _text(data, quote)
     key = _after(data, _after(data, end, QUOTE), COMMA)
     rank, i = _rank(data, _after_key(data, key, RANK))
     good = quote + 1 < end <= quote + 1 + MAX_ID_BYTES
-    return quote + 1, end, rank, _after(data, i, CLOSE) if good else NOWHERE
+    return quote + 1, end, h, rank, _after(data, i, CLOSE) if good else NOWHERE
 
 
 @inlined
-def _lines(data: Bytes, i: int, starts: Ints, ends: Ints, place: Places) -> tuple[int, int]:
+def _lines(
+    data: Bytes, i: int, starts: Ints, ends: Ints, hashes: Hashes, place: Places
+) -> tuple[int, int]:
     """The lines of the list opened before i; how many there are, and where it is closed."""
     for count in range(len(place)):
-        starts[count], ends[count], place[count], i = _line(data, i)
+        starts[count], ends[count], hashes[count], place[count], i = _line(data, i)
         if 0 <= i < len(data) and data[i] == CLOSE_LIST:
             return count + 1, i
         i = _after(data, i, COMMA)
@@ -130,13 +155,14 @@ def _lines(data: Bytes, i: int, starts: Ints, ends: Ints, place: Places) -> tupl
 
 @kernel
 def _is_plain_around(data: Bytes, begin: int, close: int, max_depth: int) -> bool:
-    """Whether around the list nothing is escaped, nothing else is named so, nor nested deeper."""
+    """Whether around the list nothing is escaped, nothing else is named so, nor nested deeper, and
+    nothing closed that is not opened there."""
     named = depth = i = 0
     quoted = False
     while i < len(data):
         i = close if i == begin else i
         c = data[i]
-        if c == BACKSLASH:
+        if c == BACKSLASH or (quoted and c == NEW_LINE):
             return False
         if c == QUOTE:
             quoted = not quoted
@@ -146,80 +172,71 @@ def _is_plain_around(data: Bytes, begin: int, close: int, max_depth: int) -> boo
             depth += 1
         elif not quoted and c in (CLOSE, CLOSE_LIST):
             depth -= 1
-        if named > 1 or depth > max_depth:
+        if named > 1 or depth > max_depth or depth < 0:
             return False
         i += 1
     return True
 
 
 @kernel
-def _in_order(starts: Ints, ends: Ints, place: Places) -> None:
+def _in_order(starts: Ints, ends: Ints, hashes: Hashes, place: Places) -> None:
     """Lines by place, as given where they tie."""
     for i in range(1, len(place)):
         if place[i] < place[i - 1]:
             order = np.argsort(place, kind="mergesort")
-            starts[:], ends[:], place[:] = starts[order], ends[order], place[order]
+            starts[:], ends[:] = starts[order], ends[order]
+            hashes[:], place[:] = hashes[order], place[order]
             return
 
 
 @inlined
-def _put_names(data: Bytes, starts: Ints, ends: Ints, out: Bytes, at: int, hashes: Hashes) -> int:
+def _put_names(data: Bytes, starts: Ints, ends: Ints, out: Bytes, at: int) -> int:
     """Copy names to `out`, and tell where they are there instead."""
     for i in range(len(starts)):
-        hashes[i] = hashed(HASH_START, data, starts[i], ends[i])
         first, at = at, put(out, at, data, starts[i], ends[i])
         starts[i], ends[i] = first, at
     return at
 
 
-@kernel
-def _are_distinct(hashes: Hashes) -> bool:
-    if len(hashes) <= FEW:
-        same = 0
-        for i in range(1, len(hashes)):
-            for k in range(i):
-                same += hashes[i] == hashes[k]
-        return same == 0
-    slots = 2 * FEW
-    while slots < 2 * len(hashes):
-        slots *= 2
-    seen, mask = np.zeros(slots, np.uint64), np.uint64(slots - 1)
-    for h in hashes:  # 0, which nobody has but by chance, is a free slot: that name counts as two
-        slot = h & mask
-        while seen[slot] != FREE and seen[slot] != h:
-            slot = (slot + ONE) & mask
-        if seen[slot] == h:
-            return False
-        seen[slot] = h
-    return True
+@inlined
+def _put_rest(data: Bytes, begin: int, close: int, out: Bytes, at: int) -> int:
+    """Copy what is around the list, as one line."""
+    end = put(out, put(out, at, data, 0, begin), data, close, len(data))
+    for i in range(at, end):
+        if out[i] == NEW_LINE:
+            out[i] = SPACE
+    out[end] = NEW_LINE
+    return end + 1
 
 
 @kernel
 def _scan(
     data: Bytes, round_ends: Ints, max_depth: int,
-    names: Bytes, starts: Ints, ends: Ints, place: Places,
-) -> tuple[Ints, int]:  # fmt: skip
-    """By round: where its list begins and closes, after which line its own end, and whether its
-    names have hashes of their own; and the bytes of all names. One without lines is no such round.
+    names: Bytes, hashes: Hashes, starts: Ints, ends: Ints, place: Places, rests: Bytes,
+) -> tuple[Ints, int, int]:  # fmt: skip
+    """By round after which line its own end, and whether its names have hashes of their own; and
+    the bytes of all names, and of what is around the lists. One without lines is no such round.
+
+    Of many names, that they have is not looked at: who looks them up finds it in passing.
     """
-    found = np.zeros((len(round_ends), 4), np.int64)
-    hashes = np.empty(len(place), np.uint64)
-    start = first = size = 0
+    found = np.zeros((len(round_ends), 2), np.int64)
+    start = first = size = rest = 0
     for r in range(len(round_ends)):
         own = data[start : round_ends[r]]
         begin = _begin(own)
-        count, close = _lines(own, begin, starts[first:], ends[first:], place[first:])
+        count, close = _lines(
+            own, begin, starts[first:], ends[first:], hashes[first:], place[first:]
+        )
         if count and _is_plain_around(own, begin, close, max_depth):
             last = first + count
-            _in_order(starts[first:last], ends[first:last], place[first:last])
-            size = _put_names(
-                own, starts[first:last], ends[first:last], names, size, hashes[first:last]
-            )
-            found[r, 3] = _are_distinct(hashes[first:last])
+            _in_order(starts[first:last], ends[first:last], hashes[first:last], place[first:last])
+            size = _put_names(own, starts[first:last], ends[first:last], names, size)
+            rest = _put_rest(own, begin, close, rests, rest)
+            found[r, 1] = LATER if count > FEW else are_distinct(hashes[first:last])
             first = last
-        found[r, 0], found[r, 1], found[r, 2] = begin, close, first
+        found[r, 0] = first
         start = round_ends[r]
-    return found, size
+    return found, size, rest
 
 
 class Lines(msgspec.Struct, frozen=True, gc=False):
@@ -243,48 +260,67 @@ def scan(data: bytes, max_depth: int) -> Scanned | None:
     return scan_all([data], max_depth)[0]
 
 
-def scan_all(rounds: Sequence[bytes], max_depth: int) -> list[Scanned | None]:
-    """The same of each round: of many small ones in a few calls."""
-    scanned: list[Scanned | None] = []
+def runs(messages: Sequence[bytes], most: int) -> Iterator[list[bytes]]:
+    """Messages that follow each other, together while they have no more bytes than that."""
     some, size = list[bytes](), 0
-    for data in rounds:
-        if some and size + len(data) > TOGETHER_BYTES:
-            scanned += _scanned(some, max_depth)
+    for data in messages:
+        if some and size + len(data) > most:
+            yield some
             some, size = [], 0
         some.append(data)
         size += len(data)
-    return scanned + (_scanned(some, max_depth) if some else [])
+    if some:
+        yield some
+
+
+def scan_all(rounds: Sequence[bytes], max_depth: int) -> list[Scanned | None]:
+    """The same of each round: of many small ones in a few calls."""
+    return [each for some in runs(rounds, TOGETHER_BYTES) for each in _scanned(some, max_depth)]
 
 
 def _scanned(rounds: Sequence[bytes], max_depth: int) -> list[Scanned | None]:
     data = rounds[0] if len(rounds) == 1 else b"".join(rounds)
     text, most = np.frombuffer(data, np.uint8), len(data) // LEAST_LINE
     starts, ends, place = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, "i4")
-    names = np.empty(len(data), np.uint8)
-    round_ends = np.cumsum([len(each) for each in rounds])
-    found, size = _scan(text, round_ends, max_depth, names, starts, ends, place)
-    count = int(found[-1, 2])
+    names, rests = np.empty(len(data), np.uint8), np.empty(len(data) + len(rounds), np.uint8)
+    hashes, round_ends = np.empty(most, np.uint64), np.array([*accumulate(map(len, rounds))])
+    found, size, rest = _scan(
+        text, round_ends, max_depth, names, hashes, starts, ends, place, rests
+    )
+    count = int(found[-1, 0])
     place = place[:count].copy()
-    laid_out = LaidOut(names[:size].copy(), starts[:count].copy(), ends[:count].copy())
+    laid_out = LaidOut(
+        names[:size].copy(), starts[:count].copy(), ends[:count].copy(), hashes[:count].copy()
+    )
+    events = iter(_decoded(rests[:rest].tobytes()))
     scanned: list[Scanned | None] = []
     first, is_ascii = 0, data.isascii()
-    for each, (begin, close, last, distinct) in zip(rounds, found.tolist(), strict=True):
-        taken = last > first and (is_ascii or _is_utf8(each))
-        event = _decoded(each[:begin] + each[close:]) if taken else None
-        if event is None:
+    for each, (last, distinct) in zip(rounds, found.tolist(), strict=True):
+        event = next(events) if last > first else None
+        if event is None or not (is_ascii or _is_utf8(each)):
             scanned.append(None)
         else:
-            own = Names(laid_out, first, last, distinct=bool(distinct))
+            own = Names(laid_out, first, last, distinct=DISTINCT[distinct])
             scanned.append((event, Lines(place[first:last], own)))
         first = last
     return scanned
 
 
-def _decoded(rest: bytes) -> EmptyRound | None:
-    """What stands around the list; None if it is no such round."""
+def _decoded(rests: bytes) -> Sequence[EmptyRound | None]:
+    """What stands around each list, by lines; None where it is no such round.
+
+    In one call, if all are such rounds. None then reads on into the next line, as no line closes
+    what another opened; and none is two, as each names its list, of which a line has one.
+    """
+    with suppress(*UNDECODABLE):
+        return empty_rounds_from_lines(rests)
+    return [_decoded_alone(rest) for rest in rests.split(b"\n")[:-1]]
+
+
+def _decoded_alone(rest: bytes) -> EmptyRound | None:
     try:
         return empty_round_from_json(rest)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return None
 
 

@@ -20,7 +20,7 @@ from stream_rater.config import Ladders, Limits, Terms
 from stream_rater.events import MAX_ID_BYTES, MAX_RANK, Entry, Headers, PlainEntry, Round
 from stream_rater.names import Names
 from stream_rater.rating.model import DID_NOT_FINISH, Floats, Ints, Places
-from stream_rater.scanning import TOGETHER_BYTES, Lines, Scanned, scan, scan_all
+from stream_rater.scanning import TOGETHER_BYTES, UNDECODABLE, Lines, Scanned, scan, scan_all
 
 MIN_ENTRIES = 2
 MAX_TIME_LENGTH = 64
@@ -85,9 +85,8 @@ class Standings(msgspec.Struct, frozen=True, gc=False):
 
     def rates(self, *, skip_all_tied: bool) -> bool:
         """Whether anything can be learnt: somebody finished, and it is not one big tie to skip."""
-        if self.place[0] == DID_NOT_FINISH:
-            return False
-        return not (skip_all_tied and self.place[0] == self.place[-1])
+        best = self.place.item(0)
+        return best != DID_NOT_FINISH and not (skip_all_tied and best == self.place.item(-1))
 
     def player_places(self) -> Places:
         """(P,) each player's place."""
@@ -106,9 +105,6 @@ _FIELD_CODES = (
 
 WORTH_BYTES = 2000
 """What is shorter and comes alone, the decoder reads as fast as `scan`."""
-
-UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-
 
 Found = tuple[Round, list[Entry] | Lines]
 """A round and its lines, already checked if they are Lines."""
@@ -276,10 +272,10 @@ def _plain_columns(entries: list[Entry]) -> Columns | None:
     return place.astype(np.int32), named, *_alone(len(place))
 
 
-def _columns(lines: list[Entry] | Lines) -> tuple[Places, Names, Ints, Floats]:
-    """Place by entry, players, first player by entry, and share by player."""
+def _columns(lines: list[Entry] | Lines, count: int) -> tuple[Places, Names, Ints, Floats]:
+    """Place by entry, players, first player by entry, and share by player, of so many lines."""
     if isinstance(lines, Lines):
-        return lines.place, lines.names, *_alone(len(lines))
+        return lines.place, lines.names, *_alone(count)
     plain = _plain_columns(lines)
     place, players, starts, share = _any_columns(lines) if plain is None else plain
     _check_players(players)
@@ -360,7 +356,7 @@ def _standings(
         raise Invalid("too-few-entries", f"standings: {count}, a round needs {MIN_ENTRIES}")
     if count > limits.max_entries:
         raise Invalid("too-many-entries", f"standings: {count}, the limit is {limits.max_entries}")
-    place, names, starts, share = _columns(lines)
+    place, names, starts, share = _columns(lines, count)
     return Standings(
         round_id=event.round_id,
         ladder=event.ladder,

@@ -7,7 +7,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from stream_rater.config import BadConfiguration, Settings, check_readable
-from stream_rater.pipeline.ports import Denied, LogTrouble
+from stream_rater.pipeline.ports import Denied, LogTrouble, Regrouped
 
 QUIET = logging.getLogger("stream_rater.librdkafka")
 """librdkafka's own log: whatever matters comes back as an error, which we log once."""
@@ -29,6 +29,9 @@ DENIALS = frozenset(
 )
 """What asking again does not help."""
 
+REGROUPED = frozenset({KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS})
+"""Of a member that its group still knows: what it says of another is `UNKNOWN_MEMBER_ID`."""
+
 LARGEST_RESPONSE_BYTES = 100_000_000
 """Of one answer to a fetch, and of one batch decompressed: a larger batch cannot be read. It
 decides verdicts, so all that reads the log must have the same."""
@@ -46,7 +49,13 @@ def trouble_of(error: BaseException | KafkaError | None) -> LogTrouble | Denied:
     inner = error.args[0] if isinstance(error, KafkaException) else error
     if not isinstance(inner, KafkaError):
         return LogTrouble(f"kafka: {inner}")
-    return (Denied if inner.code() in DENIALS else LogTrouble)(f"kafka: {inner.str()}")
+    return _kind(inner.code())(f"kafka: {inner.str()}")
+
+
+def _kind(code: int) -> type[LogTrouble | Denied]:
+    if code in DENIALS:
+        return Denied
+    return Regrouped if code in REGROUPED else LogTrouble
 
 
 def client_options(settings: Settings) -> dict[str, Any]:

@@ -8,11 +8,12 @@ owns. Asked for later, librdkafka may have left the group meanwhile (session or 
 and tell of no member at all, and a transaction in nobody's name is not fenced by the broker.
 """
 
+import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any
 
 from confluent_kafka import (
     Consumer,
@@ -23,19 +24,12 @@ from confluent_kafka import (
 )
 
 from stream_rater.adapters.access import QUIET, client_options, trouble_of
+from stream_rater.adapters.patience import LAST_MOMENTS_S, Patience
 from stream_rater.adapters.records import Unreadable, record_of
 from stream_rater.config import Settings
 from stream_rater.pipeline.ports import LogTrouble, Polled, Record
 
-T = TypeVar("T")
-
 TIMEOUT_S = 5.0
-SLICE_S = 0.25
-"""Waits are cut into slices of this, to notice that the worker is asked to stop."""
-
-LAST_MOMENTS_S = 3.0
-"""What a wait may still take once the worker is asked to stop."""
-
 DRAIN_S = 0.05
 """How long callbacks that are due are served before a static member closes."""
 
@@ -43,7 +37,15 @@ POLL_RECORDS = 10_000
 ENDS_EVERY_S = 1.0
 """How often the ends of partitions are noted, for metrics."""
 
-HEARTBEAT_MS = 400
+HEARTBEAT_MS = 200
+SETTLE_S = 2.0
+"""A newcomer who has no share after so long is in reserve."""
+
+REJOIN_S = 0.2
+"""How long a poll waits for an answer about topics."""
+
+WAKE_S = 2.0
+"""For so long after a share moved, a poll that finds nothing wakes those who fetch."""
 
 FATAL = frozenset({KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID})
 """Told once; from then on the consumer is silent for ever."""
@@ -74,52 +76,14 @@ class Fenced(Exception):
     """This worker can never go on: another process uses its `instance_id`."""
 
 
-def _may_be_repeated(error: KafkaException) -> bool:
-    """The time of one call was over, whatever it was waiting for."""
-    inner = error.args[0]
-    return isinstance(inner, KafkaError) and (
-        inner.code() == KafkaError._TIMED_OUT or inner.retriable()
-    )
-
-
-class Patience:
-    """Waits in slices: to the time-out, or only a little longer once asked to stop."""
-
-    def __init__(self, stop: threading.Event | None = None) -> None:
-        self._stop = stop or threading.Event()
-
-    def slices(self, timeout_s: float) -> Iterator[float]:
-        """Seconds to wait, again and again, until it has been long enough."""
-        end_s = time.monotonic() + timeout_s
-        hurried = False
-        while (left_s := end_s - time.monotonic()) > 0.0:
-            if self._stop.is_set() and not hurried:
-                hurried = True
-                left_s = min(left_s, LAST_MOMENTS_S)
-                end_s = time.monotonic() + left_s
-            yield min(SLICE_S, left_s)
-
-    def call(self, timeout_s: float, action: Callable[[float], T]) -> T:
-        """The outcome of a call that may be repeated when it times out; failures are LogTrouble."""
-        trouble: Exception = LogTrouble("kafka: no time left")
-        for slice_s in self.slices(timeout_s):
-            next_s = time.monotonic() + slice_s
-            try:
-                return action(slice_s)
-            except KafkaException as error:
-                trouble = trouble_of(error)
-                if not _may_be_repeated(error):
-                    break
-            time.sleep(max(0.0, next_s - time.monotonic()))  # if it came back at once
-        raise trouble
-
-
 class Input:
     """A group member that reads one topic from offsets that we choose."""
 
     def __init__(
-        self, settings: Settings, topic: str, group: str, stop: threading.Event | None = None
-    ) -> None:
+        self, settings: Settings, topic: str, group: str, stop: threading.Event | None = None,
+        *, calm: bool = False,
+    ) -> None:  # fmt: skip
+        """`calm`: nothing is fetched while anything waits, so that answers are few and large."""
         self.topic = topic
         self._patience = Patience(stop)
         self._lost: set[int] = set()
@@ -129,6 +93,10 @@ class Input:
         """Owned partitions that were sought; nothing is fetched of the others."""
         self._resting: set[int] = set()
         """Those of them that are paused because the machine wants none of them now."""
+        self._next: dict[int, int] = {}
+        """Where each of those that are read goes on. (The client forgets it as shares move.)"""
+        self._moved_s = -math.inf
+        """When partitions last came or went."""
         self._unreadable = Unreadable()
         self._ends: dict[int, int] = {}
         """High watermark by partition; replaced, never changed: metrics read it in their thread."""
@@ -136,8 +104,10 @@ class Input:
         self._member: str | None = None
         """As whom we were in the group at the last poll; None: not at all."""
         self._metadata: Any = None
-        self.joined = False
-        """Whether the group counts us in, if only to say that there is nothing to own."""
+        self._rejoins = False
+        """Whether the group may ask us to join again soon."""
+        self._joined_s = math.inf
+        """Since when the group counts us in, monotonic seconds."""
         self._noticed: KafkaError | None = None
         self._why = ""
         """The last failure of one broker, for when all are down."""
@@ -159,9 +129,11 @@ class Input:
             "fetch.message.max.bytes": 2**20,
             "fetch.wait.max.ms": 100,
             "fetch.error.backoff.ms": 10,  # after a batch that cannot be read: 500 ms by default
-            "fetch.queue.backoff.ms": 20,  # after the queue was full: 1 s by default
+            "fetch.queue.backoff.ms": 10,  # while something waits in the queue: 1 s by default
             "error_cb": self._notice,
         }
+        if calm:
+            options["queued.min.messages"] = 1
         self._static = bool(settings.instance_id)
         if self._static:
             options["group.instance.id"] = settings.instance_id
@@ -183,7 +155,9 @@ class Input:
         self._subscribed = True
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self.joined = True
+        self._joined_s = min(self._joined_s, time.monotonic())
+        self._rejoins = True
+        self._moved_s = time.monotonic()
         numbers = {each.partition for each in partitions}
         self._gained |= numbers
         self._owned |= numbers
@@ -192,6 +166,8 @@ class Input:
         consumer.incremental_assign([])
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._rejoins = True
+        self._moved_s = time.monotonic()
         numbers = {each.partition for each in partitions}
         consumer.incremental_unassign(self._tps(dict.fromkeys(numbers & self._reading, 0)))
         self._lost |= numbers
@@ -199,23 +175,31 @@ class Input:
             mine -= numbers
 
     def poll(
-        self, timeout_s: float, *, full: bool, resting: frozenset[int] = frozenset()
-    ) -> Polled:
-        """What the next moment brings: the first record is waited for, others only taken."""
+        self, timeout_s: float, *, full: bool, resting: frozenset[int] = frozenset(),
+        gather_s: float = 0.0,
+    ) -> Polled:  # fmt: skip
+        """What the next moment brings: the first record is waited for; others are taken, those too
+        that come in `gather_s`."""
         try:
             if not self._subscribed:
                 self._subscribe()
             self._rest(self._reading if full else self._reading & resting)
             first = self.consumer.poll(timeout_s)
-            rest = [] if full else self.consumer.consume(POLL_RECORDS, 0.0)
+            wait_s = gather_s if first is not None else 0.0
+            rest = [] if full else self.consumer.consume(POLL_RECORDS, wait_s)
+            if first is None and not full and time.monotonic() < self._moved_s + WAKE_S:
+                self._wake(self._reading - self._resting)
             self._note_membership()
             self._note_ends()
+            if self._rejoins:
+                self._hurry_to_rejoin()
         except KafkaException as error:
             raise self._named(error.args[0]) from None
         messages = rest if first is None else [first, *rest]
         self._raise_noticed(messages)
         self._unreadable.begin()
         records = [r for each in messages if (r := self._record(each)) is not None]
+        self._next |= {each.partition: each.offset + 1 for each in records}
         self._skip_unreadable()
         polled = Polled(time.monotonic(), frozenset(self._lost), frozenset(self._gained), records)
         self._lost.clear()
@@ -237,9 +221,25 @@ class Input:
         """Pause these of what is read, and go on with the others."""
         if wanted - self._resting:
             self.consumer.pause(self._tps(dict.fromkeys(wanted - self._resting, 0)))
-        if self._resting - wanted:
-            self.consumer.resume(self._tps(dict.fromkeys(self._resting - wanted, 0)))
+        if back := self._resting - wanted:
+            self.consumer.resume(self._tps(dict.fromkeys(back, 0)))
+            self._wake(back)
         self._resting = set(wanted)
+
+    def _wake(self, partitions: Set[int]) -> None:
+        """librdkafka's fetching thread, which has nothing to do while partitions rest or move,
+        does not hear that they go on: it finds out within a second. A seek tells it, even one to
+        where we are."""
+        for each in self._tps({p: self._next[p] for p in partitions}):
+            with suppress(KafkaException):  # it is on the move: whoever ends that, begins to fetch
+                self.consumer.seek(each)
+
+    def _hurry_to_rejoin(self) -> None:
+        """librdkafka joins a group once a second, and a share that moves takes two joins. An answer
+        about topics lets it join again at once; without one it is only slower."""
+        self._rejoins = False
+        with suppress(KafkaException):
+            self.consumer.list_topics(self.topic, REJOIN_S)
 
     def _note_membership(self) -> None:
         """Who we are in the group, as long as what the machine was told is what we own."""
@@ -247,7 +247,19 @@ class Input:
         # In this order: once it has no member id, it gets another only inside a later poll.
         self._member = self.consumer.memberid() or None
         self._metadata = metadata if self._member else None
-        self.joined = self.joined and self._member is not None
+        if self._member is None:
+            self._joined_s = math.inf
+
+    @property
+    def joined(self) -> bool:
+        """Whether the group counts us in, if only to say that there is nothing to own yet."""
+        return self._joined_s < math.inf
+
+    @property
+    def settled(self) -> bool:
+        """Whether we have a share, or would have it by now if there were one for us: a newcomer's
+        first is empty, since others have to give theirs up."""
+        return bool(self._owned) or time.monotonic() > self._joined_s + SETTLE_S
 
     def membership(self) -> Any:
         """The group metadata of the last poll, for a transaction."""
@@ -272,6 +284,7 @@ class Input:
 
     def _skip_unreadable(self) -> None:
         skips = {p: o for p, o in self._unreadable.skips.items() if p in self._reading}
+        self._next |= skips
         try:
             for each in self._tps(skips):
                 self._seek_one(each)
@@ -308,6 +321,7 @@ class Input:
                 self._tps({p: o for p, o in mine.items() if p not in begun})
             )
             self._reading |= mine.keys()
+            self._next |= mine
             for each in self._tps(begun):
                 self._seek_one(each)
             # All of them: one that was lost while it rested comes back resting.

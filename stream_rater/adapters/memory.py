@@ -32,6 +32,7 @@ from stream_rater.pipeline.ports import (
     ReadBeliefs,
     ReadPriors,
     Record,
+    Regrouped,
     Rejection,
     Scatter,
     Seek,
@@ -356,8 +357,13 @@ class Worker:
         yield
 
     def _check(self, generation: int) -> None:
-        if generation != self.group.generation:
-            raise LogTrouble("fenced: the group has a new generation")
+        """Whether who asks is what it was; of those that are a member still, no transaction is left
+        open."""
+        if generation < self.group.generation - 1:
+            raise LogTrouble("fenced: no member of the group any more")
+        if generation < self.group.generation:
+            self.log.abort(self.group, self.producer)
+            raise Regrouped("fenced: the group has a new generation")
 
 
 def estimator_worker(log: Log, store: Store) -> Worker:

@@ -22,9 +22,10 @@ from stream_rater.adapters.access import (
     client_options,
     trouble_of,
 )
-from stream_rater.adapters.kafka import TIMEOUT_S, Input, Patience
+from stream_rater.adapters.kafka import TIMEOUT_S, Input
+from stream_rater.adapters.patience import Patience
 from stream_rater.config import Settings
-from stream_rater.pipeline.ports import LogTrouble
+from stream_rater.pipeline.ports import LogTrouble, Regrouped
 
 DELIVERY_TIMEOUT_S = 30.0
 
@@ -108,15 +109,23 @@ class Transactions:
             self._flush(producer)
         except CALLBACK_FAILURES as error:
             raise trouble_of(error) from None
-        self._patience.call(
-            TIMEOUT_S, lambda s: producer.send_offsets_to_transaction(ends, member, s)
-        )
+        self._send_offsets(producer, ends, member)
         began_s = time.monotonic()
         self._patience.call(TIMEOUT_S, producer.commit_transaction)
         took_s = time.monotonic() - began_s
         producer.poll(0)  # tells of connections that broke on the way
         if self._doubt or took_s > SLOW_COMMIT_S:
             raise LogTrouble(f"kafka: a transaction's end is in doubt: {self._doubt or 'slow'}")
+
+    def _send_offsets(self, producer: Producer, ends: list[TopicPartition], member: Any) -> None:
+        """Raises Regrouped, with the transaction undone, where the group changed meanwhile."""
+        try:
+            self._patience.call(
+                TIMEOUT_S, lambda s: producer.send_offsets_to_transaction(ends, member, s)
+            )
+        except Regrouped:
+            self._patience.call(TIMEOUT_S, producer.abort_transaction)
+            raise
 
     def _flush(self, producer: Producer) -> None:
         """Wait until all is with the broker: it may be much, unlike what ends a transaction."""
@@ -165,13 +174,23 @@ class Parts:
         self._producer: Producer | None = None
 
     def renew(self) -> None:
-        """Another producer; what the old one had in flight may still arrive, which is harmless."""
-        self._producer = None
+        """Another producer; what the old one had in flight may still arrive, which is harmless.
+
+        It asks the broker for its id at once, in the background: that takes half a second where
+        the first attempt comes before the connection.
+        """
+        self._producer = Producer(self._options, logger=QUIET)
+
+    def ready(self) -> Producer:
+        """The producer."""
+        if self._producer is None:
+            self.renew()
+        assert self._producer is not None
+        return self._producer
 
     def scatter(self, parts: Sequence[tuple[int, bytes]]) -> list[int]:
         """Append; the parts' offsets once all are acknowledged."""
-        if self._producer is None:
-            self._producer = Producer(self._options, logger=QUIET)
+        producer = self.ready()
         offsets: list[int | None] = [None] * len(parts)
         failures: list[KafkaError] = []
 
@@ -186,13 +205,13 @@ class Parts:
 
         try:
             for i, (shard, data) in enumerate(parts):
-                self._producer.produce(self._topic, data, partition=shard, on_delivery=delivered(i))
+                producer.produce(self._topic, data, partition=shard, on_delivery=delivered(i))
         except KafkaException as error:
             raise trouble_of(error) from None
         except BufferError as error:
             raise LogTrouble(f"kafka: {error}") from None
         try:
-            self._await_all(self._producer)
+            self._await_all(producer)
         except CALLBACK_FAILURES as error:  # what ends the client for good
             raise trouble_of(error) from None
         if failures:

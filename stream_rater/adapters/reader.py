@@ -74,6 +74,12 @@ def follow(
 
 def read_all(settings: Settings, topic: str, partitions: int) -> Iterator[Record]:
     """Every record that a topic holds now; each partition's in order."""
+    for some in read_batches(settings, topic, partitions):
+        yield from some
+
+
+def read_batches(settings: Settings, topic: str, partitions: int) -> Iterator[list[Record]]:
+    """The same, as many at a time as are there."""
     consumer = _consumer(settings)
     consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)])
     reading = set(range(partitions))
@@ -84,11 +90,13 @@ def read_all(settings: Settings, topic: str, partitions: int) -> Iterator[Record
             if first is None:
                 raise LogTrouble(f"kafka: nothing to read within {TIMEOUT_S:.0f} s")
             unreadable.begin()
+            records: list[Record] = []
             for message in (first, *consumer.consume(AT_ONCE, 0.0)):
                 if message.error() is not None:
-                    yield from _instead(message, reading, unreadable)
-                elif message.partition() in reading:
-                    yield record_of(message)
+                    records += _instead(message, reading, unreadable)
+                elif (record := record_of(message)).partition in reading:
+                    records.append(record)
+            yield records
             for partition, offset in unreadable.skips.items():
                 consumer.seek(TopicPartition(topic, partition, offset))
     except KafkaException as error:

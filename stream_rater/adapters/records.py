@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from operator import methodcaller
-from typing import Any
 
 from confluent_kafka import Message
 
+from stream_rater.events import Headers
 from stream_rater.pipeline.ports import Record
 
 _client_headers = methodcaller("headers")
@@ -14,13 +14,13 @@ in it and an error at once. A call from C checks for the error; a call that the 
 optimised does not, and the process ends by a segmentation fault."""
 
 
-def _headers(message: Message) -> list[tuple[str, bytes]]:
+def _headers(message: Message) -> Headers:
     """A message's headers; none where the client cannot represent them."""
     try:
-        found: Any = _client_headers(message)
+        found: Headers | None = _client_headers(message)
     except (SystemError, UnicodeDecodeError):
-        return []
-    return [(name, value or b"") for name, value in found] if found else []
+        return ()
+    return found or ()
 
 
 def record_of(message: Message) -> Record:

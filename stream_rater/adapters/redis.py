@@ -36,6 +36,7 @@ from stream_rater.pipeline.ports import (
     Priors,
     StoreTrouble,
 )
+from stream_rater.pipeline.roster import Entries
 from stream_rater.pipeline.sharding import belief_key, position_key
 from stream_rater.rating.record import HEADER_SIZE
 
@@ -216,9 +217,8 @@ class RedisStore:
         return told.decode() if told else ""
 
     def _packed_writes(self, shard: int, application: Application) -> bytes:
-        players = [player for player, _ in application.beliefs]
-        records = [record for _, record in application.beliefs]
-        return packed(shard, players, self._buckets, records)
+        entries = Entries.of(application.beliefs)
+        return packed(shard, entries.players, self._buckets, entries.records)
 
     def _call(self, commands: Iterator[Command]) -> list[Any]:
         replies: list[Any] = self._guard(lambda: together(self._client, commands))

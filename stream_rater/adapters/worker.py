@@ -156,6 +156,8 @@ class Worker:
         self._on_effect = on_effect
         self._parts = Parts(settings, admin.topics.parts, stop)
         self._transactions = Transactions(settings, role, input_, stop)
+        self._estimates = role == "estimator"
+        self._prepared = False
         self.polled_s = time.monotonic()
         """When the machine last came to a poll."""
         self.on_polled: Callable[[Polled], None] = lambda _: None
@@ -193,7 +195,7 @@ class Worker:
         """For who may not do it."""
         topics = self._admin.topics
         words: dict[type, str] = {
-            Poll: f"reading {self.input.topic}",
+            Poll: f"reading {self.input.topic}" if self._prepared else "getting a producer",
             Scatter: f"writing {topics.parts}",
             CommitSource: f"writing {topics.rejected} or committing",
             Publish: f"writing {topics.changed} or committing",
@@ -204,9 +206,20 @@ class Worker:
         if self._stop.is_set():
             raise Stopping
         self.polled_s = time.monotonic()
-        polled = self.input.poll(effect.timeout_s, full=effect.full, resting=effect.resting)
+        self._prepare()
+        polled = self.input.poll(
+            effect.timeout_s, full=effect.full, resting=effect.resting, gather_s=effect.gather_s
+        )
         self.on_polled(polled)
         return polled
+
+    def _prepare(self) -> None:
+        """Before anything is ours: others still work while we get what takes its time."""
+        if not self._prepared:
+            if self._estimates:
+                self._parts.ready()
+            self._transactions.ready()
+            self._prepared = True
 
     def _apply(self, effect: Apply) -> Mapping[int, bool]:
         applied = self._store.apply(effect.applications)

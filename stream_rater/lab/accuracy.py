@@ -18,15 +18,17 @@ Over all entries of pairs not tied in place:
 Averages over rounds weigh a round by its number of entries n; Kendall's tau by its pairs. (Paper,
 section 6.3, but for Kendall's tau and the two scores.)
 
-Everything takes O(n log n) time: one merge sort by rating counts the inversions. The probabilities
-are not taken of all pairs above EXACT entries, but of those that stand d apart in the round for
-STRIDES distances d, the same on every run and spread evenly over all: each entry meets as many
-others, near and far. On Codeforces this moves the log loss of a whole evaluation by 0.0004.
+Entries are put in order of rating once, and inversions counted from where they stand in it
+(`ranks`). Probabilities are not taken of all pairs above EXACT entries, but of those that stand d
+apart in the round for STRIDES distances d, the same on every run and spread evenly over all: each
+entry meets as many others, near and far. On Codeforces this moves the log loss of a whole
+evaluation by 0.0004.
 """
 
 import numpy as np
 
 from stream_rater.lab.measures import FIELDS, MEASURES, WEIGHT_OF
+from stream_rater.lab.ranks import by_rating, inversions
 from stream_rater.rating.baselines.places import tie_bounds
 from stream_rater.rating.compiled import inlined, kernel
 from stream_rater.rating.elementary import exp, log
@@ -42,9 +44,6 @@ SURE = 1e-15
 """No probability is taken to be nearer to 0 or 1."""
 TOGETHER = 8
 """Probabilities multiplied before one logarithm: 1e-15 to the eighth is still a normal float."""
-
-BLOCK = 8
-"""Runs of so many are sorted by insertion."""
 
 
 def averages(scores: Floats) -> dict[str, float | None]:
@@ -63,104 +62,38 @@ def values_and_weights(scores: Floats, measure: str) -> tuple[Floats, Floats]:
     return scores[:, FIELDS.index(measure)], scores[:, weight]
 
 
-@inlined
-def _insertion(keys: Floats, at: Ints, first: int, end: int) -> int:
-    """Sort [first, end) by falling key, stably; returns how many pairs changed their order."""
-    inversions = 0
-    for i in range(first + 1, end):
-        key, index = keys[i], at[i]
-        j = i
-        while j > first and keys[j - 1] < key:
-            keys[j], at[j] = keys[j - 1], at[j - 1]
-            j -= 1
-        keys[j], at[j] = key, index
-        inversions += i - j
-    return inversions
-
-
-@inlined
-def _merge(
-    keys: Floats, at: Ints, to_keys: Floats, to_at: Ints, first: int, middle: int, end: int
-) -> int:
-    """Merge two sorted runs into [first, end) of the other arrays; returns inversions.
-
-    Which run comes next is anybody's guess, so nothing branches on it.
-    """
-    i, j, k, inversions = first, middle, first, 0
-    while i < middle and j < end:
-        right = keys[i] < keys[j]
-        to_keys[k] = keys[j] if right else keys[i]
-        to_at[k] = at[j] if right else at[i]
-        inversions += middle - i if right else 0
-        j += 1 if right else 0
-        i += 0 if right else 1
-        k += 1
-    to_keys[k : k + middle - i], to_at[k : k + middle - i] = keys[i:middle], at[i:middle]
-    to_keys[k : k + end - j], to_at[k : k + end - j] = keys[j:end], at[j:end]
-    return inversions
-
-
 @kernel
-def sort_counting(keys: Floats, at: Ints, spare_keys: Floats, spare_at: Ints) -> int:
-    """Sort by falling key, stably, `at` along with it; returns pairs i < j with keys[i] < keys[j].
-
-    All four arrays have length n; the spare ones are written over.
-    """
-    n, inversions = len(keys), 0
-    for first in range(0, n, BLOCK):
-        inversions += _insertion(keys, at, first, min(first + BLOCK, n))
-    width = BLOCK
-    while width < n:
-        for first in range(0, n, 2 * width):
-            middle, end = min(first + width, n), min(first + 2 * width, n)
-            if middle == end or keys[middle - 1] >= keys[middle]:
-                continue
-            inversions += _merge(keys, at, spare_keys, spare_at, first, middle, end)
-            keys[first:end] = spare_keys[first:end]
-            at[first:end] = spare_at[first:end]
-        width *= 2
-    return inversions
-
-
-@kernel
-def compare(place: Places, mu: Floats) -> tuple[float, float, float, float]:
-    """Entries in order of place against their ratings.
+def compare(place: Places, mu: Floats, order: Ints) -> tuple[float, float, float, float]:
+    """Entries in order of place against their ratings, and `order`, which is `by_rating`.
 
     Returns pair inversion and rank deviation in %, the pairs not tied in place, and the share of
     those that the ratings foretold wrongly. All tied: no pairs, and nothing else means anything.
     """
     n = len(place)
     lo, hi = tie_bounds(place)
-    keys, at = mu.copy(), np.arange(n)
-    spare_keys, spare_at = np.empty(n), np.empty(n, np.int64)
     pairs = 0.5 * n * (n - 1)
-    untied = pairs
-    first = 0
-    while first < n:  # tie groups beforehand: what changes its order in them is no inversion
-        end = hi[first] + 1
-        size = end - first
-        if size > 1:
-            untied -= 0.5 * size * (size - 1)
-            sort_counting(
-                keys[first:end], at[first:end], spare_keys[first:end], spare_at[first:end]
-            )
-        first = end
+    untied, first = pairs, 0
+    while first < n:
+        size = hi[first] + 1 - first
+        untied -= 0.5 * size * (size - 1)
+        first += size
     if untied == 0.0:
         return 0.0, 0.0, 0.0, 0.0
-    inversions = sort_counting(keys, at, spare_keys, spare_at)
+    position = np.empty(n, np.int64)
     deviation, equal, same_rating, same_both = 0.0, 0.0, 0, 0
     for i in range(n):
-        entry = at[i]
+        entry = order[i]
+        position[entry] = i
         deviation += max(lo[entry] - i, 0) + max(i - hi[entry], 0)
-        if i > 0 and keys[i] == keys[i - 1]:
+        if i > 0 and mu[entry] == mu[order[i - 1]]:
             same_rating += 1
-            same_both = same_both + 1 if place[entry] == place[at[i - 1]] else 0
+            same_both = same_both + 1 if place[entry] == place[order[i - 1]] else 0
             equal += same_rating - same_both
         else:
             same_rating = same_both = 0
-    inversion = 100.0 * (1.0 - inversions / pairs)
-    wrong = (inversions + 0.5 * equal) / untied
-    return inversion, 100.0 * deviation / (n * (n - 1.0)), untied, wrong
+    wrong = inversions(place, position)
+    foretold = 100.0 * (1.0 - wrong / pairs)
+    return foretold, 100.0 * deviation / (n * (n - 1.0)), untied, (wrong + 0.5 * equal) / untied
 
 
 @inlined
@@ -224,19 +157,31 @@ def chances(
 
 
 @inlined
+def _experienced(rounds: Ints, order: Ints) -> tuple[Ints, Ints]:
+    """Entries of enough rounds, in order of place; and their indices among these, by rating."""
+    n = len(rounds)
+    among, entries, known = np.empty(n, np.int64), np.empty(n, np.int64), 0
+    for i in range(n):
+        among[i], entries[known] = known, i
+        known += rounds[i] >= LEAST_ROUNDS
+    chosen, at = np.empty(known, np.int64), 0
+    for i in order:
+        if rounds[i] >= LEAST_ROUNDS:
+            chosen[at] = among[i]
+            at += 1
+    return entries[:known], chosen
+
+
+@inlined
 def _score_round(
     place: Places, mu: Floats, variance: Floats, rounds: Ints, gaussian: bool, out: Floats
 ) -> None:
-    n, known = len(place), 0
-    some_place, some_mu = np.empty(n, place.dtype), np.empty(n)
-    for i in range(n):
-        if rounds[i] >= LEAST_ROUNDS:
-            some_place[known], some_mu[known] = place[i], mu[i]
-            known += 1
-    inversion, deviation, untied, _ = compare(some_place[:known], some_mu[:known])
+    n, order = len(place), by_rating(mu)
+    some, some_order = _experienced(rounds, order)
+    inversion, deviation, untied, _ = compare(place[some], mu[some], some_order)
     if untied > 0.0:
-        out[0], out[1], out[2] = known, inversion, deviation
-    inversion, deviation, untied, wrong = compare(place, mu)
+        out[0], out[1], out[2] = len(some), inversion, deviation
+    inversion, deviation, untied, wrong = compare(place, mu, order)
     if untied > 0.0:
         out[3], out[4], out[5], out[6], out[7] = n, inversion, deviation, untied, wrong
         surprise, square, scored = chances(place, mu, variance, gaussian)

@@ -13,8 +13,8 @@ import numpy as np
 
 from stream_rater.columns import wave_of
 from stream_rater.lab.roll import Roll
-from stream_rater.names import Names
-from stream_rater.pipeline.ports import Player
+from stream_rater.names import Bytes, LaidOut, Names, lay_out, put, spread
+from stream_rater.pipeline.roster import Ladders, Roster
 from stream_rater.rating import record, systems
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.model import Beliefs, Ints, newcomers
@@ -22,34 +22,55 @@ from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.systems import Law
 from stream_rater.standings import Standings
 
+MARK = 4
+"""Bytes before each name: the number of its ladder, to tell it from namesakes."""
+
+
+@kernel
+def _marked(data: Bytes, starts: Ints, ends: Ints, numbers: Ints) -> tuple[Bytes, Ints]:
+    """Names in a row, each behind its number, and where they end."""
+    out = np.empty(MARK * len(ends) + (ends - starts).sum(), np.uint8)
+    out_ends = np.empty(len(ends), np.int64)
+    at = 0
+    for i in range(len(ends)):
+        for k in range(MARK):
+            out[at + k] = (numbers[i] >> (8 * k)) & 255
+        at = put(out, at + MARK, data, starts[i], ends[i])
+        out_ends[i] = at
+    return out, out_ends
+
 
 class Census:
     """Who is who: each player of each ladder has a row, in order of appearance."""
 
     def __init__(self) -> None:
         self._roll = Roll()
-        self._marks: dict[str, str] = {}
-        self._ladders: list[str] = []
+        self._numbers: dict[str, int] = {}
+        """By ladder."""
+        self._told = Ladders(lay_out([]))
+        """Ladders as they were last asked for."""
 
     def __len__(self) -> int:
         return len(self._roll)
 
-    def mark(self, ladder: str) -> str:
-        """What stands before the ids of this ladder's players, to tell them from namesakes."""
-        mark = self._marks.get(ladder)
-        if mark is None:
-            mark = self._marks[ladder] = f"{len(self._ladders)}/"
-            self._ladders.append(ladder)
-        return mark
+    def rows(self, players: Roster) -> Ints:
+        """(P,) row of each player; new ones are entered."""
+        known = self._numbers
+        numbers = [known.setdefault(each, len(known)) for each in players.ladders.texts]
+        names = players.names
+        data, ends = _marked(
+            names.data, names.starts, names.ends, np.array(numbers, np.int64)[players.ladder]
+        )
+        return self._roll.rows(Names(LaidOut(data, np.append(0, ends)[:-1], ends)))[0]
 
-    def rows(self, marked: list[str]) -> Ints:
-        """Row of each player, told as mark and id; new ones are entered."""
-        return self._roll.rows(Names(marked))[0] if marked else np.empty(0, np.int64)
-
-    def players(self, rows: Ints) -> list[Player]:
+    def players(self, rows: Ints) -> Roster:
         """Who is in these rows."""
-        told = (name.partition("/") for name in self._roll.names(rows))
-        return [(self._ladders[int(number)], name) for number, _, name in told]
+        if len(self._told.names.ends) < len(self._numbers):
+            self._told = Ladders(lay_out(list(self._numbers)))
+        names = self._roll.laid_out(rows)
+        marks = names.data[names.starts[:, np.newaxis] + np.arange(MARK)]
+        ladder = marks.view("<u4").ravel().astype(np.int64)
+        return Roster(self._told, ladder, LaidOut(names.data, names.starts + MARK, names.ends))
 
 
 class Heard(msgspec.Struct, frozen=True, gc=False):
@@ -68,20 +89,12 @@ class Turn:
     rounds: Sequence[Heard]
     rows: Ints
     """(P,) round by round."""
-    round_index: Ints
+    partitions: Ints
+    """(P,) where each one's round was read."""
+    offsets: Ints
     """(P,)"""
-
-    def partitions(self) -> Ints:
-        """(P,) where each one's round was read."""
-        return np.array([each.partition for each in self.rounds])[self.round_index]
-
-    def offsets(self) -> Ints:
-        """(P,)"""
-        return np.array([each.offset for each in self.rounds])[self.round_index]
-
-    def times(self) -> Ints:
-        """(P,)"""
-        return np.array([each.standings.time for each in self.rounds])[self.round_index]
+    times: Ints
+    """(P,)"""
 
 
 @kernel
@@ -124,7 +137,12 @@ class Crowd:
     def turns(self, rounds: Sequence[Heard], rows: Ints) -> Iterator[Turn]:
         """Rounds in the order of the log, whose players are in these rows, turn by turn: each is to
         be rated before the next."""
-        sizes = np.array([len(each.standings.players) for each in rounds])
+        sizes = np.array([len(each.standings.share) for each in rounds])
+        told = (
+            np.array([each.partition for each in rounds]),
+            np.array([each.offset for each in rounds]),
+            np.array([each.standings.time for each in rounds]),
+        )
         starts = np.append(0, np.cumsum(sizes))
         kinds: dict[int, int] = {}
         kind = np.array([kinds.setdefault(id(each.rating), len(kinds)) for each in rounds])
@@ -133,10 +151,9 @@ class Crowd:
         bounds = np.flatnonzero(np.diff(depth[order]) | np.diff(kind[order])) + 1
         for some in np.split(order, bounds):
             count = sizes[some]
-            index = np.repeat(np.arange(len(some)), count)
-            firsts = np.cumsum(count) - count
-            at = (starts[some] - firsts)[index] + np.arange(len(index))
-            yield Turn([rounds[r] for r in some.tolist()], rows[at], index)
+            players = rows[spread(starts[some], count)]
+            of = np.repeat(some, count)
+            yield Turn([rounds[r] for r in some.tolist()], players, *(each[of] for each in told))
 
     def rate(self, turn: Turn) -> None:
         """Change the beliefs of all players of a turn."""
@@ -147,7 +164,7 @@ class Crowd:
         wave = wave_of([each.standings for each in turn.rounds], header, rows)
         evidence = systems.estimate(rating, wave)
         systems.update(self._beliefs, rows, evidence, [law], np.zeros(len(rows), np.int64))
-        systems.note_round(self._beliefs, rows, turn.offsets(), turn.times())
+        systems.note_round(self._beliefs, rows, turn.offsets, turn.times)
 
     def _law(self, rating: RatingConfig) -> tuple[RatingConfig, Law]:
         """What holds where this is configured; there is room for the factors it keeps."""
@@ -169,6 +186,8 @@ class Crowd:
         """Those of the rows whose players have played."""
         return rows[self._beliefs.header["rounds"][rows] > 0]
 
-    def records(self, rows: Ints) -> list[bytes]:
+    def records(self, rows: Ints) -> LaidOut:
         """Each belief as the service stores it."""
-        return record.encode(Beliefs(self._beliefs.header[rows], self._beliefs.factors[rows]))
+        held = self._beliefs
+        data, starts = record.encode_all(Beliefs(held.header[rows], held.factors[rows]))
+        return LaidOut(data, starts[:-1], starts[1:])

@@ -1,13 +1,14 @@
 """Rounds from a file through the sequential replay: what `rate` and `verify` run."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from stream_rater.config import Ladder, Ladders
 from stream_rater.lab.replay import Pool
 from stream_rater.pipeline.ports import Record
 from stream_rater.pipeline.verdicts import Verdicts
 from stream_rater.rating.parameters import RatingConfig
+from stream_rater.scanning import Scanned
 from stream_rater.standings import Reader, Standings
 
 
@@ -22,12 +23,16 @@ class Judge:
         self._unchanging: dict[str, RatingConfig] = {}
         """By ladder, of those rated by the same parameters from the first offset on."""
 
-    def judge(self, record: Record) -> Standings:
-        """The round in a record; raises Invalid."""
+    def scan(self, records: Sequence[Record]) -> list[Scanned | None]:
+        """Records read together, each to be judged with what was scanned of it."""
+        return self._reader.scan([each.value for each in records])
+
+    def judge(self, record: Record, scanned: Scanned | None = None) -> Standings:
+        """The round in a record, of which this was scanned; raises Invalid."""
         verdicts = self._verdicts.get(record.partition)
         if verdicts is None:
             verdicts = self._verdicts[record.partition] = Verdicts(self._reader, self._window)
-        return verdicts.judge(record)
+        return verdicts.judge(record, scanned)
 
     def rating(self, ladder: str, offset: int) -> RatingConfig:
         """By what a ladder's round at this offset is to be rated."""

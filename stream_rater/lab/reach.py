@@ -12,21 +12,21 @@ each player that is
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import compress
+from itertools import islice
 
 import numpy as np
 
 from stream_rater.lab.crowd import Census
-from stream_rater.pipeline import parts
-from stream_rater.pipeline.marks import Flags
-from stream_rater.pipeline.parts import NotAPart, Part
+from stream_rater.pipeline import parts, slab
+from stream_rater.pipeline.parts import NotAPart
 from stream_rater.pipeline.ports import Record
-from stream_rater.pipeline.sharding import shards_of
+from stream_rater.pipeline.roster import Roster
+from stream_rater.pipeline.rows import players_in
+from stream_rater.pipeline.sharding import shards_of_names
+from stream_rater.pipeline.slab import Piece
 from stream_rater.rating.compiled import KERNEL_VERSION
 from stream_rater.rating.model import Ints
-
-AT_ONCE = 20_000
-"""Players looked up in one go: parts may be small."""
+from stream_rater.scanning import runs
 
 NONE_BEFORE, NONE_AFTER = -1, 2**62
 
@@ -46,34 +46,26 @@ class _Noted:
         self._pick = pick
         self._none = none
         self._found = np.empty(0, np.int64)
-        self._players: list[str] = []
-        self._offsets: list[Ints] = []
 
-    def note(self, players: Sequence[str], offsets: Ints) -> None:
-        """One offset for each player, who is told as the census wants it."""
-        self._players += players
-        self._offsets.append(offsets)
-        if len(self._players) >= AT_ONCE:
-            self._settle()
+    def note(self, rows: Ints, offsets: Ints) -> None:
+        """One offset for each of these rows."""
+        self._make_room()
+        self._pick.at(self._found, rows, offsets)
 
-    def _settle(self) -> None:
-        """Whatever was noted counts from now on; there is an offset for each row of the census."""
-        rows, known = self._census.rows(self._players), len(self._census)
+    def _make_room(self) -> None:
+        """There is an offset for each row of the census."""
+        known = len(self._census)
         if known > len(self._found):
             more = max(known, 2 * len(self._found)) - len(self._found)
             self._found = np.append(self._found, np.full(more, self._none, np.int64))
-        if len(rows):
-            self._pick.at(self._found, rows, np.concatenate(self._offsets))
-        self._players, self._offsets = [], []
 
     def of(self, rows: Ints) -> Ints:
         """The offset of each row, or `none`."""
-        self._settle()
+        self._make_room()
         return self._found[rows]
 
     def least(self) -> int:
         """The smallest of all that were noted; NONE_AFTER if nothing was."""
-        self._settle()
         noted = self._found[self._found != self._none]
         return int(noted.min()) if len(noted) else NONE_AFTER
 
@@ -96,31 +88,59 @@ class Reach:
         self._after = _Noted(self.census, np.minimum, NONE_AFTER)
         """Smallest source offset from g on."""
 
-    def note(self, record: Record) -> None:
-        """Look at a record of `performance-estimated`; raises UnknownPart or Misplaced."""
+    def note(self, records: Sequence[Record]) -> None:
+        """Look at records of `performance-estimated`; raises UnknownPart or Misplaced."""
+        left = iter(records)
+        for some in runs([each.value or b"" for each in records], slab.TOGETHER_BYTES):
+            self._note_together(list(islice(left, len(some))), slab.read_all(some, self._kernel))
+
+    def _note_together(self, records: Sequence[Record], pieces: Sequence[Piece | None]) -> None:
+        """The parts in some records, all that one slab has."""
+        told = [(piece, each) for piece, each in zip(pieces, records, strict=True) if piece]
+        if told:
+            players, offsets = players_in(told[0][0].slab)
+            self._note([each for _, each in told], [len(p) for p, _ in told], players, offsets)
+        for piece, each in zip(pieces, records, strict=True):
+            if piece is None:
+                self._note_alone(each)
+
+    def _note_alone(self, record: Record) -> None:
+        """What is not written as parts are, or by an older kernel, or no part at all."""
         try:
             part = parts.decode(record.value or b"", self._kernel, oldest=0)
         except NotAPart:
             return
-        at_home = shards_of(part.players, self._shards) == record.partition
-        waits = record.offset >= self._applied.get(record.partition, 0)
-        if waits and not at_home.all():
+        rounds = [part.rounds[i] for i in part.round_index.tolist()]
+        ladders = [each.ladder for each in rounds]
+        offsets = np.array([each.offset for each in rounds], np.int64)
+        players = Roster.of(list(zip(ladders, part.players, strict=True)))
+        self._note([record], [len(rounds)], players, offsets)
+
+    def _note(
+        self, records: Sequence[Record], sizes: Sequence[int], players: Roster, offsets: Ints
+    ) -> None:
+        """So many rows of each record's part, by player and source offset."""
+        shard = np.repeat(np.array([each.partition for each in records]), sizes)
+        waits = np.repeat(np.array([self._waits(each) for each in records]), sizes)
+        at_home = shards_of_names(players.names, self._shards) == shard
+        misplaced = waits & ~at_home
+        if misplaced.any():
+            which = np.searchsorted(np.cumsum(sizes), np.argmax(misplaced), side="right")
+            each = records[int(which)]
             raise Misplaced(
-                f"offset {record.offset} of shard {record.partition} waits to be applied, and its "
+                f"offset {each.offset} of shard {each.partition} waits to be applied, and its "
                 f"players are elsewhere among {self._shards} shards"
             )
-        self._note(part, at_home, self._after if waits else self._before)
-        self._note(part, ~at_home, self._elsewhere)
+        rows = self.census.rows(players)
+        for noted, chosen in (
+            (self._before, at_home & ~waits), (self._after, waits), (self._elsewhere, ~at_home),
+        ):  # fmt: skip
+            if chosen.any():
+                noted.note(rows[chosen], offsets[chosen])
 
-    def _note(self, part: Part, chosen: Flags, noted: _Noted) -> None:
-        """These rows of a part."""
-        if not chosen.any():
-            return
-        offsets = np.array([each.offset for each in part.rounds], np.int64)[part.round_index]
-        marks = [self.census.mark(each.ladder) for each in part.rounds]
-        rows = zip(part.round_index.tolist(), part.players, strict=True)
-        players = [marks[i] + player for i, player in compress(rows, chosen.tolist())]
-        noted.note(players, offsets[chosen])
+    def _waits(self, record: Record) -> bool:
+        """Whether it is from g on."""
+        return record.offset >= self._applied.get(record.partition, 0)
 
     def of(self, rows: Ints, partitions: Ints) -> Ints:
         """(P,) of the players in these rows of the census, whose rounds are in these partitions."""

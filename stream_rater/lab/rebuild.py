@@ -14,6 +14,7 @@ they come first, and the store notes that the mark behind them is its own.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -21,9 +22,13 @@ from stream_rater.config import Ladders
 from stream_rater.lab.crowd import Crowd, Heard, Turn
 from stream_rater.lab.offline import Judge
 from stream_rater.lab.reach import Offsets, Reach
-from stream_rater.pipeline.ports import REBUILT, UNFINISHED, Application, Player, Position, Record
-from stream_rater.pipeline.sharding import shards_of
+from stream_rater.names import LaidOut, Names, lay_out, together
+from stream_rater.pipeline import roster
+from stream_rater.pipeline.ports import REBUILT, UNFINISHED, Application, Position, Record
+from stream_rater.pipeline.roster import Entries, Roster
+from stream_rater.pipeline.sharding import shards_of_names
 from stream_rater.rating.model import Ints
+from stream_rater.scanning import Scanned
 from stream_rater.standings import Invalid
 
 BATCH = 10_000
@@ -49,35 +54,40 @@ class Rebuild:
         self._least = reach.least()
         self._crowd = Crowd()
         self._waiting: list[Heard] = []
-        self._players: list[str] = []
-        """Of those rounds, as the census wants them."""
+        self._players = 0
+        """Of those rounds."""
         self._held = np.zeros(0, np.bool_)
         """Rows whose later rounds do not count."""
-        self._beliefs: list[tuple[Player, bytes]] = []
-        """Of those of them that had one by then."""
+        self._aside: list[tuple[Ints, LaidOut]] = []
+        """Those of them that had a belief by then, with it."""
         self._ladders: dict[str, None] = {}
         self.rounds = 0
         self.updates = 0
         self.written = 0
         """Beliefs that were asked for."""
 
-    def feed(self, record: Record) -> None:
-        """Rate the round in a record of `round-completed`, if it is valid: at once, or with others
+    def feed(self, records: Sequence[Record]) -> None:
+        """Rate the rounds in records of `round-completed` that are valid: at once, or with others
         that are fed later."""
+        for record, scanned in zip(records, self._judge.scan(records), strict=True):
+            self._take(record, scanned)
+
+    def _take(self, record: Record, scanned: Scanned | None) -> None:
+        """The round in one of them, if it is valid."""
         try:
-            standings = self._judge.judge(record)
+            standings = self._judge.judge(record, scanned)
         except Invalid:
             return
+        size = len(standings.share)
         self.rounds += 1
-        self.updates += len(standings.players)
+        self.updates += size
         self._ladders[standings.ladder] = None
         rating = self._judge.rating(standings.ladder, record.offset)
         if not standings.rates(skip_all_tied=rating.skip_all_tied):
             return
-        mark = self._reach.census.mark(standings.ladder)
-        self._players += [mark + player for player in standings.players]
         self._waiting.append(Heard(record.partition, record.offset, standings, rating))
-        if len(self._players) >= AT_ONCE:
+        self._players += size
+        if self._players >= AT_ONCE:
             self._rate()
 
     def _rate(self) -> None:
@@ -85,42 +95,60 @@ class Rebuild:
         if not self._waiting:
             return
         census = self._reach.census
-        rows = census.rows(self._players)
+        rows = census.rows(_players(self._waiting))
         self._crowd.make_room(len(census))
         self._held = np.append(self._held, np.zeros(len(census) - len(self._held), np.bool_))
         for turn in self._crowd.turns(self._waiting, rows):
             self._hold(turn)
             self._crowd.rate(turn)
-        self._waiting, self._players = [], []
+        self._waiting, self._players = [], 0
 
     def _hold(self, turn: Turn) -> None:
         """Put the beliefs aside of those who have come to their reach."""
-        offsets = turn.offsets()
-        if offsets.max() <= self._least:
+        if turn.offsets.max() <= self._least:
             return
-        beyond = offsets > self._reach.of(turn.rows, turn.partitions())
+        beyond = turn.offsets > self._reach.of(turn.rows, turn.partitions)
         rows = turn.rows[beyond & ~self._held[turn.rows]]
         self._held[rows] = True
-        self._beliefs += self._told(self._crowd.rated(rows))
-
-    def _told(self, rows: Ints) -> Iterator[tuple[Player, bytes]]:
-        return zip(self._reach.census.players(rows), self._crowd.records(rows), strict=True)
+        if len(rated := self._crowd.rated(rows)):
+            self._aside.append((rated, self._crowd.records(rated)))
 
     @property
     def ladders(self) -> list[str]:
         """Those that have rounds."""
         return list(self._ladders)
 
-    def beliefs(self) -> Iterator[tuple[Player, bytes]]:
-        """Every belief that the store must hold. Nothing can be fed afterwards."""
+    def beliefs(self) -> Iterator[Entries]:
+        """Every belief that the store must hold, some at a time. Nothing can be fed afterwards."""
         self._rate()
-        self.written += len(self._beliefs)
-        yield from self._beliefs
+        for rows, records in self._told():
+            self.written += len(rows)
+            yield Entries(self._reach.census.players(rows), records)
+
+    def _told(self) -> Iterator[tuple[Ints, LaidOut]]:
+        """Rows, and the beliefs in them."""
+        if self._aside:
+            aside = np.concatenate([rows for rows, _ in self._aside])
+            records = together([Names(each) for _, each in self._aside])
+            for some in _batches(len(aside)):
+                yield aside[some], records.some(some)
         rows = self._crowd.rated(np.flatnonzero(~self._held))
-        for start in range(0, len(rows), BATCH):
-            some = rows[start : start + BATCH]
-            self.written += len(some)
-            yield from self._told(some)
+        for some in _batches(len(rows)):
+            yield rows[some], self._crowd.records(rows[some])
+
+
+def _players(rounds: Sequence[Heard]) -> Roster:
+    """The players of all rounds, one after the other."""
+    ladders: dict[str, int] = {}
+    ladder = [ladders.setdefault(each.standings.ladder, len(ladders)) for each in rounds]
+    sizes = [len(each.standings.share) for each in rounds]
+    names = together([each.standings.names for each in rounds])
+    return Roster(roster.Ladders(lay_out(list(ladders))), np.repeat(ladder, sizes), names)
+
+
+def _batches(count: int) -> Iterator[slice]:
+    for start in range(0, count, BATCH):
+        yield slice(start, start + BATCH)
 
 
 def passed(applied: Offsets, marks: Offsets) -> dict[int, int]:
@@ -128,21 +156,14 @@ def passed(applied: Offsets, marks: Offsets) -> dict[int, int]:
     return {shard: mark + 1 for shard, mark in marks.items() if mark == applied.get(shard, 0)}
 
 
-def fill(
-    beliefs: Iterable[tuple[Player, bytes]], applied: Offsets, marks: Offsets, write: Write
-) -> None:
+def fill(beliefs: Iterable[Entries], applied: Offsets, marks: Offsets, write: Write) -> None:
     """Write beliefs to a store whose shards, all marked, are empty and UNFINISHED; raises InUse.
 
     No state on the way can be taken for a whole one, not even by a store that goes back to it.
     """
     shards = len(marks)
-    batch: list[tuple[Player, bytes]] = []
-    for each in beliefs:
-        batch.append(each)
-        if len(batch) == BATCH:
-            _write(_by_shard(batch, shards), write)
-            batch.clear()
-    _write(_by_shard(batch, shards), write)
+    for some in beliefs:
+        _write(_by_shard(some, shards), write)
     ends = {shard: applied.get(shard, 0) for shard in range(shards)}
     ahead = {s: [(REBUILT, b"%d" % (mark + 1))] for s, mark in marks.items() if mark >= ends[s]}
     for starts in (dict.fromkeys(ends, UNFINISHED), ends):  # the last call is to change nothing
@@ -152,13 +173,14 @@ def fill(
         _write(last, write)
 
 
-def _by_shard(batch: Sequence[tuple[Player, bytes]], shards: int) -> dict[int, Application]:
-    found: dict[int, list[tuple[Player, bytes]]] = {}
-    owners = shards_of([player for (_, player), _ in batch], shards)
-    for each, shard in zip(batch, owners.tolist(), strict=True):
-        found.setdefault(shard, []).append(each)
+def _by_shard(beliefs: Entries, shards: int) -> dict[int, Application]:
+    owners = shards_of_names(beliefs.players.names, shards)
+    ordered = beliefs.rows(np.argsort(owners, kind="stable"))
+    ends = np.cumsum(np.bincount(owners, minlength=shards))
     return {
-        shard: Application(Position(UNFINISHED, UNFINISHED), some) for shard, some in found.items()
+        shard: Application(Position(UNFINISHED, UNFINISHED), ordered[start:end])
+        for shard, (start, end) in enumerate(pairwise([0, *ends.tolist()]))
+        if end > start
     }
 
 

@@ -2,9 +2,9 @@
 
 A dict would do, but for millions of results its look-ups take longer than the rating: each chases
 three pointers to far memory, one after the other. Here a kernel runs through a round's names, laid
-end to end, with open addressing into one table of 8 bytes a slot. It first fetches, for all names,
-the slots they hash to and what these lead to, so that the processor waits for many at once. Names
-are compared as bytes: equal hashes never mix up two players.
+end to end, with open addressing into one table of 8 bytes a slot. It first asks for the slots that
+they hash to, and for what these lead to, so that the processor waits for many at once. Names are
+compared as bytes: equal hashes never mix up two players.
 """
 
 from typing import TypeVar
@@ -12,101 +12,80 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from stream_rater.names import HASH_START, Bytes, Names, hashed
+from stream_rater.names import Bytes, Hashes, LaidOut, Names, put
 from stream_rater.rating.compiled import inlined, kernel
 from stream_rater.rating.model import Ints
-
-Hashes = npt.NDArray[np.uint64]
+from stream_rater.rating.prefetch import prefetch
 
 T = TypeVar("T", bound=np.generic)
 
 HALF, ROW = np.uint64(32), np.uint64(0xFFFFFFFF)
 EMPTY = np.uint64(0)
 
-START, END, STAMP, HASH = 0, 1, 2, 3
-"""Columns of what is known of a row: its name's place, the last call with it, its hash."""
-
-
 BLOCK = 64
 """Names that are fetched at once: what they lead to stays near."""
-
-
-@inlined
-def _hash(data: Bytes, first: int, end: int) -> np.uint64:
-    h = hashed(HASH_START, data, first, end)
-    return h ^ (h >> HALF)
 
 
 @inlined
 def _same(a: Bytes, first: int, end: int, b: Bytes, at: int, until: int) -> bool:
     if end - first != until - at:
         return False
-    i = 0
-    while i < end - first and a[first + i] == b[at + i]:
-        i += 1
-    return i == end - first
+    one, other, k, size = np.uint64(first), np.uint64(at), np.uint64(0), np.uint64(end - first)
+    while k < size and a[one + k] == b[other + k]:
+        k += np.uint64(1)
+    return bool(k == size)
+
+
+@inlined
+def _slot(slots: Hashes, h: np.uint64) -> np.uint64:
+    """Where to begin to look for a hash."""
+    return (h ^ (h >> HALF)) & np.uint64(len(slots) - 1)
 
 
 @inlined
 def _enter(slots: Hashes, h: np.uint64, row: int) -> None:
     """Put a row where its hash leads; a slot is the hash's upper half and the row, from 1."""
     mask = np.uint64(len(slots) - 1)
-    slot = h & mask
+    slot = _slot(slots, h)
     while slots[slot] != EMPTY:
         slot = (slot + np.uint64(1)) & mask
     slots[slot] = (h >> HALF << HALF) | np.uint64(row + 1)
 
 
 @inlined
-def _meet(
-    data: Bytes, starts: Ints, ends: Ints, slots: Hashes, names: Bytes, known: Ints
-) -> tuple[Hashes, Bytes]:
-    """Hash of each name, and the first byte of the name in the slot it leads to."""
-    hashes, begins = np.empty(len(ends), np.uint64), np.empty(len(ends), np.uint8)
-    mask = np.uint64(len(slots) - 1)
-    rows = np.empty(len(ends), np.int64)
-    for i in range(len(ends)):
-        hashes[i] = _hash(data, starts[i], ends[i])
-    for i in range(len(ends)):  # each loop fetches from one place, and nothing waits for it
-        rows[i] = np.int64(slots[hashes[i] & mask] & ROW) - 1
-    for i in range(len(ends)):
-        rows[i] = known[max(rows[i], 0), START]
-    for i in range(len(ends)):
-        begins[i] = names[rows[i]]
-    return hashes, begins
+def _fetch(hashes: Hashes, slots: Hashes, names: Bytes, starts: Ints, stamps: Ints) -> None:
+    """Ask for what is looked at for these names."""
+    rows = np.empty(BLOCK, np.int64)
+    for i in range(len(hashes)):  # each loop asks for what the one before it has led to
+        prefetch(slots, int(_slot(slots, hashes[i])), 0)
+    for i in range(len(hashes)):
+        rows[i] = max(np.int64(slots[_slot(slots, hashes[i])] & ROW) - 1, np.int64(0))
+        prefetch(starts, rows[i], 0)
+        prefetch(stamps, rows[i], 0)
+    for i in range(len(hashes)):
+        prefetch(names, starts[rows[i]], 0)
 
 
 @inlined
 def _find(
-    data: Bytes, first: int, end: int, h: np.uint64, slots: Hashes, names: Bytes, known: Ints
+    data: Bytes, first: int, end: int, h: np.uint64, slots: Hashes, names: Bytes, starts: Ints
 ) -> int:
     """The row of a name, or -1."""
     mask = np.uint64(len(slots) - 1)
-    slot = h & mask
+    slot = _slot(slots, h)
     while slots[slot] != EMPTY:
         if slots[slot] >> HALF == h >> HALF:
             row = int(slots[slot] & ROW) - 1
-            if _same(data, first, end, names, known[row, START], known[row, END]):
+            if _same(data, first, end, names, starts[row], starts[row + 1]):
                 return row
         slot = (slot + np.uint64(1)) & mask
     return -1
 
 
-@inlined
-def _note(
-    data: Bytes, first: int, end: int, h: np.uint64, names: Bytes, known: Ints, row: int
-) -> None:
-    """A new name in a row, behind that of the row before."""
-    at = known[row - 1, END] if row > 0 else 0
-    names[at : at + end - first] = data[first:end]
-    known[row, START], known[row, END] = at, at + end - first
-    known[row, HASH] = np.int64(h)
-
-
 @kernel
 def _rows(
-    data: Bytes, starts: Ints, ends: Ints, slots: Hashes, names: Bytes, known: Ints, count: int,
-    stamp: int, out: Ints,
+    data: Bytes, firsts: Ints, ends: Ints, hashes: Hashes, slots: Hashes, names: Bytes,
+    starts: Ints, stamps: Ints, known: Hashes, count: int, stamp: int, out: Ints,
 ) -> tuple[int, int]:  # fmt: skip
     """Rows of the names in `data` into `out`, new ones entered.
 
@@ -116,26 +95,26 @@ def _rows(
     twice = -1
     for begin in range(0, len(ends), BLOCK):
         until = min(begin + BLOCK, len(ends))
-        hashes, _ = _meet(data, starts[begin:until], ends[begin:until], slots, names, known)
+        _fetch(hashes[begin:until], slots, names, starts, stamps)
         for i in range(begin, until):
-            h = hashes[i - begin]
-            row = _find(data, starts[i], ends[i], h, slots, names, known)
+            first, end = firsts[i], ends[i]
+            row = _find(data, first, end, hashes[i], slots, names, starts)
             if row < 0:
                 row = count
                 count += 1
-                _note(data, starts[i], ends[i], h, names, known, row)
-                _enter(slots, h, row)
-            elif known[row, STAMP] == stamp:
+                known[row], starts[count] = hashes[i], put(names, starts[row], data, first, end)
+                _enter(slots, hashes[i], row)
+            elif stamps[row] == stamp:
                 twice = i
-            known[row, STAMP] = stamp
+            stamps[row] = stamp
             out[i] = row
     return count, twice
 
 
 @kernel
-def _enter_all(slots: Hashes, known: Ints) -> None:
+def _enter_all(slots: Hashes, known: Hashes) -> None:
     for row in range(len(known)):
-        _enter(slots, np.uint64(known[row, HASH]), row)
+        _enter(slots, known[row], row)
 
 
 class Roll:
@@ -145,7 +124,12 @@ class Roll:
         self._count = self._calls = 0
         self._slots = np.zeros(1024, np.uint64)
         self._names = np.zeros(4096, np.uint8)
-        self._known = np.zeros((512, 4), np.int64)
+        self._starts = np.zeros(513, np.int64)
+        """Of each name, and of the next one, which is its end."""
+        self._stamps = np.zeros(512, np.int64)
+        """The last call with each name."""
+        self._known = np.zeros(512, np.uint64)
+        """Hash of each name."""
 
     def __len__(self) -> int:
         return self._count
@@ -157,16 +141,18 @@ class Roll:
         self._calls += 1
         out = np.empty(len(names), np.int64)
         self._count, twice = _rows(
-            found.data, found.starts, found.ends, self._slots, self._names, self._known,
-            self._count, self._calls, out,
+            found.data, found.starts, found.ends, found.hashes, self._slots, self._names,
+            self._starts, self._stamps, self._known, self._count, self._calls, out,
         )  # fmt: skip
         return out, None if twice < 0 else twice
 
     def names(self, rows: Ints) -> list[str]:
         """The names of these rows."""
-        places = self._known[rows, START : END + 1].tolist()
-        data = self._names.data
-        return [str(data[a:b], "utf-8", "surrogatepass") for a, b in places]
+        return self.laid_out(rows).texts()
+
+    def laid_out(self, rows: Ints) -> LaidOut:
+        """The same as bytes; who comes later stands behind them."""
+        return LaidOut(self._names, self._starts[rows], self._starts[rows + 1])
 
     def forget_after(self, count: int) -> None:
         """Only the first so many are known again."""
@@ -183,11 +169,12 @@ class Roll:
         return None
 
     def _make_room(self, names: int, size: int) -> None:
-        used = int(self._known[self._count - 1, END]) if self._count else 0
-        self._names = _grown(self._names, used + size)
-        self._known = _grown(self._known, self._count + names)
-        if 2 * (self._count + names) > len(self._slots):
-            self._fill_slots(1 << (4 * (self._count + names)).bit_length())
+        most = self._count + names
+        self._names = _grown(self._names, int(self._starts[self._count]) + size)
+        self._starts = _grown(self._starts, most + 1)
+        self._stamps, self._known = _grown(self._stamps, most), _grown(self._known, most)
+        if 2 * most > len(self._slots):
+            self._fill_slots(1 << (4 * most).bit_length())
 
     def _fill_slots(self, size: int) -> None:
         self._slots = np.zeros(size, np.uint64)

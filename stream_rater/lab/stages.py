@@ -7,7 +7,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-AHEAD = 64
+AHEAD = 16
 """Items that a stage may be ahead of the next one."""
 
 ITEM, END, ERROR = "item", "end", "error"

@@ -90,7 +90,7 @@ class Agreement:
         for ladder, offset in at_odds.items():
             observer.ladder_refused(ladder, offset, objection(ladder, offset))
         observer.ladders_agreed(ladders - at_odds.keys())
-        if not self._odds:
+        if self.is_full:
             return list(wave)
         return [each for each in wave if self.allows(each.standings.ladder, each.offset)]
 
@@ -101,6 +101,11 @@ class Agreement:
             self._odds = {}
         return due
 
+    @property
+    def is_full(self) -> bool:
+        """Whether all rounds may be rated, as far as we know."""
+        return not self._odds
+
     def allows(self, ladder: str, offset: int) -> bool:
         """Whether a round may be rated, as far as we know."""
-        return not self._odds or offset < self._odds.get(ladder, math.inf)
+        return offset < self._odds.get(ladder, math.inf)

@@ -4,19 +4,22 @@ Pure: from the parts and what the store holds to what it shall hold. The same ro
 beliefs give the same bytes, whoever computes them and however often.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
-import numpy.typing as npt
 
-from stream_rater.pipeline.parts import Part
-from stream_rater.pipeline.ports import Application, Event, Held, Player, Position
-from stream_rater.pipeline.telling import Together, events_of
+from stream_rater.names import LaidOut
+from stream_rater.pipeline.convoy import Convoy
+from stream_rater.pipeline.marks import Flags
+from stream_rater.pipeline.ports import Application, Event, Held, Position
+from stream_rater.pipeline.roster import Entries
+from stream_rater.pipeline.rows import Rows, rows_of
+from stream_rater.pipeline.slab import Piece
+from stream_rater.pipeline.telling import told
 from stream_rater.rating import record, systems
-from stream_rater.rating.model import Beliefs, Ints, Table, newcomers
-
-Flags = npt.NDArray[np.bool_]
+from stream_rater.rating.model import Beliefs, Table, newcomers
 
 
 class Disagreement(ValueError):
@@ -34,71 +37,48 @@ class Change:
     events: Collection[Event] = field(repr=False)
 
 
-def players_of(part: Part) -> list[Player]:
-    """(ladder, player) of each row."""
-    ladders = [each.ladder for each in part.rounds]
-    return list(zip(map(ladders.__getitem__, part.round_index.tolist()), part.players, strict=True))
+def computed(convoy: Convoy, held: Mapping[int, Held]) -> list[Change]:
+    """Apply a convoy's parts to what its shards hold (steps 12 and 13); raises UnknownRecord."""
+    rows = convoy.rows
+    before = _decoded(rows, list(chain.from_iterable(held[s].records for s in convoy.batches)))
+    fresh = rows.offset > before.header["last"]
+    if not fresh.all():
+        chosen = np.flatnonzero(fresh)
+        rows = rows.those(chosen)
+        before = Beliefs(before.header[chosen], before.factors[chosen])
+    after = _updated(rows, before)
+    data, starts = record.encode_all(after)
+    beliefs = Entries(rows.players, LaidOut(data, starts[:-1], starts[1:]))
+    events = told(rows, after.header)
+    done, end = [], 0
+    for shard, cut in convoy.cuts.items():
+        flags = fresh[cut]
+        start, end = end, end + int(np.count_nonzero(flags))
+        applied, mine = convoy.batches[shard].end, slice(start, end)
+        position = Position(applied, held[shard].position.applied, np.packbits(flags).tobytes())
+        application = Application(position, beliefs[mine])
+        done.append(Change(shard, len(flags), end - start, application, events.of(shard, mine)))
+    return done
 
 
-def computed(shard: int, parts: Sequence[Part], end: int, held: Held) -> Change:
-    """Apply parts up to offset `end` to what the shard holds (steps 12 and 13)."""
-    fresh: list[Flags] = [np.empty(0, np.bool_)]
-    beliefs: list[tuple[Player, bytes]] = []
-    events: list[Collection[Event]] = []
-    for part, records in _with_records(parts, held.records):
-        if not records:  # of no round
-            continue
-        mine, before = part, _decoded(part, records)
-        fresh.append(_offsets(part) > before.header["last"])
-        rows = np.flatnonzero(fresh[-1])
-        if len(rows) == 0:
-            continue
-        if len(rows) < len(records):
-            mine = part.slice(rows)
-            before = _decoded(mine, [records[i] for i in rows.tolist()])
-        after = _updated(mine, before)
-        beliefs += zip(players_of(mine), record.encode(after), strict=True)
-        events.append(events_of(shard, mine, after.header))
-    flags = np.concatenate(fresh)
-    position = Position(end, held.position.applied, np.packbits(flags).tobytes())
-    application = Application(position, beliefs)
-    return Change(shard, len(flags), int(flags.sum()), application, Together(events))
-
-
-def recalled(shard: int, parts: Sequence[Part], held: Held, published: int) -> Change:
+def recalled(shard: int, parts: Sequence[Piece], held: Held, published: int) -> Change:
     """The events of the last call, from its fresh rows and the beliefs it left (step 11).
 
     `parts` are all of that call, of which the first `published` need no events any more.
     """
-    rows = sum(len(part.players) for part in parts)
+    rows = rows_of(parts)
     bits = np.frombuffer(held.position.fresh, np.uint8)
-    if len(bits) != (rows + 7) // 8:
+    if len(bits) != (len(rows) + 7) // 8:
         raise Disagreement(
-            f"the store's last call had {8 * len(bits)} rows or up to 7 fewer, the log has {rows}"
+            f"the store's last call had {8 * len(bits)} rows or up to 7 fewer, "
+            f"the log has {len(rows)}"
         )
-    fresh = np.unpackbits(bits, count=rows).astype(bool)
-    events: list[Collection[Event]] = []
-    start = 0
-    for i, (part, records) in enumerate(_with_records(parts, held.records)):
-        mine = np.flatnonzero(fresh[start : start + len(records)])
-        start += len(records)
-        if len(mine) and i >= published:
-            header = _headers([records[row] for row in mine.tolist()])
-            events.append(events_of(shard, part.slice(mine), header))
-    application = Application(held.position, ())
-    return Change(shard, rows, int(fresh.sum()), application, Together(events))
-
-
-def _with_records(
-    parts: Sequence[Part], records: Sequence[bytes | None]
-) -> list[tuple[Part, Sequence[bytes | None]]]:
-    """Each part with its rows' records; `records` has those of all parts in a row."""
-    pairs, start = [], 0
-    for part in parts:
-        pairs.append((part, records[start : start + len(part.players)]))
-        start += len(part.players)
-    assert start == len(records)
-    return pairs
+    fresh: Flags = np.unpackbits(bits, count=len(rows)).astype(bool)
+    untold = np.flatnonzero(fresh)
+    untold = untold[untold >= sum(len(part) for part in parts[:published])]
+    header = _headers([held.records[row] for row in untold.tolist()])
+    events = told(rows.those(untold), header).of(shard, slice(0, len(untold)))
+    return Change(shard, len(rows), int(fresh.sum()), Application(held.position, ()), events)
 
 
 def _headers(records: Sequence[bytes | None]) -> Table:
@@ -106,30 +86,22 @@ def _headers(records: Sequence[bytes | None]) -> Table:
     return record.read_headers(b"".join(r[: record.HEADER_SIZE] if r else nothing for r in records))
 
 
-def _offsets(part: Part) -> Ints:
-    return np.array([each.offset for each in part.rounds], np.int64)[part.round_index]
-
-
-def _laws(part: Part) -> Ints:
-    return np.array([each.law for each in part.rounds], np.int64)[part.round_index]
-
-
-def _decoded(part: Part, records: Sequence[bytes | None]) -> Beliefs:
-    """The beliefs of the part's rows, of which there are some; newcomers by their ladder's law."""
-    first, *others = part.laws
-    capacity = max(each.kept for each in part.laws) + 1
-    beliefs = record.decode(records, capacity, first.initial_mu, first.initial_sigma)
-    law = _laws(part) if others else None
-    for i, each in enumerate(others, start=1):
-        new = np.flatnonzero((law == i) & (beliefs.header["rounds"] == 0))
-        beliefs.header[new] = newcomers(len(new), 0, each.initial_mu, each.initial_sigma).header
+def _decoded(rows: Rows, records: Sequence[bytes | None]) -> Beliefs:
+    """The beliefs of the rows; newcomers by their ladder's law."""
+    assert len(rows) == len(records)
+    capacity = max((each.kept for each in rows.laws), default=0) + 1
+    beliefs = record.decode(records, capacity, 0.0, 1.0)
+    new = np.flatnonzero(beliefs.header["rounds"] == 0)
+    if len(new):
+        initial = [newcomers(1, 0, each.initial_mu, each.initial_sigma) for each in rows.laws]
+        by_law = np.concatenate([each.header for each in initial])
+        beliefs.header[new] = by_law[rows.law[new]]
     return beliefs
 
 
-def _updated(part: Part, beliefs: Beliefs) -> Beliefs:
-    """The same beliefs after the part's rounds."""
-    rows = np.arange(len(part.players))
-    systems.update(beliefs, rows, part.evidence, list(part.laws), _laws(part))
-    time = np.array([each.time for each in part.rounds], np.int64)[part.round_index]
-    systems.note_round(beliefs, rows, _offsets(part), time)
+def _updated(rows: Rows, beliefs: Beliefs) -> Beliefs:
+    """The same beliefs after the rows' rounds."""
+    every = np.arange(len(rows))
+    systems.update(beliefs, every, rows.evidence, list(rows.laws), rows.law)
+    systems.note_round(beliefs, every, rows.offset, rows.time)
     return beliefs

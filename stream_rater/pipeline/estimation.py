@@ -5,7 +5,8 @@ round's evidence is does not depend on the rounds beside it, so that a predecess
 and its successor's, cut otherwise, agree bit for bit.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from itertools import accumulate, compress
 
@@ -14,17 +15,18 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_rater.columns import wave_of
-from stream_rater.names import LaidOut, Names, spread, together
+from stream_rater.names import LaidOut, Names, lay_out, together
 from stream_rater.pipeline import marks, parts
 from stream_rater.pipeline.marks import Fingerprints, Flags
 from stream_rater.pipeline.observer import Traced
 from stream_rater.pipeline.parts import Part, RoundInPart
-from stream_rater.pipeline.ports import Player, Record
-from stream_rater.pipeline.roster import Roster
-from stream_rater.rating import systems
+from stream_rater.pipeline.ports import Player, Priors, Record
+from stream_rater.pipeline.roster import Ladders, Roster
+from stream_rater.rating import record, systems
 from stream_rater.rating.compiled import kernel
-from stream_rater.rating.model import Ints, Table, newcomers
+from stream_rater.rating.model import HEADER, Ints, Table
 from stream_rater.rating.parameters import RatingConfig
+from stream_rater.rating.record import UnknownRecord
 from stream_rater.rating.systems import Law
 from stream_rater.standings import Standings
 from stream_rater.trace import Trace, trace_of
@@ -82,7 +84,6 @@ class Cohort:
     def __init__(self, rounds: Sequence[Pending]) -> None:
         self.rounds = rounds
         self.sizes = np.array([len(each.fingerprints) for each in rounds], np.int64)
-        self.starts = np.cumsum(self.sizes) - self.sizes
 
     @cached_property
     def fingerprints(self) -> Fingerprints:
@@ -106,12 +107,8 @@ class Cohort:
 
     def per_player(self, column: npt.ArrayLike) -> Ints:
         """(P,) what is told of each round."""
-        told: Ints = np.repeat(column, self.sizes)
+        told: Ints = np.repeat(np.asarray(column), self.sizes)
         return told
-
-    def rows(self, indices: Sequence[int]) -> Ints:
-        """The rows of the players of these rounds, which are given in order."""
-        return spread(self.starts[indices], self.sizes[indices])
 
     def those(self, chosen: Flags) -> "Cohort":
         """Of the rounds only these."""
@@ -123,7 +120,8 @@ def asked(cohort: Cohort) -> dict[int, Sequence[Player]]:
     order, cuts = cohort.by_shard
     ladders: dict[str, int] = {}
     numbers = [ladders.setdefault(each.standings.ladder, len(ladders)) for each in cohort.rounds]
-    everybody = Roster(list(ladders), cohort.per_player(numbers)[order], cohort.names.rows(order))
+    ladder, names = cohort.per_player(numbers)[order], cohort.names.rows(order)
+    everybody = Roster(Ladders(lay_out(list(ladders))), ladder, names)
     return {shard: everybody[where] for shard, where in cuts}
 
 
@@ -132,6 +130,33 @@ def by_shard(cohort: Cohort) -> dict[int, Fingerprints]:
     order, cuts = cohort.by_shard
     players = cohort.fingerprints[order]
     return {shard: players[where] for shard, where in cuts}
+
+
+def headers_of(cohort: Cohort, read: Mapping[int, Priors]) -> tuple[Table, dict[int, str]]:
+    """(P,) headers of the cohort's players, from what each shard's were read; and why those of a
+    shard cannot be understood: then they are zeros."""
+    order, cuts = cohort.by_shard
+    told = [read[shard].headers for shard, _ in cuts]
+    sizes = [record.HEADER_SIZE * (where.stop - where.start) for _, where in cuts]
+    if list(map(len, told)) == sizes:
+        with suppress(UnknownRecord):
+            return _as_they_were(record.read_headers(b"".join(told)), order), {}
+    held, unreadable = np.zeros(len(order), HEADER), dict[int, str]()
+    for (shard, where), each in zip(cuts, told, strict=True):
+        try:
+            held[where] = record.read_headers(each)
+        except UnknownRecord as error:
+            unreadable[shard] = str(error)
+    return _as_they_were(held, order), unreadable
+
+
+@kernel
+def _as_they_were(held: Table, order: Ints) -> Table:
+    """Headers that come in this order of the players, in the players' own."""
+    headers = np.empty_like(held)
+    for i in range(len(order)):
+        headers[order[i]] = held[i]
+    return headers
 
 
 def classified(cohort: Cohort, headers: Table, accepted: Flags) -> tuple[Cohort, Cohort, Table]:
@@ -169,35 +194,37 @@ def _classified(headers: Table, accepted: Flags, offsets: Ints, sizes: Ints) -> 
 
 def estimate(cohort: Cohort, priors: Table) -> Part:
     """All rows as one part; `priors` in the order of the rows."""
-    groups: dict[int, list[int]] = {}
-    for i, each in enumerate(cohort.rounds):
-        groups.setdefault(id(each.rating), []).append(i)
-    law = np.empty(len(cohort.rounds), np.int64)
+    numbers: dict[int, int] = {}
+    law = [numbers.setdefault(id(each.rating), len(numbers)) for each in cohort.rounds]
     laws: list[Law] = []
+    place = np.empty(len(priors), np.int32)
     evidence = np.empty((len(priors), parts.EVIDENCE_COLUMNS))
-    for number, indices in enumerate(groups.values()):
-        law[indices] = number
-        mine, rows = [cohort.rounds[i] for i in indices], cohort.rows(indices)
-        laws.append(systems.law_of(mine[0].rating))
-        own = priors if len(groups) == 1 else priors[rows]
-        known = _with_newcomers(own, laws[number])
-        wave = wave_of([each.standings for each in mine], known)
-        evidence[rows] = systems.estimate(mine[0].rating, wave)
+    for number in numbers.values():
+        chosen = np.array(law) == number
+        mine = cohort.those(chosen)
+        rows = slice(None) if mine is cohort else cohort.per_player(chosen)
+        rating, own = mine.rounds[0].rating, priors[rows]
+        laws.append(systems.law_of(rating))
+        _rate_newcomers(own, laws[number].initial_mu, laws[number].initial_sigma)
+        wave = wave_of([each.standings for each in mine.rounds], own)
+        place[rows] = np.repeat(wave.place, np.diff(wave.entry_starts))
+        evidence[rows] = systems.estimate(rating, wave)
     return Part(
         laws=laws,
-        rounds=list(map(_round_in_part, cohort.rounds, law.tolist())),
+        rounds=list(map(_round_in_part, cohort.rounds, law)),
         round_index=cohort.per_player(np.arange(len(cohort.rounds))),
-        place=np.concatenate([each.standings.player_places() for each in cohort.rounds]),
+        place=place,
         evidence=evidence,
         names=Names(cohort.names),
     )
 
 
-def _with_newcomers(priors: Table, law: Law) -> Table:
-    """Priors with the initial rating where there is no belief yet."""
-    fresh = newcomers(1, 0, law.initial_mu, law.initial_sigma)
-    priors[priors["version"] == 0] = fresh.header
-    return priors
+@kernel
+def _rate_newcomers(priors: Table, mu: float, sigma: float) -> None:
+    """The initial rating where there is no belief yet: what else stage 1 looks at is zero there."""
+    for i in range(len(priors)):
+        if priors[i].version == 0:
+            priors[i].mu, priors[i].sigma = mu, sigma
 
 
 def _round_in_part(pending: Pending, law: int) -> RoundInPart:
@@ -213,37 +240,15 @@ def _round_in_part(pending: Pending, law: int) -> RoundInPart:
     )
 
 
-def messages(part: Part, cohort: Cohort, most_rows: int) -> Iterator[tuple[int, bytes]]:
+def messages(part: Part, cohort: Cohort, most_rows: int) -> list[tuple[int, bytes]]:
     """The part's rows, the cohort's, by shard, as (shard, message) of at most so many rows."""
-    order, cuts = cohort.by_shard
-    index, place, evidence = part.round_index[order], part.place[order], part.evidence[order]
-    names = part.names.rows(order)
-    for shard, where in cuts:
-        for start in range(where.start, where.stop, most_rows):
-            rows = slice(start, min(start + most_rows, where.stop))
-            numbers, round_index = _counted(index[rows])
-            chunk = Part(
-                laws=part.laws,
-                rounds=[part.rounds[i] for i in numbers.tolist()],
-                round_index=round_index,
-                place=place[rows],
-                evidence=evidence[rows],
-                names=names.some(rows.start, rows.stop),
-            )
-            yield shard, parts.encode(chunk)
-
-
-@kernel
-def _counted(index: Ints) -> tuple[Ints, Ints]:
-    """The different ones among numbers that never fall, and of each number which of those it is."""
-    different, which = np.empty(len(index), np.int64), np.empty(len(index), np.int64)
-    count = 0
-    for i in range(len(index)):
-        if i == 0 or index[i] != index[i - 1]:
-            different[count] = index[i]
-            count += 1
-        which[i] = count - 1
-    return different[:count], which
+    order, by_shard = cohort.by_shard
+    shards, cuts = list[int](), list[int]()
+    for shard, where in by_shard:
+        ends = [*range(where.start + most_rows, where.stop, most_rows), where.stop]
+        shards += [shard] * len(ends)
+        cuts += ends
+    return list(zip(shards, parts.encode_pieces(part, order, cuts), strict=True))
 
 
 def part_ends(messages: Sequence[tuple[int, bytes]], offsets: Sequence[int]) -> dict[int, int]:

@@ -29,10 +29,12 @@ from stream_rater.pipeline import estimation
 from stream_rater.pipeline.agreement import Agreement
 from stream_rater.pipeline.estimation import Cohort, Pending
 from stream_rater.pipeline.flood import Flood
-from stream_rater.pipeline.large import IN_NO_HURRY, LargeRound
+from stream_rater.pipeline.large import LargeRound
 from stream_rater.pipeline.marks import Flags, shards_in
-from stream_rater.pipeline.observer import Observer
+from stream_rater.pipeline.observer import Accepted, Observer
+from stream_rater.pipeline.pace import IDLE_S, Pace
 from stream_rater.pipeline.ports import (
+    REGROUPING_S,
     CommitSource,
     Committed,
     LogStarts,
@@ -48,27 +50,19 @@ from stream_rater.pipeline.ports import (
     Step,
     Trouble,
     ask,
+    insist,
     pause_s,
 )
 from stream_rater.pipeline.progress import Progress
-from stream_rater.pipeline.source import Source
+from stream_rater.pipeline.source import Source, all_finished, behind, hold_much
 from stream_rater.pipeline.verdicts import Verdicts
 from stream_rater.pipeline.waves import Waves
-from stream_rater.rating import record as belief_record
-from stream_rater.rating.model import HEADER, Table
-from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rating.record import UnknownRecord
+from stream_rater.rating.model import Table
 from stream_rater.scanning import Scanned
-from stream_rater.standings import Reader, Standings
-
-BUSY_S = 0.001
-"""How long a poll takes while rounds wait for the store; it grows with the time waited in vain."""
+from stream_rater.standings import Reader
 
 READ_AHEAD = 4
 """Reading rests while more than so many waves' players, or offsets, wait in memory."""
-
-REJECTED_BYTES = 64 * 2**20
-"""Reading rests while more than so many bytes wait to be rejected."""
 
 IN_FLIGHT = 20
 """Sending rests while more than so many waves' players are in parts not seen applied."""
@@ -93,7 +87,7 @@ class Estimator:
         rows_per_part: int = ROWS_PER_PART,
         rejects_per_second: float = 0.0,
         observer: Observer | None = None,
-        idle_s: float = 0.1,
+        idle_s: float = IDLE_S,
     ) -> None:
         self._reader = Reader(ladders)
         self._agreement = Agreement(ladders)
@@ -105,6 +99,8 @@ class Estimator:
         self._observer = observer or Observer()
         self._idle_s = idle_s
         self._owned: frozenset[int] = frozenset()
+        self._to_open: frozenset[int] = frozenset()
+        """Those of them that are newly owned."""
         self._now_s = 0.0
         self._flood = Flood(rejects_per_second)
         self._refused: set[int] = set()
@@ -118,24 +114,23 @@ class Estimator:
         self._waves = Waves[Pending]()
         self._waiting = 0
         """Players of those rounds; of a large one as many as are in hand at a time."""
+        self._oversize = 0
+        """Those rounds that are larger than a wave."""
         self._progress = Progress(self._shards)
-        self._in_vain = 0
-        """Turns since a round could be rated while some wait."""
+        self._pace = Pace(self._idle_s)
         self._news = True
         """Whether a wave may be found where none was: not for every turn are they all looked at."""
 
     def run(self) -> Step[NoReturn]:
         """The machine: steps 1 to 7, for ever."""
-        to_open = frozenset[int]()
         troubles = 0
         while True:
             try:
                 if troubles:
                     yield from self._start_over(troubles)
-                    to_open = self._owned
-                yield from self._open(to_open)
-                to_open = yield from self._read_on()
-                if not to_open:
+                yield from self._open(self._to_open)
+                yield from self._read_on()
+                if not self._to_open:
                     yield from self._rate_wave()
                     yield from self._rate_large()
                     yield from self._commit()
@@ -148,6 +143,7 @@ class Estimator:
         """After a pause, what is owned by then, with a new producer."""
         self._forget_everything()
         yield from self._poll(pause_s(troubles), full=True)
+        self._to_open = self._owned
         yield from ask(NewProducer())
 
     # --- step 1 ---
@@ -167,6 +163,8 @@ class Estimator:
             offsets[partition] = self._window_start(c, start)
             verdicts = Verdicts(self._reader, self._window)
             self._sources[partition] = Source(verdicts, start=offsets[partition], committed=c)
+        self._to_open = frozenset()
+        self._observer.reading_back(partitions)
         yield from ask(Seek(offsets))
 
     def _window_start(self, c: int, log_start: int) -> int:
@@ -181,38 +179,37 @@ class Estimator:
 
     # --- polls ---
 
-    def _read_on(self) -> Step[frozenset[int]]:
-        """Read what came; returns the partitions that are newly owned."""
-        timeout_s = self._idle_s
-        if self._waves:
-            timeout_s = min(timeout_s, BUSY_S * (1 + self._in_vain // 10))
-        return (yield from self._poll(timeout_s, full=self._is_full()))
+    def _read_on(self) -> Step[None]:
+        """Read what came."""
+        timeout_s = self._pace.timeout_s(waiting=bool(self._waves))
+        yield from self._poll(timeout_s, full=self._is_full())
 
     def _is_full(self) -> bool:
         most = READ_AHEAD * self._wave_players
-        return (
-            self._waiting > most
-            or any(len(each) > most for each in self._sources.values())
-            or sum(each.rejected_bytes for each in self._sources.values()) > REJECTED_BYTES
-        )
+        return self._waiting > most or hold_much(self._sources.values(), most)
 
-    def _poll(self, timeout_s: float, *, full: bool) -> Step[frozenset[int]]:
-        polled = yield from ask(Poll(timeout_s, full=full, resting=self._flood.at_rest))
+    def _poll(self, timeout_s: float, *, full: bool) -> Step[None]:
+        polled = yield from ask(
+            Poll(timeout_s, full=full, resting=self._flood.at_rest, gather_s=self._pace.gather_s)
+        )
         self._now_s = polled.now_s
         self._progress.retry(polled.now_s)
         self._news = self._agreement.retry(polled.now_s) or self._news
         if polled.lost or polled.gained:
             self._owned = (self._owned - polled.lost) | polled.gained
+            self._to_open = (self._to_open - polled.lost) | polled.gained
             self._observer.owned(self._owned)
             self._drop(polled.lost | polled.gained)
             self._flood.forget(polled.lost | polled.gained)
         scanned = self._reader.scan([record.value for record in polled.records])
         read = map(self._read, polled.records, scanned)
-        rounds = [each for each in read if each is not None]
-        if rounds:
+        accepted = [each for each in read if each is not None]
+        self._observer.rounds_accepted(accepted)
+        if rounds := [(record, told, by) for record, told, by in accepted if by is not None]:
             self._admit(estimation.pending(rounds, self._shards))
+        idle = not full and not polled.records
+        self._observer.reading_back(behind(self._sources, idle=idle))
         self._flood.rest(self._now_s, self._observer.partitions_resting)
-        return polled.gained
 
     def _drop(self, partitions: frozenset[int]) -> None:
         """Forget partitions; what their players await stays true, whoever owns them."""
@@ -221,16 +218,14 @@ class Estimator:
         if self._large is not None and self._large.pending.partition in partitions:
             self._large = None
         kept = [each for each in self._waves if each.partition not in partitions]
-        self._waves, self._waiting = Waves(), 0
+        self._waves, self._waiting, self._oversize = Waves(), 0, 0
         if kept:
             self._admit(Cohort(kept))
 
     # --- steps 2 and 3 ---
 
-    def _read(
-        self, record: Record, scanned: Scanned | None
-    ) -> tuple[Record, Standings, RatingConfig] | None:
-        """The round in a record, if it is to be rated, and how."""
+    def _read(self, record: Record, scanned: Scanned | None) -> Accepted | None:
+        """The round in a record, if it is valid."""
         source = self._sources.get(record.partition)
         found = source.judge(record, scanned) if source is not None else None
         if source is None or found is None:
@@ -239,20 +234,20 @@ class Estimator:
             self._flood.rejected(record.partition, self._now_s)
             self._observer.round_rejected(found)
             return None
-        self._observer.round_accepted(found.ladder, found.round_id, record)
         rating = self._reader.terms(found.ladder, record.offset).rating
-        if not found.rates(skip_all_tied=rating.skip_all_tied):
-            source.finish([record.offset])
-            return None
-        return record, found, rating
+        if found.rates(skip_all_tied=rating.skip_all_tied):
+            return record, found, rating
+        source.finish([record.offset])
+        return record, found, None
 
     def _admit(self, cohort: Cohort) -> None:
-        self._waiting += self._weight(cohort)
+        self._count(cohort, more=1)
         self._waves.add(cohort.rounds, cohort.fingerprints, cohort.numbers)
         self._news = True
 
-    def _weight(self, cohort: Cohort) -> int:
-        return int(np.minimum(cohort.sizes, self._wave_players).sum())
+    def _count(self, cohort: Cohort, *, more: int) -> None:
+        self._waiting += more * int(np.minimum(cohort.sizes, self._wave_players).sum())
+        self._oversize += more * int(np.count_nonzero(cohort.sizes > self._wave_players))
 
     def _wave(self) -> list[Pending]:
         """Candidates whose players await nothing, up to a wave's size."""
@@ -263,13 +258,16 @@ class Estimator:
         if len(self._progress) > IN_FLIGHT * self._wave_players:
             return wave
         self._progress.moved = False
-        fitting = filter(self._fits, self._waves.candidates())
-        for pending in self._progress.ready_ones(fitting):
+        candidates = self._waves.candidates()
+        if self._oversize or not self._agreement.is_full:
+            candidates = filter(self._fits, candidates)
+        for pending in self._progress.ready_ones(candidates):
             if players and players + len(pending.fingerprints) > self._wave_players:
                 break
             wave.append(pending)
             players += len(pending.fingerprints)
         self._news = bool(wave)
+        self._pace.took(len(wave), players)
         return wave
 
     def _fits(self, pending: Pending) -> bool:
@@ -289,7 +287,7 @@ class Estimator:
     def _rate_wave(self) -> Step[None]:
         if not self._waves:
             return
-        self._in_vain += 1
+        self._pace.looked()
         wave = yield from self._agreed(self._wave())
         if not wave:
             yield from self._look_at_positions()
@@ -302,7 +300,7 @@ class Estimator:
         if resumed.rounds:
             yield from self._resume(resumed)
         if ready.rounds or resumed.rounds:
-            self._in_vain = 0
+            self._pace.came_on()
 
     def _look_at_positions(self) -> Step[None]:
         if waiting := self._progress.waiting():
@@ -316,17 +314,13 @@ class Estimator:
         """(P,) headers of the cohort's players, and whether each one's shard was accepted."""
         read = yield from ask(ReadPriors(estimation.asked(cohort)))
         accepted = self._accept(read)
-        order, cuts = cohort.by_shard
-        headers = np.zeros(len(order), HEADER)
-        for shard, where in cuts:
-            try:
-                headers[order[where]] = belief_record.read_headers(read[shard].headers)
-            except UnknownRecord as error:
-                accepted.discard(shard)
-                self._refuse(shard, str(error))
-            else:
-                self._welcome(shard)
-        counts = np.isin(np.arange(self._shards), list(accepted))
+        headers, unreadable = estimation.headers_of(cohort, read)
+        for shard, reason in unreadable.items():
+            self._refuse(shard, reason)
+        for shard in self._refused.intersection(read) - unreadable.keys():
+            self._welcome(shard)
+        counts = np.zeros(self._shards, np.bool_)
+        counts[list(accepted - unreadable.keys())] = True
         return headers, counts[shards_in(cohort.fingerprints)]
 
     def _refuse(self, shard: int, reason: str) -> None:
@@ -335,14 +329,13 @@ class Estimator:
         self._observer.shard_refused(shard, reason)
 
     def _welcome(self, shard: int) -> None:
-        if shard in self._refused:
-            self._refused.remove(shard)
-            self._observer.shard_opened(shard)
+        self._refused.remove(shard)
+        self._observer.shard_opened(shard)
 
     def _scatter(self, ready: Cohort, priors: Table) -> Step[None]:
         with self._observer.at_work(estimation.traced(ready.rounds)):
             part = estimation.estimate(ready, priors)
-            messages = list(estimation.messages(part, ready, self._rows_per_part))
+            messages = estimation.messages(part, ready, self._rows_per_part)
             offsets = yield from ask(Scatter(messages))
         self._finish(ready, estimation.part_ends(messages, offsets))
         self._observer.rounds_scattered(len(ready.rounds), len(part.names))
@@ -354,24 +347,23 @@ class Estimator:
 
     def _finish(self, cohort: Cohort, part_ends: Mapping[int, int]) -> None:
         """The rounds are wholly scattered: their players' next ones wait for the store."""
-        for shard, players in estimation.by_shard(cohort).items():
-            self._progress.sent(shard, part_ends[shard], players)
+        self._progress.sent(part_ends, estimation.by_shard(cohort))
         self._close(cohort)
 
     def _close(self, cohort: Cohort) -> None:
         """They are no longer to be rated."""
         self._waves.finish(cohort.rounds, cohort.fingerprints, cohort.numbers)
-        self._waiting -= self._weight(cohort)
+        self._count(cohort, more=-1)
         self._news = True
         for partition, rounds in groupby(cohort.rounds, attrgetter("partition")):
-            self._sources[partition].finish(each.offset for each in rounds)
+            self._sources[partition].finish([each.offset for each in rounds])
 
     def _rate_large(self) -> Step[None]:
         """The next piece of a round larger than a wave (`large`)."""
         large = self._large
         if large is None or not large.is_due(self._progress):
             return
-        self._in_vain = IN_NO_HURRY if large.is_read else 0
+        self._pace.came_on(hurry=not large.is_read)
         done = yield from self._agreed([large.pending])
         if done and large.is_read:
             yield from large.send(self._progress, self._rows_per_part)
@@ -388,13 +380,13 @@ class Estimator:
     # --- step 7 ---
 
     def _commit(self) -> Step[None]:
-        offsets: dict[int, int] = {}
-        rejections: list[Rejection] = []
-        for partition, source in self._sources.items():
-            end, rejected = source.take_finished()
-            if end is not None:
-                offsets[partition] = end
-                rejections += rejected
-        if offsets:
-            yield from ask(CommitSource(offsets, rejections))
-            self._observer.positions(offsets)
+        offsets, rejections = all_finished(self._sources)
+
+        def commit() -> CommitSource | None:
+            ours = {p: offset for p, offset in offsets.items() if p in self._sources}
+            told = [each for each in rejections if each.record.partition in ours]
+            return CommitSource(ours, told) if ours else None
+
+        done = yield from insist(commit, lambda: self._poll(REGROUPING_S, full=True))
+        if done is not None:
+            self._observer.positions(done.offsets)

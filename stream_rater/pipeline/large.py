@@ -33,10 +33,6 @@ from stream_rater.rating.model import Table
 AHEAD = 2
 """How many pieces may be in the log and not be seen applied."""
 
-IN_NO_HURRY = 100
-"""After a piece is sent, polls last as long as if so many turns had been in vain: the store has
-work for longer than that, and looking after it costs it time."""
-
 
 class LargeRound:
     """One round on its way, in pieces of at most so many players."""
@@ -105,10 +101,9 @@ class LargeRound:
         piece = Cohort([self._piece(self._sent)])
         start = self._starts[self._sent]
         part = self._rows.slice(np.arange(start, start + int(piece.sizes[0])))
-        messages = list(estimation.messages(part, piece, rows_per_part))
+        messages = estimation.messages(part, piece, rows_per_part)
         offsets = yield from ask(Scatter(messages))
         ends = estimation.part_ends(messages, offsets)
-        for shard, players in estimation.by_shard(piece).items():
-            progress.sent(shard, ends[shard], players)
+        progress.sent(ends, estimation.by_shard(piece))
         self._ahead.append(ends)
         self._sent += 1

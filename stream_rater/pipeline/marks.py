@@ -61,9 +61,9 @@ def shards_in(players: Fingerprints) -> Ints:
 
 
 @kernel
-def _by_shard(players: Fingerprints, shards: int) -> tuple[Ints, Ints]:
+def _by_shard(players: Fingerprints) -> tuple[Ints, Ints]:
     """An order by shard, else as they come, and where in it each shard ends."""
-    ends = np.zeros(shards, np.int64)
+    ends = np.zeros(1 + np.int64((players & IN_SHARD).max()), np.int64)
     for player in players:
         ends[np.int64(player & IN_SHARD)] += 1
     ends = np.cumsum(ends)
@@ -78,7 +78,7 @@ def _by_shard(players: Fingerprints, shards: int) -> tuple[Ints, Ints]:
 
 def by_shard(players: Fingerprints) -> tuple[Ints, list[tuple[int, slice]]]:
     """An order by shard, else as they come, and each shard that has players with where they are."""
-    order, ends = _by_shard(players, 1 + int((players & IN_SHARD).max()))
+    order, ends = _by_shard(players)
     cuts, start = [], 0
     for shard, end in enumerate(ends.tolist()):
         if end > start:

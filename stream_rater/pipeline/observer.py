@@ -1,10 +1,12 @@
 """What the state machines tell whoever watches them: counts and moments, nothing they wait for."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 from stream_rater.pipeline.ports import Record, Rejection
+from stream_rater.rating.parameters import RatingConfig
+from stream_rater.standings import Standings
 from stream_rater.trace import Trace
 
 
@@ -19,6 +21,10 @@ class Traced(NamedTuple):
     offset: int
 
 
+Accepted = tuple[Record, Standings, RatingConfig | None]
+"""A record, the valid round in it, and how it is rated; None: nothing can be learnt from it."""
+
+
 def unwatched(_: Iterable[Traced]) -> AbstractContextManager[object]:
     """Nobody looks at who is traced."""
     return nullcontext()
@@ -30,8 +36,11 @@ class Observer:
     def owned(self, partitions: frozenset[int]) -> None:
         """The partitions (or shards) that the machine owns from now on."""
 
-    def round_accepted(self, ladder: str, round_id: str, record: Record) -> None:
-        """A valid round was read."""
+    def reading_back(self, partitions: Collection[int]) -> None:
+        """Of these, from now on, only the ids before the committed offset are being read."""
+
+    def rounds_accepted(self, rounds: Sequence[Accepted]) -> None:
+        """Valid rounds, or none, were read together."""
 
     def round_rejected(self, rejection: Rejection) -> None:
         """A record will go to round-rejected."""

@@ -13,12 +13,14 @@ there is in no log before it. Releases that do not know it refuse it.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Annotated
 
 import msgspec
 import numpy as np
 
-from stream_rater.names import Bytes, LaidOut, Names
+from stream_rater.names import Bytes, Names, put
+from stream_rater.pipeline.sharding import columns
 from stream_rater.rating.compiled import KERNEL_VERSION, kernel
 from stream_rater.rating.model import Evidence, Ints, Places
 from stream_rater.rating.systems import Law
@@ -34,9 +36,13 @@ release left are applied. Those of a newer one wait for its workers."""
 
 EVIDENCE_COLUMNS = 3
 
-SHORT_LIST, LONG_LIST, SHORT_TEXT, LONG_TEXT = 0x90, 0xDC, 0xA0, 0xDA
+SHORT_LIST, LONG_LIST, SHORT_TEXT, LONG_TEXT, LONG_BYTES = 0x90, 0xDC, 0xA0, 0xDA, 0xC5
 """MessagePack's codes: of short lists and texts with the size in it, of others with two bytes."""
 LONGEST_HEAD = 5
+LISTS_AND_COLUMNS = 5
+"""In a message."""
+PLACE_BYTES, EVIDENCE_BYTES = 4, 8 * EVIDENCE_COLUMNS
+"""Of a row; the index of its round takes as many as its place."""
 
 
 class UnknownPart(ValueError):
@@ -80,12 +86,6 @@ class _Message(msgspec.Struct, frozen=True, array_like=True):
     players: list[str]
 
 
-class _Outgoing(_Message, frozen=True, array_like=True):
-    """The same, of which a column is written already."""
-
-    players: msgspec.Raw  # type: ignore[assignment]
-
-
 @dataclass(frozen=True, slots=True)
 class Part:
     """Rows of one shard: n players, each in one of the part's rounds."""
@@ -127,12 +127,13 @@ _MARK_BEGINS = _encode((MARK, 0))[:2]
 
 @kernel
 def _put_head(out: Bytes, at: int, size: int, short: int, most: int, long: int) -> int:
-    """The head of a list or text of this size: in one byte up to `most`, else in three or five (of
-    texts, which have a form in between, in two), `long` being the code of the form of 16 bits."""
+    """The head of a list, text or bytes of this size: in one byte up to `most`, else in three or
+    five (in two, where there is a form in between: not of lists), `long` being the code of the form
+    of 16 bits."""
     if size <= most:
         out[at] = short | size
         return at + 1
-    width = 1 if size < 2**8 and short == SHORT_TEXT else 2 if size < 2**16 else 4
+    width = 1 if size < 2**8 and long != LONG_LIST else 2 if size < 2**16 else 4
     out[at] = long - 1 + width // 2
     for k in range(width):
         out[at + 1 + k] = (size >> (8 * (width - 1 - k))) & 255
@@ -140,21 +141,78 @@ def _put_head(out: Bytes, at: int, size: int, short: int, most: int, long: int) 
 
 
 @kernel
-def _packed(data: Bytes, starts: Ints, ends: Ints) -> Bytes:
-    """Names as a list of texts in MessagePack."""
-    size = np.int64((ends - starts).sum())
-    out = np.empty(LONGEST_HEAD * (1 + len(ends)) + size, np.uint8)
-    at = _put_head(out, 0, len(ends), SHORT_LIST, 15, LONG_LIST)
-    for i in range(len(ends)):
+def _put_list_head(out: Bytes, at: int, size: int) -> int:
+    return _put_head(out, at, size, SHORT_LIST, 15, LONG_LIST)
+
+
+@kernel
+def _put_bytes_head(out: Bytes, at: int, size: int) -> int:
+    return _put_head(out, at, size, 0, -1, LONG_BYTES)
+
+
+@kernel
+def _counted(index: Ints) -> tuple[Ints, Ints]:
+    """The different ones among numbers of which equal ones stand together, and of each number which
+    of those it is."""
+    different, which = np.empty(len(index), np.int64), np.empty(len(index), np.int64)
+    count = 0
+    for i in range(len(index)):
+        if i == 0 or index[i] != index[i - 1]:
+            different[count] = index[i]
+            count += 1
+        which[i] = count - 1
+    return different[:count], which
+
+
+@kernel
+def _put_message(
+    out: Bytes, at: int, rows: Ints, opening: Bytes, heads: Bytes, head_ends: Ints,
+    round_index: Ints, place: Bytes, evidence: Bytes, names: Bytes, starts: Ints, ends: Ints,
+) -> int:  # fmt: skip
+    """The message of these rows; of `place` and `evidence` each row has its bytes."""
+    rounds, which = _counted(round_index[rows])
+    at = _put_list_head(out, put(out, at, opening, 0, len(opening)), len(rounds))
+    for r in rounds:
+        at = put(out, at, heads, head_ends[r - 1] if r else 0, head_ends[r])
+    at = _put_bytes_head(out, at, PLACE_BYTES * len(rows))
+    for number in which:
+        for k in range(PLACE_BYTES):
+            out[at + k] = (number >> (8 * k)) & 255
+        at += PLACE_BYTES
+    at = _put_bytes_head(out, at, PLACE_BYTES * len(rows))
+    for i in rows:
+        at = put(out, at, place, PLACE_BYTES * i, PLACE_BYTES * (i + 1))
+    at = _put_bytes_head(out, at, EVIDENCE_BYTES * len(rows))
+    for i in rows:
+        at = put(out, at, evidence, EVIDENCE_BYTES * i, EVIDENCE_BYTES * (i + 1))
+    at = _put_list_head(out, at, len(rows))
+    for i in rows:
         at = _put_head(out, at, ends[i] - starts[i], SHORT_TEXT, 31, LONG_TEXT)
-        for k in range(starts[i], ends[i]):
-            out[at] = data[k]
-            at += 1
-    return out[:at]
+        at = put(out, at, names, starts[i], ends[i])
+    return at
 
 
-def _texts(names: LaidOut) -> bytes:
-    return _packed(names.data, names.starts, names.ends).tobytes()
+@kernel
+def _messages(
+    rows: Ints, cuts: Ints, opening: Bytes, heads: Bytes, head_ends: Ints,
+    round_index: Ints, place: Bytes, evidence: Bytes, names: Bytes, starts: Ints, ends: Ints,
+) -> tuple[Bytes, Ints]:  # fmt: skip
+    """Messages one after the other, and where each ends."""
+    size = len(cuts) * (len(opening) + LISTS_AND_COLUMNS * LONGEST_HEAD)
+    for k in range(len(rows)):
+        i = rows[k]
+        r = round_index[i]
+        size += head_ends[r] - (head_ends[r - 1] if r else 0)
+        size += 2 * PLACE_BYTES + EVIDENCE_BYTES + LONGEST_HEAD + ends[i] - starts[i]
+    out, message_ends = np.empty(size, np.uint8), np.empty(len(cuts), np.int64)
+    at = first = 0
+    for k in range(len(cuts)):
+        at = _put_message(
+            out, at, rows[first : cuts[k]], opening, heads, head_ends,
+            round_index, place, evidence, names, starts, ends,
+        )  # fmt: skip
+        message_ends[k], first = at, cuts[k]
+    return out, message_ends
 
 
 def mark(shards: int) -> bytes:
@@ -164,17 +222,26 @@ def mark(shards: int) -> bytes:
 
 def encode(part: Part) -> bytes:
     """The message."""
-    return _encode(
-        _Outgoing(
-            version=VERSION,
-            laws=tuple(part.laws),
-            rounds=tuple(part.rounds),
-            round_index=part.round_index.astype("<i4").tobytes(),
-            place=part.place.astype("<i4").tobytes(),
-            evidence=part.evidence.astype("<f8").tobytes(),
-            players=msgspec.Raw(_texts(part.names.laid_out)),
-        )
-    )
+    (message,) = encode_pieces(part, np.arange(len(part.place)), [len(part.place)])
+    return message
+
+
+def encode_pieces(part: Part, rows: Ints, cuts: Sequence[int]) -> list[bytes]:
+    """A message for each piece of these rows, up to each of the cuts, with the rounds it needs.
+
+    Rows of a round stand together. What is said of a round is encoded once, and copied.
+    """
+    opening = bytes([SHORT_LIST | len(_Message.__struct_fields__)]) + _encode(VERSION)
+    heads, head_ends = columns([_encode(each) for each in part.rounds])
+    names = part.names.laid_out
+    out, ends = _messages(
+        rows, np.array(cuts, np.int64), np.frombuffer(opening + _encode(part.laws), np.uint8),
+        heads, head_ends, part.round_index,
+        np.frombuffer(part.place.astype("<i4").tobytes(), np.uint8),
+        np.frombuffer(part.evidence.astype("<f8").tobytes(), np.uint8),
+        names.data, names.starts, names.ends,
+    )  # fmt: skip
+    return [out[start:end].tobytes() for start, end in pairwise([0, *ends.tolist()])]
 
 
 def decode(data: bytes, kernel: int = KERNEL_VERSION, *, oldest: int = OLDEST_KERNEL) -> Part:
@@ -230,7 +297,3 @@ def _check_columns(message: _Message) -> None:
     laws = {each.law for each in message.rounds}
     if laws and not 0 <= min(laws) <= max(laws) < len(message.laws):
         raise UnknownPart("part: a round of no law")
-
-
-EMPTY = Part((), (), np.empty(0, np.int64), np.empty(0, np.int32), np.empty((0, 3)), Names([]))
-"""A part of no rows: what a message that is no part does to a shard."""

@@ -4,7 +4,7 @@ An effect is a frozen value; `ask` yields it and returns its outcome with the ri
 several shards are atomic per shard only.
 """
 
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -25,6 +25,12 @@ class Trouble(Exception):
 
 class LogTrouble(Trouble):
     """Kafka: a delivery, commit or transaction failed, is in doubt, or was fenced."""
+
+
+class Regrouped(LogTrouble):
+    """The group has another generation than at the last poll. Nothing of the commit happened, and
+    the producer is as good as before: whoever polls, and so learns what is still theirs, may commit
+    that again."""
 
 
 class StoreTrouble(Trouble):
@@ -49,6 +55,28 @@ def ask(effect: Effect[T]) -> Step[T]:
     """Yield the effect; return its outcome."""
     outcome: T = yield effect
     return outcome
+
+
+REGROUPING_S, REGROUPINGS = 0.05, 20
+"""How long a poll takes after a commit was refused as Regrouped, and how often that may be."""
+
+C = TypeVar("C", bound=Effect[None])
+
+
+def insist(commit: Callable[[], C | None], learn: Callable[[], Step[None]]) -> Step[C | None]:
+    """Commit what is ours, and, where Regrouped, what still is once `learn` has told. Returns what
+    was done, None if nothing was ours; raises Regrouped when that goes on."""
+    left = REGROUPINGS
+    while (effect := commit()) is not None:
+        try:
+            yield from ask(effect)
+            break
+        except Regrouped:
+            left -= 1
+            if not left:
+                raise
+        yield from learn()
+    return effect
 
 
 PAUSE_S = 0.05
@@ -99,6 +127,8 @@ class Poll(Effect[Polled]):
     Unless ownership changes, such a poll takes its time."""
     resting: frozenset[int] = frozenset()
     """Partitions of which nothing is wanted for now."""
+    gather_s: float = 0.0
+    """Once there is a record, how long to wait for others that come with it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ is the fold of a shard's parts before `applied`, so what matters is where the pa
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import compress, islice
+from itertools import accumulate, compress, islice
 
 import numpy as np
 
@@ -67,10 +67,14 @@ class Progress:
             self.moved = True
             self._awaits.forget(players, np.full(len(players), end))  # unless a later round's
 
-    def sent(self, shard: int, end: int, players: Fingerprints) -> None:
-        """Step 6: these players' parts, before `end`, are in the log."""
-        self._in_flight[shard].append((end, players))
-        self._awaits.note(players, np.full(len(players), end))
+    def sent(self, ends: Mapping[int, int], players: Mapping[int, Fingerprints]) -> None:
+        """Step 6: these players' parts, before these ends, are in the log; all of it by shard."""
+        for shard, sent in players.items():
+            self._in_flight[shard].append((ends[shard], sent))
+        together = np.concatenate(list(players.values()))
+        sizes = [len(sent) for sent in players.values()]
+        until = np.array([ends[shard] for shard in players])
+        self._awaits.note(together, np.repeat(until, sizes))
 
     def has_reached(self, ends: Mapping[int, int]) -> bool:
         """Whether the store was seen to be so far, in each of these shards."""
@@ -84,7 +88,7 @@ class Progress:
         not_yet = self._awaits.find(players) != NOTHING
         if closed := self._behind | self._refused.keys():
             not_yet |= np.isin(shards_in(players), list(closed))
-        starts = np.cumsum([0, *(len(each) for each in rounds[:-1])])
+        starts = np.array([0, *accumulate(map(len, rounds[:-1]))])
         ready: Flags = ~np.logical_or.reduceat(not_yet, starts)
         return ready
 

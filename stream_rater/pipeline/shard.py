@@ -8,11 +8,14 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from stream_rater.pipeline import changes, parts
+from stream_rater.pipeline import slab
 from stream_rater.pipeline.observer import Traced
-from stream_rater.pipeline.parts import NotAPart, Part, Rebuilt, UnknownPart
-from stream_rater.pipeline.ports import UNFINISHED, Held, Player, Position, Record
+from stream_rater.pipeline.parts import NotAPart, Rebuilt, UnknownPart
+from stream_rater.pipeline.ports import UNFINISHED, Held, Position, Record
+from stream_rater.pipeline.roster import Roster
+from stream_rater.pipeline.rows import rows_of
 from stream_rater.pipeline.sharding import shards_of
+from stream_rater.pipeline.slab import Piece
 from stream_rater.rating.compiled import KERNEL_VERSION
 
 REBUILD = "stop the workers and run `stream-rater rebuild --replace`"
@@ -23,9 +26,8 @@ class Item:
     """A part as read."""
 
     offset: int
-    part: Part
-    players: Sequence[Player]
-    """(n,) of each row, no one twice."""
+    piece: Piece
+    """No one stands in it twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,23 +39,27 @@ class Batch:
     items: Sequence[Item]
 
     @property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[Piece]:
         """In order."""
-        return [item.part for item in self.items]
+        return [item.piece for item in self.items]
 
     @property
-    def players(self) -> list[Player]:
+    def rows(self) -> int:
+        """How many."""
+        return sum(len(item.piece) for item in self.items)
+
+    @property
+    def players(self) -> Roster:
         """Of all rows, part by part."""
-        return [player for item in self.items for player in item.players]
+        return rows_of(self.parts).players
 
 
 def traced(batches: Mapping[int, Batch]) -> Iterator[Traced]:
     """The rounds of shards' batches that carry a trace, each as often as it has parts there."""
     for shard, batch in batches.items():
         for item in batch.items:
-            for each in item.part.rounds:
-                if each.trace is not None:
-                    yield Traced(each.trace, each.ladder, each.round_id, shard, item.offset)
+            for trace, ladder, round_id in item.piece.traced():
+                yield Traced(trace, ladder, round_id, shard, item.offset)
 
 
 @dataclass(slots=True)
@@ -130,11 +136,13 @@ class Shard:
     @property
     def rows(self) -> int:
         """How many rows wait to be applied."""
-        return 0 if self.unsettled else sum(len(item.players) for item in self.queue)
+        return 0 if self.unsettled else sum(len(item.piece) for item in self.queue)
 
-    def read(self, record: Record, kernel: int = KERNEL_VERSION) -> None:
+    def read(
+        self, record: Record, kernel: int = KERNEL_VERSION, piece: Piece | None = None
+    ) -> None:
         """Queue the part in a record, to be applied by kernels of this version; raises NotAPart,
-        having queued one of no rows."""
+        having queued one of no rows. `piece` is what `slab.read_all` found of it."""
         if self.barrier or record.offset < self.next_offset:
             return
         if record.offset > self.next_offset:
@@ -142,10 +150,7 @@ class Shard:
             self.barrier = f"offsets [{self.next_offset}, {record.offset}) are not in the log"
             return
         try:
-            part = parts.decode(record.value or b"", kernel)
-            players = changes.players_of(part)
-            if len(set(players)) < len(players):
-                raise UnknownPart("part: a player stands in it twice")
+            part = slab.read(record.value or b"", kernel) if piece is None else piece
             self._check_home(part, record.partition)
         except UnknownPart as error:
             self.barrier = f"offset {record.offset}: {error}"
@@ -154,11 +159,11 @@ class Shard:
             self._meet(mark, record.offset)
             return
         except NotAPart:
-            self._queue(Item(record.offset, parts.EMPTY, ()))
+            self._queue(Item(record.offset, slab.NO_ROWS))
             raise
-        self._queue(Item(record.offset, part, players))
+        self._queue(Item(record.offset, part))
 
-    def _check_home(self, part: Part, shard: int) -> None:
+    def _check_home(self, part: Piece, shard: int) -> None:
         """What a store lost is in a log that was cut for as many shards as there are now."""
         if not (self.replaying and self.among):
             return
@@ -168,7 +173,7 @@ class Shard:
     def _meet(self, mark: Rebuilt, offset: int) -> None:
         """A store older than the rebuild, or empty, cannot be caught up from the log before it."""
         if offset < max(self.applied, self.rebuilt):
-            self._queue(Item(offset, parts.EMPTY, ()))
+            self._queue(Item(offset, slab.NO_ROWS))
         else:
             self.barrier = (
                 f"offset {offset}: the store was rebuilt here, for {mark.shards} shards, and what "
@@ -195,11 +200,11 @@ class Shard:
             return None
         limit = self.committed if self.replaying else self.next_offset
         items: list[Item] = []
-        seen: set[Player] = set()
+        seen: set[int] = set()
         while self.queue and self.queue[0].offset < limit and len(seen) < most_rows:
-            if not seen.isdisjoint(self.queue[0].players):
+            marks = self.queue[0].piece.marks.tolist()
+            if not seen.isdisjoint(marks):  # or two have the same mark: the cut does no harm
                 break
-            item = self.queue.popleft()
-            seen.update(item.players)
-            items.append(item)
+            seen.update(marks)
+            items.append(self.queue.popleft())
         return Batch(items[-1].offset + 1, items) if items else None

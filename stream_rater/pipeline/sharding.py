@@ -8,13 +8,11 @@ import zlib
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from stream_rater.events import escape
+from stream_rater.names import Bytes, LaidOut, lay_out
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.model import Ints
-
-Bytes = npt.NDArray[np.uint8]
 
 MULTIPLIER = np.uint32(0x5BD1E995)
 SEED = np.uint32(0x9747B28C)
@@ -47,20 +45,22 @@ def murmur2(data: Bytes, start: int, end: int) -> np.uint32:
 
 
 @kernel
-def _shards(data: Bytes, ends: Ints, shards: int) -> Ints:
+def _shards(data: Bytes, starts: Ints, ends: Ints, shards: int) -> Ints:
     out = np.empty(len(ends), np.int64)
-    start = 0
     for i in range(len(ends)):
-        positive = np.int64(murmur2(data, start, ends[i])) & 0x7FFFFFFF
+        positive = np.int64(murmur2(data, starts[i], ends[i])) & 0x7FFFFFFF
         out[i] = positive % shards
-        start = ends[i]
     return out
 
 
 def shards_of(players: Sequence[str], shards: int) -> Ints:
     """(P,) shard of each player id."""
-    data, ends = columns([player.encode() for player in players])
-    found: Ints = _shards(data, ends, shards)
+    return shards_of_names(lay_out(players), shards)
+
+
+def shards_of_names(names: LaidOut, shards: int) -> Ints:
+    """The same of ids that are laid out."""
+    found: Ints = _shards(names.data, names.starts, names.ends, shards)
     return found
 
 
@@ -75,11 +75,11 @@ def position_key(shard: int) -> str:
     return f"{{{shard}}}:position"
 
 
-def belief_prefix(shard: int, ladder: str) -> str:
-    """How the keys begin of all hashes with a ladder's beliefs in this shard."""
-    return f"{{{shard}}}:belief:{escape(ladder)}:"
+def beliefs_prefix(shard: int) -> str:
+    """How the keys begin of all hashes with beliefs in this shard; the ladder, escaped, follows."""
+    return f"{{{shard}}}:belief:"
 
 
 def belief_key(shard: int, ladder: str, player: bytes, buckets: int) -> str:
     """The hash, of a ladder's `buckets` in this shard, that holds a player's belief."""
-    return f"{belief_prefix(shard, ladder)}{zlib.crc32(player) % buckets}"
+    return f"{beliefs_prefix(shard)}{escape(ladder)}:{zlib.crc32(player) % buckets}"

@@ -1,13 +1,15 @@
 """One owned partition of `round-completed`: what was read of it and what may be committed."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from itertools import takewhile
 
 from stream_rater.pipeline.ports import Record, Rejection
 from stream_rater.pipeline.verdicts import Verdicts
 from stream_rater.scanning import Scanned
 from stream_rater.standings import Invalid, Standings
+
+REJECTED_BYTES = 64 * 2**20
 
 
 class Source:
@@ -21,6 +23,7 @@ class Source:
         self._verdicts = verdicts
         self._committed = committed
         self._next_offset = start
+        self._ran_dry = False
         self._unfinished: deque[int] = deque()
         """Offsets read and not committed, in order."""
         self._finished: set[int] = set()
@@ -32,6 +35,12 @@ class Source:
     def __len__(self) -> int:
         """How many records are read and not committed."""
         return len(self._unfinished)
+
+    def is_behind(self, *, idle: bool) -> bool:
+        """Whether ids before c are still being read; not if ever nothing more came (`idle`): what
+        is left may be no records."""
+        self._ran_dry = self._ran_dry or idle
+        return self._next_offset < self._committed and not self._ran_dry
 
     def judge(self, record: Record, scanned: Scanned | None = None) -> Standings | Rejection | None:
         """The round in a record, of which this was scanned, or why it is rejected; None if it is
@@ -70,3 +79,27 @@ class Source:
         rejections = [self._rejections.pop(offset) for offset in done if offset in self._rejections]
         self.rejected_bytes -= sum(len(each.record.value or b"") for each in rejections)
         return (done[-1] + 1 if done else None), rejections
+
+
+def hold_much(sources: Collection[Source], most: int) -> bool:
+    """Whether one holds more than so many records, or all of them together more than REJECTED_BYTES
+    to be rejected."""
+    rejected = sum(each.rejected_bytes for each in sources)
+    return rejected > REJECTED_BYTES or any(len(each) > most for each in sources)
+
+
+def behind(sources: Mapping[int, Source], *, idle: bool) -> list[int]:
+    """Partitions of which nothing new was read yet, only ids; `idle`: the last poll was empty."""
+    return [p for p, source in sources.items() if source.is_behind(idle=idle)]
+
+
+def all_finished(sources: Mapping[int, Source]) -> tuple[dict[int, int], list[Rejection]]:
+    """`take_finished` of all partitions that have something: offsets, and the rejections before."""
+    offsets: dict[int, int] = {}
+    rejections: list[Rejection] = []
+    for partition, source in sources.items():
+        end, rejected = source.take_finished()
+        if end is not None:
+            offsets[partition] = end
+            rejections += rejected
+    return offsets, rejections

@@ -1,112 +1,82 @@
-"""Telling the world: one `rating-changed` for each row of a part, from the belief after it.
+"""Telling the world: one `rating-changed` for each row, from the belief after it.
 
-What an event is, `RatingChanged` says, and `encoded` makes it so: the oracle, which also serves
-where an id holds a character that keys or JSON escape. Of all others `written` makes the same
-bytes: one call of the encoder writes the numbers of thousands, one kernel puts them, the ids and
-the words between them in their places.
+What an event is, `RatingChanged` says, and `encoded` makes it so: the oracle. Of thousands
+`written` makes the same bytes: one call of the encoder writes their numbers, one kernel puts them,
+the ids and the words between them in their places.
 """
 
-import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain, islice
+from typing import NamedTuple
 
 import numpy as np
 
-from stream_rater.events import RatingChanged, escape, to_json
+from stream_rater.events import RatingChanged, escape, joined, to_json
 from stream_rater.names import Bytes, LaidOut, lay_out, put, put_number
-from stream_rater.pipeline.parts import Part
+from stream_rater.pipeline.marks import Flags
 from stream_rater.pipeline.ports import Event
+from stream_rater.pipeline.rows import Rows
+from stream_rater.rating import systems
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.model import DID_NOT_FINISH, PERFORMANCE, Floats, Ints, Table
+from stream_rater.trace import Trace
 
 _BELIEF = ("mu", "sigma", "previous_mu", "previous_sigma")
 NUMBERS = 7
 """Of an event that are no integers: these four, performance, and the rating and that before."""
 
-_IN_JSON = '"\\\\\x00-\x1f'
-_escaped_in_id = re.compile(f"[%:{{}}{_IN_JSON}]").search
-_escaped_in_json = re.compile(f"[{_IN_JSON}]").search
+
+def told(rows: Rows, header: Table) -> "Told":
+    """One event a row; `header` has the (n,) beliefs after it."""
+    mu, sigma, previous_mu, previous_sigma = belief = [header[name] for name in _BELIEF]
+    rating = systems.ratings(rows.laws, rows.law, mu, sigma)
+    previous = systems.ratings(rows.laws, rows.law, previous_mu, previous_sigma)
+    numbers = np.column_stack((*belief, rows.evidence[:, PERFORMANCE], rating, previous))
+    return written(rows, numbers, header["rounds"].astype(np.int64))
 
 
-def events_of(shard: int, part: Part, header: Table) -> Collection[Event]:
-    """One event a row, at least one; `header` has the (n,) beliefs after it."""
-    rating, previous = _ratings(part, header)
-    belief = [header[name] for name in _BELIEF]
-    numbers = np.column_stack((*belief, part.evidence[:, PERFORMANCE], rating, previous))
-    counts = header["rounds"].astype(np.int64)
-    tell: Callable[..., Collection[Event]] = written if _is_plain(part) else encoded
-    return tell(shard, part, numbers, counts)
-
-
-def _ratings(part: Part, header: Table) -> tuple[Floats, Floats]:
-    """(n,) what is shown after the round and before it, each row by its ladder's law."""
-    law = np.array([each.law for each in part.rounds])[part.round_index]
-    shown = np.empty((2, len(law)))
-    for i, each in enumerate(part.laws):
-        rows = law == i
-        shown[0, rows] = each.rating(header["mu"][rows], header["sigma"][rows])
-        shown[1, rows] = each.rating(header["previous_mu"][rows], header["previous_sigma"][rows])
-    return shown[0], shown[1]
-
-
-def _is_plain(part: Part) -> bool:
-    """Whether all that an event quotes stands there as it is."""
-    ladders = {each.ladder for each in part.rounds}
-    ids = [*ladders, *[each.round_id for each in part.rounds], *part.players]
-    times = {each.completed_at for each in part.rounds}
-    return not (_escaped_in_id(" ".join(ids)) or _escaped_in_json(" ".join(times)))
-
-
-class Together(Collection[Event]):
-    """Events of several, in order."""
-
-    def __init__(self, parts: Sequence[Collection[Event]]) -> None:
-        self._parts = parts
-
-    def __len__(self) -> int:
-        return sum(map(len, self._parts))
-
-    def __iter__(self) -> Iterator[Event]:
-        return chain.from_iterable(self._parts)
-
-    def __contains__(self, event: object) -> bool:
-        return any(event in each for each in self._parts)
-
-    def __repr__(self) -> str:
-        return repr(list(self))
-
-
-class Abreast(Together):
+class Abreast(Collection[Event]):
     """Events of several shards: the first of each, then the others, shard by shard.
 
     So a transaction takes in all its partitions at its start, with one or two requests, not with
     one each time another shard's turn comes.
     """
 
+    def __init__(self, shards: Sequence[Collection[Event]]) -> None:
+        self._shards = shards
+
+    def __len__(self) -> int:
+        return sum(map(len, self._shards))
+
     def __iter__(self) -> Iterator[Event]:
-        turns = [iter(each) for each in self._parts]
+        turns = [iter(each) for each in self._shards]
         firsts = [event for turn in turns for event in islice(turn, 1)]
         return chain(firsts, *turns)
+
+    def __contains__(self, event: object) -> bool:
+        return any(event in each for each in self._shards)
+
+    def __repr__(self) -> str:
+        return repr(list(self))
 
 
 # --- one by one -----------------------------------------------------------------------------------
 
 
-def encoded(shard: int, part: Part, numbers: Floats, counts: Ints) -> list[Event]:
+def encoded(shard: int, rows: Rows, numbers: Floats, counts: Ints) -> list[Event]:
     """Each event by its struct: of (n, NUMBERS), and (n,) rounds played."""
     events = []
-    rows = zip(part.players, part.round_index.tolist(), part.place.tolist(), strict=True)
-    told = zip(counts.tolist(), numbers.tolist(), strict=True)
-    for (player, r, place), (count, row) in zip(rows, told, strict=True):
-        of = part.rounds[r]
-        ladder, round_id, name = escape(of.ladder), escape(of.round_id), escape(player)
+    round_ids, times = rows.round_ids.texts(), rows.completed_at.texts()
+    players = zip(rows.players, rows.round.tolist(), rows.law.tolist(), strict=True)
+    more = zip(rows.place.tolist(), counts.tolist(), numbers.tolist(), strict=True)
+    for ((ladder, player), r, law), (place, count, row) in zip(players, more, strict=True):
         mu, sigma, previous_mu, previous_sigma, performance, rating, previous_rating = row
         changed = RatingChanged(
-            event_id=f"{ladder}:{round_id}:{name}",
-            ladder=of.ladder,
+            event_id=joined(ladder, round_ids[r], player),
+            ladder=ladder,
             player=player,
-            round_id=of.round_id,
-            completed_at=of.completed_at,
+            round_id=round_ids[r],
+            completed_at=times[rows.completed[r]],
             rank=None if place == DID_NOT_FINISH else place,
             mu=mu,
             sigma=sigma,
@@ -116,10 +86,11 @@ def encoded(shard: int, part: Part, numbers: Floats, counts: Ints) -> list[Event
             rating=rating,
             previous_rating=previous_rating,
             rounds=count,
-            provisional=count < part.laws[of.law].provisional_rounds,
+            provisional=count < rows.laws[law].provisional_rounds,
         )
-        key, event_id = f"{ladder}:{name}".encode(), changed.event_id.encode()
-        events.append(Event(shard, key, to_json(changed), event_id, of.completed_at, of.trace))
+        key, event_id = joined(ladder, player).encode(), changed.event_id.encode()
+        moment = changed.completed_at, rows.traces.get(r)
+        events.append(Event(shard, key, to_json(changed), event_id, *moment))
     return events
 
 
@@ -133,11 +104,39 @@ def _texts(names: LaidOut) -> Texts:
     return names.data, names.starts, names.ends
 
 
-def _distinct(texts: Sequence[str]) -> tuple[Texts, Ints]:
-    """Each of them once, and which one each is."""
-    index = {text: i for i, text in enumerate(dict.fromkeys(texts))}
-    which = np.fromiter(map(index.__getitem__, texts), np.int64, len(texts))
-    return _texts(lay_out(list(index))), which
+_ESCAPED = np.zeros(256, np.bool_)
+"""Which bytes keys or JSON escape."""
+_ESCAPED[:32] = _ESCAPED[[*b'%:{}"\\']] = True
+
+
+@kernel
+def _is_plain(data: Bytes, starts: Ints, ends: Ints, escaped: Flags) -> bool:
+    for i in range(len(ends)):
+        for k in range(starts[i], ends[i]):
+            if escaped[data[k]]:
+                return False
+    return True
+
+
+class Spelt(NamedTuple):
+    """Ids as they are written in keys, in JSON, and where JSON tells a key."""
+
+    key: Texts
+    json: Texts
+    both: Texts
+
+
+def _spelt(ids: LaidOut) -> Spelt:
+    plain = _texts(ids)
+    if _is_plain(*plain, _ESCAPED):
+        return Spelt(plain, plain, plain)
+    texts = ids.texts()
+    keys = [escape(each) for each in texts]
+    return Spelt(_texts(lay_out(keys)), _texts(_in_json(texts)), _texts(_in_json(keys)))
+
+
+def _in_json(texts: Sequence[str]) -> LaidOut:
+    return lay_out([to_json(each)[1:-1].decode() for each in texts])
 
 
 WORDS: Texts = _texts(
@@ -173,27 +172,59 @@ DIGITS = 20
 """Of an integer, at most."""
 
 
-class Written(Collection[Event]):
-    """Events as bytes: key, id and value of each, one behind the other, (3n,) ends. Each is cut out
-    when it is looked at, so that there are never thousands of them in memory."""
+Moment = tuple[str, Trace | None]
+"""What the events of a round have in common: when it was completed, and its trace."""
 
-    def __init__(self, shard: int, part: Part, data: bytes, ends: Ints) -> None:
-        self._shard = shard
-        self._part = part
+
+def _moments(rows: Rows) -> tuple[list[Moment], Ints]:
+    """Moments, and (n,) which of them is each row's: one a time where nothing is traced."""
+    times = rows.completed_at.texts()
+    if not rows.traces:
+        return [(each, None) for each in times], rows.completed[rows.round]
+    told = enumerate(rows.completed.tolist())
+    return [(times[i], rows.traces.get(r)) for r, i in told], rows.round
+
+
+class Told:
+    """Events as bytes: key, id and value of each, one behind the other, (3n,) ends."""
+
+    def __init__(self, rows: Rows, data: bytes, ends: Ints) -> None:
         self._data = data
         self._ends = ends
+        self._moments, self._moment = _moments(rows)
+
+    def of(self, shard: int, rows: slice) -> "Written":
+        """Of these rows, which are a shard's."""
+        first = int(self._ends[3 * rows.start - 1]) if rows.start else 0
+        ends = self._ends[3 * rows.start : 3 * rows.stop]
+        return Written(shard, self._data, first, ends, self._moments, self._moment[rows])
+
+
+class Written(Collection[Event]):
+    """Some of them. Each is cut out when it is looked at, so that there are never thousands of
+    them in memory."""
+
+    def __init__(
+        self, shard: int, data: bytes, first: int, ends: Ints,
+        moments: Sequence[Moment], moment: Ints,
+    ) -> None:  # fmt: skip
+        self._shard = shard
+        self._data = data
+        self._first = first
+        self._ends = ends
+        self._moments = moments
+        self._moment = moment
 
     def __len__(self) -> int:
-        return len(self._ends) // 3
+        return len(self._moment)
 
     def __iter__(self) -> Iterator[Event]:
-        shard, data = self._shard, self._data
-        rounds = [(each.completed_at, each.trace) for each in self._part.rounds]
-        of, end = self._part.round_index.tolist(), iter(self._ends.tolist())
-        start = 0
-        for r, key, event_id, value in zip(of, end, end, end, strict=True):
+        shard, data, moments = self._shard, self._data, self._moments
+        of, end = self._moment.tolist(), iter(self._ends.tolist())
+        start = self._first
+        for i, key, event_id, value in zip(of, end, end, end, strict=True):
             yield Event(
-                shard, data[start:key], data[event_id:value], data[key:event_id], *rounds[r]
+                shard, data[start:key], data[event_id:value], data[key:event_id], *moments[i]
             )
             start = value
 
@@ -219,27 +250,27 @@ def _comma(numbers: Bytes, start: int) -> int:
 
 @kernel
 def _write(
-    words: Texts, players: Texts, ladders: Texts, round_ids: Texts, times: Texts, numbers: Bytes,
+    words: Texts, players: Spelt, ladders: Spelt, round_ids: Spelt, times: Texts, numbers: Bytes,
     of: Ints, ladder: Ints, time: Ints, place: Ints, counts: Ints, provisional: Ints, out: Bytes,
 ) -> Ints:  # fmt: skip
     """Key, id and value of each event, one behind the other; returns (3n,) where each ends.
 
-    `of` is each row's round; `ladder`, `time` and `provisional` are the rounds'; each of `numbers`
-    has a comma behind it.
+    `of` is each row's round; `time` is the rounds', the other columns are the rows'; each of
+    `numbers` has a comma behind it.
     """
     ends = np.empty(3 * len(of), np.int64)
     at = number = 0
     for i in range(len(of)):
-        r = of[i]
-        at = _put(out, _put(out, at, ladders, ladder[r]), words, COLON)
-        ends[3 * i] = start = at = _put(out, at, players, i)
-        at = _put(out, _put(out, at, ladders, ladder[r]), words, COLON)
-        at = _put(out, _put(out, at, round_ids, r), words, COLON)
-        ends[3 * i + 1] = end = at = _put(out, at, players, i)
-        at = put(out, _put(out, at, words, ID), out, start, end)
-        at = _put(out, _put(out, at, words, LADDER), ladders, ladder[r])
-        at = _put(out, _put(out, at, words, PLAYER), players, i)
-        at = _put(out, _put(out, at, words, ROUND), round_ids, r)
+        r, on = of[i], ladder[i]
+        at = _put(out, _put(out, at, ladders.key, on), words, COLON)
+        ends[3 * i] = at = _put(out, at, players.key, i)
+        at = _put_id(out, at, words, ladders.key, on, round_ids.key, r, players.key, i)
+        ends[3 * i + 1] = at
+        at = _put(out, at, words, ID)
+        at = _put_id(out, at, words, ladders.both, on, round_ids.both, r, players.both, i)
+        at = _put(out, _put(out, at, words, LADDER), ladders.json, on)
+        at = _put(out, _put(out, at, words, PLAYER), players.json, i)
+        at = _put(out, _put(out, at, words, ROUND), round_ids.json, r)
         at = _put(out, _put(out, at, words, TIME), times, time[r])
         at = _put(out, at, words, RANK)
         known = place[i] != DID_NOT_FINISH
@@ -251,30 +282,47 @@ def _write(
             number = comma + 1
         at = put_number(out, _put(out, at, words, COUNT), counts[i])
         at = _put(out, at, words, PROVISIONAL)
-        at = _put(out, at, words, TRUE if counts[i] < provisional[r] else FALSE)
+        at = _put(out, at, words, TRUE if counts[i] < provisional[i] else FALSE)
         ends[3 * i + 2] = at
     return ends
 
 
-def written(shard: int, part: Part, numbers: Floats, counts: Ints) -> Written:
-    """The same events, of ids with nothing to escape."""
-    rounds = part.rounds
-    players = _texts(lay_out(part.players))
-    round_ids = _texts(lay_out([each.round_id for each in rounds]))
-    ladders, ladder = _distinct([each.ladder for each in rounds])
-    times, time = _distinct([each.completed_at for each in rounds])
+@kernel
+def _put_id(
+    out: Bytes, at: int, words: Texts, ladders: Texts, ladder: int, round_ids: Texts, r: int,
+    players: Texts, i: int,
+) -> int:  # fmt: skip
+    at = _put(out, _put(out, at, ladders, ladder), words, COLON)
+    at = _put(out, _put(out, at, round_ids, r), words, COLON)
+    return _put(out, at, players, i)
+
+
+def written(rows: Rows, numbers: Floats, counts: Ints) -> Told:
+    """The same events."""
+    if len(rows) == 0:
+        return Told(rows, b"", np.empty(0, np.int64))
+    players, ladders = _spelt(rows.players.names), _spelt(rows.players.ladders.names)
+    round_ids, times = _spelt(rows.round_ids), _spelt(rows.completed_at).json
+    provisional = np.array([each.provisional_rounds for each in rows.laws], np.int64)[rows.law]
     told = np.frombuffer(to_json(numbers.ravel().tolist())[1:-1] + b",", np.uint8)
-    provisional = [part.laws[each.law].provisional_rounds for each in rounds]
-    of = part.round_index
-    out = np.empty(_room(len(of), players, ladders, round_ids, times) + len(told), np.uint8)
+    size = _room(len(rows), players, ladders, round_ids, times) + len(told)
+    out = np.empty(size, np.uint8)
     ends = _write(
-        WORDS, players, ladders, round_ids, times, told, of, ladder, time,
-        part.place.astype(np.int64), counts, np.array(provisional, np.int64), out,
+        WORDS, players, ladders, round_ids, times, told, rows.round, rows.players.ladder,
+        rows.completed, rows.place, counts, provisional, out,
     )  # fmt: skip
-    return Written(shard, part, out[: ends[-1]].tobytes(), ends)
+    return Told(rows, out[: ends[-1]].tobytes(), ends)
 
 
-def _room(rows: int, players: Texts, *others: Texts) -> int:
-    """Bytes that suffice for all but the numbers."""
-    longest = sum(int((ends - starts).max()) for _, starts, ends in others)
-    return rows * (len(WORDS[0]) + 2 * DIGITS + 4 * longest) + 4 * len(players[0])
+def _room(rows: int, players: Spelt, ladders: Spelt, round_ids: Spelt, times: Texts) -> int:
+    """Bytes that suffice for all but the numbers: `both` is the longest that an id is written."""
+    ladder, round_id, time = (
+        int(_sizes(each).max()) for each in (ladders.both, round_ids.both, times)
+    )
+    longest = len(WORDS[0]) + 4 * ladder + 4 * round_id + time + 2 * DIGITS
+    return rows * longest + 4 * int(_sizes(players.both).sum())
+
+
+def _sizes(texts: Texts) -> Ints:
+    _, starts, ends = texts
+    return ends - starts

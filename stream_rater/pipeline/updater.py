@@ -21,12 +21,14 @@ why [c, a) is always exactly the last call, and why one remembered prior per bel
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
-from stream_rater.pipeline import changes
+from stream_rater.pipeline import changes, slab
 from stream_rater.pipeline.changes import Change, Disagreement
+from stream_rater.pipeline.convoy import Convoy, convoys
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts import NotAPart
 from stream_rater.pipeline.ports import (
     REBUILT,
+    REGROUPING_S,
     Apply,
     Committed,
     Held,
@@ -41,9 +43,11 @@ from stream_rater.pipeline.ports import (
     Step,
     Trouble,
     ask,
+    insist,
     pause_s,
 )
 from stream_rater.pipeline.shard import Batch, Shard, traced
+from stream_rater.pipeline.slab import Piece
 from stream_rater.pipeline.telling import Abreast
 from stream_rater.rating.compiled import KERNEL_VERSION
 from stream_rater.rating.record import UnknownRecord
@@ -56,6 +60,10 @@ REFUSED_S = 5.0
 
 ROWS_PER_CALL = 20_000
 """A batch ends once it has so many rows."""
+
+GATHER_S = 0.006
+"""How long a poll gathers parts: those of one wave come one after the other. At 4,400 updates a
+second, lobbies of 5, p99 is 87 ms, with half of that 120 ms."""
 
 READ_AHEAD = 4
 """Reading rests while more than so many batches' rows wait in memory."""
@@ -149,12 +157,14 @@ class Updater:
 
     def _read_on(self) -> Step[None]:
         rows = sum(shard.rows for shard in self._shards.values())
-        yield from self._poll(
-            0.0 if rows else self._idle_s, full=rows > READ_AHEAD * self._rows_per_call
-        )
+        full = rows > READ_AHEAD * self._rows_per_call
+        if rows:
+            yield from self._poll(0.0, full=full)
+        else:
+            yield from self._poll(self._idle_s, full=full, gather_s=GATHER_S)
 
-    def _poll(self, timeout_s: float, *, full: bool) -> Step[None]:
-        polled = yield from ask(Poll(timeout_s, full=full))
+    def _poll(self, timeout_s: float, *, full: bool, gather_s: float = 0.0) -> Step[None]:
+        polled = yield from ask(Poll(timeout_s, full=full, gather_s=gather_s))
         self._now_s = polled.now_s
         if polled.lost or polled.gained:
             self._owned = (self._owned - polled.lost) | polled.gained
@@ -162,15 +172,16 @@ class Updater:
             for shard in polled.lost | polled.gained:
                 self._shards.pop(shard, None)
                 self._refused_until.pop(shard, None)
-        for record in polled.records:
-            self._read(record)
+        pieces = slab.read_all([record.value or b"" for record in polled.records], self.kernel)
+        for record, piece in zip(polled.records, pieces, strict=True):
+            self._read(record, piece)
 
-    def _read(self, record: Record) -> None:
+    def _read(self, record: Record, piece: Piece | None) -> None:
         shard = self._shards.get(record.partition)
         if shard is None:
             return
         try:
-            shard.read(record, self.kernel)
+            shard.read(record, self.kernel, piece)
         except NotAPart as error:
             self._observer.part_ignored(record.partition, record.offset, str(error))
         if record.partition in self._unproven and not shard.barrier:
@@ -228,12 +239,14 @@ class Updater:
                 yield from self._update(batches)
 
     def _update(self, batches: Mapping[int, Batch]) -> Step[None]:
-        held = yield from ask(ReadBeliefs({s: batch.players for s, batch in batches.items()}))
-        computed: dict[int, Change] = {}
-        for number, batch in batches.items():
-            change = self._compute(number, batch, held[number])
-            if change is not None:
-                computed[number] = change
+        some = list(convoys(batches, self._rows_per_call))
+        players = {s: roster for convoy in some for s, roster in convoy.players.items()}
+        held = yield from ask(ReadBeliefs(players))
+        computed = {
+            each.shard: each
+            for convoy in some
+            for each in self._compute(self._ready(convoy, held), held)
+        }
         if not computed:
             return
         applied = yield from ask(Apply({s: change.application for s, change in computed.items()}))
@@ -245,15 +258,27 @@ class Updater:
             done.append(change)
         yield from self._conclude(done)
 
-    def _compute(self, number: int, batch: Batch, held: Held) -> Change | None:
-        if held.position != self._shards[number].position:
-            del self._shards[number]
-            return None
+    def _ready(self, convoy: Convoy, held: Mapping[int, Held]) -> Convoy:
+        """Of those shards only that are as they were."""
+        ready = []
+        for number in convoy.batches:
+            if held[number].position == self._shards[number].position:
+                ready.append(number)
+            else:
+                del self._shards[number]
+        return convoy.those(ready)
+
+    def _compute(self, convoy: Convoy, held: Mapping[int, Held]) -> Sequence[Change]:
+        """Where a record is unknown, its shard is refused, and no other."""
         try:
-            return changes.computed(number, batch.parts, batch.end, held)
+            return changes.computed(convoy, held) if convoy.batches else ()
         except UnknownRecord as error:
-            self._refuse(number, str(error), held.position.applied)
-            return None
+            if len(convoy.batches) > 1:
+                alone = (convoy.those([number]) for number in convoy.batches)
+                return [change for each in alone for change in self._compute(each, held)]
+            for number in convoy.batches:
+                self._refuse(number, str(error), held[number].position.applied)
+            return ()
 
     def _conclude(self, done: Sequence[Change]) -> Step[None]:
         publish = []
@@ -272,15 +297,18 @@ class Updater:
     # --- step 14 ---
 
     def _publish(self, done: Sequence[Change], *, settled: bool) -> Step[None]:
-        if not done:
+        def publication() -> Publish | None:
+            ours = [change for change in done if change.shard in self._shards]
+            offsets = {change.shard: change.application.position.applied for change in ours}
+            return Publish(Abreast([change.events for change in ours]), offsets) if ours else None
+
+        told = yield from insist(publication, lambda: self._poll(REGROUPING_S, full=True))
+        if told is None:
             return
-        events = Abreast([change.events for change in done])
-        offsets = {change.shard: change.application.position.applied for change in done}
-        yield from ask(Publish(events, offsets))
-        for shard, offset in offsets.items():
+        for shard, offset in told.offsets.items():
             self._shards[shard].committed = offset
-        self._observer.events_published(len(events), settled=settled)
-        self._observer.positions(offsets)
+        self._observer.events_published(len(told.events), settled=settled)
+        self._observer.positions(told.offsets)
 
     # --- step 8, when idle ---
 

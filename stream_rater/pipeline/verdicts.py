@@ -24,7 +24,9 @@ class Verdicts:
     def judge(self, record: Record, scanned: Scanned | None = None) -> Standings:
         """The round in a record, of which this was scanned; raises Invalid with the code to reject
         it by."""
-        self._forget_before(record.offset - self._window)
+        oldest = record.offset - self._window
+        if self._recent and self._recent[0][0] < oldest:
+            self._forget_before(oldest)
         if record.unreadable:
             raise Invalid("too-large", record.unreadable)
         standings = self._reader.read(

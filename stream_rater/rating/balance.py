@@ -15,8 +15,8 @@ which is nearly straight in x and loses no digits in either tail. Halley's step 
 cubes the error. An entry that did not finish, with all ranked ones better and none worse, solves
 ln(P + c S) - ln(c R) = 0 instead, P being that of the ranked.
 
-`lanes` has a row for each quantity and a column for each entry: loops along a row are what a
-compiler turns into vector instructions.
+`lanes` has a row of BLOCK for each quantity and a lane for each entry: loops along a row are what a
+compiler turns into vector instructions, and it sees that rows lie apart.
 """
 
 import math
@@ -24,25 +24,37 @@ import math
 import numpy as np
 
 from stream_rater.rating.compiled import inlined
-from stream_rater.rating.elementary import exp, log
+from stream_rater.rating.elementary import log, quick_exp
 from stream_rater.rating.model import Floats, Places
+from stream_rater.rating.vectors import whole
 
-X, P, Q, P1, P2 = range(5)
-"""Rows: a performance, the sums P and Q there, and P's two derivatives."""
-S, R, S1, S2 = range(5, 9)
-"""The own group's parts of these."""
-ODDS, STEP, GROUP = 9, 10, 11
-"""(B + c T) / (W + c T), the last step of X, and the place."""
-ROWS = 12
+BLOCK = 128
+"""Entries side by side: enough for any vector, and most blocks need one step."""
 
-FLAT = 1e-6
-"""Where f rises by less than this in 1/u of the narrowest entry, no step is to be trusted."""
+X, P, Q, P1, P2, S, R, S1, S2, ODDS, STEP, MU, U, E = range(0, 14 * BLOCK, BLOCK)
+"""Where a row begins: a performance; the sums P and Q there, and P's two derivatives; the own
+group's parts of these; (B + c T) / (W + c T); the last step of X; the entry's own mu, u and
+exponential."""
+LANES = 14 * BLOCK
+"""Room for all rows."""
+
+VARIANCE_TO_SCALE = 3.0 / math.pi**2
+"""Squared scale of a logistic distribution, of its variance."""
+
+FLAT = 1e-3
+"""Where f rises by less than this in 1/u of the narrowest entry, no step is to be trusted: the sums
+are right to 11 digits, and 3 of these would be lost."""
 
 
 @inlined
 def terms(mu: float, u: float, x: float) -> tuple[float, float, float, float]:
     """u s and u t of one entry at x, and the first two derivatives of u s."""
-    e = exp((mu - x) * u)
+    return terms_of(quick_exp((mu - x) * u), u)
+
+
+@inlined
+def terms_of(e: float, u: float) -> tuple[float, float, float, float]:
+    """The same where exp((mu - x) u) is e."""
     won = u / (1.0 + e)
     lost = e * won
     slope = won * lost
@@ -70,39 +82,61 @@ def find_odds(place: Places, u: Floats, ranked: int, tie: float, odds: Floats) -
 
 
 @inlined
-def likeness(mu: Floats, u: Floats, first: int, end: int) -> tuple[float, float]:
-    """Middle and scale of the logistic distribution with the mean and variance of these entries.
-
-    Of the ratings, and of how entries perform around them: a round's odds o lie about where
-    middle - scale * ln o is.
-    """
-    n = end - first
+def moments(mu: Floats, u: Floats, first: int, end: int) -> tuple[float, float, float]:
+    """Sums over entries [first, end) of u, u d and u d^2; d is the distance from mu[0]."""
     total = mean = square = 0.0
-    for j in range(first, end):
-        d = mu[j] - mu[first]
-        total, mean, square = total + u[j], mean + u[j] * d, square + u[j] * d * d
-    mean /= total
-    spread = max(square / total - mean * mean, 0.0)
-    return mu[first] + mean, np.sqrt(n * n / (total * total) + spread * 3.0 / math.pi**2)
+    for i in range(first, end):
+        d = mu[i] - mu[0]
+        total, mean, square = total + u[i], mean + u[i] * d, square + u[i] * d * d
+    return total, mean, square
 
 
 @inlined
-def find_own(place: Places, mu: Floats, u: Floats, lanes: Floats) -> None:
-    """The own groups' parts, at X, of entries in whole groups; `place` has the ranked ones."""
-    for i in range(len(mu)):
-        lanes[S, i], lanes[R, i], lanes[S1, i], lanes[S2, i] = terms(mu[i], u[i], lanes[X, i])
+def likely(level: float, size: float, total: float, mean: float, square: float) -> float:
+    """About where ln P/Q of so many entries with these moments is -level, seen from mu[0].
+
+    All ratings are taken for one logistic distribution of the entries' mean and variance.
+    """
+    spread = max(total * square - mean * mean, 0.0) * VARIANCE_TO_SCALE
+    x: float = (mean - np.sqrt(size * size + spread) * level) / total
+    return x
+
+
+@inlined
+def enter(first: int, end: int, mu: Floats, u: Floats, odds: Floats, lanes: Floats) -> int:
+    """Let entries [first, end) have a lane each, the last one all that fill up the last vector.
+
+    Returns how many lanes are taken.
+    """
+    n, filled = end - first, whole(end - first)
+    for i in range(n):
+        lanes[MU + i], lanes[U + i], lanes[ODDS + i] = mu[first + i], u[first + i], odds[first + i]
+    for i in range(n, filled):
+        lanes[MU + i], lanes[U + i], lanes[ODDS + i] = mu[end - 1], u[end - 1], odds[end - 1]
+    return filled
+
+
+@inlined
+def find_own(place: Places, lanes: Floats, n: int) -> None:
+    """The own groups' parts, at X, of n entries; `place` has those of them that are no filling."""
+    for i in range(n):
+        lanes[E + i] = quick_exp((lanes[MU + i] - lanes[X + i]) * lanes[U + i])
+    for i in range(n):
+        lanes[S + i], lanes[R + i], lanes[S1 + i], lanes[S2 + i] = terms_of(
+            lanes[E + i], lanes[U + i]
+        )
     first = 0
     while first < len(place) - 1:
         end = first + 1
         while end < len(place) and place[end] == place[first]:
             end += 1
         if end > first + 1:
-            for row in range(S, S2 + 1):
-                whole = 0.0
+            for row in (S, R, S1, S2):
+                whole_group = 0.0
                 for j in range(first, end):
-                    whole += lanes[row, j]
+                    whole_group += lanes[row + j]
                 for j in range(first, end):
-                    lanes[row, j] = whole
+                    lanes[row + j] = whole_group
         first = end
 
 
@@ -132,18 +166,23 @@ def halley(f: float, f1: float, f2: float) -> float:
 def step_ranked(own: float, lanes: Floats, n: int, narrow: float) -> None:
     """A step for entries [0, n), `own` times their groups' parts added; `narrow` is min 1/u."""
     for i in range(n):
-        p, q = lanes[P, i] + own * lanes[S, i], lanes[Q, i] + own * lanes[R, i]
-        p1, p2 = lanes[P1, i] + own * lanes[S1, i], lanes[P2, i] + own * lanes[S2, i]
-        f, f1, f2 = excess(p, q, p1, p2, lanes[ODDS, i])
-        lanes[STEP, i] = halley(f, f1, f2) if f1 * narrow > FLAT else math.inf
+        p, q = lanes[P + i] + own * lanes[S + i], lanes[Q + i] + own * lanes[R + i]
+        p1, p2 = lanes[P1 + i] + own * lanes[S1 + i], lanes[P2 + i] + own * lanes[S2 + i]
+        f, f1, f2 = excess(p, q, p1, p2, lanes[ODDS + i])
+        lanes[STEP + i] = halley(f, f1, f2) if f1 * narrow > FLAT else math.inf
 
 
 @inlined
-def move(lanes: Floats, n: int, low: float, high: float, enough: float) -> int:
-    """Take the steps, within (low, high); returns how many were longer than `enough`."""
+def move(lanes: Floats, n: int, low: float, high: float) -> None:
+    """Take the steps, within (low, high)."""
+    for i in range(n):
+        lanes[X + i] = min(max(lanes[X + i] + lanes[STEP + i], low), high)
+
+
+@inlined
+def count_long(lanes: Floats, n: int, enough: float) -> int:
+    """How many of the last steps were longer than `enough`."""
     long = 0
     for i in range(n):
-        lanes[X, i] = min(max(lanes[X, i] + lanes[STEP, i], low), high)
-    for i in range(n):
-        long += 0 if abs(lanes[STEP, i]) <= enough else 1
+        long += 0 if abs(lanes[STEP + i]) <= enough else 1
     return long

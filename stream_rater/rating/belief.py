@@ -40,7 +40,7 @@ from stream_rater.rating.mode import (
     filled,
     find_modes,
 )
-from stream_rater.rating.model import Evidence, Floats, Ints, Table
+from stream_rater.rating.model import HEADER, Evidence, Floats, Ints, Table
 from stream_rater.rating.performance import C
 from stream_rater.rating.prefetch import LINE, prefetch
 from stream_rater.rating.rounding import power_of_two, single
@@ -61,12 +61,14 @@ PERFORMANCE, BETA2, GAMMA2, RHO = range(USED, USED + 4)
 """Rows of `lanes`, beside those of `mode` and `sketch`: the evidence, and the inverse momentum."""
 BETA, U = USED + 4, USED + 5
 """The root of BETA2, and C / beta."""
-ROWS = USED + 6
+ROW = USED + 6
+"""Where the belief is held."""
+ROWS = USED + 7
 
 BLOCK = 40
 """Beliefs that are updated side by side."""
 
-FACTOR_BYTES = 24
+HEADER_BYTES, FACTOR_BYTES = HEADER.itemsize, 24
 
 NOTHING = 1e-300
 """Keeps the Gaussian's center from being 0 / 0 where it has no weight at all."""
@@ -144,8 +146,27 @@ def _fetch(header: Table, factors: Floats, rows: Ints, block: Ints) -> None:
     for i in range(len(block)):
         row = rows[block[i]]
         prefetch(header, row, LINE)
-        for offset in range(0, FACTOR_BYTES * int(header[row].count + 0), LINE):
+        prefetch(header, row, HEADER_BYTES - 1)  # a row may begin anywhere in a line
+        for offset in range(0, FACTOR_BYTES * int(header[row].count + 0) + LINE, LINE):
             prefetch(factors, row, offset)
+
+
+@inlined
+def _load_four(factors: Floats, held: Floats, lanes: Floats, i: int) -> None:
+    """The factors of lanes i to i + 3, as many as one has: a vector is written, not four numbers.
+
+    What others have less is to be filled up afterwards.
+    """
+    most = int(np.max(lanes[COUNT, i : i + 4]))
+    row_0, row_1 = int(lanes[ROW, i]), int(lanes[ROW, i + 1])
+    row_2, row_3 = int(lanes[ROW, i + 2]), int(lanes[ROW, i + 3])
+    for k in range(most):
+        for c in range(3):
+            x_0, x_1 = factors[row_0, k, c], factors[row_1, k, c]
+            x_2, x_3 = factors[row_2, k, c], factors[row_3, k, c]
+            held[c, k, i], held[c, k, i + 1], held[c, k, i + 2], held[c, k, i + 3] = (
+                x_0, x_1, x_2, x_3,
+            )  # fmt: skip
 
 
 @inlined
@@ -155,8 +176,8 @@ def _load(
 ) -> int:  # fmt: skip
     """Beliefs rows[block] into lanes; the most factors that one has."""
     most = 0
-    for i in range(len(block)):
-        j = block[i]
+    for i in range(filled(len(block))):
+        j = block[i] if i < len(block) else block[0]  # to fill up: a twin, whose result is dropped
         belief = header[rows[j]]
         count = belief.count + 0  # + 0: signed, or numba counts in floats
         most = max(most, count)
@@ -166,19 +187,12 @@ def _load(
         lanes[COUNT, i], lanes[GRID, i] = count, power_of_two(belief.grid)
         lanes[PERFORMANCE, i], lanes[BETA2, i] = evidence[j, 0], evidence[j, 1]
         lanes[GAMMA2, i], lanes[RHO, i], lanes[KEPT, i] = evidence[j, 2], rho[j], kept[j]
-    for i in range(len(block)):
-        row, count = rows[block[i]], int(lanes[COUNT, i])
-        for k in range(count):
-            for c in range(3):
-                held[c, k, i] = factors[row, k, c]
-        for k in range(count, most + 1):
+        lanes[ROW, i] = rows[j]
+    for i in range(0, filled(len(block)), 4):
+        _load_four(factors, held, lanes, i)
+    for i in range(filled(len(block))):
+        for k in range(int(lanes[COUNT, i]), most + 1):
             held[P, k, i], held[A, k, i], held[R, k, i] = FILL, 0.0, 0.0
-    for i in range(len(block), filled(len(block))):  # a twin of the first, whose result is dropped
-        for row in range(ROWS):
-            lanes[row, i] = lanes[row, 0]
-        for k in range(most + 1):
-            for c in range(3):
-                held[c, k, i] = held[c, k, 0]
     return most
 
 

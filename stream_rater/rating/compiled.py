@@ -23,14 +23,35 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import numba
+from llvmlite import binding as llvm
 
-KERNEL_VERSION = 4
+KERNEL_VERSION = 5
 """Raised by any change that can alter a bit of a rating. Parts carry it; workers leave alone those
 of newer kernels, and of older ones than `pipeline.parts.OLDEST_KERNEL`."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+
+UNUSED = ("scipy.linalg", "cffi", "yaml")
+"""What numba takes up where it is installed, and no kernel uses: BLAS, which brings all of SciPy,
+C libraries, and a file of settings. They take as long to import as numba itself."""
+
+
+def _numba_without(unused: tuple[str, ...]) -> Any:
+    """Import those parts of numba that look for these modules, and let them find none."""
+    modules: dict[str, Any] = sys.modules
+    hidden = [name for name in unused if name not in modules]
+    modules.update(dict.fromkeys(hidden))  # None: cannot be imported
+    try:
+        import_module("numba.np.arraymath")
+        import_module("numba.core.typing.cffi_utils")
+    finally:
+        for name in hidden:
+            del modules[name]
+    return modules["numba"]
+
+
+numba = _numba_without(UNUSED)
 
 _config: Any = numba.config
 
@@ -91,22 +112,6 @@ def _copied(folder: Path, to: Path) -> Path:
     return to
 
 
-def _start_numba_without_blas() -> None:
-    """Import what numba looks for SciPy's BLAS in, and let it find none.
-
-    No kernel uses one, and SciPy takes longer to import than all that numba needs itself.
-    """
-    if "scipy.linalg" not in sys.modules:
-        modules: dict[str, Any] = sys.modules
-        modules["scipy.linalg"] = None  # cannot be imported
-        try:
-            import_module("numba.np.arraymath")
-        finally:
-            del modules["scipy.linalg"]
-
-
-_start_numba_without_blas()
-
 _COPIES: list[tempfile.TemporaryDirectory[str]] = []
 """Removed at the end of the process."""
 
@@ -115,17 +120,24 @@ _config.CPU_NAME = _instruction_level()
 _config.CPU_FEATURES = WHOLE_WIDTH if _config.CPU_NAME == WIDEST else ""
 
 
-OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
+MOST_CHECKS = 100
+"""A loop over several rows of one array becomes vector instructions only if the compiler may first
+check that they lie apart: it allows itself 8 comparisons, and a table of stage 1 needs more."""
+
+llvm.set_option("", f"-runtime-memory-check-threshold={MOST_CHECKS}")
+
+OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
 
 def kernel(function: F) -> F:
     """Compile `function` on its first call, without the GIL, by the rules above."""
-    return cast(F, numba.njit(**OPTIONS)(function))
+    return cast(F, numba.njit(**OPTIONS, cache=True)(function))
 
 
 def inlined(function: F) -> F:
     """A piece of a kernel, made part of each that calls it.
 
-    Only there does the compiler see which arrays lie apart, and can do without asking each time.
+    Only there does the compiler see which arrays lie apart, and can do without asking each time. It
+    is kept with those kernels alone: to look for a file of its own takes as long as to import it.
     """
     return cast(F, numba.njit(**OPTIONS, forceinline=True)(function))

@@ -73,7 +73,7 @@ def exp(x: float) -> float:
 
 @kernel
 def quick_exp(x: float) -> float:
-    """e**x to 12 digits (relative error below 3e-13), for tables that are no more exact."""
+    """e**x to 11 digits (relative error below 1e-11), for what is no more exact itself."""
     x = min(max(x, -EXP_LIMIT), EXP_LIMIT)
     shifted = x * LOG2_E + ROUND
     r = x - (shifted - ROUND) * LN2

@@ -106,7 +106,7 @@ def _rounds(
         first, end = round_starts[r], round_starts[r + 1]
         a, b = entry_starts[first], entry_starts[end]
         player_variances(
-            weight[r], rounds[a:b], time[r] - last_time[a:b], np.empty(0),
+            weight[r], rounds[a:b], time[r], last_time[a:b], np.empty(0),
             weight_limit, sigma_limit, 0.0, out[a:b],
         )  # fmt: skip
         prior = sigma[a:b] * sigma[a:b] + out[a:b, 2]

@@ -22,12 +22,16 @@ from stream_rater.rating import balance, direct, shared, small, table
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.elementary import log
 from stream_rater.rating.model import DID_NOT_FINISH, Floats, Ints, Places
-from stream_rater.rating.roots import count_ranked, has_open, let_fall
+from stream_rater.rating.roots import count_ranked, falls, has_open, let_fall
+from stream_rater.rating.vectors import aligned
 
 C = math.pi / math.sqrt(3.0)
 """A logistic distribution of variance delta^2 has scale delta / C."""
 
 SECONDS_PER_DAY = 86400.0
+
+TOGETHER = 4096
+"""Entries whose rounds are rated together: what is worked in then stays in the second cache."""
 
 LEAST_WEIGHT = 1e-9
 """A lighter round weighs this: it tells nothing, and 1/w stays finite."""
@@ -45,14 +49,13 @@ def solve_rounds(round_starts: Ints, place: Places, mu: Floats, u: Floats, tie: 
     rounds = len(round_starts) - 1
     found, low, high = np.empty(len(mu)), np.empty(rounds), np.empty(rounds)
     few, many = np.empty(rounds, np.int64), np.empty(rounds, np.int64)
-    less = large = widest = 0
+    less = large = 0
     for r in range(rounds):
         a, b = round_starts[r], round_starts[r + 1]
         low[r], high[r] = _bounds(mu, u, a, b, tie)
         if b - a > small.SMALL:
             many[large] = r
             large += 1
-            widest = max(widest, b - a)
         elif place[b - 1] != DID_NOT_FINISH:
             few[less] = r
             less += 1
@@ -61,7 +64,7 @@ def solve_rounds(round_starts: Ints, place: Places, mu: Floats, u: Floats, tie: 
     if less > 0:
         small.solve_small(round_starts, few[:less], low, high, place, mu, u, tie, found)
     if large > 0:
-        lanes, scratch = np.empty((balance.ROWS, widest)), np.empty(table.SCRATCH)
+        lanes, scratch = aligned(balance.LANES), aligned(table.SCRATCH)
         for r in many[:large]:
             a, b = round_starts[r], round_starts[r + 1]
             _solve_large(
@@ -69,9 +72,10 @@ def solve_rounds(round_starts: Ints, place: Places, mu: Floats, u: Floats, tie: 
             )
     for r in range(rounds):
         a, b = round_starts[r], round_starts[r + 1]
-        if has_open(found, a, b):
-            direct.fill_open(place[a:b], mu[a:b], u[a:b], tie, low[r], high[r], found[a:b])
-        let_fall(place, found, a, b)
+        if not falls(place, found, a, b):
+            if has_open(found, a, b):
+                direct.fill_open(place[a:b], mu[a:b], u[a:b], tie, low[r], high[r], found[a:b])
+            let_fall(place, found, a, b)
     return found
 
 
@@ -92,7 +96,7 @@ def _solve_large(
     place: Places, mu: Floats, u: Floats, tie: float, low: float, high: float, lanes: Floats,
     scratch: Floats, found: Floats,
 ) -> None:  # fmt: skip
-    """One round in linear time; `lanes` (ROWS, n) and `scratch` are room to work in."""
+    """One round in linear time; `lanes` and `scratch` are room to work in."""
     n = len(place)
     ranked = count_ranked(place)
     if ranked > 0:
@@ -105,10 +109,10 @@ def _solve_large(
 
 @kernel
 def player_variances(
-    round_weight: float, rounds: Ints, elapsed_s: Ints, newcomer_weights: Floats,
+    round_weight: float, rounds: Ints, time: int, last_time: Ints, newcomer_weights: Floats,
     weight_limit: float, sigma_limit: float, drift_per_day: float, out: Floats,
 ) -> None:  # fmt: skip
-    """Each player's beta^2 and gamma^2 into out[:, 1] and out[:, 2].
+    """Each player's beta^2 and gamma^2 into out[:, 1] and out[:, 2]; times in seconds.
 
     w = weight_limit * round weight * newcomer weight, s = sigma_limit, d = drift per day:
     gamma^2 = w s^2 + d * days, beta^2 = (1 + 1/w) s^2 + d / w.
@@ -116,13 +120,25 @@ def player_variances(
     s2 = sigma_limit * sigma_limit
     usual = max(weight_limit * round_weight, LEAST_WEIGHT)
     usual_beta2 = (1.0 + 1.0 / usual) * s2 + drift_per_day / usual
-    for i in range(len(rounds)):
-        w, out[i, 1] = usual, usual_beta2
+    n = len(rounds)
+    for i in range(n):
+        out[i, 1], out[i, 2] = usual_beta2, usual * s2
+    for i in range(n if len(newcomer_weights) > 0 else 0):
         if rounds[i] < len(newcomer_weights):
             w = max(weight_limit * round_weight * newcomer_weights[rounds[i]], LEAST_WEIGHT)
-            out[i, 1] = (1.0 + 1.0 / w) * s2 + drift_per_day / w
-        days = max(elapsed_s[i], 0) / SECONDS_PER_DAY if rounds[i] > 0 else 0.0
-        out[i, 2] = w * s2 + drift_per_day * days
+            out[i, 1], out[i, 2] = (1.0 + 1.0 / w) * s2 + drift_per_day / w, w * s2
+    for i in range(n if drift_per_day > 0.0 else 0):
+        if rounds[i] > 0:
+            out[i, 2] += drift_per_day * (max(time - last_time[i], 0) / SECONDS_PER_DAY)
+
+
+@kernel
+def rounds_together(round_starts: Ints, first: int) -> int:
+    """The end of the rounds from `first` on that are rated together: one, or some TOGETHER long."""
+    end = first + 1
+    while end + 1 < len(round_starts) and round_starts[end + 1] - round_starts[first] <= TOGETHER:
+        end += 1
+    return end
 
 
 @kernel
@@ -154,21 +170,88 @@ def credit_members(
 
 
 @kernel
-def find_entries(
-    entry_starts: Ints, share: Floats, mu: Floats, prior: Floats, initial_mu: float, out: Floats,
-    entry_mu: Floats, entry_u: Floats,
+def _is_each_alone(entry_starts: Ints, share: Floats) -> bool:
+    """Whether every entry is one player who played the whole round."""
+    if len(share) != len(entry_starts) - 1:
+        return False
+    parts = 0
+    for i in range(len(share)):
+        parts += share[i] != 1.0
+    return parts == 0
+
+
+@kernel
+def _prior(sigma: Floats, out: Floats) -> Floats:
+    """The players' variances, diffused by the gamma^2 in out[:, 2]."""
+    return sigma * sigma + out[:, 2]
+
+
+@kernel
+def _find_entries(
+    entry_starts: Ints, share: Floats, mu: Floats, sigma: Floats, initial_mu: float, out: Floats,
+    entry_mu: Floats, u: Floats,
 ) -> None:  # fmt: skip
-    """Each entry's rating, and its u = C/delta, from its players' and their beta^2 in out[:, 1]."""
+    """Each entry's rating and u = C/delta, from its players' and their beta^2, gamma^2 in `out`."""
     for e in range(len(entry_mu)):
         i, j = entry_starts[e], entry_starts[e + 1]
         if is_solo(share, i, j):
-            entry_mu[e], entry_u[e] = mu[i], prior[i] + out[i, 1]
+            entry_mu[e], delta2 = mu[i], sigma[i] * sigma[i] + out[i, 2] + out[i, 1]
         else:
-            entry_mu[e], entry_u[e] = team(
-                initial_mu, share[i:j], mu[i:j], prior[i:j] + out[i:j, 1]
-            )
-    for e in range(len(entry_u)):
-        entry_u[e] = C / np.sqrt(entry_u[e])
+            variance = _prior(sigma[i:j], out[i:j]) + out[i:j, 1]
+            entry_mu[e], delta2 = team(initial_mu, share[i:j], mu[i:j], variance)
+        u[e] = C / np.sqrt(delta2)
+
+
+@kernel
+def _credit(
+    found: Floats, entry_starts: Ints, share: Floats, mu: Floats, sigma: Floats, initial_mu: float,
+    out: Floats,
+) -> None:  # fmt: skip
+    """Each player's evidence from the entries' performances `found`."""
+    for e in range(len(found)):
+        i, j = entry_starts[e], entry_starts[e + 1]
+        if is_solo(share, i, j):
+            out[i, 0] = found[e]
+        else:
+            prior = _prior(sigma[i:j], out[i:j])
+            credit_members(found[e], initial_mu, share[i:j], mu[i:j], prior, out[i:j])
+
+
+@kernel
+def _estimate(
+    round_starts: Ints, weight: Floats, ceiling: Floats, time: Ints, place: Places,
+    entry_starts: Ints, share: Floats, mu: Floats, sigma: Floats, rounds: Ints, last_time: Ints,
+    weight_limit: float, sigma_limit: float, drift_per_day: float, newcomer_weights: Floats,
+    initial_mu: float, tie: float, out: Floats,
+) -> None:  # fmt: skip
+    """Evidence for the players of some rounds into `out`."""
+    alone = _is_each_alone(entry_starts, share)
+    u = np.empty(len(place))
+    for r in range(len(weight)):
+        first, end = entry_starts[round_starts[r]], entry_starts[round_starts[r + 1]]
+        for a in range(first, end, TOGETHER):
+            b = min(a + TOGETHER, end)
+            player_variances(
+                weight[r], rounds[a:b], time[r], last_time[a:b], newcomer_weights,
+                weight_limit, sigma_limit, drift_per_day, out[a:b],
+            )  # fmt: skip
+            if alone:
+                for i in range(a, b):
+                    u[i] = C / np.sqrt(sigma[i] * sigma[i] + out[i, 2] + out[i, 1])
+    entry_mu = mu
+    if not alone:
+        entry_mu = np.empty(len(place))
+        _find_entries(entry_starts, share, mu, sigma, initial_mu, out, entry_mu, u)
+    found = solve_rounds(round_starts, place, entry_mu, u, tie)
+    for r in range(len(weight)):
+        a, b = round_starts[r], round_starts[r + 1]
+        if alone:
+            for i in range(a, b):
+                out[i, 0] = min(found[i], ceiling[r])
+        else:
+            np.minimum(found[a:b], ceiling[r], found[a:b])
+    if not alone:
+        _credit(found, entry_starts, share, mu, sigma, initial_mu, out)
 
 
 @kernel
@@ -178,28 +261,21 @@ def estimate(
     weight_limit: float, sigma_limit: float, drift_per_day: float, newcomer_weights: Floats,
     initial_mu: float, tie: float,
 ) -> Floats:  # fmt: skip
-    """Evidence (P, 3) for every player of a wave (see model.Wave and model.Evidence)."""
+    """Evidence (P, 3) for every player of a wave (see model.Wave and model.Evidence).
+
+    A few rounds at a time, with which the arrays worked in stay in the cache.
+    """
     out = np.empty((len(mu), 3))
-    prior, entry_mu, u = np.empty(len(mu)), np.empty(len(place)), np.empty(len(place))
-    elapsed_s = np.empty(len(mu), np.int64)
-    for r in range(len(weight)):
-        a, b = entry_starts[round_starts[r]], entry_starts[round_starts[r + 1]]
-        for i in range(a, b):
-            elapsed_s[i] = time[r] - last_time[i]
-        player_variances(
-            weight[r], rounds[a:b], elapsed_s[a:b], newcomer_weights,
-            weight_limit, sigma_limit, drift_per_day, out[a:b],
+    first = 0
+    while first < len(weight):
+        end = rounds_together(round_starts, first)
+        a, b = round_starts[first], round_starts[end]
+        i, j = entry_starts[a], entry_starts[b]
+        _estimate(
+            round_starts[first : end + 1] - a, weight[first:end], ceiling[first:end],
+            time[first:end], place[a:b], entry_starts[a : b + 1] - i, share[i:j], mu[i:j],
+            sigma[i:j], rounds[i:j], last_time[i:j], weight_limit, sigma_limit, drift_per_day,
+            newcomer_weights, initial_mu, tie, out[i:j],
         )  # fmt: skip
-    for i in range(len(mu)):
-        prior[i] = sigma[i] * sigma[i] + out[i, 2]
-    find_entries(entry_starts, share, mu, prior, initial_mu, out, entry_mu, u)
-    found = solve_rounds(round_starts, place, entry_mu, u, tie)
-    for r in range(len(weight)):
-        for e in range(round_starts[r], round_starts[r + 1]):
-            i, j = entry_starts[e], entry_starts[e + 1]
-            performance = min(found[e], ceiling[r])
-            if is_solo(share, i, j):
-                out[i, 0] = performance
-            else:
-                credit_members(performance, initial_mu, share[i:j], mu[i:j], prior[i:j], out[i:j])
+        first = end
     return out

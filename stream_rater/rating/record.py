@@ -180,13 +180,20 @@ def _unpack_factor(code: int, belief: Any, to: Floats) -> None:
 
 def encode(beliefs: Beliefs) -> list[bytes]:
     """One record for each belief; raises Unrecordable."""
+    out, starts = encode_all(beliefs)
+    data = out.tobytes()
+    return [data[a:b] for a, b in pairwise(starts.tolist())]
+
+
+def encode_all(beliefs: Beliefs) -> tuple[Bytes, Ints]:
+    """The same records in a row, and (n + 1,) where each starts and the last ends."""
     header = beliefs.header
     _check(header)
-    starts = np.concatenate([[0], np.cumsum(_size(header["count"].astype(np.int64)))])
+    starts = np.zeros(len(header) + 1, np.int64)
+    np.cumsum(_size(header["count"].astype(np.int64)), out=starts[1:])
     out = np.empty(starts[-1], np.uint8)
     _pack(header, beliefs.factors, starts, out)
-    data, bounds = out.tobytes(), starts.tolist()
-    return [data[a:b] for a, b in pairwise(bounds)]
+    return out, starts
 
 
 def _size(count: Any) -> Any:
@@ -203,30 +210,48 @@ def _check(header: Table) -> None:
             raise Unrecordable(f"belief record: {name} {header[name].max()}, at most {most}")
 
 
+@kernel
+def _counts(data: Bytes, starts: Ints, sizes: Ints) -> Ints:
+    """How many factors each record holds; -1 where it is none."""
+    counts = np.full(len(starts), -1)
+    for i in range(len(starts)):
+        at = starts[i]
+        if sizes[i] >= HEADER_SIZE and data[at] == VERSION and data[at + 2] <= MOST_FACTORS:
+            count = np.int64(data[at + 2])
+            history = HISTORY_SIZE + FACTOR_SIZE * count if count > 0 else 0
+            if sizes[i] == HEADER_SIZE + history:
+                counts[i] = count
+    return counts
+
+
 def decode(
     records: Sequence[bytes | None], capacity: int, initial_mu: float, initial_sigma: float
 ) -> Beliefs:
     """Beliefs with room for `capacity` factors or as many as needed; None is a newcomer."""
-    rows = [i for i, each in enumerate(records) if each is not None]
     held = [each for each in records if each is not None]
-    counts = [_checked_count(each) for each in held]
-    room = max([capacity, *(count + 1 for count in counts)])
-    beliefs = newcomers(len(records), room, initial_mu, initial_sigma)
-    sizes = np.array([len(each) for each in held], np.int64)
+    sizes = np.fromiter(map(len, held), np.int64, len(held))
     data = np.frombuffer(b"".join(held), np.uint8)
     starts = np.cumsum(sizes) - sizes
-    _unpack(data, starts, np.array(rows, np.int64), beliefs.header, beliefs.factors)
-    return beliefs
+    counts = _counts(data, starts, sizes)
+    if counts.min(initial=0) < 0:
+        raise UnknownRecord(_why_unknown(held[int(np.argmax(counts < 0))]))
+    room = max(capacity, int(counts.max(initial=-1)) + 1)
+    header, factors = np.zeros(len(records), HEADER), np.zeros((len(records), room, 3))
+    rows = np.arange(len(records))
+    if len(held) < len(records):
+        new = [i for i, each in enumerate(records) if each is None]
+        header[new] = newcomers(1, 0, initial_mu, initial_sigma).header
+        rows = np.delete(rows, new)
+    _unpack(data, starts, rows, header, factors)
+    return Beliefs(header, factors)
 
 
-def _checked_count(record: bytes) -> int:
+def _why_unknown(record: bytes) -> str:
     if not record or record[0] != VERSION:
         version = record[0] if record else "missing"
-        raise UnknownRecord(f"belief record: version {version}, this release reads {VERSION}")
+        return f"belief record: version {version}, this release reads {VERSION}"
     count = record[2] if len(record) >= HEADER_SIZE else 0
-    if count > MOST_FACTORS or len(record) != _size(count):
-        raise UnknownRecord(f"belief record: {len(record)} bytes for {count} factors")
-    return count
+    return f"belief record: {len(record)} bytes for {count} factors"
 
 
 def read_headers(data: bytes) -> Table:

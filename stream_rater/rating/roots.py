@@ -69,6 +69,21 @@ def has_open(found: Floats, first: int, end: int) -> bool:
 
 
 @kernel
+def _just_below(x: float) -> float:
+    return x - abs(x) * 2.0**-52 - 1e-300
+
+
+@kernel
+def falls(place: Places, found: Floats, first: int, end: int) -> bool:
+    """Whether entries [first, end), a round, are as `let_fall` leaves them, and none is open."""
+    wrong = 0 if found[first] == found[first] else 1
+    for i in range(first + 1, end):
+        limit = found[i - 1] if place[i] == place[i - 1] else _just_below(found[i - 1])
+        wrong += 0 if found[i] <= limit else 1
+    return wrong == 0
+
+
+@kernel
 def let_fall(place: Places, found: Floats, first: int, end: int) -> None:
     """Theorem 5.2 to the last bit: in order of place, whoever is worse performed worse.
 
@@ -79,5 +94,5 @@ def let_fall(place: Places, found: Floats, first: int, end: int) -> None:
     limit = math.inf
     for i in range(first, end):
         if i > first and place[i] != place[i - 1]:
-            limit = found[i - 1] - abs(found[i - 1]) * 2.0**-52 - 1e-300
+            limit = _just_below(found[i - 1])
         found[i] = min(found[i], limit)

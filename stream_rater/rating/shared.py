@@ -9,6 +9,7 @@ import math
 import numpy as np
 
 from stream_rater.rating.balance import (
+    BLOCK,
     ODDS,
     P1,
     P2,
@@ -16,11 +17,14 @@ from stream_rater.rating.balance import (
     P,
     Q,
     X,
+    count_long,
+    enter,
     excess,
     find_odds,
     find_own,
     halley,
-    likeness,
+    likely,
+    moments,
     move,
     step_ranked,
     terms,
@@ -29,7 +33,7 @@ from stream_rater.rating.compiled import inlined, kernel
 from stream_rater.rating.elementary import log, quick_exp
 from stream_rater.rating.model import Floats, Places
 from stream_rater.rating.roots import MAX_STEPS, safeguard
-from stream_rater.rating.table import COARSE, WIDEST, coarse_sums, look_up, tabulate
+from stream_rater.rating.table import COARSE, WIDEST, coarse_sums, guess, look_up, tabulate
 
 TOLERANCE = 1e-2
 """A step smaller than this part of the narrowest 1/u ends the search: it cubes the error, and of
@@ -50,9 +54,6 @@ SAMPLE = 64
 MARGIN = 1.5
 """What is added to such bounds, in units of the narrowest 1/u."""
 
-BLOCK = 128
-"""Entries that take their steps side by side: enough for any vector, and most blocks need one."""
-
 FLAT, NOISE = 1e-6, 1e-9
 """Where |f| < NOISE and its slope is below FLAT of the widest u, f is too flat to show its zero."""
 
@@ -61,49 +62,43 @@ FLAT, NOISE = 1e-6, 1e-9
 def _look_all_up(c: Floats, low: float, h: float, total: float, lanes: Floats, n: int) -> None:
     """P, Q and P's derivatives at each X: with L they are total / (1 + e^-L) and so on."""
     for i in range(n):
-        lanes[P, i], lanes[P1, i], lanes[P2, i] = look_up(c, low, h, lanes[X, i])
+        lanes[P + i], lanes[P1 + i], lanes[P2 + i] = look_up(c, low, h, lanes[X + i])
     for i in range(n):
-        value, rise, bend = lanes[P, i], lanes[P1, i], lanes[P2, i]
+        value, rise, bend = lanes[P + i], lanes[P1 + i], lanes[P2 + i]
         e = quick_exp(-value)
         s = 1.0 / (1.0 + e)
         t = e * s
         slope = total * s * t
-        lanes[P, i], lanes[Q, i] = total * s, total * t
-        lanes[P1, i], lanes[P2, i] = slope * rise, slope * (bend + (t - s) * rise * rise)
+        lanes[P + i], lanes[Q + i] = total * s, total * t
+        lanes[P1 + i], lanes[P2 + i] = slope * rise, slope * (bend + (t - s) * rise * rise)
 
 
 @inlined
-def _guess(c: Floats, low: float, h: float, lanes: Floats, n: int, k: int) -> int:
-    """X where L is -ln ODDS, by a cubic through both ends of its interval; odds rise.
+def _guess(back: Floats, low: float, h: float, lanes: Floats, n: int, k: int) -> int:
+    """X where L is -ln ODDS, nearly; odds rise.
 
-    The search goes down from interval k; returns where it ended. L's slope there goes to P1.
+    The search goes down from interval k; returns where it ended. 1 / L's rise there goes to P1.
     """
     for i in range(n):
-        lanes[STEP, i] = -log(lanes[ODDS, i])
+        lanes[STEP + i] = -log(lanes[ODDS + i])
     for i in range(n):
-        level = lanes[STEP, i]
-        while k > 0 and c[k, 0] > level:
+        level = lanes[STEP + i]
+        while k > 0 and back[0, k] > level:
             k -= 1
-        last = k + 1 == len(c)
-        rise = c[k, 1] if last else c[k + 1, 0] - c[k, 0]
-        a = rise / c[k, 1]
-        b = a if last else rise / c[k + 1, 1]
-        r = min(max((level - c[k, 0]) / rise, 0.0), 1.0)
-        r += r * (1.0 - r) * ((a - 1.0) * (1.0 - r) - (b - 1.0) * r)
-        lanes[X, i], lanes[P1, i] = low + h * (k + min(max(r, 0.0), 1.0)), rise / h
+        lanes[X + i], lanes[P1 + i] = low + h * (k + guess(back, k, level)), back[1, k]
     return k
 
 
 @inlined
-def _follow_from_odds(total: float, lanes: Floats, n: int) -> None:
+def _follow_from_odds(total: float, h: float, lanes: Floats, n: int) -> None:
     """P, Q and P's derivatives at each guessed X, where P/Q is 1/ODDS, as if L were straight."""
     for i in range(n):
-        odds, rise = lanes[ODDS, i], lanes[P1, i]
+        odds, rise = lanes[ODDS + i], 1.0 / (h * lanes[P1 + i])
         s = 1.0 / (1.0 + odds)
         t = odds * s
         slope = total * s * t * rise
-        lanes[P, i], lanes[Q, i] = total * s, total * t
-        lanes[P1, i], lanes[P2, i] = slope, slope * (t - s) * rise
+        lanes[P + i], lanes[Q + i] = total * s, total * t
+        lanes[P1 + i], lanes[P2 + i] = slope, slope * (t - s) * rise
 
 
 @inlined
@@ -177,39 +172,58 @@ def _spans(
 ) -> bool:  # fmt: skip
     """Whether all performances lie within the table: f changes its sign there for both ends."""
     at_low, _, _ = look_up(c, low, h, low)
-    at_high, _, _ = look_up(c, low, h, low + h * len(c))
+    at_high, _, _ = look_up(c, low, h, low + h * (c.shape[1] - 1))
     s, r = _parts(mu, u, last, ranked, low)
     p = total / (1.0 + quick_exp(-at_low)) + own * s
     q = total / (1.0 + quick_exp(at_low)) + own * r
     if p * odds[ranked - 1] > q:
         return False
-    s, r = _parts(mu, u, 0, best, low + h * len(c))
+    s, r = _parts(mu, u, 0, best, low + h * (c.shape[1] - 1))
     p = total / (1.0 + quick_exp(-at_high)) + own * s
     q = total / (1.0 + quick_exp(at_high)) + own * r
     return bool(p * odds[0] >= q)
 
 
 @inlined
+def _likely_bounds(
+    place: Places, mu: Floats, u: Floats, ranked: int, own: float, odds: Floats
+) -> tuple[float, float]:
+    """About where the last and the first performance are."""
+    n, best, last = len(mu), first_group(place[:ranked]), last_group(place, ranked)
+    total, mean, square = moments(mu, u, 0, n)
+    more, mean_more, square_more = moments(mu, u, last, ranked)
+    low = mu[0] + likely(
+        log(odds[last]), n + own * (ranked - last),
+        total + own * more, mean + own * mean_more, square + own * square_more,
+    )  # fmt: skip
+    more, mean_more, square_more = moments(mu, u, 0, best)
+    high = mu[0] + likely(
+        log(odds[0]), n + own * best,
+        total + own * more, mean + own * mean_more, square + own * square_more,
+    )  # fmt: skip
+    return low, high
+
+
+@inlined
 def _tabulate(
     place: Places, mu: Floats, u: Floats, ranked: int, tie: float, low: float, high: float,
     odds: Floats, total: float, narrow: float, scratch: Floats,
-) -> tuple[Floats, float, float]:  # fmt: skip
+) -> tuple[Floats, Floats, float, float]:  # fmt: skip
     """The table of a round, no wider than its performances need; where it begins, and its h."""
     stride = len(mu) // SAMPLE
     if high - low < WIDEST * narrow:
         if stride > 1:
             a, b = _bounds(place, mu, u, ranked, tie, low, high, narrow, scratch, stride)
         else:
-            middle, scale = likeness(mu, u, 0, len(mu))
-            a = middle - scale * log(odds[ranked - 1]) - MARGIN * narrow
-            b = middle - scale * log(odds[0]) + MARGIN * narrow
-        c, h = tabulate(mu, u, a, b, narrow, scratch)
+            a, b = _likely_bounds(place, mu, u, ranked, 2.0 * tie - 1.0, odds)
+            a, b = a - MARGIN * narrow, b + MARGIN * narrow
+        c, back, h = tabulate(mu, u, a, b, narrow, scratch)
         best, last = first_group(place[:ranked]), last_group(place, ranked)
         if _spans(c, a, h, total, mu, u, odds, best, last, ranked, 2.0 * tie - 1.0):
-            return c, a, h
+            return c, back, a, h
     a, b = _bounds(place, mu, u, ranked, tie, low, high, narrow, scratch, 1)
-    c, h = tabulate(mu, u, a, b, narrow, scratch)
-    return c, a, h
+    c, back, h = tabulate(mu, u, a, b, narrow, scratch)
+    return c, back, a, h
 
 
 @inlined
@@ -221,7 +235,7 @@ def _solve(
 
     NaN where f is too flat to show its zero: after an upset over a wide gap.
     """
-    below, above = low, low + h * len(c)
+    below, above = low, low + h * (c.shape[1] - 1)
     last, own = math.inf, 2.0 * tie - 1.0
     for _ in range(MAX_STEPS):
         value, rise, bend = look_up(c, low, h, x)
@@ -257,44 +271,58 @@ def ranked_performances(
     """
     total = find_odds(place, u, ranked, tie, found)
     narrow = 1.0 / np.max(u)
-    c, low, h = _tabulate(place, mu, u, ranked, tie, low, high, found, total, narrow, scratch)
-    high = low + h * len(c)
+    c, back, low, h = _tabulate(place, mu, u, ranked, tie, low, high, found, total, narrow, scratch)
+    high = low + h * (c.shape[1] - 1)
     first_own = len(mu) < OWN
-    k = len(c) - 1
+    k = c.shape[1] - 2
     first = 0
     while first < ranked:
-        end = min(first + BLOCK, ranked)
-        while end < ranked and place[end] == place[end - 1]:
-            end += 1
-        n = end - first
-        part, part_mu, part_u = place[first:end], mu[first:end], u[first:end]
-        lanes[ODDS, :n] = found[first:end]
-        k = _guess(c, low, h, lanes, n, k)
+        end = _block(place, first, ranked)
+        part, n = place[first:end], min(end - first, BLOCK)
+        filled = enter(first, first + n, mu, u, found, lanes)
+        k = _guess(back, low, h, lanes, filled, k)
         if first_own:
-            _follow_from_odds(total, lanes, n)
-            find_own(part, part_mu, part_u, lanes)
-            step_ranked(2.0 * tie - 1.0, lanes, n, narrow)
-            move(lanes, n, low, high, 0.0)
-        for _ in range(PASSES):
-            _look_all_up(c, low, h, total, lanes, n)
-            find_own(part, part_mu, part_u, lanes)
-            step_ranked(2.0 * tie - 1.0, lanes, n, narrow)
-            if move(lanes, n, low, high, TOLERANCE * narrow) * FEW <= n:
+            _follow_from_odds(total, h, lanes, filled)
+            find_own(part[:n], lanes, filled)
+            step_ranked(2.0 * tie - 1.0, lanes, filled, narrow)
+            move(lanes, filled, low, high)
+        for _ in range(PASSES if n == end - first else 0):
+            _look_all_up(c, low, h, total, lanes, filled)
+            find_own(part, lanes, filled)
+            step_ranked(2.0 * tie - 1.0, lanes, filled, narrow)
+            move(lanes, filled, low, high)
+            if count_long(lanes, n, TOLERANCE * narrow) * FEW <= n:
                 break
         i = 0
-        while i < n:
+        while i < len(part):
             j = i + 1
-            while j < n and part[j] == part[i]:
+            while j < len(part) and part[j] == part[i]:
                 j += 1
-            x = lanes[X, i]
-            if not abs(lanes[STEP, i]) <= TOLERANCE * narrow:
+            x = lanes[X + i]
+            if len(part) > BLOCK or not abs(lanes[STEP + i]) <= TOLERANCE * narrow:
                 x = _solve(
-                    x, c, low, h, total, part_mu[i:j], part_u[i:j], lanes[ODDS, i], tie,
-                    TOLERANCE * narrow,
+                    x, c, low, h, total, mu[first + i : first + j], u[first + i : first + j],
+                    lanes[ODDS + i], tie, TOLERANCE * narrow,
                 )  # fmt: skip
             found[first + i : first + j] = x
             i = j
         first = end
+
+
+@inlined
+def _block(place: Places, first: int, ranked: int) -> int:
+    """The end of the entries from `first` on that are solved together: whole tie groups that fit
+    side by side, or a single one that does not."""
+    if ranked - first <= BLOCK:
+        return ranked
+    end = first + BLOCK
+    while end > first and place[end - 1] == place[end]:
+        end -= 1
+    if end == first:
+        end = first + BLOCK
+        while end < ranked and place[end] == place[first]:
+            end += 1
+    return end
 
 
 @kernel
@@ -307,7 +335,7 @@ def unfinished_performances(
     Its group is itself, tied; the ranked ones are all better: a table of those alone.
     """
     narrow = 1.0 / np.max(u)
-    c, h = tabulate(mu[:ranked], u[:ranked], low, high, narrow, scratch)
+    c, _, h = tabulate(mu[:ranked], u[:ranked], low, high, narrow, scratch)
     total, tolerance = np.sum(u[:ranked]), TOLERANCE * narrow
     x = low
     for i in range(ranked, len(mu)):
@@ -321,7 +349,7 @@ def _solve_unfinished(
     tolerance: float,
 ) -> float:  # fmt: skip
     """The zero of ln(P + tie u s) - ln(tie u t): all better, but for the entry itself, tied."""
-    below, above = low, low + h * len(c)
+    below, above = low, low + h * (c.shape[1] - 1)
     last = math.inf
     for _ in range(MAX_STEPS):
         value, rise, bend = look_up(c, low, h, x)

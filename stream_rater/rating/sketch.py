@@ -31,7 +31,9 @@ KEPT = FREE + 7
 """How many factors are kept, 0 for all of them, unrounded."""
 LEAST = FREE + 8
 """What merging that pair costs."""
-ROWS = FREE + 9
+BEHIND = FREE + 9
+"""A number of the factor behind the one at hand."""
+ROWS = FREE + 10
 
 NONE = 1e9
 """Behind all factors."""
@@ -131,13 +133,15 @@ def _find_cheapest(held: Floats, lanes: Floats, n: int, most: int) -> None:
     for i in range(n):
         lanes[LEAST, i], lanes[PAIR, i] = math.inf, NONE
     for k in range(most - 1):
+        at = float(k)  # a loop over lanes that turns k itself into a float stays scalar
         for i in range(n):
             r1, r2 = held[R, k, i], held[R, k + 1, i]
             d = held[P, k + 1, i] - held[P, k, i]
             cost = r1 * r2 / (r1 + r2 + WEIGHTLESS) * (d * d) * (d * d)
-            less = (cost < lanes[LEAST, i]) & (k + 1.0 < lanes[COUNT, i])
-            lanes[LEAST, i] = cost if less else lanes[LEAST, i]
-            lanes[PAIR, i] = k if less else lanes[PAIR, i]
+            least, pair = lanes[LEAST, i], lanes[PAIR, i]
+            less = (cost < least) & (at + 1.0 < lanes[COUNT, i])
+            lanes[LEAST, i] = cost if less else least
+            lanes[PAIR, i] = at if less else pair
     for i in range(n):
         merging = 0.0 < lanes[KEPT, i] < lanes[COUNT, i]
         lanes[PAIR, i] = lanes[PAIR, i] if merging else NONE
@@ -172,19 +176,17 @@ def _close_up(held: Floats, lanes: Floats, n: int, most: int) -> None:
 
     Without a branch: where a pair stands is anybody's guess.
     """
-    for k in range(most - 1):
+    for c in range(3):
         for i in range(n):
-            there, behind = lanes[PAIR, i] == k, lanes[PAIR, i] < k
-            p, a, r = held[P, k, i], held[A, k, i], held[R, k, i]
-            next_p, next_a, next_r = held[P, k + 1, i], held[A, k + 1, i], held[R, k + 1, i]
-            new_p, new_a, new_r = lanes[NEW_P, i], lanes[NEW_A, i], lanes[NEW_R, i]
-            p, a, r = (next_p, next_a, next_r) if behind else (p, a, r)
-            p, a, r = (new_p, new_a, new_r) if there else (p, a, r)
-            held[P, k, i], held[A, k, i], held[R, k, i] = p, a, r
+            lanes[BEHIND, i] = FILL if c == P else 0.0
+        for k in range(most - 1, -1, -1):
+            at = float(k)
+            for i in range(n):
+                pair, new, behind = lanes[PAIR, i], lanes[NEW_P + c, i], lanes[BEHIND, i]
+                lanes[BEHIND, i] = here = held[c, k, i]
+                here = behind if pair < at else here
+                held[c, k, i] = new if pair == at else here
     for i in range(n):
-        p, a, r = held[P, most - 1, i], held[A, most - 1, i], held[R, most - 1, i]
-        p, a, r = (FILL, 0.0, 0.0) if lanes[PAIR, i] < NONE else (p, a, r)
-        held[P, most - 1, i], held[A, most - 1, i], held[R, most - 1, i] = p, a, r
         lanes[COUNT, i] -= 1.0 if lanes[PAIR, i] < NONE else 0.0
 
 

@@ -16,37 +16,37 @@ from stream_rater.rating.balance import (
     bend_of_slope,
     excess,
     find_odds,
-    terms,
+    likely,
+    moments,
+    terms_of,
 )
 from stream_rater.rating.compiled import inlined, kernel
-from stream_rater.rating.elementary import log
+from stream_rater.rating.elementary import log, quick_exp
 from stream_rater.rating.model import Floats, Ints, Places
 from stream_rater.rating.roots import householder
+from stream_rater.rating.vectors import aligned, whole
 
 SMALL = 22
 """Up to so many entries; above, `shared` is faster."""
 
-LANES, VECTOR = 32, 8
-"""Rounds side by side, filled up to a multiple of VECTOR."""
+LANES = 32
+"""Rounds side by side at most."""
 
-TOLERANCE = 7e-3
+TOLERANCE = 1.5e-2
 """A step smaller than this part of the narrowest 1/u ends the search: the fourth power of it is
 left, and of that a small part, as f is nearly straight."""
-
-VARIANCE_TO_SCALE = 3.0 / math.pi**2
-"""Squared scale of a logistic distribution, of its variance."""
 
 PASSES = 8
 
 MU, U, PLACE, ODDS, X, STEP = range(6)
 """Planes: what is known of an entry, (B + c T) / (W + c T), its performance and the last step."""
 
-P, Q, P1, P2, P3 = range(5)
-"""Rows: the sums at X of the entry at hand (see `balance`)."""
-LOW, HIGH, NARROW, LONGEST, PASS, FIRST = range(5, 11)
+P, Q, P1, P2, P3, E = range(6)
+"""Rows: the sums at X of the entry at hand (see `balance`), and the exponential of their terms."""
+LOW, HIGH, NARROW, LONGEST, PASS, FIRST = range(6, 12)
 """Of a round: bounds, its narrowest 1/u, the longest of its last steps, how many steps it took, and
 where its entries begin."""
-ROWS = 11
+ROWS = 12
 
 
 @inlined
@@ -55,9 +55,11 @@ def _sum(planes: Floats, rows: Floats, i: int, size: int, n: int, tie: float) ->
     for k in range(n):
         rows[P, k] = rows[Q, k] = rows[P1, k] = rows[P2, k] = rows[P3, k] = 0.0
     for j in range(size):
+        for k in range(n):  # a loop apart: short ones overlap their rounds
+            rows[E, k] = quick_exp((planes[MU, j, k] - planes[X, i, k]) * planes[U, j, k])
         for k in range(n):
             u = planes[U, j, k]
-            won, lost, slope, bend = terms(planes[MU, j, k], u, planes[X, i, k])
+            won, lost, slope, bend = terms_of(rows[E, k], u)
             times = 2.0 * tie if planes[PLACE, j, k] == planes[PLACE, i, k] else 1.0
             rows[P, k] += times * won
             rows[Q, k] += times * lost
@@ -90,33 +92,22 @@ def _move(planes: Floats, rows: Floats, size: int, n: int, tie: float) -> None:
 def _guess(place: Places, mu: Floats, u: Floats, own: float, level: Floats) -> None:
     """Turn the logarithms of a round's odds into guesses at its performances.
 
-    All ratings are taken for one logistic distribution of the mean and variance of the round's
-    entries, those tied with an entry and itself counted `own` times more.
+    Those tied with an entry and itself count `own` times more.
     """
     n, first = len(mu), 0
-    total, mean, square = _moments(mu, u, 0, n)
+    total, mean, square = moments(mu, u, 0, n)
     while first < n:
         end = first + 1
         while end < n and place[end] == place[first]:
             end += 1
-        more, mean_more, square_more = _moments(mu, u, first, end)
-        w, m, s = total + own * more, mean + own * mean_more, square + own * square_more
-        size = n + own * (end - first)
-        spread = max(w * s - m * m, 0.0) * VARIANCE_TO_SCALE
-        guess = mu[0] + (m - np.sqrt(size * size + spread) * level[first]) / w
+        more, mean_more, square_more = moments(mu, u, first, end)
+        guess = mu[0] + likely(
+            level[first], n + own * (end - first),
+            total + own * more, mean + own * mean_more, square + own * square_more,
+        )  # fmt: skip
         for i in range(first, end):
             level[i] = guess
         first = end
-
-
-@inlined
-def _moments(mu: Floats, u: Floats, first: int, end: int) -> tuple[float, float, float]:
-    """Sums over entries [first, end) of u, u d and u d^2; d is the distance from mu[0]."""
-    total = mean = square = 0.0
-    for i in range(first, end):
-        d = mu[i] - mu[0]
-        total, mean, square = total + u[i], mean + u[i] * d, square + u[i] * d * d
-    return total, mean, square
 
 
 @inlined
@@ -162,14 +153,15 @@ def _solve_size(
     odds: Floats, guess: Floats, tie: float, found: Floats,
 ) -> None:  # fmt: skip
     """All rounds of this size, which begin at entries `starts` and have these bounds."""
-    planes, rows = np.empty((6, size, LANES)), np.empty((ROWS, LANES))
+    planes = aligned(6 * size * LANES).reshape((6, size, LANES))
+    rows = aligned(ROWS * LANES).reshape((ROWS, LANES))
     n = entered = min(len(starts), LANES)
-    for k in range((n + VECTOR - 1) // VECTOR * VECTOR):
+    for k in range(whole(n)):
         r = min(k, n - 1)  # what fills up the last vector is a copy, to be dropped
         _enter(planes, rows, k, size, starts[r], place, mu, u, odds, guess)
         rows[LOW, k], rows[HIGH, k] = lows[r], highs[r]
     while n > 0:
-        _move(planes, rows, size, (n + VECTOR - 1) // VECTOR * VECTOR, tie)
+        _move(planes, rows, size, whole(n), tie)
         k = 0
         while k < n:
             if not _leave(planes, rows, k, size, found):

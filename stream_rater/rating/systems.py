@@ -6,12 +6,14 @@ estimator rated by, whatever its own files say.
 """
 
 import math
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from stream_rater.rating import belief, book, elo_r, memoryless, performance
+from stream_rater.rating import belief, book, elo_r, performance
 from stream_rater.rating.compiled import KERNEL_VERSION
 from stream_rater.rating.model import Beliefs, Evidence, Floats, Ints, Wave
 from stream_rater.rating.parameters import (
@@ -61,6 +63,16 @@ class Law(msgspec.Struct, frozen=True, array_like=True):
         return at_least(shown, self.floor)
 
 
+def ratings(laws: Sequence[Law], law: Ints, mu: Floats, sigma: Floats) -> Floats:
+    """The same for each of many; law[i] is the index of the law of the i-th."""
+    sigmas = np.array([each.shown_sigmas for each in laws])[law]
+    offset = np.array([each.shown_sigma_offset for each in laws])[law]
+    floor = np.array([-math.inf if each.floor is None else each.floor for each in laws])[law]
+    at_least: Floats = np.maximum(mu - sigmas * (sigma - offset), floor)
+    return at_least
+
+
+@lru_cache(maxsize=1000)
 def law_of(config: RatingConfig) -> Law:
     """What stage 2 and the events need of a configuration."""
     sigmas, offset = 2.0, config.limits[1] if isinstance(config, Evolving | EloR) else 0.0
@@ -100,6 +112,8 @@ def estimate(config: RatingConfig, wave: Wave) -> Evidence:
     if isinstance(config, EloR):
         return elo_r.estimate(config, wave)
     if not isinstance(config, EloMMR):
+        from stream_rater.rating import memoryless  # all baselines: 13 ms that few need
+
         return memoryless.estimate(config, wave)
     weight_limit, sigma_limit = config.limits
     evidence: Evidence = performance.estimate(

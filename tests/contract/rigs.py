@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, Message, TopicPartition
 
 from stream_rater.adapters import kafka, memory
 from stream_rater.adapters.topics import Admin
@@ -98,6 +98,9 @@ class Rig(Protocol):
     def evict(self, member: Member, others: Sequence[Member]) -> None:
         """The group takes the others for its only members, and this one is not told."""
 
+    def count_in(self, newcomer: Member) -> None:
+        """The group takes the newcomer in, and nobody else is told."""
+
     def submit(self, partition: int, *records: Bytes) -> None:
         """Append to round-completed."""
 
@@ -147,6 +150,9 @@ class MemoryRig:
         for each in others:
             each.poll()
 
+    def count_in(self, newcomer: Member) -> None:
+        newcomer.poll()
+
     def submit(self, partition: int, *records: Bytes) -> None:
         for each in records:
             self.log.submit(partition, each.value, each.headers, time.time(), each.key)
@@ -189,6 +195,8 @@ class KafkaRig:
         self._admin.check_topics()
         self._await_leaders()
         self._members: list[Member] = []
+        self._opened: list[Any] = []
+        """Producers that were left in a transaction."""
 
     def _await_leaders(self) -> None:
         """A broker may still say for a moment that it does not lead what it just made."""
@@ -235,6 +243,10 @@ class KafkaRig:
             for each in others:
                 each.poll()
 
+    def count_in(self, newcomer: Member) -> None:
+        worker: Any = newcomer.performer
+        newcomer.poll_until(lambda: worker.input.joined)
+
     def submit(self, partition: int, *records: Bytes) -> None:
         produce(self._settings, [each._replace(partition=partition) for each in records])
 
@@ -247,6 +259,7 @@ class KafkaRig:
     def leave_open(self, member: Member, effect: Publish) -> None:
         worker: Any = member.performer
         producer = worker._transactions.ready()
+        self._opened.append(producer)
         producer.begin_transaction()
         for event in effect.events:
             producer.produce(
@@ -267,18 +280,37 @@ class KafkaRig:
         name = self._settings.topic_prefix + group
         asked = ConsumerGroupTopicPartitions(name, [TopicPartition(topic, partition)])
         client: Any = self._admin._client
-        found = client.list_consumer_group_offsets([asked])[name].result(10.0)
-        offset = found.topic_partitions[0].offset
-        return offset if offset >= 0 else None
+        deadline_s = time.monotonic() + GAIN_S
+        while True:
+            stable = client.list_consumer_group_offsets([asked], require_stable=True)
+            found = stable[name].result(10.0).topic_partitions[0]
+            if found.error is None:
+                return found.offset if found.offset >= 0 else None
+            assert found.error.code() == KafkaError.UNSTABLE_OFFSET_COMMIT, found.error
+            assert time.monotonic() < deadline_s, found
+
+    def _read(self, topic: str) -> list[Message]:
+        """All that is committed, where a broker shows it only a moment after it said so."""
+        count = self._admin.partitions()[topic]
+        deadline_s = time.monotonic() + GAIN_S
+        while not self._left_open():
+            if self._admin.stable_ends(topic, count) == self._admin.ends(topic, count):
+                break
+            assert time.monotonic() < deadline_s
+        return read_topic(self._settings, topic)
+
+    def _left_open(self) -> bool:
+        workers: list[Any] = [member.performer for member in self._members]
+        return any(each._transactions._producer in self._opened for each in workers)
 
     def events(self) -> list[tuple[int, bytes, bytes]]:
-        messages = read_topic(self._settings, self._admin.topics.changed)
+        messages = self._read(self._admin.topics.changed)
         found = [(m.partition() or 0, m.key() or b"", m.value() or b"") for m in messages]
         return sorted(found, key=lambda event: event[0])
 
     def rejections(self) -> list[Rejected]:
         rejected = []
-        for message in read_topic(self._settings, self._admin.topics.rejected):
+        for message in self._read(self._admin.topics.rejected):
             headers = {name: value.decode() for name, value in message.headers() or ()}
             assert headers["source-topic"] == self._admin.topics.rounds
             place = int(headers["source-partition"]), int(headers["source-offset"])

@@ -1,11 +1,23 @@
 """Reading the log: who owns what, from where it is read, and that nothing is read otherwise."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from stream_rater.pipeline.ports import LogStarts, LogTrouble, Seek
-from tests.contract.rigs import ESTIMATOR, PARTITIONS, SHARDS, UPDATER, Rig, read_from_start, settle
+from stream_rater.adapters import kafka
+from stream_rater.pipeline.ports import LogStarts, LogTrouble, Poll, Seek
+from tests.contract.conftest import REAL
+from tests.contract.rigs import (
+    ESTIMATOR,
+    GAIN_S,
+    PARTITIONS,
+    SHARDS,
+    UPDATER,
+    Rig,
+    read_from_start,
+    settle,
+)
 from tests.integration.topics import Bytes
 
 EVERY = set(range(PARTITIONS))
@@ -48,6 +60,21 @@ def test_a_record_comes_whole(rig: Rig) -> None:
     assert list(first.headers) == headers
     assert abs(first.received_s - time.time()) < 60.0
     assert (second.offset, second.value, second.key, list(second.headers)) == (1, None, None, [])
+
+
+@pytest.mark.parametrize("rig", [REAL], indirect=True)
+def test_a_poll_gathers_what_comes_after_the_first(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to as many records as a poll takes, or so long."""
+    monkeypatch.setattr(kafka, "POLL_RECORDS", 1)
+    submit(rig, 0, 1)
+    member = read_from_start(rig, ESTIMATOR)
+    with ThreadPoolExecutor() as other:
+        sent = other.submit(submit, rig, 0, 1)
+        polled = member.do(Poll(GAIN_S, gather_s=GAIN_S))
+        sent.result()
+    assert [record.offset for record in polled.records] == [0, 1]
 
 
 def test_records_come_in_order(rig: Rig) -> None:

@@ -5,11 +5,14 @@ from collections.abc import Sequence
 import pytest
 
 from stream_rater.pipeline.ports import (
+    REGROUPING_S,
+    REGROUPINGS,
     CommitSource,
     Committed,
     LogTrouble,
     NewProducer,
     Publish,
+    Regrouped,
     Rejection,
     Scatter,
     ShardEnds,
@@ -126,6 +129,38 @@ def test_after_a_transaction_that_did_not_end_nothing_goes_before_a_new_producer
     member.do(NewProducer())
     assert rig.events() == []
     assert rig.committed(UPDATER, 0) is None
+
+
+@pytest.mark.parametrize("role", [ESTIMATOR, UPDATER])
+def test_a_generation_that_is_over_commits_nothing_and_spoils_nothing(rig: Rig, role: str) -> None:
+    """After a poll the same producer commits what is still ours: nobody need begin anew."""
+    every = ALL if role == UPDATER else BOTH
+    rejected = rejection(rig, "malformed", b"x")
+    first = read_from_start(rig, role)
+
+    def commit(partition: int, offset: int, name: str) -> None:
+        told, offsets = event(partition, name), {partition: offset}
+        first.do(Publish([told], offsets) if role == UPDATER else CommitSource(offsets, [rejected]))
+
+    for partition in every:
+        commit(partition, 1, "before")
+    rig.count_in(rig.join(role))
+    with pytest.raises(Regrouped):
+        commit(0, 2, "never")
+    for _ in range(REGROUPINGS):
+        first.poll(REGROUPING_S, full=True)
+        mine = min(first.owned)
+        try:
+            commit(mine, 3, "after")
+            break
+        except Regrouped:  # what was lost is dealt out in the next generation
+            continue
+    assert [rig.committed(role, p) for p in sorted(every)] == [
+        3 if p == mine else 1 for p in sorted(every)
+    ]
+    told = [*(event(p, "before") for p in every), event(mine, "after")]
+    assert sorted(rig.events()) == (sorted(seen(told)) if role == UPDATER else [])
+    assert len(rig.rejections()) == (0 if role == UPDATER else len(told))
 
 
 def test_an_evicted_member_cannot_publish(rig: Rig) -> None:

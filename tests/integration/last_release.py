@@ -4,22 +4,24 @@ know the marks of rebuilds.
 `python -m tests.integration.last_release run ...`
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from stream_rater import cli
-from stream_rater.pipeline import parts
+from stream_rater.pipeline import parts, slab
 from stream_rater.pipeline.parts import Part, Rebuilt, UnknownPart
+from stream_rater.pipeline.slab import Piece
 from tests.last_parts import as_last
 
-_encode, _decode = parts.encode, parts.decode
+_encode, _decode = parts.encode_pieces, parts.decode
 
 
-def encode(part: Part) -> bytes:
+def encode(*arguments: Any) -> list[bytes]:
     """Without traces."""
-    return as_last(_encode(part))
+    return list(map(as_last, _encode(*arguments)))
 
 
 def decode(data: bytes, *arguments: Any, **more: Any) -> Part:
@@ -31,7 +33,13 @@ def decode(data: bytes, *arguments: Any, **more: Any) -> Part:
     return replace(part, rounds=[msgspec.structs.replace(each, trace=None) for each in part.rounds])
 
 
-parts.encode, parts.decode = encode, decode
+def read_all(messages: Sequence[bytes], *_: Any) -> list[Piece | None]:
+    """Each by itself."""
+    return [None] * len(messages)
+
+
+parts.encode_pieces, parts.decode = encode, decode
+slab.read_all = read_all
 
 if __name__ == "__main__":
     cli.main()

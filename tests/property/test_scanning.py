@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from stream_rater import events, scanning
 from stream_rater.events import MAX_ID_BYTES, MAX_RANK
+from stream_rater.names import lay_out
 from stream_rater.scanning import scan, scan_all
 from stream_rater.standings import Invalid, _any_columns, _check_players
 from tests.rounds import as_json, ranked
@@ -164,8 +165,33 @@ def test_rounds_scanned_together_are_as_alone(
             assert event == other
             assert lines.place.tolist() == others.place.tolist()
             assert lines.names.texts == others.names.texts
+            for names in (lines.names, others.names):
+                assert names.laid_out.hashes.tolist() == lay_out(names.texts).hashes.tolist()
             assert lines.names.distinct == (len(set(lines.names.texts)) == len(lines))
             assert others.names.distinct == lines.names.distinct
+
+
+IN_TWO = '{"round_id":"r","ladder":"l",|"completed_at":"|t","x":[|1],|"y":{|},"standings":LIST}'
+
+
+@pytest.mark.parametrize("cut", [i for i, c in enumerate(IN_TWO) if c == "|"])
+def test_no_round_reads_on_into_the_next(cut: int) -> None:
+    """Where the first half of one stands behind another, and the next record is the other half."""
+    one = as_json(*ranked([1, 2]))
+    lines = one[one.index(b"[") : one.index(b"]") + 1]
+    halves = [half.replace("|", "").encode() for half in (IN_TWO[:cut], IN_TWO[cut:])]
+    data = [one + halves[0], halves[1].replace(b"LIST", lines)]
+    assert scan_all(data, DEPTH) == [None, None]
+    found = scan_all([*data, one + b"\r\n"], DEPTH)
+    assert [each is not None for each in found] == [False, False, True]
+
+
+def test_new_lines_are_spaces_around_texts_only() -> None:
+    """In them they are a mistake."""
+    assert check(USUAL.replace(b'"ladder"', b'\n"ladder"\n'))
+    assert not check(USUAL.replace(b'"ladder":"', b'"ladder":"\n'))
+    found = scan_all([USUAL.replace(b'"ladder"', each) for each in (b'\n"ladder"', b'"x"')], DEPTH)
+    assert [each is not None for each in found] == [True, False]
 
 
 def test_nobody_is_taken_for_distinct_in_a_large_round() -> None:

@@ -3,10 +3,10 @@
 import itertools
 
 from stream_rater.pipeline.estimator import Estimator
+from stream_rater.pipeline.observer import Accepted
 from stream_rater.pipeline.ports import Agree, Record, Step, ask
-from stream_rater.rating.parameters import RatingConfig
 from stream_rater.scanning import Scanned
-from stream_rater.standings import Invalid, Standings
+from stream_rater.standings import Invalid
 
 
 class IdsInMemory(Estimator):
@@ -53,9 +53,7 @@ class IdsInStore(Estimator):
         if noted[name] != reading:
             self._second.add((record.partition, record.offset))
 
-    def _read(
-        self, record: Record, scanned: Scanned | None
-    ) -> tuple[Record, Standings, RatingConfig] | None:
+    def _read(self, record: Record, scanned: Scanned | None) -> Accepted | None:
         read = super()._read(record, scanned)
         if read is None or (record.partition, record.offset) not in self._second:
             return read

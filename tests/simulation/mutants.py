@@ -14,6 +14,7 @@ from stream_rater.pipeline.estimation import Cohort, Pending
 from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.marks import Fingerprints, Flags
 from stream_rater.pipeline.ports import (
+    REGROUPING_S,
     Apply,
     CommitSource,
     Committed,
@@ -28,7 +29,9 @@ from stream_rater.pipeline.ports import (
     ask,
 )
 from stream_rater.pipeline.progress import Progress
+from stream_rater.pipeline.rows import rows_of
 from stream_rater.pipeline.shard import Batch, Item, Shard
+from stream_rater.pipeline.slab import Piece
 from stream_rater.pipeline.updater import Updater
 from stream_rater.rating.model import Ints, Table
 from stream_rater.rating.record import HEADER_SIZE, read_headers
@@ -113,7 +116,7 @@ class Unacknowledged(Estimator):
 
     def _scatter(self, ready: Cohort, priors: Table) -> Step[None]:
         part = estimation.estimate(ready, priors)
-        messages = list(estimation.messages(part, ready, self._rows_per_part))
+        messages = estimation.messages(part, ready, self._rows_per_part)
         first = messages[0][0]
         offsets = yield from ask(Scatter([each for each in messages if each[0] == first]))
         self._late += [each for each in messages if each[0] != first]
@@ -131,8 +134,7 @@ class Unacknowledged(Estimator):
         if due and self._late:
             offsets = yield from ask(Scatter(self._late))
             ends = {shard: at + 1 for (shard, _), at in zip(self._late, offsets, strict=True)}
-            for shard, players in self._late_players.items():
-                self._progress.sent(shard, ends[shard], players)
+            self._progress.sent(ends, self._late_players)
             self._late, self._late_players = [], {}
 
 
@@ -244,10 +246,7 @@ class RecallsByOffset(Updater):
         shard = self._shards[number]
         if held.position == shard.position:
             last = read_headers(b"".join(r[:HEADER_SIZE] for r in held.records if r))["last"]
-            offsets = [
-                item.part.rounds[i].offset for item in call.items for i in item.part.round_index
-            ]
-            fresh = np.packbits(np.array(offsets, np.int64) == last).tobytes()
+            fresh = np.packbits(rows_of(call.parts).offset == last).tobytes()
             shard.position = replace(shard.position, fresh=fresh)
             held = Held(shard.position, held.records)
         return super()._recall(number, call, held)
@@ -256,10 +255,20 @@ class RecallsByOffset(Updater):
 class MarksOverlooked(Updater):
     """Step 9 without the marks: what was lost after a rebuild is replayed from before it."""
 
-    def _read(self, record: Record) -> None:
+    def _read(self, record: Record, piece: Piece | None) -> None:
         if record.partition in self._shards:
             self._shards[record.partition].rebuilt = 2**60
-        super()._read(record)
+        super()._read(record, piece)
+
+
+class PublishesWhatWasLost(Updater):
+    """Step 14 without a look at what is still ours, where the group changed before the commit."""
+
+    def _poll(self, timeout_s: float, *, full: bool, gather_s: float = 0.0) -> Step[None]:
+        before = dict(self._shards)
+        yield from super()._poll(timeout_s, full=full, gather_s=gather_s)
+        if timeout_s == REGROUPING_S:
+            self._shards = before
 
 
 class UnstableOffset(UnkindWorker):
@@ -352,6 +361,9 @@ MUTANTS = {
     "resumed-not-awaited": Mutant("a resumed round awaited", Machines(estimator=ResumedNotAwaited)),
     "files-not-compared": Mutant("ladders files compared", Machines(estimator=FilesNotCompared)),
     "publishes-replays": Mutant("[a, c) without events", Machines(updater=PublishesReplays)),
+    "publishes-what-was-lost": Mutant(
+        "only of shards still owned", Machines(updater=PublishesWhatWasLost)
+    ),
     "marks-overlooked": Mutant("the marks of rebuilds", Machines(updater=MarksOverlooked)),
     "no-compare-and-set": Mutant("compare-and-set on applied", Machines(worker=NoCompareAndSet)),
     "reaches-the-end": Mutant("rebuild up to what was applied", Machines(reach=ReachesTheEnd)),

@@ -9,7 +9,7 @@ from stream_rater.adapters.memory import Log
 from stream_rater.config import Ladders
 from stream_rater.lab.reach import Reach
 from stream_rater.lab.rebuild import Rebuild, fill, passed
-from stream_rater.pipeline import changes, parts
+from stream_rater.pipeline import parts
 from stream_rater.pipeline.parts import NotAPart
 from stream_rater.pipeline.ports import UNFINISHED, Application, Player, Position, Record
 
@@ -45,12 +45,10 @@ def rebuild(
     shards = len(log.parts)
     reach = reaching(applied, scattered, shards, NEXT_KERNEL)
     for shard in log.parts:
-        for record in shard[shard.start :]:
-            reach.note(record)
+        reach.note(shard[shard.start :])
     work = Rebuild(ladders, window, reach)
     for records in log.rounds:
-        for record in records:
-            work.feed(record)
+        work.feed(records)
 
     step()
     marks = {shard: log.append_part(shard, parts.mark(shards)) for shard in range(shards)}
@@ -89,4 +87,5 @@ def rows(record: Record) -> list[Row]:
     except NotAPart:
         return []
     offsets = [part.rounds[i].offset for i in part.round_index.tolist()]
-    return list(zip(changes.players_of(part), offsets, strict=True))
+    ladders = [part.rounds[i].ladder for i in part.round_index.tolist()]
+    return list(zip(zip(ladders, part.players, strict=True), offsets, strict=True))

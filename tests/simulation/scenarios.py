@@ -232,6 +232,17 @@ def store_loses_what_was_published(stage: Stage) -> None:
     stage.store.roll_back(1, 1)
 
 
+@catches("publishes-what-was-lost")
+def shards_go_to_another_before_the_commit(stage: Stage) -> None:
+    """A round is applied; who has the shards by then settles it before the first one publishes."""
+    stage.round(A0, A1)
+    estimator, first = stage.estimator(), stage.updater()
+    stage.through(estimator, CommitSource)
+    stage.until(first, Publish)
+    stage.through(stage.updater(), Publish)
+    stage.turns(first)
+
+
 @catches("remembered-offset")
 def commit_that_succeeded_in_doubt(stage: Stage) -> None:
     """A transaction is committed, but the updater hears that it failed."""

@@ -1,6 +1,6 @@
 """Parts, positions and hand-driven machines for the pipeline's unit tests."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -59,6 +59,10 @@ class Recorder(Observer):
         self.at_odds: list[tuple[str, str]] = []
         self.agreed: set[str] = set()
         self.resting: list[frozenset[int]] = []
+        self.reading: set[int] = set()
+
+    def reading_back(self, partitions: Collection[int]) -> None:
+        self.reading = set(partitions)
 
     def started_over(self, reason: str) -> None:
         self.troubles.append(reason)

@@ -4,6 +4,7 @@ import io
 import json
 import re
 import socket
+import threading
 from contextlib import closing, redirect_stderr
 from pathlib import Path
 from typing import Any
@@ -173,6 +174,21 @@ def test_the_endpoints_listen_on_the_loopback(address: str | None, host: str) ->
         assert server._server.effective_host == host
         with socket.create_connection(("127.0.0.1", server.port), 5.0) as connection:
             assert connection.getpeername()[0] == "127.0.0.1"
+
+
+def test_the_endpoints_end_with_what_is_open() -> None:
+    """On a host of several addresses too; a client that keeps its connection holds nothing up."""
+    before = threading.active_count()
+    server = http.Server("*:0", http.application(CollectorRegistry(), list, list))
+    with socket.create_connection(("127.0.0.1", server.port), 5.0) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n")
+        assert connection.recv(15) == b"HTTP/1.1 200 OK"
+        server.close()
+        while connection.recv(4096):
+            pass
+    assert threading.active_count() == before
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", server.port), 5.0)
 
 
 # --- the README's tables -------------------------------------------------------------------------

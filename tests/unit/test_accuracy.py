@@ -152,7 +152,7 @@ def test_sampled_pairs_tell_what_all_would(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_large_round_is_compared_exactly() -> None:
-    """The merge sort counts as the definition does, far beyond its blocks."""
+    """As the definition does, far beyond what is counted together."""
     place, mu, _ = crowd(1001)
     found = scored(place.tolist(), mu.tolist(), [9] * len(mu))
     expected = by_definition(place.tolist(), mu.tolist())

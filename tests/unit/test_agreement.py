@@ -99,9 +99,12 @@ def test_an_estimator_at_odds_waits() -> None:
 
 def _until_agree(hand: ByHand) -> Agree:
     """Time passes; meanwhile it only polls, commits and looks at positions."""
+    now_s = 0.0
     for turn in range(20):
         if isinstance(hand.effect, Agree):
+            assert now_s >= REFUSED_S, "it does not ask again at every turn"
             return hand.effect
         polling = isinstance(hand.effect, Poll)
-        hand.answer(type(hand.effect), Polled(turn * REFUSED_S / 4) if polling else {})
+        now_s = turn * REFUSED_S / 4 if polling else now_s
+        hand.answer(type(hand.effect), Polled(now_s) if polling else {})
     raise AssertionError("it never looks again")

@@ -1,5 +1,6 @@
 """Changes: what parts do to a shard, and what can be told of it afterwards."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import msgspec
@@ -7,10 +8,13 @@ import numpy as np
 import pytest
 
 from stream_rater.events import rating_changed_from_json
-from stream_rater.pipeline import changes, parts
+from stream_rater.pipeline import changes, parts, slab
 from stream_rater.pipeline.changes import Change, Disagreement
+from stream_rater.pipeline.convoy import Convoy
 from stream_rater.pipeline.parts import Part
 from stream_rater.pipeline.ports import Held, Position
+from stream_rater.pipeline.shard import Batch, Item
+from stream_rater.pipeline.slab import Piece
 from stream_rater.rating.record import HEADER_SIZE, UnknownRecord, read_headers
 from stream_rater.trace import Trace
 from tests.unit.machines import NOWHERE, part
@@ -18,7 +22,19 @@ from tests.unit.machines import NOWHERE, part
 
 def applied(held: Held, *of: Part, end: int) -> Change:
     """The change that parts make of what is held."""
-    return changes.computed(3, of, end, held)
+    items = [Item(offset, piece) for offset, piece in enumerate(read(*of))]
+    (change,) = changes.computed(Convoy({3: Batch(end, items)}), {3: held})
+    return change
+
+
+def recall(shard: int, of: Sequence[Part], held: Held, published: int) -> Change:
+    """The events of a call that had these parts."""
+    return changes.recalled(shard, read(*of), held, published)
+
+
+def read(*of: Part) -> list[Piece]:
+    """Parts as the updater reads them."""
+    return [slab.read(parts.encode(each)) for each in of]
 
 
 def nothing(rows: int, position: Position = NOWHERE) -> Held:
@@ -66,7 +82,7 @@ def test_an_event_carries_its_rounds_trace() -> None:
     ]
     some = replace(untold, rounds=rounds)
     change, plain = applied(nothing(2), some, end=1), applied(nothing(2), untold, end=1)
-    recalled = changes.recalled(3, [some], after(change, "a", "b"), published=0)
+    recalled = recall(3, [some], after(change, "a", "b"), published=0)
     assert [each.trace for each in change.events] == traces
     assert list(recalled.events) == list(change.events)
     assert [msgspec.structs.replace(each, trace=None) for each in change.events] == list(
@@ -93,10 +109,12 @@ def test_same_player_on_two_ladders() -> None:
 
 def test_part_of_no_rows_moves_the_position_only() -> None:
     """As a foreign message does."""
-    change = applied(nothing(0, Position(4)), parts.EMPTY, end=5)
-    assert change.application.position == Position(5, 4, b"")
-    assert not change.application.beliefs
-    assert not change.events
+    alone = Convoy({3: Batch(5, [Item(4, slab.NO_ROWS)])})
+    (foreign,) = changes.computed(alone, {3: nothing(0, Position(4))})
+    for change in (foreign, applied(nothing(0, Position(4)), part((5, "")), end=5)):
+        assert change.application.position == Position(5, 4, b"")
+        assert not change.application.beliefs
+        assert not change.events
 
 
 def test_recalled_events_are_those_of_the_call() -> None:
@@ -106,7 +124,7 @@ def test_recalled_events_are_those_of_the_call() -> None:
     change = applied(before, *some, end=3)
     held = after(change, "b", "c", "d")
     held = Held(held.position, [before.records[0], *held.records[1:]])
-    recalled = changes.recalled(3, some, held, published=0)
+    recalled = recall(3, some, held, published=0)
     assert list(recalled.events) == list(change.events)
     assert len(recalled.events) == 2
     assert recalled.application.position.applied == 3
@@ -116,7 +134,7 @@ def test_recall_leaves_out_what_is_published() -> None:
     """A call that began before c: its first parts' events are out already."""
     some = part((5, "a")), part((6, "b"))
     change = applied(nothing(2), *some, end=2)
-    recalled = changes.recalled(3, some, after(change, "a", "b"), published=1)
+    recalled = recall(3, some, after(change, "a", "b"), published=1)
     assert list(recalled.events) == list(change.events)[1:]
 
 
@@ -125,7 +143,7 @@ def test_recall_of_other_rows_than_the_log_has(fresh: bytes) -> None:
     """Store and log do not belong together: an error, no guess."""
     held = Held(Position(1, 0, fresh), [None, None])
     with pytest.raises(Disagreement):
-        changes.recalled(0, [part((5, "ab"))], held, published=0)
+        recall(0, [part((5, "ab"))], held, published=0)
 
 
 def test_record_of_another_version() -> None:
@@ -135,7 +153,7 @@ def test_record_of_another_version() -> None:
     with pytest.raises(UnknownRecord, match="version 99"):
         applied(Held(Position(1), [other]), part((6, "a")), end=2)
     with pytest.raises(UnknownRecord, match="version 99"):
-        changes.recalled(0, [part((5, "a"))], Held(Position(1, 0, b"\x80"), [other]), 0)
+        recall(0, [part((5, "a"))], Held(Position(1, 0, b"\x80"), [other]), 0)
 
 
 def test_rows_do_not_depend_on_their_neighbours() -> None:

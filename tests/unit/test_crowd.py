@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Mapping
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from stream_rater.lab.offline import Replay
 from stream_rater.lab.reach import Reach
 from stream_rater.lab.rebuild import Rebuild
 from stream_rater.pipeline.ports import Player, Record
+from stream_rater.pipeline.roster import Roster
 from stream_rater.rating.parameters import Elo, EloMMR
 from tests.rounds import as_json, day, ranked, read
 from tests.unit.machines import CONFIG
@@ -57,18 +59,20 @@ def test_in_waves_as_one_by_one(monkeypatch: pytest.MonkeyPatch, at_once: int) -
     """However many rounds are taken at once: ladders of all kinds, one that changes on the way."""
     monkeypatch.setattr("stream_rater.lab.rebuild.AT_ONCE", at_once)
     work = Rebuild(LADDERS, 10, Reach({}, {0: COUNT}, 1))
-    for each in ROUNDS:
-        work.feed(each)
-    assert dict(work.beliefs()) == one_by_one()
+    for first in range(0, COUNT, 70):
+        work.feed(ROUNDS[first : first + 70])
+    assert dict(chain.from_iterable(work.beliefs())) == one_by_one()
 
 
 def test_who_is_who() -> None:
     """Namesakes of two ladders are two players, whatever ladders and players are called."""
     census = Census()
     players = [("a", "x"), ("b", "x"), ("a/", "0/x"), ("", "1/x"), ("a", "ü\n")]
-    marked = [census.mark(ladder) + player for ladder, player in players]
-    assert census.rows(marked).tolist() == census.rows(marked).tolist() == [0, 1, 2, 3, 4]
+    assert census.rows(Roster.of(players)).tolist() == [0, 1, 2, 3, 4]
     assert census.players(np.array([4, 2, 0])) == [players[4], players[2], players[0]]
+    more = Roster.of([*players[::-1], ("new", "x")])
+    assert census.rows(more).tolist() == [4, 3, 2, 1, 0, 5]
+    assert census.players(np.array([5, 1])) == [("new", "x"), players[1]]
 
 
 def test_as_early_as_may_be() -> None:
@@ -85,9 +89,10 @@ def test_turns() -> None:
     crowd.make_room(7)
     pairs = [("ab", CONFIG), ("cd", CONFIG), ("bc", CONFIG), ("ef", OTHER)]
     rounds = [
-        Heard(0, i, read(CONFIG, *ranked([1, 2], who)), c) for i, (who, c) in enumerate(pairs)
+        Heard(i + 3, i, read(CONFIG, *ranked([1, 2], who)), c) for i, (who, c) in enumerate(pairs)
     ]
     turns = list(crowd.turns(rounds, np.array([0, 1, 2, 3, 1, 2, 4, 5])))
     assert [[each.offset for each in turn.rounds] for turn in turns] == [[0, 1], [3], [2]]
     assert [turn.rows.tolist() for turn in turns] == [[0, 1, 2, 3], [4, 5], [1, 2]]
-    assert turns[0].offsets().tolist() == [0, 0, 1, 1]
+    assert turns[0].offsets.tolist() == [0, 0, 1, 1]
+    assert turns[2].partitions.tolist() == [5, 5]

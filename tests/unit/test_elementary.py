@@ -6,7 +6,15 @@ from decimal import Context, Decimal, localcontext
 import numpy as np
 import pytest
 
-from stream_rater.rating.elementary import EXP_LIMIT, exp, log, power, rough_tanh, tanh
+from stream_rater.rating.elementary import (
+    EXP_LIMIT,
+    exp,
+    log,
+    power,
+    quick_exp,
+    rough_tanh,
+    tanh,
+)
 
 EXACT = Context(prec=40)
 """Decimal's exp and ln are correctly rounded: 40 digits are exact next to a float's 17."""
@@ -59,6 +67,12 @@ def test_tanh_is_within_2e_16(reach: float) -> None:
     with localcontext(EXACT):
         errors = [abs(Decimal(tanh(x)) - exact(Decimal(x))) for x in samples(-reach, reach)]
     assert max(errors) < Decimal("2e-16")
+
+
+def test_quick_exp_is_within_1e_11() -> None:
+    """Relative, whatever the power of two."""
+    worst = max(abs(Decimal(quick_exp(x)) / Decimal(x).exp() - 1) for x in samples(-50.0, 50.0))
+    assert Decimal("1e-12") < worst < Decimal("1e-11")
 
 
 def test_rough_tanh_is_within_1e_4() -> None:

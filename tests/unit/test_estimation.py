@@ -1,6 +1,6 @@
 """A wave's priors and parts, round by round as their definition has them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from hypothesis import given
@@ -10,8 +10,10 @@ from stream_rater.config import ANY_LADDER, one_ladder
 from stream_rater.names import Names
 from stream_rater.pipeline import estimation, parts
 from stream_rater.pipeline.estimation import Cohort
-from stream_rater.pipeline.ports import Record
+from stream_rater.pipeline.marks import shards_in
+from stream_rater.pipeline.ports import Priors, Record
 from stream_rater.pipeline.sharding import shards_of
+from stream_rater.rating import record
 from stream_rater.rating.model import HEADER, newcomers
 from stream_rater.rating.parameters import Elo
 from stream_rater.standings import Reader
@@ -34,6 +36,29 @@ def cohort_of(sizes: Sequence[int], others: Sequence[bool] = ()) -> Cohort:
             (Record(0, 10 * i + 10, data), standings, next(iter(ladders.values())).rating)
         )
     return estimation.pending(rounds, SHARDS)
+
+
+def test_headers_come_in_the_order_of_the_players() -> None:
+    """Whatever order their shards come in; one that cannot be read is told, and only that one."""
+    cohort = cohort_of([4, 4, 4])
+    beliefs = newcomers(12, 0, 1500.0, 350.0)
+    beliefs.header["rounds"] = np.arange(12)
+    held, shards = record.encode(beliefs), shards_in(cohort.fingerprints).tolist()
+    assert len(set(shards)) == SHARDS
+
+    def read(cut: Mapping[int, int]) -> tuple[list[int], set[int]]:
+        """Rounds played as they are read, and who is refused, where shards lack so many bytes."""
+        told = {s: b"".join([each for each, at in zip(held, shards, strict=True) if at == s])
+                for s in set(shards)}  # fmt: skip
+        priors = {s: Priors(0, data[: len(data) - cut.get(s, 0)]) for s, data in told.items()}
+        headers, unreadable = estimation.headers_of(cohort, priors)
+        return headers["rounds"].tolist(), set(unreadable)
+
+    assert read({}) == (list(range(12)), set())
+    assert read({1: 5}) == ([0 if s == 1 else i for i, s in enumerate(shards)], {1})
+    assert read({0: 5, 1: record.HEADER_SIZE - 5}) == (
+        [0 if s < 2 else i for i, s in enumerate(shards)], {0, 1}
+    )  # fmt: skip
 
 
 @given(SIZES, st.data())

@@ -7,6 +7,7 @@ import pytest
 
 from stream_rater.config import ANY_LADDER
 from stream_rater.pipeline import estimator as module
+from stream_rater.pipeline import source
 from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.ports import (
     CommitSource,
@@ -221,19 +222,6 @@ def test_next_round_waits_for_the_part(hand: ByHand) -> None:
     }  # fmt: skip
 
 
-def test_polls_slow_down_while_waiting_in_vain(hand: ByHand) -> None:
-    """From a millisecond to the idle time, in proportion to the time waited."""
-    owning(hand, 0, ends=(5, 5))
-    read(hand, a_round(0, "a", "b"))
-    timeouts = []
-    for _ in range(1200):
-        priors(hand, applied=4)
-        timeouts.append(hand.answer(Poll, Polled(0.0)).timeout_s)
-    assert timeouts[0] == module.BUSY_S
-    assert max(timeouts) == timeouts[-1] == 0.1
-    assert timeouts == sorted(timeouts)
-
-
 def test_round_found_scattered_is_awaited_not_sent(hand: ByHand, observer: Recorder) -> None:
     """Any last offset beyond it; its players' next rounds wait for all that the log holds."""
     owning(hand, 0)
@@ -288,6 +276,14 @@ def test_belief_of_another_version_holds_up_its_shard_only(
     hand.expect(Scatter)
 
 
+def test_round_that_teaches_nothing_is_done_at_once(hand: ByHand) -> None:
+    """Nobody finished: no belief is asked for."""
+    owning(hand, 0)
+    value = as_json({"player": "a", "dnf": True}, {"player": "b", "dnf": True}, ladder="ladder-0")
+    read(hand, Record(0, 0, value, received_s=4e9))
+    hand.answer(CommitSource, offsets={0: 1})
+
+
 def test_reading_rests_while_many_players_wait(hand: ByHand) -> None:
     """Memory is bounded: a few waves."""
     owning(hand, 0, ends=(5, 5))
@@ -314,7 +310,7 @@ def test_reading_rests_while_large_rejections_wait(
     hand: ByHand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their bytes are held until they are committed."""
-    monkeypatch.setattr(module, "REJECTED_BYTES", 100)
+    monkeypatch.setattr(source, "REJECTED_BYTES", 100)
     owning(hand, 0, ends=(5, 0))
     read(hand, a_round(0, ZERO[0], ZERO[1]), Record(0, 1, b"x" * 101))
     priors(hand, applied=4)

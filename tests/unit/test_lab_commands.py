@@ -1,5 +1,6 @@
 """`evaluate`, `tune` and `evidence` as typed."""
 
+import gc
 import json
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from stream_rater.config import read_rating
 from stream_rater.lab import evidence, figures
 from stream_rater.lab.measures import MEASURES
 from stream_rater.lab.synthetic import Kind, season
+from stream_rater.terminal import Failed, brief
 from tests.rounds import event, ranked
 
 MMR = {"system": "elo-mmr", "weight_limit": 0.2, "sigma_limit": 80}
@@ -210,11 +212,22 @@ def test_evidence_does_only_what_is_asked(write: Write, tmp_path: Path) -> None:
 
 
 def test_the_laboratory_starts_without_clients() -> None:
-    """Nor with what only `tune` and figures need; numba itself looks for a bare `scipy`."""
-    heavy = "confluent_kafka redis scipy.optimize matplotlib"
+    """Nor with what only `tune`, tables and figures need, or numba alone would take up."""
+    heavy = "confluent_kafka redis scipy.optimize scipy.linalg cffi yaml rich matplotlib"
     code = (
         "import sys, stream_rater.cli, stream_rater.lab_commands\n"
+        "from stream_rater.rating.rounding import single; single(1.0)\n"
         f"print(*set('{heavy}'.split()) & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+def test_a_brief_run_looks_for_no_garbage() -> None:
+    """And leaves the interpreter as it was, even when it fails."""
+    gc.enable()
+    before_s = sys.getswitchinterval()
+    with pytest.raises(Failed), brief():
+        assert not gc.isenabled() and sys.getswitchinterval() < before_s
+        raise Failed
+    assert gc.isenabled() and sys.getswitchinterval() == before_s

@@ -1,10 +1,12 @@
 """Names: the same ones, as texts and as bytes, alone and together."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_rater.names import LaidOut, Names, lay_out, together
+import stream_rater.names as names_module
+from stream_rater.names import LaidOut, Names, distinct, lay_out, together
 
 ids = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
 
@@ -45,3 +47,21 @@ def test_some_names(names: list[str], first: int, last: int, are_texts: bool) ->
     assert told(some.laid_out) == names[first:last] if len(some) else True
     rows = np.arange(len(names))[::-2].copy()
     assert all_.rows(rows).texts == [names[i] for i in rows.tolist()]
+
+
+@given(st.lists(ids, max_size=40))
+def test_distinct_names(names: list[str]) -> None:
+    """Each once, as they come, and which of these each is."""
+    found, which = distinct(lay_out(names))
+    assert told(found) == list(dict.fromkeys(names))
+    assert [told(found)[i] for i in which.tolist()] == names
+
+
+def test_names_of_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By their bytes: the table is for speed alone."""
+    monkeypatch.setattr(names_module, "hashed", lambda *_: np.uint64(7))
+    monkeypatch.setattr(names_module, "_are_same", names_module._are_same.py_func)
+    laid_out = lay_out(["a", "b", "ab", "a", "", "b"])
+    firsts, which = names_module._distinct.py_func(laid_out.data, laid_out.starts, laid_out.ends)
+    assert firsts.tolist() == [0, 1, 2, 4]
+    assert which.tolist() == [0, 1, 2, 0, 3, 1]

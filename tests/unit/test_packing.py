@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_rater.adapters.packing import packed
-from stream_rater.pipeline.roster import Roster
+from stream_rater.adapters.packing import NO_VALUES, packed
+from stream_rater.pipeline.roster import Entries, Roster
 from stream_rater.pipeline.sharding import belief_key
 
 ids = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -33,6 +33,7 @@ def test_packed(
         strings += [belief_key(shard, ladder, name, buckets).encode(), name]
         strings += [value] if with_values else []
     players = [(ladder, player) for ladder, player, _ in rows]
-    values = [value for *_, value in rows] if with_values else []
+    entries = Entries.of([((ladder, player), value) for ladder, player, value in rows])
+    values = entries.records if with_values else NO_VALUES
     assert packed(shard, players, buckets, values) == written(strings)
     assert packed(shard, Roster.of(players)[1:], buckets) == packed(shard, players[1:], buckets)

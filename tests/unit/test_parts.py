@@ -54,6 +54,21 @@ def test_names_are_written_as_the_encoder_would(sizes: list[int], laid_out: bool
     assert msgspec.msgpack.encode(elements[PLAYERS]) in parts.encode(before)
 
 
+@pytest.mark.parametrize("size", [1, 10, 11, 63, 64, 16_383, 16_384])
+def test_columns_are_written_as_the_encoder_would(size: int) -> None:
+    """Of any length, and each piece of the rows, in any order, as if it were a part of its own."""
+    whole = part((7, "a" * size), (9, "b" * size), (11, "c"))
+    rows = np.array([2 * size, *range(2 * size - 1, -1, -1)])
+    messages = parts.encode_pieces(whole, rows, [1, size + 1, 2 * size + 1])
+    pieces = rows[:1], rows[1 : size + 1], rows[size + 1 :]
+    for message, own in zip(messages, pieces, strict=True):
+        assert message == msgspec.msgpack.encode(msgspec.msgpack.decode(message))
+        found, wanted = parts.decode(message), whole.slice(own)
+        assert (found.rounds, found.players) == (tuple(wanted.rounds), wanted.players)
+        for name in ("round_index", "place", "evidence"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
+
+
 def test_the_last_release_and_this_one_read_each_other() -> None:
     """Its parts carry no trace; of ours it reads all but that."""
     plain = part((7, "ab"), (9, "c"))
@@ -172,8 +187,3 @@ def test_mark_of_a_rebuild() -> None:
     for unknown in ([parts.MARK, 7, 1], [parts.MARK, "7"], [parts.MARK]):
         with pytest.raises(UnknownPart):
             parts.decode(msgspec.msgpack.encode(unknown))
-
-
-def test_empty_part() -> None:
-    """It has no rows."""
-    assert len(parts.EMPTY.players) == len(parts.EMPTY.place) == len(parts.EMPTY.evidence) == 0

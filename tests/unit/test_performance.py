@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from stream_rater.rating.model import Beliefs, Evidence, Floats, newcomers
 from stream_rater.rating.oracle import zero
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.rating.performance import LEAST_WEIGHT, performances, player_variances
+from tests.benchmarks.stage1 import LOGISTIC, wave_of_size
 from tests.rounds import ranked, read
 
 C = math.pi / math.sqrt(3.0)
@@ -175,6 +177,27 @@ def test_a_round_does_not_depend_on_those_beside_it(size: int) -> None:
         assert alone.tobytes() == together[a:b].tobytes()
 
 
+def test_a_wave_is_no_more_than_its_rounds() -> None:
+    """More entries than are rated together, of rounds that differ: each has its bits alone."""
+    size, rounds = 300, 20
+    wave = replace(
+        wave_of_size(size, rounds, seed=1),
+        weight=np.linspace(0.5, 2.0, rounds),
+        ceiling=np.linspace(1500.0, 2500.0, rounds),
+    )
+    assert size * rounds > performance.TOGETHER > size
+    together = systems.estimate(LOGISTIC, wave)
+    for r in range(rounds):
+        own, its = slice(r * size, (r + 1) * size), slice(r, r + 1)
+        alone = replace(
+            wave, round_starts=np.array([0, size]), weight=wave.weight[its],
+            ceiling=wave.ceiling[its], time=wave.time[its], place=wave.place[own],
+            entry_starts=np.arange(size + 1), share=wave.share[own], mu=wave.mu[own],
+            sigma=wave.sigma[own], rounds=wave.rounds[own], last_time=wave.last_time[own],
+        )  # fmt: skip
+        assert systems.estimate(LOGISTIC, alone).tobytes() == together[own].tobytes()
+
+
 def variances(**given: Any) -> list[list[float]]:
     out = np.zeros((2, 3))
     table: dict[str, Any] = {
@@ -182,7 +205,7 @@ def variances(**given: Any) -> list[list[float]]:
         "newcomer_weights": [], "weight_limit": 0.25, "sigma_limit": 80.0, "drift_per_day": 0.0,
     } | given  # fmt: skip
     player_variances(
-        table["round_weight"], np.array(table["rounds"]), np.array(table["elapsed_s"]),
+        table["round_weight"], np.array(table["rounds"]), 0, -np.array(table["elapsed_s"]),
         np.array(table["newcomer_weights"], np.float64), table["weight_limit"],
         table["sigma_limit"], table["drift_per_day"], out,
     )  # fmt: skip

@@ -53,7 +53,7 @@ def test_floor_never_falls() -> None:
 def test_player_waits_for_its_own_part() -> None:
     """And for nobody else's."""
     progress = Progress(1)
-    progress.sent(0, 3, crowd(ANN))
+    progress.sent({0: 3}, {0: crowd(ANN)})
     assert not is_ready(progress, ANN)
     assert is_ready(progress, BOB)
     progress.accept(0, 2)
@@ -67,7 +67,7 @@ def test_applied_below_the_floor_forgets_no_await() -> None:
     """What does not count does not count for this either."""
     progress = Progress(1)
     progress.accept(0, 9)
-    progress.sent(0, 3, crowd(ANN))
+    progress.sent({0: 3}, {0: crowd(ANN)})
     progress.accept(0, 4)
     assert not is_ready(progress, ANN)
 
@@ -75,8 +75,8 @@ def test_applied_below_the_floor_forgets_no_await() -> None:
 def test_later_part_of_the_same_player_is_awaited_instead() -> None:
     """Found scattered by a predecessor twice: the later end counts."""
     progress = Progress(1)
-    progress.sent(0, 3, crowd(ANN))
-    progress.sent(0, 5, crowd(ANN))
+    progress.sent({0: 3}, {0: crowd(ANN)})
+    progress.sent({0: 5}, {0: crowd(ANN)})
     progress.accept(0, 4)
     assert not is_ready(progress, ANN)
     progress.accept(0, 5)
@@ -106,7 +106,7 @@ def test_it_tells_when_to_look_again() -> None:
         return told
 
     assert moved()
-    progress.sent(0, 5, crowd(ANN))
+    progress.sent({0: 5}, {0: crowd(ANN)})
     assert not moved()
     progress.accept(0, 4)
     assert not moved()
@@ -127,7 +127,7 @@ def test_it_tells_when_to_look_again() -> None:
 def test_rounds_are_looked_at_together() -> None:
     """Each has an answer of its own."""
     progress = Progress(2)
-    progress.sent(1, 3, crowd(BOB + 1))
+    progress.sent({1: 3}, {1: crowd(BOB + 1)})
     progress.refuse(0, until_s=5.0)
     rounds = [crowd(ANN + 1, BOB + 1), crowd(ANN + 1), crowd(ANN + 1, BOB)]
     assert progress.ready(rounds).tolist() == [False, True, False]

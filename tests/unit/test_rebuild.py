@@ -1,7 +1,10 @@
 """A rebuild: how far each player reaches, and what is written."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import chain
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -10,31 +13,47 @@ from stream_rater.config import one_ladder
 from stream_rater.lab.offline import Replay
 from stream_rater.lab.reach import Misplaced, Offsets, Reach
 from stream_rater.lab.rebuild import InUse, Rebuild, Write, fill, passed
-from stream_rater.pipeline.parts import UnknownPart, mark
+from stream_rater.pipeline import parts
+from stream_rater.pipeline.parts import NotAPart, Part, UnknownPart, mark
 from stream_rater.pipeline.ports import REBUILT, UNFINISHED, Application, Player, Position, Record
+from stream_rater.pipeline.roster import Entries, Roster
 from stream_rater.pipeline.shard import Shard
 from stream_rater.pipeline.sharding import shards_of
 from stream_rater.rebuild_command import check_kept
 from stream_rater.terminal import Failed
 from tests.rounds import as_json, ranked
-from tests.unit.machines import CONFIG, part, record
+from tests.unit.machines import CONFIG, LAW, part, record
 
 LADDERS = one_ladder(CONFIG)
 SCATTERED = {0: 100, 1: 7, 2: 0}
 A: Player = ("a", "a")
 
 
+def at_home(of: Part, shard: int) -> Part:
+    """Those of its rows whose players belong to this one of three shards."""
+    return of.slice(np.flatnonzero(shards_of(of.players, 3) == shard))
+
+
+def told(each: Record) -> list[tuple[Player, int]]:
+    """Whom a part tells of, and the offsets of which rounds; nothing, if it is none."""
+    try:
+        of = parts.decode(each.value or b"", oldest=0)
+    except NotAPart:
+        return []
+    rounds = [of.rounds[i] for i in of.round_index.tolist()]
+    return [((r.ladder, name), r.offset) for r, name in zip(rounds, of.players, strict=True)]
+
+
 def of_a(reach: Reach, partition: int = 0) -> int:
     """How far A's rounds reach, if they are in this partition."""
-    rows = reach.census.rows([reach.census.mark("a") + "a"])
+    rows = reach.census.rows(Roster.of([A]))
     return int(reach.of(rows, np.array([partition]))[0])
 
 
 def reach(g: int, *parts: tuple[int, str], scattered: Offsets = SCATTERED) -> Reach:
     """Of one shard with parts of one round each, as (source offset, players)."""
     found = Reach({0: g}, scattered, 1)
-    for offset, each in enumerate(parts):
-        found.note(record(offset, part(each)))
+    found.note([record(offset, part(each)) for offset, each in enumerate(parts)])
     return found
 
 
@@ -70,20 +89,58 @@ def test_nobody_reaches_less_than_the_least() -> None:
 def test_parts_that_cannot_be_read() -> None:
     """A foreigner's is passed over; a newer release's is refused, an older one's read."""
     found = Reach({}, {0: 0}, 1, kernel=1)
-    found.note(record(0, b"litter"))
+    found.note([record(0, b"litter")])
     with pytest.raises(UnknownPart):
-        found.note(record(1, part((5, "a"))))
-    Reach({}, {0: 0}, 1, kernel=99).note(record(1, part((5, "a"))))
+        found.note([record(1, part((5, "a")))])
+    Reach({}, {0: 0}, 1, kernel=99).note([record(1, part((5, "a")))])
+
+
+OLD = replace(part((8, "ah")), laws=[msgspec.structs.replace(LAW, kernel=1)])
+"""Read by the decoder alone."""
+
+IN_THREE_SHARDS = [
+    record(offset, at_home(of, shard) if isinstance(of, Part) else of, shard)
+    for offset, of in enumerate((
+        part((5, "ab"), (6, "ca")), b"litter", part((3, "ab"), ladder="b"), OLD, mark(3),
+        part((9, "dh"), (2, "ei")), part((7, "fg"), ladder="b"), None, part((12, "abij")),
+    ))
+    for shard in range(3)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("at_once", [1, 5, 100])
+def test_parts_read_together(at_once: int) -> None:
+    """Whatever is read with them: the largest offset before g, else what is before the smallest
+    from there on, else what was scattered."""
+    applied, scattered = {0: 6, 1: 4, 2: 2}, {0: 100, 1: 7}
+    found = Reach(applied, scattered, 3)
+    for first in range(0, len(IN_THREE_SHARDS), at_once):
+        found.note(IN_THREE_SHARDS[first : first + at_once])
+    before, after = dict[Player, int](), dict[Player, int]()
+    for each in IN_THREE_SHARDS:
+        for player, offset in told(each):
+            if each.offset < applied[each.partition]:
+                before[player] = max(offset, before.get(player, offset))
+            else:
+                after[player] = min(offset, after.get(player, offset))
+    who = [(ladder, name) for ladder in "ab" for name in "abcdefghijk"]
+    rows = found.census.rows(Roster.of(who))
+    for partition, end in scattered.items():
+        kept = (after.get(each, end) - 1 for each in who)
+        expected = [before.get(each, most) for each, most in zip(who, kept, strict=True)]
+        assert found.of(rows, np.full(len(rows), partition)).tolist() == expected
+    assert before
+    assert after
 
 
 def test_parts_of_another_number_of_shards() -> None:
     """Applied ones tell where players were; those that wait would be applied in the wrong place."""
     other = next(shard for shard in range(3) if shard != shards_of(["a"], 3)[0])
     found = Reach({other: 1}, SCATTERED, 3)
-    found.note(record(0, part((5, "a")), shard=other))
+    found.note([record(0, part((5, "a")), shard=other)])
     assert of_a(found, 2) == 5
     with pytest.raises(Misplaced, match=f"offset 1 of shard {other} .* 3 shards"):
-        found.note(record(1, part((6, "a")), shard=other))
+        found.note([record(0, part((5, "a")), other), record(1, part((6, "a")), other)])
 
 
 def test_parts_deleted_before_those_of_fewer_shards() -> None:
@@ -92,12 +149,12 @@ def test_parts_deleted_before_those_of_fewer_shards() -> None:
     home = shards_of(["a"], 3)[0]
     other = (home + 1) % 3
     found = Reach({other: 2, home: 1}, SCATTERED, 3)
-    found.note(record(1, part((5, "a")), shard=other))
+    found.note([record(1, part((5, "a")), shard=other)])
     assert of_a(found) == 99
     assert of_a(found, 2) == 5
-    found.note(record(1, part((70, "a")), shard=home))
+    found.note([record(1, part((70, "a")), shard=home)])
     assert of_a(found) == 69
-    found.note(record(0, part((60, "a")), shard=home))
+    found.note([record(0, part((60, "a")), shard=home)])
     assert of_a(found) == 60
 
 
@@ -106,8 +163,7 @@ def test_shards_go_on_behind_their_marks() -> None:
     earlier rebuild is no part."""
     assert passed({1: 7, 2: 7}, {0: 0, 1: 7, 2: 8}) == {0: 1, 1: 8}
     found = reach(2, (5, "a"))
-    found.note(record(1, mark(1)))
-    found.note(record(2, mark(1)))
+    found.note([record(1, mark(1)), record(2, mark(1))])
     assert of_a(found) == 5
 
 
@@ -132,23 +188,27 @@ def until(**told: int) -> Reach:
     """Each player's reach as told, by a part each; everything, if not told."""
     g = len(told)
     found = Reach({0: g}, {0: 101}, 1)
-    for at, (player, offset) in enumerate(told.items()):
-        found.note(record(at if offset >= 0 else g, part((max(offset, 0), player))))
+    found.note([
+        record(at if offset >= 0 else g, part((max(offset, 0), player)))
+        for at, (player, offset) in enumerate(told.items())
+    ])  # fmt: skip
     return found
 
 
 def rebuilt(reach: Reach) -> dict[Player, bytes]:
     work = Rebuild(LADDERS, 10, reach)
-    for each in [*ROUNDS, Record(0, 4, b"junk"), a_round(3, "x", "y")]:
-        work.feed(each)
+    work.feed([*ROUNDS, Record(0, 4, b"junk"), a_round(3, "x", "y"), a_round(5, "z", "a", "z")])
     assert work.rounds == len(ROUNDS)
-    found = list(work.beliefs())
+    found = list(chain.from_iterable(work.beliefs()))
+    assert work.written == len(found)
     assert len(dict(found)) == len(found)
     return dict(found)
 
 
-def test_everybody_at_their_own_reach() -> None:
+@pytest.mark.parametrize("batch", [1, 2, 10_000])
+def test_everybody_at_their_own_reach(monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
     """As if the replay had ended there, though it went on for others."""
+    monkeypatch.setattr("stream_rater.lab.rebuild.BATCH", batch)
     assert rebuilt(until()) == after(4)
     assert rebuilt(until(a=2)) == {**after(4), A: after(3)[A]}
     assert rebuilt(until(a=0, c=1)) == {
@@ -172,9 +232,8 @@ def unfinished() -> Store:
     return store
 
 
-def test_a_rebuild_that_was_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rebuild_that_was_given_up() -> None:
     """Leaves no shard that a worker would go on from, however far it came."""
-    monkeypatch.setattr("stream_rater.lab.rebuild.BATCH", 7)
     for calls in range(8):
         store = unfinished()
         with pytest.raises(InterruptedError):
@@ -184,8 +243,10 @@ def test_a_rebuild_that_was_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
             assert "rebuild of the store was not finished" in misfit
 
 
-def beliefs_of_fifty() -> list[tuple[Player, bytes]]:
-    return [(("a", f"p{i}"), bytes([i])) for i in range(50)]
+def beliefs_of_fifty() -> Iterator[Entries]:
+    """Seven at a time."""
+    beliefs = Entries.of([(("a", f"p{i}"), bytes([i])) for i in range(50)])
+    return (beliefs[first : first + 7] for first in range(0, 50, 7))
 
 
 def giving_up(store: Store, after: int) -> Write:
@@ -208,10 +269,9 @@ def filled(store: Store) -> None:
     )  # fmt: skip
 
 
-def test_filling(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_filling() -> None:
     """Beliefs in batches, each in its shard; then positions at g, with nothing to be settled, and
     which mark is the store's own where it is not past it."""
-    monkeypatch.setattr("stream_rater.lab.rebuild.BATCH", 7)
     store = unfinished()
     filled(store)
     marked = {s: held.pop(REBUILT) for s, held in store.beliefs.items() if REBUILT in held}

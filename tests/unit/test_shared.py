@@ -12,7 +12,7 @@ from stream_rater.rating.direct import fill_open
 from stream_rater.rating.model import DID_NOT_FINISH, Floats, Places
 from stream_rater.rating.performance import C, performances
 
-CLOSE = 4e-6
+CLOSE = 8e-6
 """Points at scales 1/u of about 70: the interpolation's error (NODE) and one Halley step's."""
 WIDE = 2e-5
 """Points where a few entries are far narrower than the others, or ratings are thousands apart."""
@@ -24,7 +24,7 @@ def both(place: Places, mu: Floats, u: Floats, tie: float) -> tuple[Floats, Floa
     reach = math.log(2.0 * u.sum() / (tie * u.min())) / u.min()
     low, high = mu.min() - reach, mu.max() + reach
     fast, slow = np.empty(len(mu)), np.full(len(mu), math.nan)
-    lanes, scratch = np.empty((balance.ROWS, len(mu))), np.empty(table.SCRATCH)
+    lanes, scratch = np.empty(balance.LANES), np.empty(table.SCRATCH)
     shared.ranked_performances(place, mu, u, ranked, tie, low, high, lanes, scratch, fast)
     if ranked < len(mu):
         shared.unfinished_performances(mu, u, ranked, tie, low, high, lanes, scratch, fast)

@@ -331,6 +331,20 @@ def test_record_of_another_version(hand: ByHand, observer: Recorder, settling: b
     hand.expect(Poll)
 
 
+def test_a_shard_with_an_unknown_record_is_refused_alone(hand: ByHand, observer: Recorder) -> None:
+    """Though all are computed together, and once more where one cannot be."""
+    hand.answer(Poll, Polled(0.0, gained=frozenset(range(3))))
+    opened(hand, dict.fromkeys(range(3), NOWHERE), dict.fromkeys(range(3), 0))
+    hand.answer(Seek)
+    read(hand, *(record(0, part((5, letter)), shard) for shard, letter in enumerate("abc")))
+    unknown = Held(NOWHERE, [b"\x63" + bytes(200)])
+    hand.answer(ReadBeliefs, {0: Held(NOWHERE, [None]), 1: unknown, 2: Held(NOWHERE, [None])})
+    assert hand.expect(Apply).applications.keys() == {0, 2}
+    assert [shard for shard, _ in observer.refused] == [1]
+    hand.answer(Apply, {0: True, 2: True})
+    assert told(hand.answer(Publish, offsets={0: 1, 2: 1})) == [("a", 0), ("c", 2)]
+
+
 def test_reading_rests_while_many_rows_wait(hand: ByHand) -> None:
     """And goes on while some do: one shard's backlog must not starve the others."""
     owning(hand)

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import get_args
 
@@ -63,3 +64,15 @@ def test_nothing_is_left_to_compile() -> None:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
+def test_bytecode_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all modules, even where Python is told not to write any; and refusals are no matter."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))
+    warm.keep_bytecode()
+    sources = Path(warm.__file__).parent.rglob("*.py")
+    assert all(Path(cache_from_source(str(each))).is_file() for each in sources)
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path / "file"))
+    warm.keep_bytecode()

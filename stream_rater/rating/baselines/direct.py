@@ -4,12 +4,11 @@ A lane is an entry, with the x it has come to. Each pass takes the four first Ta
 its -Q about x, and steps to the zero of the cubic: an error of r becomes one of about r^4 / 50.
 """
 
-import numpy as np
-
 from stream_rater.rating.baselines.hazards import tails
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.elementary import log
 from stream_rater.rating.model import Floats, Places
+from stream_rater.rating.vectors import aligned
 
 MOST = 32
 """Lanes there are."""
@@ -17,8 +16,8 @@ MOST = 32
 PASSES = 8
 """More than enough; who is not there by then has a round beyond all measure."""
 
-SETTLED = 1e-2
-"""A step less than this part of the narrowest delta ends the search: it leaves some 2e-10 of it."""
+SETTLED = 3e-2
+"""A step less than this part of the narrowest delta ends the search: it leaves some 2e-8 of it."""
 
 START, OWN = 0.48, 2.0
 """Of the deviation, a unit of the log odds of a rank: where the search begins."""
@@ -81,7 +80,8 @@ def small_performances(
     """The performances of up to MOST entries, all ranked, into `found`; whether that succeeded."""
     n = len(mu)
     lanes = (n + 3) // 4 * 4
-    room = np.zeros(13 * MOST)
+    room = aligned(13 * MOST)
+    room[:] = 0.0
     x, better, worse = room[:lanes], room[MOST : MOST + lanes], room[2 * MOST : 2 * MOST + lanes]
     value, slope = room[3 * MOST : 4 * MOST], room[4 * MOST : 5 * MOST]
     f, scratch = room[5 * MOST : 9 * MOST], room[9 * MOST :]

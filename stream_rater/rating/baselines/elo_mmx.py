@@ -52,27 +52,34 @@ def _rounds(
     initial_mu: float, split: bool,
 ) -> Floats:  # fmt: skip
     out = np.empty((len(mu), 3))
-    prior, beta2 = np.empty(len(mu)), np.empty(len(mu))
-    entry_mu, delta = np.empty(len(place)), np.empty(len(place))
+    entries = players = 0
+    for r in range(len(weight)):
+        first, end = round_starts[r], round_starts[r + 1]
+        entries = max(entries, end - first)
+        players = max(players, entry_starts[end] - entry_starts[first])
+    prior, beta2, entry_mu, delta = (
+        np.empty(players), np.empty(players), np.empty(entries), np.empty(entries)
+    )  # fmt: skip
     for r in range(len(weight)):
         first, end = round_starts[r], round_starts[r + 1]
         a, b = entry_starts[first], entry_starts[end]
+        own_share, own_mu, own = share[a:b], mu[a:b], out[a:b]
         player_variances(
-            weight[r], rounds[a:b], time[r] - last_time[a:b], newcomer_weights,
-            weight_limit, sigma_limit, drift_per_day, out[a:b],
+            weight[r], rounds[a:b], time[r], last_time[a:b], newcomer_weights,
+            weight_limit, sigma_limit, drift_per_day, own,
         )  # fmt: skip
-        for i in range(a, b):
-            prior[i] = sigma[i] * sigma[i] + out[i, 2]
-            beta2[i] = out[i, 1]
-        for e in range(first, end):
-            entry_mu[e], delta[e] = _enter(
-                initial_mu, entry_starts[e], entry_starts[e + 1], share, mu, prior, beta2
-            )
-        found = performances(place[first:end], entry_mu[first:end], delta[first:end], split)
-        for e in range(first, end):
+        for i in range(b - a):
+            prior[i] = sigma[a + i] * sigma[a + i] + own[i, 2]
+            beta2[i] = own[i, 1]
+        for e in range(end - first):
+            i, j = entry_starts[first + e] - a, entry_starts[first + e + 1] - a
+            entry_mu[e], delta[e] = _enter(initial_mu, i, j, own_share, own_mu, prior, beta2)
+        found = performances(place[first:end], entry_mu[: end - first], delta[: end - first], split)
+        for e in range(end - first):
+            i, j = entry_starts[first + e] - a, entry_starts[first + e + 1] - a
             _learn(
-                min(found[e - first], ceiling[r]), entry_starts[e], entry_starts[e + 1],
-                entry_mu[e], delta[e], initial_mu, share, mu, prior, beta2, out,
+                min(found[e], ceiling[r]), i, j, entry_mu[e], delta[e], initial_mu,
+                own_share, own_mu, prior, beta2, own,
             )  # fmt: skip
     return out
 

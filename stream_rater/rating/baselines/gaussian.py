@@ -21,7 +21,8 @@ from stream_rater.rating.baselines.series import LANES
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.elementary import log
 from stream_rater.rating.model import DID_NOT_FINISH, Floats, Places
-from stream_rater.rating.roots import let_fall
+from stream_rater.rating.roots import falls, let_fall
+from stream_rater.rating.vectors import aligned
 
 FEW = 8
 """Ranks looked at together, at least. Those beyond the end of a cell are looked at in vain."""
@@ -76,14 +77,15 @@ def performances(place: Places, mu: Floats, delta: Floats, split: bool) -> Float
         and n <= SMALL
         and small_performances(place, mu, delta, split, mean, deviation, narrowest, found)
     ):
-        let_fall(place, found, 0, len(found))
+        if not falls(place, found, 0, n):
+            let_fall(place, found, 0, n)
         return found
     best = mean + FIRST * deviation * np.sqrt(2.0 * log(n + 1.0))
     padded = (n + FEW - 1) // FEW * FEW + LANES
-    all_mu, v = np.zeros(padded), np.zeros(padded)
+    all_mu, v = aligned(padded), aligned(padded)
+    all_mu[n:] = v[n:] = 0.0
     for j in range(n):
-        all_mu[j] = mu[j]
-        v[j] = 1.0 / delta[j]
+        all_mu[j], v[j] = mu[j], 1.0 / delta[j]
     block = min(max(n // 64, 1) * FEW, LANES)
     ranked_performances(
         place[:ranked], all_mu, v, block, split, best - narrowest, narrowest, lowest, highest, found
@@ -92,5 +94,6 @@ def performances(place: Places, mu: Floats, delta: Floats, split: bool) -> Float
         unfinished_performances(
             all_mu, v, ranked, split, 2.0 * mean - best, narrowest, lowest, highest, found
         )
-    let_fall(place, found, 0, len(found))
+    if not falls(place, found, 0, n):
+        let_fall(place, found, 0, n)
     return found

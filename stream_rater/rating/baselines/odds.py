@@ -11,6 +11,7 @@ from stream_rater.rating.compiled import kernel
 from stream_rater.rating.elementary import exp, log
 from stream_rater.rating.model import Floats
 from stream_rater.rating.table import SCRATCH, WIDEST, look_up, tabulate
+from stream_rater.rating.vectors import aligned
 
 FEW = 32
 """Up to so many entries every sum is taken anew."""
@@ -28,8 +29,9 @@ def table_of(mu: Floats, u: Floats, low: float, high: float) -> tuple[Floats, fl
     """
     narrow = CLOSER / np.max(u)
     if len(mu) <= FEW or high - low > WIDEST * narrow:
-        return np.empty((0, 8)), 1.0
-    return tabulate(mu, u, low, high, narrow, np.empty(SCRATCH))
+        return np.empty((0, 0)), 1.0
+    c, _, h = tabulate(mu, u, low, high, narrow, aligned(SCRATCH))
+    return c, h
 
 
 @kernel

@@ -12,6 +12,7 @@ import numpy as np
 from stream_rater.rating.baselines.hazards import tails, taylor
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.model import Floats, Ints
+from stream_rater.rating.vectors import aligned
 
 LANES = 32
 """Players in a row: what is done to them is done side by side."""
@@ -54,7 +55,8 @@ class Work(NamedTuple):
 def new_work() -> Work:
     """Arrays for one round, cut from one piece: each piece costs as much as ten players."""
     both, few = 2 * ORDER * LANES, 2 * ORDER
-    room = np.zeros(4 * both + 6 * LANES)
+    room = aligned(4 * both + 6 * LANES)
+    room[:] = 0.0
     state = room[4 * both :]
     return Work(
         state[: 3 * LANES], room[:both], room[both : 2 * both], room[2 * both : 3 * both],

@@ -1,0 +1,49 @@
+"""When an estimator looks for rounds: how long a poll waits for the first, and for others with it.
+
+While rounds wait for the store it is asked again soon, and less and less often. What a wave costs,
+however small, is more than what a little waiting does: where many rounds come, each poll gathers.
+"""
+
+IDLE_S = 0.1
+
+BUSY_S = 0.001
+"""How long a poll takes while rounds wait for the store; it grows with the time waited in vain."""
+
+IN_NO_HURRY = 100
+"""After a piece of a large round is sent, polls last as long as if so many turns had been in vain:
+the store has work for longer than that, and looking after it costs it time."""
+
+GATHER_S = 0.015
+
+FEW_ROUNDS, MANY_PLAYERS = 8, 2000
+"""Waves of no more rounds come seldom enough, and of more players are large enough, as it is."""
+
+
+class Pace:
+    """Of one estimator."""
+
+    def __init__(self, idle_s: float = IDLE_S) -> None:
+        self._idle_s = idle_s
+        self._in_vain = 0
+        """Turns since a round could be rated while some wait."""
+        self.gather_s = 0.0
+        """For the next poll."""
+
+    def timeout_s(self, *, waiting: bool) -> float:
+        """For the next poll, by whether rounds wait."""
+        if not waiting:
+            return self._idle_s
+        return min(self._idle_s, BUSY_S * (1 + self._in_vain // 10))
+
+    def looked(self) -> None:
+        """There are rounds, and a turn began."""
+        self._in_vain += 1
+
+    def came_on(self, *, hurry: bool = True) -> None:
+        """Rounds were rated, or a piece of one was read, or, in no hurry, sent."""
+        self._in_vain = 0 if hurry else IN_NO_HURRY
+
+    def took(self, rounds: int, players: int) -> None:
+        """A wave, of so many."""
+        small = rounds > FEW_ROUNDS and players < MANY_PLAYERS
+        self.gather_s = GATHER_S if small else 0.0

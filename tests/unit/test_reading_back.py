@@ -1,0 +1,54 @@
+"""While an estimator reads only round ids of what it took over, it says so: it is not ready."""
+
+import pytest
+
+from stream_rater.pipeline.ports import Committed, LogStarts, Poll, Polled, Seek, ShardEnds
+from tests.unit import test_estimator as estimating
+from tests.unit.machines import ByHand, Recorder
+
+
+@pytest.fixture
+def observer() -> Recorder:
+    """Sees what the machine tells."""
+    return Recorder()
+
+
+@pytest.fixture
+def hand(observer: Recorder) -> ByHand:
+    """An estimator at its first poll, which remembers the ids of three offsets."""
+    return estimating.by_hand(observer)
+
+
+def test_it_says_while_it_only_reads_ids(hand: ByHand, observer: Recorder) -> None:
+    """From before the seek to what stands right before c."""
+    hand.answer(Poll, Polled(0.0, gained=frozenset([0, 1])))
+    hand.answer(Committed, {0: 10, 1: 0})
+    hand.answer(ShardEnds, (0, 0))
+    hand.answer(LogStarts, {0: 0, 1: 0})
+    hand.expect(Seek)
+    assert observer.reading == {0, 1}
+    hand.answer(Seek)
+    estimating.read(hand, estimating.a_round(8, "a", "b"))
+    hand.expect(Poll)
+    assert observer.reading == {0}
+    estimating.read(hand, estimating.a_round(9, "a", "b"))
+    hand.expect(Poll)
+    assert observer.reading == set()
+
+
+def test_nothing_more_to_read_is_all_ids_read(hand: ByHand, observer: Recorder) -> None:
+    """What lies before c may be no records; a partition that is lost is no longer waited for."""
+    hand.answer(Poll, Polled(0.0, gained=frozenset([0, 1])))
+    estimating.opened(hand, committed={0: 10, 1: 10})
+    estimating.read(hand, estimating.a_round(8, "a", "b"))
+    hand.answer(
+        Poll,
+        Polled(0.0, lost=frozenset([1]), records=[estimating.a_round(8, "c", "d", partition=1)]),
+    )
+    hand.expect(Poll)
+    assert observer.reading == {0}
+    estimating.read(hand)
+    hand.expect(Poll)
+    assert observer.reading == set()
+    estimating.read(hand, estimating.a_round(11, "a", "b"))
+    assert observer.reading == set()

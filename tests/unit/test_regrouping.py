@@ -1,0 +1,111 @@
+"""Commits that a new generation of the group refuses: once a poll has told what is still ours, that
+is committed, and nobody begins anew."""
+
+from stream_rater.pipeline.ports import (
+    REGROUPING_S,
+    REGROUPINGS,
+    Apply,
+    CommitSource,
+    Held,
+    NewProducer,
+    Poll,
+    Polled,
+    Position,
+    Publish,
+    ReadBeliefs,
+    Record,
+    Regrouped,
+    Scatter,
+    Seek,
+)
+from stream_rater.pipeline.updater import Updater
+from tests.unit import test_estimator as estimating
+from tests.unit import test_updater as updating
+from tests.unit.machines import NOWHERE, ByHand, Recorder, part, record
+
+
+def test_commit_refused_by_a_new_generation_is_tried_again() -> None:
+    """Of what is still ours, once a poll has told; what was gained is opened, nothing forgotten."""
+    observer = Recorder()
+    hand = estimating.by_hand(observer)
+    estimating.owning(hand, 0, 1)
+    estimating.read(
+        hand, estimating.a_round(0, "a", "b"), estimating.a_round(0, "c", "d", partition=1)
+    )
+    estimating.priors(hand)
+    estimating.scattered(hand, *range(len(hand.expect(Scatter).parts)))
+    hand.expect(CommitSource, offsets={0: 1, 1: 1})
+    hand.fail(CommitSource, Regrouped("another generation"))
+    hand.answer(Poll, Polled(0.0), full=True, timeout_s=REGROUPING_S)
+    hand.fail(CommitSource, Regrouped("and another"))
+    told = Polled(0.0, lost=frozenset([0]), gained=frozenset([2]))
+    hand.answer(Poll, told, full=True)
+    hand.answer(CommitSource, offsets={1: 1}, rejections=[])
+    assert estimating.opened(hand, committed={2: 0}).offsets == {2: 0}
+    assert observer.troubles == []
+
+
+def test_commit_refused_again_and_again_is_trouble() -> None:
+    """Said, and begun anew."""
+    observer = Recorder()
+    hand = estimating.by_hand(observer)
+    estimating.owning(hand, 0)
+    estimating.read(hand, Record(0, 0, b"junk"))
+    for _ in range(REGROUPINGS - 1):
+        hand.fail(CommitSource, Regrouped("not settled"))
+        hand.answer(Poll, Polled(0.0), full=True)
+    hand.fail(CommitSource, Regrouped("not settled"))
+    hand.answer(Poll, Polled(0.0), full=True, timeout_s=0.0)
+    hand.expect(NewProducer)
+    assert observer.troubles == ["not settled"]
+
+
+def test_publication_refused_by_a_new_generation_is_tried_again() -> None:
+    """Of the shards that are still ours, once a poll has told; nothing is forgotten or applied."""
+    observer = Recorder()
+    hand = ByHand(Updater(observer=observer).run())
+    hand.answer(Poll, Polled(0.0, gained=frozenset([0, 1])))
+    updating.opened(hand, {0: NOWHERE, 1: NOWHERE}, {0: None, 1: None})
+    hand.answer(Seek)
+    updating.read(hand, record(0, part((5, "a"))), record(0, part((5, "b")), shard=1))
+    hand.answer(ReadBeliefs, {0: Held(Position(), [None]), 1: Held(Position(), [None])})
+    hand.answer(Apply, {0: True, 1: True})
+    assert updating.told(hand.expect(Publish, offsets={0: 1, 1: 1})) == [("a", 0), ("b", 1)]
+    hand.fail(Publish, Regrouped("another generation"))
+    hand.answer(Poll, Polled(0.0), full=True, timeout_s=REGROUPING_S)
+    assert updating.told(hand.expect(Publish, offsets={0: 1, 1: 1})) == [("a", 0), ("b", 1)]
+    hand.fail(Publish, Regrouped("and another"))
+    hand.answer(Poll, Polled(0.0, lost=frozenset([0])), full=True)
+    assert updating.told(hand.answer(Publish, offsets={1: 1})) == [("b", 1)]
+    updating.read(hand, record(1, part((6, "b")), shard=1))
+    hand.expect(ReadBeliefs)
+    assert observer.troubles == []
+
+
+def test_publication_of_what_is_all_lost_is_left_to_the_others() -> None:
+    """They settle it."""
+    hand = ByHand(Updater(observer=Recorder()).run())
+    updating.owning(hand)
+    updating.read(hand, record(0, part((5, "a"))))
+    updating.held(hand, Position())
+    updating.applied(hand)
+    hand.fail(Publish, Regrouped("another generation"))
+    hand.answer(Poll, Polled(0.0, lost=frozenset([0])), full=True)
+    hand.expect(Poll, full=False)
+
+
+def test_publication_refused_again_and_again_is_trouble() -> None:
+    """Said, and begun anew."""
+    observer = Recorder()
+    hand = ByHand(Updater(observer=observer).run())
+    updating.owning(hand)
+    updating.read(hand, record(0, part((5, "a"))))
+    updating.held(hand, Position())
+    updating.applied(hand)
+    for _ in range(REGROUPINGS - 1):
+        hand.fail(Publish, Regrouped("not settled"))
+        hand.answer(Poll, Polled(0.0), full=True)
+    hand.fail(Publish, Regrouped("not settled"))
+    hand.answer(Poll, Polled(0.0), full=True, timeout_s=0.0)
+    hand.expect(NewProducer)
+    assert observer.troubles == ["not settled"]
