@@ -13,13 +13,10 @@ from stream_rater.config import BadConfiguration, Ladders, Settings, service_lad
 from stream_rater.lab.reach import Misplaced, Reach
 from stream_rater.lab.rebuild import InUse, Rebuild, fill, passed
 from stream_rater.pipeline.parts import UnknownPart, mark
-from stream_rater.pipeline.ports import LogTrouble, Record
+from stream_rater.pipeline.ports import Record
 from stream_rater.rating.compiled import KERNEL_VERSION
 from stream_rater.service import ESTIMATORS, UPDATERS, layout_of
 from stream_rater.terminal import Failed, track_batches
-
-SLACK_S = 5.0
-"""How much longer than a transaction's time-out its end is waited for."""
 
 
 def rebuild(settings: Settings, *, replace: bool) -> None:
@@ -59,8 +56,8 @@ def _rebuild(
     """Read everything; only then delete what there is, and write."""
     rounds, parts = admin.topics.rounds, admin.topics.parts
     shards = partitions[parts]
-    applied = _committed(admin, settings, UPDATERS, parts, shards)
-    scattered = _committed(admin, settings, ESTIMATORS, rounds, partitions[rounds])
+    applied = _committed(admin, UPDATERS, parts, shards)
+    scattered = _committed(admin, ESTIMATORS, rounds, partitions[rounds])
     check_kept(admin.starts(parts, shards), applied)
     reach = Reach(applied, scattered, shards)
     for some in _all(admin, settings, parts, shards, "parts"):
@@ -76,7 +73,7 @@ def _rebuild(
     store.layout.begin_rebuild(shards)
     _check_idle(admin, settings)
     fill(track_batches(work.beliefs(), "beliefs"), applied, marks, store.apply)
-    if _committed(admin, settings, UPDATERS, parts, shards) != applied:
+    if _committed(admin, UPDATERS, parts, shards) != applied:
         raise InUse("workers ran while the store was being rebuilt: stop them, run it again")
     return work
 
@@ -108,20 +105,10 @@ def _check_idle(admin: Admin, settings: Settings) -> None:
             )
 
 
-def _committed(
-    admin: Admin, settings: Settings, group: str, topic: str, partitions: int
-) -> dict[int, int]:
-    """Stable offsets: a transaction that a dead worker left open is waited for."""
-    deadline_s = time.monotonic() + settings.transaction_timeout_ms / 1000.0 + SLACK_S
-    while True:
-        try:
-            found = admin.committed(group, topic, partitions)
-        except LogTrouble:
-            if time.monotonic() > deadline_s:
-                raise
-            time.sleep(0.5)
-        else:
-            return {partition: offset or 0 for partition, offset in found.items()}
+def _committed(admin: Admin, group: str, topic: str, partitions: int) -> dict[int, int]:
+    """Where workers of a group go on, by partition."""
+    found = admin.committed(group, topic, partitions)
+    return {partition: offset or 0 for partition, offset in found.items()}
 
 
 def check_kept(starts: Sequence[int], applied: Mapping[int, int]) -> None:

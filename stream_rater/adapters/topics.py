@@ -32,6 +32,8 @@ from stream_rater.pipeline.ports import Denied, LogTrouble
 TIMEOUT_S = 10.0
 REQUEST_TIMEOUT_S = 5.0
 """Of what the state machines wait for."""
+ABANDONED_S = 15.0
+"""How long after its time-out a transaction may stay open: brokers look for such every 10 s."""
 
 _SPEC: Any = admin_api.OffsetSpec
 LATEST: Any = _SPEC.latest()
@@ -316,7 +318,19 @@ class Admin:
         return members
 
     def committed(self, group: str, topic: str, partitions: int) -> dict[int, int | None]:
-        """A group's offsets, None: never committed; LogTrouble while a transaction is pending.
+        """A group's stable offsets, None: never committed. A transaction that a dead worker left
+        open is waited for; LogTrouble where it stays open."""
+        deadline_s = time.monotonic() + self._settings.transaction_timeout_ms / 1000.0 + ABANDONED_S
+        while True:
+            try:
+                return self._stable(group, topic, partitions)
+            except LogTrouble as trouble:
+                if time.monotonic() > deadline_s:
+                    raise LogTrouble(f"{trouble}: is a transaction of {group} open?") from None
+            time.sleep(0.1)  # if it came back at once
+
+    def _stable(self, group: str, topic: str, partitions: int) -> dict[int, int | None]:
+        """The same, LogTrouble while a transaction is open.
 
         Asks as a consumer that joins nothing: librdkafka's admin client ends the process with an
         assertion when a broker goes while it asks for a group's offsets (its issues 4605, 5397).
@@ -353,7 +367,7 @@ class Admin:
         return self._readers[group]
 
     def behind(self, group: str, topic: str, partitions: int) -> int:
-        """Records of a topic that a group has not committed, as long as none is pending."""
+        """Records of a topic that a group has not committed; open transactions are waited for."""
         committed = self.committed(group, topic, partitions)
         ends = self.ends(topic, partitions)
         starts_ = self.starts(topic, partitions)

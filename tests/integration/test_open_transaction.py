@@ -1,0 +1,35 @@
+"""What commands do where a worker died in the middle of a transaction."""
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from stream_rater.adapters.access import QUIET, client_options
+from stream_rater.adapters.topics import Admin
+from stream_rater.config import Settings
+from stream_rater.service import UPDATERS
+from tests import real
+from tests.integration.processes import stream_rater
+
+LONG_S = 10.0
+
+
+def leave_open(at: Settings) -> None:
+    """Shard 0's offset is in a transaction that nobody ends before its time is out."""
+    options = client_options(at)
+    group = Consumer(options | {"group.id": at.topic_prefix + UPDATERS}, logger=QUIET)
+    timeout = {"transaction.timeout.ms": at.transaction_timeout_ms}
+    producer = Producer(options | timeout | {"transactional.id": "dead"}, logger=QUIET)
+    producer.init_transactions(LONG_S)
+    producer.begin_transaction()
+    ends = [TopicPartition(Admin(at).topics.parts, 0, 7)]
+    producer.send_offsets_to_transaction(ends, group.consumer_group_metadata(), LONG_S)
+
+
+def test_a_dead_workers_transaction_is_waited_for(settings: real.SettingsFactory) -> None:
+    """Nobody is told that Kafka did not answer: the broker undoes it soon, and the offsets that
+    count are those from before."""
+    at = settings(transaction_timeout_ms=8000)
+    Admin(at).create_topics()
+    leave_open(at)
+    verified = stream_rater("verify", "--wait", "0", settings=at)
+    assert verified.returncode == 0, verified.stderr
+    assert "0 rounds replayed" in verified.stdout
