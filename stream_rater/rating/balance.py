@@ -24,18 +24,18 @@ import math
 import numpy as np
 
 from stream_rater.rating.compiled import inlined
-from stream_rater.rating.elementary import log, quick_exp
+from stream_rater.rating.elementary import exp, log, quick_exp
 from stream_rater.rating.model import Floats, Places
 from stream_rater.rating.vectors import whole
 
 BLOCK = 128
 """Entries side by side: enough for any vector, and most blocks need one step."""
 
-X, P, Q, P1, P2, S, R, S1, S2, ODDS, STEP, MU, U, E = range(0, 14 * BLOCK, BLOCK)
+X, P, Q, P1, P2, S, R, S1, S2, ODDS, STEP, MU, U, E, TABLE = range(0, 15 * BLOCK, BLOCK)
 """Where a row begins: a performance; the sums P and Q there, and P's two derivatives; the own
 group's parts of these; (B + c T) / (W + c T); the last step of X; the entry's own mu, u and
-exponential."""
-LANES = 14 * BLOCK
+exponential; and eight for what a table has for each lane."""
+LANES = 22 * BLOCK
 """Room for all rows."""
 
 VARIANCE_TO_SCALE = 3.0 / math.pi**2
@@ -49,7 +49,7 @@ are right to 11 digits, and 3 of these would be lost."""
 @inlined
 def terms(mu: float, u: float, x: float) -> tuple[float, float, float, float]:
     """u s and u t of one entry at x, and the first two derivatives of u s."""
-    return terms_of(quick_exp((mu - x) * u), u)
+    return terms_of(exp((mu - x) * u), u)
 
 
 @inlined
@@ -143,7 +143,8 @@ def find_own(place: Places, lanes: Floats, n: int) -> None:
 @inlined
 def excess(p: float, q: float, p1: float, p2: float, odds: float) -> tuple[float, float, float]:
     """f = ln(p/q odds) and its first two derivatives, where q' = -p'."""
-    above, below = 1.0 / p, 1.0 / q
+    one = 1.0 / (p * q)
+    above, below = q * one, p * one
     both = above + below
     return log(p * below * odds), both * p1, both * (p2 - p1 * p1 * (above - below))
 
@@ -151,7 +152,8 @@ def excess(p: float, q: float, p1: float, p2: float, odds: float) -> tuple[float
 @inlined
 def bend_of_slope(p: float, q: float, p1: float, p2: float, p3: float) -> float:
     """The third derivative of f = ln(p/q), where q' = -p'."""
-    above, below = 1.0 / p, 1.0 / q
+    one = 1.0 / (p * q)
+    above, below = q * one, p * one
     cubes = above * above - above * below + below * below
     return (above + below) * (p3 + p1 * (2.0 * p1 * p1 * cubes - 3.0 * p2 * (above - below)))
 

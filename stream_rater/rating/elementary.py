@@ -23,6 +23,14 @@ ROUGH_LIMIT = 4.9
 ROUND = 6755399441055744.0
 """1.5 * 2**52: adding it rounds to a whole number, and leaves that in the last bits."""
 
+SINGLE_LIMIT = np.float32(40.0)
+SINGLE_LOG2_E, SINGLE_LN2 = np.float32(LOG2_E), np.float32(LN2)
+SINGLE_ROUND = np.float32(12582912.0)
+"""As ROUND is, in single precision."""
+ONE, TAYLOR_2, TAYLOR_3, TAYLOR_4, TAYLOR_5 = (
+    np.float32(1.0 / divisor) for divisor in (1, 2, 6, 24, 120)
+)
+
 SQRT_HALF_BITS = 0x3FE6A09E667F3BCD
 ONE_BITS = 0x3FF0000000000000
 MANTISSA = 0xFFFFFFFFFFFFF
@@ -78,6 +86,17 @@ def quick_exp(x: float) -> float:
     shifted = x * LOG2_E + ROUND
     r = x - (shifted - ROUND) * LN2
     return _times_power_of_two(1.0 + (r + r * r * _beyond_linear(r)), shifted)
+
+
+@kernel
+def single_exp(x: np.float32) -> np.float32:
+    """e**x in single precision, for first guesses: 5 digits, saturating beyond SINGLE_LIMIT."""
+    x = min(max(x, -SINGLE_LIMIT), SINGLE_LIMIT)
+    shifted = x * SINGLE_LOG2_E + SINGLE_ROUND
+    r = x - (shifted - SINGLE_ROUND) * SINGLE_LN2
+    p = (ONE + r) + (r * r) * ((TAYLOR_2 + r * TAYLOR_3) + (r * r) * (TAYLOR_4 + r * TAYLOR_5))
+    power_of_two = np.int32((np.float32(shifted).view(np.int32) + 127) << 23).view(np.float32)
+    return p * power_of_two
 
 
 @kernel

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from stream_rater.rating.rounding import grid_of
 
 Floats = npt.NDArray[np.float64]
+Singles = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
 Places = npt.NDArray[np.int32]
 Table = npt.NDArray[Any]

@@ -30,7 +30,7 @@ C = math.pi / math.sqrt(3.0)
 
 SECONDS_PER_DAY = 86400.0
 
-TOGETHER = 4096
+TOGETHER = 8192
 """Entries whose rounds are rated together: what is worked in then stays in the second cache."""
 
 LEAST_WEIGHT = 1e-9

@@ -14,6 +14,7 @@ from stream_rater.rating.balance import (
     P1,
     P2,
     STEP,
+    TABLE,
     P,
     Q,
     X,
@@ -33,7 +34,16 @@ from stream_rater.rating.compiled import inlined, kernel
 from stream_rater.rating.elementary import log, quick_exp
 from stream_rater.rating.model import Floats, Places
 from stream_rater.rating.roots import MAX_STEPS, safeguard
-from stream_rater.rating.table import COARSE, WIDEST, coarse_sums, guess, look_up, tabulate
+from stream_rater.rating.table import (
+    COARSE,
+    WIDEST,
+    coarse_sums,
+    guess,
+    interval,
+    look_up,
+    polynomial,
+    tabulate,
+)
 
 TOLERANCE = 1e-2
 """A step smaller than this part of the narrowest 1/u ends the search: it cubes the error, and of
@@ -61,8 +71,19 @@ FLAT, NOISE = 1e-6, 1e-9
 @inlined
 def _look_all_up(c: Floats, low: float, h: float, total: float, lanes: Floats, n: int) -> None:
     """P, Q and P's derivatives at each X: with L they are total / (1 + e^-L) and so on."""
+    scale = 1.0 / h
+    for i in range(n):  # lane by lane only what must be
+        k, lanes[STEP + i] = interval(low, scale, c.shape[1] - 2, lanes[X + i])
+        for power in range(8):
+            lanes[TABLE + power * BLOCK + i] = c[power, k]
     for i in range(n):
-        lanes[P + i], lanes[P1 + i], lanes[P2 + i] = look_up(c, low, h, lanes[X + i])
+        value, slope, bend = polynomial(
+            lanes[TABLE + i], lanes[TABLE + BLOCK + i], lanes[TABLE + 2 * BLOCK + i],
+            lanes[TABLE + 3 * BLOCK + i], lanes[TABLE + 4 * BLOCK + i],
+            lanes[TABLE + 5 * BLOCK + i], lanes[TABLE + 6 * BLOCK + i],
+            lanes[TABLE + 7 * BLOCK + i], lanes[STEP + i],
+        )  # fmt: skip
+        lanes[P + i], lanes[P1 + i], lanes[P2 + i] = value, slope * scale, bend * (scale * scale)
     for i in range(n):
         value, rise, bend = lanes[P + i], lanes[P1 + i], lanes[P2 + i]
         e = quick_exp(-value)
@@ -85,7 +106,16 @@ def _guess(back: Floats, low: float, h: float, lanes: Floats, n: int, k: int) ->
         level = lanes[STEP + i]
         while k > 0 and back[0, k] > level:
             k -= 1
-        lanes[X + i], lanes[P1 + i] = low + h * (k + guess(back, k, level)), back[1, k]
+        lanes[X + i] = k
+        for row in range(4):
+            lanes[TABLE + row * BLOCK + i] = back[row, k]
+    for i in range(n):
+        inverse = lanes[TABLE + BLOCK + i]
+        part = guess(
+            lanes[STEP + i], lanes[TABLE + i], inverse, lanes[TABLE + 2 * BLOCK + i],
+            lanes[TABLE + 3 * BLOCK + i],
+        )  # fmt: skip
+        lanes[X + i], lanes[P1 + i] = low + h * (lanes[X + i] + part), inverse
     return k
 
 
@@ -217,13 +247,12 @@ def _tabulate(
         else:
             a, b = _likely_bounds(place, mu, u, ranked, 2.0 * tie - 1.0, odds)
             a, b = a - MARGIN * narrow, b + MARGIN * narrow
-        c, back, h = tabulate(mu, u, a, b, narrow, scratch)
+        c, back, a, h = tabulate(mu, u, a, b, narrow, scratch)
         best, last = first_group(place[:ranked]), last_group(place, ranked)
         if _spans(c, a, h, total, mu, u, odds, best, last, ranked, 2.0 * tie - 1.0):
             return c, back, a, h
     a, b = _bounds(place, mu, u, ranked, tie, low, high, narrow, scratch, 1)
-    c, back, h = tabulate(mu, u, a, b, narrow, scratch)
-    return c, back, a, h
+    return tabulate(mu, u, a, b, narrow, scratch)
 
 
 @inlined
@@ -293,18 +322,18 @@ def ranked_performances(
             move(lanes, filled, low, high)
             if count_long(lanes, n, TOLERANCE * narrow) * FEW <= n:
                 break
-        i = 0
+        for i in range(n):
+            found[first + i] = lanes[X + i]
+        i = 0 if n < len(part) or count_long(lanes, n, TOLERANCE * narrow) > 0 else n
         while i < len(part):
             j = i + 1
             while j < len(part) and part[j] == part[i]:
                 j += 1
-            x = lanes[X + i]
             if len(part) > BLOCK or not abs(lanes[STEP + i]) <= TOLERANCE * narrow:
-                x = _solve(
-                    x, c, low, h, total, mu[first + i : first + j], u[first + i : first + j],
-                    lanes[ODDS + i], tie, TOLERANCE * narrow,
+                found[first + i : first + j] = _solve(
+                    lanes[X + i], c, low, h, total, mu[first + i : first + j],
+                    u[first + i : first + j], lanes[ODDS + i], tie, TOLERANCE * narrow,
                 )  # fmt: skip
-            found[first + i : first + j] = x
             i = j
         first = end
 
@@ -335,7 +364,7 @@ def unfinished_performances(
     Its group is itself, tied; the ranked ones are all better: a table of those alone.
     """
     narrow = 1.0 / np.max(u)
-    c, _, h = tabulate(mu[:ranked], u[:ranked], low, high, narrow, scratch)
+    c, _, low, h = tabulate(mu[:ranked], u[:ranked], low, high, narrow, scratch)
     total, tolerance = np.sum(u[:ranked]), TOLERANCE * narrow
     x = low
     for i in range(ranked, len(mu)):

@@ -2,9 +2,10 @@
 
 A round has a lane: planes[Q, i, k] is quantity Q of entry i of the round in lane k, so that a
 compiler turns a loop over lanes into vector instructions. A round whose search has ended leaves its
-lane to the next, or to the last one, so lanes are always full and no round's bits depend on its
-neighbours. The balance and the step are those of `balance`; what needs more than PASSES steps is
-left open for `direct`.
+lane to the next, or to the last one; where there are fewer rounds than lanes, some are copies. No
+round's bits depend on its neighbours. The balance and the step are those of `balance`. The first
+step, from a guess, is taken in single precision, then usually one more suffices; what needs more
+than PASSES is left open for `direct`.
 """
 
 import math
@@ -21,16 +22,17 @@ from stream_rater.rating.balance import (
     terms_of,
 )
 from stream_rater.rating.compiled import inlined, kernel
-from stream_rater.rating.elementary import log, quick_exp
-from stream_rater.rating.model import Floats, Ints, Places
+from stream_rater.rating.elementary import ONE, log, quick_exp, single_exp
+from stream_rater.rating.model import Floats, Ints, Places, Singles
 from stream_rater.rating.roots import householder
-from stream_rater.rating.vectors import aligned, whole
+from stream_rater.rating.vectors import aligned
 
-SMALL = 22
+SMALL = 28
 """Up to so many entries; above, `shared` is faster."""
 
 LANES = 32
-"""Rounds side by side at most."""
+"""Rounds side by side. A loop over fewer would first ask whether its arrays lie apart, and where it
+takes them for neighbours go one by one: so what is written lies before what is read."""
 
 TOLERANCE = 1.5e-2
 """A step smaller than this part of the narrowest 1/u ends the search: the fourth power of it is
@@ -48,16 +50,21 @@ LOW, HIGH, NARROW, LONGEST, PASS, FIRST = range(6, 12)
 where its entries begin."""
 ROWS = 12
 
+ZERO, SIX = np.float32(0.0), np.float32(6.0)
+
+REACH = 8.0
+"""No first step is longer than so many of an entry's 1/u."""
+
 
 @inlined
-def _sum(planes: Floats, rows: Floats, i: int, size: int, n: int, tie: float) -> None:
+def _sum(planes: Floats, rows: Floats, i: int, size: int, tie: float) -> None:
     """P, Q and P's derivatives at the X of entry i: a term counts 2c times if tied, once if not."""
-    for k in range(n):
+    for k in range(LANES):
         rows[P, k] = rows[Q, k] = rows[P1, k] = rows[P2, k] = rows[P3, k] = 0.0
     for j in range(size):
-        for k in range(n):  # a loop apart: short ones overlap their rounds
+        for k in range(LANES):  # a loop apart: short ones overlap their rounds
             rows[E, k] = quick_exp((planes[MU, j, k] - planes[X, i, k]) * planes[U, j, k])
-        for k in range(n):
+        for k in range(LANES):
             u = planes[U, j, k]
             won, lost, slope, bend = terms_of(rows[E, k], u)
             times = 2.0 * tie if planes[PLACE, j, k] == planes[PLACE, i, k] else 1.0
@@ -69,20 +76,74 @@ def _sum(planes: Floats, rows: Floats, i: int, size: int, n: int, tie: float) ->
 
 
 @inlined
-def _move(planes: Floats, rows: Floats, size: int, n: int, tie: float) -> None:
+def _sum_singly(planes: Singles, rows: Singles, i: int, size: int, tie: np.float32) -> None:
+    """The same in single precision: twice as many lanes in a vector."""
+    for k in range(LANES):
+        rows[P, k] = rows[Q, k] = rows[P1, k] = rows[P2, k] = rows[P3, k] = ZERO
+    for j in range(size):
+        for k in range(LANES):
+            rows[E, k] = single_exp((planes[MU, j, k] - planes[X, i, k]) * planes[U, j, k])
+        for k in range(LANES):
+            u = planes[U, j, k]
+            won = u / (ONE + rows[E, k])
+            lost = rows[E, k] * won
+            slope = won * lost
+            times = tie + tie if planes[PLACE, j, k] == planes[PLACE, i, k] else ONE
+            rows[P, k] += times * won
+            rows[Q, k] += times * lost
+            rows[P1, k] += times * slope
+            rows[P2, k] += times * slope * (lost - won)
+            rows[P3, k] += times * slope * (u * u - SIX * slope)
+
+
+@inlined
+def _step_first(
+    size: int, starts: Ints, place: Places, mu: Floats, u: Floats, odds: Floats, guess: Floats,
+    tie: float, planes: Singles, rows: Singles,
+) -> None:  # fmt: skip
+    """Take a first step in some rounds, from `guess` to a better one: few digits are enough for it.
+
+    Ratings are seen from the round's first entry's.
+    """
+    for k in range(LANES):
+        first = starts[min(k, len(starts) - 1)]
+        for i in range(size):
+            e = first + i
+            planes[MU, i, k], planes[U, i, k] = np.float32(mu[e] - mu[first]), np.float32(u[e])
+            planes[X, i, k] = np.float32(guess[e] - mu[first])
+            planes[ODDS, i, k] = np.float32(odds[e])
+            tied = i > 0 and place[e] == place[e - 1]
+            planes[PLACE, i, k] = planes[PLACE, i - 1, k] if tied else np.float32(i)
+    for i in range(size):
+        _sum_singly(planes, rows, i, size, np.float32(tie))
+        for k in range(LANES):
+            p, q, p1 = float(rows[P, k]), float(rows[Q, k]), float(rows[P1, k])
+            p2, p3 = float(rows[P2, k]), float(rows[P3, k])
+            f, f1, f2 = excess(p, q, p1, p2, float(planes[ODDS, i, k]))
+            step = householder(f, f1, f2, bend_of_slope(p, q, p1, p2, p3))
+            held = abs(step) * float(planes[U, 0, k]) < REACH
+            planes[X, i, k] += np.float32(step if held else 0.0)
+    for k in range(len(starts)):
+        for i in range(size):
+            e = starts[k] + i
+            guess[e] = mu[starts[k]] + float(planes[X, i, k])
+
+
+@inlined
+def _move(planes: Floats, rows: Floats, size: int, tie: float) -> None:
     """A step for every entry, within its round's bounds."""
     for i in range(size):
-        _sum(planes, rows, i, size, n, tie)
-        for k in range(n):
+        _sum(planes, rows, i, size, tie)
+        for k in range(LANES):
             p, q, p1, p2 = rows[P, k], rows[Q, k], rows[P1, k], rows[P2, k]
             f, f1, f2 = excess(p, q, p1, p2, planes[ODDS, i, k])
             step = householder(f, f1, f2, bend_of_slope(p, q, p1, p2, rows[P3, k]))
             planes[STEP, i, k] = step if f1 * rows[NARROW, k] > FLAT else math.inf
-    for k in range(n):
+    for k in range(LANES):
         rows[LONGEST, k] = 0.0
         rows[PASS, k] += 1.0
     for i in range(size):
-        for k in range(n):
+        for k in range(LANES):
             x, step = planes[X, i, k], planes[STEP, i, k]
             planes[X, i, k] = min(max(x + step, rows[LOW, k]), rows[HIGH, k])
             rows[LONGEST, k] = max(rows[LONGEST, k], abs(step))
@@ -153,15 +214,22 @@ def _solve_size(
     odds: Floats, guess: Floats, tie: float, found: Floats,
 ) -> None:  # fmt: skip
     """All rounds of this size, which begin at entries `starts` and have these bounds."""
-    planes = aligned(6 * size * LANES).reshape((6, size, LANES))
-    rows = aligned(ROWS * LANES).reshape((ROWS, LANES))
+    little = np.empty((6 + 5 * size) * LANES, np.float32)
+    single_rows = little[: 6 * LANES].reshape((6, LANES))
+    singles = little[6 * LANES :].reshape((5, size, LANES))
+    for first in range(0, len(starts), LANES):
+        some = starts[first : first + LANES]
+        _step_first(size, some, place, mu, u, odds, guess, tie, singles, single_rows)
+    room = aligned((ROWS + 6 * size) * LANES)  # rows first: see LANES
+    rows = room[: ROWS * LANES].reshape((ROWS, LANES))
+    planes = room[ROWS * LANES :].reshape((6, size, LANES))
     n = entered = min(len(starts), LANES)
-    for k in range(whole(n)):
-        r = min(k, n - 1)  # what fills up the last vector is a copy, to be dropped
+    for k in range(LANES):
+        r = min(k, n - 1)  # what fills up the lanes is a copy, to be dropped
         _enter(planes, rows, k, size, starts[r], place, mu, u, odds, guess)
         rows[LOW, k], rows[HIGH, k] = lows[r], highs[r]
     while n > 0:
-        _move(planes, rows, size, whole(n), tie)
+        _move(planes, rows, size, tie)
         k = 0
         while k < n:
             if not _leave(planes, rows, k, size, found):

@@ -15,12 +15,16 @@ from stream_rater.rating.elementary import log, quick_exp
 from stream_rater.rating.model import Floats
 from stream_rater.rating.vectors import VECTOR, aligned, whole
 
-NODE = 0.8
+NODE = 0.78
 """Most distance of nodes in units of the narrowest 1/u: performances err by some 5e-6 points among
 ratings as they are, by 3e-5 at most where those are two or three crowds far apart."""
 
-WIDEST = 600.0
-"""Where nodes span more than so many of the narrowest 1/u, e at the first would overflow."""
+SPARE = 0.5
+"""What fills up the last vector of nodes widens a table by so many of the narrowest 1/u at either
+end at most; the rest of it brings the nodes closer together."""
+
+WIDEST = 300.0
+"""Where nodes span more than so many of the narrowest 1/u, two e's at the first would overflow."""
 
 SATURATED = 40.0
 """Beyond this |(x - mu) u| a term is 0 or u to the last bit that matters: e^-40 is 4e-18."""
@@ -42,23 +46,17 @@ SCRATCH = ROWS * 128 + BATCH
 
 
 @inlined
-def _begin(e: Floats, start: float, g: float) -> None:
-    """e[k] = start * g**k for the first VECTOR nodes."""
-    g2 = g * g
-    g4 = g2 * g2
-    e[0], e[1], e[2], e[3] = start, start * g, start * g2, start * (g2 * g)
-    for k in range(4):
-        e[k + 4] = e[k] * g4
+def _begin(e: Floats, distance: float, step: float) -> None:
+    """e[k] = exp(distance - k step) for the first VECTOR nodes."""
+    for k in range(len(e)):
+        e[k] = quick_exp(distance - k * step)
 
 
 @inlined
-def _extend(e: Floats, g: float) -> None:
-    """The same for the others."""
-    g2 = g * g
-    g4 = g2 * g2
-    g8 = g4 * g4
+def _extend(e: Floats, factor: float) -> None:
+    """The same for the others: VECTOR nodes on, e is `factor` times as large."""
     for k in range(len(e) - VECTOR):
-        e[k + VECTOR] = e[k] * g8
+        e[k + VECTOR] = e[k] * factor
 
 
 @inlined
@@ -77,12 +75,34 @@ def _add(e: Floats, u: float, p0: Floats, q0: Floats, p1: Floats, p2: Floats, p3
 
 
 @inlined
-def _add_values(e: Floats, u: float, p: Floats, q: Floats) -> None:
-    """Add one entry's terms of P and Q alone."""
+def _add_two(
+    e: Floats, f: Floats, u: float, v: float, p0: Floats, q0: Floats, p1: Floats, p2: Floats,
+    p3: Floats,
+) -> None:  # fmt: skip
+    """The same for two entries, whose quotients share a division: it takes as long as all else."""
+    u2, v2 = u * u, v * v
     for k in range(len(e)):
-        won = u / (1.0 + e[k])
-        p[k] += won
-        q[k] += e[k] * won
+        one, other = 1.0 + e[k], 1.0 + f[k]
+        both = 1.0 / (one * other)
+        won, won_too = u * (other * both), v * (one * both)
+        lost, lost_too = e[k] * won, f[k] * won_too
+        slope, slope_too = won * lost, won_too * lost_too
+        p0[k] += won + won_too
+        q0[k] += lost + lost_too
+        p1[k] += slope + slope_too
+        p2[k] += slope * (lost - won) + slope_too * (lost_too - won_too)
+        p3[k] += slope * (u2 - 6.0 * slope) + slope_too * (v2 - 6.0 * slope_too)
+
+
+@inlined
+def _add_values(e: Floats, f: Floats, u: float, v: float, p: Floats, q: Floats) -> None:
+    """Add two entries' terms of P and Q alone."""
+    for k in range(len(e)):
+        one, other = 1.0 + e[k], 1.0 + f[k]
+        both = 1.0 / (one * other)
+        won, won_too = u * (other * both), v * (one * both)
+        p[k] += won + won_too
+        q[k] += e[k] * won + f[k] * won_too
 
 
 @inlined
@@ -92,15 +112,13 @@ def _ladders(
     """exp(-(x - mu) u) of entries [first, end) at x_k = low + k h, a row of e each."""
     n = end - first
     for j in range(n):
-        g[j] = quick_exp((mu[first + j] - low) * u[first + j])
+        g[j] = quick_exp(-VECTOR * h * u[first + j])
     for j in range(n):
-        e[j, 0] = g[j]
-    for j in range(n):
-        g[j] = quick_exp(-h * u[first + j])
-    for j in range(n):
-        _begin(e[j], e[j, 0], g[j])
+        _begin(e[j, :VECTOR], (mu[first + j] - low) * u[first + j], h * u[first + j])
     for j in range(n):
         _extend(e[j], g[j])
+    if n % 2 == 1:
+        e[n] = 1.0  # who makes up the pair weighs nothing
 
 
 @inlined
@@ -118,8 +136,9 @@ def coarse_sums(mu: Floats, u: Floats, low: float, h: float, nodes: int, scratch
     for first in range(0, len(mu), BATCH):
         end = min(first + BATCH, len(mu))
         _ladders(mu, u, low, h, first, end, e, g)
-        for j in range(first, end):
-            _add_values(e[j - first], u[j], p, q)
+        for j in range(0, end - first, 2):
+            v = u[first + j + 1] if first + j + 1 < end else 0.0
+            _add_values(e[j], e[j + 1], u[first + j], v, p, q)
     return sums
 
 
@@ -132,8 +151,9 @@ def _sums(mu: Floats, u: Floats, low: float, h: float, nodes: int, scratch: Floa
     for first in range(0, len(mu), BATCH):
         end = min(first + BATCH, len(mu))
         _ladders(mu, u, low, h, first, end, e, g)
-        for j in range(first, end):
-            _add(e[j - first], u[j], p0, q0, p1, p2, p3)
+        for j in range(0, end - first, 2):
+            v = u[first + j + 1] if first + j + 1 < end else 0.0
+            _add_two(e[j], e[j + 1], u[first + j], v, p0, q0, p1, p2, p3)
     return sums
 
 
@@ -147,8 +167,8 @@ def _wide_sums(mu: Floats, u: Floats, low: float, h: float, nodes: int) -> Float
         half = SATURATED / u[j]
         first = min(max(int((mu[j] - half - low) / h), 0), nodes)
         end = min(max(int((mu[j] + half - low) / h) + 1, 0), nodes)
-        _begin(e, quick_exp((mu[j] - low - first * h) * u[j]), quick_exp(-h * u[j]))
-        _extend(e[: end - first + VECTOR], quick_exp(-h * u[j]))
+        _begin(e[:VECTOR], (mu[j] - low - first * h) * u[j], h * u[j])
+        _extend(e[: end - first + VECTOR], quick_exp(-VECTOR * h * u[j]))
         part = sums[:, first:end]
         _add(e[: end - first], u[j], part[0], part[1], part[2], part[3], part[4])
         won[end] += u[j]
@@ -166,11 +186,13 @@ def _wide_sums(mu: Floats, u: Floats, low: float, h: float, nodes: int) -> Float
 def _differentiate(sums: Floats, h: float, f: Floats) -> None:
     """L and its first three derivatives with respect to x/h into f (4, nodes)."""
     for k in range(sums.shape[1]):
-        above, below = 1.0 / sums[0, k], 1.0 / sums[1, k]
+        p, q = sums[0, k], sums[1, k]
+        one = 1.0 / (p * q)
+        above, below = q * one, p * one
         p1, p2, p3 = h * sums[2, k], h * h * sums[3, k], h * h * h * sums[4, k]
         both, apart = above + below, above - below
         rise = p1 * p1
-        f[0, k] = log(sums[0, k]) - log(sums[1, k])
+        f[0, k] = log(p * below)
         f[1, k] = both * p1
         f[2, k] = both * (p2 - rise * apart)
         cubes = above * above - above * below + below * below
@@ -180,14 +202,17 @@ def _differentiate(sums: Floats, h: float, f: Floats) -> None:
 @inlined
 def tabulate(
     mu: Floats, u: Floats, low: float, high: float, narrow: float, scratch: Floats
-) -> tuple[Floats, Floats, float]:
-    """(8, nodes) coefficients of L = ln(P/Q) on [low, high], and the distance h of nodes.
+) -> tuple[Floats, Floats, float, float]:
+    """(8, nodes) coefficients of L = ln(P/Q) on [low, high] at least, where they begin, and the
+    distance h of nodes.
 
-    On interval k, at x = low + (k + r) h with r in [0, 1], L is the sum of c[i, k] r^i. Between
-    them, (4, nodes) coefficients for `guess`. The last node begins no interval.
+    On interval k, at x = low + (k + r) h with r in [0, 1], L is the sum of c[i, k] r^i. Before
+    `low`, (4, nodes) coefficients for `guess`. The last node begins no interval.
     """
     nodes = whole(int((high - low) / (NODE * narrow)) + 2)
-    h = max((high - low) / (nodes - 1), 0.1 * narrow)  # more than 0, though all ratings be equal
+    spare = min(0.5 * ((nodes - 1) * NODE * narrow - (high - low)), SPARE * narrow)
+    low, high = low - spare, high + spare
+    h = (high - low) / (nodes - 1)
     wide = nodes + VECTOR  # room for a look at the node after the last
     if len(scratch) < ROWS * wide + BATCH:
         scratch = aligned(ROWS * wide + BATCH)
@@ -200,7 +225,7 @@ def tabulate(
     f[:, nodes] = 0.0
     _join(f, c)
     _invert(f, nodes, back)
-    return c, back, h
+    return c, back, low, h
 
 
 @inlined
@@ -230,26 +255,43 @@ def _invert(f: Floats, nodes: int, back: Floats) -> None:
 
 
 @inlined
-def guess(back: Floats, k: int, value: float) -> float:
-    """About where on interval k, in [0, 1], L is `value`: a cubic through both of its ends."""
-    r: float = min(max((value - back[0, k]) * back[1, k], 0.0), 1.0)
-    r += r * (1.0 - r) * (back[2, k] * (1.0 - r) - back[3, k] * r)
+def guess(value: float, least: float, inverse: float, first: float, last: float) -> float:
+    """About where on an interval, in [0, 1], L is `value`: a cubic through both of its ends."""
+    r: float = min(max((value - least) * inverse, 0.0), 1.0)
+    r += r * (1.0 - r) * (first * (1.0 - r) - last * r)
     return min(max(r, 0.0), 1.0)
+
+
+@inlined
+def interval(low: float, scale: float, last: int, x: float) -> tuple[int, float]:
+    """On which interval x is, of those up to `last`, and where on it; scale is 1/h."""
+    at = (x - low) * scale
+    k = min(max(int(at), 0), last)
+    return k, at - k
+
+
+@inlined
+def polynomial(
+    c0: float, c1: float, c2: float, c3: float, c4: float, c5: float, c6: float, c7: float,
+    r: float,
+) -> tuple[float, float, float]:  # fmt: skip
+    """The sum of c_i r^i and its first two derivatives."""
+    r2 = r * r
+    r4 = r2 * r2
+    value = (c0 + c1 * r) + (c2 + c3 * r) * r2 + ((c4 + c5 * r) + (c6 + c7 * r) * r2) * r4
+    slope = (c1 + 2.0 * c2 * r) + (3.0 * c3 + 4.0 * c4 * r) * r2
+    slope += ((5.0 * c5 + 6.0 * c6 * r) + 7.0 * c7 * r2) * r4
+    bend = (2.0 * c2 + 6.0 * c3 * r) + (12.0 * c4 + 20.0 * c5 * r) * r2
+    bend += (30.0 * c6 + 42.0 * c7 * r) * r4
+    return value, slope, bend
 
 
 @inlined
 def look_up(c: Floats, low: float, h: float, x: float) -> tuple[float, float, float]:
     """L and its first two derivatives at x."""
     scale = 1.0 / h
-    at = (x - low) * scale
-    k = min(max(int(at), 0), c.shape[1] - 2)
-    r = at - k
-    r2 = r * r
-    r4 = r2 * r2
-    c1, c2, c3, c4, c5, c6, c7 = c[1, k], c[2, k], c[3, k], c[4, k], c[5, k], c[6, k], c[7, k]
-    value = (c[0, k] + c1 * r) + (c2 + c3 * r) * r2 + ((c4 + c5 * r) + (c6 + c7 * r) * r2) * r4
-    slope = (c1 + 2.0 * c2 * r) + (3.0 * c3 + 4.0 * c4 * r) * r2
-    slope += ((5.0 * c5 + 6.0 * c6 * r) + 7.0 * c7 * r2) * r4
-    bend = (2.0 * c2 + 6.0 * c3 * r) + (12.0 * c4 + 20.0 * c5 * r) * r2
-    bend += (30.0 * c6 + 42.0 * c7 * r) * r4
+    k, r = interval(low, scale, c.shape[1] - 2, x)
+    value, slope, bend = polynomial(
+        c[0, k], c[1, k], c[2, k], c[3, k], c[4, k], c[5, k], c[6, k], c[7, k], r
+    )
     return value, slope * scale, bend * (scale * scale)

@@ -15,7 +15,7 @@ from stream_rater.rating.small import SMALL
 from tests.rounds import ranked, read, wave_among
 from tests.strategies import configs, gaussian_configs
 
-POINTS = 3e-5
+POINTS = 1e-5
 """How far two performances that are equal may come out apart: a table's error is about 1e-5 in
 rounds this wide, and after an upset the balance is nearly flat about its zero, so that the sums'
 last bits blur where it is."""

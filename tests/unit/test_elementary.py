@@ -1,5 +1,6 @@
 """exp, log and tanh are as accurate as `elementary` says, and behave at the edges."""
 
+import math
 from collections.abc import Callable
 from decimal import Context, Decimal, localcontext
 
@@ -13,6 +14,7 @@ from stream_rater.rating.elementary import (
     power,
     quick_exp,
     rough_tanh,
+    single_exp,
     tanh,
 )
 
@@ -73,6 +75,14 @@ def test_quick_exp_is_within_1e_11() -> None:
     """Relative, whatever the power of two."""
     worst = max(abs(Decimal(quick_exp(x)) / Decimal(x).exp() - 1) for x in samples(-50.0, 50.0))
     assert Decimal("1e-12") < worst < Decimal("1e-11")
+
+
+def test_single_exp_is_within_1e_5() -> None:
+    """From one end of its range to the other; beyond, it is what it is there."""
+    exact = [(each, math.exp(each)) for each in np.float32(samples(-40.0, 40.0)).tolist()]
+    assert max(abs(float(single_exp(np.float32(x))) / y - 1.0) for x, y in exact) < 1e-5
+    assert single_exp(np.float32(-1e6)) == single_exp(np.float32(-40.0)) > 0.0
+    assert single_exp(np.float32(1e6)) == single_exp(np.float32(40.0)) < np.inf
 
 
 def test_rough_tanh_is_within_1e_4() -> None:

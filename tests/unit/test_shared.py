@@ -12,7 +12,7 @@ from stream_rater.rating.direct import fill_open
 from stream_rater.rating.model import DID_NOT_FINISH, Floats, Places
 from stream_rater.rating.performance import C, performances
 
-CLOSE = 8e-6
+CLOSE = 4e-6
 """Points at scales 1/u of about 70: the interpolation's error (NODE) and one Halley step's."""
 WIDE = 2e-5
 """Points where a few entries are far narrower than the others, or ratings are thousands apart."""

@@ -20,13 +20,14 @@ C = math.pi / math.sqrt(3.0)
 
 @kernel
 def _performance(
-    rank: float, x: float, mu: Floats, u: Floats, c: Floats, low: float, high: float, h: float
-) -> float:
+    rank: float, x: float, mu: Floats, u: Floats, c: Floats, begin: float, h: float, low: float,
+    high: float,
+) -> float:  # fmt: skip
     """The rating in [low, high] whose expected rank this is, searched from x."""
     level = log((len(mu) + 0.5 - rank) / (rank - 0.5))
     below, above, last = low, high, math.inf
     for _ in range(MAX_STEPS):
-        value, slope = log_odds(x, mu, u, c, low, h)
+        value, slope = log_odds(x, mu, u, c, begin, h)
         step = (level - value) / slope
         if abs(step) * u[0] <= 1e-9:
             return x + step
@@ -41,15 +42,15 @@ def rate(place: Places, mu: Floats, sigma: Floats, weight: float, beta: float, w
     u = np.full(n, C * np.sqrt(weight) / beta)
     reach = (log(2.0 * n) + 1.0) / u[0]  # the best rank is 1: n to 1/2 are the odds
     low, high = np.min(mu) - reach, np.max(mu) + reach
-    c, h = table_of(mu, u, low, high)
+    c, begin, h = table_of(mu, u, low, high)
     lo, hi = tie_bounds(place)
     out = np.empty((n, 3))
     for i in range(n):
-        value, _ = log_odds(mu[i], mu, u, c, low, h)
+        value, _ = log_odds(mu[i], mu, u, c, begin, h)
         expected = 0.5 + n * chance(-value)
         actual = 0.5 * (lo[i] + hi[i] + 2)
         rank = np.sqrt(actual * expected)
-        performance = _performance(rank, mu[i], mu, u, c, low, high, h)
+        performance = _performance(rank, mu[i], mu, u, c, begin, h, low, high)
         out[i, 0] = performance
         out[i, 1] = (mu[i] + w * weight * performance) / (1.0 + w * weight)
         out[i, 2] = sigma[i]

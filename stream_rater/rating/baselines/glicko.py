@@ -26,8 +26,7 @@ def rate(
     variance = sigma * sigma + drift * drift
     g = 1.0 / np.sqrt(1.0 + variance / b2)
     u = C / np.sqrt(variance + b2)
-    low = np.min(mu)
-    c, h = table_of(mu, u, low, np.max(mu))
+    c, low, h = table_of(mu, u, np.min(mu), np.max(mu))
     lo, hi = tie_bounds(place)
     actual, total = scores(lo, hi, g)
     out = np.empty((n, 3))

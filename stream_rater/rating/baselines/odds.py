@@ -22,16 +22,16 @@ lie far apart L is flat, and an error in L a larger one in x."""
 
 
 @kernel
-def table_of(mu: Floats, u: Floats, low: float, high: float) -> tuple[Floats, float]:
-    """L on [low, high] and its nodes' distance; an empty one where it would not pay.
+def table_of(mu: Floats, u: Floats, low: float, high: float) -> tuple[Floats, float, float]:
+    """L on [low, high], where its nodes begin, and their distance; an empty one where none pays.
 
     That is in small rounds, and where [low, high] is too many scales 1/u wide.
     """
     narrow = CLOSER / np.max(u)
     if len(mu) <= FEW or high - low > WIDEST * narrow:
-        return np.empty((0, 0)), 1.0
-    c, _, h = tabulate(mu, u, low, high, narrow, aligned(SCRATCH))
-    return c, h
+        return np.empty((0, 0)), low, 1.0
+    c, _, low, h = tabulate(mu, u, low, high, narrow, aligned(SCRATCH))
+    return c, low, h
 
 
 @kernel

@@ -53,8 +53,8 @@ def _less_expected(x: Floats, at: Floats, g: Floats) -> None:
     """Take from each g (k,) the expected score at `at` (k,) against all of x."""
     if len(x) == 0 or len(at) == 0:
         return
-    u, low = np.ones(len(x)), min(np.min(x), np.min(at))
-    c, h = table_of(x, u, low, max(np.max(x), np.max(at)))
+    u = np.ones(len(x))
+    c, low, h = table_of(x, u, min(np.min(x), np.min(at)), max(np.max(x), np.max(at)))
     for i in range(len(at)):
         value, _ = log_odds(at[i], x, u, c, low, h)
         g[i] -= len(x) * chance(value)
