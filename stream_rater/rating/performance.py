@@ -19,7 +19,7 @@ import math
 import numpy as np
 
 from stream_rater.rating import balance, direct, shared, small, table
-from stream_rater.rating.compiled import kernel
+from stream_rater.rating.compiled import inlined, kernel
 from stream_rater.rating.elementary import log
 from stream_rater.rating.model import DID_NOT_FINISH, Floats, Ints, Places
 from stream_rater.rating.roots import count_ranked, falls, has_open, let_fall
@@ -79,7 +79,7 @@ def solve_rounds(round_starts: Ints, place: Places, mu: Floats, u: Floats, tie: 
     return found
 
 
-@kernel
+@inlined
 def _bounds(mu: Floats, u: Floats, a: int, b: int, tie: float) -> tuple[float, float]:
     """Bounds of entries' performances: beyond, one side's single term outweighs the other side."""
     least, weight = u[a], 0.0
@@ -91,7 +91,7 @@ def _bounds(mu: Floats, u: Floats, a: int, b: int, tie: float) -> tuple[float, f
     return low - reach, high + reach
 
 
-@kernel
+@inlined
 def _solve_large(
     place: Places, mu: Floats, u: Floats, tie: float, low: float, high: float, lanes: Floats,
     scratch: Floats, found: Floats,
@@ -107,7 +107,7 @@ def _solve_large(
         found[:] = mu  # compared with nobody
 
 
-@kernel
+@inlined
 def player_variances(
     round_weight: float, rounds: Ints, time: int, last_time: Ints, newcomer_weights: Floats,
     weight_limit: float, sigma_limit: float, drift_per_day: float, out: Floats,
@@ -132,7 +132,7 @@ def player_variances(
             out[i, 2] += drift_per_day * (max(time - last_time[i], 0) / SECONDS_PER_DAY)
 
 
-@kernel
+@inlined
 def rounds_together(round_starts: Ints, first: int) -> int:
     """The end of the rounds from `first` on that are rated together: one, or some TOGETHER long."""
     end = first + 1
@@ -141,13 +141,13 @@ def rounds_together(round_starts: Ints, first: int) -> int:
     return end
 
 
-@kernel
+@inlined
 def is_solo(share: Floats, i: int, j: int) -> bool:
     """Whether players [i, j) are one who played the whole round: not to be rounded as a team."""
     return j == i + 1 and share[i] == 1.0
 
 
-@kernel
+@inlined
 def team(initial_mu: float, share: Floats, mu: Floats, variance: Floats) -> tuple[float, float]:
     """A team's rating and the variance of its performance (section 3.3), members' shares applied.
 
@@ -156,7 +156,7 @@ def team(initial_mu: float, share: Floats, mu: Floats, variance: Floats) -> tupl
     return initial_mu + np.sum(share * (mu - initial_mu)), np.sum(share * share * variance)
 
 
-@kernel
+@inlined
 def credit_members(
     performance: float, initial_mu: float, share: Floats, mu: Floats, prior: Floats, out: Floats
 ) -> None:

@@ -12,7 +12,7 @@ near the root rounding may put a perfectly good last step outside it.
 
 import math
 
-from stream_rater.rating.compiled import kernel
+from stream_rater.rating.compiled import inlined, kernel
 from stream_rater.rating.model import DID_NOT_FINISH, Floats, Places
 
 MAX_STEPS = 200
@@ -50,7 +50,7 @@ def safeguard(
     return target, low, high, step
 
 
-@kernel
+@inlined
 def count_ranked(place: Places) -> int:
     """How many finished; they stand before those who did not."""
     ranked = len(place)
@@ -73,7 +73,7 @@ def _just_below(x: float) -> float:
     return x - abs(x) * 2.0**-52 - 1e-300
 
 
-@kernel
+@inlined
 def falls(place: Places, found: Floats, first: int, end: int) -> bool:
     """Whether entries [first, end), a round, are as `let_fall` leaves them, and none is open."""
     wrong = 0 if found[first] == found[first] else 1

@@ -31,8 +31,8 @@ SMALL = 28
 """Up to so many entries; above, `shared` is faster."""
 
 LANES = 32
-"""Rounds side by side. A loop over fewer would first ask whether its arrays lie apart, and where it
-takes them for neighbours go one by one: so what is written lies before what is read."""
+"""Rounds side by side: a number known to the compiler, which takes fewer than 17 one by one. What
+is written lies in memory before what is read: it asks whether they overlap, by bounds too wide."""
 
 TOLERANCE = 1.5e-2
 """A step smaller than this part of the narrowest 1/u ends the search: the fourth power of it is
@@ -53,7 +53,7 @@ ROWS = 12
 ZERO, SIX = np.float32(0.0), np.float32(6.0)
 
 REACH = 8.0
-"""No first step is longer than so many of an entry's 1/u."""
+"""No first step is longer than so many 1/u of the round's first entry."""
 
 
 @inlined

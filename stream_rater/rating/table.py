@@ -79,7 +79,7 @@ def _add_two(
     e: Floats, f: Floats, u: float, v: float, p0: Floats, q0: Floats, p1: Floats, p2: Floats,
     p3: Floats,
 ) -> None:  # fmt: skip
-    """The same for two entries, whose quotients share a division: it takes as long as all else."""
+    """The same for two entries, whose quotients share a division."""
     u2, v2 = u * u, v * v
     for k in range(len(e)):
         one, other = 1.0 + e[k], 1.0 + f[k]
