@@ -317,10 +317,15 @@ class Admin:
         members: Sequence[Any] = _result(described).members
         return members
 
-    def committed(self, group: str, topic: str, partitions: int) -> dict[int, int | None]:
-        """A group's stable offsets, None: never committed. A transaction that a dead worker left
-        open is waited for; LogTrouble where it stays open."""
-        deadline_s = time.monotonic() + self._settings.transaction_timeout_ms / 1000.0 + ABANDONED_S
+    def committed(
+        self, group: str, topic: str, partitions: int, *, abandoned: bool = False
+    ) -> dict[int, int | None]:
+        """A group's stable offsets, None: never committed; LogTrouble while a transaction is open.
+
+        With `abandoned` one that a dead worker left open is waited for.
+        """
+        longest_s = self._settings.transaction_timeout_ms / 1000.0 + ABANDONED_S
+        deadline_s = time.monotonic() + (longest_s if abandoned else 0.0)
         while True:
             try:
                 return self._stable(group, topic, partitions)
@@ -367,7 +372,7 @@ class Admin:
         return self._readers[group]
 
     def behind(self, group: str, topic: str, partitions: int) -> int:
-        """Records of a topic that a group has not committed; open transactions are waited for."""
+        """Records of a topic that a group has not committed, as long as none is pending."""
         committed = self.committed(group, topic, partitions)
         ends = self.ends(topic, partitions)
         starts_ = self.starts(topic, partitions)
