@@ -24,6 +24,16 @@ from tests.unit import test_updater as updating
 from tests.unit.machines import NOWHERE, ByHand, Recorder, part, record
 
 
+def refused_for_good(hand: ByHand, commit: type[CommitSource | Publish]) -> None:
+    """Again and again: all is begun anew."""
+    for _ in range(REGROUPINGS - 1):
+        hand.fail(commit, Regrouped("not settled"))
+        hand.answer(Poll, Polled(0.0), full=True)
+    hand.fail(commit, Regrouped("not settled"))
+    hand.answer(Poll, Polled(0.0), full=True, timeout_s=0.0)
+    hand.expect(NewProducer)
+
+
 def test_commit_refused_by_a_new_generation_is_tried_again() -> None:
     """Of what is still ours, once a poll has told; what was gained is opened, nothing forgotten."""
     observer = Recorder()
@@ -51,12 +61,7 @@ def test_commit_refused_again_and_again_is_trouble() -> None:
     hand = estimating.by_hand(observer)
     estimating.owning(hand, 0)
     estimating.read(hand, Record(0, 0, b"junk"))
-    for _ in range(REGROUPINGS - 1):
-        hand.fail(CommitSource, Regrouped("not settled"))
-        hand.answer(Poll, Polled(0.0), full=True)
-    hand.fail(CommitSource, Regrouped("not settled"))
-    hand.answer(Poll, Polled(0.0), full=True, timeout_s=0.0)
-    hand.expect(NewProducer)
+    refused_for_good(hand, CommitSource)
     assert observer.troubles == ["not settled"]
 
 
@@ -102,10 +107,5 @@ def test_publication_refused_again_and_again_is_trouble() -> None:
     updating.read(hand, record(0, part((5, "a"))))
     updating.held(hand, Position())
     updating.applied(hand)
-    for _ in range(REGROUPINGS - 1):
-        hand.fail(Publish, Regrouped("not settled"))
-        hand.answer(Poll, Polled(0.0), full=True)
-    hand.fail(Publish, Regrouped("not settled"))
-    hand.answer(Poll, Polled(0.0), full=True, timeout_s=0.0)
-    hand.expect(NewProducer)
+    refused_for_good(hand, Publish)
     assert observer.troubles == ["not settled"]
