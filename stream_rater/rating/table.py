@@ -16,8 +16,8 @@ from stream_rater.rating.model import Floats
 from stream_rater.rating.vectors import VECTOR, aligned, whole
 
 NODE = 0.78
-"""Most distance of nodes in units of the narrowest 1/u: performances err by some 5e-6 points among
-ratings as they are, by 3e-5 at most where those are two or three crowds far apart."""
+"""Most distance of nodes in units of the narrowest 1/u: performances err by 2e-6 points at most in
+the benchmark's rounds, and by less than 2e-5 where ratings are two crowds far apart (the tests)."""
 
 SPARE = 0.5
 """What fills up the last vector of nodes widens a table by so many of the narrowest 1/u at either
