@@ -24,7 +24,7 @@ from stream_rater.lab.lines import read_lines
 from stream_rater.lab.offline import Replay, records_of
 from stream_rater.lab.replay import Pool
 from stream_rater.lab.verify import Verdict, compare
-from stream_rater.pipeline.ports import Denied, LogTrouble, Trouble
+from stream_rater.pipeline.ports import Denied, Trouble
 from stream_rater.rating.compiled import KERNEL_VERSION
 from stream_rater.service import ESTIMATORS, UPDATERS, Service
 from stream_rater.standings import Invalid, Reader
@@ -243,17 +243,12 @@ def _wait_until_caught_up(admin: Admin, rounds: int, shards: int, wait_s: float)
     deadline_s = time.monotonic() + wait_s
     topics = admin.topics
     while True:
-        try:
-            behind = admin.behind(ESTIMATORS, topics.rounds, rounds)
-            behind += admin.behind(UPDATERS, topics.parts, shards)
-        except LogTrouble:  # as while a transaction is open that a dead worker left
-            if time.monotonic() > deadline_s:
-                raise
-        else:
-            if behind == 0:
-                return
-            if time.monotonic() > deadline_s:
-                raise Failed(f"the workers are {behind} records behind: nothing was compared")
+        behind = admin.behind(ESTIMATORS, topics.rounds, rounds)
+        behind += admin.behind(UPDATERS, topics.parts, shards)
+        if behind == 0:
+            return
+        if time.monotonic() > deadline_s:
+            raise Failed(f"the workers are {behind} records behind: nothing was compared")
         time.sleep(0.2)
 
 

@@ -107,7 +107,7 @@ def _check_idle(admin: Admin, settings: Settings) -> None:
 
 def _committed(admin: Admin, group: str, topic: str, partitions: int) -> dict[int, int]:
     """Where workers of a group go on, by partition."""
-    found = admin.committed(group, topic, partitions, abandoned=True)
+    found = admin.committed(group, topic, partitions)
     return {partition: offset or 0 for partition, offset in found.items()}
 
 

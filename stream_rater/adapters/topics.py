@@ -317,15 +317,10 @@ class Admin:
         members: Sequence[Any] = _result(described).members
         return members
 
-    def committed(
-        self, group: str, topic: str, partitions: int, *, abandoned: bool = False
-    ) -> dict[int, int | None]:
-        """A group's stable offsets, None: never committed; LogTrouble while a transaction is open.
-
-        With `abandoned` one that a dead worker left open is waited for.
-        """
-        longest_s = self._settings.transaction_timeout_ms / 1000.0 + ABANDONED_S
-        deadline_s = time.monotonic() + (longest_s if abandoned else 0.0)
+    def committed(self, group: str, topic: str, partitions: int) -> dict[int, int | None]:
+        """A group's stable offsets, None: never committed. A transaction that a dead worker left
+        open is waited for; LogTrouble where it stays open."""
+        deadline_s = time.monotonic() + self._settings.transaction_timeout_ms / 1000.0 + ABANDONED_S
         while True:
             try:
                 return self._stable(group, topic, partitions)
@@ -340,11 +335,12 @@ class Admin:
         Asks as a consumer that joins nothing: librdkafka's admin client ends the process with an
         assertion when a broker goes while it asks for a group's offsets (its issues 4605, 5397).
         """
-        asked = [TopicPartition(topic, p) for p in range(partitions)]
+        asked, reader = [TopicPartition(topic, p) for p in range(partitions)], self._reader(group)
         try:
-            found = self._reader(group).committed(asked, timeout=REQUEST_TIMEOUT_S)
+            found = reader.committed(asked, timeout=REQUEST_TIMEOUT_S)
         except KafkaException as error:
-            raise trouble_of(error) from None
+            refusal = reader.poll(0.0)  # the coordinator's; to us it only did not answer
+            raise trouble_of(refusal.error() if refusal is not None else error) from None
         for each in found:
             if each.error is not None:
                 raise trouble_of(each.error)
@@ -372,7 +368,7 @@ class Admin:
         return self._readers[group]
 
     def behind(self, group: str, topic: str, partitions: int) -> int:
-        """Records of a topic that a group has not committed, as long as none is pending."""
+        """Records of a topic that a group has not committed; open transactions are waited for."""
         committed = self.committed(group, topic, partitions)
         ends = self.ends(topic, partitions)
         starts_ = self.starts(topic, partitions)

@@ -66,7 +66,7 @@ def stream_rater(
 
 
 def in_turn(
-    commands: Sequence[tuple[Settings, Sequence[str]]], timeout_s: float = 600.0
+    commands: Sequence[tuple[Settings, Sequence[str]]], timeout_s: float = 180.0
 ) -> "list[subprocess.CompletedProcess[str]]":
     """Run short commands to their ends, in one process."""
     told = [

@@ -256,7 +256,6 @@ def _run(role: str, settings: Settings) -> Ended:
     return stream_rater(*COMMANDS[role], settings=settings, timeout_s=ENDS_WITHIN_S)
 
 
-@pytest.mark.timeout(900)  # the first waits for all of them, one after the other
 @pytest.mark.parametrize("case", CASES, ids=" without ".join)
 def test_each_right_is_needed(attempts: dict[Case, Callable[[], Ended]], case: Case) -> None:
     """Without it: exit code 1 or 2 and one line that says who denies; no traceback, no hang."""
