@@ -25,6 +25,7 @@ import numpy as np
 
 from stream_rater.rating.compiled import inlined
 from stream_rater.rating.elementary import exp, log, quick_exp
+from stream_rater.rating.fused import fma
 from stream_rater.rating.model import Floats, Places
 from stream_rater.rating.vectors import whole
 
@@ -62,11 +63,10 @@ def terms_of(e: float, u: float) -> tuple[float, float, float, float]:
 
 
 @inlined
-def find_odds(place: Places, u: Floats, ranked: int, tie: float, odds: Floats) -> float:
-    """(B + c T) / (W + c T) of each of the first `ranked` entries; returns the weight of all."""
-    total = 0.0
-    for j in range(len(u)):
-        total += u[j]
+def find_odds(
+    place: Places, u: Floats, ranked: int, tie: float, total: float, odds: Floats
+) -> None:
+    """(B + c T) / (W + c T) of each of the first `ranked` entries; `total` is the weight of all."""
     better, first = 0.0, 0
     while first < ranked:
         tied, until, end = 0.0, better, first
@@ -78,7 +78,6 @@ def find_odds(place: Places, u: Floats, ranked: int, tie: float, odds: Floats) -
         for j in range(first, end):
             odds[j] = value
         better, first = until, end
-    return total
 
 
 @inlined
@@ -146,7 +145,7 @@ def excess(p: float, q: float, p1: float, p2: float, odds: float) -> tuple[float
     one = 1.0 / (p * q)
     above, below = q * one, p * one
     both = above + below
-    return log(p * below * odds), both * p1, both * (p2 - p1 * p1 * (above - below))
+    return log(p * below * odds), both * p1, both * fma(-p1 * p1, above - below, p2)
 
 
 @inlined
@@ -154,22 +153,25 @@ def bend_of_slope(p: float, q: float, p1: float, p2: float, p3: float) -> float:
     """The third derivative of f = ln(p/q), where q' = -p'."""
     one = 1.0 / (p * q)
     above, below = q * one, p * one
-    cubes = above * above - above * below + below * below
-    return (above + below) * (p3 + p1 * (2.0 * p1 * p1 * cubes - 3.0 * p2 * (above - below)))
+    apart = above - below
+    cubes = fma(apart, apart, above * below)
+    third: float = (above + below) * fma(p1, fma(2.0 * p1 * p1, cubes, -3.0 * p2 * apart), p3)
+    return third
 
 
 @inlined
 def halley(f: float, f1: float, f2: float) -> float:
     """Halley's step towards f = 0, held to twice Newton's."""
-    return -2.0 * f * f1 / max(2.0 * f1 * f1 - f * f2, f1 * f1)
+    square = f1 * f1
+    return -2.0 * f * f1 / max(fma(-f, f2, 2.0 * square), square)
 
 
 @inlined
 def step_ranked(own: float, lanes: Floats, n: int, narrow: float) -> None:
     """A step for entries [0, n), `own` times their groups' parts added; `narrow` is min 1/u."""
     for i in range(n):
-        p, q = lanes[P + i] + own * lanes[S + i], lanes[Q + i] + own * lanes[R + i]
-        p1, p2 = lanes[P1 + i] + own * lanes[S1 + i], lanes[P2 + i] + own * lanes[S2 + i]
+        p, q = fma(own, lanes[S + i], lanes[P + i]), fma(own, lanes[R + i], lanes[Q + i])
+        p1, p2 = fma(own, lanes[S1 + i], lanes[P1 + i]), fma(own, lanes[S2 + i], lanes[P2 + i])
         f, f1, f2 = excess(p, q, p1, p2, lanes[ODDS + i])
         lanes[STEP + i] = halley(f, f1, f2) if f1 * narrow > FLAT else math.inf
 

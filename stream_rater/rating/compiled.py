@@ -2,7 +2,8 @@
 
 Bit-for-bit equality of ratings needs arithmetic that does not depend on the processor:
 
-- no fastmath, so no reassociated sums, and no fused multiply-add, which LLVM forms only when asked;
+- no fastmath, so no reassociated sums, and no fused multiply-add but where a kernel writes it
+  (`fused`): LLVM forms none by itself;
 - a named instruction level instead of "whatever this host has": $NUMBA_CPU_NAME, for an image that
   is to start warm anywhere, or the widest of this machine, which only holds more lanes;
 - no libm: `elementary` brings its own exp, log and tanh.
@@ -25,7 +26,7 @@ from typing import Any, TypeVar, cast
 
 from llvmlite import binding as llvm
 
-KERNEL_VERSION = 5
+KERNEL_VERSION = 6
 """Raised by any change that can alter a bit of a rating. Parts carry it; workers leave alone those
 of newer kernels, and of older ones than `pipeline.parts.OLDEST_KERNEL`."""
 

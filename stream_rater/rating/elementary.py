@@ -6,9 +6,15 @@ once. Errors are measured in `tests/unit/test_elementary.py` against exact value
 within 1.25 units in the last place, tanh within 2e-16 absolute.
 """
 
+import math
+
 import numpy as np
 
 from stream_rater.rating.compiled import kernel
+from stream_rater.rating.fused import fma
+
+TAYLOR = tuple(1.0 / math.factorial(n) for n in range(14))
+"""Of e^r."""
 
 LOG2_E = 1.4426950408889634
 LN2 = 0.6931471805599453
@@ -42,13 +48,10 @@ EXPONENT_0 = 0x4330000000000000
 def _beyond_linear(r: float) -> float:
     """(e**r - 1 - r) / r^2, its series up to r^7."""
     r2 = r * r
-    a = (0.5 + 1.6666666666666666e-01 * r) + (
-        4.1666666666666664e-02 + 8.333333333333333e-03 * r
-    ) * r2
-    b = (1.388888888888889e-03 + 1.984126984126984e-04 * r) + (
-        2.48015873015873e-05 + 2.7557319223985893e-06 * r
-    ) * r2
-    return a + b * (r2 * r2)
+    a = fma(fma(TAYLOR[5], r, TAYLOR[4]), r2, fma(TAYLOR[3], r, TAYLOR[2]))
+    b = fma(fma(TAYLOR[9], r, TAYLOR[8]), r2, fma(TAYLOR[7], r, TAYLOR[6]))
+    total: float = fma(b, r2 * r2, a)
+    return total
 
 
 @kernel
@@ -68,33 +71,34 @@ def exp(x: float) -> float:
     one, so that a processor can overlap them.
     """
     x = min(max(x, -EXP_LIMIT), EXP_LIMIT)
-    shifted = x * LOG2_E + ROUND
+    shifted = fma(x, LOG2_E, ROUND)
     k = shifted - ROUND
-    r = (x - k * LN2_HIGH) - k * LN2_LOW
+    r = fma(k, -LN2_LOW, fma(k, -LN2_HIGH, x))
     r2 = r * r
     r4 = r2 * r2
-    c = (2.755731922398589e-07 + 2.505210838544172e-08 * r) + (
-        2.08767569878681e-09 + 1.6059043836821613e-10 * r
-    ) * r2
-    return _times_power_of_two(1.0 + (r + r2 * (_beyond_linear(r) + c * (r4 * r4))), shifted)
+    c = fma(fma(TAYLOR[13], r, TAYLOR[12]), r2, fma(TAYLOR[11], r, TAYLOR[10]))
+    beyond = fma(c, r4 * r4, _beyond_linear(r))
+    return _times_power_of_two(1.0 + fma(r2, beyond, r), shifted)
 
 
 @kernel
 def quick_exp(x: float) -> float:
     """e**x to 11 digits (relative error below 1e-11), for what is no more exact itself."""
     x = min(max(x, -EXP_LIMIT), EXP_LIMIT)
-    shifted = x * LOG2_E + ROUND
-    r = x - (shifted - ROUND) * LN2
-    return _times_power_of_two(1.0 + (r + r * r * _beyond_linear(r)), shifted)
+    shifted = fma(x, LOG2_E, ROUND)
+    r = fma(shifted - ROUND, -LN2, x)
+    return _times_power_of_two(1.0 + fma(r * r, _beyond_linear(r), r), shifted)
 
 
 @kernel
 def single_exp(x: np.float32) -> np.float32:
     """e**x in single precision, for first guesses: 5 digits, saturating beyond SINGLE_LIMIT."""
     x = min(max(x, -SINGLE_LIMIT), SINGLE_LIMIT)
-    shifted = x * SINGLE_LOG2_E + SINGLE_ROUND
-    r = x - (shifted - SINGLE_ROUND) * SINGLE_LN2
-    p = (ONE + r) + (r * r) * ((TAYLOR_2 + r * TAYLOR_3) + (r * r) * (TAYLOR_4 + r * TAYLOR_5))
+    shifted = fma(x, SINGLE_LOG2_E, SINGLE_ROUND)
+    r = fma(shifted - SINGLE_ROUND, -SINGLE_LN2, x)
+    r2 = r * r
+    beyond = fma(fma(TAYLOR_5, r, TAYLOR_4), r2, fma(TAYLOR_3, r, TAYLOR_2))
+    p = fma(beyond, r2, ONE + r)
     power_of_two = np.int32((np.float32(shifted).view(np.int32) + 127) << 23).view(np.float32)
     return p * power_of_two
 
@@ -111,12 +115,14 @@ def log(x: float) -> float:
     z = s * s
     z2 = z * z
     # ln m = 2 artanh(s) = 2s + s*z*(2/3 + 2z/5 + ...); |s| <= 0.1716, so 11 terms reach 1e-17
-    a = (2.0 / 3.0 + 2.0 / 5.0 * z) + (2.0 / 7.0 + 2.0 / 9.0 * z) * z2
-    b = (2.0 / 11.0 + 2.0 / 13.0 * z) + (2.0 / 15.0 + 2.0 / 17.0 * z) * z2
-    c = (2.0 / 19.0 + 2.0 / 21.0 * z) + 2.0 / 23.0 * z2
-    p = a + (b + c * (z2 * z2)) * (z2 * z2)
+    z4 = z2 * z2
+    a = fma(fma(2.0 / 9.0, z, 2.0 / 7.0), z2, fma(2.0 / 5.0, z, 2.0 / 3.0))
+    b = fma(fma(2.0 / 17.0, z, 2.0 / 15.0), z2, fma(2.0 / 13.0, z, 2.0 / 11.0))
+    c = fma(2.0 / 23.0, z2, fma(2.0 / 21.0, z, 2.0 / 19.0))
+    p = fma(fma(c, z4, b), z4, a)
     # 2s = f - s*f keeps the leading term exact
-    return k * LN2_HIGH + (f - (s * (f - z * p) - k * LN2_LOW))
+    rest = fma(k, -LN2_LOW, s * fma(-z, p, f))
+    return fma(k, LN2_HIGH, f - rest)
 
 
 @kernel
@@ -133,8 +139,8 @@ def rough_tanh(x: float) -> float:
     x = min(max(x, -ROUGH_LIMIT), ROUGH_LIMIT)
     z = x * x
     return (
-        x * (135135.0 + z * (17325.0 + z * (378.0 + z)))
-        / (135135.0 + z * (62370.0 + z * (3150.0 + z * 28.0)))
+        x * fma(z, fma(z, 378.0 + z, 17325.0), 135135.0)
+        / fma(z, fma(z, fma(z, 28.0, 3150.0), 62370.0), 135135.0)
     )  # fmt: skip
 
 

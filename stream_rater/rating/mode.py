@@ -13,6 +13,7 @@ import math
 
 from stream_rater.rating.compiled import inlined
 from stream_rater.rating.elementary import rough_tanh, tanh
+from stream_rater.rating.fused import fma
 from stream_rater.rating.model import Floats
 from stream_rater.rating.roots import MAX_STEPS, householder, safeguard
 
@@ -72,11 +73,12 @@ def _add(lanes: Floats, i: int, a: float, r: float, t: float) -> None:
 
     BEND and TWIST are half of these.
     """
-    steepness = r * a * (1.0 - t * t)
-    lanes[PULL, i] += r * t
+    steepness = r * a * fma(-t, t, 1.0)
+    bend = steepness * a
+    lanes[PULL, i] = fma(r, t, lanes[PULL, i])
     lanes[SLOPE, i] += steepness
-    lanes[BEND, i] -= steepness * a * t
-    lanes[TWIST, i] += steepness * a * a * (3.0 * t * t - 1.0)
+    lanes[BEND, i] = fma(-bend, t, lanes[BEND, i])
+    lanes[TWIST, i] = fma(bend * a, fma(3.0 * t, t, -1.0), lanes[TWIST, i])
 
 
 @inlined
@@ -104,8 +106,8 @@ def _step(lanes: Floats, n: int) -> None:
     """The function at X into PULL, and Householder's third step towards its zero into SLOPE."""
     for i in range(n):
         precision, scale = lanes[PRECISION, i], lanes[SCALE, i]
-        f = precision * (lanes[X, i] - lanes[CENTER, i]) + scale * lanes[PULL, i]
-        f1 = precision + scale * lanes[SLOPE, i]
+        f = fma(precision, lanes[X, i] - lanes[CENTER, i], scale * lanes[PULL, i])
+        f1 = fma(scale, lanes[SLOPE, i], precision)
         f2, f3 = 2.0 * scale * lanes[BEND, i], 2.0 * scale * lanes[TWIST, i]
         lanes[PULL, i], lanes[SLOPE, i] = f, householder(f, f1, f2, f3)
 

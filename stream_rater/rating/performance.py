@@ -48,11 +48,12 @@ def solve_rounds(round_starts: Ints, place: Places, mu: Floats, u: Floats, tie: 
     """The performance of each entry of some rounds: those of one round do not depend on others."""
     rounds = len(round_starts) - 1
     found, low, high = np.empty(len(mu)), np.empty(rounds), np.empty(rounds)
+    total, widest = np.empty(rounds), np.empty(rounds)
     few, many = np.empty(rounds, np.int64), np.empty(rounds, np.int64)
     less = large = 0
     for r in range(rounds):
         a, b = round_starts[r], round_starts[r + 1]
-        low[r], high[r] = _bounds(mu, u, a, b, tie)
+        low[r], high[r], total[r], widest[r] = _survey(mu, u, a, b, tie)
         if b - a > small.SMALL:
             many[large] = r
             large += 1
@@ -62,14 +63,15 @@ def solve_rounds(round_starts: Ints, place: Places, mu: Floats, u: Floats, tie: 
         else:
             found[a:b] = math.nan
     if less > 0:
-        small.solve_small(round_starts, few[:less], low, high, place, mu, u, tie, found)
+        small.solve_small(round_starts, few[:less], low, high, total, place, mu, u, tie, found)
     if large > 0:
         lanes, scratch = aligned(balance.LANES), aligned(table.SCRATCH)
         for r in many[:large]:
             a, b = round_starts[r], round_starts[r + 1]
             _solve_large(
-                place[a:b], mu[a:b], u[a:b], tie, low[r], high[r], lanes, scratch, found[a:b]
-            )
+                place[a:b], mu[a:b], u[a:b], tie, low[r], high[r], total[r], widest[r], lanes,
+                scratch, found[a:b],
+            )  # fmt: skip
     for r in range(rounds):
         a, b = round_starts[r], round_starts[r + 1]
         if not falls(place, found, a, b):
@@ -80,27 +82,32 @@ def solve_rounds(round_starts: Ints, place: Places, mu: Floats, u: Floats, tie: 
 
 
 @inlined
-def _bounds(mu: Floats, u: Floats, a: int, b: int, tie: float) -> tuple[float, float]:
-    """Bounds of entries' performances: beyond, one side's single term outweighs the other side."""
-    least, weight = u[a], 0.0
+def _survey(mu: Floats, u: Floats, a: int, b: int, tie: float) -> tuple[float, float, float, float]:
+    """Bounds of a round's performances, and the sum and the maximum of u.
+
+    Beyond these bounds one side's single term outweighs the other side.
+    """
+    least, widest, total = u[a], u[a], 0.0
     low, high = mu[a], mu[a]
     for j in range(a, b):
-        least, weight = min(least, u[j]), weight + u[j]
+        least, widest, total = min(least, u[j]), max(widest, u[j]), total + u[j]
         low, high = min(low, mu[j]), max(high, mu[j])
-    reach = log(2.0 * weight / (tie * least)) / least
-    return low - reach, high + reach
+    reach = log(2.0 * total / (tie * least)) / least
+    return low - reach, high + reach, total, widest
 
 
 @inlined
 def _solve_large(
-    place: Places, mu: Floats, u: Floats, tie: float, low: float, high: float, lanes: Floats,
-    scratch: Floats, found: Floats,
+    place: Places, mu: Floats, u: Floats, tie: float, low: float, high: float, total: float,
+    widest: float, lanes: Floats, scratch: Floats, found: Floats,
 ) -> None:  # fmt: skip
     """One round in linear time; `lanes` and `scratch` are room to work in."""
     n = len(place)
     ranked = count_ranked(place)
     if ranked > 0:
-        shared.ranked_performances(place, mu, u, ranked, tie, low, high, lanes, scratch, found)
+        shared.ranked_performances(
+            place, mu, u, ranked, tie, low, high, total, widest, lanes, scratch, found
+        )
         if ranked < n:
             shared.unfinished_performances(mu, u, ranked, tie, low, high, lanes, scratch, found)
     else:

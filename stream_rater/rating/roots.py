@@ -13,7 +13,10 @@ near the root rounding may put a perfectly good last step outside it.
 import math
 
 from stream_rater.rating.compiled import inlined, kernel
+from stream_rater.rating.fused import fma
 from stream_rater.rating.model import DID_NOT_FINISH, Floats, Places
+
+SIXTH = 1.0 / 6.0
 
 MAX_STEPS = 200
 """Bisection alone narrows any bracket of floats to nothing in far fewer."""
@@ -25,10 +28,11 @@ def householder(f: float, f1: float, f2: float, f3: float) -> float:
 
     The error after a step is of the fourth power of that before.
     """
-    newton = -f / f1
-    bend, twist = newton * f2 / f1, newton * newton * f3 / f1
-    ahead = max(1.0 + 0.5 * bend, 0.25)
-    return newton * min(max(ahead / max(1.0 + bend + twist * (1.0 / 6.0), 0.125), 0.5), 2.0)
+    inverse = 1.0 / f1
+    newton = -f * inverse
+    bend, twist = newton * f2 * inverse, newton * newton * f3 * inverse
+    ahead = max(fma(0.5, bend, 1.0), 0.25)
+    return newton * min(max(ahead / max(fma(SIXTH, twist, 1.0 + bend), 0.125), 0.5), 2.0)
 
 
 @kernel

@@ -32,16 +32,17 @@ from stream_rater.rating.balance import (
 )  # fmt: skip
 from stream_rater.rating.compiled import inlined, kernel
 from stream_rater.rating.elementary import log, quick_exp
+from stream_rater.rating.fused import fma
 from stream_rater.rating.model import Floats, Places
 from stream_rater.rating.roots import MAX_STEPS, safeguard
 from stream_rater.rating.table import (
     COARSE,
     WIDEST,
+    between,
     coarse_sums,
     guess,
     interval,
     look_up,
-    polynomial,
     tabulate,
 )
 
@@ -69,15 +70,16 @@ FLAT, NOISE = 1e-6, 1e-9
 
 
 @inlined
-def _look_all_up(c: Floats, low: float, h: float, total: float, lanes: Floats, n: int) -> None:
+def _look_all_up(f: Floats, low: float, h: float, total: float, lanes: Floats, n: int) -> None:
     """P, Q and P's derivatives at each X: with L they are total / (1 + e^-L) and so on."""
     scale = 1.0 / h
-    for i in range(n):  # lane by lane only what must be
-        k, lanes[STEP + i] = interval(low, scale, c.shape[1] - 2, lanes[X + i])
-        for power in range(8):
-            lanes[TABLE + power * BLOCK + i] = c[power, k]
+    for i in range(min(n, BLOCK)):  # lane by lane only what must be
+        k, lanes[STEP + i] = interval(low, scale, f.shape[1] - 2, lanes[X + i])
+        for row in range(4):
+            lanes[TABLE + row * BLOCK + i] = f[row, k]
+            lanes[TABLE + (row + 4) * BLOCK + i] = f[row, k + 1]
     for i in range(n):
-        value, slope, bend = polynomial(
+        value, slope, bend = between(
             lanes[TABLE + i], lanes[TABLE + BLOCK + i], lanes[TABLE + 2 * BLOCK + i],
             lanes[TABLE + 3 * BLOCK + i], lanes[TABLE + 4 * BLOCK + i],
             lanes[TABLE + 5 * BLOCK + i], lanes[TABLE + 6 * BLOCK + i],
@@ -91,24 +93,29 @@ def _look_all_up(c: Floats, low: float, h: float, total: float, lanes: Floats, n
         t = e * s
         slope = total * s * t
         lanes[P + i], lanes[Q + i] = total * s, total * t
-        lanes[P1 + i], lanes[P2 + i] = slope * rise, slope * (bend + (t - s) * rise * rise)
+        lanes[P1 + i], lanes[P2 + i] = slope * rise, slope * fma((t - s) * rise, rise, bend)
 
 
 @inlined
 def _guess(back: Floats, low: float, h: float, lanes: Floats, n: int, k: int) -> int:
     """X where L is -ln ODDS, nearly; odds rise.
 
-    The search goes down from interval k; returns where it ended. 1 / L's rise there goes to P1.
+    None is beyond interval k; returns that of the last. 1 / L's rise there goes to P1.
     """
     for i in range(n):
         lanes[STEP + i] = -log(lanes[ODDS + i])
+    last = k
+    while last > 0 and back[0, last] > lanes[STEP + n - 1]:
+        last -= 1
     for i in range(n):
-        level = lanes[STEP + i]
-        while k > 0 and back[0, k] > level:
-            k -= 1
-        lanes[X + i] = k
+        lanes[X + i] = last
+    for node in range(last + 1, k + 1):
+        for i in range(n):
+            lanes[X + i] += 1.0 if back[0, node] <= lanes[STEP + i] else 0.0
+    for i in range(min(n, BLOCK)):
+        at = int(lanes[X + i])
         for row in range(4):
-            lanes[TABLE + row * BLOCK + i] = back[row, k]
+            lanes[TABLE + row * BLOCK + i] = back[row, at]
     for i in range(n):
         inverse = lanes[TABLE + BLOCK + i]
         part = guess(
@@ -116,7 +123,7 @@ def _guess(back: Floats, low: float, h: float, lanes: Floats, n: int, k: int) ->
             lanes[TABLE + 3 * BLOCK + i],
         )  # fmt: skip
         lanes[X + i], lanes[P1 + i] = low + h * (lanes[X + i] + part), inverse
-    return k
+    return last
 
 
 @inlined
@@ -292,14 +299,15 @@ def _solve(
 @kernel
 def ranked_performances(
     place: Places, mu: Floats, u: Floats, ranked: int, tie: float, low: float, high: float,
-    lanes: Floats, scratch: Floats, found: Floats,
+    total: float, widest: float, lanes: Floats, scratch: Floats, found: Floats,
 ) -> None:  # fmt: skip
     """The performances of the first `ranked` entries (the others did not finish) into `found`.
 
-    NaN for a group whose balance is too flat (see `_solve`): at most one for each gap in ratings.
+    `total` and `widest` are the sum and the maximum of u. NaN for a group whose balance is too flat
+    (see `_solve`): at most one for each gap in ratings.
     """
-    total = find_odds(place, u, ranked, tie, found)
-    narrow = 1.0 / np.max(u)
+    find_odds(place, u, ranked, tie, total, found)
+    narrow = 1.0 / widest
     c, back, low, h = _tabulate(place, mu, u, ranked, tie, low, high, found, total, narrow, scratch)
     high = low + h * (c.shape[1] - 1)
     first_own = len(mu) < OWN

@@ -18,11 +18,11 @@ from stream_rater.rating.balance import (
     excess,
     find_odds,
     likely,
-    moments,
     terms_of,
 )
 from stream_rater.rating.compiled import inlined, kernel
 from stream_rater.rating.elementary import ONE, log, quick_exp, single_exp
+from stream_rater.rating.fused import fma
 from stream_rater.rating.model import Floats, Ints, Places, Singles
 from stream_rater.rating.roots import householder
 from stream_rater.rating.vectors import aligned
@@ -42,6 +42,8 @@ PASSES = 8
 
 MU, U, PLACE, ODDS, X, STEP = range(6)
 """Planes: what is known of an entry, (B + c T) / (W + c T), its performance and the last step."""
+COUNT, W, WD, WDD = range(5, 9)
+"""Those of the first step have no other's in STEP's place: see `_gather_groups`."""
 
 P, Q, P1, P2, P3, E = range(6)
 """Rows: the sums at X of the entry at hand (see `balance`), and the exponential of their terms."""
@@ -68,11 +70,11 @@ def _sum(planes: Floats, rows: Floats, i: int, size: int, tie: float) -> None:
             u = planes[U, j, k]
             won, lost, slope, bend = terms_of(rows[E, k], u)
             times = 2.0 * tie if planes[PLACE, j, k] == planes[PLACE, i, k] else 1.0
-            rows[P, k] += times * won
-            rows[Q, k] += times * lost
-            rows[P1, k] += times * slope
-            rows[P2, k] += times * bend
-            rows[P3, k] += times * slope * (u * u - 6.0 * slope)
+            rows[P, k] = fma(times, won, rows[P, k])
+            rows[Q, k] = fma(times, lost, rows[Q, k])
+            rows[P1, k] = fma(times, slope, rows[P1, k])
+            rows[P2, k] = fma(times, bend, rows[P2, k])
+            rows[P3, k] = fma(times * slope, fma(u, u, -6.0 * slope), rows[P3, k])
 
 
 @inlined
@@ -89,19 +91,62 @@ def _sum_singly(planes: Singles, rows: Singles, i: int, size: int, tie: np.float
             lost = rows[E, k] * won
             slope = won * lost
             times = tie + tie if planes[PLACE, j, k] == planes[PLACE, i, k] else ONE
-            rows[P, k] += times * won
-            rows[Q, k] += times * lost
-            rows[P1, k] += times * slope
-            rows[P2, k] += times * slope * (lost - won)
-            rows[P3, k] += times * slope * (u * u - SIX * slope)
+            rows[P, k] = fma(times, won, rows[P, k])
+            rows[Q, k] = fma(times, lost, rows[Q, k])
+            weighed = times * slope
+            rows[P1, k] += weighed
+            rows[P2, k] = fma(weighed, lost - won, rows[P2, k])
+            rows[P3, k] = fma(weighed, fma(u, u, -SIX * slope), rows[P3, k])
+
+
+@inlined
+def _gather_groups(planes: Singles, size: int) -> None:
+    """For each entry, over those tied with it and itself: how many, and sums of u, u d and u d^2;
+    d is the rating seen from the round's first entry's."""
+    for i in range(size):
+        for k in range(LANES):
+            u, d = planes[U, i, k], planes[MU, i, k]
+            planes[COUNT, i, k], planes[W, i, k] = ONE, u
+            planes[WD, i, k], planes[WDD, i, k] = u * d, u * d * d
+    for plane in (COUNT, W, WD, WDD):
+        for i in range(1, size):
+            for k in range(LANES):
+                tied = planes[PLACE, i, k] == planes[PLACE, i - 1, k]
+                planes[plane, i, k] += planes[plane, i - 1, k] if tied else ZERO
+        for i in range(size - 2, -1, -1):
+            for k in range(LANES):
+                tied = planes[PLACE, i, k] == planes[PLACE, i + 1, k]
+                planes[plane, i, k] = planes[plane, i + 1, k] if tied else planes[plane, i, k]
+
+
+@inlined
+def _guess(planes: Singles, rows: Singles, size: int, own: float) -> None:
+    """A guess at each X: those tied with an entry and itself count `own` times more."""
+    for k in range(LANES):
+        rows[P, k] = rows[P1, k] = rows[P2, k] = ZERO
+    for i in range(size):
+        for k in range(LANES):
+            u, d = planes[U, i, k], planes[MU, i, k]
+            rows[P, k] += u
+            rows[P1, k] += u * d
+            rows[P2, k] += u * d * d
+    for i in range(size):
+        for k in range(LANES):
+            planes[X, i, k] = likely(
+                log(np.float64(planes[ODDS, i, k])),
+                size + own * planes[COUNT, i, k],
+                rows[P, k] + own * planes[W, i, k],
+                rows[P1, k] + own * planes[WD, i, k],
+                rows[P2, k] + own * planes[WDD, i, k],
+            )
 
 
 @inlined
 def _step_first(
-    size: int, starts: Ints, place: Places, mu: Floats, u: Floats, odds: Floats, guess: Floats,
-    tie: float, planes: Singles, rows: Singles,
+    size: int, starts: Ints, place: Places, mu: Floats, u: Floats, odds: Floats, tie: float,
+    planes: Singles, rows: Singles, guess: Floats,
 ) -> None:  # fmt: skip
-    """Take a first step in some rounds, from `guess` to a better one: few digits are enough for it.
+    """Guess the performances in some rounds and take a first step: few digits are enough for it.
 
     Ratings are seen from the round's first entry's.
     """
@@ -110,23 +155,24 @@ def _step_first(
         for i in range(size):
             e = first + i
             planes[MU, i, k], planes[U, i, k] = np.float32(mu[e] - mu[first]), np.float32(u[e])
-            planes[X, i, k] = np.float32(guess[e] - mu[first])
             planes[ODDS, i, k] = np.float32(odds[e])
             tied = i > 0 and place[e] == place[e - 1]
             planes[PLACE, i, k] = planes[PLACE, i - 1, k] if tied else np.float32(i)
+    _gather_groups(planes, size)
+    _guess(planes, rows, size, 2.0 * tie - 1.0)
     for i in range(size):
         _sum_singly(planes, rows, i, size, np.float32(tie))
         for k in range(LANES):
-            p, q, p1 = float(rows[P, k]), float(rows[Q, k]), float(rows[P1, k])
-            p2, p3 = float(rows[P2, k]), float(rows[P3, k])
-            f, f1, f2 = excess(p, q, p1, p2, float(planes[ODDS, i, k]))
+            p, q, p1 = np.float64(rows[P, k]), np.float64(rows[Q, k]), np.float64(rows[P1, k])
+            p2, p3 = np.float64(rows[P2, k]), np.float64(rows[P3, k])
+            f, f1, f2 = excess(p, q, p1, p2, np.float64(planes[ODDS, i, k]))
             step = householder(f, f1, f2, bend_of_slope(p, q, p1, p2, p3))
-            held = abs(step) * float(planes[U, 0, k]) < REACH
+            held = abs(step) * np.float64(planes[U, 0, k]) < REACH
             planes[X, i, k] += np.float32(step if held else 0.0)
     for k in range(len(starts)):
         for i in range(size):
             e = starts[k] + i
-            guess[e] = mu[starts[k]] + float(planes[X, i, k])
+            guess[e] = mu[starts[k]] + np.float64(planes[X, i, k])
 
 
 @inlined
@@ -147,28 +193,6 @@ def _move(planes: Floats, rows: Floats, size: int, tie: float) -> None:
             x, step = planes[X, i, k], planes[STEP, i, k]
             planes[X, i, k] = min(max(x + step, rows[LOW, k]), rows[HIGH, k])
             rows[LONGEST, k] = max(rows[LONGEST, k], abs(step))
-
-
-@inlined
-def _guess(place: Places, mu: Floats, u: Floats, own: float, level: Floats) -> None:
-    """Turn the logarithms of a round's odds into guesses at its performances.
-
-    Those tied with an entry and itself count `own` times more.
-    """
-    n, first = len(mu), 0
-    total, mean, square = moments(mu, u, 0, n)
-    while first < n:
-        end = first + 1
-        while end < n and place[end] == place[first]:
-            end += 1
-        more, mean_more, square_more = moments(mu, u, first, end)
-        guess = mu[0] + likely(
-            level[first], n + own * (end - first),
-            total + own * more, mean + own * mean_more, square + own * square_more,
-        )  # fmt: skip
-        for i in range(first, end):
-            level[i] = guess
-        first = end
 
 
 @inlined
@@ -211,15 +235,15 @@ def _copy(planes: Floats, rows: Floats, k: int, to: int, size: int) -> None:
 @inlined
 def _solve_size(
     size: int, starts: Ints, lows: Floats, highs: Floats, place: Places, mu: Floats, u: Floats,
-    odds: Floats, guess: Floats, tie: float, found: Floats,
+    odds: Floats, tie: float, guess: Floats, found: Floats,
 ) -> None:  # fmt: skip
     """All rounds of this size, which begin at entries `starts` and have these bounds."""
-    little = np.empty((6 + 5 * size) * LANES, np.float32)
+    little = np.empty((6 + 9 * size) * LANES, np.float32)
     single_rows = little[: 6 * LANES].reshape((6, LANES))
-    singles = little[6 * LANES :].reshape((5, size, LANES))
+    singles = little[6 * LANES :].reshape((9, size, LANES))
     for first in range(0, len(starts), LANES):
         some = starts[first : first + LANES]
-        _step_first(size, some, place, mu, u, odds, guess, tie, singles, single_rows)
+        _step_first(size, some, place, mu, u, odds, tie, singles, single_rows, guess)
     room = aligned((ROWS + 6 * size) * LANES)  # rows first: see LANES
     rows = room[: ROWS * LANES].reshape((ROWS, LANES))
     planes = room[ROWS * LANES :].reshape((6, size, LANES))
@@ -245,32 +269,28 @@ def _solve_size(
 
 @kernel
 def solve_small(
-    round_starts: Ints, which: Ints, low: Floats, high: Floats, place: Places, mu: Floats,
-    u: Floats, tie: float, found: Floats,
+    round_starts: Ints, which: Ints, low: Floats, high: Floats, total: Floats, place: Places,
+    mu: Floats, u: Floats, tie: float, found: Floats,
 ) -> None:  # fmt: skip
     """The performances of the rounds `which`, all finished and of at most SMALL entries.
 
-    `round_starts`, `low` and `high` are those of all rounds; NaN in `found` is left to `direct`.
+    `round_starts`, `low`, `high` and `total`, the sum of u, are those of all rounds; NaN in `found`
+    is left to `direct`.
     """
-    odds, guess = np.ones(len(mu)), np.empty(len(mu))
+    odds, guess = np.empty(len(mu)), np.empty(len(mu))
     starts = np.empty((SMALL + 1, len(which)), np.int64)
     lows, highs = np.empty((SMALL + 1, len(which))), np.empty((SMALL + 1, len(which)))
     counts = np.zeros(SMALL + 1, np.int64)
     for r in which:
         a, b = round_starts[r], round_starts[r + 1]
-        find_odds(place[a:b], u[a:b], b - a, tie, odds[a:b])
+        find_odds(place[a:b], u[a:b], b - a, tie, total[r], odds[a:b])
         at = counts[b - a]
         starts[b - a, at], lows[b - a, at], highs[b - a, at] = a, low[r], high[r]
         counts[b - a] += 1
-    for e in range(len(mu)):
-        guess[e] = log(odds[e])
-    for r in which:
-        a, b = round_starts[r], round_starts[r + 1]
-        _guess(place[a:b], mu[a:b], u[a:b], 2.0 * tie - 1.0, guess[a:b])
     for size in range(1, SMALL + 1):
         n = counts[size]
         if n > 0:
             _solve_size(
-                size, starts[size, :n], lows[size, :n], highs[size, :n], place, mu, u, odds, guess,
-                tie, found,
+                size, starts[size, :n], lows[size, :n], highs[size, :n], place, mu, u, odds, tie,
+                guess, found,
             )  # fmt: skip

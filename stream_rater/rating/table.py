@@ -12,6 +12,7 @@ import numpy as np
 
 from stream_rater.rating.compiled import inlined
 from stream_rater.rating.elementary import log, quick_exp
+from stream_rater.rating.fused import fma
 from stream_rater.rating.model import Floats
 from stream_rater.rating.vectors import VECTOR, aligned, whole
 
@@ -38,8 +39,8 @@ BATCH = 16
 """Entries whose ladders are filled before they are added: what is stored should have settled."""
 
 ROWS = 5 + BATCH
-"""Scratch for each node: 5 sums, and ladders that make room for 4 derivatives, 8 coefficients of L
-and 4 of its inverse."""
+"""Scratch for each node: 5 sums, and ladders that make room for 4 coefficients of L and 4 of its
+inverse."""
 
 SCRATCH = ROWS * 128 + BATCH
 """Scratch that suffices for most tables."""
@@ -70,8 +71,8 @@ def _add(e: Floats, u: float, p0: Floats, q0: Floats, p1: Floats, p2: Floats, p3
         p0[k] += won
         q0[k] += lost
         p1[k] += slope
-        p2[k] += slope * (lost - won)
-        p3[k] += slope * (u2 - 6.0 * slope)
+        p2[k] = fma(slope, lost - won, p2[k])
+        p3[k] = fma(slope, fma(-6.0, slope, u2), p3[k])
 
 
 @inlined
@@ -90,8 +91,8 @@ def _add_two(
         p0[k] += won + won_too
         q0[k] += lost + lost_too
         p1[k] += slope + slope_too
-        p2[k] += slope * (lost - won) + slope_too * (lost_too - won_too)
-        p3[k] += slope * (u2 - 6.0 * slope) + slope_too * (v2 - 6.0 * slope_too)
+        p2[k] = fma(slope_too, lost_too - won_too, fma(slope, lost - won, p2[k]))
+        p3[k] = fma(slope_too, fma(-6.0, slope_too, v2), fma(slope, fma(-6.0, slope, u2), p3[k]))
 
 
 @inlined
@@ -102,7 +103,7 @@ def _add_values(e: Floats, f: Floats, u: float, v: float, p: Floats, q: Floats) 
         both = 1.0 / (one * other)
         won, won_too = u * (other * both), v * (one * both)
         p[k] += won + won_too
-        q[k] += e[k] * won + f[k] * won_too
+        q[k] = fma(f[k], won_too, fma(e[k], won, q[k]))
 
 
 @inlined
@@ -184,30 +185,29 @@ def _wide_sums(mu: Floats, u: Floats, low: float, h: float, nodes: int) -> Float
 
 @inlined
 def _differentiate(sums: Floats, h: float, f: Floats) -> None:
-    """L and its first three derivatives with respect to x/h into f (4, nodes)."""
+    """L's Taylor coefficients in units of h, up to the third, at each node into f (4, nodes)."""
     for k in range(sums.shape[1]):
         p, q = sums[0, k], sums[1, k]
         one = 1.0 / (p * q)
         above, below = q * one, p * one
         p1, p2, p3 = h * sums[2, k], h * h * sums[3, k], h * h * h * sums[4, k]
         both, apart = above + below, above - below
-        rise = p1 * p1
+        square = p1 * p1
+        cubes = fma(apart, apart, above * below)
         f[0, k] = log(p * below)
         f[1, k] = both * p1
-        f[2, k] = both * (p2 - rise * apart)
-        cubes = above * above - above * below + below * below
-        f[3, k] = both * (p3 - 3.0 * p1 * p2 * apart + 2.0 * p1 * rise * cubes)
+        f[2, k] = 0.5 * both * fma(-square, apart, p2)
+        f[3, k] = SIXTH * both * fma(p1, fma(2.0 * square, cubes, -3.0 * p2 * apart), p3)
 
 
 @inlined
 def tabulate(
     mu: Floats, u: Floats, low: float, high: float, narrow: float, scratch: Floats
 ) -> tuple[Floats, Floats, float, float]:
-    """(8, nodes) coefficients of L = ln(P/Q) on [low, high] at least, where they begin, and the
-    distance h of nodes.
+    """(4, nodes) Taylor coefficients of L = ln(P/Q) on [low, high] at least, those for `guess`,
+    where they begin, and the distance h of nodes.
 
-    On interval k, at x = low + (k + r) h with r in [0, 1], L is the sum of c[i, k] r^i. Before
-    `low`, (4, nodes) coefficients for `guess`. The last node begins no interval.
+    On interval k, x = low + (k + r) h with r in [0, 1]; the last node begins none.
     """
     nodes = whole(int((high - low) / (NODE * narrow)) + 2)
     spare = min(0.5 * ((nodes - 1) * NODE * narrow - (high - low)), SPARE * narrow)
@@ -216,32 +216,14 @@ def tabulate(
     wide = nodes + VECTOR  # room for a look at the node after the last
     if len(scratch) < ROWS * wide + BATCH:
         scratch = aligned(ROWS * wide + BATCH)
-    f, back = _rows(scratch, 5, 4, wide), _rows(scratch, 17, 4, wide)
-    c = scratch[9 * wide : 9 * wide + 8 * nodes].reshape((8, nodes))
+    f, back = _rows(scratch, 5, 4, wide), _rows(scratch, 9, 4, wide)
     if high - low > WIDEST * narrow:
         _differentiate(_wide_sums(mu, u, low, h, nodes), h, f)
     else:
         _differentiate(_sums(mu, u, low, h, nodes, scratch), h, f)
-    f[:, nodes] = 0.0
-    _join(f, c)
+    f[0, nodes] = f[1, nodes] = 0.0
     _invert(f, nodes, back)
-    return c, back, low, h
-
-
-@inlined
-def _join(f: Floats, c: Floats) -> None:
-    """The polynomials that have L and three derivatives in common with f at both ends."""
-    for k in range(c.shape[1]):
-        c0, c1, c2, c3 = f[0, k], f[1, k], 0.5 * f[2, k], f[3, k] * SIXTH
-        d0 = f[0, k + 1] - (c0 + c1 + c2 + c3)
-        d1 = f[1, k + 1] - (c1 + 2.0 * c2 + 3.0 * c3)
-        d2 = f[2, k + 1] - (2.0 * c2 + 6.0 * c3)
-        d3 = f[3, k + 1] - 6.0 * c3
-        c[0, k], c[1, k], c[2, k], c[3, k] = c0, c1, c2, c3
-        c[4, k] = 35.0 * d0 - 15.0 * d1 + 2.5 * d2 - d3 * SIXTH
-        c[5, k] = -84.0 * d0 + 39.0 * d1 - 7.0 * d2 + 0.5 * d3
-        c[6, k] = 70.0 * d0 - 34.0 * d1 + 6.5 * d2 - 0.5 * d3
-        c[7, k] = -20.0 * d0 + 10.0 * d1 - 2.0 * d2 + d3 * SIXTH
+    return f[:, :nodes], back, low, h
 
 
 @inlined
@@ -258,7 +240,8 @@ def _invert(f: Floats, nodes: int, back: Floats) -> None:
 def guess(value: float, least: float, inverse: float, first: float, last: float) -> float:
     """About where on an interval, in [0, 1], L is `value`: a cubic through both of its ends."""
     r: float = min(max((value - least) * inverse, 0.0), 1.0)
-    r += r * (1.0 - r) * (first * (1.0 - r) - last * r)
+    left = 1.0 - r
+    r = fma(r * left, fma(first, left, -last * r), r)
     return min(max(r, 0.0), 1.0)
 
 
@@ -271,27 +254,35 @@ def interval(low: float, scale: float, last: int, x: float) -> tuple[int, float]
 
 
 @inlined
-def polynomial(
-    c0: float, c1: float, c2: float, c3: float, c4: float, c5: float, c6: float, c7: float,
+def between(
+    a0: float, a1: float, a2: float, a3: float, b0: float, b1: float, b2: float, b3: float,
     r: float,
 ) -> tuple[float, float, float]:  # fmt: skip
-    """The sum of c_i r^i and its first two derivatives."""
-    r2 = r * r
-    r4 = r2 * r2
-    value = (c0 + c1 * r) + (c2 + c3 * r) * r2 + ((c4 + c5 * r) + (c6 + c7 * r) * r2) * r4
-    slope = (c1 + 2.0 * c2 * r) + (3.0 * c3 + 4.0 * c4 * r) * r2
-    slope += ((5.0 * c5 + 6.0 * c6 * r) + 7.0 * c7 * r2) * r4
-    bend = (2.0 * c2 + 6.0 * c3 * r) + (12.0 * c4 + 20.0 * c5 * r) * r2
-    bend += (30.0 * c6 + 42.0 * c7 * r) * r4
-    return value, slope, bend
+    """The polynomial of degree 7 with Taylor coefficients a at 0 and b at 1: its value at r, and
+    its first two derivatives.
+
+    Newton's form: a0 + a1 r + a2 r^2 + a3 r^3 + r^4 (c0 + c1 s + c2 s^2 + c3 s^3) with s = r - 1,
+    where c is what a leaves of b, divided by r^4 = (1 + s)^4.
+    """
+    c0, e1 = b0 - (a0 + a1 + (a2 + a3)), b1 - fma(3.0, a3, fma(2.0, a2, a1))
+    e2, e3 = b2 - fma(3.0, a3, a2), b3 - a3
+    c1, c2 = fma(-4.0, c0, e1), fma(10.0, c0, fma(-4.0, e1, e2))
+    c3 = fma(-20.0, c0, fma(10.0, e1, fma(-4.0, e2, e3)))
+    s = r - 1.0
+    bend, slope, value = c3, fma(c3, s, fma(c3, s, c2)), fma(fma(c3, s, c2), s, c1)
+    bend, slope, value = fma(bend, s, slope), fma(slope, s, value), fma(value, s, c0)
+    bend, slope, value = fma(bend, r, slope), fma(slope, r, value), fma(value, r, a3)
+    bend, slope, value = fma(bend, r, slope), fma(slope, r, value), fma(value, r, a2)
+    bend, slope, value = fma(bend, r, slope), fma(slope, r, value), fma(value, r, a1)
+    return fma(value, r, a0), fma(slope, r, value), 2.0 * fma(bend, r, slope)
 
 
 @inlined
-def look_up(c: Floats, low: float, h: float, x: float) -> tuple[float, float, float]:
+def look_up(f: Floats, low: float, h: float, x: float) -> tuple[float, float, float]:
     """L and its first two derivatives at x."""
     scale = 1.0 / h
-    k, r = interval(low, scale, c.shape[1] - 2, x)
-    value, slope, bend = polynomial(
-        c[0, k], c[1, k], c[2, k], c[3, k], c[4, k], c[5, k], c[6, k], c[7, k], r
+    k, r = interval(low, scale, f.shape[1] - 2, x)
+    value, slope, bend = between(
+        f[0, k], f[1, k], f[2, k], f[3, k], f[0, k + 1], f[1, k + 1], f[2, k + 1], f[3, k + 1], r
     )
     return value, slope * scale, bend * (scale * scale)

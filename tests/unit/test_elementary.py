@@ -3,10 +3,14 @@
 import math
 from collections.abc import Callable
 from decimal import Context, Decimal, localcontext
+from fractions import Fraction
+from typing import Any
 
+import numba
 import numpy as np
 import pytest
 
+from stream_rater.rating.compiled import OPTIONS
 from stream_rater.rating.elementary import (
     EXP_LIMIT,
     exp,
@@ -17,11 +21,12 @@ from stream_rater.rating.elementary import (
     single_exp,
     tanh,
 )
+from stream_rater.rating.fused import fma
 
 EXACT = Context(prec=40)
 """Decimal's exp and ln are correctly rounded: 40 digits are exact next to a float's 17."""
 COUNT = 3000
-"""Samples a range; ten million gave 1.17 (exp), 0.99 (log) and 1.74e-16 (tanh) at most."""
+"""Samples a range; millions gave 1.01 (exp), 0.94 (log) and 1.68e-16 (tanh) at most."""
 
 
 def samples(low: float, high: float) -> list[float]:
@@ -38,6 +43,23 @@ def worst_ulps(
         return max(
             float(abs(Decimal(function(x)) - e) / Decimal(float(np.spacing(abs(float(e))))))
             for x, e in ((x, exact(Decimal(x))) for x in xs)
+        )
+
+
+@numba.njit(**OPTIONS)
+def fused(a: Any, b: Any, c: Any) -> Any:
+    return fma(a, b, c)
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+def test_fma_rounds_once(kind: type) -> None:
+    """Where the product nearly cancels, only what a second rounding would lose is left."""
+    random = np.random.default_rng(5)
+    a, b = random.normal(size=COUNT).astype(kind), random.normal(size=COUNT).astype(kind)
+    for x, y in zip(a, b, strict=True):
+        found = fused(x, y, -(x * y))
+        assert Fraction(float(found)) == Fraction(float(x)) * Fraction(float(y)) - Fraction(
+            float(x * y)
         )
 
 

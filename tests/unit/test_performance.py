@@ -148,17 +148,15 @@ def test_few_steps(size: int) -> None:
     mu = random.normal(1500.0, 300.0, 32 * size)
     u, place = C / random.uniform(100.0, 400.0, 32 * size), np.tile(np.arange(1, size + 1), 32)
     planes, rows = np.empty((6, size, 32)), np.empty((small.ROWS, 32))
-    odds, level = np.ones(32 * size), np.zeros(32 * size)
+    odds, guess = np.ones(32 * size), np.zeros(32 * size)
     starts = np.arange(0, 32 * size, size)
     for a in starts:
         part = slice(a, a + size)
-        small.find_odds(place[part], u[part], size, 1.0, odds[part])
-        level[part] = np.log(odds[part])
-        small._guess(place[part], mu[part], u[part], 1.0, level[part])
-    singles, single_rows = np.zeros((5, size, 32), np.float32), np.empty((6, 32), np.float32)
-    small._step_first(size, starts, place, mu, u, odds, level, 1.0, singles, single_rows)
+        small.find_odds(place[part], u[part], size, 1.0, u[part].sum(), odds[part])
+    singles, single_rows = np.zeros((9, size, 32), np.float32), np.empty((6, 32), np.float32)
+    small._step_first(size, starts, place, mu, u, odds, 1.0, singles, single_rows, guess)
     for k, a in enumerate(starts):
-        small._enter(planes, rows, k, size, a, place, mu, u, odds, level)
+        small._enter(planes, rows, k, size, a, place, mu, u, odds, guess)
     rows[small.LOW], rows[small.HIGH] = -9000.0, 9000.0
     open_after = []
     for _ in range(2):

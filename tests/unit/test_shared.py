@@ -25,7 +25,9 @@ def both(place: Places, mu: Floats, u: Floats, tie: float) -> tuple[Floats, Floa
     low, high = mu.min() - reach, mu.max() + reach
     fast, slow = np.empty(len(mu)), np.full(len(mu), math.nan)
     lanes, scratch = np.empty(balance.LANES), np.empty(table.SCRATCH)
-    shared.ranked_performances(place, mu, u, ranked, tie, low, high, lanes, scratch, fast)
+    shared.ranked_performances(
+        place, mu, u, ranked, tie, low, high, u.sum(), u.max(), lanes, scratch, fast
+    )
     if ranked < len(mu):
         shared.unfinished_performances(mu, u, ranked, tie, low, high, lanes, scratch, fast)
     fill_open(place, mu, u, tie, low, high, slow)
