@@ -24,7 +24,7 @@ import math
 import numpy as np
 
 from stream_rater.rating.compiled import inlined
-from stream_rater.rating.elementary import exp, log, quick_exp
+from stream_rater.rating.elementary import exp, quick_exp, quick_log
 from stream_rater.rating.fused import fma
 from stream_rater.rating.model import Floats, Places
 from stream_rater.rating.vectors import whole
@@ -116,8 +116,17 @@ def enter(first: int, end: int, mu: Floats, u: Floats, odds: Floats, lanes: Floa
 
 
 @inlined
+def are_tied(place: Places) -> bool:
+    """Whether any two of these entries are."""
+    same = 0
+    for i in range(len(place) - 1):
+        same += 1 if place[i] == place[i + 1] else 0
+    return same > 0
+
+
+@inlined
 def find_own(place: Places, lanes: Floats, n: int) -> None:
-    """The own groups' parts, at X, of n entries; `place` has those of them that are no filling."""
+    """The own groups' parts, at X, of n entries; `place` has those that may be tied, or none."""
     for i in range(n):
         lanes[E + i] = quick_exp((lanes[MU + i] - lanes[X + i]) * lanes[U + i])
     for i in range(n):
@@ -145,7 +154,7 @@ def excess(p: float, q: float, p1: float, p2: float, odds: float) -> tuple[float
     one = 1.0 / (p * q)
     above, below = q * one, p * one
     both = above + below
-    return log(p * below * odds), both * p1, both * fma(-p1 * p1, above - below, p2)
+    return quick_log(p * below * odds), both * p1, both * fma(-p1 * p1, above - below, p2)
 
 
 @inlined

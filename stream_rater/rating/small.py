@@ -21,7 +21,7 @@ from stream_rater.rating.balance import (
     terms_of,
 )
 from stream_rater.rating.compiled import inlined, kernel
-from stream_rater.rating.elementary import ONE, log, quick_exp, single_exp
+from stream_rater.rating.elementary import ONE, quick_exp, quick_log, single_exp
 from stream_rater.rating.fused import fma
 from stream_rater.rating.model import Floats, Ints, Places, Singles
 from stream_rater.rating.roots import householder
@@ -133,7 +133,7 @@ def _guess(planes: Singles, rows: Singles, size: int, own: float) -> None:
     for i in range(size):
         for k in range(LANES):
             planes[X, i, k] = likely(
-                log(np.float64(planes[ODDS, i, k])),
+                quick_log(np.float64(planes[ODDS, i, k])),
                 size + own * planes[COUNT, i, k],
                 rows[P, k] + own * planes[W, i, k],
                 rows[P1, k] + own * planes[WD, i, k],

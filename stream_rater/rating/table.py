@@ -11,7 +11,7 @@ falls with the eighth power of the nodes' distance h: it is about (h u / 2 pi)^8
 import numpy as np
 
 from stream_rater.rating.compiled import inlined
-from stream_rater.rating.elementary import log, quick_exp
+from stream_rater.rating.elementary import quick_exp, quick_log
 from stream_rater.rating.fused import fma
 from stream_rater.rating.model import Floats
 from stream_rater.rating.vectors import VECTOR, aligned, whole
@@ -194,7 +194,7 @@ def _differentiate(sums: Floats, h: float, f: Floats) -> None:
         both, apart = above + below, above - below
         square = p1 * p1
         cubes = fma(apart, apart, above * below)
-        f[0, k] = log(p * below)
+        f[0, k] = quick_log(p * below)
         f[1, k] = both * p1
         f[2, k] = 0.5 * both * fma(-square, apart, p2)
         f[3, k] = SIXTH * both * fma(p1, fma(2.0 * square, cubes, -3.0 * p2 * apart), p3)

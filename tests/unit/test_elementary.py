@@ -17,6 +17,7 @@ from stream_rater.rating.elementary import (
     log,
     power,
     quick_exp,
+    quick_log,
     rough_tanh,
     single_exp,
     tanh,
@@ -97,6 +98,13 @@ def test_quick_exp_is_within_1e_11() -> None:
     """Relative, whatever the power of two."""
     worst = max(abs(Decimal(quick_exp(x)) / Decimal(x).exp() - 1) for x in samples(-50.0, 50.0))
     assert Decimal("1e-12") < worst < Decimal("1e-11")
+
+
+def test_quick_log_is_within_1e_10() -> None:
+    """Absolute, next to 1 and far from it."""
+    xs = samples(0.4, 3.0) + samples(1e-30, 1e3)
+    worst = max(abs(Decimal(quick_log(x)) - Decimal(x).ln()) for x in xs)
+    assert Decimal("1e-12") < worst < Decimal("1e-10")
 
 
 def test_single_exp_is_within_1e_5() -> None:
