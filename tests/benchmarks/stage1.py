@@ -18,7 +18,7 @@ from tests.benchmarks.measure import Effort, Result, best_s, result
 
 SIZES = (2, 5, 12, 30, 60, 100, 300, 1000, 10_000, 100_000, 1_000_000)
 PLAYERS, QUICK_PLAYERS = 100_000, 2_000
-TURNS = 15
+TURNS = 100
 CHECKED_TERMS = 4_000_000
 """Ranks checked times players of their round."""
 MOST_CHECKED = 2_000
