@@ -30,6 +30,6 @@ def test_a_dead_workers_transaction_is_waited_for(settings: real.SettingsFactory
     at = settings(transaction_timeout_ms=8000)
     Admin(at).create_topics()
     leave_open(at)
-    verified = stream_rater("verify", "--wait", "60", settings=at)
+    verified = stream_rater("verify", "--wait", "0", settings=at)
     assert verified.returncode == 0, verified.stderr
     assert "0 rounds replayed" in verified.stdout
