@@ -16,6 +16,7 @@ from stream_rater.events import joined, rating_changed_from_json, shown
 from stream_rater.pipeline.ports import Position
 from stream_rater.pipeline.sharding import belief_key, shards_of
 from stream_rater.rating import record as belief_record
+from stream_rater.rating.factor import factors_of
 from stream_rater.rating.model import Floats
 from stream_rater.rating.systems import law_of
 from stream_rater.service import ESTIMATORS, UPDATERS
@@ -55,7 +56,7 @@ def _player(settings: Settings, ladder: str, player: str) -> Iterator[str]:
     yield f"{shown(player)} on {shown(ladder)}"
     if terms is not None:
         yield f"shown: {law_of(terms.rating).rating(header['mu'], header['sigma']):.1f}"
-    yield from described(header, beliefs.factors[0])
+    yield from described(header, factors_of(beliefs)[0])
     key = belief_key(shard, ladder, player.encode(), settings.buckets)
     encoding = store.encoding(shard, (ladder, player)) or "unknown encoding"
     yield f"in Redis: shard {shard}, {len(record)} bytes in the hash {shown(key)} ({encoding})"
@@ -75,7 +76,7 @@ def _last_rounds(settings: Settings, topic: str, shard: int, key: str) -> Iterat
 
 
 def described(header: Any, factors: Floats) -> Iterator[str]:
-    """A belief in words: `header` one of HEADER, `factors` (capacity, 3) as in Beliefs."""
+    """A belief in words: `header` one of HEADER, `factors` (capacity, 3): rows (p, a, r)."""
     yield f"believed: {_about(header['mu'], header['sigma'])}, after {header['rounds']} rounds"
     yield (
         f"before the last one: {_about(header['previous_mu'], header['previous_sigma'])}; "

@@ -119,7 +119,7 @@ class Crowd:
     """The beliefs of all rows of a census."""
 
     def __init__(self) -> None:
-        self._beliefs = newcomers(0, 1, 0.0, 1.0)
+        self._beliefs = newcomers(0, 1, 0.0, 1.0, coded=True)
         self._latest = np.zeros(0, np.int64)
         self._laws: dict[int, tuple[RatingConfig, Law]] = {}
 
@@ -178,7 +178,7 @@ class Crowd:
     def _widen(self, capacity: int) -> None:
         factors = self._beliefs.factors
         if capacity > factors.shape[1]:
-            wider = np.zeros((len(factors), capacity, 3))
+            wider = np.zeros((len(factors), capacity), np.int64)
             wider[:, : factors.shape[1]] = factors
             self._beliefs = Beliefs(self._beliefs.header, wider)
 

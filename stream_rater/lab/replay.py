@@ -11,6 +11,7 @@ import numpy as np
 from stream_rater.columns import wave_of
 from stream_rater.config import Ladder
 from stream_rater.rating import record, systems
+from stream_rater.rating.factor import factors_of
 from stream_rater.rating.model import Beliefs, Evidence, Ints, Table, Wave, newcomers
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.standings import Standings
@@ -26,10 +27,15 @@ class Pool:
         self._beliefs = self._empty(1024, self.law.kept + 1 if self.law.kept else 8)
 
     def follow(self, rating: RatingConfig) -> None:
-        """Rate by these parameters from now on; who has not played yet begins by them, too."""
+        """Rate by these parameters from now on; who has not played yet begins by them, too.
+
+        Once a history was kept in full, no record holds these beliefs any more.
+        """
         if rating is self.rating:
             return
         self.rating, self.law = rating, systems.law_of(rating)
+        if self.law.kept == 0:
+            self._beliefs = Beliefs(self._beliefs.header, factors_of(self._beliefs))
         header, factors = self._beliefs.header, self._beliefs.factors
         new = header["rounds"] == 0
         header[new] = self._empty(1, 1).header
@@ -40,7 +46,9 @@ class Pool:
         return len(self._rows)
 
     def _empty(self, players: int, capacity: int) -> Beliefs:
-        return newcomers(players, capacity, self.law.initial_mu, self.law.initial_sigma)
+        law = self.law
+        coded = law.kept > 0
+        return newcomers(players, capacity, law.initial_mu, law.initial_sigma, coded=coded)
 
     def _grow(self, players: int, capacity: int) -> None:
         old = self._beliefs
@@ -50,10 +58,11 @@ class Pool:
             old.factors.resize((players, *old.factors.shape[1:]), refcheck=False)
             old.header[held:] = self._empty(1, 1).header
             return
-        new = self._empty(players, capacity)
-        new.header[: len(old)] = old.header
-        new.factors[: len(old), : old.factors.shape[1]] = old.factors
-        self._beliefs = new
+        header = self._empty(players, 0).header
+        header[: len(old)] = old.header
+        factors = np.zeros((players, capacity, *old.factors.shape[2:]), old.factors.dtype)
+        factors[: len(old), : old.factors.shape[1]] = old.factors
+        self._beliefs = Beliefs(header, factors)
 
     def rows(self, players: list[str]) -> Ints:
         """Row of each player, new ones included."""
@@ -102,7 +111,7 @@ class Pool:
 
     def belief_bytes(self, player: str) -> bytes:
         """The record of one player, as the service stores it; Unrecordable with full history."""
-        if self.law.kept == 0:
+        if self._beliefs.factors.ndim > 2:
             raise record.Unrecordable("no record holds a full history: set history to a number")
         row = slice(self._rows[player], self._rows[player] + 1)
         return record.encode(Beliefs(self._beliefs.header[row], self._beliefs.factors[row]))[0]

@@ -23,6 +23,7 @@ import numpy as np
 
 from stream_rater.rating.compiled import inlined, kernel
 from stream_rater.rating.elementary import exp, log, tanh
+from stream_rater.rating.factor import code_of, excess_of, performance_of, slope_of, weight_of
 from stream_rater.rating.mode import (
     CENTER,
     COUNT,
@@ -40,7 +41,7 @@ from stream_rater.rating.mode import (
     filled,
     find_modes,
 )
-from stream_rater.rating.model import HEADER, Evidence, Floats, Ints, Table
+from stream_rater.rating.model import HEADER, Codes, Evidence, Factors, Floats, Ints, Table
 from stream_rater.rating.performance import C
 from stream_rater.rating.prefetch import LINE, prefetch
 from stream_rater.rating.rounding import power_of_two, single
@@ -49,11 +50,13 @@ from stream_rater.rating.sketch import (
     NEW_A,
     NEW_P,
     NEW_R,
+    E,
     insert,
     merge,
     normalise,
     rebase,
     settle,
+    steepest,
 )
 from stream_rater.rating.sketch import ROWS as USED
 
@@ -63,12 +66,14 @@ BETA, U = USED + 4, USED + 5
 """The root of BETA2, and C / beta."""
 ROW = USED + 6
 """Where the belief is held."""
-ROWS = USED + 7
+PER_POINT, STEEPEST = USED + 7, USED + 8
+"""What codes are read and written with: the grid's steps to a point, and the narrowest's slope."""
+ROWS = USED + 9
 
 BLOCK = 40
 """Beliefs that are updated side by side."""
 
-HEADER_BYTES, FACTOR_BYTES = HEADER.itemsize, 24
+HEADER_BYTES = HEADER.itemsize
 
 NOTHING = 1e-300
 """Keeps the Gaussian's center from being 0 / 0 where it has no weight at all."""
@@ -97,7 +102,7 @@ def _make_room(held: Floats, lanes: Floats, i: int, u: float, beta: float) -> No
     count = int(lanes[COUNT, i])
     if lanes[SCALE, i] == 0.0:  # without momentum no factor outlives a round
         for k in range(count):
-            held[P, k, i], held[A, k, i], held[R, k, i] = FILL, 0.0, 0.0
+            held[P, k, i], held[A, k, i], held[R, k, i], held[E, k, i] = FILL, 0.0, 0.0, 0.0
         count, lanes[COUNT, i] = 0, 0.0
     if count == 0:
         lanes[SCALE, i], lanes[NARROWEST, i] = single(u), single(beta)
@@ -141,38 +146,59 @@ def _conclude(lanes: Floats, n: int) -> None:
 
 
 @inlined
-def _fetch(header: Table, factors: Floats, rows: Ints, block: Ints) -> None:
+def _fetch(header: Table, factors: Factors, rows: Ints, block: Ints) -> None:
     """Ask for the factors of beliefs rows[block]: they come while another block is worked on."""
+    size = factors.strides[1]
     for i in range(len(block)):
         row = rows[block[i]]
         prefetch(header, row, LINE)
         prefetch(header, row, HEADER_BYTES - 1)  # a row may begin anywhere in a line
-        for offset in range(0, FACTOR_BYTES * int(header[row].count + 0) + LINE, LINE):
+        for offset in range(0, size * int(header[row].count + 0) + LINE, LINE):
             prefetch(factors, row, offset)
 
 
 @inlined
-def _load_four(factors: Floats, held: Floats, lanes: Floats, i: int) -> None:
-    """The factors of lanes i to i + 3, as many as one has: a vector is written, not four numbers.
+def _load_numbers(factors: Floats, held: Floats, lanes: Floats, n: int, most: int) -> None:
+    for i in range(n):
+        row, count = int(lanes[ROW, i]), int(lanes[COUNT, i])
+        for k in range(most + 1):
+            held[P, k, i], held[A, k, i], held[R, k, i], held[E, k, i] = FILL, 0.0, 0.0, 0.0
+        for k in range(count):
+            for c in range(3):
+                held[c, k, i] = factors[row, k, c]
 
-    What others have less is to be filled up afterwards.
-    """
-    most = int(np.max(lanes[COUNT, i : i + 4]))
-    row_0, row_1 = int(lanes[ROW, i]), int(lanes[ROW, i + 1])
-    row_2, row_3 = int(lanes[ROW, i + 2]), int(lanes[ROW, i + 3])
-    for k in range(most):
-        for c in range(3):
-            x_0, x_1 = factors[row_0, k, c], factors[row_1, k, c]
-            x_2, x_3 = factors[row_2, k, c], factors[row_3, k, c]
-            held[c, k, i], held[c, k, i + 1], held[c, k, i + 2], held[c, k, i + 3] = (
-                x_0, x_1, x_2, x_3,
-            )  # fmt: skip
+
+@inlined
+def _load_codes(
+    factors: Codes, codes: Codes, held: Floats, lanes: Floats, n: int, most: int
+) -> None:
+    for i in range(0, n, 4):  # so that a vector is written, not four numbers
+        row_0, row_1 = int(lanes[ROW, i]), int(lanes[ROW, i + 1])
+        row_2, row_3 = int(lanes[ROW, i + 2]), int(lanes[ROW, i + 3])
+        count = max(lanes[COUNT, i], lanes[COUNT, i + 1], lanes[COUNT, i + 2], lanes[COUNT, i + 3])
+        for k in range(int(count)):
+            x_0, x_1 = factors[row_0, k], factors[row_1, k]
+            x_2, x_3 = factors[row_2, k], factors[row_3, k]
+            codes[k, i], codes[k, i + 1], codes[k, i + 2], codes[k, i + 3] = x_0, x_1, x_2, x_3
+    for i in range(n):
+        lanes[STEEPEST, i] = steepest(lanes[NARROWEST, i])
+        lanes[PER_POINT, i] = 1.0 / lanes[GRID, i]
+    for k in range(most + 1):
+        at = float(k)  # a loop over lanes that turns k itself into a float stays scalar
+        for i in range(n):
+            here, code = at < lanes[COUNT, i], codes[k, i]
+            r, a = weight_of(code), slope_of(code, lanes[STEEPEST, i])
+            a = a if lanes[NARROWEST, i] > 0.0 else r * lanes[SCALE, i]
+            held[P, k, i] = performance_of(code, lanes[GRID, i]) if here else FILL
+            held[A, k, i] = a if here else 0.0
+            held[R, k, i] = r if here else 0.0
+            held[E, k, i] = excess_of(code) if here else 0.0
 
 
 @inlined
 def _load(
-    header: Table, factors: Floats, rows: Ints, evidence: Evidence, rho: Floats, kept: Ints,
-    block: Ints, held: Floats, lanes: Floats,
+    header: Table, factors: Factors, rows: Ints, evidence: Evidence, rho: Floats, kept: Ints,
+    block: Ints, codes: Codes, held: Floats, lanes: Floats,
 ) -> int:  # fmt: skip
     """Beliefs rows[block] into lanes; the most factors that one has."""
     most = 0
@@ -188,28 +214,43 @@ def _load(
         lanes[PERFORMANCE, i], lanes[BETA2, i] = evidence[j, 0], evidence[j, 1]
         lanes[GAMMA2, i], lanes[RHO, i], lanes[KEPT, i] = evidence[j, 2], rho[j], kept[j]
         lanes[ROW, i] = rows[j]
-    for i in range(0, filled(len(block)), 4):
-        _load_four(factors, held, lanes, i)
-    for i in range(filled(len(block))):
-        for k in range(int(lanes[COUNT, i]), most + 1):
-            held[P, k, i], held[A, k, i], held[R, k, i] = FILL, 0.0, 0.0
+    if factors.ndim == 2:
+        _load_codes(factors, codes, held, lanes, filled(len(block)), most)
+    else:
+        _load_numbers(factors, held, lanes, filled(len(block)), most)
     return most
 
 
 @inlined
-def _store(
-    header: Table, factors: Floats, rows: Ints, block: Ints, held: Floats, lanes: Floats
+def _store_factors(
+    factors: Factors, codes: Codes, held: Floats, lanes: Floats, n: int, most: int
 ) -> None:
+    if factors.ndim == 2:
+        for k in range(most):
+            for i in range(filled(n)):
+                p = held[P, k, i] if held[P, k, i] < FILL else 0.0
+                codes[k, i] = code_of(p, held[R, k, i], held[E, k, i], lanes[PER_POINT, i])
+        for i in range(n):
+            row = int(lanes[ROW, i])
+            for k in range(int(lanes[COUNT, i])):
+                factors[row, k] = codes[k, i]
+    else:
+        for i in range(n):
+            row = int(lanes[ROW, i])
+            for k in range(int(lanes[COUNT, i])):
+                for c in range(3):
+                    factors[row, k, c] = held[c, k, i]
+
+
+@inlined
+def _store_headers(header: Table, rows: Ints, block: Ints, lanes: Floats) -> None:
     """All but the new mode."""
     for i in range(len(block)):
-        belief, row, count = header[rows[block[i]]], rows[block[i]], int(lanes[COUNT, i])
+        belief = header[rows[block[i]]]
         belief.previous_mu, belief.previous_sigma = belief.mu, belief.sigma
         belief.sigma, belief.center = lanes[SIGMA, i], lanes[CENTER, i]
         belief.precision, belief.scale = lanes[PRECISION, i], lanes[SCALE, i]
-        belief.width, belief.count = lanes[NARROWEST, i], count
-        for k in range(count):
-            for c in range(3):
-                factors[row, k, c] = held[c, k, i]
+        belief.width, belief.count = lanes[NARROWEST, i], int(lanes[COUNT, i])
 
 
 @inlined
@@ -232,28 +273,30 @@ def _in_order_of_count(header: Table, rows: Ints) -> Ints:
 
 @kernel
 def update(
-    header: Table, factors: Floats, rows: Ints, evidence: Evidence, rho: Floats, kept: Ints
+    header: Table, factors: Factors, rows: Ints, evidence: Evidence, rho: Floats, kept: Ints
 ) -> None:
     """Diffuse, add the evidence and solve, in place, for the beliefs in `rows`.
 
-    `header` (n,) and `factors` (n, capacity, 3) as in model.Beliefs; `evidence` (len(rows), 3);
-    `rho` and `kept` (len(rows),), kept = 0 for all factors, unrounded. A belief must have room for
-    one more factor than it holds. Previous mu and sigma are remembered; offsets and times are not
-    touched.
+    `header` (n,) and `factors` as in model.Beliefs; `evidence` (len(rows), 3); `rho` and `kept`
+    (len(rows),), kept = 0 for all factors, unrounded, which no codes can hold. A belief must have
+    room for one more factor than it holds. Previous mu and sigma are remembered; offsets and times
+    are not touched.
     """
     order = _in_order_of_count(header, rows)
     room = header[rows[order[-1]]].count + 2 if len(rows) else 0
-    held, lanes, found = np.empty((3, room, BLOCK)), np.empty((ROWS, BLOCK)), np.empty(BLOCK)
+    held, codes = np.empty((4, room, BLOCK)), np.empty((room, BLOCK), np.int64)
+    lanes, found = np.empty((ROWS, BLOCK)), np.empty(BLOCK)
     _fetch(header, factors, rows, order[:BLOCK])
     for start in range(0, len(rows), BLOCK):
         block = order[start : start + BLOCK]
         _fetch(header, factors, rows, order[start + BLOCK : start + 2 * BLOCK])
-        most = _load(header, factors, rows, evidence, rho, kept, block, held, lanes)
+        most = _load(header, factors, rows, evidence, rho, kept, block, codes, held, lanes)
         n = filled(len(block))
         _diffuse(lanes, n)
         _join(held, lanes, n, most)
         _conclude(lanes, n)
-        _store(header, factors, rows, block, held, lanes)
+        _store_headers(header, rows, block, lanes)
+        _store_factors(factors, codes, held, lanes, len(block), most + 1)
         find_modes(held, lanes, len(block), most + 1, found)
         for i in range(len(block)):
             header[rows[block[i]]].mu = single(found[i]) if kept[block[i]] > 0 else found[i]

@@ -26,11 +26,20 @@ from typing import Any
 
 import numpy as np
 
-from stream_rater.rating import mode
+from stream_rater.rating import factor, mode
 from stream_rater.rating.baselines.places import tie_bounds
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.elementary import exp, log, tanh
-from stream_rater.rating.model import DID_NOT_FINISH, Evidence, Floats, Ints, Places, Table, Wave
+from stream_rater.rating.model import (
+    DID_NOT_FINISH,
+    Evidence,
+    Factors,
+    Floats,
+    Ints,
+    Places,
+    Table,
+    Wave,
+)
 from stream_rater.rating.parameters import EloR
 from stream_rater.rating.performance import (
     credit_members,
@@ -246,10 +255,17 @@ def _mode(belief: Any, held: Floats) -> float:
 
 
 @kernel
-def update(header: Table, factors: Floats, rows: Ints, evidence: Evidence, kept: Ints) -> None:
+def update(header: Table, factors: Factors, rows: Ints, evidence: Evidence, kept: Ints) -> None:
     """Widen, add the evidence and solve, in place; arguments as of `belief.update`."""
+    held = np.empty((factors.shape[1], 3))
     for i in range(len(rows)):
-        belief, held = header[rows[i]], factors[rows[i]]
+        belief = header[rows[i]]
+        if factors.ndim == 2:
+            factor.read(belief, factors[rows[i]], held)
+        else:
+            held = factors[rows[i]]
         _advance(belief, held, evidence[i, 0], evidence[i, 1], evidence[i, 2], kept[i])
+        if factors.ndim == 2:
+            factor.write(belief, held, factors[rows[i]])
         mu = _mode(belief, held)
         belief.mu = single(mu) if kept[i] > 0 else mu

@@ -3,7 +3,8 @@
 The derivative of a log-posterior, w_0 (x - center) + scale * sum over k of r_k tanh((x - p_k) a_k),
 rises strictly, so it has one zero; it lies between the center and the outermost performances.
 
-Beliefs stand in *lanes*: `held` (3, K, n) has a factor's p, a and r of belief i at held[:, k, i],
+Beliefs stand in *lanes*: `held` (3 or more, K, n) has a factor's p, a and r of belief i at
+held[:3, k, i],
 `lanes` (ROWS, n) a number of belief i at lanes[ROW, i]. A loop over i is what a compiler turns into
 vector instructions. Where a belief has fewer factors than others, FILL takes their place, which
 adds nothing.

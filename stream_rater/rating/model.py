@@ -16,6 +16,10 @@ from stream_rater.rating.rounding import grid_of
 Floats = npt.NDArray[np.float64]
 Singles = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.int64]
+"""(n, capacity) logistic factors as a record has them: see `factor`."""
+Factors = npt.NDArray[Any]
+"""Floats (n, capacity, 3) or Codes."""
 Places = npt.NDArray[np.int32]
 Table = npt.NDArray[Any]
 """A structured array with `HEADER`'s fields."""
@@ -99,19 +103,28 @@ class Beliefs:
 
     header: Table
     """(n,) of HEADER."""
-    factors: Floats
-    """(n, capacity, 3): rows (p, a, r), in order of p; the first header.count are valid."""
+    factors: Factors
+    """In order of p; the first header.count of each row are valid. (n, capacity) codes if the
+    beliefs are to be records, rounded to what these can say; else (n, capacity, 3): rows (p, a, r).
+    """
 
     def __len__(self) -> int:
         return len(self.header)
 
 
-def newcomers(count: int, capacity: int, mu: float, sigma: float) -> Beliefs:
-    """Beliefs of players who have not played: one Gaussian factor at the initial rating."""
+def newcomers(
+    count: int, capacity: int, mu: float, sigma: float, *, coded: bool = False
+) -> Beliefs:
+    """Beliefs of players who have not played: one Gaussian factor at the initial rating.
+
+    Their logistic factors are going to be codes, or numbers.
+    """
     header = np.zeros(count, HEADER)
     header["grid"] = grid_of(mu, sigma)
     header["last"] = NEVER
     header["mu"] = header["previous_mu"] = header["center"] = mu
     header["sigma"] = header["previous_sigma"] = sigma
     header["precision"] = 1.0 / sigma**2
+    if coded:
+        return Beliefs(header, np.zeros((count, capacity), np.int64))
     return Beliefs(header, np.zeros((count, capacity, 3)))

@@ -7,8 +7,7 @@ A fixed little-endian layout, without a checksum (the store's business):
     2  count u8       11  time i40            37  end of the header
 
 and, where there are logistic factors, center, precision, scale and width (4 float32), then for each
-factor 40 bits: performance (20, on the grid), relative weight (15), excess width (5), the lowest
-bits first. Where width is 0 the slope of a factor is its weight (Elo-R).
+factor the 40 bits of its code (see `factor`).
 
 Beliefs are rounded to this after each round (see `rounding`), so writing one down and reading it
 back changes nothing. A record of an unknown version, or of a length its count does not explain, is
@@ -22,18 +21,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stream_rater.rating import rounding
 from stream_rater.rating.compiled import kernel
-from stream_rater.rating.model import HEADER, NEVER, Beliefs, Floats, Ints, Table, newcomers
-from stream_rater.rating.sketch import excess_width, slope_of
+from stream_rater.rating.model import HEADER, NEVER, Beliefs, Codes, Ints, Table, newcomers
 
 VERSION = 2
 HEADER_SIZE = 37
 HISTORY_SIZE = 16
 """What all logistic factors share."""
 FACTOR_SIZE = 5
-WEIGHT_SHIFT = rounding.GRID_BITS
-WIDTH_SHIFT = WEIGHT_SHIFT + 15
 MOST_FACTORS = 64
 
 ROUNDS_SIZE, OFFSET_SIZE, TIME_SIZE = 3, 5, 5
@@ -86,7 +81,7 @@ def _get_single(data: Bytes, at: int) -> float:
 
 
 @kernel
-def _pack(header: Table, factors: Floats, starts: Ints, out: Bytes) -> None:
+def _pack(header: Table, factors: Codes, starts: Ints, out: Bytes) -> None:
     """Write the record of belief i at starts[i]."""
     for i in range(len(header)):
         belief, at = header[i], starts[i]
@@ -108,22 +103,7 @@ def _pack(header: Table, factors: Floats, starts: Ints, out: Bytes) -> None:
         at = _put_single(out, at, belief.scale)
         at = _put_single(out, at, belief.width)
         for k in range(belief.count):
-            at = _put(out, at, FACTOR_SIZE, _factor_code(factors[i, k], belief.grid, belief.width))
-
-
-@kernel
-def _factor_code(factor: Floats, grid: int, narrowest: float) -> int:
-    p = rounding.grid_code(factor[0], grid) & (2**rounding.GRID_BITS - 1)
-    r = rounding.small_code(
-        factor[2], rounding.WEIGHT_BITS, rounding.WEIGHT_LOW, rounding.WEIGHT_TOP
-    )
-    x = 0
-    if narrowest > 0.0:
-        x = rounding.small_code(
-            excess_width(factor[1], narrowest),
-            rounding.WIDTH_BITS, rounding.WIDTH_LOW, rounding.WIDTH_TOP,
-        )  # fmt: skip
-    return int(p | (r << WEIGHT_SHIFT) | (x << WIDTH_SHIFT))
+            at = _put(out, at, FACTOR_SIZE, factors[i, k])
 
 
 @kernel
@@ -146,7 +126,7 @@ def _unpack_headers(data: Bytes, header: Table) -> None:
 
 
 @kernel
-def _unpack(data: Bytes, starts: Ints, rows: Ints, header: Table, factors: Floats) -> None:
+def _unpack(data: Bytes, starts: Ints, rows: Ints, header: Table, factors: Codes) -> None:
     """Read the record at starts[i] into belief rows[i]."""
     for i in range(len(rows)):
         at, row = starts[i], rows[i]
@@ -160,22 +140,8 @@ def _unpack(data: Bytes, starts: Ints, rows: Ints, header: Table, factors: Float
         belief.scale, belief.width = _get_single(data, at + 8), _get_single(data, at + 12)
         at += HISTORY_SIZE
         for k in range(belief.count):
-            _unpack_factor(_get(data, at, FACTOR_SIZE), belief, factors[row, k])
+            factors[row, k] = _get(data, at, FACTOR_SIZE)
             at += FACTOR_SIZE
-
-
-@kernel
-def _unpack_factor(code: int, belief: Any, to: Floats) -> None:
-    shift = 64 - rounding.GRID_BITS
-    to[0] = rounding.grid_point(int((np.int64(code) << shift) >> shift), belief.grid)
-    r = (code >> WEIGHT_SHIFT) & rounding.WEIGHT_TOP
-    to[2] = rounding.small_float(r, rounding.WEIGHT_BITS, rounding.WEIGHT_LOW)
-    x = (code >> WIDTH_SHIFT) & rounding.WIDTH_TOP
-    if belief.width > 0.0:
-        excess = rounding.small_float(x, rounding.WIDTH_BITS, rounding.WIDTH_LOW)
-        to[1] = slope_of(excess, belief.width)
-    else:
-        to[1] = belief.scale * to[2]
 
 
 def encode(beliefs: Beliefs) -> list[bytes]:
@@ -188,7 +154,7 @@ def encode(beliefs: Beliefs) -> list[bytes]:
 def encode_all(beliefs: Beliefs) -> tuple[Bytes, Ints]:
     """The same records in a row, and (n + 1,) where each starts and the last ends."""
     header = beliefs.header
-    _check(header)
+    _check(beliefs)
     starts = np.zeros(len(header) + 1, np.int64)
     np.cumsum(_size(header["count"].astype(np.int64)), out=starts[1:])
     out = np.empty(starts[-1], np.uint8)
@@ -201,7 +167,10 @@ def _size(count: Any) -> Any:
     return HEADER_SIZE + (count > 0) * HISTORY_SIZE + FACTOR_SIZE * count
 
 
-def _check(header: Table) -> None:
+def _check(beliefs: Beliefs) -> None:
+    header = beliefs.header
+    if beliefs.factors.ndim > 2:
+        raise Unrecordable("belief record: these beliefs keep their history in full")
     for name, most in (
         ("count", MOST_FACTORS), ("rounds", MOST_ROUNDS), ("last", -NO_OFFSET - 1),
         ("time", -NO_OFFSET - 1),
@@ -236,7 +205,7 @@ def decode(
     if counts.min(initial=0) < 0:
         raise UnknownRecord(_why_unknown(held[int(np.argmax(counts < 0))]))
     room = max(capacity, int(counts.max(initial=-1)) + 1)
-    header, factors = np.zeros(len(records), HEADER), np.zeros((len(records), room, 3))
+    header, factors = np.zeros(len(records), HEADER), np.zeros((len(records), room), np.int64)
     rows = np.arange(len(records))
     if len(held) < len(records):
         new = [i for i, each in enumerate(records) if each is None]

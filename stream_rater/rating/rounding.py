@@ -56,21 +56,32 @@ def power_of_two(exponent: Any) -> float:
 @kernel
 def small_code(x: float, bits: int, low: int, top: int) -> int:
     """The code of the small float nearest to x >= 0, at most `top`."""
-    if x < power_of_two(low):
-        return int(x * power_of_two(bits - low) + 0.5)
     pattern = np.float64(x).view(np.int64) + (1 << (MANTISSA - bits - 1))
-    code = int(pattern >> (MANTISSA - bits)) - ((BIAS + low - 1) << bits)
-    return min(code, top)
+    normal = int(pattern >> (MANTISSA - bits)) - ((BIAS + low - 1) << bits)
+    below = int(x * power_of_two(bits - low) + 0.5)
+    return min(below if x < power_of_two(low) else normal, top)
 
 
 @kernel
 def small_float(code: int, bits: int, low: int) -> float:
     """The small float of this code."""
-    if code < 1 << bits:
-        return code * power_of_two(low - bits)
     pattern = np.int64(code + ((BIAS + low - 1) << bits))
-    x: float = np.int64(pattern << (MANTISSA - bits)).view(np.float64)
-    return x
+    normal: float = np.int64(pattern << (MANTISSA - bits)).view(np.float64)
+    below = code * power_of_two(low - bits)
+    return below if code < 1 << bits else normal
+
+
+def small_floats(bits: int, low: int, top: int) -> list[float]:
+    """All of them, by code: said once more, without a kernel."""
+    steps = range(1 << bits)
+    below = [math.ldexp(step, low - bits) for step in steps]
+    count = (top + 1) // len(steps) - 1
+    normal = [
+        math.ldexp(len(steps) + step, low - bits + exponent)
+        for exponent in range(count)
+        for step in steps
+    ]
+    return below + normal
 
 
 @kernel
@@ -93,6 +104,30 @@ def weight(x: float) -> float:
 def width(x: float) -> float:
     """A relative excess width, x >= 0, rounded."""
     return _nearest(x, WIDTH_BITS, WIDTH_LOW, WIDTH_MOST)
+
+
+@kernel
+def weight_code(r: float) -> int:
+    """The code of a relative weight, 0 <= r < 2."""
+    return small_code(r, WEIGHT_BITS, WEIGHT_LOW, WEIGHT_TOP)
+
+
+@kernel
+def weight_of(code: int) -> float:
+    """The relative weight of this code."""
+    return small_float(code, WEIGHT_BITS, WEIGHT_LOW)
+
+
+@kernel
+def width_code(excess: float) -> int:
+    """The code of a relative excess width."""
+    return small_code(excess, WIDTH_BITS, WIDTH_LOW, WIDTH_TOP)
+
+
+@kernel
+def width_of(code: int) -> float:
+    """The relative excess width of this code."""
+    return small_float(code, WIDTH_BITS, WIDTH_LOW)
 
 
 def grid_of(initial_mu: float, initial_sigma: float) -> int:

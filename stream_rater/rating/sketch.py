@@ -21,19 +21,21 @@ from stream_rater.rating.compiled import inlined
 from stream_rater.rating.mode import COUNT, FILL, FREE, GRID, NARROWEST, SCALE, A, P, R
 from stream_rater.rating.model import Floats
 
-NEW_P, NEW_A, NEW_R = range(FREE, FREE + 3)
+E = 3
+"""Row of `held`, behind mode's: the excess width, where it is rounded."""
+NEW_P, NEW_A, NEW_R, NEW_E = range(FREE, FREE + 4)
 """Rows of `lanes`: the factor that is on its way in."""
-P2, A2, R2 = range(FREE + 3, FREE + 6)
+P2, A2, R2 = range(FREE + 4, FREE + 7)
 """The second of the pair that is merged into it."""
-PAIR = FREE + 6
+PAIR = FREE + 7
 """Where the first of that pair stands, or NONE."""
-KEPT = FREE + 7
+KEPT = FREE + 8
 """How many factors are kept, 0 for all of them, unrounded."""
-LEAST = FREE + 8
+LEAST = FREE + 9
 """What merging that pair costs."""
-BEHIND = FREE + 9
+BEHIND = FREE + 10
 """A number of the factor behind the one at hand."""
-ROWS = FREE + 10
+ROWS = FREE + 11
 
 NONE = 1e9
 """Behind all factors."""
@@ -55,9 +57,15 @@ def excess_width(slope: float, narrowest: float) -> float:
 
 
 @inlined
-def slope_of(excess: float, narrowest: float) -> float:
-    """The slope of a factor of this excess width."""
-    return float(LOGISTIC_DEVIATION / (narrowest * np.sqrt(1.0 + excess * excess)))
+def steepest(narrowest: float) -> float:
+    """The slope of the narrowest factor."""
+    return LOGISTIC_DEVIATION / narrowest
+
+
+@inlined
+def relative_slope(excess: float) -> float:
+    """The slope of a factor of this excess width, where that of the narrowest is 1."""
+    return float(1.0 / np.sqrt(1.0 + excess * excess))
 
 
 @inlined
@@ -66,7 +74,8 @@ def settle(lanes: Floats, n: int) -> None:
     for i in range(n):
         p, a, r = lanes[NEW_P, i], lanes[NEW_A, i], lanes[NEW_R, i]
         narrowest, rounded = lanes[NARROWEST, i], lanes[KEPT, i] > 0.0
-        slope = slope_of(rounding.width(excess_width(a, narrowest)), narrowest)
+        lanes[NEW_E, i] = excess = rounding.width(excess_width(a, narrowest))
+        slope = relative_slope(excess) * steepest(narrowest)
         lanes[NEW_P, i] = rounding.on_grid(p, lanes[GRID, i]) if rounded else p
         lanes[NEW_A, i] = slope if rounded else a
         lanes[NEW_R, i] = rounding.weight(r) if rounded else r
@@ -76,8 +85,8 @@ def settle(lanes: Floats, n: int) -> None:
 def rebase(held: Floats, i: int, count: int, narrowest: float, narrower: float) -> None:
     """Let the widths of lane i be relative to another narrowest one."""
     for k in range(count):
-        excess = excess_width(held[A, k, i], narrower)
-        held[A, k, i] = slope_of(rounding.width(excess), narrower)
+        held[E, k, i] = excess = rounding.width(excess_width(held[A, k, i], narrower))
+        held[A, k, i] = relative_slope(excess) * steepest(narrower)
 
 
 @inlined
@@ -104,13 +113,15 @@ def insert(held: Floats, lanes: Floats, n: int, most: int) -> None:
         lanes[PAIR, i] = 0.0
     for k in range(most + 1):
         for i in range(n):
-            p, a, r = held[P, k, i], held[A, k, i], held[R, k, i]
-            new_p, new_a, new_r = lanes[NEW_P, i], lanes[NEW_A, i], lanes[NEW_R, i]
+            p, a, r, e = held[P, k, i], held[A, k, i], held[R, k, i], held[E, k, i]
+            new_p, new_a = lanes[NEW_P, i], lanes[NEW_A, i]
+            new_r, new_e = lanes[NEW_R, i], lanes[NEW_E, i]
             first = (p > new_p) | (lanes[PAIR, i] > 0.0)  # once it is in, all behind move up
             lanes[PAIR, i] = 1.0 if first else 0.0
             held[P, k, i], lanes[NEW_P, i] = (new_p, p) if first else (p, new_p)
             held[A, k, i], lanes[NEW_A, i] = (new_a, a) if first else (a, new_a)
             held[R, k, i], lanes[NEW_R, i] = (new_r, r) if first else (r, new_r)
+            held[E, k, i], lanes[NEW_E, i] = (new_e, e) if first else (e, new_e)
     for i in range(n):
         lanes[COUNT, i] += 1.0
 
@@ -176,7 +187,7 @@ def _close_up(held: Floats, lanes: Floats, n: int, most: int) -> None:
 
     Without a branch: where a pair stands is anybody's guess.
     """
-    for c in range(3):
+    for c in range(4):
         for i in range(n):
             lanes[BEHIND, i] = FILL if c == P else 0.0
         for k in range(most - 1, -1, -1):

@@ -41,7 +41,7 @@ def cohort_of(sizes: Sequence[int], others: Sequence[bool] = ()) -> Cohort:
 def test_headers_come_in_the_order_of_the_players() -> None:
     """Whatever order their shards come in; one that cannot be read is told, and only that one."""
     cohort = cohort_of([4, 4, 4])
-    beliefs = newcomers(12, 0, 1500.0, 350.0)
+    beliefs = newcomers(12, 0, 1500.0, 350.0, coded=True)
     beliefs.header["rounds"] = np.arange(12)
     held, shards = record.encode(beliefs), shards_in(cohort.fingerprints).tolist()
     assert len(set(shards)) == SHARDS

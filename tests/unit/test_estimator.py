@@ -92,7 +92,7 @@ def read(hand: ByHand, *records: Record, now_s: float = 0.0) -> None:
 
 def header(last: int) -> bytes:
     """The header of a belief whose last round was at this offset."""
-    beliefs = newcomers(1, 1, 1500.0, 350.0)
+    beliefs = newcomers(1, 1, 1500.0, 350.0, coded=True)
     beliefs.header["last"] = last
     beliefs.header["rounds"] = 1
     return belief_record.encode(beliefs)[0][: belief_record.HEADER_SIZE]
@@ -247,7 +247,7 @@ def test_prior_before_this_very_round_is_remembered(hand: ByHand) -> None:
         owning(machine, 0)
         read(machine, a_round(3, ZERO[0], ZERO[1]))
     priors(predecessor)
-    beliefs = newcomers(1, 1, 1500.0, 350.0)
+    beliefs = newcomers(1, 1, 1500.0, 350.0, coded=True)
     beliefs.header["last"], beliefs.header["rounds"] = 3, 1
     beliefs.header["mu"], beliefs.header["sigma"] = 1700.0, 200.0
     half = belief_record.encode(beliefs)[0][: belief_record.HEADER_SIZE] + NOBODY

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_rater.rating import belief, elo_r, record
+from stream_rater.rating.factor import factors_of
 from stream_rater.rating.model import NEVER, Beliefs, newcomers
 from stream_rater.rating.record import (
     FACTOR_SIZE,
@@ -88,7 +89,7 @@ def test_fields_are_where_they_belong() -> None:
     names += ["previous_mu", "previous_sigma", "center", "precision", "scale", "width"]
     expected = [-4, 1, 7, 11, -12, -13, 20.0, 21.0, 22.0, 23.0, 24.0, 25.0, 26.0, 160.0]
     assert expected == [beliefs.header[name][0].item() for name in names]
-    p, a, r = beliefs.factors[0, 0].tolist()
+    p, a, r = factors_of(beliefs)[0, 0].tolist()
     assert (p, r) == (-1600.0, 0.25)
     # as wide again as the narrowest: the variance is twice its
     assert math.pi**2 / (12.0 * a**2) == pytest.approx(2.0 * 160.0**2, rel=1e-15)
@@ -103,7 +104,7 @@ def test_sizes() -> None:
 
 def rated(season: list[float], beta2: float = 30_000.0, kept: int = 4, rho: float = 0.5) -> Beliefs:
     """A player after a season of performances, with a few factors kept."""
-    beliefs = newcomers(1, kept + 1, 1500.0, 350.0)
+    beliefs = newcomers(1, kept + 1, 1500.0, 350.0, coded=True)
     beliefs.header["version"] = VERSION
     one = np.zeros(1, np.int64)
     for i, p in enumerate(season):
@@ -130,7 +131,7 @@ def test_a_belief_is_its_record(season: list[float], beta2: float, kept: int, rh
 @given(st.lists(st.floats(-1e5, 1e5), min_size=1, max_size=30), st.integers(1, 8))
 def test_a_belief_of_elo_r_is_its_record(season: list[float], kept: int) -> None:
     """The same where each factor has a width of its own."""
-    beliefs = newcomers(1, kept + 1, 1500.0, 350.0)
+    beliefs = newcomers(1, kept + 1, 1500.0, 350.0, coded=True)
     beliefs.header["version"] = VERSION
     one = np.zeros(1, np.int64)
     for i, p in enumerate(season):
@@ -153,12 +154,18 @@ def test_what_no_record_can_hold_is_refused(name: str, value: int) -> None:
         record.encode(beliefs)
 
 
+def test_a_history_kept_in_full_is_refused() -> None:
+    """What was never rounded is no record."""
+    with pytest.raises(Unrecordable, match="in full"):
+        record.encode(newcomers(1, 1, 1500.0, 350.0))
+
+
 def test_nothing_is_a_newcomer() -> None:
     """No record is a player who never played, with room for the capacity asked for."""
     beliefs = decode(None, capacity=5)
     fresh = newcomers(1, 5, 1500.0, 350.0)
     assert fresh.header.tobytes() == beliefs.header.tobytes()
-    assert beliefs.factors.shape == (1, 5, 3)
+    assert beliefs.factors.shape == (1, 5)
     assert beliefs.header["last"][0] == NEVER
 
 
@@ -166,11 +173,11 @@ def test_there_is_always_room_for_one_more() -> None:
     """Factors beyond the capacity asked for (K was once larger) are kept, with a row to spare."""
     full = rated([100.0 * i for i in range(12)], kept=9)
     beliefs = decode(None, record.encode(full)[0], capacity=4)
-    assert beliefs.factors.shape == (2, 10, 3)
+    assert beliefs.factors.shape == (2, 10)
     assert full.factors[0, :9].tolist() == beliefs.factors[1, :9].tolist()
 
 
-GOOD = record.encode(newcomers(1, 1, 1500.0, 350.0))[0]
+GOOD = record.encode(newcomers(1, 1, 1500.0, 350.0, coded=True))[0]
 
 
 @pytest.mark.parametrize("version", [0, VERSION + 1, 255])

@@ -34,6 +34,13 @@ def test_codes_are_in_order(kind: str) -> None:
     assert codes == list(range(top + 1))
 
 
+@kinds
+def test_all_of_a_kind(kind: str) -> None:
+    """small_floats gives what the kernel gives, code by code."""
+    bits, low, top, _ = KINDS[kind]
+    assert rounding.small_floats(bits, low, top) == every(kind)
+
+
 def test_ranges() -> None:
     """Weights reach from 2^-15 to just under 2, widths from 1/64 to 768."""
     weights, widths = every("weight"), every("width")

@@ -24,8 +24,9 @@ def table(factors: list[tuple[float, float, float]]) -> Floats:
 
 def in_lanes(held: Floats, count: int, kept: int = 0) -> tuple[Floats, Floats]:
     """Factors (K, 3) in the first of two lanes; in the other the same, of which all are kept."""
-    factors = np.repeat(held.T[:, :, None], 2, axis=2)
-    factors[:, count:] = np.array([mode.FILL, 0.0, 0.0])[:, None, None]
+    factors = np.zeros((4, len(held), 2))
+    factors[:3] = held.T[:, :, None]
+    factors[:3, count:] = np.array([mode.FILL, 0.0, 0.0])[:, None, None]
     lanes = np.zeros((sketch.ROWS, 2))
     lanes[mode.COUNT], lanes[mode.SCALE], lanes[sketch.KEPT] = count, 1.0, (kept, 0)
     return factors, lanes
@@ -41,8 +42,8 @@ def merge_cheapest(held: Floats, count: int) -> int:
     sketch._mix(lanes, 2)
     sketch._close_up(factors, lanes, 2, count)
     assert lanes[mode.COUNT].tolist() == [count - 1, count]
-    assert factors[:, :count, 1].T.tolist() == held[:count].tolist()
-    held[:] = factors[:, :, 0].T
+    assert factors[:3, :count, 1].T.tolist() == held[:count].tolist()
+    held[:] = factors[:3, :, 0].T
     return pair
 
 
@@ -52,7 +53,7 @@ def insert(held: Floats, count: int, *new: float) -> None:
     lanes[sketch.NEW_P : sketch.NEW_R + 1] = np.array(new)[:, None]
     sketch.insert(factors, lanes, 2, count)
     assert lanes[mode.COUNT].tolist() == [count + 1, count + 1]
-    held[:] = factors[:, :, 0].T
+    held[:] = factors[:3, :, 0].T
 
 
 def moments(factors: Floats) -> tuple[float, float, float]:

@@ -1,0 +1,93 @@
+"""A logistic factor in 40 bits of an integer: what a record holds of it, and a rounded belief.
+
+From the lowest bit on: the performance (20, two's complement, in steps of the grid), the relative
+weight (15) and the excess width (5); the last two are small floats (see `rounding`). The slope
+follows from the excess width and the narrowest one; where that is 0 (Elo-R) it is the weight.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from stream_rater.rating import rounding
+from stream_rater.rating.compiled import inlined, kernel
+from stream_rater.rating.model import Beliefs, Codes, Floats, Table
+from stream_rater.rating.rounding import GRID_BITS, WIDTH_BITS, WIDTH_LOW, WIDTH_TOP, power_of_two
+from stream_rater.rating.sketch import excess_width, steepest
+
+WEIGHT_SHIFT = GRID_BITS
+WIDTH_SHIFT = WEIGHT_SHIFT + 15
+ABOVE_GRID = 64 - GRID_BITS
+"""Bits of an int64 above the performance."""
+
+SLOPES = 1.0 / np.sqrt(1.0 + np.square(rounding.small_floats(WIDTH_BITS, WIDTH_LOW, WIDTH_TOP)))
+"""`relative_slope` by the excess width's code, bit for bit."""
+
+
+@inlined
+def code_of(p: float, r: float, excess: float, per_point: float) -> int:
+    """The code of a rounded factor; `per_point` steps of the grid are a point."""
+    performance = np.int64(p * per_point) & ((1 << GRID_BITS) - 1)
+    weight, width = rounding.weight_code(r), rounding.width_code(excess)
+    return int(performance | (weight << WEIGHT_SHIFT) | (width << WIDTH_SHIFT))
+
+
+@inlined
+def performance_of(code: int, step: float) -> float:
+    """Where the factor stands, on a grid of this step."""
+    return float((code << ABOVE_GRID) >> ABOVE_GRID) * step
+
+
+@inlined
+def weight_of(code: int) -> float:
+    """The factor's weight, relative to the belief's scale."""
+    return rounding.weight_of((code >> WEIGHT_SHIFT) & rounding.WEIGHT_TOP)
+
+
+@inlined
+def excess_of(code: int) -> float:
+    """How much wider than the narrowest the factor is."""
+    return rounding.width_of((code >> WIDTH_SHIFT) & WIDTH_TOP)
+
+
+@inlined
+def slope_of(code: int, steepest_slope: float) -> float:
+    """The factor's slope, where that of the narrowest is `steepest_slope`."""
+    return float(SLOPES[(code >> WIDTH_SHIFT) & WIDTH_TOP] * steepest_slope)
+
+
+@kernel
+def read(belief: Any, codes: Codes, factors: Floats) -> None:
+    """The factors of one belief, from codes (capacity,) to rows (p, a, r)."""
+    step = power_of_two(belief.grid)
+    for k in range(belief.count):
+        r = weight_of(codes[k])
+        factors[k, 0], factors[k, 2] = performance_of(codes[k], step), r
+        if belief.width > 0.0:
+            factors[k, 1] = slope_of(codes[k], steepest(belief.width))
+        else:
+            factors[k, 1] = belief.scale * r
+
+
+@kernel
+def write(belief: Any, factors: Floats, codes: Codes) -> None:
+    """The codes of one belief's rounded factors."""
+    per_point = power_of_two(-np.int64(belief.grid))
+    for k in range(belief.count):
+        excess = excess_width(factors[k, 1], belief.width) if belief.width > 0.0 else 0.0
+        codes[k] = code_of(factors[k, 0], factors[k, 2], excess, per_point)
+
+
+@kernel
+def _read_all(header: Table, codes: Codes, factors: Floats) -> None:
+    for i in range(len(header)):
+        read(header[i], codes[i], factors[i])
+
+
+def factors_of(beliefs: Beliefs) -> Floats:
+    """(n, capacity, 3): the rows (p, a, r) of beliefs, whatever they are held as."""
+    if beliefs.factors.ndim > 2:
+        return beliefs.factors
+    factors = np.zeros((*beliefs.factors.shape, 3))
+    _read_all(beliefs.header, beliefs.factors, factors)
+    return factors
