@@ -63,16 +63,39 @@ def terms_of(e: float, u: float) -> tuple[float, float, float, float]:
 
 
 @inlined
+def are_tied(place: Places) -> bool:
+    """Whether any two of these entries are."""
+    same = 0
+    for i in range(len(place) - 1):
+        same += 1 if place[i] == place[i + 1] else 0
+    return same > 0
+
+
+@inlined
 def find_odds(
     place: Places, u: Floats, ranked: int, tie: float, total: float, odds: Floats
 ) -> None:
     """(B + c T) / (W + c T) of each of the first `ranked` entries; `total` is the weight of all."""
+    better = 0.0
+    for i in range(ranked):
+        until = better + u[i]  # the very sums that made up `total`: nobody is worse than the last
+        odds[i] = (better + tie * u[i]) / (total - until + tie * u[i])
+        better = until
+    if are_tied(place[:ranked]):
+        _find_odds_of_ties(place, u, ranked, tie, total, odds)
+
+
+@inlined
+def _find_odds_of_ties(
+    place: Places, u: Floats, ranked: int, tie: float, total: float, odds: Floats
+) -> None:
+    """The same for groups of any size."""
     better, first = 0.0, 0
     while first < ranked:
         tied, until, end = 0.0, better, first
         while end < ranked and place[end] == place[first]:
             tied += u[end]
-            until += u[end]  # the very sums that made up `total`: nobody is worse than the last
+            until += u[end]
             end += 1
         value = (better + tie * tied) / (total - until + tie * tied)
         for j in range(first, end):
@@ -113,15 +136,6 @@ def enter(first: int, end: int, mu: Floats, u: Floats, odds: Floats, lanes: Floa
     for i in range(n, filled):
         lanes[MU + i], lanes[U + i], lanes[ODDS + i] = mu[end - 1], u[end - 1], odds[end - 1]
     return filled
-
-
-@inlined
-def are_tied(place: Places) -> bool:
-    """Whether any two of these entries are."""
-    same = 0
-    for i in range(len(place) - 1):
-        same += 1 if place[i] == place[i + 1] else 0
-    return same > 0
 
 
 @inlined

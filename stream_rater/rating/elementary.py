@@ -33,9 +33,8 @@ SINGLE_LIMIT = np.float32(40.0)
 SINGLE_LOG2_E, SINGLE_LN2 = np.float32(LOG2_E), np.float32(LN2)
 SINGLE_ROUND = np.float32(12582912.0)
 """As ROUND is, in single precision."""
-ONE, TAYLOR_2, TAYLOR_3, TAYLOR_4, TAYLOR_5 = (
-    np.float32(1.0 / divisor) for divisor in (1, 2, 6, 24, 120)
-)
+ONE = np.float32(1.0)
+SINGLE_TAYLOR = tuple(np.float32(each) for each in TAYLOR)
 
 SQRT_HALF_BITS = 0x3FE6A09E667F3BCD
 ONE_BITS = 0x3FF0000000000000
@@ -56,11 +55,9 @@ def _beyond_linear(r: float) -> float:
 
 @kernel
 def _times_power_of_two(p: float, shifted: float) -> float:
-    """p * 2**k, k being the whole number to which adding ROUND has rounded."""
-    power_of_two: float = np.int64((np.float64(shifted).view(np.int64) + 1023) << 52).view(
-        np.float64
-    )
-    return p * power_of_two
+    """p * 2**k, k being the whole number to which adding ROUND has rounded; a normal number."""
+    bits = np.float64(p).view(np.int64) + (np.float64(shifted).view(np.int64) << 52)
+    return float(np.int64(bits).view(np.float64))
 
 
 @kernel
@@ -97,10 +94,12 @@ def single_exp(x: np.float32) -> np.float32:
     shifted = fma(x, SINGLE_LOG2_E, SINGLE_ROUND)
     r = fma(shifted - SINGLE_ROUND, -SINGLE_LN2, x)
     r2 = r * r
-    beyond = fma(fma(TAYLOR_5, r, TAYLOR_4), r2, fma(TAYLOR_3, r, TAYLOR_2))
+    beyond = fma(
+        fma(SINGLE_TAYLOR[5], r, SINGLE_TAYLOR[4]), r2, fma(SINGLE_TAYLOR[3], r, SINGLE_TAYLOR[2])
+    )
     p = fma(beyond, r2, ONE + r)
-    power_of_two = np.int32((np.float32(shifted).view(np.int32) + 127) << 23).view(np.float32)
-    return p * power_of_two
+    bits = np.float32(p).view(np.int32) + (np.float32(shifted).view(np.int32) << np.int32(23))
+    return np.float32(np.int32(bits).view(np.float32))
 
 
 @kernel

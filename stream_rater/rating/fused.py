@@ -1,4 +1,4 @@
-"""a b + c, rounded once: half the instructions of a polynomial, and the smaller error.
+"""a b + c, rounded once: one instruction instead of two, and the smaller error.
 
 IEEE 754 says what its bits are, so they are the same on every machine: one instruction where the
 processor has it (x86-64-v3, ARM), elsewhere a function of the C library that takes nanoseconds.

@@ -14,11 +14,11 @@ import numpy as np
 
 from stream_rater.rating.balance import (
     FLAT,
+    are_tied,
     bend_of_slope,
     excess,
     find_odds,
     likely,
-    terms_of,
 )
 from stream_rater.rating.compiled import inlined, kernel
 from stream_rater.rating.elementary import ONE, quick_exp, quick_log, single_exp
@@ -27,7 +27,7 @@ from stream_rater.rating.model import Floats, Ints, Places, Singles
 from stream_rater.rating.roots import householder
 from stream_rater.rating.vectors import aligned
 
-SMALL = 28
+SMALL = 30
 """Up to so many entries; above, `shared` is faster."""
 
 LANES = 32
@@ -42,11 +42,15 @@ PASSES = 8
 
 MU, U, PLACE, ODDS, X, STEP = range(6)
 """Planes: what is known of an entry, (B + c T) / (W + c T), its performance and the last step."""
+PLANES = 6
 COUNT, W, WD, WDD = range(5, 9)
-"""Those of the first step have no other's in STEP's place: see `_gather_groups`."""
+"""Planes of the first step alone, which has no STEP: of those tied with an entry and itself, how
+many they are, and sums of u, u d and u d^2; d is the rating seen from the round's first entry's."""
+SINGLE_PLANES = 9
 
 P, Q, P1, P2, P3, E = range(6)
 """Rows: the sums at X of the entry at hand (see `balance`), and the exponential of their terms."""
+SINGLE_ROWS = 6
 LOW, HIGH, NARROW, LONGEST, PASS, FIRST = range(6, 12)
 """Of a round: bounds, its narrowest 1/u, the longest of its last steps, how many steps it took, and
 where its entries begin."""
@@ -59,8 +63,11 @@ REACH = 8.0
 
 
 @inlined
-def _sum(planes: Floats, rows: Floats, i: int, size: int, tie: float) -> None:
-    """P, Q and P's derivatives at the X of entry i: a term counts 2c times if tied, once if not."""
+def _sum(planes: Floats, rows: Floats, i: int, size: int, tie: float, alone: bool) -> None:
+    """P, Q and P's derivatives at the X of entry i: a term counts 2c times if tied, once if not.
+
+    If all are `alone`, in all lanes, only the entry's own is: the same bits for less.
+    """
     for k in range(LANES):
         rows[P, k] = rows[Q, k] = rows[P1, k] = rows[P2, k] = rows[P3, k] = 0.0
     for j in range(size):
@@ -68,17 +75,23 @@ def _sum(planes: Floats, rows: Floats, i: int, size: int, tie: float) -> None:
             rows[E, k] = quick_exp((planes[MU, j, k] - planes[X, i, k]) * planes[U, j, k])
         for k in range(LANES):
             u = planes[U, j, k]
-            won, lost, slope, bend = terms_of(rows[E, k], u)
-            times = 2.0 * tie if planes[PLACE, j, k] == planes[PLACE, i, k] else 1.0
+            won = u / (1.0 + rows[E, k])
+            lost = rows[E, k] * won
+            slope = won * lost
+            tied = i == j if alone else planes[PLACE, j, k] == planes[PLACE, i, k]
+            times = 2.0 * tie if tied else 1.0
             rows[P, k] = fma(times, won, rows[P, k])
             rows[Q, k] = fma(times, lost, rows[Q, k])
-            rows[P1, k] = fma(times, slope, rows[P1, k])
-            rows[P2, k] = fma(times, bend, rows[P2, k])
-            rows[P3, k] = fma(times * slope, fma(u, u, -6.0 * slope), rows[P3, k])
+            weighed = times * slope
+            rows[P1, k] += weighed
+            rows[P2, k] = fma(weighed, lost - won, rows[P2, k])
+            rows[P3, k] = fma(weighed, fma(u, u, -6.0 * slope), rows[P3, k])
 
 
 @inlined
-def _sum_singly(planes: Singles, rows: Singles, i: int, size: int, tie: np.float32) -> None:
+def _sum_singly(
+    planes: Singles, rows: Singles, i: int, size: int, tie: np.float32, alone: bool
+) -> None:
     """The same in single precision: twice as many lanes in a vector."""
     for k in range(LANES):
         rows[P, k] = rows[Q, k] = rows[P1, k] = rows[P2, k] = rows[P3, k] = ZERO
@@ -90,7 +103,8 @@ def _sum_singly(planes: Singles, rows: Singles, i: int, size: int, tie: np.float
             won = u / (ONE + rows[E, k])
             lost = rows[E, k] * won
             slope = won * lost
-            times = tie + tie if planes[PLACE, j, k] == planes[PLACE, i, k] else ONE
+            tied = i == j if alone else planes[PLACE, j, k] == planes[PLACE, i, k]
+            times = tie + tie if tied else ONE
             rows[P, k] = fma(times, won, rows[P, k])
             rows[Q, k] = fma(times, lost, rows[Q, k])
             weighed = times * slope
@@ -101,8 +115,7 @@ def _sum_singly(planes: Singles, rows: Singles, i: int, size: int, tie: np.float
 
 @inlined
 def _gather_groups(planes: Singles, size: int) -> None:
-    """For each entry, over those tied with it and itself: how many, and sums of u, u d and u d^2;
-    d is the rating seen from the round's first entry's."""
+    """COUNT, W, WD and WDD of each entry's group."""
     for i in range(size):
         for k in range(LANES):
             u, d = planes[U, i, k], planes[MU, i, k]
@@ -120,7 +133,7 @@ def _gather_groups(planes: Singles, size: int) -> None:
 
 
 @inlined
-def _guess(planes: Singles, rows: Singles, size: int, own: float) -> None:
+def _guess(planes: Singles, rows: Singles, size: int, own: float, alone: bool) -> None:
     """A guess at each X: those tied with an entry and itself count `own` times more."""
     for k in range(LANES):
         rows[P, k] = rows[P1, k] = rows[P2, k] = ZERO
@@ -132,19 +145,20 @@ def _guess(planes: Singles, rows: Singles, size: int, own: float) -> None:
             rows[P2, k] += u * d * d
     for i in range(size):
         for k in range(LANES):
+            u, d = planes[U, i, k], planes[MU, i, k]
             planes[X, i, k] = likely(
                 quick_log(np.float64(planes[ODDS, i, k])),
-                size + own * planes[COUNT, i, k],
-                rows[P, k] + own * planes[W, i, k],
-                rows[P1, k] + own * planes[WD, i, k],
-                rows[P2, k] + own * planes[WDD, i, k],
+                size + own * (1.0 if alone else planes[COUNT, i, k]),
+                rows[P, k] + own * (u if alone else planes[W, i, k]),
+                rows[P1, k] + own * (u * d if alone else planes[WD, i, k]),
+                rows[P2, k] + own * (u * d * d if alone else planes[WDD, i, k]),
             )
 
 
 @inlined
 def _step_first(
     size: int, starts: Ints, place: Places, mu: Floats, u: Floats, odds: Floats, tie: float,
-    planes: Singles, rows: Singles, guess: Floats,
+    alone: bool, planes: Singles, rows: Singles, guess: Floats,
 ) -> None:  # fmt: skip
     """Guess the performances in some rounds and take a first step: few digits are enough for it.
 
@@ -158,10 +172,16 @@ def _step_first(
             planes[ODDS, i, k] = np.float32(odds[e])
             tied = i > 0 and place[e] == place[e - 1]
             planes[PLACE, i, k] = planes[PLACE, i - 1, k] if tied else np.float32(i)
-    _gather_groups(planes, size)
-    _guess(planes, rows, size, 2.0 * tie - 1.0)
+    if alone:
+        _guess(planes, rows, size, 2.0 * tie - 1.0, True)
+    else:
+        _gather_groups(planes, size)
+        _guess(planes, rows, size, 2.0 * tie - 1.0, False)
     for i in range(size):
-        _sum_singly(planes, rows, i, size, np.float32(tie))
+        if alone:
+            _sum_singly(planes, rows, i, size, np.float32(tie), True)
+        else:
+            _sum_singly(planes, rows, i, size, np.float32(tie), False)
         for k in range(LANES):
             p, q, p1 = np.float64(rows[P, k]), np.float64(rows[Q, k]), np.float64(rows[P1, k])
             p2, p3 = np.float64(rows[P2, k]), np.float64(rows[P3, k])
@@ -176,10 +196,13 @@ def _step_first(
 
 
 @inlined
-def _move(planes: Floats, rows: Floats, size: int, tie: float) -> None:
+def _move(planes: Floats, rows: Floats, size: int, tie: float, alone: bool) -> None:
     """A step for every entry, within its round's bounds."""
     for i in range(size):
-        _sum(planes, rows, i, size, tie)
+        if alone:
+            _sum(planes, rows, i, size, tie, True)
+        else:
+            _sum(planes, rows, i, size, tie, False)
         for k in range(LANES):
             p, q, p1, p2 = rows[P, k], rows[Q, k], rows[P1, k], rows[P2, k]
             f, f1, f2 = excess(p, q, p1, p2, planes[ODDS, i, k])
@@ -238,22 +261,25 @@ def _solve_size(
     odds: Floats, tie: float, guess: Floats, found: Floats,
 ) -> None:  # fmt: skip
     """All rounds of this size, which begin at entries `starts` and have these bounds."""
-    little = np.empty((6 + 9 * size) * LANES, np.float32)
-    single_rows = little[: 6 * LANES].reshape((6, LANES))
-    singles = little[6 * LANES :].reshape((9, size, LANES))
+    alone = True
+    for first in starts:
+        alone = alone and not are_tied(place[first : first + size])
+    little = np.empty((SINGLE_ROWS + SINGLE_PLANES * size) * LANES, np.float32)
+    single_rows = little[: SINGLE_ROWS * LANES].reshape((SINGLE_ROWS, LANES))
+    singles = little[SINGLE_ROWS * LANES :].reshape((SINGLE_PLANES, size, LANES))
     for first in range(0, len(starts), LANES):
         some = starts[first : first + LANES]
-        _step_first(size, some, place, mu, u, odds, tie, singles, single_rows, guess)
-    room = aligned((ROWS + 6 * size) * LANES)  # rows first: see LANES
+        _step_first(size, some, place, mu, u, odds, tie, alone, singles, single_rows, guess)
+    room = aligned((ROWS + PLANES * size) * LANES)  # rows first: see LANES
     rows = room[: ROWS * LANES].reshape((ROWS, LANES))
-    planes = room[ROWS * LANES :].reshape((6, size, LANES))
+    planes = room[ROWS * LANES :].reshape((PLANES, size, LANES))
     n = entered = min(len(starts), LANES)
     for k in range(LANES):
         r = min(k, n - 1)  # what fills up the lanes is a copy, to be dropped
         _enter(planes, rows, k, size, starts[r], place, mu, u, odds, guess)
         rows[LOW, k], rows[HIGH, k] = lows[r], highs[r]
     while n > 0:
-        _move(planes, rows, size, tie)
+        _move(planes, rows, size, tie, alone)
         k = 0
         while k < n:
             if not _leave(planes, rows, k, size, found):

@@ -10,10 +10,12 @@ falls with the eighth power of the nodes' distance h: it is about (h u / 2 pi)^8
 
 import numpy as np
 
+from stream_rater.rating.balance import bend_of_slope, excess
 from stream_rater.rating.compiled import inlined
-from stream_rater.rating.elementary import quick_exp, quick_log
+from stream_rater.rating.elementary import quick_exp
 from stream_rater.rating.fused import fma
 from stream_rater.rating.model import Floats
+from stream_rater.rating.roots import SIXTH
 from stream_rater.rating.vectors import VECTOR, aligned, whole
 
 NODE = 0.78
@@ -29,8 +31,6 @@ WIDEST = 300.0
 
 SATURATED = 40.0
 """Beyond this |(x - mu) u| a term is 0 or u to the last bit that matters: e^-40 is 4e-18."""
-
-SIXTH = 1.0 / 6.0
 
 COARSE = 8
 """Nodes of the first look at where performances lie."""
@@ -61,18 +61,31 @@ def _extend(e: Floats, factor: float) -> None:
 
 
 @inlined
+def _with_terms(
+    won: float, lost: float, u2: float, p0: float, q0: float, p1: float, p2: float, p3: float
+) -> tuple[float, float, float, float, float]:
+    """Sums P, Q and P's three derivatives with one entry's terms; u2 is its u squared."""
+    slope = won * lost
+    bend, twist = fma(slope, lost - won, p2), fma(slope, fma(-6.0, slope, u2), p3)
+    return p0 + won, q0 + lost, p1 + slope, bend, twist
+
+
+@inlined
+def _won_by_two(e: float, f: float, u: float, v: float) -> tuple[float, float]:
+    """u / (1 + e) and v / (1 + f), by one division."""
+    one, other = 1.0 + e, 1.0 + f
+    both = 1.0 / (one * other)
+    return u * (other * both), v * (one * both)
+
+
+@inlined
 def _add(e: Floats, u: float, p0: Floats, q0: Floats, p1: Floats, p2: Floats, p3: Floats) -> None:
-    """Add one entry's terms of P, Q and P's three derivatives at consecutive nodes."""
-    u2 = u * u
+    """Add one entry's terms at consecutive nodes."""
     for k in range(len(e)):
         won = u / (1.0 + e[k])
-        lost = e[k] * won
-        slope = won * lost
-        p0[k] += won
-        q0[k] += lost
-        p1[k] += slope
-        p2[k] = fma(slope, lost - won, p2[k])
-        p3[k] = fma(slope, fma(-6.0, slope, u2), p3[k])
+        p0[k], q0[k], p1[k], p2[k], p3[k] = _with_terms(
+            won, e[k] * won, u * u, p0[k], q0[k], p1[k], p2[k], p3[k]
+        )
 
 
 @inlined
@@ -80,28 +93,18 @@ def _add_two(
     e: Floats, f: Floats, u: float, v: float, p0: Floats, q0: Floats, p1: Floats, p2: Floats,
     p3: Floats,
 ) -> None:  # fmt: skip
-    """The same for two entries, whose quotients share a division."""
-    u2, v2 = u * u, v * v
+    """The same for two entries."""
     for k in range(len(e)):
-        one, other = 1.0 + e[k], 1.0 + f[k]
-        both = 1.0 / (one * other)
-        won, won_too = u * (other * both), v * (one * both)
-        lost, lost_too = e[k] * won, f[k] * won_too
-        slope, slope_too = won * lost, won_too * lost_too
-        p0[k] += won + won_too
-        q0[k] += lost + lost_too
-        p1[k] += slope + slope_too
-        p2[k] = fma(slope_too, lost_too - won_too, fma(slope, lost - won, p2[k]))
-        p3[k] = fma(slope_too, fma(-6.0, slope_too, v2), fma(slope, fma(-6.0, slope, u2), p3[k]))
+        won, won_too = _won_by_two(e[k], f[k], u, v)
+        sums = _with_terms(won, e[k] * won, u * u, p0[k], q0[k], p1[k], p2[k], p3[k])
+        p0[k], q0[k], p1[k], p2[k], p3[k] = _with_terms(won_too, f[k] * won_too, v * v, *sums)
 
 
 @inlined
 def _add_values(e: Floats, f: Floats, u: float, v: float, p: Floats, q: Floats) -> None:
     """Add two entries' terms of P and Q alone."""
     for k in range(len(e)):
-        one, other = 1.0 + e[k], 1.0 + f[k]
-        both = 1.0 / (one * other)
-        won, won_too = u * (other * both), v * (one * both)
+        won, won_too = _won_by_two(e[k], f[k], u, v)
         p[k] += won + won_too
         q[k] = fma(f[k], won_too, fma(e[k], won, q[k]))
 
@@ -188,16 +191,10 @@ def _differentiate(sums: Floats, h: float, f: Floats) -> None:
     """L's Taylor coefficients in units of h, up to the third, at each node into f (4, nodes)."""
     for k in range(sums.shape[1]):
         p, q = sums[0, k], sums[1, k]
-        one = 1.0 / (p * q)
-        above, below = q * one, p * one
         p1, p2, p3 = h * sums[2, k], h * h * sums[3, k], h * h * h * sums[4, k]
-        both, apart = above + below, above - below
-        square = p1 * p1
-        cubes = fma(apart, apart, above * below)
-        f[0, k] = quick_log(p * below)
-        f[1, k] = both * p1
-        f[2, k] = 0.5 * both * fma(-square, apart, p2)
-        f[3, k] = SIXTH * both * fma(p1, fma(2.0 * square, cubes, -3.0 * p2 * apart), p3)
+        value, rise, bend = excess(p, q, p1, p2, 1.0)
+        f[0, k], f[1, k], f[2, k] = value, rise, 0.5 * bend
+        f[3, k] = SIXTH * bend_of_slope(p, q, p1, p2, p3)
 
 
 @inlined

@@ -154,29 +154,32 @@ def test_few_steps(size: int) -> None:
         part = slice(a, a + size)
         small.find_odds(place[part], u[part], size, 1.0, u[part].sum(), odds[part])
     singles, single_rows = np.zeros((9, size, 32), np.float32), np.empty((6, 32), np.float32)
-    small._step_first(size, starts, place, mu, u, odds, 1.0, singles, single_rows, guess)
+    small._step_first(size, starts, place, mu, u, odds, 1.0, True, singles, single_rows, guess)
     for k, a in enumerate(starts):
         small._enter(planes, rows, k, size, a, place, mu, u, odds, guess)
     rows[small.LOW], rows[small.HIGH] = -9000.0, 9000.0
     open_after = []
     for _ in range(2):
-        small._move(planes, rows, size, 1.0)
+        small._move(planes, rows, size, 1.0, True)
         open_after.append(int((rows[small.LONGEST] > small.TOLERANCE * rows[small.NARROW]).sum()))
     assert open_after[0] <= 20 and open_after[1] <= 1
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 14])
-def test_a_round_does_not_depend_on_those_beside_it(size: int) -> None:
-    """Any number of rounds side by side, some of other sizes, give each one's bits alone."""
+@pytest.mark.parametrize("tie", [1.0, 0.5])
+def test_a_round_does_not_depend_on_those_beside_it(size: int, tie: float) -> None:
+    """Any number of rounds side by side, some of other sizes or with ties, give each one's bits
+    alone."""
     random = np.random.default_rng(size)
     sizes = [size, *random.choice([size, size, 4], 70).tolist()]
     starts = np.concatenate([[0], np.cumsum(sizes)])
     mu, u = random.normal(1500.0, 400.0, starts[-1]), C / random.uniform(50.0, 400.0, starts[-1])
-    places = [np.sort(random.integers(1, n + 1, n)) for n in sizes]
+    places = [np.sort(random.choice(np.arange(n) + 1, n, replace=n % 2 == i % 2))
+              for i, n in enumerate(sizes)]  # fmt: skip
     place = np.concatenate(places).astype(np.int32)
-    together = performance.solve_rounds(starts, place, mu, u, 1.0)
+    together = performance.solve_rounds(starts, place, mu, u, tie)
     for a, b in itertools.pairwise(starts.tolist()):
-        alone = performance.performances(place[a:b], mu[a:b], u[a:b], 1.0)
+        alone = performance.performances(place[a:b], mu[a:b], u[a:b], tie)
         assert alone.tobytes() == together[a:b].tobytes()
 
 
