@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
-from stream_rater import certificates, log
+from stream_rater import certificates, log, warm
 from stream_rater.adapters.kafka import Fenced, Input
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin
@@ -178,6 +178,9 @@ class Service:
         store.close()
 
     def _tell_surroundings(self) -> None:
+        slow = warm.warning()
+        if slow is not None:
+            self.log.warning(slow)
         release = metadata.version("stream-rater")
         self.metrics.info.info({"version": release, "kernel": str(KERNEL_VERSION)})
         settings = self._settings

@@ -31,6 +31,17 @@ def test_other_bits_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         warm.check()
 
 
+def test_a_processor_without_fused_multiply_adds_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be right, and too slow for anybody: a line says why."""
+    monkeypatch.setattr(warm.platform, "machine", lambda: "x86_64")
+    for has in (False, True):
+        monkeypatch.setattr(warm.llvm, "get_host_cpu_features", lambda has=has: {"fma": has})
+        assert (warm.warning() is None) == has
+    monkeypatch.setattr(warm.platform, "machine", lambda: "aarch64")  # all of these have it
+    monkeypatch.setattr(warm.llvm, "get_host_cpu_features", lambda: {"neon": True})
+    assert warm.warning() is None
+
+
 def test_a_read_only_image_starts_warm(tmp_path: Path) -> None:
     """Compiled kernels that cannot be written to serve all the same: none is compiled anew, and
     nothing is left behind."""
