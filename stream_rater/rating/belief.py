@@ -187,11 +187,9 @@ def _load_codes(
         at = float(k)  # a loop over lanes that turns k itself into a float stays scalar
         for i in range(n):
             here, code = at < lanes[COUNT, i], codes[k, i]
-            r, a = weight_of(code), slope_of(code, lanes[STEEPEST, i])
-            a = a if lanes[NARROWEST, i] > 0.0 else r * lanes[SCALE, i]
             held[P, k, i] = performance_of(code, lanes[GRID, i]) if here else FILL
-            held[A, k, i] = a if here else 0.0
-            held[R, k, i] = r if here else 0.0
+            held[A, k, i] = slope_of(code, lanes[STEEPEST, i]) if here else 0.0
+            held[R, k, i] = weight_of(code) if here else 0.0
             held[E, k, i] = excess_of(code) if here else 0.0
 
 

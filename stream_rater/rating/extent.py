@@ -10,7 +10,7 @@ from stream_rater.rating.balance import likely, moments, terms
 from stream_rater.rating.compiled import inlined
 from stream_rater.rating.elementary import log, quick_exp
 from stream_rater.rating.model import Floats, Places
-from stream_rater.rating.table import COARSE, WIDEST, coarse_sums, look_up, tabulate
+from stream_rater.rating.table import COARSE, WIDEST, coarse_sums, tabulate
 
 SAMPLE = 64
 """Where a round has twice as many entries and more, so many are enough to guess the bounds by."""
@@ -104,21 +104,26 @@ def _likely_bounds(
 
 
 @inlined
+def _whole(value: float, total: float, p: float, q: float) -> tuple[float, float]:
+    """P and Q where ln(P/Q) is `value`, with p and q added."""
+    e = quick_exp(-value)
+    s = 1.0 / (1.0 + e)
+    return total * s + p, total * (e * s) + q
+
+
+@inlined
 def _spans(
     c: Floats, low: float, h: float, total: float, mu: Floats, u: Floats, odds: Floats,
     best: int, last: int, ranked: int, own: float,
 ) -> bool:  # fmt: skip
     """Whether all performances lie within the table: f changes its sign there for both ends."""
-    at_low, _, _ = look_up(c, low, h, low)
-    at_high, _, _ = look_up(c, low, h, low + h * (c.shape[1] - 1))
+    high = c.shape[1] - 1
     s, r = _parts(mu, u, last, ranked, low)
-    p = total / (1.0 + quick_exp(-at_low)) + own * s
-    q = total / (1.0 + quick_exp(at_low)) + own * r
+    p, q = _whole(c[0, 0], total, own * s, own * r)
     if p * odds[ranked - 1] > q:
         return False
-    s, r = _parts(mu, u, 0, best, low + h * (c.shape[1] - 1))
-    p = total / (1.0 + quick_exp(-at_high)) + own * s
-    q = total / (1.0 + quick_exp(at_high)) + own * r
+    s, r = _parts(mu, u, 0, best, low + h * high)
+    p, q = _whole(c[0, high], total, own * s, own * r)
     return bool(p * odds[0] >= q)
 
 

@@ -51,8 +51,9 @@ HEADER = np.dtype(
 )
 """A belief without its logistic factors; stage 1 looks at no more than its first half.
 
-A logistic factor is a row (p, a, r) beside it. With o = scale * r its term in the posterior's
-log-derivative is o * tanh((x - p) * a), so its weight is w = 2 a o / C^2 (C = pi / sqrt 3).
+A logistic factor is a row (p, a, r) beside it, or its code. With o = scale * r its term in the
+posterior's log-derivative is o * tanh((x - p) * a), so its weight is w = 2 a o / C^2
+(C = pi / sqrt 3).
 """
 
 
