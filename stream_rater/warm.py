@@ -1,8 +1,9 @@
 """Compile the kernels now, and check that this machine computes the bits that all others do.
 
 `python -m stream_rater.warm` is part of `make setup`: workers then start with compiled code for
-Elo-MMR, and all commands with the modules' bytecode. With `--all`, as an image's build has it, for
-every system. Each worker runs `check` at its start.
+Elo-MMR, offline commands for its full histories, too, and all commands with the modules' bytecode.
+With `--all`, as an image's build has it, for every system, but not for full histories. Each worker
+runs `check` at its start.
 """
 
 import compileall
@@ -14,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+import msgspec
 from llvmlite import binding as llvm
 
 from stream_rater import embedded, nesting
@@ -134,6 +136,13 @@ def compile_for(rating: RatingConfig) -> None:
         engine.settle()
 
 
+def compile_for_full_histories() -> None:
+    """Stage 2 once more, for beliefs that no record is to hold: offline commands, and tests."""
+    config = msgspec.structs.replace(SYSTEMS[0], history="full")
+    reader, pool = Reader(one_ladder(config)), Pool(Ladder(rating=config))
+    pool.rate(reader.read(_round(0), received_s=math.inf), 0)
+
+
 def keep_bytecode() -> None:
     """Keep the modules' bytecode beside them, where one may write there.
 
@@ -149,6 +158,7 @@ def main() -> None:
     check()
     if "--all" not in sys.argv[1:]:
         compile_for(SYSTEMS[0])
+        compile_for_full_histories()
         return
     for rating in SYSTEMS:
         began_s = time.perf_counter()

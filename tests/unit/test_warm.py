@@ -47,6 +47,7 @@ def test_a_read_only_image_starts_warm(tmp_path: Path) -> None:
     nothing is left behind."""
     warm.check()
     warm.compile_for(warm.SYSTEMS[0])
+    warm.compile_for_full_histories()
     shipped, scratch = tmp_path / "shipped", tmp_path / "tmp"
     shutil.copytree(numba.config.CACHE_DIR, shipped)
     for folder in (shipped, *shipped.iterdir()):
