@@ -147,13 +147,15 @@ def test_few_steps(size: int) -> None:
     random = np.random.default_rng(3)
     mu = random.normal(1500.0, 300.0, 32 * size)
     u, place = C / random.uniform(100.0, 400.0, 32 * size), np.tile(np.arange(1, size + 1), 32)
-    planes, rows = np.empty((6, size, 32)), np.empty((small.ROWS, 32))
+    planes = np.empty((small.PLANES, size, small.LANES))
+    rows = np.empty((small.ROWS, small.LANES))
     odds, guess = np.ones(32 * size), np.zeros(32 * size)
     starts = np.arange(0, 32 * size, size)
     for a in starts:
         part = slice(a, a + size)
         small.find_odds(place[part], u[part], size, 1.0, u[part].sum(), odds[part])
-    singles, single_rows = np.zeros((9, size, 32), np.float32), np.empty((6, 32), np.float32)
+    singles = np.zeros((small.SINGLE_PLANES, size, small.LANES), np.float32)
+    single_rows = np.empty((small.SINGLE_ROWS, small.LANES), np.float32)
     small._step_first(size, starts, place, mu, u, odds, 1.0, True, singles, single_rows, guess)
     for k, a in enumerate(starts):
         small._enter(planes, rows, k, size, a, place, mu, u, odds, guess)
