@@ -111,7 +111,7 @@ class Pool:
 
     def belief_bytes(self, player: str) -> bytes:
         """The record of one player, as the service stores it; Unrecordable with full history."""
-        if self._beliefs.factors.ndim > 2:
+        if self._beliefs.in_full:
             raise record.Unrecordable("no record holds a full history: set history to a number")
         row = slice(self._rows[player], self._rows[player] + 1)
         return record.encode(Beliefs(self._beliefs.header[row], self._beliefs.factors[row]))[0]

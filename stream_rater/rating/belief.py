@@ -59,6 +59,7 @@ from stream_rater.rating.sketch import (
     steepest,
 )
 from stream_rater.rating.sketch import ROWS as USED
+from stream_rater.rating.vectors import aligned
 
 PERFORMANCE, BETA2, GAMMA2, RHO = range(USED, USED + 4)
 """Rows of `lanes`, beside those of `mode` and `sketch`: the evidence, and the inverse momentum."""
@@ -107,7 +108,7 @@ def _make_room(held: Floats, lanes: Floats, i: int, u: float, beta: float) -> No
     if count == 0:
         lanes[SCALE, i], lanes[NARROWEST, i] = single(u), single(beta)
     elif lanes[KEPT, i] > 0.0 and beta < lanes[NARROWEST, i] * NARROWER:
-        rebase(held, i, count, lanes[NARROWEST, i], single(beta))
+        rebase(held, i, count, single(beta))
         lanes[NARROWEST, i] = single(beta)
     normalise(held, lanes, i, u / lanes[SCALE, i])
 
@@ -282,8 +283,9 @@ def update(
     """
     order = _in_order_of_count(header, rows)
     room = header[rows[order[-1]]].count + 2 if len(rows) else 0
-    held, codes = np.empty((4, room, BLOCK)), np.empty((room, BLOCK), np.int64)
-    lanes, found = np.empty((ROWS, BLOCK)), np.empty(BLOCK)
+    held = aligned(4 * room * BLOCK).reshape((4, room, BLOCK))
+    codes = aligned(room * BLOCK).view(np.int64).reshape((room, BLOCK))
+    lanes, found = aligned(ROWS * BLOCK).reshape((ROWS, BLOCK)), np.empty(BLOCK)
     _fetch(header, factors, rows, order[:BLOCK])
     for start in range(0, len(rows), BLOCK):
         block = order[start : start + BLOCK]

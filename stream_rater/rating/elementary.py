@@ -1,9 +1,9 @@
-"""exp, log and tanh whose every bit is ours.
+"""exp, log, tanh and 1/sqrt whose every bit is ours.
 
 A C library may round differently from release to release, and on one processor from another, so
 the kernels use these. They are branch-free where it matters, which lets LLVM run several lanes at
 once. Errors are measured in `tests/unit/test_elementary.py` against exact values: exp and log stay
-within 1.25 units in the last place, tanh within 2e-16 absolute.
+within 1.25 units in the last place, 1/sqrt within 5, tanh within 2e-16 absolute.
 """
 
 import math
@@ -35,6 +35,10 @@ SINGLE_ROUND = np.float32(12582912.0)
 """As ROUND is, in single precision."""
 ONE = np.float32(1.0)
 SINGLE_TAYLOR = tuple(np.float32(each) for each in TAYLOR)
+
+HALF_ROOT_BITS = 0x5FE6EB50C7B537A9
+"""Bits less half of a number's are nearly those of its inverse root: 1.5 times the exponent's bias,
+and what makes the worst error least."""
 
 SQRT_HALF_BITS = 0x3FE6A09E667F3BCD
 ONE_BITS = 0x3FF0000000000000
@@ -138,6 +142,21 @@ def quick_log(x: float) -> float:
     a, b = fma(2.0 / 5.0, z, 2.0 / 3.0), fma(2.0 / 9.0, z, 2.0 / 7.0)
     p = fma(fma(2.0 / 11.0, z * z, b), z * z, a)
     return fma(k, LN2, fma(s, z * p, 2.0 * s))
+
+
+@kernel
+def inverse_root(x: float) -> float:
+    """1 / sqrt(x) for finite, normal x > 0, without a root and a division.
+
+    Half the bits, taken from a number that suits the mantissa, are 1/sqrt(x) to 3.5 %; a step of
+    fourth order leaves 7e-6 of it, one of third order 5 units in the last place.
+    """
+    bits = np.int64(HALF_ROOT_BITS) - (np.float64(x).view(np.int64) >> 1)
+    y: float = np.int64(bits).view(np.float64)
+    h = fma(-x * y, y, 1.0)
+    y = fma(y * h, fma(h, fma(h, 0.3125, 0.375), 0.5), y)
+    h = fma(-x * y, y, 1.0)
+    return fma(y * h, fma(h, 0.375, 0.5), y)
 
 
 @kernel

@@ -1,22 +1,38 @@
 """Where the performances of a round lie, and a table no wider than that.
 
-A guess, by the moments of the ratings or by a sample of the entries, is checked against the table
-made from it: at either end the balance of the last and of the first group must change its sign.
+A guess by the moments of the ratings, and a step from it, is checked against the table made from
+it: at either end the balance of the last and of the first group must change its sign.
 """
 
 import numpy as np
 
-from stream_rater.rating.balance import likely, moments, terms
+from stream_rater.rating.balance import excess, halley, likely, moments, terms
 from stream_rater.rating.compiled import inlined
 from stream_rater.rating.elementary import log, quick_exp
-from stream_rater.rating.model import Floats, Places
-from stream_rater.rating.table import COARSE, WIDEST, coarse_sums, tabulate
+from stream_rater.rating.fused import fma
+from stream_rater.rating.model import Floats, Ints, Places
+from stream_rater.rating.survey import HIGH, LOW, MEAN, SQUARE, TOTAL
+from stream_rater.rating.survey import WIDEST as WIDEST_U
+from stream_rater.rating.table import COARSE, WIDEST, coarse_sums, tabulate, won_by_two
+from stream_rater.rating.vectors import VECTOR
 
-SAMPLE = 64
-"""Where a round has twice as many entries and more, so many are enough to guess the bounds by."""
+MARGIN = 0.25
+"""What is added to likely bounds, in units of the narrowest 1/u: a step from a usual guess leaves
+less than 0.05."""
 
-MARGIN = 1.5
-"""What is added to such bounds, in units of the narrowest 1/u."""
+FARTHEST = 8.0
+"""No step is longer, in the same units."""
+
+LEAST, MOST, LEAST_ODDS, MOST_ODDS, NARROW, SUMS_AT = range(6)
+"""Rows, a column for each round: where the last and the first performance are, nearly; the odds of
+these; the narrowest 1/u; and 8 of sums."""
+ENDS = SUMS_AT + 8
+
+STRIP = 4 * VECTOR
+"""Entries looked at together: a number known to the compiler."""
+
+E, F, MU, U = 8 * STRIP, 9 * STRIP, 10 * STRIP, 11 * STRIP
+"""Where rows begin in the room for `_sum_at`, after 8 of sums."""
 
 
 @inlined
@@ -50,57 +66,147 @@ def _parts(mu: Floats, u: Floats, first: int, end: int, x: float) -> tuple[float
 @inlined
 def _bounds(
     place: Places, mu: Floats, u: Floats, ranked: int, tie: float, low: float, high: float,
-    narrow: float, scratch: Floats, stride: int,
+    narrow: float, scratch: Floats,
 ) -> tuple[float, float]:  # fmt: skip
     """Bounds of the last and the first performance, from P and Q at a few nodes in (low, high).
 
-    Each is drawn in from its node: ln P and ln Q change by less than the widest u per point. With a
-    stride only every so many entries are looked at, so these are bounds for most rounds, not all.
+    Each is drawn in from its node: ln P and ln Q change by less than the widest u per point.
     """
     if high - low > WIDEST * narrow:
         return low, high
     h = (high - low) / (COARSE - 1)
-    if stride > 1:
-        sums = coarse_sums(mu[::stride].copy(), u[::stride].copy(), low, h, COARSE, scratch)
-    else:
-        sums = coarse_sums(mu, u, low, h, COARSE, scratch)
+    sums = coarse_sums(mu, u, low, h, COARSE, scratch)
     best, last = first_group(place[:ranked]), last_group(place, ranked)
-    own, times = 2.0 * tie - 1.0, float(stride)
+    own = 2.0 * tie - 1.0
     first_aim, last_aim = tie * np.sum(u[:best]), tie * np.sum(u[last:ranked]) + np.sum(u[ranked:])
     above, below, left, right = COARSE - 1, 0, first_aim, last_aim
     for k in range(COARSE - 1, 0, -1):
         _, part = _parts(mu, u, 0, best, low + k * h)
-        if times * sums[1, k] + own * part > first_aim:
+        if sums[1, k] + own * part > first_aim:
             break
-        above, left = k, times * sums[1, k] + own * part
+        above, left = k, sums[1, k] + own * part
     for k in range(above):
         part, _ = _parts(mu, u, last, ranked, low + k * h)
-        if times * sums[0, k] + own * part > last_aim:
+        if sums[0, k] + own * part > last_aim:
             break
-        below, right = k, times * sums[0, k] + own * part
+        below, right = k, sums[0, k] + own * part
     below_by, above_by = log(last_aim / right) * narrow, log(first_aim / left) * narrow
-    margin = MARGIN * narrow if stride > 1 else 0.0
-    return low + below * h + below_by - margin, low + above * h - above_by + margin
+    return low + below * h + below_by, low + above * h - above_by
 
 
 @inlined
-def _likely_bounds(
-    place: Places, mu: Floats, u: Floats, ranked: int, own: float, odds: Floats
-) -> tuple[float, float]:
-    """About where the last and the first performance are."""
-    n, best, last = len(mu), first_group(place[:ranked]), last_group(place, ranked)
-    total, mean, square = moments(mu, u, 0, n)
-    more, mean_more, square_more = moments(mu, u, last, ranked)
-    low = mu[0] + likely(
-        log(odds[last]), n + own * (ranked - last),
-        total + own * more, mean + own * mean_more, square + own * square_more,
+def _guess(
+    mu: Floats, u: Floats, first: int, end: int, own: float, odds: float, known: Floats
+) -> float:
+    """About where the performance of the group [first, end) is: see `likely`."""
+    total, mean, square = moments(mu, u, first, end)
+    x: float = mu[0] + likely(
+        log(odds), len(mu) + own * (end - first),
+        known[TOTAL] + own * total, known[MEAN] + own * mean, known[SQUARE] + own * square,
     )  # fmt: skip
-    more, mean_more, square_more = moments(mu, u, 0, best)
-    high = mu[0] + likely(
-        log(odds[0]), n + own * best,
-        total + own * more, mean + own * mean_more, square + own * square_more,
-    )  # fmt: skip
-    return low, high
+    return x
+
+
+@inlined
+def _add(lanes: Floats, row: int, k: int, times: float, won: float, lost: float) -> None:
+    """Add a term to P, Q and P's two derivatives, in rows from `row` on."""
+    slope = times * won * lost
+    lanes[row + k] = fma(times, won, lanes[row + k])
+    lanes[row + STRIP + k] = fma(times, lost, lanes[row + STRIP + k])
+    lanes[row + 2 * STRIP + k] += slope
+    lanes[row + 3 * STRIP + k] = fma(slope, lost - won, lanes[row + 3 * STRIP + k])
+
+
+@inlined
+def _sum_at(
+    low: float, high: float, mu: Floats, u: Floats, best: int, last: int, ranked: int, own: float,
+    lanes: Floats,
+) -> None:  # fmt: skip
+    """P, Q and P's two derivatives, a row each, each entry's in one of STRIP parts.
+
+    At `low`, with `own` times the last group's parts more, then at `high` with the first group's.
+    """
+    for k in range(8 * STRIP):
+        lanes[k] = 0.0
+    for k in range(STRIP):
+        lanes[MU + k] = mu[0]
+    for first in range(0, len(mu), STRIP):
+        n = min(STRIP, len(mu) - first)
+        for k in range(n):
+            lanes[MU + k], lanes[U + k] = mu[first + k], u[first + k]
+        for k in range(n, STRIP):
+            lanes[U + k] = 0.0  # weighs nothing
+        for k in range(STRIP):
+            lanes[E + k] = quick_exp((lanes[MU + k] - low) * lanes[U + k])
+        for k in range(STRIP):
+            lanes[F + k] = quick_exp((lanes[MU + k] - high) * lanes[U + k])
+        for k in range(STRIP):
+            e, f = lanes[E + k], lanes[F + k]
+            won, won_too = won_by_two(e, f, lanes[U + k], lanes[U + k])
+            times = 1.0 + own if last <= first + k < ranked else 1.0
+            _add(lanes, 0, k, times, won, e * won)
+            times = 1.0 + own if first + k < best else 1.0
+            _add(lanes, 4 * STRIP, k, times, won_too, f * won_too)
+
+
+@inlined
+def _total(lanes: Floats, row: int) -> float:
+    """The sum of a row's STRIP parts."""
+    total = 0.0
+    for k in range(row * STRIP, row * STRIP + VECTOR):
+        total += (lanes[k] + lanes[k + VECTOR]) + (lanes[k + 2 * VECTOR] + lanes[k + 3 * VECTOR])
+    return total
+
+
+@inlined
+def _guess_all(
+    round_starts: Ints, which: Ints, ranked: Ints, known: Floats, place: Places, mu: Floats,
+    u: Floats, own: float, odds: Floats, ends: Floats,
+) -> None:  # fmt: skip
+    """All rows of `ends` but the sums."""
+    for i in range(len(which)):
+        r, m = which[i], ranked[i]
+        a, b = round_starts[r], round_starts[r + 1]
+        best, last = first_group(place[a : a + m]), last_group(place[a:b], m)
+        low, high = known[r, LOW], known[r, HIGH]
+        x = _guess(mu[a:b], u[a:b], last, m, own, odds[a + last], known[r])
+        y = _guess(mu[a:b], u[a:b], 0, best, own, odds[a], known[r])
+        ends[LEAST, i], ends[MOST, i] = min(max(x, low), high), min(max(y, low), high)
+        ends[LEAST_ODDS, i], ends[MOST_ODDS, i] = odds[a + last], odds[a]
+        ends[NARROW, i] = 1.0 / known[r, WIDEST_U]
+
+
+@inlined
+def _step_all(ends: Floats, end: int, odds: int, sums: int) -> None:
+    """Halley's step from the sums in four rows from `sums` on; none if it is not to be trusted."""
+    for i in range(ends.shape[1]):
+        f, f1, f2 = excess(
+            ends[sums, i], ends[sums + 1, i], ends[sums + 2, i], ends[sums + 3, i], ends[odds, i]
+        )
+        step = halley(f, f1, f2)
+        ends[end, i] += step if abs(step) < FARTHEST * ends[NARROW, i] else 0.0
+
+
+@inlined
+def likely_ends(
+    round_starts: Ints, which: Ints, ranked: Ints, known: Floats, place: Places, mu: Floats,
+    u: Floats, tie: float, odds: Floats, lanes: Floats,
+) -> Floats:  # fmt: skip
+    """Where the last and the first performance of the rounds `which` are, but for some MARGIN, in
+    rows LEAST and MOST: a guess by the moments of all ratings, and a step."""
+    own = 2.0 * tie - 1.0
+    ends = np.empty((ENDS, len(which)))
+    _guess_all(round_starts, which, ranked, known, place, mu, u, own, odds, ends)
+    for i in range(len(which)):
+        m = ranked[i]
+        a, b = round_starts[which[i]], round_starts[which[i] + 1]
+        best, last = first_group(place[a : a + m]), last_group(place[a:b], m)
+        _sum_at(ends[LEAST, i], ends[MOST, i], mu[a:b], u[a:b], best, last, m, own, lanes)
+        for row in range(8):
+            ends[SUMS_AT + row, i] = _total(lanes, row)
+    _step_all(ends, LEAST, LEAST_ODDS, SUMS_AT)
+    _step_all(ends, MOST, MOST_ODDS, SUMS_AT + 4)
+    return ends
 
 
 @inlined
@@ -129,20 +235,16 @@ def _spans(
 
 @inlined
 def tabulate_round(
-    place: Places, mu: Floats, u: Floats, ranked: int, tie: float, low: float, high: float,
-    odds: Floats, total: float, narrow: float, scratch: Floats,
+    place: Places, mu: Floats, u: Floats, ranked: int, tie: float, known: Floats, odds: Floats,
+    least: float, most: float, scratch: Floats,
 ) -> tuple[Floats, Floats, float, float]:  # fmt: skip
     """The table of a round, no wider than its performances need; where it begins, and its h."""
-    stride = len(mu) // SAMPLE
+    low, high, narrow, own = known[LOW], known[HIGH], 1.0 / known[WIDEST_U], 2.0 * tie - 1.0
     if high - low < WIDEST * narrow:
-        if stride > 1:
-            a, b = _bounds(place, mu, u, ranked, tie, low, high, narrow, scratch, stride)
-        else:
-            a, b = _likely_bounds(place, mu, u, ranked, 2.0 * tie - 1.0, odds)
-            a, b = a - MARGIN * narrow, b + MARGIN * narrow
-        c, back, a, h = tabulate(mu, u, a, b, narrow, scratch)
         best, last = first_group(place[:ranked]), last_group(place, ranked)
-        if _spans(c, a, h, total, mu, u, odds, best, last, ranked, 2.0 * tie - 1.0):
+        a, b = least - MARGIN * narrow, most + MARGIN * narrow
+        c, back, a, h = tabulate(mu, u, a, b, narrow, scratch)
+        if _spans(c, a, h, known[TOTAL], mu, u, odds, best, last, ranked, own):
             return c, back, a, h
-    a, b = _bounds(place, mu, u, ranked, tie, low, high, narrow, scratch, 1)
+    a, b = _bounds(place, mu, u, ranked, tie, low, high, narrow, scratch)
     return tabulate(mu, u, a, b, narrow, scratch)

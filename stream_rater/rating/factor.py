@@ -12,7 +12,16 @@ import numpy as np
 from stream_rater.rating import rounding
 from stream_rater.rating.compiled import inlined, kernel
 from stream_rater.rating.model import Beliefs, Codes, Floats, Table
-from stream_rater.rating.rounding import GRID_BITS, WIDTH_BITS, WIDTH_LOW, WIDTH_TOP, power_of_two
+from stream_rater.rating.rounding import (
+    GRID_BITS,
+    WEIGHT_BITS,
+    WEIGHT_LOW,
+    WEIGHT_TOP,
+    WIDTH_BITS,
+    WIDTH_LOW,
+    WIDTH_TOP,
+    power_of_two,
+)
 from stream_rater.rating.sketch import excess_width, steepest
 
 WEIGHT_SHIFT = GRID_BITS
@@ -28,7 +37,8 @@ SLOPES = 1.0 / np.sqrt(1.0 + np.square(rounding.small_floats(WIDTH_BITS, WIDTH_L
 def code_of(p: float, r: float, excess: float, per_point: float) -> int:
     """The code of a rounded factor; `per_point` steps of the grid are a point."""
     performance = np.int64(p * per_point) & ((1 << GRID_BITS) - 1)
-    weight, width = rounding.weight_code(r), rounding.width_code(excess)
+    weight = rounding.small_code(r, WEIGHT_BITS, WEIGHT_LOW, WEIGHT_TOP)
+    width = rounding.small_code(excess, WIDTH_BITS, WIDTH_LOW, WIDTH_TOP)
     return int(performance | (weight << WEIGHT_SHIFT) | (width << WIDTH_SHIFT))
 
 
@@ -41,13 +51,13 @@ def performance_of(code: int, step: float) -> float:
 @inlined
 def weight_of(code: int) -> float:
     """The factor's weight, relative to the belief's scale."""
-    return rounding.weight_of((code >> WEIGHT_SHIFT) & rounding.WEIGHT_TOP)
+    return rounding.small_float((code >> WEIGHT_SHIFT) & WEIGHT_TOP, WEIGHT_BITS, WEIGHT_LOW)
 
 
 @inlined
 def excess_of(code: int) -> float:
     """How much wider than the narrowest the factor is."""
-    return rounding.width_of((code >> WIDTH_SHIFT) & WIDTH_TOP)
+    return rounding.small_float((code >> WIDTH_SHIFT) & WIDTH_TOP, WIDTH_BITS, WIDTH_LOW)
 
 
 @inlined
@@ -86,7 +96,7 @@ def _read_all(header: Table, codes: Codes, factors: Floats) -> None:
 
 def factors_of(beliefs: Beliefs) -> Floats:
     """(n, capacity, 3): the rows (p, a, r) of beliefs, whatever they are held as."""
-    if beliefs.factors.ndim > 2:
+    if beliefs.in_full:
         return beliefs.factors
     factors = np.zeros((*beliefs.factors.shape, 3))
     _read_all(beliefs.header, beliefs.factors, factors)

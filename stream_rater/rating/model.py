@@ -112,6 +112,11 @@ class Beliefs:
     def __len__(self) -> int:
         return len(self.header)
 
+    @property
+    def in_full(self) -> bool:
+        """Whether the factors are numbers, as of a history kept in full, which no record holds."""
+        return self.factors.ndim > 2
+
 
 def newcomers(
     count: int, capacity: int, mu: float, sigma: float, *, coded: bool = False

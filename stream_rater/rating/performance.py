@@ -18,12 +18,12 @@ import math
 
 import numpy as np
 
-from stream_rater.rating import balance, direct, shared, small, table
+from stream_rater.rating import direct, shared, small
 from stream_rater.rating.compiled import inlined, kernel
-from stream_rater.rating.elementary import log
+from stream_rater.rating.elementary import inverse_root
 from stream_rater.rating.model import DID_NOT_FINISH, Floats, Ints, Places
-from stream_rater.rating.roots import count_ranked, falls, has_open, let_fall
-from stream_rater.rating.vectors import aligned
+from stream_rater.rating.roots import falls, has_open, let_fall
+from stream_rater.rating.survey import HIGH, KNOWN, LOW, survey
 
 C = math.pi / math.sqrt(3.0)
 """A logistic distribution of variance delta^2 has scale delta / C."""
@@ -32,6 +32,9 @@ SECONDS_PER_DAY = 86400.0
 
 TOGETHER = 8192
 """Entries whose rounds are rated together: what is worked in then stays in the second cache."""
+
+MANY = 512
+"""Of fewer rounds twice as many entries are: the last few leave lanes of `small` empty."""
 
 LEAST_WEIGHT = 1e-9
 """A lighter round weighs this: it tells nothing, and 1/w stays finite."""
@@ -47,13 +50,12 @@ def performances(place: Places, mu: Floats, u: Floats, tie: float) -> Floats:
 def solve_rounds(round_starts: Ints, place: Places, mu: Floats, u: Floats, tie: float) -> Floats:
     """The performance of each entry of some rounds: those of one round do not depend on others."""
     rounds = len(round_starts) - 1
-    found, low, high = np.empty(len(mu)), np.empty(rounds), np.empty(rounds)
-    total, widest = np.empty(rounds), np.empty(rounds)
+    found, known = np.empty(len(mu)), np.empty((rounds, KNOWN))
     few, many = np.empty(rounds, np.int64), np.empty(rounds, np.int64)
     less = large = 0
     for r in range(rounds):
         a, b = round_starts[r], round_starts[r + 1]
-        low[r], high[r], total[r], widest[r] = _survey(mu, u, a, b, tie)
+        survey(mu, u, a, b, tie, known[r])
         if b - a > small.SMALL:
             many[large] = r
             large += 1
@@ -63,55 +65,17 @@ def solve_rounds(round_starts: Ints, place: Places, mu: Floats, u: Floats, tie: 
         else:
             found[a:b] = math.nan
     if less > 0:
-        small.solve_small(round_starts, few[:less], low, high, total, place, mu, u, tie, found)
+        small.solve_small(round_starts, few[:less], known, place, mu, u, tie, found)
     if large > 0:
-        lanes, scratch = aligned(balance.LANES), aligned(table.SCRATCH)
-        for r in many[:large]:
-            a, b = round_starts[r], round_starts[r + 1]
-            _solve_large(
-                place[a:b], mu[a:b], u[a:b], tie, low[r], high[r], total[r], widest[r], lanes,
-                scratch, found[a:b],
-            )  # fmt: skip
+        shared.solve_large(round_starts, many[:large], known, place, mu, u, tie, found)
     for r in range(rounds):
         a, b = round_starts[r], round_starts[r + 1]
         if not falls(place, found, a, b):
             if has_open(found, a, b):
-                direct.fill_open(place[a:b], mu[a:b], u[a:b], tie, low[r], high[r], found[a:b])
+                low, high = known[r, LOW], known[r, HIGH]
+                direct.fill_open(place[a:b], mu[a:b], u[a:b], tie, low, high, found[a:b])
             let_fall(place, found, a, b)
     return found
-
-
-@inlined
-def _survey(mu: Floats, u: Floats, a: int, b: int, tie: float) -> tuple[float, float, float, float]:
-    """Bounds of a round's performances, and the sum and the maximum of u.
-
-    Beyond these bounds one side's single term outweighs the other side.
-    """
-    least, widest, total = u[a], u[a], 0.0
-    low, high = mu[a], mu[a]
-    for j in range(a, b):
-        least, widest, total = min(least, u[j]), max(widest, u[j]), total + u[j]
-        low, high = min(low, mu[j]), max(high, mu[j])
-    reach = log(2.0 * total / (tie * least)) / least
-    return low - reach, high + reach, total, widest
-
-
-@inlined
-def _solve_large(
-    place: Places, mu: Floats, u: Floats, tie: float, low: float, high: float, total: float,
-    widest: float, lanes: Floats, scratch: Floats, found: Floats,
-) -> None:  # fmt: skip
-    """One round in linear time; `lanes` and `scratch` are room to work in."""
-    n = len(place)
-    ranked = count_ranked(place)
-    if ranked > 0:
-        shared.ranked_performances(
-            place, mu, u, ranked, tie, low, high, total, widest, lanes, scratch, found
-        )
-        if ranked < n:
-            shared.unfinished_performances(mu, u, ranked, tie, low, high, lanes, scratch, found)
-    else:
-        found[:] = mu  # compared with nobody
 
 
 @inlined
@@ -143,7 +107,10 @@ def player_variances(
 def rounds_together(round_starts: Ints, first: int) -> int:
     """The end of the rounds from `first` on that are rated together: one, or some TOGETHER long."""
     end = first + 1
-    while end + 1 < len(round_starts) and round_starts[end + 1] - round_starts[first] <= TOGETHER:
+    while end + 1 < len(round_starts):
+        most = TOGETHER if end - first >= MANY else 2 * TOGETHER
+        if round_starts[end + 1] - round_starts[first] > most:
+            break
         end += 1
     return end
 
@@ -206,7 +173,7 @@ def _find_entries(
         else:
             variance = _prior(sigma[i:j], out[i:j]) + out[i:j, 1]
             entry_mu[e], delta2 = team(initial_mu, share[i:j], mu[i:j], variance)
-        u[e] = C / np.sqrt(delta2)
+        u[e] = C * inverse_root(delta2)
 
 
 @kernel
@@ -244,7 +211,7 @@ def _estimate(
             )  # fmt: skip
             if alone:
                 for i in range(a, b):
-                    u[i] = C / np.sqrt(sigma[i] * sigma[i] + out[i, 2] + out[i, 1])
+                    u[i] = C * inverse_root(sigma[i] * sigma[i] + out[i, 2] + out[i, 1])
     entry_mu = mu
     if not alone:
         entry_mu = np.empty(len(place))

@@ -169,7 +169,7 @@ def _size(count: Any) -> Any:
 
 def _check(beliefs: Beliefs) -> None:
     header = beliefs.header
-    if beliefs.factors.ndim > 2:
+    if beliefs.in_full:
         raise Unrecordable("belief record: these beliefs keep their history in full")
     for name, most in (
         ("count", MOST_FACTORS), ("rounds", MOST_ROUNDS), ("last", -NO_OFFSET - 1),

@@ -106,30 +106,6 @@ def width(x: float) -> float:
     return _nearest(x, WIDTH_BITS, WIDTH_LOW, WIDTH_MOST)
 
 
-@kernel
-def weight_code(r: float) -> int:
-    """The code of a relative weight, 0 <= r < 2."""
-    return small_code(r, WEIGHT_BITS, WEIGHT_LOW, WEIGHT_TOP)
-
-
-@kernel
-def weight_of(code: int) -> float:
-    """The relative weight of this code."""
-    return small_float(code, WEIGHT_BITS, WEIGHT_LOW)
-
-
-@kernel
-def width_code(excess: float) -> int:
-    """The code of a relative excess width."""
-    return small_code(excess, WIDTH_BITS, WIDTH_LOW, WIDTH_TOP)
-
-
-@kernel
-def width_of(code: int) -> float:
-    """The relative excess width of this code."""
-    return small_float(code, WIDTH_BITS, WIDTH_LOW)
-
-
 def grid_of(initial_mu: float, initial_sigma: float) -> int:
     """Exponent of the grid's step: fine beside sigma, and wide enough for any performance.
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from stream_rater.rating.balance import (
     BLOCK,
+    LANES,
     ODDS,
     P1,
     P2,
@@ -31,11 +32,13 @@ from stream_rater.rating.balance import (
 )  # fmt: skip
 from stream_rater.rating.compiled import inlined, kernel
 from stream_rater.rating.elementary import log, quick_exp, quick_log
-from stream_rater.rating.extent import tabulate_round
+from stream_rater.rating.extent import LEAST, MOST, likely_ends, tabulate_round
 from stream_rater.rating.fused import fma
-from stream_rater.rating.model import Floats, Places
-from stream_rater.rating.roots import MAX_STEPS, safeguard
-from stream_rater.rating.table import between, guess, interval, look_up, tabulate
+from stream_rater.rating.model import Floats, Ints, Places
+from stream_rater.rating.roots import MAX_STEPS, count_ranked, safeguard
+from stream_rater.rating.survey import HIGH, LOW, TOTAL, WIDEST
+from stream_rater.rating.table import SCRATCH, between, guess, interval, look_up, tabulate
+from stream_rater.rating.vectors import aligned
 
 TOLERANCE = 1e-2
 """A step smaller than this part of the narrowest 1/u ends the search: it cubes the error, and of
@@ -49,6 +52,9 @@ PASSES = 4
 
 FEW = 8
 """If no more than one of so many needs another step, those go on alone at once."""
+
+AHEAD = 4
+"""Nodes that are compared in one pass over the entries."""
 
 FLAT, NOISE = 1e-6, 1e-9
 """Where |f| < NOISE and its slope is below FLAT of the widest u, f is too flat to show its zero."""
@@ -94,9 +100,12 @@ def _guess(back: Floats, low: float, h: float, lanes: Floats, n: int, k: int) ->
         last -= 1
     for i in range(n):
         lanes[X + i] = last
-    for node in range(last + 1, k + 1):
+    for node in range(last + 1, k + 1, AHEAD):
         for i in range(n):
-            lanes[X + i] += 1.0 if back[0, node] <= lanes[STEP + i] else 0.0
+            x = lanes[X + i]
+            for each in range(node, node + AHEAD):
+                x += 1.0 if back[0, each] <= lanes[STEP + i] else 0.0
+            lanes[X + i] = min(x, float(k))
     for i in range(min(n, BLOCK)):
         at = int(lanes[X + i])
         for row in range(4):
@@ -157,21 +166,18 @@ def _solve(
     return x
 
 
-@kernel
-def ranked_performances(
-    place: Places, mu: Floats, u: Floats, ranked: int, tie: float, low: float, high: float,
-    total: float, widest: float, lanes: Floats, scratch: Floats, found: Floats,
+@inlined
+def _ranked_performances(
+    place: Places, mu: Floats, u: Floats, ranked: int, tie: float, known: Floats, least: float,
+    most: float, lanes: Floats, scratch: Floats, found: Floats,
 ) -> None:  # fmt: skip
-    """The performances of the first `ranked` entries (the others did not finish) into `found`.
+    """The performances of the first `ranked` entries (the others did not finish) into `found`,
+    where their odds are; `least` and `most` are about the last and the first of them.
 
-    `total` and `widest` are the sum and the maximum of u. NaN for a group whose balance is too flat
-    (see `_solve`): at most one for each gap in ratings.
+    NaN for a group whose balance is too flat (see `_solve`): at most one for each gap in ratings.
     """
-    find_odds(place, u, ranked, tie, total, found)
-    narrow = 1.0 / widest
-    c, back, low, h = tabulate_round(
-        place, mu, u, ranked, tie, low, high, found, total, narrow, scratch
-    )
+    total, narrow = known[TOTAL], 1.0 / known[WIDEST]
+    c, back, low, h = tabulate_round(place, mu, u, ranked, tie, known, found, least, most, scratch)
     high = low + h * (c.shape[1] - 1)
     first_own = len(mu) < OWN
     k = c.shape[1] - 2
@@ -226,17 +232,16 @@ def _block(place: Places, first: int, ranked: int) -> int:
     return end
 
 
-@kernel
-def unfinished_performances(
-    mu: Floats, u: Floats, ranked: int, tie: float, low: float, high: float, lanes: Floats,
-    scratch: Floats, found: Floats,
-) -> None:  # fmt: skip
+@inlined
+def _unfinished_performances(
+    mu: Floats, u: Floats, ranked: int, tie: float, known: Floats, scratch: Floats, found: Floats
+) -> None:
     """The performances of entries [ranked, n), each worse than all ranked ones and beside no other.
 
     Its group is itself, tied; the ranked ones are all better: a table of those alone.
     """
-    narrow = 1.0 / np.max(u)
-    c, _, low, h = tabulate(mu[:ranked], u[:ranked], low, high, narrow, scratch)
+    narrow = 1.0 / known[WIDEST]
+    c, _, low, h = tabulate(mu[:ranked], u[:ranked], known[LOW], known[HIGH], narrow, scratch)
     total, tolerance = np.sum(u[:ranked]), TOLERANCE * narrow
     x = low
     for i in range(ranked, len(mu)):
@@ -269,3 +274,37 @@ def _solve_unfinished(
         if abs(last) <= tolerance * 1e-6:
             break
     return x
+
+
+@kernel
+def solve_large(
+    round_starts: Ints, which: Ints, known: Floats, place: Places, mu: Floats, u: Floats,
+    tie: float, found: Floats,
+) -> None:  # fmt: skip
+    """The performances of the rounds `which`.
+
+    `round_starts` and `known` (see `survey`) are those of all rounds; NaN in `found` is left to
+    `direct`.
+    """
+    lanes, scratch = aligned(LANES), aligned(SCRATCH)
+    some, ranked, count = np.empty_like(which), np.empty_like(which), 0
+    for r in which:
+        a, b = round_starts[r], round_starts[r + 1]
+        finished = count_ranked(place[a:b])
+        if finished > 0:
+            find_odds(place[a:b], u[a:b], finished, tie, known[r, TOTAL], found[a:b])
+            some[count], ranked[count] = r, finished
+            count += 1
+        else:
+            found[a:b] = mu[a:b]  # compared with nobody
+    some, ranked = some[:count], ranked[:count]
+    ends = likely_ends(round_starts, some, ranked, known, place, mu, u, tie, found, lanes)
+    for i in range(count):
+        r = some[i]
+        a, b = round_starts[r], round_starts[r + 1]
+        _ranked_performances(
+            place[a:b], mu[a:b], u[a:b], ranked[i], tie, known[r], ends[LEAST, i], ends[MOST, i],
+            lanes, scratch, found[a:b],
+        )  # fmt: skip
+        if ranked[i] < b - a:
+            _unfinished_performances(mu[a:b], u[a:b], ranked[i], tie, known[r], scratch, found[a:b])

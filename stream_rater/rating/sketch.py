@@ -31,11 +31,11 @@ PAIR = FREE + 7
 """Where the first of that pair stands, or NONE."""
 KEPT = FREE + 8
 """How many factors are kept, 0 for all of them, unrounded."""
-LEAST = FREE + 9
-"""What merging that pair costs."""
-BEHIND = FREE + 10
+LEAST, OVER = FREE + 9, FREE + 10
+"""What merging that pair costs: a quotient."""
+BEHIND = FREE + 11
 """A number of the factor behind the one at hand."""
-ROWS = FREE + 11
+ROWS = FREE + 12
 
 NONE = 1e9
 """Behind all factors."""
@@ -82,8 +82,8 @@ def settle(lanes: Floats, n: int) -> None:
 
 
 @inlined
-def rebase(held: Floats, i: int, count: int, narrowest: float, narrower: float) -> None:
-    """Let the widths of lane i be relative to another narrowest one."""
+def rebase(held: Floats, i: int, count: int, narrower: float) -> None:
+    """Let the widths of lane i be relative to a narrower one."""
     for k in range(count):
         held[E, k, i] = excess = rounding.width(excess_width(held[A, k, i], narrower))
         held[A, k, i] = relative_slope(excess) * steepest(narrower)
@@ -142,16 +142,17 @@ def _find_cheapest(held: Floats, lanes: Floats, n: int, most: int) -> None:
     NONE where nothing is to be merged.
     """
     for i in range(n):
-        lanes[LEAST, i], lanes[PAIR, i] = math.inf, NONE
+        lanes[LEAST, i], lanes[OVER, i], lanes[PAIR, i] = math.inf, 1.0, NONE
     for k in range(most - 1):
         at = float(k)  # a loop over lanes that turns k itself into a float stays scalar
         for i in range(n):
             r1, r2 = held[R, k, i], held[R, k + 1, i]
             d = held[P, k + 1, i] - held[P, k, i]
-            cost = r1 * r2 / (r1 + r2 + WEIGHTLESS) * (d * d) * (d * d)
-            least, pair = lanes[LEAST, i], lanes[PAIR, i]
-            less = (cost < least) & (at + 1.0 < lanes[COUNT, i])
+            cost, over = r1 * r2 * (d * d) * (d * d), r1 + r2 + WEIGHTLESS
+            least, least_over, pair = lanes[LEAST, i], lanes[OVER, i], lanes[PAIR, i]
+            less = (cost * least_over < least * over) & (at + 1.0 < lanes[COUNT, i])
             lanes[LEAST, i] = cost if less else least
+            lanes[OVER, i] = over if less else least_over
             lanes[PAIR, i] = at if less else pair
     for i in range(n):
         merging = 0.0 < lanes[KEPT, i] < lanes[COUNT, i]

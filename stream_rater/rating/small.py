@@ -12,6 +12,7 @@ import math
 
 import numpy as np
 
+from stream_rater.rating import survey
 from stream_rater.rating.balance import (
     FLAT,
     are_tied,
@@ -27,14 +28,14 @@ from stream_rater.rating.model import Floats, Ints, Places, Singles
 from stream_rater.rating.roots import householder
 from stream_rater.rating.vectors import aligned
 
-SMALL = 30
+SMALL = 31
 """Up to so many entries; above, `shared` is faster."""
 
 LANES = 32
 """Rounds side by side: a number known to the compiler, which takes fewer than 17 one by one. What
 is written lies in memory before what is read: it asks whether they overlap, by bounds too wide."""
 
-TOLERANCE = 1.5e-2
+TOLERANCE = 2.5e-2
 """A step smaller than this part of the narrowest 1/u ends the search: the fourth power of it is
 left, and of that a small part, as f is nearly straight."""
 
@@ -264,7 +265,7 @@ def _solve_size(
     alone = True
     for first in starts:
         alone = alone and not are_tied(place[first : first + size])
-    little = np.empty((SINGLE_ROWS + SINGLE_PLANES * size) * LANES, np.float32)
+    little = aligned((SINGLE_ROWS + SINGLE_PLANES * size) * LANES // 2).view(np.float32)
     single_rows = little[: SINGLE_ROWS * LANES].reshape((SINGLE_ROWS, LANES))
     singles = little[SINGLE_ROWS * LANES :].reshape((SINGLE_PLANES, size, LANES))
     for first in range(0, len(starts), LANES):
@@ -295,13 +296,13 @@ def _solve_size(
 
 @kernel
 def solve_small(
-    round_starts: Ints, which: Ints, low: Floats, high: Floats, total: Floats, place: Places,
-    mu: Floats, u: Floats, tie: float, found: Floats,
+    round_starts: Ints, which: Ints, known: Floats, place: Places, mu: Floats, u: Floats,
+    tie: float, found: Floats,
 ) -> None:  # fmt: skip
     """The performances of the rounds `which`, all finished and of at most SMALL entries.
 
-    `round_starts`, `low`, `high` and `total`, the sum of u, are those of all rounds; NaN in `found`
-    is left to `direct`.
+    `round_starts` and `known` (see `survey`) are those of all rounds; NaN in `found` is left to
+    `direct`.
     """
     odds, guess = np.empty(len(mu)), np.empty(len(mu))
     starts = np.empty((SMALL + 1, len(which)), np.int64)
@@ -309,9 +310,10 @@ def solve_small(
     counts = np.zeros(SMALL + 1, np.int64)
     for r in which:
         a, b = round_starts[r], round_starts[r + 1]
-        find_odds(place[a:b], u[a:b], b - a, tie, total[r], odds[a:b])
+        find_odds(place[a:b], u[a:b], b - a, tie, known[r, survey.TOTAL], odds[a:b])
         at = counts[b - a]
-        starts[b - a, at], lows[b - a, at], highs[b - a, at] = a, low[r], high[r]
+        starts[b - a, at] = a
+        lows[b - a, at], highs[b - a, at] = known[r, survey.LOW], known[r, survey.HIGH]
         counts[b - a] += 1
     for size in range(1, SMALL + 1):
         n = counts[size]

@@ -140,7 +140,7 @@ def update(beliefs: Beliefs, rows: Ints, evidence: Evidence, laws: list[Law], la
 
 
 def _update_mmr(beliefs: Beliefs, rows: Ints, evidence: Evidence, rho: Floats, kept: Ints) -> None:
-    assert beliefs.factors.ndim > 2 or kept.all(), "no codes hold a history in full"
+    assert beliefs.in_full or kept.all(), "no codes hold a history in full"
     belief.update(beliefs.header, beliefs.factors, rows, evidence, rho, kept)
 
 

@@ -14,6 +14,7 @@ from stream_rater.rating.compiled import OPTIONS
 from stream_rater.rating.elementary import (
     EXP_LIMIT,
     exp,
+    inverse_root,
     log,
     power,
     quick_exp,
@@ -80,6 +81,13 @@ def test_log_is_within_1_25_ulp(low: float, high: float) -> None:
 def test_log_reaches_to_the_ends_of_the_floats(x: float) -> None:
     """The smallest and the largest normal numbers have their logarithm."""
     assert worst_ulps(log, Decimal.ln, [x]) < 1.25
+
+
+@pytest.mark.parametrize(("low", "high"), [(1.0, 4.0), (1e-3, 1e3), (1e4, 1e6), (1e-300, 1e300)])
+def test_inverse_root_is_within_5_ulp(low: float, high: float) -> None:
+    """Over a whole period of its first guess (two powers of two), and far from 1."""
+    xs = samples(low, high) if high < 1e7 else np.geomspace(low, high, COUNT).tolist()
+    assert worst_ulps(inverse_root, lambda x: 1 / x.sqrt(), xs) < 5.0
 
 
 @pytest.mark.parametrize("reach", [1e-3, 0.5, 1.0, 2.0, 20.0])

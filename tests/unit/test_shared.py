@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_rater.rating import balance, shared, table
+from stream_rater.rating import shared
 from stream_rater.rating.direct import fill_open
 from stream_rater.rating.model import DID_NOT_FINISH, Floats, Places
 from stream_rater.rating.performance import C, performances
+from stream_rater.rating.survey import HIGH, KNOWN, LOW, survey
 
 CLOSE = 4e-6
 """Points at scales 1/u of about 70: the interpolation's error (NODE) and one Halley step's."""
@@ -20,16 +21,12 @@ WIDE = 2e-5
 
 def both(place: Places, mu: Floats, u: Floats, tie: float) -> tuple[Floats, Floats]:
     """Performances by the table, and each on its own by the sums."""
-    ranked = int(np.count_nonzero(place != DID_NOT_FINISH))
-    reach = math.log(2.0 * u.sum() / (tie * u.min())) / u.min()
-    low, high = mu.min() - reach, mu.max() + reach
+    starts = np.array([0, len(mu)])
+    known = np.empty((1, KNOWN))
+    survey(mu, u, 0, len(mu), tie, known[0])
+    low, high = known[0, LOW], known[0, HIGH]
     fast, slow = np.empty(len(mu)), np.full(len(mu), math.nan)
-    lanes, scratch = np.empty(balance.LANES), np.empty(table.SCRATCH)
-    shared.ranked_performances(
-        place, mu, u, ranked, tie, low, high, u.sum(), u.max(), lanes, scratch, fast
-    )
-    if ranked < len(mu):
-        shared.unfinished_performances(mu, u, ranked, tie, low, high, lanes, scratch, fast)
+    shared.solve_large(starts, np.array([0]), known, place, mu, u, tie, fast)
     fill_open(place, mu, u, tie, low, high, slow)
     return fast, slow
 
