@@ -76,14 +76,13 @@ def find_odds(
     place: Places, u: Floats, ranked: int, tie: float, total: float, odds: Floats
 ) -> None:
     """(B + c T) / (W + c T) of each of the first `ranked` entries; `total` is the weight of all."""
-    if are_tied(place[:ranked]):
-        _find_odds_of_ties(place, u, ranked, tie, total, odds)
-        return
     better = 0.0
     for i in range(ranked):
         until = better + u[i]  # the very sums that made up `total`: nobody is worse than the last
         odds[i] = (better + tie * u[i]) / (total - until + tie * u[i])
         better = until
+    if are_tied(place[:ranked]):  # rarely; small rounds would take longer, were this asked first
+        _find_odds_of_ties(place, u, ranked, tie, total, odds)
 
 
 @inlined

@@ -53,9 +53,6 @@ PASSES = 4
 FEW = 8
 """If no more than one of so many needs another step, those go on alone at once."""
 
-AHEAD = 4
-"""Nodes that are compared in one pass over the entries."""
-
 FLAT, NOISE = 1e-6, 1e-9
 """Where |f| < NOISE and its slope is below FLAT of the widest u, f is too flat to show its zero."""
 
@@ -100,12 +97,15 @@ def _guess(back: Floats, low: float, h: float, lanes: Floats, n: int, k: int) ->
         last -= 1
     for i in range(n):
         lanes[X + i] = last
-    for node in range(last + 1, k + 1, AHEAD):
+    for node in range(last + 1, k + 1, 4):
         for i in range(n):
-            x = lanes[X + i]
-            for each in range(node, node + AHEAD):
-                x += 1.0 if back[0, each] <= lanes[STEP + i] else 0.0
-            lanes[X + i] = min(x, float(k))
+            at = lanes[STEP + i]
+            first = 1.0 if back[0, node] <= at else 0.0
+            second = 1.0 if back[0, node + 1] <= at else 0.0
+            third = 1.0 if back[0, node + 2] <= at else 0.0
+            fourth = 1.0 if back[0, node + 3] <= at else 0.0
+            behind = lanes[X + i] + ((first + second) + (third + fourth))
+            lanes[X + i] = min(behind, float(k))
     for i in range(min(n, BLOCK)):
         at = int(lanes[X + i])
         for row in range(4):
