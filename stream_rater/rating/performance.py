@@ -34,7 +34,8 @@ TOGETHER = 8192
 """Entries whose rounds are rated together: what is worked in then stays in the second cache."""
 
 MANY = 512
-"""Of fewer rounds twice as many entries are: the last few leave lanes of `small` empty."""
+"""Fewer rounds than this may be twice as many entries: the last ones leave lanes of `small` empty,
+which counts for more the fewer they are."""
 
 LEAST_WEIGHT = 1e-9
 """A lighter round weighs this: it tells nothing, and 1/w stays finite."""
@@ -105,7 +106,8 @@ def player_variances(
 
 @inlined
 def rounds_together(round_starts: Ints, first: int) -> int:
-    """The end of the rounds from `first` on that are rated together: one, or some TOGETHER long."""
+    """The end of the rounds from `first` on that are rated together: one, or as many as are up to
+    TOGETHER entries; twice that while they are fewer than MANY."""
     end = first + 1
     while end + 1 < len(round_starts):
         most = TOGETHER if end - first >= MANY else 2 * TOGETHER
