@@ -21,9 +21,10 @@ import math
 
 import numpy as np
 
+from stream_rater.rating import sketch
 from stream_rater.rating.compiled import inlined, kernel
 from stream_rater.rating.elementary import exp, log, tanh
-from stream_rater.rating.factor import code_of, excess_of, performance_of, slope_of, weight_of
+from stream_rater.rating.history import insert
 from stream_rater.rating.mode import (
     CENTER,
     COUNT,
@@ -41,23 +42,20 @@ from stream_rater.rating.mode import (
     filled,
     find_modes,
 )
-from stream_rater.rating.model import HEADER, Codes, Evidence, Factors, Floats, Ints, Table
+from stream_rater.rating.model import (
+    HEADER,
+    Codes,
+    Evidence,
+    Factors,
+    Floats,
+    History,
+    Ints,
+    Table,
+)
 from stream_rater.rating.performance import C
 from stream_rater.rating.prefetch import LINE, prefetch
-from stream_rater.rating.rounding import power_of_two, single
-from stream_rater.rating.sketch import (
-    KEPT,
-    NEW_A,
-    NEW_P,
-    NEW_R,
-    E,
-    insert,
-    merge,
-    normalise,
-    rebase,
-    settle,
-    steepest,
-)
+from stream_rater.rating.rounding import growth, power_of_two, single
+from stream_rater.rating.sketch import KEPT, NEW_A, NEW_P, NEW_R
 from stream_rater.rating.sketch import ROWS as USED
 from stream_rater.rating.vectors import aligned
 
@@ -67,9 +65,7 @@ BETA, U = USED + 4, USED + 5
 """The root of BETA2, and C / beta."""
 ROW = USED + 6
 """Where the belief is held."""
-PER_POINT, STEEPEST = USED + 7, USED + 8
-"""What codes are read and written with: the grid's steps to a point, and the narrowest's slope."""
-ROWS = USED + 9
+ROWS = USED + 7
 
 BLOCK = 40
 """Beliefs that are updated side by side."""
@@ -78,9 +74,6 @@ HEADER_BYTES = HEADER.itemsize
 
 NOTHING = 1e-300
 """Keeps the Gaussian's center from being 0 / 0 where it has no weight at all."""
-
-NARROWER = 1.0 - 1e-6
-"""A performance narrower by more than rounding is a new narrowest."""
 
 
 @inlined
@@ -98,46 +91,47 @@ def _diffuse(lanes: Floats, n: int) -> None:
 
 
 @inlined
-def _make_room(held: Floats, lanes: Floats, i: int, u: float, beta: float) -> None:
-    """Let the factors of lane i be such that one of weight u and standard deviation beta fits."""
-    count = int(lanes[COUNT, i])
-    if lanes[SCALE, i] == 0.0:  # without momentum no factor outlives a round
-        for k in range(count):
-            held[P, k, i], held[A, k, i], held[R, k, i], held[E, k, i] = FILL, 0.0, 0.0, 0.0
-        count, lanes[COUNT, i] = 0, 0.0
-    if count == 0:
-        lanes[SCALE, i], lanes[NARROWEST, i] = single(u), single(beta)
-    elif lanes[KEPT, i] > 0.0 and beta < lanes[NARROWEST, i] * NARROWER:
-        rebase(held, i, count, single(beta))
-        lanes[NARROWEST, i] = single(beta)
-    normalise(held, lanes, i, u / lanes[SCALE, i])
-
-
-@inlined
-def _join(held: Floats, lanes: Floats, n: int, most: int) -> None:
-    """Let each belief's performance join its factors."""
+def _see(lanes: Floats, n: int) -> None:
+    """Each performance as a logistic factor, but for its relative weight."""
     for i in range(n):
         beta = np.sqrt(lanes[BETA2, i])
         lanes[BETA, i], lanes[U, i] = beta, C / beta
-    for i in range(n):
-        narrower = lanes[BETA, i] < lanes[NARROWEST, i] * NARROWER
-        if lanes[U, i] >= 2.0 * lanes[SCALE, i] or narrower or lanes[COUNT, i] == 0.0:
-            _make_room(held, lanes, i, lanes[U, i], lanes[BETA, i])
-    for i in range(n):
         lanes[NEW_P, i], lanes[NEW_A, i] = lanes[PERFORMANCE, i], 0.5 * lanes[U, i]
-        lanes[NEW_R, i] = lanes[U, i] / lanes[SCALE, i]
-    settle(lanes, n)
-    insert(held, lanes, n, most)
-    merge(held, lanes, n, most + 1)
 
 
 @inlined
-def _conclude(lanes: Floats, n: int) -> None:
-    """The new sigma; all rounded where factors are; and a guess at the mode."""
+def _join_sketch(codes: Codes, new: Codes, lanes: Floats, n: int, most: int) -> None:
+    """Let each performance join up to `most` factors, and these be no more than are kept."""
+    sketch.make_room(codes, lanes, n, most, U, BETA)
+    for i in range(n):
+        lanes[NEW_R, i] = lanes[U, i] / lanes[SCALE, i]
+    sketch.settle(new, lanes, n)
+    sketch.insert(codes, new, lanes, n, most)
+    sketch.merge(codes, new, lanes, n, most + 1)
+
+
+@inlined
+def _join_history(history: History, lanes: Floats, n: int) -> None:
+    """Let each performance join all there ever were."""
+    for i in range(n):
+        held, count, scale = history[int(lanes[ROW, i])], int(lanes[COUNT, i]), lanes[SCALE, i]
+        if scale == 0.0:  # without momentum no factor outlives a round
+            count = 0
+        if count == 0:
+            scale = single(lanes[U, i])
+        times = growth(lanes[U, i] / scale)
+        for k in range(count):
+            held[k, 2] /= times
+        lanes[COUNT, i], lanes[SCALE, i] = count + 1, scale * times
+        insert(held, count, lanes[NEW_P, i], lanes[NEW_A, i], lanes[U, i] / lanes[SCALE, i])
+
+
+@inlined
+def _conclude(lanes: Floats, n: int, rounded: bool) -> None:
+    """The new sigma; all `rounded` to what a record holds, or not; and a guess at the mode."""
     for i in range(n):
         variance, beta2 = lanes[SIGMA, i] * lanes[SIGMA, i], lanes[BETA2, i]
         sigma = 1.0 / np.sqrt(1.0 / (variance + lanes[GAMMA2, i]) + 1.0 / beta2)
-        rounded = lanes[KEPT, i] > 0.0
         lanes[SIGMA, i] = single(sigma) if rounded else sigma
         for row in (CENTER, PRECISION, SCALE):
             lanes[row, i] = single(lanes[row, i]) if rounded else lanes[row, i]
@@ -159,20 +153,7 @@ def _fetch(header: Table, factors: Factors, rows: Ints, block: Ints) -> None:
 
 
 @inlined
-def _load_numbers(factors: Floats, held: Floats, lanes: Floats, n: int, most: int) -> None:
-    for i in range(n):
-        row, count = int(lanes[ROW, i]), int(lanes[COUNT, i])
-        for k in range(most + 1):
-            held[P, k, i], held[A, k, i], held[R, k, i], held[E, k, i] = FILL, 0.0, 0.0, 0.0
-        for k in range(count):
-            for c in range(3):
-                held[c, k, i] = factors[row, k, c]
-
-
-@inlined
-def _load_codes(
-    factors: Codes, codes: Codes, held: Floats, lanes: Floats, n: int, most: int
-) -> None:
+def _load_codes(factors: Codes, codes: Codes, lanes: Floats, n: int) -> None:
     for i in range(0, n, 4):  # so that a vector is written, not four numbers
         row_0, row_1 = int(lanes[ROW, i]), int(lanes[ROW, i + 1])
         row_2, row_3 = int(lanes[ROW, i + 2]), int(lanes[ROW, i + 3])
@@ -181,25 +162,34 @@ def _load_codes(
             x_0, x_1 = factors[row_0, k], factors[row_1, k]
             x_2, x_3 = factors[row_2, k], factors[row_3, k]
             codes[k, i], codes[k, i + 1], codes[k, i + 2], codes[k, i + 3] = x_0, x_1, x_2, x_3
+
+
+@inlined
+def _store_codes(factors: Codes, codes: Codes, lanes: Floats, n: int) -> None:
     for i in range(n):
-        lanes[STEEPEST, i] = steepest(lanes[NARROWEST, i])
-        lanes[PER_POINT, i] = 1.0 / lanes[GRID, i]
-    for k in range(most + 1):
-        at = float(k)  # a loop over lanes that turns k itself into a float stays scalar
-        for i in range(n):
-            here, code = at < lanes[COUNT, i], codes[k, i]
-            held[P, k, i] = performance_of(code, lanes[GRID, i]) if here else FILL
-            held[A, k, i] = slope_of(code, lanes[STEEPEST, i]) if here else 0.0
-            held[R, k, i] = weight_of(code) if here else 0.0
-            held[E, k, i] = excess_of(code) if here else 0.0
+        row = int(lanes[ROW, i])
+        for k in range(int(lanes[COUNT, i])):
+            factors[row, k] = codes[k, i]
+
+
+@inlined
+def _load_history(history: History, held: Floats, lanes: Floats, n: int, most: int) -> None:
+    """Up to `most` factors of each belief, FILL behind them."""
+    for i in range(n):
+        row, count = int(lanes[ROW, i]), int(lanes[COUNT, i])
+        for k in range(most):
+            held[P, k, i], held[A, k, i], held[R, k, i] = FILL, 0.0, 0.0
+        for k in range(count):
+            for c in range(3):
+                held[c, k, i] = history[row, k, c]
 
 
 @inlined
 def _load(
-    header: Table, factors: Factors, rows: Ints, evidence: Evidence, rho: Floats, kept: Ints,
-    block: Ints, codes: Codes, held: Floats, lanes: Floats,
+    header: Table, rows: Ints, evidence: Evidence, rho: Floats, kept: Ints, block: Ints,
+    lanes: Floats,
 ) -> int:  # fmt: skip
-    """Beliefs rows[block] into lanes; the most factors that one has."""
+    """Beliefs rows[block] but for their factors into lanes; the most factors that one has."""
     most = 0
     for i in range(filled(len(block))):
         j = block[i] if i < len(block) else block[0]  # to fill up: a twin, whose result is dropped
@@ -213,32 +203,7 @@ def _load(
         lanes[PERFORMANCE, i], lanes[BETA2, i] = evidence[j, 0], evidence[j, 1]
         lanes[GAMMA2, i], lanes[RHO, i], lanes[KEPT, i] = evidence[j, 2], rho[j], kept[j]
         lanes[ROW, i] = rows[j]
-    if factors.ndim == 2:
-        _load_codes(factors, codes, held, lanes, filled(len(block)), most)
-    else:
-        _load_numbers(factors, held, lanes, filled(len(block)), most)
     return most
-
-
-@inlined
-def _store_factors(
-    factors: Factors, codes: Codes, held: Floats, lanes: Floats, n: int, most: int
-) -> None:
-    if factors.ndim == 2:
-        for k in range(most):
-            for i in range(filled(n)):
-                p = held[P, k, i] if held[P, k, i] < FILL else 0.0
-                codes[k, i] = code_of(p, held[R, k, i], held[E, k, i], lanes[PER_POINT, i])
-        for i in range(n):
-            row = int(lanes[ROW, i])
-            for k in range(int(lanes[COUNT, i])):
-                factors[row, k] = codes[k, i]
-    else:
-        for i in range(n):
-            row = int(lanes[ROW, i])
-            for k in range(int(lanes[COUNT, i])):
-                for c in range(3):
-                    factors[row, k, c] = held[c, k, i]
 
 
 @inlined
@@ -255,18 +220,18 @@ def _store_headers(header: Table, rows: Ints, block: Ints, lanes: Floats) -> Non
 @inlined
 def _in_order_of_count(header: Table, rows: Ints) -> Ints:
     """Indices into `rows` by the number of factors: those side by side should have as many."""
-    most = 0
-    for row in rows:
-        most = max(most, header[row].count + 0)
+    most, counts = 0, np.empty(len(rows), np.int64)
+    for j in range(len(rows)):
+        counts[j] = header[rows[j]].count
+        most = max(most, counts[j])
     first = np.zeros(most + 2, np.int64)
-    for row in rows:
-        first[header[row].count + 1] += 1
+    for count in counts:
+        first[count + 1] += 1
     first = np.cumsum(first)
     order = np.empty(len(rows), np.int64)
     for j in range(len(rows)):
-        count = header[rows[j]].count + 0
-        order[first[count]] = j
-        first[count] += 1
+        order[first[counts[j]]] = j
+        first[counts[j]] += 1
     return order
 
 
@@ -277,29 +242,37 @@ def update(
     """Diffuse, add the evidence and solve, in place, for the beliefs in `rows`.
 
     `header` (n,) and `factors` as in model.Beliefs; `evidence` (len(rows), 3); `rho` and `kept`
-    (len(rows),), kept = 0 for all factors, unrounded, which no codes can hold. A belief must have
-    room for one more factor than it holds. Previous mu and sigma are remembered; offsets and times
-    are not touched.
+    (len(rows),): how many factors are kept as codes; as numbers, all are. A belief must have room
+    for one more factor than it holds. Previous mu and sigma are remembered; offsets and times are
+    not touched.
     """
     order = _in_order_of_count(header, rows)
     room = header[rows[order[-1]]].count + 2 if len(rows) else 0
-    held = aligned(4 * room * BLOCK).reshape((4, room, BLOCK))
+    held = aligned(3 * room * BLOCK).reshape((3, room, BLOCK))
     codes = aligned(room * BLOCK).view(np.int64).reshape((room, BLOCK))
-    lanes, found = aligned(ROWS * BLOCK).reshape((ROWS, BLOCK)), np.empty(BLOCK)
+    new, found = aligned(BLOCK).view(np.int64), np.empty(BLOCK)
+    lanes = aligned(ROWS * BLOCK).reshape((ROWS, BLOCK))
     _fetch(header, factors, rows, order[:BLOCK])
     for start in range(0, len(rows), BLOCK):
         block = order[start : start + BLOCK]
         _fetch(header, factors, rows, order[start + BLOCK : start + 2 * BLOCK])
-        most = _load(header, factors, rows, evidence, rho, kept, block, codes, held, lanes)
-        n = filled(len(block))
+        most, n = _load(header, rows, evidence, rho, kept, block, lanes), filled(len(block))
         _diffuse(lanes, n)
-        _join(held, lanes, n, most)
-        _conclude(lanes, n)
+        _see(lanes, n)
+        if factors.ndim == 2:
+            _load_codes(factors, codes, lanes, n)
+            _join_sketch(codes, new, lanes, n, most)
+            _store_codes(factors, codes, lanes, len(block))
+            sketch.read(codes, held, lanes, n, most + 1)
+            _conclude(lanes, n, True)
+        else:
+            _join_history(factors, lanes, len(block))
+            _load_history(factors, held, lanes, len(block), most + 1)
+            _conclude(lanes, n, False)
         _store_headers(header, rows, block, lanes)
-        _store_factors(factors, codes, held, lanes, len(block), most + 1)
         find_modes(held, lanes, len(block), most + 1, found)
         for i in range(len(block)):
-            header[rows[block[i]]].mu = single(found[i]) if kept[block[i]] > 0 else found[i]
+            header[rows[block[i]]].mu = single(found[i]) if factors.ndim == 2 else found[i]
 
 
 def replace(header: Table, rows: Ints, evidence: Evidence, kept: Ints) -> None:

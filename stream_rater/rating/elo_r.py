@@ -30,6 +30,7 @@ from stream_rater.rating import factor, mode
 from stream_rater.rating.baselines.places import tie_bounds
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.elementary import exp, log, tanh
+from stream_rater.rating.history import copy, insert
 from stream_rater.rating.model import (
     DID_NOT_FINISH,
     Evidence,
@@ -49,7 +50,7 @@ from stream_rater.rating.performance import (
     team,
 )
 from stream_rater.rating.roots import MAX_STEPS, safeguard
-from stream_rater.rating.rounding import BIAS, grid_code, grid_point, power_of_two, single, weight
+from stream_rater.rating.rounding import grid_code, growth, power_of_two, single, weight
 
 STAND_STILL = 1e-12
 """A step smaller than this part of 1/u ends the search for a tied player's performance."""
@@ -155,31 +156,6 @@ def estimate(config: EloR, wave: Wave) -> Evidence:
 
 
 @kernel
-def _copy(held: Floats, i: int, to: int) -> None:
-    """Put factor i in the place `to`."""
-    for c in range(3):
-        held[to, c] = held[i, c]
-
-
-@kernel
-def _insert(held: Floats, count: int, p: float, a: float, r: float) -> None:
-    """Put (p, a, r) among `count` factors in order of p. Room for one more."""
-    i = count
-    while i > 0 and held[i - 1, 0] > p:
-        _copy(held, i - 1, i)
-        i -= 1
-    held[i, 0], held[i, 1], held[i, 2] = p, a, r
-
-
-@kernel
-def _normalised(scale: float, weight: float) -> float:
-    """The scale, times a power of two so that `weight` (relative) is under 2."""
-    if weight < 2.0:
-        return scale
-    return scale * power_of_two((np.float64(weight).view(np.int64) >> 52) - BIAS)
-
-
-@kernel
 def fold_widest(belief: Any, held: Floats, count: int) -> int:
     """Move the widest of `count` factors into the Gaussian of this header; the new count."""
     widest = 0
@@ -193,7 +169,7 @@ def fold_widest(belief: Any, held: Floats, count: int) -> int:
     belief.center += (a * a * (belief.mu - belief.center) - pull) / total
     belief.precision = total
     for k in range(widest, count - 1):
-        _copy(held, k + 1, k)
+        copy(held, k + 1, k)
     return count - 1
 
 
@@ -204,12 +180,13 @@ def _join(belief: Any, held: Floats, count: int, performance: float, a: float, k
         count = fold_widest(belief, held, count)
     if count == 0:
         belief.scale, belief.width = single(a), 0.0
-    belief.scale = _normalised(belief.scale, a / belief.scale)
+    belief.scale *= growth(a / belief.scale)
     for k in range(count):
         held[k, 2] = held[k, 1] / belief.scale
     if kept > 0:
-        performance = grid_point(grid_code(performance, belief.grid), belief.grid)
-    _insert(held, count, performance, a, a / belief.scale)
+        step = power_of_two(belief.grid)
+        performance = grid_code(performance, 1.0 / step) * step
+    insert(held, count, performance, a, a / belief.scale)
     count += 1
     if kept > 0:
         for k in range(count):

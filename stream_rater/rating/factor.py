@@ -5,6 +5,7 @@ weight (15) and the excess width (5); the last two are small floats (see `roundi
 follows from the excess width and the narrowest one; where that is 0 (Elo-R) it is the weight.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,6 @@ from stream_rater.rating.rounding import (
     WIDTH_TOP,
     power_of_two,
 )
-from stream_rater.rating.sketch import excess_width, steepest
 
 WEIGHT_SHIFT = GRID_BITS
 WIDTH_SHIFT = WEIGHT_SHIFT + 15
@@ -30,34 +30,59 @@ ABOVE_GRID = 64 - GRID_BITS
 """Bits of an int64 above the performance."""
 
 SLOPES = 1.0 / np.sqrt(1.0 + np.square(rounding.small_floats(WIDTH_BITS, WIDTH_LOW, WIDTH_TOP)))
-"""`relative_slope` by the excess width's code, bit for bit."""
+"""The slope by the excess width's code, where that of the narrowest is 1."""
+
+LOGISTIC_VARIANCE = math.pi**2 / 12.0
+"""A logistic factor of slope a has variance LOGISTIC_VARIANCE / a^2."""
+
+LOGISTIC_DEVIATION = math.sqrt(LOGISTIC_VARIANCE)
+
+
+@inlined
+def excess_width(slope: float, narrowest: float) -> float:
+    """How much wider than the narrowest: sqrt(sd^2 / narrowest^2 - 1), 0 where it is not."""
+    ratio = LOGISTIC_DEVIATION / (slope * narrowest)
+    return float(np.sqrt(max(ratio * ratio - 1.0, 0.0)))
+
+
+@inlined
+def steepest(narrowest: float) -> float:
+    """The slope of the narrowest factor."""
+    return LOGISTIC_DEVIATION / narrowest
 
 
 @inlined
 def code_of(p: float, r: float, excess: float, per_point: float) -> int:
-    """The code of a rounded factor; `per_point` steps of the grid are a point."""
-    performance = np.int64(p * per_point) & ((1 << GRID_BITS) - 1)
+    """The code nearest to a factor; `per_point` steps of the grid are a point."""
+    performance = rounding.grid_code(p, per_point) & ((1 << GRID_BITS) - 1)
     weight = rounding.small_code(r, WEIGHT_BITS, WEIGHT_LOW, WEIGHT_TOP)
     width = rounding.small_code(excess, WIDTH_BITS, WIDTH_LOW, WIDTH_TOP)
     return int(performance | (weight << WEIGHT_SHIFT) | (width << WIDTH_SHIFT))
 
 
 @inlined
+def lighter(code: int, part: float) -> int:
+    """The code of a factor that weighs only this part of what it did, at most all."""
+    weight = rounding.small_code(weight_of(code) * part, WEIGHT_BITS, WEIGHT_LOW, WEIGHT_TOP)
+    return int((code & ~(WEIGHT_TOP << WEIGHT_SHIFT)) | (weight << WEIGHT_SHIFT))
+
+
+@inlined
+def steps_of(code: int) -> int:
+    """The performance in steps of the grid, its bits moved up: for comparing."""
+    return code << ABOVE_GRID
+
+
+@inlined
 def performance_of(code: int, step: float) -> float:
     """Where the factor stands, on a grid of this step."""
-    return float((code << ABOVE_GRID) >> ABOVE_GRID) * step
+    return float(steps_of(code) >> ABOVE_GRID) * step
 
 
 @inlined
 def weight_of(code: int) -> float:
     """The factor's weight, relative to the belief's scale."""
     return rounding.small_float((code >> WEIGHT_SHIFT) & WEIGHT_TOP, WEIGHT_BITS, WEIGHT_LOW)
-
-
-@inlined
-def excess_of(code: int) -> float:
-    """How much wider than the narrowest the factor is."""
-    return rounding.small_float((code >> WIDTH_SHIFT) & WIDTH_TOP, WIDTH_BITS, WIDTH_LOW)
 
 
 @inlined
@@ -81,11 +106,10 @@ def read(belief: Any, codes: Codes, factors: Floats) -> None:
 
 @kernel
 def write(belief: Any, factors: Floats, codes: Codes) -> None:
-    """The codes of one belief's rounded factors."""
+    """The codes nearest to one belief's factors, which have no widths (Elo-R)."""
     per_point = power_of_two(-np.int64(belief.grid))
     for k in range(belief.count):
-        excess = excess_width(factors[k, 1], belief.width) if belief.width > 0.0 else 0.0
-        codes[k] = code_of(factors[k, 0], factors[k, 2], excess, per_point)
+        codes[k] = code_of(factors[k, 0], factors[k, 2], 0.0, per_point)
 
 
 @kernel

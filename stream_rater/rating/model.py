@@ -18,8 +18,10 @@ Singles = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int64]
 """(n, capacity) logistic factors as a record has them: see `factor`."""
+History = npt.NDArray[np.float64]
+"""(n, capacity, 3) the same as numbers, never rounded: rows (p, a, r)."""
 Factors = npt.NDArray[Any]
-"""Floats (n, capacity, 3) or Codes."""
+"""Codes or a History."""
 Places = npt.NDArray[np.int32]
 Table = npt.NDArray[Any]
 """A structured array with `HEADER`'s fields."""

@@ -32,9 +32,6 @@ What counts is how a weight compares with the greatest, so its error is nearly a
 WIDTH_BITS, WIDTH_LOW, WIDTH_TOP = 1, -5, 2**5 - 1
 """The same for the excess width: from 1/64 of the narrowest to 768 times."""
 
-WEIGHT_MOST, WIDTH_MOST = 2.0 - 2.0**-WEIGHT_BITS, 768.0
-"""What the greatest codes stand for."""
-
 BIAS, MANTISSA = 1023, 52
 """Of a float64."""
 
@@ -54,6 +51,13 @@ def power_of_two(exponent: Any) -> float:
 
 
 @kernel
+def growth(weight: float) -> float:
+    """The power of two by which a scale must grow for a weight relative to it to be under 2."""
+    exponent = (np.float64(weight).view(np.int64) >> MANTISSA) - BIAS
+    return power_of_two(exponent) if weight >= 2.0 else 1.0
+
+
+@kernel
 def small_code(x: float, bits: int, low: int, top: int) -> int:
     """The code of the small float nearest to x >= 0, at most `top`."""
     pattern = np.float64(x).view(np.int64) + (1 << (MANTISSA - bits - 1))
@@ -64,11 +68,11 @@ def small_code(x: float, bits: int, low: int, top: int) -> int:
 
 @kernel
 def small_float(code: int, bits: int, low: int) -> float:
-    """The small float of this code."""
+    """The small float of this code: whichever is less of what it were as a normal number, and on
+    the straight line that the numbers below those stand on."""
     pattern = np.int64(code + ((BIAS + low - 1) << bits))
     normal: float = np.int64(pattern << (MANTISSA - bits)).view(np.float64)
-    below = code * power_of_two(low - bits)
-    return below if code < 1 << bits else normal
+    return min(normal, 2.0 * normal - power_of_two(low))
 
 
 def small_floats(bits: int, low: int, top: int) -> list[float]:
@@ -85,25 +89,9 @@ def small_floats(bits: int, low: int, top: int) -> list[float]:
 
 
 @kernel
-def _nearest(x: float, bits: int, low: int, most: float) -> float:
-    """The small float nearest to x >= 0, at most `most`: that of its code, without a detour."""
-    pattern = np.float64(x).view(np.int64) + (1 << (MANTISSA - bits - 1))
-    normal = np.int64((pattern >> (MANTISSA - bits)) << (MANTISSA - bits)).view(np.float64)
-    unit = power_of_two(low - bits)
-    below = np.floor(x / unit + 0.5) * unit
-    return min(below if x < power_of_two(low) else normal, most)
-
-
-@kernel
 def weight(x: float) -> float:
     """A relative weight, 0 <= x < 2, rounded."""
-    return _nearest(x, WEIGHT_BITS, WEIGHT_LOW, WEIGHT_MOST)
-
-
-@kernel
-def width(x: float) -> float:
-    """A relative excess width, x >= 0, rounded."""
-    return _nearest(x, WIDTH_BITS, WIDTH_LOW, WIDTH_MOST)
+    return small_float(small_code(x, WEIGHT_BITS, WEIGHT_LOW, WEIGHT_TOP), WEIGHT_BITS, WEIGHT_LOW)
 
 
 def grid_of(initial_mu: float, initial_sigma: float) -> int:
@@ -116,20 +104,7 @@ def grid_of(initial_mu: float, initial_sigma: float) -> int:
 
 
 @kernel
-def grid_code(p: float, grid: int) -> int:
-    """The grid point nearest to p, held within the grid."""
+def grid_code(p: float, per_point: float) -> int:
+    """The grid point nearest to p, held within the grid; `per_point` of its steps are a point."""
     most = float(2 ** (GRID_BITS - 1) - 1)
-    return int(min(max(np.floor(p * power_of_two(-grid) + 0.5), -most), most))
-
-
-@kernel
-def on_grid(p: float, step: float) -> float:
-    """The grid point nearest to p, held within the grid; `step` is a power of two."""
-    most = float(2 ** (GRID_BITS - 1) - 1)
-    return float(min(max(np.floor(p / step + 0.5), -most), most) * step)
-
-
-@kernel
-def grid_point(code: int, grid: int) -> float:
-    """Where a grid point lies."""
-    return code * power_of_two(grid)
+    return int(min(max(np.floor(p * per_point + 0.5), -most), most))

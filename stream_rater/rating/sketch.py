@@ -10,32 +10,44 @@ log-derivative. Merging keeps the sum of r (the pull from afar), the r-weighted 
 variance of the mixture.
 
 Beliefs stand in lanes, as in `mode`; no step here depends on how many factors a neighbour has.
+`codes` (K, n) has those of belief i at codes[:COUNT, i], as its record has them (see `factor`), and
+what is behind them means nothing.
 """
 
 import math
 
 import numpy as np
 
-from stream_rater.rating import rounding
 from stream_rater.rating.compiled import inlined
+from stream_rater.rating.factor import (
+    LOGISTIC_DEVIATION,
+    LOGISTIC_VARIANCE,
+    code_of,
+    excess_width,
+    lighter,
+    performance_of,
+    slope_of,
+    steepest,
+    steps_of,
+    weight_of,
+)
 from stream_rater.rating.mode import COUNT, FILL, FREE, GRID, NARROWEST, SCALE, A, P, R
-from stream_rater.rating.model import Floats
+from stream_rater.rating.model import Codes, Floats
+from stream_rater.rating.rounding import growth, single
 
-E = 3
-"""Row of `held`, behind mode's: the excess width, where it is rounded."""
-NEW_P, NEW_A, NEW_R, NEW_E = range(FREE, FREE + 4)
+NEW_P, NEW_A, NEW_R = range(FREE, FREE + 3)
 """Rows of `lanes`: the factor that is on its way in."""
-P2, A2, R2 = range(FREE + 4, FREE + 7)
+P2, A2, R2 = range(FREE + 3, FREE + 6)
 """The second of the pair that is merged into it."""
-PAIR = FREE + 7
-"""Where the first of that pair stands, or NONE."""
-KEPT = FREE + 8
-"""How many factors are kept, 0 for all of them, unrounded."""
-LEAST, OVER = FREE + 9, FREE + 10
+PLACE = FREE + 6
+"""Where it is to stand, or the first of the pair does; NONE where nothing is to be merged."""
+KEPT = FREE + 7
+"""How many factors are kept."""
+LEAST, OVER = FREE + 8, FREE + 9
 """What merging that pair costs: a quotient."""
-BEHIND = FREE + 11
-"""A number of the factor behind the one at hand."""
-ROWS = FREE + 12
+PART = FREE + 10
+"""What is left of the factors' relative weights, as the scale grows."""
+ROWS = FREE + 11
 
 NONE = 1e9
 """Behind all factors."""
@@ -43,86 +55,69 @@ NONE = 1e9
 WEIGHTLESS = 1e-300
 """Keeps the cost of merging two factors decayed to nothing from being 0 / 0."""
 
-LOGISTIC_VARIANCE = math.pi**2 / 12.0
-"""A logistic factor of slope a has variance LOGISTIC_VARIANCE / a^2."""
-
-LOGISTIC_DEVIATION = math.sqrt(LOGISTIC_VARIANCE)
+NARROWER = 1.0 - 1e-6
+"""A performance narrower by more than rounding is a new narrowest."""
 
 
 @inlined
-def excess_width(slope: float, narrowest: float) -> float:
-    """How much wider than the narrowest: sqrt(sd^2 / narrowest^2 - 1), 0 where it is not."""
-    ratio = LOGISTIC_DEVIATION / (slope * narrowest)
-    return float(np.sqrt(max(ratio * ratio - 1.0, 0.0)))
-
-
-@inlined
-def steepest(narrowest: float) -> float:
-    """The slope of the narrowest factor."""
-    return LOGISTIC_DEVIATION / narrowest
-
-
-@inlined
-def relative_slope(excess: float) -> float:
-    """The slope of a factor of this excess width, where that of the narrowest is 1."""
-    return float(1.0 / np.sqrt(1.0 + excess * excess))
-
-
-@inlined
-def settle(lanes: Floats, n: int) -> None:
-    """Round the factors on their way in to what a record holds."""
-    for i in range(n):
-        p, a, r = lanes[NEW_P, i], lanes[NEW_A, i], lanes[NEW_R, i]
-        narrowest, rounded = lanes[NARROWEST, i], lanes[KEPT, i] > 0.0
-        lanes[NEW_E, i] = excess = rounding.width(excess_width(a, narrowest))
-        slope = relative_slope(excess) * steepest(narrowest)
-        lanes[NEW_P, i] = rounding.on_grid(p, lanes[GRID, i]) if rounded else p
-        lanes[NEW_A, i] = slope if rounded else a
-        lanes[NEW_R, i] = rounding.weight(r) if rounded else r
-
-
-@inlined
-def rebase(held: Floats, i: int, count: int, narrower: float) -> None:
+def _rebase(codes: Codes, i: int, count: int, narrowest: float, narrower: float) -> None:
     """Let the widths of lane i be relative to a narrower one."""
     for k in range(count):
-        held[E, k, i] = excess = rounding.width(excess_width(held[A, k, i], narrower))
-        held[A, k, i] = relative_slope(excess) * steepest(narrower)
+        a, r = slope_of(codes[k, i], steepest(narrowest)), weight_of(codes[k, i])
+        p = performance_of(codes[k, i], 1.0)
+        codes[k, i] = code_of(p, r, excess_width(a, narrower), 1.0)
 
 
 @inlined
-def normalise(held: Floats, lanes: Floats, i: int, weight: float) -> float:
-    """Rescale lane i by a power of two so that `weight` (relative) is under 2; what it is then.
-
-    Only the lightest weights lose bits by it.
-    """
-    if weight < 2.0:
-        return weight
-    larger = rounding.power_of_two((np.float64(weight).view(np.int64) >> 52) - rounding.BIAS)
-    for k in range(int(lanes[COUNT, i])):
-        held[R, k, i] /= larger
-        if lanes[KEPT, i] > 0.0:
-            held[R, k, i] = rounding.weight(held[R, k, i])
-    lanes[SCALE, i] *= larger
-    return float(weight / larger)
+def make_room(codes: Codes, lanes: Floats, n: int, most: int, u: int, beta: int) -> None:
+    """Let the factors be such that one of the weights in row `u`, which has the standard
+    deviations in row `beta`, fits: none has more than `most`."""
+    for i in range(n):
+        if lanes[SCALE, i] == 0.0:  # without momentum no factor outlives a round
+            lanes[COUNT, i] = 0.0
+        if lanes[COUNT, i] == 0.0:
+            lanes[SCALE, i] = single(lanes[u, i])
+            lanes[NARROWEST, i] = single(lanes[beta, i])
+        elif lanes[beta, i] < lanes[NARROWEST, i] * NARROWER:
+            narrower = single(lanes[beta, i])
+            _rebase(codes, i, int(lanes[COUNT, i]), lanes[NARROWEST, i], narrower)
+            lanes[NARROWEST, i] = narrower
+    for i in range(n):
+        times = growth(lanes[u, i] / lanes[SCALE, i])
+        lanes[SCALE, i] *= times
+        lanes[PART, i] = 1.0 / times
+    for k in range(most):
+        for i in range(n):
+            codes[k, i] = lighter(codes[k, i], lanes[PART, i])
 
 
 @inlined
-def insert(held: Floats, lanes: Floats, n: int, most: int) -> None:
+def settle(new: Codes, lanes: Floats, n: int) -> None:
+    """The codes of the factors on their way in."""
+    for i in range(n):
+        excess = excess_width(lanes[NEW_A, i], lanes[NARROWEST, i])
+        new[i] = code_of(lanes[NEW_P, i], lanes[NEW_R, i], excess, 1.0 / lanes[GRID, i])
+
+
+@inlined
+def insert(codes: Codes, new: Codes, lanes: Floats, n: int, most: int) -> None:
     """Put the new factors among up to `most` others in order of p; room for one more each."""
     for i in range(n):
-        lanes[PAIR, i] = 0.0
-    for k in range(most + 1):
+        lanes[PLACE, i] = 0.0
+    for k in range(most):
+        at = float(k)  # a loop over lanes that turns k itself into a float stays scalar
         for i in range(n):
-            p, a, r, e = held[P, k, i], held[A, k, i], held[R, k, i], held[E, k, i]
-            new_p, new_a = lanes[NEW_P, i], lanes[NEW_A, i]
-            new_r, new_e = lanes[NEW_R, i], lanes[NEW_E, i]
-            first = (p > new_p) | (lanes[PAIR, i] > 0.0)  # once it is in, all behind move up
-            lanes[PAIR, i] = 1.0 if first else 0.0
-            held[P, k, i], lanes[NEW_P, i] = (new_p, p) if first else (p, new_p)
-            held[A, k, i], lanes[NEW_A, i] = (new_a, a) if first else (a, new_a)
-            held[R, k, i], lanes[NEW_R, i] = (new_r, r) if first else (r, new_r)
-            held[E, k, i], lanes[NEW_E, i] = (new_e, e) if first else (e, new_e)
+            before = (steps_of(codes[k, i]) <= steps_of(new[i])) & (at < lanes[COUNT, i])
+            lanes[PLACE, i] += 1.0 if before else 0.0
+    for k in range(most, 0, -1):
+        at = float(k)
+        for i in range(n):
+            place, code, here, before = lanes[PLACE, i], new[i], codes[k, i], codes[k - 1, i]
+            here = here if at < place else before
+            codes[k, i] = code if at == place else here
     for i in range(n):
+        code, here = new[i], codes[0, i]
+        codes[0, i] = code if lanes[PLACE, i] == 0.0 else here
         lanes[COUNT, i] += 1.0
 
 
@@ -131,42 +126,47 @@ def _surplus(lanes: Floats, n: int) -> int:
     """How many beliefs have more factors than are kept."""
     surplus = 0
     for i in range(n):
-        surplus += 1 if 0.0 < lanes[KEPT, i] < lanes[COUNT, i] else 0
+        surplus += 1 if lanes[KEPT, i] < lanes[COUNT, i] else 0
     return surplus
 
 
 @inlined
-def _find_cheapest(held: Floats, lanes: Floats, n: int, most: int) -> None:
-    """PAIR: the first of the neighbours whose merging costs least, r1 r2 / (r1 + r2) * d^4.
+def _find_cheapest(codes: Codes, lanes: Floats, n: int, most: int) -> None:
+    """PLACE: the first of the neighbours whose merging costs least, r1 r2 / (r1 + r2) * d^4.
 
     NONE where nothing is to be merged.
     """
     for i in range(n):
-        lanes[LEAST, i], lanes[OVER, i], lanes[PAIR, i] = math.inf, 1.0, NONE
-    for k in range(most - 1):
-        at = float(k)  # a loop over lanes that turns k itself into a float stays scalar
+        lanes[LEAST, i], lanes[OVER, i], lanes[PLACE, i] = math.inf, 1.0, NONE
+        lanes[P2, i], lanes[R2, i] = performance_of(codes[0, i], 1.0), weight_of(codes[0, i])
+    for k in range(1, most):
+        at = float(k)
         for i in range(n):
-            r1, r2 = held[R, k, i], held[R, k + 1, i]
-            d = held[P, k + 1, i] - held[P, k, i]
+            p1, r1 = lanes[P2, i], lanes[R2, i]
+            p2, r2 = performance_of(codes[k, i], 1.0), weight_of(codes[k, i])
+            lanes[P2, i], lanes[R2, i] = p2, r2
+            d = p2 - p1
             cost, over = r1 * r2 * (d * d) * (d * d), r1 + r2 + WEIGHTLESS
-            least, least_over, pair = lanes[LEAST, i], lanes[OVER, i], lanes[PAIR, i]
-            less = (cost * least_over < least * over) & (at + 1.0 < lanes[COUNT, i])
+            least, least_over, place = lanes[LEAST, i], lanes[OVER, i], lanes[PLACE, i]
+            less = (cost * least_over < least * over) & (at < lanes[COUNT, i])
             lanes[LEAST, i] = cost if less else least
             lanes[OVER, i] = over if less else least_over
-            lanes[PAIR, i] = at if less else pair
+            lanes[PLACE, i] = at - 1.0 if less else place
     for i in range(n):
-        merging = 0.0 < lanes[KEPT, i] < lanes[COUNT, i]
-        lanes[PAIR, i] = lanes[PAIR, i] if merging else NONE
+        lanes[PLACE, i] = lanes[PLACE, i] if lanes[KEPT, i] < lanes[COUNT, i] else NONE
 
 
 @inlined
-def _take(held: Floats, lanes: Floats, n: int) -> None:
+def _take(codes: Codes, lanes: Floats, n: int) -> None:
     """The pairs to be merged, into the lanes; where there is none, any."""
     for i in range(n):
-        k = int(lanes[PAIR, i]) if lanes[PAIR, i] < NONE else 0
-        lanes[NEW_P, i], lanes[P2, i] = held[P, k, i], held[P, k + 1, i]
-        lanes[NEW_A, i], lanes[A2, i] = held[A, k, i], held[A, k + 1, i]
-        lanes[NEW_R, i], lanes[R2, i] = held[R, k, i], held[R, k + 1, i]
+        k = int(lanes[PLACE, i]) if lanes[PLACE, i] < NONE else 0
+        slope = steepest(lanes[NARROWEST, i])
+        one, other = codes[k, i], codes[k + 1, i]
+        lanes[NEW_P, i] = performance_of(one, lanes[GRID, i])
+        lanes[P2, i] = performance_of(other, lanes[GRID, i])
+        lanes[NEW_A, i], lanes[A2, i] = slope_of(one, slope), slope_of(other, slope)
+        lanes[NEW_R, i], lanes[R2, i] = weight_of(one), weight_of(other)
 
 
 @inlined
@@ -183,37 +183,57 @@ def _mix(lanes: Floats, n: int) -> None:
 
 
 @inlined
-def _close_up(held: Floats, lanes: Floats, n: int, most: int) -> None:
+def _relieve(codes: Codes, lanes: Floats, n: int) -> None:
+    """Let merged factors be under 2: rarely more than that."""
+    for i in range(n):
+        times = growth(lanes[NEW_R, i])
+        if times > 1.0 and lanes[PLACE, i] < NONE:
+            lanes[NEW_R, i] /= times
+            lanes[SCALE, i] *= times
+            for k in range(int(lanes[COUNT, i])):
+                codes[k, i] = lighter(codes[k, i], 1.0 / times)
+
+
+@inlined
+def _close_up(codes: Codes, new: Codes, lanes: Floats, n: int, most: int) -> None:
     """Let each new factor take the place of its pair, and all behind move up.
 
     Without a branch: where a pair stands is anybody's guess.
     """
-    for c in range(4):
+    for k in range(most - 1):
+        at = float(k)
         for i in range(n):
-            lanes[BEHIND, i] = FILL if c == P else 0.0
-        for k in range(most - 1, -1, -1):
-            at = float(k)
-            for i in range(n):
-                pair, new, behind = lanes[PAIR, i], lanes[NEW_P + c, i], lanes[BEHIND, i]
-                lanes[BEHIND, i] = here = held[c, k, i]
-                here = behind if pair < at else here
-                held[c, k, i] = new if pair == at else here
+            place, code, here, behind = lanes[PLACE, i], new[i], codes[k, i], codes[k + 1, i]
+            here = here if at < place else behind
+            codes[k, i] = code if at == place else here
     for i in range(n):
-        lanes[COUNT, i] -= 1.0 if lanes[PAIR, i] < NONE else 0.0
+        lanes[COUNT, i] -= 1.0 if lanes[PLACE, i] < NONE else 0.0
 
 
 @inlined
-def merge(held: Floats, lanes: Floats, n: int, most: int) -> None:
+def merge(codes: Codes, new: Codes, lanes: Floats, n: int, most: int) -> None:
     """Merge the cheapest neighbours wherever there are more factors than are kept.
 
     No belief has more than `most`.
     """
     while _surplus(lanes, n) > 0:
-        _find_cheapest(held, lanes, n, most)
-        _take(held, lanes, n)
+        _find_cheapest(codes, lanes, n, most)
+        _take(codes, lanes, n)
         _mix(lanes, n)
+        _relieve(codes, lanes, n)
+        settle(new, lanes, n)
+        _close_up(codes, new, lanes, n, most)
+
+
+@inlined
+def read(codes: Codes, held: Floats, lanes: Floats, n: int, most: int) -> None:
+    """Up to `most` factors of each belief as numbers, FILL behind them: what `mode` takes."""
+    for i in range(n):
+        lanes[A2, i] = steepest(lanes[NARROWEST, i])
+    for k in range(most):
+        at = float(k)
         for i in range(n):
-            if lanes[PAIR, i] < NONE:
-                lanes[NEW_R, i] = normalise(held, lanes, i, lanes[NEW_R, i])
-        settle(lanes, n)
-        _close_up(held, lanes, n, most)
+            here, code = at < lanes[COUNT, i], codes[k, i]
+            held[P, k, i] = performance_of(code, lanes[GRID, i]) if here else FILL
+            held[A, k, i] = slope_of(code, lanes[A2, i]) if here else 0.0
+            held[R, k, i] = weight_of(code) if here else 0.0
