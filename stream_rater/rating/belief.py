@@ -246,6 +246,7 @@ def update(
     for one more factor than it holds. Previous mu and sigma are remembered; offsets and times are
     not touched.
     """
+    rounded = factors.ndim == 2
     order = _in_order_of_count(header, rows)
     room = header[rows[order[-1]]].count + 2 if len(rows) else 0
     held = aligned(3 * room * BLOCK).reshape((3, room, BLOCK))
@@ -264,15 +265,14 @@ def update(
             _join_sketch(codes, new, lanes, n, most)
             _store_codes(factors, codes, lanes, len(block))
             sketch.read(codes, held, lanes, n, most + 1)
-            _conclude(lanes, n, True)
         else:
             _join_history(factors, lanes, len(block))
             _load_history(factors, held, lanes, len(block), most + 1)
-            _conclude(lanes, n, False)
+        _conclude(lanes, n, rounded)
         _store_headers(header, rows, block, lanes)
-        find_modes(held, lanes, len(block), most + 1, found)
+        find_modes(held, lanes, len(block), most + 1, rounded, found)
         for i in range(len(block)):
-            header[rows[block[i]]].mu = single(found[i]) if factors.ndim == 2 else found[i]
+            header[rows[block[i]]].mu = single(found[i]) if rounded else found[i]
 
 
 def replace(header: Table, rows: Ints, evidence: Evidence, kept: Ints) -> None:

@@ -26,7 +26,7 @@ from typing import Any, TypeVar, cast
 
 from llvmlite import binding as llvm
 
-KERNEL_VERSION = 8
+KERNEL_VERSION = 9
 """Raised by any change that can alter a bit of a rating. Parts carry it; workers leave alone those
 of newer kernels, and of older ones than `pipeline.parts.OLDEST_KERNEL`."""
 

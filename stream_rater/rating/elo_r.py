@@ -227,7 +227,7 @@ def _mode(belief: Any, held: Floats) -> float:
         for k in range(count):
             for c in range(3):
                 columns[c, k, i] = held[k, c]
-    mode.find_modes(columns, lanes, 1, count, found)
+    mode.find_modes(columns, lanes, 1, count, False, found)
     return float(found[0])
 
 

@@ -13,7 +13,7 @@ adds nothing.
 import math
 
 from stream_rater.rating.compiled import inlined
-from stream_rater.rating.elementary import rough_tanh, tanh
+from stream_rater.rating.elementary import quick_tanh, rough_tanh, tanh
 from stream_rater.rating.fused import fma
 from stream_rater.rating.model import Floats
 from stream_rater.rating.roots import MAX_STEPS, householder, safeguard
@@ -36,6 +36,9 @@ TOLERANCE = 3e-3
 """A step smaller than this part of the narrowest width ends the search: the fourth power of it is
 left, and of that a small part: some 1e-10 points."""
 
+ROUNDED_TOLERANCE = 2e-2
+"""The same where the mode is to be a float32, as a record has it: to some 1e-4 points."""
+
 WIDTH = 8
 """Lanes are filled up to a multiple of this."""
 
@@ -47,7 +50,7 @@ def filled(n: int) -> int:
 
 
 @inlined
-def _begin(held: Floats, lanes: Floats, n: int, most: int) -> None:
+def _begin(held: Floats, lanes: Floats, n: int, most: int, tolerance: float) -> None:
     """Brackets and tolerances of a search from X, held within its bracket."""
     for i in range(n):
         lanes[LAST, i] = 1.0 / lanes[SIGMA, i]
@@ -58,7 +61,7 @@ def _begin(held: Floats, lanes: Floats, n: int, most: int) -> None:
         first, last = held[P, 0, i], held[P, int(lanes[COUNT, i]) - 1, i]
         low, high = min(lanes[CENTER, i], first), max(lanes[CENTER, i], last)
         lanes[LOW, i], lanes[HIGH, i], lanes[X, i] = low, high, min(max(lanes[X, i], low), high)
-        lanes[ENOUGH, i], lanes[LAST, i] = TOLERANCE / lanes[LAST, i], math.inf
+        lanes[ENOUGH, i], lanes[LAST, i] = tolerance / lanes[LAST, i], math.inf
         lanes[WHO, i] = i
 
 
@@ -83,12 +86,13 @@ def _add(lanes: Floats, i: int, a: float, r: float, t: float) -> None:
 
 
 @inlined
-def _sum(held: Floats, lanes: Floats, n: int, most: int) -> None:
+def _sum(held: Floats, lanes: Floats, n: int, most: int, rounded: bool) -> None:
     """PULL and its derivatives at X."""
     _clear(lanes, n)
     for k in range(most):
         for i in range(n):
-            t = tanh((lanes[X, i] - held[P, k, i]) * held[A, k, i])
+            y = (lanes[X, i] - held[P, k, i]) * held[A, k, i]
+            t = quick_tanh(y) if rounded else tanh(y)
             _add(lanes, i, held[A, k, i], held[R, k, i], t)
 
 
@@ -126,19 +130,23 @@ def _close_up(held: Floats, lanes: Floats, i: int, to: int, most: int) -> None:
 
 
 @inlined
-def find_modes(held: Floats, lanes: Floats, n: int, most: int, found: Floats) -> None:
+def find_modes(
+    held: Floats, lanes: Floats, n: int, most: int, rounded: bool, found: Floats
+) -> None:  # fmt: skip
     """The modes of n beliefs with up to `most` factors, searched from X, into `found`.
 
+    To what is left of them when they are `rounded` to float32, or to the last digits that matter.
     Every belief has a factor; `held` and `lanes` are used up. A lane whose search has ended goes to
     one that has not, so that no belief's bits depend on its neighbours.
     """
-    _begin(held, lanes, filled(n), most)
+    tolerance = ROUNDED_TOLERANCE if rounded else TOLERANCE
+    _begin(held, lanes, filled(n), most, tolerance)
     _sum_roughly(held, lanes, filled(n), most)
     _step(lanes, filled(n))
     for i in range(filled(n)):
         lanes[X, i] = min(max(lanes[X, i] + lanes[SLOPE, i], lanes[LOW, i]), lanes[HIGH, i])
     for _ in range(MAX_STEPS):
-        _sum(held, lanes, filled(n), most)
+        _sum(held, lanes, filled(n), most, rounded)
         _step(lanes, filled(n))
         left = 0
         for i in range(n):

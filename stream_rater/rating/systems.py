@@ -140,7 +140,7 @@ def update(beliefs: Beliefs, rows: Ints, evidence: Evidence, laws: list[Law], la
 
 
 def _update_mmr(beliefs: Beliefs, rows: Ints, evidence: Evidence, rho: Floats, kept: Ints) -> None:
-    assert beliefs.in_full or kept.all(), "no codes hold a history in full"
+    assert not kept.any() if beliefs.in_full else kept.all(), "codes are of those kept, no others"
     belief.update(beliefs.header, beliefs.factors, rows, evidence, rho, kept)
 
 

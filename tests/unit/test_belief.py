@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import brentq
 
 from stream_rater.rating import belief
+from stream_rater.rating.factor import factors_of
 from stream_rater.rating.model import Beliefs, Evidence, newcomers
 from tests.rounds import logistic_weight
 
@@ -34,8 +36,8 @@ def row(p: float, beta2: float = BETA2, gamma2: float = GAMMA2) -> Evidence:
 
 
 def rated(season: list[float], rho: float, kept: int = 0) -> Beliefs:
-    """A player after a season of performances."""
-    beliefs = newcomers(1, len(season) + 2, 1500.0, 350.0)
+    """A player after a season of performances, of which so many factors are kept, or all."""
+    beliefs = newcomers(1, len(season) + 2, 1500.0, 350.0, coded=kept > 0)
     for p in season:
         rate(beliefs, row(p), rho, kept)
     return beliefs
@@ -83,6 +85,23 @@ def test_mu_is_the_mode(season: list[float], rho: float) -> None:
     slope = float(header["precision"] * (header["mu"] - header["center"]) + pulls.sum())
     curvature = float(header["precision"])
     assert abs(slope) <= 1e-9 * curvature + 1e-15  # within 1e-9 points, or the sum's rounding
+
+
+@given(performances, rhos, st.integers(1, 8))
+def test_mu_is_the_mode_of_the_record(season: list[float], rho: float, kept: int) -> None:
+    """Where factors are codes, mu is the mode of what these say, as a float32 tells it."""
+    beliefs = rated(season, rho, kept)
+    header = beliefs.header[0]
+    p, a, r = factors_of(beliefs)[0, : header["count"]].T
+
+    def slope(x: float) -> float:
+        pulls = header["scale"] * r * np.tanh((x - p) * a)
+        return float(header["precision"] * (x - header["center"]) + pulls.sum())
+
+    exact = brentq(slope, -1e4, 1e4, xtol=1e-9)
+    mu = float(header["mu"])
+    # half a unit in the last place of a float32, and a step of 2e-2 of beta to the fourth power
+    assert abs(mu - exact) <= 0.5 * float(np.spacing(np.float32(exact))) + 1e-5
 
 
 @given(st.lists(st.floats(0.0, 3000.0), min_size=2, max_size=10), rhos, st.data())
@@ -142,7 +161,7 @@ def test_at_most_k_factors_are_kept() -> None:
     """kept = K holds the count at K, and the factors in order of performance."""
     beliefs = rated([1500.0 + 300.0 * math.sin(i) for i in range(40)], 0.0, kept=6)
     assert beliefs.header["count"][0] == 6
-    held = beliefs.factors[0, :6, 0].tolist()
+    held = factors_of(beliefs)[0, :6, 0].tolist()
     assert held == sorted(held)
 
 
@@ -150,7 +169,7 @@ def test_at_most_k_factors_are_kept() -> None:
 def test_grouping_changes_no_bit(seasons: list[list[float]], rho: float, kept: int) -> None:
     """Players updated in one call get the very beliefs they get one at a time."""
     n, rounds = len(seasons), min(map(len, seasons))
-    together = newcomers(n, rounds + 1, 1500.0, 350.0)
+    together = newcomers(n, rounds + 1, 1500.0, 350.0, coded=kept > 0)
     for r in range(rounds):
         rate(together, np.array([[s[r], BETA2, GAMMA2] for s in seasons]), rho, kept)
     for i, season in enumerate(seasons):

@@ -19,6 +19,7 @@ from stream_rater.rating.elementary import (
     power,
     quick_exp,
     quick_log,
+    quick_tanh,
     rough_tanh,
     single_exp,
     tanh,
@@ -121,6 +122,14 @@ def test_single_exp_is_within_1e_5() -> None:
     assert max(abs(float(single_exp(np.float32(x))) / y - 1.0) for x, y in exact) < 1e-5
     assert single_exp(np.float32(-1e6)) == single_exp(np.float32(-40.0)) > 0.0
     assert single_exp(np.float32(1e6)) == single_exp(np.float32(40.0)) < np.inf
+
+
+def test_quick_tanh_is_within_1e_11() -> None:
+    """Absolute, and 1 at both ends of all there is."""
+    x = np.linspace(-30.0, 30.0, 40_001)
+    found = np.array([quick_tanh(each) for each in x.tolist()])
+    assert 1e-13 < np.abs(found - np.tanh(x)).max() < 1e-11
+    assert [quick_tanh(each) for each in (-1e300, 0.0, 1e300)] == [-1.0, 0.0, 1.0]
 
 
 def test_rough_tanh_is_within_1e_4() -> None:

@@ -100,7 +100,7 @@ def test_results_do_not_depend_on_the_grouping_into_waves(seed: int) -> None:
 def test_each_row_is_updated_by_its_own_law() -> None:
     """Rows of several ladders in one call use their own rho and K."""
     laws = [law_of(config(rho="inf", history=3)), law_of(config(rho=0.0, history=2))]
-    beliefs, rows = newcomers(2, 8, 1500.0, 350.0), np.arange(2)
+    beliefs, rows = newcomers(2, 8, 1500.0, 350.0, coded=True), np.arange(2)
     for p in (1700.0, 1300.0, 1900.0):
         systems.update(beliefs, rows, np.array([[p, 32_000.0, 1_600.0]] * 2), laws, rows)
     assert beliefs.header["count"].tolist() == [1, 2]
