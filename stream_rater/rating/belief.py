@@ -22,7 +22,7 @@ import math
 import numpy as np
 
 from stream_rater.rating import sketch
-from stream_rater.rating.compiled import inlined, kernel
+from stream_rater.rating.compiled import giving, inlined, kernel
 from stream_rater.rating.elementary import exp, log, tanh
 from stream_rater.rating.history import insert
 from stream_rater.rating.mode import (
@@ -217,7 +217,7 @@ def _store_headers(header: Table, rows: Ints, block: Ints, lanes: Floats) -> Non
         belief.width, belief.count = lanes[NARROWEST, i], int(lanes[COUNT, i])
 
 
-@inlined
+@giving
 def _in_order_of_count(header: Table, rows: Ints) -> Ints:
     """Indices into `rows` by the number of factors: those side by side should have as many."""
     most, counts = 0, np.empty(len(rows), np.int64)

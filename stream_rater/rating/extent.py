@@ -13,7 +13,7 @@ from stream_rater.rating.fused import fma
 from stream_rater.rating.model import Floats, Ints, Places
 from stream_rater.rating.survey import HIGH, LOW, MEAN, SQUARE, TOTAL
 from stream_rater.rating.survey import WIDEST as WIDEST_U
-from stream_rater.rating.table import COARSE, WIDEST, coarse_sums, tabulate, won_by_two
+from stream_rater.rating.table import COARSE, LEVELS, WIDEST, coarse_sums, tabulate, won_by_two
 from stream_rater.rating.vectors import VECTOR
 
 MARGIN = 0.25
@@ -75,7 +75,8 @@ def _bounds(
     if high - low > WIDEST * narrow:
         return low, high
     h = (high - low) / (COARSE - 1)
-    sums = coarse_sums(mu, u, low, h, COARSE, scratch)
+    coarse_sums(mu, u, low, h, COARSE, scratch)
+    sums = scratch[: 2 * COARSE].reshape((2, COARSE))
     best, last = first_group(place[:ranked]), last_group(place, ranked)
     own = 2.0 * tie - 1.0
     first_aim, last_aim = tie * np.sum(u[:best]), tie * np.sum(u[last:ranked]) + np.sum(u[ranked:])
@@ -190,12 +191,12 @@ def _step_all(ends: Floats, end: int, odds: int, sums: int) -> None:
 @inlined
 def likely_ends(
     round_starts: Ints, which: Ints, ranked: Ints, known: Floats, place: Places, mu: Floats,
-    u: Floats, tie: float, odds: Floats, lanes: Floats,
-) -> Floats:  # fmt: skip
-    """Where the last and the first performance of the rounds `which` are, but for some MARGIN, in
-    rows LEAST and MOST: a guess by the moments of all ratings, and a step."""
+    u: Floats, tie: float, odds: Floats, lanes: Floats, ends: Floats,
+) -> None:  # fmt: skip
+    """Where the last and the first performance of the rounds `which` are, but for some MARGIN, into
+    rows LEAST and MOST of `ends` (ENDS, len(which)): a guess by the moments of all ratings, and a
+    step."""
     own = 2.0 * tie - 1.0
-    ends = np.empty((ENDS, len(which)))
     _guess_all(round_starts, which, ranked, known, place, mu, u, own, odds, ends)
     for i in range(len(which)):
         m = ranked[i]
@@ -206,7 +207,6 @@ def likely_ends(
             ends[SUMS_AT + row, i] = _total(lanes, row)
     _step_all(ends, LEAST, LEAST_ODDS, SUMS_AT)
     _step_all(ends, MOST, MOST_ODDS, SUMS_AT + 4)
-    return ends
 
 
 @inlined
@@ -219,17 +219,17 @@ def _whole(value: float, total: float, p: float, q: float) -> tuple[float, float
 
 @inlined
 def _spans(
-    c: Floats, low: float, h: float, total: float, mu: Floats, u: Floats, odds: Floats,
-    best: int, last: int, ranked: int, own: float,
+    low: float, high: float, first: float, end: float, total: float, mu: Floats, u: Floats,
+    odds: Floats, best: int, last: int, ranked: int, own: float,
 ) -> bool:  # fmt: skip
-    """Whether all performances lie within the table: f changes its sign there for both ends."""
-    high = c.shape[1] - 1
+    """Whether all performances lie within a table from `low` to `high`, where L is `first` and
+    `end`: f changes its sign there for both ends."""
     s, r = _parts(mu, u, last, ranked, low)
-    p, q = _whole(c[0, 0], total, own * s, own * r)
+    p, q = _whole(first, total, own * s, own * r)
     if p * odds[ranked - 1] > q:
         return False
-    s, r = _parts(mu, u, 0, best, low + h * high)
-    p, q = _whole(c[0, high], total, own * s, own * r)
+    s, r = _parts(mu, u, 0, best, high)
+    p, q = _whole(end, total, own * s, own * r)
     return bool(p * odds[0] >= q)
 
 
@@ -237,14 +237,16 @@ def _spans(
 def tabulate_round(
     place: Places, mu: Floats, u: Floats, ranked: int, tie: float, known: Floats, odds: Floats,
     least: float, most: float, scratch: Floats,
-) -> tuple[Floats, Floats, float, float]:  # fmt: skip
-    """The table of a round, no wider than its performances need; where it begins, and its h."""
+) -> tuple[int, int, float, float]:  # fmt: skip
+    """The table of a round (see `tabulate`), no wider than its performances need."""
     low, high, narrow, own = known[LOW], known[HIGH], 1.0 / known[WIDEST_U], 2.0 * tie - 1.0
     if high - low < WIDEST * narrow:
         best, last = first_group(place[:ranked]), last_group(place, ranked)
         a, b = least - MARGIN * narrow, most + MARGIN * narrow
-        c, back, a, h = tabulate(mu, u, a, b, narrow, scratch)
-        if _spans(c, a, h, known[TOTAL], mu, u, odds, best, last, ranked, own):
-            return c, back, a, h
+        nodes, wide, a, h = tabulate(mu, u, a, b, narrow, scratch)
+        first, end = scratch[LEVELS * wide], scratch[LEVELS * wide + nodes - 1]
+        b = a + h * (nodes - 1)
+        if _spans(a, b, first, end, known[TOTAL], mu, u, odds, best, last, ranked, own):
+            return nodes, wide, a, h
     a, b = _bounds(place, mu, u, ranked, tie, low, high, narrow, scratch)
     return tabulate(mu, u, a, b, narrow, scratch)

@@ -19,7 +19,7 @@ import math
 import numpy as np
 
 from stream_rater.rating import direct, shared, small
-from stream_rater.rating.compiled import inlined, kernel
+from stream_rater.rating.compiled import giving, inlined, kernel
 from stream_rater.rating.elementary import inverse_root
 from stream_rater.rating.model import DID_NOT_FINISH, Floats, Ints, Places
 from stream_rater.rating.roots import falls, has_open, let_fall
@@ -123,7 +123,7 @@ def is_solo(share: Floats, i: int, j: int) -> bool:
     return j == i + 1 and share[i] == 1.0
 
 
-@inlined
+@giving
 def team(initial_mu: float, share: Floats, mu: Floats, variance: Floats) -> tuple[float, float]:
     """A team's rating and the variance of its performance (section 3.3), members' shares applied.
 
@@ -132,7 +132,7 @@ def team(initial_mu: float, share: Floats, mu: Floats, variance: Floats) -> tupl
     return initial_mu + np.sum(share * (mu - initial_mu)), np.sum(share * share * variance)
 
 
-@inlined
+@giving
 def credit_members(
     performance: float, initial_mu: float, share: Floats, mu: Floats, prior: Floats, out: Floats
 ) -> None:

@@ -32,12 +32,21 @@ from stream_rater.rating.balance import (
 )  # fmt: skip
 from stream_rater.rating.compiled import inlined, kernel
 from stream_rater.rating.elementary import log, quick_exp, quick_log
-from stream_rater.rating.extent import LEAST, MOST, likely_ends, tabulate_round
+from stream_rater.rating.extent import ENDS, LEAST, MARGIN, MOST, likely_ends, tabulate_round
 from stream_rater.rating.fused import fma
 from stream_rater.rating.model import Floats, Ints, Places
 from stream_rater.rating.roots import MAX_STEPS, count_ranked, safeguard
 from stream_rater.rating.survey import HIGH, LOW, TOTAL, WIDEST
-from stream_rater.rating.table import SCRATCH, between, guess, interval, look_up, tabulate
+from stream_rater.rating.table import (
+    INVERSE,
+    LEVELS,
+    between,
+    guess,
+    interval,
+    look_up,
+    room,
+    tabulate,
+)
 from stream_rater.rating.vectors import aligned
 
 TOLERANCE = 1e-2
@@ -177,10 +186,14 @@ def _ranked_performances(
     NaN for a group whose balance is too flat (see `_solve`): at most one for each gap in ratings.
     """
     total, narrow = known[TOTAL], 1.0 / known[WIDEST]
-    c, back, low, h = tabulate_round(place, mu, u, ranked, tie, known, found, least, most, scratch)
-    high = low + h * (c.shape[1] - 1)
+    nodes, wide, low, h = tabulate_round(
+        place, mu, u, ranked, tie, known, found, least, most, scratch
+    )
+    c = scratch[LEVELS * wide : INVERSE * wide].reshape((4, wide))[:, :nodes]
+    back = scratch[INVERSE * wide : (INVERSE + 4) * wide].reshape((4, wide))
+    high = low + h * (nodes - 1)
     first_own = len(mu) < OWN
-    k = c.shape[1] - 2
+    k = nodes - 2
     first = 0
     while first < ranked:
         end = _block(place, first, ranked)
@@ -241,7 +254,10 @@ def _unfinished_performances(
     Its group is itself, tied; the ranked ones are all better: a table of those alone.
     """
     narrow = 1.0 / known[WIDEST]
-    c, _, low, h = tabulate(mu[:ranked], u[:ranked], known[LOW], known[HIGH], narrow, scratch)
+    nodes, wide, low, h = tabulate(
+        mu[:ranked], u[:ranked], known[LOW], known[HIGH], narrow, scratch
+    )
+    c = scratch[LEVELS * wide : INVERSE * wide].reshape((4, wide))[:, :nodes]
     total, tolerance = np.sum(u[:ranked]), TOLERANCE * narrow
     x = low
     for i in range(ranked, len(mu)):
@@ -276,6 +292,48 @@ def _solve_unfinished(
     return x
 
 
+@inlined
+def _solve_all(
+    round_starts: Ints, which: Ints, ranked: Ints, known: Floats, place: Places, mu: Floats,
+    u: Floats, tie: float, ends: Floats, lanes: Floats, scratch: Floats, found: Floats,
+) -> None:  # fmt: skip
+    """The performances of the rounds `which`, of which so many entries finished; their odds are in
+    `found`."""
+    likely_ends(round_starts, which, ranked, known, place, mu, u, tie, found, lanes, ends)
+    for i in range(len(which)):
+        r = which[i]
+        a, b = round_starts[r], round_starts[r + 1]
+        _ranked_performances(
+            place[a:b], mu[a:b], u[a:b], ranked[i], tie, known[r], ends[LEAST, i], ends[MOST, i],
+            lanes, scratch, found[a:b],
+        )  # fmt: skip
+        if ranked[i] < b - a:
+            _unfinished_performances(mu[a:b], u[a:b], ranked[i], tie, known[r], scratch, found[a:b])
+
+
+@inlined
+def _begin_all(
+    round_starts: Ints, which: Ints, known: Floats, place: Places, mu: Floats, u: Floats,
+    tie: float, some: Ints, ranked: Ints, found: Floats,
+) -> tuple[int, int]:  # fmt: skip
+    """The rounds somebody finished into `some` and how many did into `ranked`, and their odds into
+    `found`; how many rounds there are, and the scratch that their tables take at most."""
+    count = most = 0
+    for r in which:
+        a, b = round_starts[r], round_starts[r + 1]
+        finished = count_ranked(place[a:b])
+        if finished == 0:
+            for i in range(a, b):
+                found[i] = mu[i]  # compared with nobody
+            continue
+        find_odds(place[a:b], u[a:b], finished, tie, known[r, TOTAL], found[a:b])
+        some[count], ranked[count] = r, finished
+        narrow = 1.0 / known[r, WIDEST]
+        most = max(most, room(known[r, HIGH] - known[r, LOW] + 2.0 * MARGIN * narrow, narrow))
+        count += 1
+    return count, most
+
+
 @kernel
 def solve_large(
     round_starts: Ints, which: Ints, known: Floats, place: Places, mu: Floats, u: Floats,
@@ -286,25 +344,9 @@ def solve_large(
     `round_starts` and `known` (see `survey`) are those of all rounds; NaN in `found` is left to
     `direct`.
     """
-    lanes, scratch = aligned(LANES), aligned(SCRATCH)
-    some, ranked, count = np.empty_like(which), np.empty_like(which), 0
-    for r in which:
-        a, b = round_starts[r], round_starts[r + 1]
-        finished = count_ranked(place[a:b])
-        if finished > 0:
-            find_odds(place[a:b], u[a:b], finished, tie, known[r, TOTAL], found[a:b])
-            some[count], ranked[count] = r, finished
-            count += 1
-        else:
-            found[a:b] = mu[a:b]  # compared with nobody
-    some, ranked = some[:count], ranked[:count]
-    ends = likely_ends(round_starts, some, ranked, known, place, mu, u, tie, found, lanes)
-    for i in range(count):
-        r = some[i]
-        a, b = round_starts[r], round_starts[r + 1]
-        _ranked_performances(
-            place[a:b], mu[a:b], u[a:b], ranked[i], tie, known[r], ends[LEAST, i], ends[MOST, i],
-            lanes, scratch, found[a:b],
-        )  # fmt: skip
-        if ranked[i] < b - a:
-            _unfinished_performances(mu[a:b], u[a:b], ranked[i], tie, known[r], scratch, found[a:b])
+    some, ranked = np.empty_like(which), np.empty_like(which)
+    count, most = _begin_all(round_starts, which, known, place, mu, u, tie, some, ranked, found)
+    _solve_all(
+        round_starts, some[:count], ranked[:count], known, place, mu, u, tie,
+        np.empty((ENDS, count)), aligned(LANES), aligned(most), found,
+    )  # fmt: skip

@@ -21,7 +21,7 @@ from stream_rater.rating.balance import (
     find_odds,
     likely,
 )
-from stream_rater.rating.compiled import inlined, kernel
+from stream_rater.rating.compiled import giving, inlined, kernel
 from stream_rater.rating.elementary import ONE, quick_exp, quick_log, single_exp
 from stream_rater.rating.fused import fma
 from stream_rater.rating.model import Floats, Ints, Places, Singles
@@ -256,7 +256,7 @@ def _copy(planes: Floats, rows: Floats, k: int, to: int, size: int) -> None:
         rows[row, to] = rows[row, k]
 
 
-@inlined
+@giving
 def _solve_size(
     size: int, starts: Ints, lows: Floats, highs: Floats, place: Places, mu: Floats, u: Floats,
     odds: Floats, tie: float, guess: Floats, found: Floats,

@@ -10,15 +10,13 @@ falls with the eighth power of the nodes' distance h: it is about (h u / 2 pi)^8
 
 import math
 
-import numpy as np
-
 from stream_rater.rating.balance import bend_of_slope, excess
 from stream_rater.rating.compiled import inlined
 from stream_rater.rating.elementary import quick_exp
 from stream_rater.rating.fused import fma
 from stream_rater.rating.model import Floats
 from stream_rater.rating.roots import SIXTH
-from stream_rater.rating.vectors import VECTOR, aligned, whole
+from stream_rater.rating.vectors import VECTOR, whole
 
 NODE = 0.8
 """Most distance of nodes in units of the narrowest 1/u: performances err by 2e-6 points at most in
@@ -44,8 +42,8 @@ ROWS = 5 + BATCH
 """Scratch for each node: 5 sums, and ladders that make room for 4 coefficients of L and 4 of its
 inverse."""
 
-SCRATCH = ROWS * 128 + BATCH
-"""Scratch that suffices for most tables."""
+LEVELS, INVERSE = 5, 9
+"""The first rows of L's coefficients, and of those of its inverse, as `tabulate` leaves them."""
 
 
 @inlined
@@ -128,30 +126,24 @@ def _ladders(
 
 
 @inlined
-def _rows(scratch: Floats, first: int, count: int, nodes: int) -> Floats:
-    """(count, nodes): a part of `scratch`, from its row `first` on."""
-    return scratch[first * nodes : (first + count) * nodes].reshape((count, nodes))
-
-
-@inlined
-def coarse_sums(mu: Floats, u: Floats, low: float, h: float, nodes: int, scratch: Floats) -> Floats:
-    """(2, nodes): P and Q at x_k = low + k h."""
-    sums, e, g = _rows(scratch, 0, 2, nodes), _rows(scratch, 2, BATCH, nodes), scratch[-BATCH:]
-    sums[:] = 0.0
-    p, q = sums[0], sums[1]
+def coarse_sums(mu: Floats, u: Floats, low: float, h: float, nodes: int, scratch: Floats) -> None:
+    """P and Q at x_k = low + k h into the first two rows of `nodes` in `scratch`."""
+    e, g = scratch[2 * nodes :][: BATCH * nodes].reshape((BATCH, nodes)), scratch[-BATCH:]
+    p, q = scratch[:nodes], scratch[nodes : 2 * nodes]
+    p[:], q[:] = 0.0, 0.0
     for first in range(0, len(mu), BATCH):
         end = min(first + BATCH, len(mu))
         _ladders(mu, u, low, h, first, end, e, g)
         for j in range(0, end - first, 2):
             v = u[first + j + 1] if first + j + 1 < end else 0.0
             _add_values(e[j], e[j + 1], u[first + j], v, p, q)
-    return sums
 
 
 @inlined
-def _sums(mu: Floats, u: Floats, low: float, h: float, nodes: int, scratch: Floats) -> Floats:
-    """(5, nodes): P, Q and P's first three derivatives at x_k = low + k h."""
-    sums, e, g = _rows(scratch, 0, 5, nodes), _rows(scratch, 5, BATCH, nodes), scratch[-BATCH:]
+def _sum(mu: Floats, u: Floats, low: float, h: float, nodes: int, scratch: Floats) -> None:
+    """P, Q and P's first three derivatives at x_k = low + k h into the first five such rows."""
+    sums = scratch[: 5 * nodes].reshape((5, nodes))
+    e, g = scratch[5 * nodes :][: BATCH * nodes].reshape((BATCH, nodes)), scratch[-BATCH:]
     sums[:] = 0.0
     p0, q0, p1, p2, p3 = sums[0], sums[1], sums[2], sums[3], sums[4]
     for first in range(0, len(mu), BATCH):
@@ -160,15 +152,18 @@ def _sums(mu: Floats, u: Floats, low: float, h: float, nodes: int, scratch: Floa
         for j in range(0, end - first, 2):
             v = u[first + j + 1] if first + j + 1 < end else 0.0
             _add_two(e[j], e[j + 1], u[first + j], v, p0, q0, p1, p2, p3)
-    return sums
 
 
 @inlined
-def _wide_sums(mu: Floats, u: Floats, low: float, h: float, nodes: int) -> Floats:
+def _sum_widely(
+    mu: Floats, u: Floats, low: float, h: float, nodes: int, scratch: Floats
+) -> None:  # fmt: skip
     """The same where the nodes span so much that most are saturated for any one entry."""
-    sums = np.zeros((5, nodes))
-    e = np.empty(nodes + VECTOR)
-    won, lost = np.zeros(nodes + 1), np.zeros(nodes + 1)
+    sums = scratch[: 5 * nodes].reshape((5, nodes))
+    won, lost = scratch[5 * nodes : 6 * nodes + 1], scratch[6 * nodes + 1 : 7 * nodes + 2]
+    e = scratch[7 * nodes + 2 : 8 * nodes + 2 + VECTOR]
+    sums[:] = 0.0
+    won[:], lost[:] = 0.0, 0.0
     for j in range(len(mu)):
         half = SATURATED / u[j]
         first = min(max(int((mu[j] - half - low) / h), 0), nodes)
@@ -185,7 +180,6 @@ def _wide_sums(mu: Floats, u: Floats, low: float, h: float, nodes: int) -> Float
         sums[0, k] += below
         above += lost[nodes - k]
         sums[1, nodes - 1 - k] += above
-    return sums
 
 
 @inlined
@@ -200,29 +194,42 @@ def _differentiate(sums: Floats, h: float, f: Floats) -> None:
 
 
 @inlined
+def _nodes(span: float, narrow: float) -> int:
+    """How many nodes there are to be on so many points."""
+    return whole(int(span / (NODE * narrow)) + 2)
+
+
+@inlined
+def room(span: float, narrow: float) -> int:
+    """The scratch that a table of so many points takes at most."""
+    return ROWS * (_nodes(span, narrow) + VECTOR) + BATCH
+
+
+@inlined
 def tabulate(
     mu: Floats, u: Floats, low: float, high: float, narrow: float, scratch: Floats
-) -> tuple[Floats, Floats, float, float]:
-    """(4, nodes) Taylor coefficients of L = ln(P/Q) on [low, high] at least, those for `guess`,
-    where they begin, and the distance h of nodes.
+) -> tuple[int, int, float, float]:
+    """A table of L = ln(P/Q) on [low, high] at least: how many nodes it has, how many numbers a row
+    of it is long, where it begins, and the distance h of nodes.
 
-    On interval k, x = low + (k + r) h with r in [0, 1]; the last node begins none.
+    In `scratch` (see `room`) there are (4, nodes) Taylor coefficients of L from row LEVELS on, and
+    those for `guess` from row INVERSE on. On interval k, x = low + (k + r) h with r in [0, 1]; the
+    last node begins none.
     """
-    nodes = whole(int((high - low) / (NODE * narrow)) + 2)
+    nodes = _nodes(high - low, narrow)
     spare = min(0.5 * ((nodes - 1) * NODE * narrow - (high - low)), SPARE * narrow)
     low, high = low - spare, high + spare
     h = (high - low) / (nodes - 1)
     wide = nodes + VECTOR  # room for a look at nodes after the last
-    if len(scratch) < ROWS * wide + BATCH:
-        scratch = aligned(ROWS * wide + BATCH)
-    f, back = _rows(scratch, 5, 4, wide), _rows(scratch, 9, 4, wide)
     if high - low > WIDEST * narrow:
-        _differentiate(_wide_sums(mu, u, low, h, nodes), h, f)
+        _sum_widely(mu, u, low, h, nodes, scratch)
     else:
-        _differentiate(_sums(mu, u, low, h, nodes, scratch), h, f)
+        _sum(mu, u, low, h, nodes, scratch)
+    f = scratch[LEVELS * wide : INVERSE * wide].reshape((4, wide))
+    _differentiate(scratch[: 5 * nodes].reshape((5, nodes)), h, f)
     f[0, nodes] = f[1, nodes] = 0.0
-    _invert(f, nodes, back)
-    return f[:, :nodes], back, low, h
+    _invert(f, nodes, scratch[INVERSE * wide : (INVERSE + 4) * wide].reshape((4, wide)))
+    return nodes, wide, low, h
 
 
 @inlined

@@ -7,6 +7,7 @@ its -Q about x, and steps to the zero of the cubic: an error of r becomes one of
 from stream_rater.rating.baselines.hazards import tails
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.elementary import log
+from stream_rater.rating.fused import fma
 from stream_rater.rating.model import Floats, Places
 from stream_rater.rating.vectors import aligned
 
@@ -50,11 +51,11 @@ def _add(
         b = t0 + e
         t1 = t0 * e
         g2 = g * g
-        t2 = 0.5 * (t1 * b - g2 * t0)
+        t2 = 0.5 * fma(t1, b, -g2 * t0)
         f[i] += t0
         f[MOST + i] += t1
         f[2 * MOST + i] += t2
-        f[3 * MOST + i] += (t2 * b + t1 * (t1 - g2)) * (1.0 / 3.0)
+        f[3 * MOST + i] = fma(fma(t2, b, t1 * (t1 - g2)), 1.0 / 3.0, f[3 * MOST + i])
 
 
 @kernel
@@ -64,8 +65,8 @@ def _step(x: Floats, f: Floats, trusted: float) -> float:
     for i in range(len(x)):
         f0, f1, f2, f3 = f[i], f[MOST + i], f[2 * MOST + i], f[3 * MOST + i]
         line = -f0 / f1
-        r = -f0 / (f1 + line * (f2 + line * f3))
-        r = -f0 / (f1 + r * (f2 + r * f3))
+        r = -f0 / fma(line, fma(line, f3, f2), f1)
+        r = -f0 / fma(r, fma(r, f3, f2), f1)
         r = r if abs(line) < trusted else line
         x[i] += r
         longest = max(longest, abs(r))

@@ -12,6 +12,7 @@ import numpy as np
 
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.elementary import LN2_HIGH, LN2_LOW, LOG2_E
+from stream_rater.rating.fused import fma
 from stream_rater.rating.normal import INVERSE_SQRT_2_PI
 
 ROUND = 1.5 * 2.0**52
@@ -25,19 +26,19 @@ multiplies rounding errors by z at each step, would only add noise."""
 @kernel
 def _exp(x: float) -> float:
     """e**x for -700 <= x <= 0, to 1e-14."""
-    shifted = x * LOG2_E + ROUND
+    shifted = fma(x, LOG2_E, ROUND)
     k = shifted - ROUND
-    r = (x - k * LN2_HIGH) - k * LN2_LOW
+    r = fma(k, -LN2_LOW, fma(k, -LN2_HIGH, x))
     r2 = r * r
     r4 = r2 * r2
-    p0 = (1.0 + r) + r2 * (0.5 + r * 1.6666666666666666e-01)
-    p4 = 4.1666666666666664e-02 + r * 8.333333333333333e-03
-    p4 += r2 * (1.388888888888889e-03 + r * 1.984126984126984e-04)
-    p8 = 2.48015873015873e-05 + r * 2.7557319223985893e-06
-    p8 += r2 * (2.755731922398589e-07 + r * 2.505210838544172e-08)
+    p0 = fma(r2, fma(r, 1.6666666666666666e-01, 0.5), 1.0 + r)
+    p4 = fma(r, 8.333333333333333e-03, 4.1666666666666664e-02)
+    p4 = fma(r2, fma(r, 1.984126984126984e-04, 1.388888888888889e-03), p4)
+    p8 = fma(r, 2.7557319223985893e-06, 2.48015873015873e-05)
+    p8 = fma(r2, fma(r, 2.505210838544172e-08, 2.755731922398589e-07), p8)
     bits = np.float64(shifted).view(np.int64) + 1023
     power_of_two: float = np.int64(bits << 52).view(np.float64)
-    return (p0 + r4 * (p4 + r4 * p8)) * power_of_two
+    return fma(r4, fma(r4, p8, p4), p0) * power_of_two
 
 
 @kernel
@@ -45,16 +46,16 @@ def tails(z: float) -> tuple[float, float]:
     """D(|z|) and H(-|z|), neither of them by cancellation: all that H(z) and H(-z) are made of."""
     a = abs(z)
     s = a * a
-    even = 23.0052075457995 * s + 1961.6951574997213
-    even = (even * s + 36317.8985495411) * s + 146781.87143940746
-    odd = (s + 265.62829288727204) * s + 10034.861903643841
-    odd = (odd * s + 91160.46428023092) * s + 119291.90072085049
-    p = even * a + odd
-    even = (23.00520754586212 * s + 2007.7055763593444) * s + 40103.26911362227
-    even = (even * s + 208620.02648052227) * s + 149510.22564067232
-    odd = (s + 267.6282928609985) * s + 10560.118219355227
-    odd = (odd * s + 109678.0968743762) * s + 252055.17332533386
-    d = p / (odd * a + even)
+    even = fma(23.0052075457995, s, 1961.6951574997213)
+    even = fma(fma(even, s, 36317.8985495411), s, 146781.87143940746)
+    odd = fma(s + 265.62829288727204, s, 10034.861903643841)
+    odd = fma(fma(odd, s, 91160.46428023092), s, 119291.90072085049)
+    p = fma(even, a, odd)
+    even = fma(fma(23.00520754586212, s, 2007.7055763593444), s, 40103.26911362227)
+    even = fma(fma(even, s, 208620.02648052227), s, 149510.22564067232)
+    odd = fma(s + 267.6282928609985, s, 10560.118219355227)
+    odd = fma(fma(odd, s, 109678.0968743762), s, 252055.17332533386)
+    d = p / fma(odd, a, even)
     right = a + d
     phi = INVERSE_SQRT_2_PI * _exp(max(-0.5 * s, -700.0))
     return d, phi * right / (right - phi)
@@ -84,11 +85,11 @@ def taylor(
     g2 = g * g
     b = t0 + e
     t1 = t0 * e
-    c = 2.0 * t1 - g2
-    t2 = 0.5 * (t1 * b - g2 * t0)
-    t3 = (t2 * b + t1 * (t1 - g2)) * (1.0 / 3.0)
+    c = fma(2.0, t1, -g2)
+    t2 = 0.5 * fma(t1, b, -g2 * t0)
+    t3 = fma(t2, b, t1 * (t1 - g2)) * (1.0 / 3.0)
     near = 1.0 if z < FAR else 0.0
     u2, u3 = near * t2, near * t3
-    t4 = (u3 * b + u2 * c) * 0.25
-    t5 = (t4 * b + u3 * c + u2 * u2) * 0.2
+    t4 = fma(u3, b, u2 * c) * 0.25
+    t5 = fma(t4, b, fma(u3, c, u2 * u2)) * 0.2
     return t0, t1, t2, t3, t4, t5

@@ -11,6 +11,7 @@ import numpy as np
 
 from stream_rater.rating.baselines.hazards import tails, taylor
 from stream_rater.rating.compiled import kernel
+from stream_rater.rating.fused import fma
 from stream_rater.rating.model import Floats, Ints
 from stream_rater.rating.vectors import aligned
 
@@ -139,6 +140,18 @@ def cross(x: float, h: float, mu: Floats, v: Floats, w: Work) -> None:
 
 
 @kernel
+def _with_slope(
+    c0: float, c1: float, c2: float, c3: float, c4: float, c5: float, r: float
+) -> tuple[float, float]:
+    """The polynomial with these coefficients at r, and its derivative there."""
+    value, slope = fma(c5, r, c4), c5
+    value, slope = fma(value, r, c3), fma(slope, r, value)
+    value, slope = fma(value, r, c2), fma(slope, r, value)
+    value, slope = fma(value, r, c1), fma(slope, r, value)
+    return fma(value, r, c0), fma(slope, r, value)
+
+
+@kernel
 def solve(series: Floats, root: Floats, doubt: Floats) -> None:
     """For each lane the zero in (0, 1) of the polynomial of degree 11 with these two series.
 
@@ -150,31 +163,29 @@ def solve(series: Floats, root: Floats, doubt: Floats) -> None:
         a3, a4, a5 = below[3 * LANES + i], below[4 * LANES + i], below[5 * LANES + i]
         b0, b1 = above[i], above[LANES + i]
         d0 = b0 - (((a0 + a1) + (a2 + a3)) + (a4 + a5))
-        d1 = b1 - ((a1 + 2.0 * a2) + (3.0 * a3 + 4.0 * a4) + 5.0 * a5)
-        d2 = above[2 * LANES + i] - ((a2 + 3.0 * a3) + (6.0 * a4 + 10.0 * a5))
-        d3 = above[3 * LANES + i] - (a3 + 4.0 * a4 + 10.0 * a5)
-        d4 = above[4 * LANES + i] - (a4 + 5.0 * a5)
+        d1 = b1 - (fma(2.0, a2, a1) + fma(4.0, a4, 3.0 * a3) + 5.0 * a5)
+        d2 = above[2 * LANES + i] - (fma(3.0, a3, a2) + fma(10.0, a5, 6.0 * a4))
+        d3 = above[3 * LANES + i] - fma(10.0, a5, fma(4.0, a4, a3))
+        d4 = above[4 * LANES + i] - fma(5.0, a5, a4)
         d5 = above[5 * LANES + i] - a5
-        e1 = d1 - 6.0 * d0
-        e2 = d2 - 6.0 * d1 + 21.0 * d0
-        e3 = (d3 - 6.0 * d2) + (21.0 * d1 - 56.0 * d0)
-        e4 = (d4 - 6.0 * d3) + (21.0 * d2 - 56.0 * d1) + 126.0 * d0
-        e5 = (d5 - 6.0 * d4) + (21.0 * d3 - 56.0 * d2) + (126.0 * d1 - 252.0 * d0)
+        e1 = fma(-6.0, d0, d1)
+        e2 = fma(21.0, d0, fma(-6.0, d1, d2))
+        e3 = fma(-6.0, d2, d3) + fma(21.0, d1, -56.0 * d0)
+        e4 = fma(-6.0, d3, d4) + fma(21.0, d2, fma(-56.0, d1, 126.0 * d0))
+        e5 = fma(-6.0, d4, d5) + fma(21.0, d3, -56.0 * d2) + fma(126.0, d1, -252.0 * d0)
         rise = b0 - a0
         t = -a0 / rise
         o = 1.0 - t
-        r = t * (t * (3.0 - 2.0 * t) + rise * o * (o / a1 - t / b1))
+        r = t * fma(t, fma(-2.0, t, 3.0), rise * o * (o / a1 - t / b1))
         step, slope = 0.0, a1
         for _ in range(STEPS):
             u, r2 = r - 1.0, r * r
             r5 = r2 * r2 * r
-            a = a0 + r * (a1 + r * (a2 + r * (a3 + r * (a4 + r * a5))))
-            da = a1 + r * (2.0 * a2 + r * (3.0 * a3 + r * (4.0 * a4 + r * (5.0 * a5))))
-            e = d0 + u * (e1 + u * (e2 + u * (e3 + u * (e4 + u * e5))))
-            de = e1 + u * (2.0 * e2 + u * (3.0 * e3 + u * (4.0 * e4 + u * (5.0 * e5))))
-            slope = da + r5 * (6.0 * e + r * de)
-            step = (a + r5 * r * e) / slope
+            a, da = _with_slope(a0, a1, a2, a3, a4, a5, r)
+            e, de = _with_slope(d0, e1, e2, e3, e4, e5, u)
+            slope = fma(r5, fma(r, de, 6.0 * e), da)
+            step = fma(r5 * r, e, a) / slope
             r -= step
         root[i] = r
         # the next term would be e6 r^6 (r - 1)^6, and |r (r - 1)|^6 <= 2^-12
-        doubt[i] = (abs(e5) + 0.25 * abs(e4)) * (2.0**-12 / slope) + step * step
+        doubt[i] = fma(fma(0.25, abs(e4), abs(e5)), 2.0**-12 / slope, step * step)
