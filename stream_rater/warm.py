@@ -24,6 +24,7 @@ from stream_rater.config import Ladder, one_ladder
 from stream_rater.lab.replay import Pool
 from stream_rater.names import are_distinct, lay_out
 from stream_rater.pipeline.sharding import shards_of
+from stream_rater.rating.compiled import KERNEL_VERSION
 from stream_rater.rating.parameters import (
     Bar,
     Codeforces,
@@ -42,7 +43,7 @@ from stream_rater.rating.parameters import (
 from stream_rater.scanning import scan
 from stream_rater.standings import Reader
 
-EXPECTED = "6c6e496adbab515f"
+EXPECTED = "41c3451ab2c89727"
 """What `fingerprint` gives on every machine; it changes with KERNEL_VERSION and with the rounds."""
 
 
@@ -85,13 +86,13 @@ def _round(number: int, players: int = 7) -> bytes:
 
 
 def fingerprint() -> str:
-    """A hash of every bit of a few rounds' evidence, and of the beliefs after them."""
+    """A hash of the version, a few rounds' evidence and the beliefs after them: of every bit."""
     config = EloMMR(
         weight_limit=0.2, sigma_limit=80.0, rho=0.5, drift_per_day=3.0, newcomer_weights=(0.6,),
         history=4,
     )  # fmt: skip
     reader, pool = Reader(one_ladder(config)), Pool(Ladder(rating=config))
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(bytes([KERNEL_VERSION]))
     for number, size in enumerate([*SMALL_ROUNDS * (7,), *LARGER_ROUNDS]):
         rated = pool.rate(reader.read(_round(number, size), received_s=math.inf), number)
         assert rated is not None

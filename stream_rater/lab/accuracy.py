@@ -30,7 +30,7 @@ import numpy as np
 from stream_rater.lab.measures import FIELDS, MEASURES, WEIGHT_OF
 from stream_rater.lab.ranks import by_rating, inversions
 from stream_rater.rating.baselines.places import tie_bounds
-from stream_rater.rating.compiled import inlined, kernel
+from stream_rater.rating.compiled import giving, inlined, kernel
 from stream_rater.rating.elementary import exp, log
 from stream_rater.rating.model import Floats, Ints, Places
 from stream_rater.rating.normal import below
@@ -96,7 +96,7 @@ def compare(place: Places, mu: Floats, order: Ints) -> tuple[float, float, float
     return foretold, 100.0 * deviation / (n * (n - 1.0)), untied, (wrong + 0.5 * equal) / untied
 
 
-@inlined
+@giving
 def _distances(n: int) -> Ints:
     """Distances in the round at which pairs of n entries are scored: all, or STRIDES of them."""
     if n <= EXACT:
@@ -156,7 +156,7 @@ def chances(
     return surprise / pairs, squares / pairs, pairs
 
 
-@inlined
+@giving
 def _experienced(rounds: Ints, order: Ints) -> tuple[Ints, Ints]:
     """Entries of enough rounds, in order of place; and their indices among these, by rating."""
     n = len(rounds)
@@ -172,7 +172,7 @@ def _experienced(rounds: Ints, order: Ints) -> tuple[Ints, Ints]:
     return entries[:known], chosen
 
 
-@inlined
+@giving
 def _score_round(
     place: Places, mu: Floats, variance: Floats, rounds: Ints, gaussian: bool, out: Floats
 ) -> None:

@@ -11,7 +11,7 @@ million entries), and to count is to look up two numbers.
 import numpy as np
 import numpy.typing as npt
 
-from stream_rater.rating.compiled import inlined, kernel
+from stream_rater.rating.compiled import giving, inlined, kernel
 from stream_rater.rating.model import Floats, Ints, Places
 
 Counters = npt.NDArray[np.int32]
@@ -61,7 +61,7 @@ def sort_by_merging(keys: Floats, at: Ints) -> None:
         width *= 2
 
 
-@inlined
+@giving
 def _deal(mu: Floats, keys: Floats, at: Ints) -> Ints:
     """Ratings into `keys`, entries into `at`, by buckets, in which they stay in order.
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_rater.names import Bytes, Hashes, LaidOut, Names, put
-from stream_rater.rating.compiled import inlined, kernel
+from stream_rater.rating.compiled import giving, inlined, kernel
 from stream_rater.rating.model import Ints
 from stream_rater.rating.prefetch import prefetch
 
@@ -52,7 +52,7 @@ def _enter(slots: Hashes, h: np.uint64, row: int) -> None:
     slots[slot] = (h >> HALF << HALF) | np.uint64(row + 1)
 
 
-@inlined
+@giving
 def _fetch(hashes: Hashes, slots: Hashes, names: Bytes, starts: Ints, stamps: Ints) -> None:
     """Ask for what is looked at for these names."""
     rows = np.empty(BLOCK, np.int64)

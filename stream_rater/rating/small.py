@@ -28,7 +28,7 @@ from stream_rater.rating.model import Floats, Ints, Places, Singles
 from stream_rater.rating.roots import householder
 from stream_rater.rating.vectors import aligned
 
-SMALL = 31
+SMALL = 30
 """Up to so many entries; above, `shared` is faster."""
 
 LANES = 32

@@ -57,7 +57,7 @@ class Ours:
     def __init__(self, players: int) -> None:
         self._law = systems.law_of(CONFIG)
         self._beliefs: Beliefs = newcomers(
-            players, self._law.kept + 1, CONFIG.initial_mu, CONFIG.initial_sigma
+            players, self._law.kept + 1, CONFIG.initial_mu, CONFIG.initial_sigma, coded=True
         )
         self._offsets = count()
 

@@ -28,8 +28,8 @@ def test_likely_ends_are_within_their_margin(n: int, tie: float) -> None:
         survey(mu, u, starts[r], starts[r + 1], tie, known[r])
         total = known[r, TOTAL]
         balance.find_odds(place[part], u[part], ranked[r], tie, total, odds[part])
-    lanes = np.empty(balance.LANES)
-    ends = extent.likely_ends(starts, which, ranked, known, place, mu, u, tie, odds, lanes)
+    lanes, ends = np.empty(balance.LANES), np.empty((extent.ENDS, ROUNDS))
+    extent.likely_ends(starts, which, ranked, known, place, mu, u, tie, odds, lanes, ends)
 
     found = solve_rounds(starts, place, mu, u, tie).reshape(ROUNDS, n)
 

@@ -5,14 +5,16 @@ its -Q about x, and steps to the zero of the cubic: an error of r becomes one of
 """
 
 from stream_rater.rating.baselines.hazards import tails
-from stream_rater.rating.compiled import kernel
+from stream_rater.rating.compiled import inlined
 from stream_rater.rating.elementary import log
 from stream_rater.rating.fused import fma
 from stream_rater.rating.model import Floats, Places
-from stream_rater.rating.vectors import aligned
 
 MOST = 32
 """Lanes there are."""
+
+ROOM = 13 * MOST
+"""Numbers that are worked with."""
 
 PASSES = 8
 """More than enough; who is not there by then has a round beyond all measure."""
@@ -27,7 +29,7 @@ TRUSTED = 1.5
 """Up to so many of the narrowest delta a cubic's zero is a better guess than a line's."""
 
 
-@kernel
+@inlined
 def _add(
     x: Floats, better: Floats, worse: Floats, mu: float, v: float, j: float, scratch: Floats,
     f: Floats,
@@ -58,7 +60,7 @@ def _add(
         f[3 * MOST + i] = fma(fma(t2, b, t1 * (t1 - g2)), 1.0 / 3.0, f[3 * MOST + i])
 
 
-@kernel
+@inlined
 def _step(x: Floats, f: Floats, trusted: float) -> float:
     """Step from x to the zero of each lane's cubic; the longest step."""
     longest = 0.0
@@ -73,15 +75,17 @@ def _step(x: Floats, f: Floats, trusted: float) -> float:
     return longest
 
 
-@kernel
+@inlined
 def small_performances(
     place: Places, mu: Floats, delta: Floats, split: bool, mean: float, deviation: float,
-    narrowest: float, found: Floats,
+    narrowest: float, room: Floats, found: Floats,
 ) -> bool:  # fmt: skip
-    """The performances of up to MOST entries, all ranked, into `found`; whether that succeeded."""
+    """The performances of up to MOST entries, all ranked, into `found`; whether that succeeded.
+
+    They are worked on in `room` (ROOM).
+    """
     n = len(mu)
     lanes = (n + 3) // 4 * 4
-    room = aligned(13 * MOST)
     room[:] = 0.0
     x, better, worse = room[:lanes], room[MOST : MOST + lanes], room[2 * MOST : 2 * MOST + lanes]
     value, slope = room[3 * MOST : 4 * MOST], room[4 * MOST : 5 * MOST]
@@ -115,6 +119,7 @@ def small_performances(
         for i in range(n, lanes):
             f[i], f[MOST + i] = 0.0, 1.0
         if _step(x, f, TRUSTED * narrowest) <= SETTLED * narrowest:
-            found[:] = x[:n]
+            for i in range(n):
+                found[i] = x[i]
             return True
     return False

@@ -6,14 +6,14 @@ performance are two Gaussians, multiplied.
 
 import numpy as np
 
-from stream_rater.rating.baselines.gaussian import performances
-from stream_rater.rating.compiled import kernel
+from stream_rater.rating.baselines.gaussian import Room, new_room, perform
+from stream_rater.rating.compiled import inlined, kernel
 from stream_rater.rating.model import Evidence, Floats, Ints, Places, Wave
 from stream_rater.rating.parameters import EloMMX
 from stream_rater.rating.performance import player_variances
 
 
-@kernel
+@inlined
 def _enter(
     initial_mu: float, i: int, j: int, share: Floats, mu: Floats, prior: Floats, beta2: Floats
 ) -> tuple[float, float]:
@@ -28,7 +28,7 @@ def _enter(
     return team_mu, np.sqrt(variance)
 
 
-@kernel
+@inlined
 def _learn(
     performance: float, i: int, j: int, team_mu: float, delta: float, initial_mu: float,
     share: Floats, mu: Floats, prior: Floats, beta2: Floats, out: Floats,
@@ -44,6 +44,38 @@ def _learn(
         out[m, 2] = np.sqrt(prior[m] * noise / (prior[m] + noise))
 
 
+@inlined
+def _rate_all(
+    round_starts: Ints, weight: Floats, ceiling: Floats, time: Ints, place: Places,
+    entry_starts: Ints, share: Floats, mu: Floats, sigma: Floats, rounds: Ints, last_time: Ints,
+    weight_limit: float, sigma_limit: float, drift_per_day: float, newcomer_weights: Floats,
+    initial_mu: float, split: bool, prior: Floats, beta2: Floats, entry_mu: Floats,
+    delta: Floats, found: Floats, room: Room, out: Floats,
+) -> None:  # fmt: skip
+    """One round after the other into `out`, worked on in the arrays before that."""
+    for r in range(len(weight)):
+        first, end = round_starts[r], round_starts[r + 1]
+        a, b, n = entry_starts[first], entry_starts[end], end - first
+        own_share, own_mu, own = share[a:b], mu[a:b], out[a:b]
+        player_variances(
+            weight[r], rounds[a:b], time[r], last_time[a:b], newcomer_weights,
+            weight_limit, sigma_limit, drift_per_day, own,
+        )  # fmt: skip
+        for i in range(b - a):
+            prior[i] = sigma[a + i] * sigma[a + i] + own[i, 2]
+            beta2[i] = own[i, 1]
+        for e in range(n):
+            i, j = entry_starts[first + e] - a, entry_starts[first + e + 1] - a
+            entry_mu[e], delta[e] = _enter(initial_mu, i, j, own_share, own_mu, prior, beta2)
+        perform(place[first:end], entry_mu[:n], delta[:n], split, room, found[:n])
+        for e in range(n):
+            i, j = entry_starts[first + e] - a, entry_starts[first + e + 1] - a
+            _learn(
+                min(found[e], ceiling[r]), i, j, entry_mu[e], delta[e], initial_mu,
+                own_share, own_mu, prior, beta2, own,
+            )  # fmt: skip
+
+
 @kernel
 def _rounds(
     round_starts: Ints, weight: Floats, ceiling: Floats, time: Ints, place: Places,
@@ -57,30 +89,12 @@ def _rounds(
         first, end = round_starts[r], round_starts[r + 1]
         entries = max(entries, end - first)
         players = max(players, entry_starts[end] - entry_starts[first])
-    prior, beta2, entry_mu, delta = (
-        np.empty(players), np.empty(players), np.empty(entries), np.empty(entries)
+    _rate_all(
+        round_starts, weight, ceiling, time, place, entry_starts, share, mu, sigma, rounds,
+        last_time, weight_limit, sigma_limit, drift_per_day, newcomer_weights, initial_mu, split,
+        np.empty(players), np.empty(players), np.empty(entries), np.empty(entries),
+        np.empty(entries), new_room(entries), out,
     )  # fmt: skip
-    for r in range(len(weight)):
-        first, end = round_starts[r], round_starts[r + 1]
-        a, b = entry_starts[first], entry_starts[end]
-        own_share, own_mu, own = share[a:b], mu[a:b], out[a:b]
-        player_variances(
-            weight[r], rounds[a:b], time[r], last_time[a:b], newcomer_weights,
-            weight_limit, sigma_limit, drift_per_day, own,
-        )  # fmt: skip
-        for i in range(b - a):
-            prior[i] = sigma[a + i] * sigma[a + i] + own[i, 2]
-            beta2[i] = own[i, 1]
-        for e in range(end - first):
-            i, j = entry_starts[first + e] - a, entry_starts[first + e + 1] - a
-            entry_mu[e], delta[e] = _enter(initial_mu, i, j, own_share, own_mu, prior, beta2)
-        found = performances(place[first:end], entry_mu[: end - first], delta[: end - first], split)
-        for e in range(end - first):
-            i, j = entry_starts[first + e] - a, entry_starts[first + e + 1] - a
-            _learn(
-                min(found[e], ceiling[r]), i, j, entry_mu[e], delta[e], initial_mu,
-                own_share, own_mu, prior, beta2, own,
-            )  # fmt: skip
     return out
 
 

@@ -26,10 +26,9 @@ from stream_rater.rating.baselines.series import (
     Work,
     cross,
     expand,
-    new_work,
     solve,
 )
-from stream_rater.rating.compiled import kernel
+from stream_rater.rating.compiled import inlined
 from stream_rater.rating.elementary import exp, log
 from stream_rater.rating.model import Floats, Places
 from stream_rater.rating.roots import safeguard
@@ -56,7 +55,7 @@ GUESS = 2.0
 """Up to so many widths a root is guessed from a cubic, beyond from a line."""
 
 
-@kernel
+@inlined
 def _groups(
     x: float, h: float, here: int, end: int, split: bool, place: Places, mu: Floats, v: Floats,
     w: Work,
@@ -96,7 +95,7 @@ def _groups(
     return groups
 
 
-@kernel
+@inlined
 def _add_tie(group: int, value: float, slope: float, series: Floats) -> None:
     """Add a full tie's line to a series."""
     series[group] += value
@@ -105,14 +104,14 @@ def _add_tie(group: int, value: float, slope: float, series: Floats) -> None:
     series[(ORDER + 1) * LANES + group] += slope
 
 
-@kernel
+@inlined
 def _is_found(k: int, tries: int, tolerance: float, series: Floats, doubt: Floats) -> bool:
     """Whether the k-th root is in the cell, and known well enough."""
     inside = series[k] <= 0.0 <= series[ORDER * LANES + k]
     return (inside and doubt[k] <= tolerance) or tries > TRIES
 
 
-@kernel
+@inlined
 def _guess(series: Floats) -> float:
     """About where the series of this lane is zero, beyond where it tells exactly."""
     t0, t1, t2, t3 = series[0], series[LANES], series[2 * LANES], series[3 * LANES]
@@ -121,7 +120,7 @@ def _guess(series: Floats) -> float:
     return cubic if abs(line) <= GUESS else line
 
 
-@kernel
+@inlined
 def _next_cell(
     x: float, h: float, k: int, tolerance: float, w: Work, low: float, high: float, last: float
 ) -> tuple[float, float, float, float, float]:
@@ -147,18 +146,19 @@ def _next_cell(
     return root - PLACED * width, width, low, high, last
 
 
-@kernel
+@inlined
 def ranked_performances(
     place: Places, mu: Floats, v: Floats, block: int, split: bool, x: float, h: float,
-    lowest: float, highest: float, found: Floats,
+    lowest: float, highest: float, w: Work, g: Floats, found: Floats,
 ) -> None:  # fmt: skip
     """The performances of the entries in `place`, all of which are ranked, into `found`.
 
     `mu` and `v` = 1/delta go on with those who did not finish, and then with v = 0 for `block`
-    more. The first cell is [x, x + h]; all roots lie in (lowest, highest).
+    more; `g`, LANES fewer, is worked in. The first cell is [x, x + h]; all roots lie in (lowest,
+    highest).
     """
-    w = new_work()
-    g = -v[: len(v) - LANES]
+    for p in range(len(g)):
+        g[p] = -v[p]
     ranked, first, tries = len(place), 0, 0
     tolerance = TOLERANCE if len(found) <= LARGE else LARGE_TOLERANCE
     low, high, last = lowest, highest, math.inf
@@ -204,19 +204,18 @@ def ranked_performances(
             tries += 1
 
 
-@kernel
+@inlined
 def unfinished_performances(
     mu: Floats, v: Floats, ranked: int, split: bool, x: float, h: float,
-    lowest: float, highest: float, found: Floats,
+    lowest: float, highest: float, w: Work, g: Floats, found: Floats,
 ) -> None:  # fmt: skip
     """The performances of the entries from `ranked` on, each worse than all ranked ones and tied
-    with itself, into `found`, which holds NaN for them. `mu` and `v` go on for LANES more.
+    with itself, into `found`, which holds NaN for them. `mu` and `v` go on for LANES more than `g`.
 
     Every cell serves all whose root is in it, and there is one for the first of those left over.
     """
-    w = new_work()
-    g = np.zeros(len(v) - LANES)
-    g[:ranked] = v[:ranked]
+    for p in range(len(g)):
+        g[p] = v[p] if p < ranked else 0.0
     n, first, tries = len(found), ranked, 0
     tolerance = TOLERANCE if n <= LARGE else LARGE_TOLERANCE
     low, high, last = lowest, highest, math.inf
@@ -246,7 +245,7 @@ def unfinished_performances(
         tries += 1
 
 
-@kernel
+@inlined
 def _own_series(x: float, h: float, mu: Floats, v: Floats, split: bool, w: Work) -> None:
     """-Q of each player in a row, were all that F counts better and nobody else there."""
     if split:

@@ -10,15 +10,18 @@ half a win. All tied entries share one performance. Entries that did not finish 
 ranked ones and not compared with each other, so each has a performance of its own.
 """
 
+import math
+from typing import NamedTuple
+
 import numpy as np
 
-from stream_rater.rating.baselines.direct import small_performances
+from stream_rater.rating.baselines.direct import ROOM, small_performances
 from stream_rater.rating.baselines.expansion import (
     ranked_performances,
     unfinished_performances,
 )
-from stream_rater.rating.baselines.series import LANES
-from stream_rater.rating.compiled import kernel
+from stream_rater.rating.baselines.series import LANES, Work, new_work
+from stream_rater.rating.compiled import inlined, kernel
 from stream_rater.rating.elementary import log
 from stream_rater.rating.model import DID_NOT_FINISH, Floats, Places
 from stream_rater.rating.roots import falls, let_fall
@@ -34,7 +37,7 @@ FIRST = 0.85
 """Where to look for the best performance: this part of where the best of n normal ones would be."""
 
 
-@kernel
+@inlined
 def _spread(mu: Floats, delta: Floats) -> tuple[float, float]:
     """Mean and standard deviation of a random entry's performance."""
     mean = variance = 0.0
@@ -46,7 +49,7 @@ def _spread(mu: Floats, delta: Floats) -> tuple[float, float]:
     return mean, np.sqrt(variance / len(mu))
 
 
-@kernel
+@inlined
 def _reach(mu: Floats, delta: Floats) -> tuple[float, float, float]:
     """The least delta, and bounds of all performances.
 
@@ -62,38 +65,75 @@ def _reach(mu: Floats, delta: Floats) -> tuple[float, float, float]:
     return narrowest, low - reach, high + reach
 
 
+class Room(NamedTuple):
+    """What one round after the other is worked in."""
+
+    mu: Floats
+    """Ratings, and zeros for LANES more at least; so are v = 1/delta and, without these, g."""
+    v: Floats
+    g: Floats
+    few: Floats
+    """For small rounds."""
+    work: Work
+
+
 @kernel
-def performances(place: Places, mu: Floats, delta: Floats, split: bool) -> Floats:
-    """(n,) the performance of each entry; entries in order of place, unfinished last."""
-    n = len(mu)
+def new_room(most: int) -> Room:
+    """Room for rounds of up to so many entries."""
+    size = _padded(most)
+    return Room(
+        aligned(size + LANES), aligned(size + LANES), aligned(size), aligned(ROOM), new_work()
+    )
+
+
+@inlined
+def _padded(n: int) -> int:
+    """So many entries and those that are looked at in vain."""
+    return (n + FEW - 1) // FEW * FEW
+
+
+@inlined
+def perform(
+    place: Places, mu: Floats, delta: Floats, split: bool, room: Room, found: Floats
+) -> None:
+    """What `performances` gives, into `found` (n,)."""
+    n, size = len(mu), _padded(len(mu))
     ranked = n
     while ranked > 0 and place[ranked - 1] == DID_NOT_FINISH:
         ranked -= 1
     mean, deviation = _spread(mu, delta)
     narrowest, lowest, highest = _reach(mu, delta)
-    found = np.full(n, np.nan)
     if (
         n == ranked
         and n <= SMALL
-        and small_performances(place, mu, delta, split, mean, deviation, narrowest, found)
+        and small_performances(place, mu, delta, split, mean, deviation, narrowest, room.few, found)
     ):
         if not falls(place, found, 0, n):
             let_fall(place, found, 0, n)
-        return found
+        return
     best = mean + FIRST * deviation * np.sqrt(2.0 * log(n + 1.0))
-    padded = (n + FEW - 1) // FEW * FEW + LANES
-    all_mu, v = aligned(padded), aligned(padded)
-    all_mu[n:] = v[n:] = 0.0
+    all_mu, v, g = room.mu[: size + LANES], room.v[: size + LANES], room.g[:size]
     for j in range(n):
-        all_mu[j], v[j] = mu[j], 1.0 / delta[j]
+        all_mu[j], v[j], found[j] = mu[j], 1.0 / delta[j], math.nan
+    for j in range(n, size + LANES):
+        all_mu[j] = v[j] = 0.0
     block = min(max(n // 64, 1) * FEW, LANES)
     ranked_performances(
-        place[:ranked], all_mu, v, block, split, best - narrowest, narrowest, lowest, highest, found
-    )
+        place[:ranked], all_mu, v, block, split, best - narrowest, narrowest, lowest, highest,
+        room.work, g, found,
+    )  # fmt: skip
     if ranked < n:
         unfinished_performances(
-            all_mu, v, ranked, split, 2.0 * mean - best, narrowest, lowest, highest, found
-        )
+            all_mu, v, ranked, split, 2.0 * mean - best, narrowest, lowest, highest,
+            room.work, g, found,
+        )  # fmt: skip
     if not falls(place, found, 0, n):
         let_fall(place, found, 0, n)
+
+
+@kernel
+def performances(place: Places, mu: Floats, delta: Floats, split: bool) -> Floats:
+    """(n,) the performance of each entry; entries in order of place, unfinished last."""
+    found = np.empty(len(mu))
+    perform(place, mu, delta, split, new_room(len(mu)), found)
     return found

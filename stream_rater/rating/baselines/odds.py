@@ -10,7 +10,7 @@ import numpy as np
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.elementary import exp, log
 from stream_rater.rating.model import Floats
-from stream_rater.rating.table import SCRATCH, WIDEST, look_up, tabulate
+from stream_rater.rating.table import INVERSE, LEVELS, WIDEST, look_up, room, tabulate
 from stream_rater.rating.vectors import aligned
 
 FEW = 32
@@ -30,8 +30,9 @@ def table_of(mu: Floats, u: Floats, low: float, high: float) -> tuple[Floats, fl
     narrow = CLOSER / np.max(u)
     if len(mu) <= FEW or high - low > WIDEST * narrow:
         return np.empty((0, 0)), low, 1.0
-    c, _, low, h = tabulate(mu, u, low, high, narrow, aligned(SCRATCH))
-    return c, low, h
+    scratch = aligned(room(high - low, narrow))
+    nodes, wide, low, h = tabulate(mu, u, low, high, narrow, scratch)
+    return scratch[LEVELS * wide : INVERSE * wide].reshape((4, wide))[:, :nodes], low, h
 
 
 @kernel

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_rater.rating.baselines.hazards import tails, taylor
-from stream_rater.rating.compiled import kernel
+from stream_rater.rating.compiled import inlined, kernel
 from stream_rater.rating.fused import fma
 from stream_rater.rating.model import Floats, Ints
 from stream_rater.rating.vectors import aligned
@@ -66,7 +66,7 @@ def new_work() -> Work:
     )  # fmt: skip
 
 
-@kernel
+@inlined
 def _tails(x: float, mu: Floats, g: Floats, scratch: Floats) -> None:
     """z and its tails for each player of a row. A loop apart: short ones overlap their rounds."""
     for i in range(len(g)):
@@ -75,7 +75,7 @@ def _tails(x: float, mu: Floats, g: Floats, scratch: Floats) -> None:
         scratch[LANES + i], scratch[2 * LANES + i] = tails(z)
 
 
-@kernel
+@inlined
 def _add(h: float, g: Floats, scratch: Floats, terms: Floats) -> None:
     """Add the series, in units of h, of each player of a row to `terms`."""
     for i in range(len(g)):
@@ -90,7 +90,7 @@ def _add(h: float, g: Floats, scratch: Floats, terms: Floats) -> None:
         terms[5 * LANES + i] += t5
 
 
-@kernel
+@inlined
 def _put(sign: float, h: float, v: Floats, scratch: Floats, terms: Floats) -> None:
     """The same for players on one side of the boundary, instead of adding them to others."""
     for i in range(len(v)):
@@ -105,7 +105,7 @@ def _put(sign: float, h: float, v: Floats, scratch: Floats, terms: Floats) -> No
         terms[5 * LANES + i] = t5
 
 
-@kernel
+@inlined
 def expand(x: float, h: float, mu: Floats, g: Floats, w: Work, sums: Floats) -> None:
     """F's series about x into `sums`: that of all players together."""
     lanes = min(LANES, len(g))
@@ -127,7 +127,7 @@ def expand(x: float, h: float, mu: Floats, g: Floats, w: Work, sums: Floats) -> 
     sums[0], sums[1], sums[2], sums[3], sums[4], sums[5] = s0, s1, s2, s3, s4, s5
 
 
-@kernel
+@inlined
 def cross(x: float, h: float, mu: Floats, v: Floats, w: Work) -> None:
     """The series of a row's players on either side of the boundary, about both ends."""
     half = ORDER * LANES
@@ -139,7 +139,7 @@ def cross(x: float, h: float, mu: Floats, v: Floats, w: Work) -> None:
     _put(1.0, h, v, w.scratch, w.better[half:])
 
 
-@kernel
+@inlined
 def _with_slope(
     c0: float, c1: float, c2: float, c3: float, c4: float, c5: float, r: float
 ) -> tuple[float, float]:
@@ -151,7 +151,7 @@ def _with_slope(
     return fma(value, r, c0), fma(slope, r, value)
 
 
-@kernel
+@inlined
 def solve(series: Floats, root: Floats, doubt: Floats) -> None:
     """For each lane the zero in (0, 1) of the polynomial of degree 11 with these two series.
 
