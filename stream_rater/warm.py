@@ -43,7 +43,7 @@ from stream_rater.rating.parameters import (
 from stream_rater.scanning import scan
 from stream_rater.standings import Reader
 
-EXPECTED = "41c3451ab2c89727"
+EXPECTED = "f89538fac0d77ea6"
 """What `fingerprint` gives on every machine; it changes with KERNEL_VERSION and with the rounds."""
 
 

@@ -23,6 +23,9 @@ less than 0.05."""
 FARTHEST = 8.0
 """No step is longer, in the same units."""
 
+BEYOND = 2.0 * (FARTHEST + MARGIN)
+"""By so many of them a table is at most wider than the round's bounds are."""
+
 LEAST, MOST, LEAST_ODDS, MOST_ODDS, NARROW, SUMS_AT = range(6)
 """Rows, a column for each round: where the last and the first performance are, nearly; the odds of
 these; the narrowest 1/u; and 8 of sums."""
@@ -242,7 +245,7 @@ def tabulate_round(
     low, high, narrow, own = known[LOW], known[HIGH], 1.0 / known[WIDEST_U], 2.0 * tie - 1.0
     if high - low < WIDEST * narrow:
         best, last = first_group(place[:ranked]), last_group(place, ranked)
-        a, b = least - MARGIN * narrow, most + MARGIN * narrow
+        a, b = min(least, most) - MARGIN * narrow, max(least, most) + MARGIN * narrow
         nodes, wide, a, h = tabulate(mu, u, a, b, narrow, scratch)
         first, end = scratch[LEVELS * wide], scratch[LEVELS * wide + nodes - 1]
         b = a + h * (nodes - 1)

@@ -32,7 +32,7 @@ from stream_rater.rating.balance import (
 )  # fmt: skip
 from stream_rater.rating.compiled import inlined, kernel
 from stream_rater.rating.elementary import log, quick_exp, quick_log
-from stream_rater.rating.extent import ENDS, LEAST, MARGIN, MOST, likely_ends, tabulate_round
+from stream_rater.rating.extent import BEYOND, ENDS, LEAST, MOST, likely_ends, tabulate_round
 from stream_rater.rating.fused import fma
 from stream_rater.rating.model import Floats, Ints, Places
 from stream_rater.rating.roots import MAX_STEPS, count_ranked, safeguard
@@ -52,6 +52,9 @@ from stream_rater.rating.vectors import aligned
 TOLERANCE = 1e-2
 """A step smaller than this part of the narrowest 1/u ends the search: it cubes the error, and of
 the cube Halley's method leaves a hundredth here, as f is nearly straight."""
+
+UNFINISHED = 1e-3
+"""The same for those who did not finish: their f bends more."""
 
 OWN = 1500
 """In smaller rounds a first step, cheap as L is known, lets each own part into the guess."""
@@ -258,7 +261,7 @@ def _unfinished_performances(
         mu[:ranked], u[:ranked], known[LOW], known[HIGH], narrow, scratch
     )
     c = scratch[LEVELS * wide : INVERSE * wide].reshape((4, wide))[:, :nodes]
-    total, tolerance = np.sum(u[:ranked]), TOLERANCE * narrow
+    total, tolerance = np.sum(u[:ranked]), UNFINISHED * narrow
     x = low
     for i in range(ranked, len(mu)):
         x = _solve_unfinished(x, c, low, h, total, mu[i], u[i], tie, tolerance)
@@ -329,7 +332,7 @@ def _begin_all(
         find_odds(place[a:b], u[a:b], finished, tie, known[r, TOTAL], found[a:b])
         some[count], ranked[count] = r, finished
         narrow = 1.0 / known[r, WIDEST]
-        most = max(most, room(known[r, HIGH] - known[r, LOW] + 2.0 * MARGIN * narrow, narrow))
+        most = max(most, room(known[r, HIGH] - known[r, LOW] + BEYOND * narrow, narrow))
         count += 1
     return count, most
 

@@ -221,6 +221,7 @@ def tabulate(
     low, high = low - spare, high + spare
     h = (high - low) / (nodes - 1)
     wide = nodes + VECTOR  # room for a look at nodes after the last
+    assert len(scratch) >= ROWS * wide + BATCH, "a table has the room that it takes"
     if high - low > WIDEST * narrow:
         _sum_widely(mu, u, low, h, nodes, scratch)
     else:
