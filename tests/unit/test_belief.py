@@ -100,7 +100,7 @@ def test_mu_is_the_mode_of_the_record(season: list[float], rho: float, kept: int
 
     exact = brentq(slope, -1e4, 1e4, xtol=1e-9)
     mu = float(header["mu"])
-    # half a unit in the last place of a float32, and a step of 2e-2 of beta to the fourth power
+    # half a unit in the last place of a float32, and a small part of a step's fourth power: 3e-5
     assert abs(mu - exact) <= 0.5 * float(np.spacing(np.float32(exact))) + 1e-5
 
 

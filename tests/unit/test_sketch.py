@@ -40,7 +40,7 @@ def in_lanes(given_codes: list[int], kept: int) -> tuple[Codes, Codes, Floats]:
     """
     codes = np.full((len(given_codes) + 2, 2), -1, np.int64)
     codes[: len(given_codes)] = np.array(given_codes, np.int64)[:, None]
-    lanes = np.zeros((sketch.ROWS + 2, 2))
+    lanes = np.zeros((sketch.ROWS, 2))
     lanes[mode.COUNT], lanes[mode.SCALE], lanes[sketch.KEPT] = len(given_codes), 1.0, (kept, 64)
     lanes[mode.GRID], lanes[mode.NARROWEST] = STEP, NARROWEST
     return codes, np.zeros(2, np.int64), lanes
