@@ -32,7 +32,7 @@ from stream_rater.pipeline.flood import Flood
 from stream_rater.pipeline.large import LargeRound
 from stream_rater.pipeline.marks import Flags, shards_in
 from stream_rater.pipeline.observer import Accepted, Observer
-from stream_rater.pipeline.pace import IDLE_S, Pace
+from stream_rater.pipeline.pace import IDLE_S, MANY_PLAYERS, Pace
 from stream_rater.pipeline.ports import (
     REGROUPING_S,
     CommitSource,
@@ -53,7 +53,7 @@ from stream_rater.pipeline.ports import (
     insist,
     pause_s,
 )
-from stream_rater.pipeline.progress import Progress
+from stream_rater.pipeline.progress import Ahead, Progress
 from stream_rater.pipeline.source import Source, all_finished, behind, hold_much
 from stream_rater.pipeline.verdicts import Verdicts
 from stream_rater.pipeline.waves import Waves
@@ -66,6 +66,10 @@ READ_AHEAD = 4
 
 IN_FLIGHT = 20
 """Sending rests while more than so many waves' players are in parts not seen applied."""
+
+AHEAD, LONGEST_AHEAD_S = 2, 0.5
+"""It rests, too, while so many waves, none too small, were not seen applied, but for that time at
+most: what comes meanwhile makes one large wave. Lobbies of 5 take 10 % less of all processors."""
 
 ROWS_PER_PART = 5000
 """Of a message at most, and of a piece in which a round larger than a wave is sent."""
@@ -117,6 +121,8 @@ class Estimator:
         self._oversize = 0
         """Those rounds that are larger than a wave."""
         self._progress = Progress(self._shards)
+        self._ahead = Ahead(self._progress, LONGEST_AHEAD_S)
+        """Waves."""
         self._pace = Pace(self._idle_s)
         self._news = True
         """Whether a wave may be found where none was: not for every turn are they all looked at."""
@@ -181,7 +187,7 @@ class Estimator:
 
     def _read_on(self) -> Step[None]:
         """Read what came."""
-        timeout_s = self._pace.timeout_s(waiting=bool(self._waves))
+        timeout_s = self._pace.timeout_s(waiting=bool(self._waves), in_flight=len(self._progress))
         yield from self._poll(timeout_s, full=self._is_full())
 
     def _is_full(self) -> bool:
@@ -257,6 +263,8 @@ class Estimator:
             return wave
         if len(self._progress) > IN_FLIGHT * self._wave_players:
             return wave
+        if self._ahead.has(AHEAD, min(MANY_PLAYERS, AHEAD * self._wave_players), self._now_s):
+            return wave
         self._progress.moved = False
         candidates = self._waves.candidates()
         if self._oversize or not self._agreement.is_full:
@@ -274,7 +282,7 @@ class Estimator:
         """Whether it may be in a wave; of those too large for any, one at a time is in hand."""
         allowed = self._agreement.allows(pending.standings.ladder, pending.offset)
         if allowed and len(pending.fingerprints) > self._wave_players:
-            self._large = self._large or LargeRound(pending, self._piece_players)
+            self._large = self._large or LargeRound(pending, self._piece_players, self._progress)
             return False
         return allowed
 
@@ -347,7 +355,7 @@ class Estimator:
 
     def _finish(self, cohort: Cohort, part_ends: Mapping[int, int]) -> None:
         """The rounds are wholly scattered: their players' next ones wait for the store."""
-        self._progress.sent(part_ends, estimation.by_shard(cohort))
+        self._ahead.sent(part_ends, estimation.by_shard(cohort), self._now_s)
         self._close(cohort)
 
     def _close(self, cohort: Cohort) -> None:
@@ -361,12 +369,12 @@ class Estimator:
     def _rate_large(self) -> Step[None]:
         """The next piece of a round larger than a wave (`large`)."""
         large = self._large
-        if large is None or not large.is_due(self._progress):
+        if large is None or not large.is_due():
             return
         self._pace.came_on(hurry=not large.is_read)
         done = yield from self._agreed([large.pending])
         if done and large.is_read:
-            yield from large.send(self._progress, self._rows_per_part)
+            yield from large.send(self._rows_per_part)
         elif done:
             yield from large.read(self._read_priors, self._observer)
         if not done or large.is_scattered or large.is_sent:

@@ -15,8 +15,7 @@ What comes after a piece in a shard waits behind it. So the next one is sent onl
 before it no more than AHEAD - 1 wait to be applied: others wait for AHEAD pieces, never for all.
 """
 
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import msgspec
 import numpy as np
@@ -27,7 +26,7 @@ from stream_rater.pipeline.marks import Flags
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts import Part
 from stream_rater.pipeline.ports import Scatter, Step, ask
-from stream_rater.pipeline.progress import Progress
+from stream_rater.pipeline.progress import Ahead, Progress
 from stream_rater.rating.model import Table
 
 AHEAD = 2
@@ -37,8 +36,9 @@ AHEAD = 2
 class LargeRound:
     """One round on its way, in pieces of at most so many players."""
 
-    def __init__(self, pending: Pending, piece_players: int) -> None:
+    def __init__(self, pending: Pending, piece_players: int, progress: Progress) -> None:
         self.pending = pending
+        self._progress = progress
         self._starts = range(0, len(pending.names), piece_players)
         self._priors: list[Table] = []
         """Of the pieces that are read."""
@@ -48,8 +48,7 @@ class LargeRound:
         """All rows, once they are estimated."""
         self._sent = 0
         """How many pieces are acknowledged."""
-        self._ahead: deque[Mapping[int, int]] = deque()
-        """By piece that was not seen applied, where its parts end, by shard."""
+        self._ahead = Ahead(progress)
 
     @property
     def is_read(self) -> bool:
@@ -71,14 +70,12 @@ class LargeRound:
             fingerprints=whole.fingerprints[first:last],
         )
 
-    def is_due(self, progress: Progress) -> bool:
+    def is_due(self) -> bool:
         """Whether the next piece may be read, or sent."""
         if not self.is_read:
             piece = self._piece(len(self._priors))
-            return bool(progress.ready([piece.fingerprints])[0])
-        while self._ahead and progress.has_reached(self._ahead[0]):
-            self._ahead.popleft()
-        return len(self._ahead) < AHEAD
+            return bool(self._progress.ready([piece.fingerprints])[0])
+        return not self._ahead.has(AHEAD, 0, 0.0)
 
     def read(
         self, read_priors: Callable[[Cohort], Step[tuple[Table, Flags]]], observer: Observer
@@ -95,7 +92,7 @@ class LargeRound:
                 whole = Cohort([self.pending])
                 self._rows = estimation.estimate(whole, np.concatenate(self._priors))
 
-    def send(self, progress: Progress, rows_per_part: int) -> Step[None]:
+    def send(self, rows_per_part: int) -> Step[None]:
         """Step 6 for the next piece."""
         assert self._rows is not None, "it is read first"
         piece = Cohort([self._piece(self._sent)])
@@ -104,6 +101,5 @@ class LargeRound:
         messages = estimation.messages(part, piece, rows_per_part)
         offsets = yield from ask(Scatter(messages))
         ends = estimation.part_ends(messages, offsets)
-        progress.sent(ends, estimation.by_shard(piece))
-        self._ahead.append(ends)
+        self._ahead.sent(ends, estimation.by_shard(piece), 0.0)
         self._sent += 1

@@ -9,6 +9,10 @@ IDLE_S = 0.1
 BUSY_S = 0.001
 """How long a poll takes while rounds wait for the store; it grows with the time waited in vain."""
 
+APPLIED_S = 0.5e-6
+"""What an update takes the store and the updaters at the very least: where many are in flight, to
+look sooner only costs them time."""
+
 IN_NO_HURRY = 100
 """After a piece of a large round is sent, polls last as long as if so many turns had been in vain:
 the store has work for longer than that, and looking after it costs it time."""
@@ -29,11 +33,11 @@ class Pace:
         self.gather_s = 0.0
         """For the next poll."""
 
-    def timeout_s(self, *, waiting: bool) -> float:
-        """For the next poll, by whether rounds wait."""
+    def timeout_s(self, *, waiting: bool, in_flight: int) -> float:
+        """For the next poll, by whether rounds wait, and by how many players are in parts."""
         if not waiting:
             return self._idle_s
-        return min(self._idle_s, BUSY_S * (1 + self._in_vain // 10))
+        return min(self._idle_s, max(APPLIED_S * in_flight, BUSY_S * (1 + self._in_vain // 10)))
 
     def looked(self) -> None:
         """There are rounds, and a turn began."""

@@ -10,8 +10,10 @@ is the fold of a shard's parts before `applied`, so what matters is where the pa
   counts, the await is forgotten: the floor has risen past it.
 """
 
+import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, compress, islice
 
 import numpy as np
@@ -113,3 +115,42 @@ class Progress:
         for shard in due:
             del self._refused[shard]
         self.moved = self.moved or bool(due)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What was sent at once."""
+
+    ends: Mapping[int, int]
+    """Where its parts end, by shard."""
+    players: int
+    sent_s: float
+
+
+class Ahead:
+    """What is in the log and was not seen wholly applied, in order; each piece counts for so long
+    at most, or the updater of one shard would hold up what the others have to do."""
+
+    def __init__(self, progress: Progress, longest_s: float = math.inf) -> None:
+        self._progress = progress
+        self._longest_s = longest_s
+        self._pieces: deque[Piece] = deque()
+
+    def sent(
+        self, ends: Mapping[int, int], players: Mapping[int, Fingerprints], now_s: float
+    ) -> None:
+        """One more, of which the progress is to know, too."""
+        self._progress.sent(ends, players)
+        own = {shard: ends[shard] for shard in players}
+        self._pieces.append(Piece(own, sum(map(len, players.values())), now_s))
+
+    def has(self, pieces: int, players: int, now_s: float) -> bool:
+        """Whether so many count, with so many players in all."""
+        while self._pieces and self._is_over(self._pieces[0], now_s):
+            self._pieces.popleft()
+        waiting = sum(each.players for each in self._pieces)
+        return len(self._pieces) >= pieces and waiting >= players
+
+    def _is_over(self, piece: Piece, now_s: float) -> bool:
+        late = now_s - piece.sent_s > self._longest_s
+        return late or self._progress.has_reached(piece.ends)

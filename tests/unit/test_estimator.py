@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 import pytest
 
 from stream_rater.config import ANY_LADDER
@@ -322,25 +321,6 @@ def test_reading_rests_while_large_rejections_wait(
     commit = hand.answer(CommitSource, offsets={0: 2})
     assert [each.code for each in commit.rejections] == ["malformed"]
     hand.expect(Poll, full=False)
-
-
-def test_sending_rests_while_the_store_is_far_behind(observer: Recorder) -> None:
-    """Players in flight are remembered, so they are bounded."""
-    hand = by_hand(observer, wave_players=2)
-    owning(hand, 0)
-    for i in range(module.IN_FLIGHT + 1):
-        read(hand, a_round(i, f"x{i}", f"y{i}"))
-        parts = len(np.unique(shards_of([f"x{i}", f"y{i}"], SHARDS)))
-        priors(hand)
-        scattered(hand, *[i] * parts)
-        hand.answer(CommitSource)
-    read(hand, a_round(99, "a", "b"))
-    assert set(priors(hand, applied=0).players.values()) == {()}
-    read(hand)
-    priors(hand, applied=99)
-    read(hand)
-    priors(hand, applied=99)
-    hand.expect(Scatter)
 
 
 def test_large_slices_travel_in_chunks() -> None:

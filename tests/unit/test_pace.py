@@ -1,9 +1,13 @@
-"""When the estimator looks for rounds, and how long its polls gather."""
+"""When the estimator looks for rounds, how long its polls gather, and when sending rests."""
 
+import numpy as np
+
+from stream_rater.pipeline import estimator as module
 from stream_rater.pipeline.pace import BUSY_S, FEW_ROUNDS, GATHER_S
 from stream_rater.pipeline.ports import CommitSource, Poll, Polled, Scatter
-from tests.unit.machines import Recorder
-from tests.unit.test_estimator import a_round, by_hand, owning, priors, read, scattered
+from stream_rater.pipeline.sharding import shards_of
+from tests.unit.machines import ByHand, Recorder
+from tests.unit.test_estimator import SHARDS, a_round, by_hand, owning, priors, read, scattered
 
 
 def test_polls_slow_down_while_waiting_in_vain() -> None:
@@ -35,3 +39,56 @@ def test_polls_gather_while_many_small_rounds_come() -> None:
         hand.answer(CommitSource)
     gathered.append(hand.expect(Poll).gather_s)
     assert gathered == [0.0, 0.0, GATHER_S, 0.0]
+
+
+# --- while the store is behind ---
+
+
+def send_pair(hand: ByHand, number: int, now_s: float = 0.0) -> None:
+    """A wave of one round of two newcomers, whose parts are at this offset."""
+    names = [f"x{number}", f"y{number}"]
+    read(hand, a_round(number, *names), now_s=now_s)
+    priors(hand)
+    scattered(hand, *[number] * len(np.unique(shards_of(names, SHARDS))))
+    hand.answer(CommitSource)
+
+
+def test_waves_are_few_and_large_while_the_store_is_behind() -> None:
+    """What comes while two are not seen applied makes one together, once the first is."""
+    hand = by_hand(Recorder(), wave_players=2 * module.AHEAD)
+    owning(hand, 0)
+    for i in range(2 * module.AHEAD):  # until they have as many players as two full ones
+        send_pair(hand, i)
+    read(hand, a_round(98, "a", "b"))
+    assert set(priors(hand, applied=0).players.values()) == {()}
+    read(hand, a_round(99, "c", "d"))
+    assert set(priors(hand, applied=1).players.values()) == {()}
+    read(hand)
+    assert sum(map(len, priors(hand, applied=1).players.values())) == 4
+
+
+def test_a_store_that_stays_behind_holds_nobody_up_for_long() -> None:
+    """As where one shard is refused, and its neighbours have long applied their parts."""
+    hand = by_hand(Recorder(), wave_players=2)
+    owning(hand, 0)
+    for i in range(module.AHEAD):
+        send_pair(hand, i, now_s=10.0)
+    read(hand, a_round(2, "a", "b"), now_s=10.0 + module.LONGEST_AHEAD_S)
+    assert set(priors(hand, applied=0).players.values()) == {()}
+    read(hand, now_s=10.1 + module.LONGEST_AHEAD_S)
+    assert sum(map(len, priors(hand, applied=0).players.values())) == 2
+
+
+def test_sending_rests_while_the_store_is_far_behind() -> None:
+    """Players in flight are remembered, so they are bounded."""
+    hand = by_hand(Recorder(), wave_players=2)
+    owning(hand, 0)
+    for i in range(module.IN_FLIGHT + 1):
+        send_pair(hand, i, now_s=float(i))
+    read(hand, a_round(99, "a", "b"), now_s=99.0)
+    assert set(priors(hand, applied=0).players.values()) == {()}
+    read(hand)
+    priors(hand, applied=99)
+    read(hand)
+    priors(hand, applied=99)
+    hand.expect(Scatter)
