@@ -225,7 +225,6 @@ def verify(settings: Settings, wait_s: float) -> None:
         rounds, shards = admin.partitions_of(admin.topics.rounds, admin.topics.parts)
         _wait_until_caught_up(admin, rounds, shards, wait_s)
         store = RedisStore(settings)
-        store.prepare()
         records = read_all(settings, admin.topics.rounds, rounds)
         verdict = compare(
             track(records, "rounds"),

@@ -43,7 +43,6 @@ def inspect(settings: Settings, ladder: str | None, player: str | None) -> None:
 
 def _player(settings: Settings, ladder: str, player: str) -> Iterator[str]:
     admin, store = Admin(settings), RedisStore(settings)
-    store.prepare()
     (shards,) = admin.partitions_of(admin.topics.changed)  # as many as parts are cut into
     shard = int(shards_of([player], shards)[0])
     held = store.read({shard: [(ladder, player)]})[shard]
@@ -113,7 +112,6 @@ def _moment(seconds: int) -> str:
 
 def _topics(settings: Settings) -> Iterator[str]:
     admin, store = Admin(settings), RedisStore(settings)
-    store.prepare()
     topics = admin.topics
     names = (topics.rounds, topics.parts, topics.changed, topics.rejected)
     counts = dict(zip(names, admin.partitions_of(*names), strict=True))

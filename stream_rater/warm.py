@@ -104,7 +104,8 @@ def fingerprint() -> str:
     scan(_round(1), 16)  # as well
     lay_out(["a", "b"]).texts()  # as of rounds without teams
     are_distinct(lay_out(["a", "b"]).hashes)  # as of large ones
-    packing.packed(0, [("x", "a")], 50, lay_out(["a"]))
+    packing.reads(0, [("x", "a")], 50)
+    packing.writes(0, [(("x", "a"), b"a")], 50)
     digest.update(bytes([nesting.msgpack_depth(b"\x91\x91\x01", 16)]))
     return digest.hexdigest()[:16]
 

@@ -1,37 +1,105 @@
-"""Where beliefs are in Redis, packed as the functions there read it.
+"""What Redis is sent for a shard's players: where their beliefs are, hash by hash.
 
-Strings one after the other, each behind its length in four bytes: key and field of each player,
-and for a write the record. A key is `sharding.belief_key`'s; thousands are made in one call.
+To read: commands as the protocol has them, an HMGET for each hash. To write: what our function
+there takes, strings one after the other, each behind its length in four bytes. Thousands of either
+are made in one call; a key is `sharding.belief_key`'s.
 """
 
 import zlib
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from stream_rater.names import Bytes, LaidOut, lay_out, put, put_number
+from stream_rater.names import Bytes, put, put_number
 from stream_rater.pipeline.ports import Player
-from stream_rater.pipeline.roster import Roster
+from stream_rater.pipeline.roster import Entries, Roster
 from stream_rater.pipeline.sharding import beliefs_prefix
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.model import Ints
 
 DIGITS = 10
-"""Of a bucket's number, at most: it is a crc32's rest."""
+"""Of a bucket's number, at most: it is a crc32's rest; and of a length."""
 LENGTH = 4
-COLON = ord(":")
+Crc = npt.NDArray[np.uint32]
+COLON, STAR, DOLLAR = b":*$"
+MOST_TOGETHER = 100
+"""Players in a command, or a call of the function: Lua takes some thousands of arguments."""
 
 _CRC = np.array([zlib.crc32(bytes([i ^ 0xFF])) ^ 0xFF000000 for i in range(256)], np.uint32)
 """The usual table of crc32, from zlib's values for single bytes, which it inverts."""
+_HMGET = np.frombuffer(b"$5\r\nHMGET\r\n", np.uint8).copy()
+_END = np.frombuffer(b"\r\n", np.uint8).copy()
 
 
 @kernel
-def _crc32(data: Bytes, start: int, end: int, table: npt.NDArray[np.uint32]) -> np.uint32:
+def _crc32(data: Bytes, start: int, end: int, table: Crc) -> np.uint32:
     crc = np.uint32(0xFFFFFFFF)
     for i in range(start, end):
         crc = table[np.uint8(crc ^ np.uint32(data[i]))] ^ (crc >> np.uint32(8))
     return np.uint32(crc ^ np.uint32(0xFFFFFFFF))
+
+
+@kernel
+def _buckets(names: Bytes, starts: Ints, ends: Ints, buckets: int, table: Crc) -> Ints:
+    """(n,) each player's."""
+    found = np.empty(len(ends), np.int64)
+    for i in range(len(ends)):
+        found[i] = np.int64(_crc32(names, starts[i], ends[i], table)) % buckets
+    return found
+
+
+@kernel
+def _group_ends(ladder: Ints, bucket: Ints) -> Ints:
+    """Where those of one hash end, of players who stand hash by hash, or enough of them."""
+    ends = np.empty(len(bucket), np.int64)
+    groups = first = 0
+    for i in range(1, len(bucket) + 1):
+        if (
+            i == len(bucket) or i - first == MOST_TOGETHER
+            or bucket[i] != bucket[first] or ladder[i] != ladder[first]
+        ):  # fmt: skip
+            ends[groups] = first = i
+            groups += 1
+    return ends[:groups]
+
+
+class Grouped(NamedTuple):
+    """Players of a shard, hash by hash."""
+
+    order: Ints
+    """(n,) which one of them stands where."""
+    ladder: Ints
+    """(n,) in that order, as in Roster."""
+    bucket: Ints
+    """(n,)"""
+    ends: Ints
+    """Of the groups."""
+
+
+def _grouped(roster: Roster, buckets: int) -> Grouped:
+    names = roster.names
+    bucket = _buckets(names.data, names.starts, names.ends, buckets, _CRC)
+    order = np.lexsort((bucket, roster.ladder))
+    ladder, bucket = roster.ladder[order], bucket[order]
+    return Grouped(order, ladder, bucket, _group_ends(ladder, bucket))
+
+
+@kernel
+def _put_key(
+    out: Bytes, at: int, prefix: Bytes, ladders: Bytes, start: int, end: int, bucket: int
+) -> int:
+    at = put(out, put(out, at, prefix, 0, len(prefix)), ladders, start, end)
+    out[at] = COLON
+    return put_number(out, at + 1, bucket)
+
+
+@kernel
+def _put_size(out: Bytes, at: int, kind: int, size: int, end: Bytes) -> int:
+    """How many arguments follow, or how many bytes."""
+    out[at] = kind
+    return put(out, put_number(out, at + 1, size), end, 0, len(end))
 
 
 @kernel
@@ -42,46 +110,107 @@ def _put_length(out: Bytes, at: int, size: int) -> int:
 
 
 @kernel
-def _pack(
-    prefix: Bytes, ladders: Bytes, ladder_starts: Ints, ladder_ends: Ints, ladder: Ints,
-    names: Bytes, name_starts: Ints, name_ends: Ints, buckets: int,
-    values: Bytes, value_starts: Ints, value_ends: Ints, table: npt.NDArray[np.uint32],
+def _room(grouped: Grouped, prefix: Bytes, starts: Ints, ends: Ints, at_most: int) -> int:
+    """Bytes that suffice for the groups' keys, at most so many beside each."""
+    size = len(grouped.ends) * (len(prefix) + 1 + DIGITS + at_most)
+    first = 0
+    for group_end in grouped.ends:
+        k = grouped.ladder[first]
+        size += ends[k] - starts[k]
+        first = group_end
+    return size
+
+
+@kernel
+def _read(
+    grouped: Grouped, prefix: Bytes, ladders: Bytes, ladder_starts: Ints, ladder_ends: Ints,
+    names: Bytes, name_starts: Ints, name_ends: Ints, command: Bytes, end: Bytes,
 ) -> Bytes:  # fmt: skip
-    """What is told of each, one behind the other. Without values, `value_ends` is empty."""
-    size = len(name_ends) * (len(prefix) + 1 + DIGITS + 3 * LENGTH)
+    """An HMGET for each group."""
+    beside = len(command) + 2 * (1 + DIGITS) + 3 * len(end)
+    size = _room(grouped, prefix, ladder_starts, ladder_ends, beside)
     for i in range(len(name_ends)):
-        size += ladder_ends[ladder[i]] - ladder_starts[ladder[i]] + name_ends[i] - name_starts[i]
-    for i in range(len(value_ends)):
-        size += value_ends[i] - value_starts[i]
-    out = np.empty(size, np.uint8)
-    at = 0
-    for i in range(len(name_ends)):
-        name, end, k = name_starts[i], name_ends[i], ladder[i]
-        bucket = int(_crc32(names, name, end, table)) % buckets
-        key = put(out, at + LENGTH, prefix, 0, len(prefix))
-        key = put(out, key, ladders, ladder_starts[k], ladder_ends[k])
-        out[key] = COLON
-        key = put_number(out, key + 1, bucket)
-        _put_length(out, at, key - at - LENGTH)
-        at = put(out, _put_length(out, key, end - name), names, name, end)
-        if len(value_ends):
-            start, end = value_starts[i], value_ends[i]
-            at = put(out, _put_length(out, at, end - start), values, start, end)
+        size += 1 + DIGITS + 2 * len(end) + name_ends[i] - name_starts[i]
+    out, key = np.empty(size, np.uint8), np.empty(size, np.uint8)
+    at = first = 0
+    for group_end in grouped.ends:
+        k = grouped.ladder[first]
+        key_size = _put_key(
+            key, 0, prefix, ladders, ladder_starts[k], ladder_ends[k], grouped.bucket[first]
+        )
+        at = _put_size(out, at, STAR, 2 + group_end - first, end)
+        at = put(out, at, command, 0, len(command))
+        at = put(out, _put_size(out, at, DOLLAR, key_size, end), key, 0, key_size)
+        at = put(out, at, end, 0, len(end))
+        for i in grouped.order[first:group_end]:
+            at = _put_size(out, at, DOLLAR, name_ends[i] - name_starts[i], end)
+            at = put(out, at, names, name_starts[i], name_ends[i])
+            at = put(out, at, end, 0, len(end))
+        first = group_end
     return out[:at]
 
 
-NO_VALUES = lay_out([])
+@kernel
+def _write(
+    grouped: Grouped, prefix: Bytes, ladders: Bytes, ladder_starts: Ints, ladder_ends: Ints,
+    names: Bytes, name_starts: Ints, name_ends: Ints,
+    values: Bytes, value_starts: Ints, value_ends: Ints,
+) -> Bytes:  # fmt: skip
+    """For each group how many it has, their key, and field and value of each."""
+    size = _room(grouped, prefix, ladder_starts, ladder_ends, 2 * LENGTH)
+    for i in range(len(name_ends)):
+        size += 2 * LENGTH + name_ends[i] - name_starts[i] + value_ends[i] - value_starts[i]
+    out = np.empty(size, np.uint8)
+    at = first = 0
+    for group_end in grouped.ends:
+        k = grouped.ladder[first]
+        at = _put_length(out, at, group_end - first)
+        key = at + LENGTH
+        key_end = _put_key(
+            out, key, prefix, ladders, ladder_starts[k], ladder_ends[k], grouped.bucket[first]
+        )
+        _put_length(out, at, key_end - key)
+        at = key_end
+        for i in grouped.order[first:group_end]:
+            at = _put_length(out, at, name_ends[i] - name_starts[i])
+            at = put(out, at, names, name_starts[i], name_ends[i])
+            at = _put_length(out, at, value_ends[i] - value_starts[i])
+            at = put(out, at, values, value_starts[i], value_ends[i])
+        first = group_end
+    return out[:at]
 
 
-def packed(
-    shard: int, players: Sequence[Player], buckets: int, values: LaidOut = NO_VALUES
-) -> bytes:
-    """Key and field of each player's belief, and its value where there are any, for one shard."""
+class Reads(NamedTuple):
+    """Commands that read beliefs."""
+
+    data: bytes
+    """One after the other."""
+    commands: int
+    order: Ints
+    """(n,) which player each value is of, command by command."""
+
+
+def reads(shard: int, players: Sequence[Player], buckets: int) -> Reads:
+    """Of these players of one shard."""
     roster = Roster.of(players)
-    names, ladders = roster.names, roster.ladders.escaped
-    prefix = np.frombuffer(beliefs_prefix(shard).encode(), np.uint8)
-    return _pack(
-        prefix, ladders.data, ladders.starts, ladders.ends, roster.ladder,
-        names.data, names.starts, names.ends, buckets,
-        values.data, values.starts, values.ends, _CRC,
+    names, ladders, grouped = roster.names, roster.ladders.escaped, _grouped(roster, buckets)
+    data = _read(
+        grouped, _prefix(shard), ladders.data, ladders.starts, ladders.ends,
+        names.data, names.starts, names.ends, _HMGET, _END,
+    )  # fmt: skip
+    return Reads(data.tobytes(), len(grouped.ends), grouped.order)
+
+
+def writes(shard: int, beliefs: Sequence[tuple[Player, bytes]], buckets: int) -> bytes:
+    """The function's argument for these beliefs of one shard."""
+    entries = Entries.of(beliefs)
+    roster, values = entries.players, entries.records
+    names, ladders, grouped = roster.names, roster.ladders.escaped, _grouped(roster, buckets)
+    return _write(
+        grouped, _prefix(shard), ladders.data, ladders.starts, ladders.ends,
+        names.data, names.starts, names.ends, values.data, values.starts, values.ends,
     ).tobytes()  # fmt: skip
+
+
+def _prefix(shard: int) -> Bytes:
+    return np.frombuffer(beliefs_prefix(shard).encode(), np.uint8)

@@ -1,7 +1,10 @@
-"""The store on Redis: beliefs in small hashes, read and written by Redis Functions.
+"""The store on Redis: beliefs in small hashes, read in transactions, written by a Redis Function.
 
-One call a shard, all shards of an effect in one round trip. Calls are never retried here: what a
+One of either a shard, all shards of an effect in one round trip. Neither is retried here: what a
 failed call did is unknown, and the state machines know how to find out.
+
+Plain commands read at half the price of a function, whose language makes and hashes a string of
+all that passes; compare and set takes a function, or one round trip more.
 """
 
 import itertools
@@ -14,11 +17,13 @@ import redis
 from redis.exceptions import MovedError, NoPermissionError
 
 from stream_rater.adapters.layout import LADDERS_KEY, Layout, LayoutMismatch
-from stream_rater.adapters.packing import packed
+from stream_rater.adapters.packing import reads, writes
 from stream_rater.adapters.redis_client import (
     FAILURES,
+    Batch,
     Client,
     Command,
+    at_one_instant,
     connect,
     find_again,
     servers,
@@ -36,14 +41,16 @@ from stream_rater.pipeline.ports import (
     Priors,
     StoreTrouble,
 )
-from stream_rater.pipeline.roster import Entries
 from stream_rater.pipeline.sharding import belief_key, position_key
+from stream_rater.rating.model import Ints
 from stream_rater.rating.record import HEADER_SIZE
 
-LIBRARY = "stream_rater_2"
+LIBRARY = "stream_rater_3"
 SMALL_HASH_BYTES = 512
 """Beliefs may be so long; Redis must still keep hashes of them in its compact encoding."""
 KEEP_ALL = "noeviction"
+NO_HEADER = bytes(HEADER_SIZE)
+POSITION = "applied", "start", "fresh"
 DENIED_INSIDE = ("The user executing the script", "ACL failure in script")
 """How Redis 7.0, and later ones, tell that a function's user lacks a right."""
 
@@ -113,6 +120,23 @@ def _beliefs_on(server: Client) -> int:
     return total
 
 
+def _position(reply: Sequence[bytes | None]) -> Position:
+    applied, start, fresh = reply
+    return Position(int(applied or 0), int(start or 0), fresh or b"")
+
+
+def _headers(records: Sequence[bytes | None]) -> bytes:
+    return b"".join([each[:HEADER_SIZE] if each else NO_HEADER for each in records])
+
+
+def _in_order(order: Ints, values: Sequence[Sequence[bytes | None]]) -> list[bytes | None]:
+    """What is told in this order of the players, in the players' own."""
+    found: list[bytes | None] = [None] * len(order)
+    for i, value in zip(order.tolist(), itertools.chain.from_iterable(values), strict=True):
+        found[i] = value
+    return found
+
+
 class RedisStore:
     """Positions and beliefs of all shards."""
 
@@ -170,38 +194,36 @@ class RedisStore:
 
     def read_priors(self, players: Mapping[int, Sequence[Player]]) -> dict[int, Priors]:
         """`applied` and headers, by shard."""
-        replies = self._call(
-            ("FCALL_RO", f"{LIBRARY}_priors", 1, position_key(shard),
-             packed(shard, wanted, self._buckets), HEADER_SIZE)
-            for shard, wanted in players.items()
-        )  # fmt: skip
         return {
-            shard: Priors(int(applied), headers)
-            for shard, (applied, headers) in zip(players, replies, strict=True)
+            shard: Priors(position.applied, _headers(records))
+            for shard, (position, records) in self._read(players).items()
         }
 
     def read(self, players: Mapping[int, Sequence[Player]]) -> dict[int, Held]:
         """Positions and whole records, by shard."""
-        replies = self._call(
-            (
-                "FCALL_RO",
-                f"{LIBRARY}_beliefs",
-                1,
-                position_key(shard),
-                packed(shard, wanted, self._buckets),
-            )
-            for shard, wanted in players.items()
-        )
+        return {shard: Held(*found) for shard, found in self._read(players).items()}
+
+    def _read(
+        self, players: Mapping[int, Sequence[Player]]
+    ) -> dict[int, tuple[Position, list[bytes | None]]]:
+        """Of each shard, its position and the players' records, of one instant."""
+        asked = [reads(shard, wanted, self._buckets) for shard, wanted in players.items()]
+        batches = [
+            Batch(("HMGET", position_key(shard), *POSITION), each.data, each.commands)
+            for shard, each in zip(players, asked, strict=True)
+        ]
+        replies = self._guard(lambda: at_one_instant(self._client, batches))
         return {
-            shard: Held(Position(int(applied), int(start), fresh), records)
-            for shard, (applied, start, fresh, records) in zip(players, replies, strict=True)
+            shard: (_position(position), _in_order(each.order, values))
+            for shard, each, (position, *values) in zip(players, asked, replies, strict=True)
         }
 
     def apply(self, applications: Mapping[int, Application]) -> dict[int, bool]:
         """Compare and set, by shard."""
         replies = self._call(
             ("FCALL", f"{LIBRARY}_apply", 1, position_key(shard), each.position.start,
-             each.position.applied, each.position.fresh, self._packed_writes(shard, each))
+             each.position.applied, each.position.fresh,
+             writes(shard, each.beliefs, self._buckets))
             for shard, each in applications.items()
         )  # fmt: skip
         return {shard: reply == 1 for shard, reply in zip(applications, replies, strict=True)}
@@ -215,10 +237,6 @@ class RedisStore:
         except FAILURES:  # nothing depends on it
             return ""
         return told.decode() if told else ""
-
-    def _packed_writes(self, shard: int, application: Application) -> bytes:
-        entries = Entries.of(application.beliefs)
-        return packed(shard, entries.players, self._buckets, entries.records)
 
     def _call(self, commands: Iterator[Command]) -> list[Any]:
         replies: list[Any] = self._guard(lambda: together(self._client, commands))

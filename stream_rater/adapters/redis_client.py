@@ -3,15 +3,22 @@
 Nothing is retried here, but for what a cluster's node did not do and named another node for.
 """
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any, NamedTuple
 
 import redis
 from redis import cluster as untyped_cluster
 from redis import connection as untyped_connection
+from redis._parsers import hiredis as untyped_parser
 from redis.backoff import NoBackoff
 from redis.cluster import RedisCluster
-from redis.exceptions import NoPermissionError, RedisClusterException
+from redis.exceptions import (
+    AskError,
+    ClusterDownError,
+    NoPermissionError,
+    RedisClusterException,
+)
 from redis.retry import Retry
 
 from stream_rater.adapters.access import redis_options
@@ -23,6 +30,9 @@ TIMEOUT_S = 5.0
 FAILURES = (redis.RedisError, RedisClusterException)
 """Whatever a client raises: that of a cluster has a family of its own."""
 
+ELSEWHERE = (redis.ConnectionError, redis.TimeoutError, AskError, ClusterDownError)
+"""After these a cluster's slot may be with another node."""
+
 NO_CLUSTER = "Cluster mode is not enabled"
 
 Client = Any
@@ -32,6 +42,8 @@ Command = tuple[Any, ...]
 
 _cluster_module: Any = untyped_cluster
 _connection_module: Any = untyped_connection
+NOTHING_YET = getattr(untyped_parser, "NOT_ENOUGH_DATA", None)
+"""What the client's reader says before a reply is whole."""
 
 
 def connect(settings: Settings) -> Client:
@@ -104,6 +116,98 @@ def together(client: Client, commands: Iterable[Command]) -> list[Any]:
         pipeline.execute_command(*command, **where)
     replies: list[Any] = pipeline.execute()
     return replies
+
+
+class Batch(NamedTuple):
+    """Commands that read, which an answer is wanted of that is of one instant."""
+
+    first: Command
+    data: bytes
+    """The others, as the protocol has them; all are in one slot."""
+    commands: int
+    """How many these are."""
+
+
+def at_one_instant(client: Client, batches: Iterable[Batch]) -> list[list[Any]]:
+    """Replies of each batch, all of them in one round trip to each server.
+
+    StoreTrouble where a cluster's slot is not where we thought; next time we know better.
+    """
+    try:
+        return _at_one_instant(client, batches)
+    except ELSEWHERE as error:
+        if not is_cluster(client) or isinstance(error, redis.AuthenticationError):
+            raise
+        with suppress(*FAILURES):
+            find_again(client)
+        told = "a slot moved: " if isinstance(error, AskError) else ""
+        raise StoreTrouble(f"redis: {told}{error}") from None
+
+
+def _at_one_instant(client: Client, batches: Iterable[Batch]) -> list[list[Any]]:
+    with ExitStack() as stack:
+        lines: dict[Client, Any] = {}
+        where = []
+        for batch in batches:
+            server = _server_of(client, _key(batch.first))
+            if server not in lines:
+                lines[server] = stack.enter_context(_line(server.connection_pool))
+            line = lines[server]
+            first = line.pack_commands([("MULTI",), batch.first])
+            line.send_packed_command([*first, batch.data, *line.pack_command("EXEC")])
+            where.append((line, batch.commands))
+        return [_replies(line, 1 + commands) for line, commands in where]
+
+
+def _replies(line: Any, commands: int) -> list[Any]:
+    """Of a transaction with so many."""
+    *_, replies = received(line, 1 + commands + 1)  # that it is begun, and each queued
+    for each in replies:
+        if isinstance(each, Exception):
+            raise each
+    return list(replies)
+
+
+def received(line: Any, count: int) -> Iterator[Any]:
+    """So many replies, as a connection's `read_response` returns or raises them.
+
+    That takes 0.9 us each, the client's own reader beneath it 0.16.
+    """
+    arrived = arrived_on(line)
+    for _ in range(count):
+        reply = NOTHING_YET if arrived is None else arrived.gets()
+        if reply is NOTHING_YET:
+            reply = line.read_response()
+        if isinstance(reply, Exception):
+            raise reply
+        yield reply
+
+
+READER = "_reader"
+
+
+def arrived_on(line: Any) -> Any:
+    """What reads from what has come on a connection, if it is where we look for it."""
+    return getattr(getattr(line, "_parser", None), READER, None) if NOTHING_YET else None
+
+
+@contextmanager
+def _line(pool: Any) -> Iterator[Any]:
+    """A connection of our own; after a failure nobody knows what is still to come on it."""
+    line = pool.get_connection()
+    try:
+        yield line
+    except BaseException:
+        line.disconnect()
+        raise
+    finally:
+        pool.release(line)
+
+
+def _server_of(client: Client, key: str) -> Client:
+    if not is_cluster(client):
+        return client
+    return client.get_redis_connection(client.get_node_from_key(key))
 
 
 def _key(command: Command) -> str:

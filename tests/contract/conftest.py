@@ -46,3 +46,10 @@ def cluster_settings(redis_cluster: RedisCluster) -> real.Settings:
     for server in redis_cluster.servers:
         client_of(server).flushall()
     return real.Settings(redis=redis_cluster.address, redis_cluster=True, buckets=2)
+
+
+@pytest.fixture(params=["real", "cluster"])
+def redis_settings(request: pytest.FixtureRequest) -> real.Settings:
+    """One server, and a cluster."""
+    found: real.Settings = request.getfixturevalue(f"{request.param}_settings")
+    return found

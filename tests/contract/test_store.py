@@ -227,13 +227,6 @@ def test_any_players_come_back(
 # --- what only Redis can show ---
 
 
-@pytest.fixture(params=["real", "cluster"])
-def redis_settings(request: pytest.FixtureRequest) -> real.Settings:
-    """One server, and a cluster."""
-    found: real.Settings = request.getfixturevalue(f"{request.param}_settings")
-    return found
-
-
 @pytest.mark.integration
 def test_position_and_beliefs_are_of_one_instant(redis_settings: real.Settings) -> None:
     """Beside a writer, what is read with `applied` is the state at that `applied`."""
@@ -269,8 +262,8 @@ def test_lost_functions_are_loaded_again(redis_settings: real.Settings) -> None:
     with connect(redis_settings) as client:
         client.function_delete(LIBRARY)
         with pytest.raises(StoreTrouble):
-            read(performer, 0)
-        assert read(performer, 0) == Held(Position(), [])
+            apply(performer, 0, application(0, 1, {BOB: b"1"}))
+        assert apply(performer, 0, application(0, 1, {BOB: b"1"}))
 
 
 @pytest.mark.integration

@@ -14,8 +14,9 @@ POSITIONS = "~{*}:position"
 LAYOUT = "~stream-rater:layout"
 LADDERS = "~stream-rater:ladders"
 READ_LAYOUT = "%R~stream-rater:layout"
+READING = "+hmget", "+multi", "+exec"
 AT_START = (
-    LAYOUT, "+hexists", "+hmget", "+hsetnx", "+hget", "+function|list", "+function|load",
+    LAYOUT, *READING, "+hexists", "+hsetnx", "+hget", "+function|list", "+function|load",
     "+select",
 )  # fmt: skip
 
@@ -79,23 +80,20 @@ ON_A_CLUSTER = ("+command", "+cluster|slots")
 """What a client asks the nodes of a Redis Cluster at its start, whatever it is there for."""
 
 REDIS = {
-    "estimator": (READ_BELIEFS, READ_POSITIONS, LADDERS, "+fcall_ro", *AT_START),
-    "updater": (BELIEFS, POSITIONS, "+fcall", "+fcall_ro", "+hset", *AT_START),
-    "all": (BELIEFS, POSITIONS, LADDERS, "+fcall", "+fcall_ro", "+hset", *AT_START),
+    "estimator": (READ_BELIEFS, READ_POSITIONS, LADDERS, *AT_START),
+    "updater": (BELIEFS, POSITIONS, "+fcall", "+hset", *AT_START),
+    "all": (BELIEFS, POSITIONS, LADDERS, "+fcall", "+hset", *AT_START),
     "submit": (),
     "watch": (),
     "verify": (
-        READ_BELIEFS, READ_POSITIONS, READ_LAYOUT, "+fcall_ro", "+hget", "+hmget", "+hlen", "+scan",
-        "+function|list", "+select",
+        READ_BELIEFS, READ_POSITIONS, READ_LAYOUT, *READING, "+hget", "+hlen", "+scan", "+select",
     ),
     "rebuild": (
         BELIEFS, POSITIONS, LADDERS, LAYOUT, "+fcall", "+hget", "+hmget", "+hset", "+hsetnx",
         "+hdel", "+unlink", "+scan", "+function|list", "+function|load", "+select",
     ),
-    "inspect": (READ_POSITIONS, "+fcall_ro", "+hmget", "+function|list", "+select"),
-    "inspect --player": (
-        READ_BELIEFS, READ_POSITIONS, "+fcall_ro", "+hget", "+hmget", "+function|list", "+select",
-    ),
+    "inspect": (READ_POSITIONS, *READING, "+select"),
+    "inspect --player": (READ_BELIEFS, READ_POSITIONS, *READING, "+select"),
 }  # fmt: skip
 REDIS["on a cluster"] = (*(rule for rule in REDIS["all"] if rule != "+select"), *ON_A_CLUSTER)
 """In Redis, by role: rules of its user; `+select` where the URL names a database."""

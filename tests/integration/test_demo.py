@@ -131,7 +131,7 @@ def test_the_demo_tells_in_one_line_why_it_failed(addresses: Addresses, tmp_path
         before = client.function_dump()
         client.function_flush()
         client.function_load(
-            "#!lua name=stream_rater_2\nredis.register_function('f', function() end)"
+            "#!lua name=stream_rater_3\nredis.register_function('f', function() end)"
         )
         try:
             with a_demo(tmp_path, **given(addresses)) as demo:

@@ -28,7 +28,7 @@ from stream_rater.pipeline.ports import (
     Step,
     ask,
 )
-from stream_rater.pipeline.progress import Progress
+from stream_rater.pipeline.progress import Ahead, Progress
 from stream_rater.pipeline.rows import rows_of
 from stream_rater.pipeline.shard import Batch, Item, Shard
 from stream_rater.pipeline.slab import Piece
@@ -65,6 +65,7 @@ class FloorThatStays(Estimator):
     def _forget_everything(self) -> None:
         super()._forget_everything()
         self._progress = self.Progress(self._shards)
+        self._ahead = Ahead(self._progress)
 
 
 class PriorsReadApart(UnkindWorker):

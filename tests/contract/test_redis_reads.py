@@ -1,0 +1,69 @@
+"""How the store reads from Redis: plain commands in transactions, on one server and a cluster."""
+
+import msgspec
+import pytest
+
+from stream_rater.adapters import redis_client
+from stream_rater.adapters.redis_client import connect
+from stream_rater.pipeline.ports import Held, Position, StoreTrouble
+from stream_rater.pipeline.sharding import belief_key
+from stream_rater.rating.record import HEADER_SIZE
+from tests import real
+from tests.contract.test_store import BOB, SHARDS, RedisPerformer, application, apply, read
+
+pytestmark = pytest.mark.integration
+
+
+def test_many_players_share_a_hash(redis_settings: real.Settings) -> None:
+    """More than one command holds, and one of them more often than once."""
+    performer = RedisPerformer(msgspec.structs.replace(redis_settings, buckets=1))
+    records = {("l", f"p{n}"): bytes([n % 256]) * HEADER_SIZE for n in range(1000)}
+    assert apply(performer, 0, application(0, 1, records))
+    players = [*reversed(records), BOB, ("l", "p7")]
+    assert read(performer, 0, *players).records == [records.get(each) for each in players]
+
+
+def test_the_client_reads_as_well_without_the_shortcut(
+    redis_settings: real.Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with a release of the client that has what we look for elsewhere."""
+    performer = RedisPerformer(redis_settings)
+    assert apply(performer, 1, application(0, 1, {BOB: b"x" * HEADER_SIZE}))
+    shortcuts = []
+    for name in ("_reader", "nothing"):
+        monkeypatch.setattr(redis_client, "READER", name)
+        with connect(redis_settings) as client:
+            line = redis_client.servers(client)[0].connection_pool.get_connection()
+            shortcuts.append(redis_client.arrived_on(line) is not None)
+        assert read(performer, 1, BOB).records == [b"x" * HEADER_SIZE]
+    assert shortcuts == [True, False]
+
+
+def test_a_read_that_failed_leaves_no_replies_behind(redis_settings: real.Settings) -> None:
+    """The next one on this connection gets its own."""
+    performer = RedisPerformer(redis_settings)
+    key = belief_key(1, "l", b"ann", redis_settings.buckets)
+    with connect(redis_settings) as client:
+        client.set(key, "no hash")
+        for _ in range(3):
+            with pytest.raises(StoreTrouble, match="WRONGTYPE"):
+                performer.store.read({shard: [("l", "ann")] for shard in (0, 1, 2)})
+        client.delete(key)
+    assert apply(performer, 1, application(0, 7, {("l", "ann"): b"x"}))
+    assert read(performer, 1, ("l", "ann")) == Held(Position(7, 0, b""), [b"x"])
+
+
+def test_a_slot_that_moved_is_found(cluster_settings: real.Settings) -> None:
+    """The first read is trouble, the next one goes where the cluster says."""
+    performer = RedisPerformer(cluster_settings)
+    shards = {shard: [BOB] for shard in range(SHARDS)}
+    expected = performer.store.read(shards)
+    client = performer.store._client
+    slots = client.nodes_manager.slots_cache
+    nodes = {node.name: [node] for node in client.get_primaries()}
+    assert len(nodes) > 1
+    for slot, (node, *_) in slots.items():
+        slots[slot] = next(other for name, other in nodes.items() if name != node.name)
+    with pytest.raises(StoreTrouble, match="a slot moved"):
+        performer.store.read(shards)
+    assert performer.store.read(shards) == expected
