@@ -51,8 +51,9 @@ SMALL_HASH_BYTES = 512
 KEEP_ALL = "noeviction"
 NO_HEADER = bytes(HEADER_SIZE)
 POSITION = "applied", "start", "fresh"
-DENIED_INSIDE = ("The user executing the script", "ACL failure in script")
-"""How Redis 7.0, and later ones, tell that a function's user lacks a right."""
+DENIED_INSIDE = ("The user executing the script", "ACL failure in script", "because of: NOPERM")
+"""How Redis 7.0, and later ones, tell that a function's user lacks a right, and how any of them
+does of who may not end a transaction."""
 
 
 def _reason(error: Exception) -> str:
