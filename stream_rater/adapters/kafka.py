@@ -3,9 +3,9 @@
 Every failure, and every doubt, is LogTrouble: the machine then asks for new producers and starts
 over.
 
-Whoever commits says as whom: the member and generation of its last poll, when it last heard what it
-owns. Asked for later, librdkafka may have left the group meanwhile (session or poll interval over)
-and tell of no member at all, and a transaction in nobody's name is not fenced by the broker.
+Whoever commits says as whom: the member and generation of a poll since which nothing moved. Asked
+for later, librdkafka may have left the group meanwhile (session or poll interval over) and tell of no
+member at all, and a transaction in nobody's name is not fenced by the broker.
 """
 
 import math
@@ -36,6 +36,10 @@ DRAIN_S = 0.05
 POLL_RECORDS = 10_000
 ENDS_EVERY_S = 1.0
 """How often the ends of partitions are noted, for metrics."""
+
+MEMBER_S = 0.05
+"""How often it is noted who we are in the group, if nothing moves: the client asks a thread of its
+own, and keeps Python's lock meanwhile. Of what is older the broker can only say that it is old."""
 
 HEARTBEAT_MS = 200
 SETTLE_S = 2.0
@@ -104,6 +108,8 @@ class Input:
         self._member: str | None = None
         """As whom we were in the group at the last poll; None: not at all."""
         self._metadata: Any = None
+        self._noted_s = -math.inf
+        """When that was noted."""
         self._rejoins = False
         """Whether the group may ask us to join again soon."""
         self._joined_s = math.inf
@@ -189,7 +195,8 @@ class Input:
             rest = [] if full else self.consumer.consume(POLL_RECORDS, wait_s)
             if first is None and not full and time.monotonic() < self._moved_s + WAKE_S:
                 self._wake(self._reading - self._resting)
-            self._note_membership()
+            if max(self._moved_s, time.monotonic() - MEMBER_S) >= self._noted_s:
+                self._note_membership()
             self._note_ends()
             if self._rejoins:
                 self._hurry_to_rejoin()
@@ -244,6 +251,7 @@ class Input:
     def _note_membership(self) -> None:
         """Who we are in the group, as long as what the machine was told is what we own."""
         metadata = self.consumer.consumer_group_metadata()
+        self._noted_s = time.monotonic()
         # In this order: once it has no member id, it gets another only inside a later poll.
         self._member = self.consumer.memberid() or None
         self._metadata = metadata if self._member else None

@@ -81,12 +81,13 @@ def _instruction_level() -> str | None:
     return next(level for level, needed in LEVELS if flags.issuperset(needed))
 
 
-def _cache_folder() -> str:
-    """Where the kernels compiled from these very sources are kept."""
+def _cache_folder(under: str) -> Path:
+    """Where the kernels compiled from these very sources are kept: below numba's $NUMBA_CACHE_DIR,
+    too, since numba looks at a kernel's own file only."""
     here, digest = Path(__file__).parent, hashlib.sha256()
     for source in sorted(here.rglob("*.py")):
         digest.update(source.read_bytes())
-    return str(here / "__pycache__" / f"kernels-{digest.hexdigest()[:12]}")
+    return Path(under or here / "__pycache__") / f"kernels-{digest.hexdigest()[:12]}"
 
 
 def writable(folder: Path, copies: list[tempfile.TemporaryDirectory[str]]) -> Path:
@@ -116,7 +117,7 @@ def _copied(folder: Path, to: Path) -> Path:
 _COPIES: list[tempfile.TemporaryDirectory[str]] = []
 """Removed at the end of the process."""
 
-_config.CACHE_DIR = str(writable(Path(_config.CACHE_DIR or _cache_folder()), _COPIES))
+_config.CACHE_DIR = str(writable(_cache_folder(_config.CACHE_DIR), _COPIES))
 _config.CPU_NAME = _instruction_level()
 _config.CPU_FEATURES = WHOLE_WIDTH if _config.CPU_NAME == WIDEST else ""
 

@@ -49,8 +49,9 @@ def test_a_read_only_image_starts_warm(tmp_path: Path) -> None:
     warm.compile_for(warm.SYSTEMS[0])
     warm.compile_for_full_histories()
     shipped, scratch = tmp_path / "shipped", tmp_path / "tmp"
-    shutil.copytree(numba.config.CACHE_DIR, shipped)
-    for folder in (shipped, *shipped.iterdir()):
+    kernels = shipped / Path(numba.config.CACHE_DIR).name
+    shutil.copytree(numba.config.CACHE_DIR, kernels)
+    for folder in (shipped, kernels, *kernels.iterdir()):
         folder.chmod(0o555)
     scratch.mkdir()
     variables = {"NUMBA_CACHE_DIR": str(shipped), "NUMBA_DEBUG_CACHE": "1", "TMPDIR": str(scratch)}
@@ -61,6 +62,25 @@ def test_a_read_only_image_starts_warm(tmp_path: Path) -> None:
     assert f"data loaded from '{scratch}" in done.stdout
     assert "saved" not in done.stdout
     assert list(scratch.iterdir()) == []
+
+
+def test_kernels_of_other_sources_are_never_taken(tmp_path: Path) -> None:
+    """A folder that was named for all releases has one of its own for each."""
+    found = []
+    for version in ("1", "2"):
+        package = tmp_path / version / "stream_rater"
+        shutil.copytree(Path(warm.__file__).parent, package, ignore=lambda *_: ["__pycache__"])
+        with (package / "rating" / "model.py").open("a") as source:
+            source.write(f"# {version}\n")
+        done = subprocess.run(
+            [sys.executable, "-c",
+             "from stream_rater.rating.compiled import numba; print(numba.config.CACHE_DIR)"],
+            cwd=tmp_path / version, env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "kernels")},
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        found.append(Path(done.stdout.strip()))
+    assert found[0] != found[1]
+    assert {each.parent for each in found} == {tmp_path / "kernels"}
 
 
 def test_every_system_can_be_compiled_beforehand() -> None:
