@@ -4,8 +4,8 @@ Every failure, and every doubt, is LogTrouble: the machine then asks for new pro
 over.
 
 Whoever commits says as whom: the member and generation of a poll since which nothing moved. Asked
-for later, librdkafka may have left the group meanwhile (session or poll interval over) and tell of no
-member at all, and a transaction in nobody's name is not fenced by the broker.
+for later, librdkafka may have left the group meanwhile (session or poll interval over) and tell of
+no member at all, and a transaction in nobody's name is not fenced by the broker.
 """
 
 import math
