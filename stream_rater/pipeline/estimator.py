@@ -69,7 +69,7 @@ IN_FLIGHT = 20
 
 AHEAD, LONGEST_AHEAD_S = 2, 0.5
 """It rests, too, while so many waves, none too small, were not seen applied, but for that time at
-most: what comes meanwhile makes one large wave. Lobbies of 5 take 10 % less of all processors."""
+most: what comes meanwhile makes one large wave. A hot ladder takes 15 % less of all processors."""
 
 ROWS_PER_PART = 5000
 """Of a message at most, and of a piece in which a round larger than a wave is sent."""

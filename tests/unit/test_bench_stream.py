@@ -12,6 +12,7 @@ from stream_rater.events import plain_round_from_json
 from stream_rater.pipeline.sharding import shards_of
 from tests.benchmarks.measure import Skipped, result
 from tests.benchmarks.stream.__main__ import main
+from tests.benchmarks.stream.crew import names_of
 from tests.benchmarks.stream.crowd import told
 from tests.benchmarks.stream.ground import Published
 from tests.benchmarks.stream.latency import Seen, found
@@ -139,8 +140,9 @@ def test_the_null_pipeline_regroups_all() -> None:
 
 def test_unknown_names_are_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     """One line that tells which there are, and exit code 2."""
-    assert main(["lobby"]) == main(["--measure", "speed"]) == 2
-    workload, measure = capsys.readouterr().err.splitlines()
+    assert main(["lobby"]) == main(["--measure", "speed"]) == main(["--workers", "1,0+1"]) == 2
+    workload, measure, workers = capsys.readouterr().err.splitlines()
+    assert workers == "bench: no number of workers '0+1'; like 2, or 1+1"
     assert workload.startswith("bench: no workload 'lobby'; there are: lobby5 royale100 ")
     assert measure.startswith("bench: no measure 'speed'; there are: rate null latency recovery ")
 
@@ -150,6 +152,12 @@ def test_growth() -> None:
     steady = [Resident(i, 1000 + 3 * i) for i in range(5, 10)]
     assert growth([Resident(i, 7) for i in range(5)] + steady) == pytest.approx(3.0)
     assert growth([Resident(1, 5)]) == 0.0
+
+
+def test_names_of_workers() -> None:
+    """Those of one role are named for it."""
+    assert names_of("2") == ["worker-0", "worker-1"]
+    assert names_of("1+2") == ["estimator-0", "updater-0", "updater-1"]
 
 
 def test_workers_on_paper() -> None:

@@ -6,6 +6,7 @@ workload or measure.
 """
 
 import argparse
+import re
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -19,6 +20,9 @@ from tests.benchmarks.measure import Result, Skipped, table
 from tests.benchmarks.stream.ground import a_ground
 from tests.benchmarks.stream.plan import MEASURES, USUAL, Plan
 from tests.benchmarks.stream.rounds import WORKLOADS
+
+SIZE = re.compile(r"[1-9]\d*(\+[1-9]\d*)?")
+"""Of a crew, as in `names_of`."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,9 +38,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 there = " ".join(known)
                 print(f"bench: no {what} {name!r}; there are: {there}", file=sys.stderr)
                 return 2
+    sizes = asked.workers.split(",")
+    for size in sizes:
+        if not SIZE.fullmatch(size):
+            print(f"bench: no number of workers {size!r}; like 2, or 1+1", file=sys.stderr)
+            return 2
     plan = Plan(
         measures=frozenset(measures),
-        workers=[int(each) for each in asked.workers.split(",")],
+        workers=sizes,
         quick=asked.quick,
         turns=asked.turns,
         updates=asked.updates,
@@ -53,7 +62,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--measure", default=usual, metavar="M,M", help=f"default: %(default)s; more: {more}"
     )
-    parser.add_argument("--workers", default="1,2,3", help="how many processes (%(default)s)")
+    parser.add_argument(
+        "--workers", default="1,1+1,2,3", metavar="N,N",
+        help="how many processes, 1+1: a role each (%(default)s)",
+    )  # fmt: skip
     parser.add_argument("--turns", type=int, metavar="N", help="take turns so many times")
     parser.add_argument("--updates", type=int, metavar="N", help="ratings to change, about")
     parser.add_argument(

@@ -27,7 +27,7 @@ class Program(NamedTuple):
     module: str = THIS_RELEASE
     variables: Mapping[str, str] = MappingProxyType({})
     groups: Sequence[str] = (ESTIMATORS, UPDATERS)
-    """Consumer groups that each process joins."""
+    """Consumer groups that each process joins, if it has no role of the service's two."""
 
 
 @dataclass
@@ -40,11 +40,13 @@ class Crew:
     workers: list[WorkerProcess] = field(default_factory=list)
 
     def hire(self, name: str) -> WorkerProcess:
-        """One more; with a name it is a static member of its groups."""
+        """One more; with a name it is a static member of its groups. One that is named for a role
+        has that one only, if it runs the service."""
         settings = msgspec.structs.replace(self.settings, instance_id=name)
         worker = self.start(
-            settings, ready=False, module=self.program.module, **self.program.variables
-        )
+            settings, _role(name), ready=False, module=self.program.module,
+            **self.program.variables,
+        )  # fmt: skip
         self.workers.append(worker)
         return worker
 
@@ -69,18 +71,23 @@ class Crew:
         admin = Admin(self.settings)
         partitions = admin.partitions()
         topics = {ESTIMATORS: admin.topics.rounds, UPDATERS: admin.topics.parts}
+        names = [each.settings.instance_id for each in self.workers]
 
         def joined() -> bool:
             self.check()
             for group in self.program.groups:
                 topic = topics[group]
                 owners = admin.owners(group, topic)
-                apart = min(len(self.workers), partitions[topic])
+                members = [name for name in names if self._joins(name, group)]
+                apart = min(len(members), partitions[topic])
                 if len(owners) < partitions[topic] or len(set(owners.values())) < apart:
                     return False
             return True
 
         wait_until(joined, "all workers have joined", START_S, LOOK_EVERY_S)
+
+    def _joins(self, name: str, group: str) -> bool:
+        return self.program.module != THIS_RELEASE or _role(name) in ("all", ROLE_OF[group])
 
     def await_finished(self) -> None:
         """Return once all that was sent is rated and published."""
@@ -114,6 +121,17 @@ def a_crew(
         yield crew
 
 
-def names_of(count: int) -> list[str]:
-    """Of so many workers."""
-    return [f"worker-{i}" for i in range(count)]
+ROLE_OF = {ESTIMATORS: "estimator", UPDATERS: "updater"}
+
+
+def _role(name: str) -> str:
+    """Of a worker of this name."""
+    role = name.partition("-")[0]
+    return role if role in ROLE_OF.values() else "all"
+
+
+def names_of(size: str) -> list[str]:
+    """Of so many workers; `1+2` are so many estimators and updaters."""
+    counts = [int(each) for each in size.split("+")]
+    roles = ["worker"] if len(counts) == 1 else list(ROLE_OF.values())
+    return [f"{role}-{i}" for role, count in zip(roles, counts, strict=True) for i in range(count)]

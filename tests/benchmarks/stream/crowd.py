@@ -48,7 +48,7 @@ class Crowd:
     """Meanwhile, of all workers together, of Redis, of the broker."""
 
 
-def crowd(ground: Ground, workload: Workload, count: int, feed_s: float) -> Crowd:
+def crowd(ground: Ground, workload: Workload, count: str, feed_s: float) -> Crowd:
     """Measured with so many workers; AssertionError where an event is lost or doubled."""
     large = next(workload.rounds())
     lobbies = WORKLOADS[workload.beside].rounds()

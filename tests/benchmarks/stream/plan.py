@@ -41,11 +41,12 @@ class Plan:
     """How much of what."""
 
     measures: frozenset[str]
-    workers: Sequence[int]
+    workers: Sequence[str]
+    """Sizes of crews, as in `names_of`."""
     quick: bool = False
     turns: int | None = None
     updates: int | None = None
-    rates: dict[tuple[str, int], float] = field(default_factory=dict)
+    rates: dict[tuple[str, str], float] = field(default_factory=dict)
     """Updates a second by workload and workers, of what was measured so far."""
 
     def results(self, ground: Ground, workload: Workload) -> Iterator[Result]:
@@ -72,11 +73,11 @@ class Plan:
     def _under_load(self, ground: Ground, workload: Workload) -> Iterator[Result]:
         updates = self._of(workload.updates)
         rounds = up_to(updates, workload.rounds())
-        best: dict[int, Run] = {}
+        best: dict[str, Run] = {}
         missing: Skipped | None = None
         for count in self.workers:
             runs = self._in_turns(ground, workload, rounds, count)
-            if "peer" in self.measures and count == 1:
+            if "peer" in self.measures and count == "1":
                 most = workload.peer_updates // (QUICK if self.quick else 1)
                 try:
                     runs |= _peers(ground, workload, up_to(min(most, updates), rounds))
@@ -97,7 +98,7 @@ class Plan:
             raise missing
 
     def _in_turns(
-        self, ground: Ground, workload: Workload, rounds: Sequence[Round], count: int
+        self, ground: Ground, workload: Workload, rounds: Sequence[Round], count: str
     ) -> dict[str, Run]:
         """The best run of the service and of the null pipeline, which take turns."""
         runs: dict[str, list[Run]] = {"": []}
@@ -110,7 +111,7 @@ class Plan:
         return {who: max(each, key=lambda run: run.rate) for who, each in runs.items()}
 
     def _latencies(
-        self, ground: Ground, workload: Workload, count: int, most: float
+        self, ground: Ground, workload: Workload, count: str, most: float
     ) -> Iterator[Result]:
         rounds = workload.rounds()
         feed_s = QUICK_FEED_S if self.quick else FEED_S
@@ -185,7 +186,7 @@ def _latency(name: str, found: Phase, value: float, unit: str) -> Result:
 def _peers(ground: Ground, workload: Workload, rounds: Sequence[Round]) -> dict[str, Run]:
     """Quix Streams with openskill, one process."""
     return {
-        f"quix-{guarantee}": measured(ground, workload, rounds, 1, quix(guarantee, ground.folder))
+        f"quix-{guarantee}": measured(ground, workload, rounds, "1", quix(guarantee, ground.folder))
         for guarantee in GUARANTEES
     }
 

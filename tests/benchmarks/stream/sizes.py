@@ -42,7 +42,9 @@ def by_shards(ground: Ground, workload: Workload, updates: int) -> Iterator[tupl
 
 def _run(ground: Ground, workload: Workload, updates: int, **settings: int) -> Run:
     rounds = up_to(updates, workload.rounds())
-    return measured(ground, workload, rounds, 1, before=lambda at: _fill(at, workload), **settings)
+    return measured(
+        ground, workload, rounds, "1", before=lambda at: _fill(at, workload), **settings
+    )
 
 
 def _fill(settings: Settings, workload: Workload) -> None:

@@ -25,7 +25,7 @@ class Sample(NamedTuple):
 def soak(ground: Ground, workload: Workload, updates: int) -> Iterator[Sample]:
     """Rate about so many updates by one worker, which rests when a sample is taken."""
     rounds, done = workload.rounds(), 0
-    with a_crew(ground, workload, names_of(1), SERVICE) as crew:
+    with a_crew(ground, workload, names_of("1"), SERVICE) as crew:
         crew.await_joined()
         while done < updates and (some := up_to(min(STEP, updates - done), rounds)):
             send(crew.settings, some)

@@ -66,7 +66,7 @@ def quix(guarantee: str, folder: Path) -> Program:
 
 
 def measured(
-    ground: Ground, workload: Workload, rounds: Sequence[Round], count: int,
+    ground: Ground, workload: Workload, rounds: Sequence[Round], count: str,
     program: Program = SERVICE, before: Callable[[Settings], None] = lambda _: None,
     **settings: Any,
 ) -> Run:  # fmt: skip
