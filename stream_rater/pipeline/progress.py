@@ -118,7 +118,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Sent:
     """What was sent at once."""
 
     ends: Mapping[int, int]
@@ -134,7 +134,7 @@ class Ahead:
     def __init__(self, progress: Progress, longest_s: float = math.inf) -> None:
         self._progress = progress
         self._longest_s = longest_s
-        self._pieces: deque[Piece] = deque()
+        self._pieces: deque[Sent] = deque()
 
     def sent(
         self, ends: Mapping[int, int], players: Mapping[int, Fingerprints], now_s: float
@@ -142,7 +142,7 @@ class Ahead:
         """One more, of which the progress is to know, too."""
         self._progress.sent(ends, players)
         own = {shard: ends[shard] for shard in players}
-        self._pieces.append(Piece(own, sum(map(len, players.values())), now_s))
+        self._pieces.append(Sent(own, sum(map(len, players.values())), now_s))
 
     def has(self, pieces: int, players: int, now_s: float) -> bool:
         """Whether so many count, with so many players in all."""
@@ -151,6 +151,6 @@ class Ahead:
         waiting = sum(each.players for each in self._pieces)
         return len(self._pieces) >= pieces and waiting >= players
 
-    def _is_over(self, piece: Piece, now_s: float) -> bool:
+    def _is_over(self, piece: Sent, now_s: float) -> bool:
         late = now_s - piece.sent_s > self._longest_s
         return late or self._progress.has_reached(piece.ends)
