@@ -6,8 +6,9 @@ def test_something(settings, worker_process):
     produce(at, [a_message(...)])           # tests.integration.topics
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,11 +23,33 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.integration)
 
 
+STARTED = pytest.StashKey[list[WorkerProcess]]()
+"""A test's workers that became ready."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport]:
+    """A failed test shows how far its workers came."""
+    report = yield
+    if report.when == "call" and report.failed:
+        for worker in item.stash.get(STARTED, ()):
+            report.sections.append((f"worker {worker.pid}", worker.told()))
+    return report
+
+
 @pytest.fixture
-def worker_process(tmp_path: Path) -> Iterator[Callable[..., WorkerProcess]]:
+def worker_process(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Callable[..., WorkerProcess]]:
     """Starts `stream-rater run`: `worker_process(settings, role="all", ready=True, **variables)`.
 
     Returns once it is ready (unless told not to wait); whatever still runs is killed in the end.
     """
+    started = request.node.stash[STARTED] = []
+
+    def start_noted(*given: Any, **named: Any) -> WorkerProcess:
+        started.append(start(*given, **named))
+        return started[-1]
+
     with workers(tmp_path) as start:
-        yield start
+        yield start_noted

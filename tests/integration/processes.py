@@ -193,6 +193,15 @@ class WorkerProcess:
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.get('/readyz')}\n{self.log()[-4000:]}") from None
 
+    def told(self) -> str:
+        """What a failed test's report shows of it: how far it came, and the end of its log."""
+        counts = [
+            f"{name}{labels or ''} {value:g}"
+            for name, labels, value in samples(self.get("/metrics")[1])
+            if name.startswith(PREFIX.lower()) and value and not name.endswith("_bucket")
+        ]
+        return "\n".join([*counts, self.log()[-4000:]])
+
     def close(self) -> None:
         """End it, however it does."""
         if self.running:
