@@ -16,7 +16,7 @@ from tests.benchmarks.stream.crew import names_of
 from tests.benchmarks.stream.crowd import told
 from tests.benchmarks.stream.ground import Published
 from tests.benchmarks.stream.latency import Seen, found
-from tests.benchmarks.stream.null import Sample, regrouped
+from tests.benchmarks.stream.null import Sample, in_groups, regrouped
 from tests.benchmarks.stream.rounds import WORKLOADS, made, up_to
 from tests.benchmarks.stream.scaling import Costs, costs_of, curve, first_bottleneck
 from tests.benchmarks.stream.soaking import Sample as Resident
@@ -136,6 +136,14 @@ def test_the_null_pipeline_regroups_all() -> None:
         rows = zip(part.index, part.players, part.place, strict=True)
         got.update((part.round_ids[i], player, place) for i, player, place in rows)
     assert got == want
+
+
+def test_the_null_pipeline_cuts_as_told() -> None:
+    """All in order: enough players at a time, fewer only where nothing follows."""
+    message = object()
+    came = [(size, message) for size in (2, 2, 3, 9, 1)] + [None, None, (4, message)]
+    groups = in_groups(came, lambda size: size, 5)  # type: ignore[arg-type,return-value]
+    assert [[size for size, _ in group] for group in groups] == [[2, 2, 3], [9], [1]]
 
 
 def test_unknown_names_are_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:

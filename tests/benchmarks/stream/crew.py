@@ -1,5 +1,6 @@
 """Worker processes that share the work of one run."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from stream_rater.config import Settings
 from stream_rater.service import ESTIMATORS, UPDATERS
 from tests.benchmarks.stream.ground import Ground, processor_s
 from tests.benchmarks.stream.rounds import Workload
-from tests.integration.processes import THIS_RELEASE, WorkerProcess, wait_until
+from tests.integration.processes import THIS_RELEASE, WorkerProcess, samples, wait_until
 from tests.integration.processes import workers as started_workers
 from tests.integration.topics import Finished
 
@@ -65,6 +66,15 @@ class Crew:
     def used_s(self) -> float:
         """Seconds of processor time that all have used."""
         return sum(processor_s(each.pid) for each in self.workers)
+
+    def effects(self) -> Counter[str]:
+        """How many of each all have had done so far; of the service only."""
+        counts: Counter[str] = Counter()
+        for worker in self.workers if self.program.module == THIS_RELEASE else ():
+            for name, labels, count in samples(worker.get("/metrics")[1]):
+                if name == "stream_rater_stage_seconds_count":
+                    counts[labels["stage"]] += int(count)
+        return counts
 
     def await_joined(self) -> None:
         """Return once every worker, each of another name, owns its share."""

@@ -16,7 +16,7 @@ from redis import Redis
 
 from local.servers import Server, start_kafka, start_redis
 from stream_rater.adapters.access import QUIET
-from stream_rater.adapters.topics import Topics
+from stream_rater.adapters.topics import Admin, Topics
 from stream_rater.config import Settings
 from tests.benchmarks.stream.null import Sample
 from tests.benchmarks.stream.rounds import Round
@@ -173,6 +173,8 @@ class Published:
     last_s: float
     """When the broker took the last event, Unix seconds."""
     sample: Sample
+    messages: Mapping[str, int] = field(default_factory=dict)
+    """Parts, and the ends of transactions in the partitions of events."""
 
     def wrong(self, due: Counter[bytes]) -> str:
         """What is lost or doubled, empty for nothing."""
@@ -184,11 +186,15 @@ def published(settings: Settings) -> Published:
     """Read all that is committed now."""
     keys: Counter[bytes] = Counter()
     last_ms, sample = 0, Sample(0, [])
-    for messages in _read(settings, Topics.of(settings).changed):
-        keys.update(message.key() or b"" for message in messages)
-        last_ms = max(last_ms, *(message.timestamp()[1] for message in messages))
-        sample = Sample(len(messages[-1].value() or b""), list(messages[-1].headers() or ()))
-    return Published(keys, last_ms / 1000.0, sample)
+    for some in _read(settings, Topics.of(settings).changed):
+        keys.update(message.key() or b"" for message in some)
+        last_ms = max(last_ms, *(message.timestamp()[1] for message in some))
+        sample = Sample(len(some[-1].value() or b""), list(some[-1].headers() or ()))
+    admin = Admin(settings)
+    ends = {topic: sum(admin.ends(topic, count)) for topic, count in admin.partitions().items()}
+    topics = admin.topics
+    messages = {"parts": ends[topics.parts], "markers": ends[topics.changed] - keys.total()}
+    return Published(keys, last_ms / 1000.0, sample, messages)
 
 
 def _read(settings: Settings, topic: str) -> Iterator[Sequence[Message]]:

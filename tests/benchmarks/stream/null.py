@@ -4,19 +4,22 @@ It runs in the service's place, told by the same settings: it reads the same rou
 regroups their players by shard, sends a message a shard through performance-estimated, and writes
 an event a player to rating-changed, of the size and with the headers of the service's, in
 transactions with the offsets. No mathematics, no Redis, no defence against a crash.
+
+It is told how many players it sends, and writes, at a time: as the service did, which makes the
+counts of messages the same, or many.
 """
 
 import itertools
 import os
 import random
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
-from confluent_kafka import Consumer, Message, Producer
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from stream_rater.adapters.access import QUIET
 from stream_rater.adapters.topics import Admin, Topics
@@ -25,12 +28,12 @@ from stream_rater.events import plain_round_from_json, round_from_json
 from stream_rater.pipeline.sharding import shards_of
 from stream_rater.service import ESTIMATORS, UPDATERS
 
-SAMPLE = "NULL_SAMPLE"
-"""Variable that names the file with an event of the service's."""
+MODEL = "NULL_MODEL"
+"""Variable that names the file that tells what the service does."""
 NUMBERS = 120
 """Bytes of an event that no compression shortens: seven numbers of 17 digits."""
 AT_ONCE = 10_000
-POLL_S = 0.1
+MOMENT_S = 0.01
 ANSWER_S = 30.0
 
 
@@ -39,6 +42,23 @@ class Sample(msgspec.Struct, frozen=True):
 
     size: int
     headers: list[tuple[str, bytes]]
+
+
+class Cuts(msgspec.Struct, frozen=True):
+    """Players that are sent, and whose events are written, at a time."""
+
+    wave: float
+    transaction: float
+
+
+LARGE_CUTS = Cuts(20_000, 50_000)
+
+
+class Model(msgspec.Struct, frozen=True):
+    """What it is to do."""
+
+    sample: Sample
+    cuts: Cuts
 
 
 class Part(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -55,7 +75,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode_part = msgspec.msgpack.Decoder(Part).decode
 
 
-def scatter(settings: Settings, shards: int) -> None:
+def scatter(settings: Settings, shards: int, wave: float) -> None:
     """Rounds to parts, for ever: once the parts are acknowledged, the rounds are committed."""
     topics = Topics.of(settings)
     consumer = _consumer(settings, topics.rounds, ESTIMATORS)
@@ -63,33 +83,47 @@ def scatter(settings: Settings, shards: int) -> None:
         {"bootstrap.servers": settings.kafka, "enable.idempotence": True, "linger.ms": 0,
          "compression.type": "lz4", "message.max.bytes": 16 * 2**20}, logger=QUIET,
     )  # fmt: skip
+    came = _coming(consumer, _decoded)
+    for batch in in_groups(came, lambda each: len(each.standings), wave):
+        for shard, part in regrouped([each for each, _ in batch], shards):
+            producer.produce(topics.parts, _encode(part), partition=shard)
+        assert producer.flush(ANSWER_S) == 0
+        consumer.commit(offsets=_ends(batch), asynchronous=False)
+
+
+Come = tuple[Any, Message]
+"""What was decoded, and of what."""
+
+
+def _coming(consumer: Consumer, decode: Callable[[bytes], Any]) -> Iterator[Come | None]:
+    """All that comes, for ever; None where nothing does for a moment."""
     while True:
-        messages = _taken(consumer)
-        for batch in _batches(messages, settings.wave_players):
-            for shard, part in regrouped(batch, shards):
-                producer.produce(topics.parts, _encode(part), partition=shard)
-            assert producer.flush(ANSWER_S) == 0
-        if messages:
-            consumer.commit(asynchronous=False)
+        messages = consumer.consume(AT_ONCE, 0.0) or consumer.consume(1, MOMENT_S)
+        for each in messages:
+            yield decode(each.value() or b""), each
+        if not messages:
+            yield None
 
 
-def _taken(consumer: Consumer) -> list[Message]:
-    """What is there: the first is waited for, the others only taken."""
-    first = consumer.poll(POLL_S)
-    return [] if first is None else [first, *consumer.consume(AT_ONCE, 0.0)]
+def in_groups(
+    came: Iterable[Come | None], players: Callable[[Any], int], most: float
+) -> Iterator[list[Come]]:
+    """So many players at a time, or a few more; fewer where nothing follows."""
+    group: list[Come] = []
+    waiting = 0
+    for each in came:
+        if each is not None:
+            group.append(each)
+            waiting += players(each[0])
+        if group and (each is None or waiting >= most):
+            yield group
+            group, waiting = [], 0
 
 
-def _batches(messages: Sequence[Message], players: int) -> Iterator[list[Any]]:
-    """Decoded rounds, about so many players at a time."""
-    batch, waiting = [], 0
-    for message in messages:
-        batch.append(_decoded(message.value() or b""))
-        waiting += len(batch[-1].standings)
-        if waiting >= players:
-            yield batch
-            batch, waiting = [], 0
-    if batch:
-        yield batch
+def _ends(group: Iterable[Come]) -> list[TopicPartition]:
+    """The offsets that follow, of each partition that is there."""
+    last = {message.partition(): message for _, message in group}
+    return [TopicPartition(m.topic(), p, m.offset() + 1) for p, m in last.items()]
 
 
 def _decoded(value: bytes) -> Any:
@@ -121,7 +155,7 @@ def regrouped(rounds: Sequence[Any], shards: int) -> Iterator[tuple[int, Part]]:
             )
 
 
-def gather(settings: Settings, sample: Sample) -> None:
+def gather(settings: Settings, sample: Sample, transaction: float) -> None:
     """Parts to events, for ever, in transactions."""
     topics = Topics.of(settings)
     consumer = _consumer(settings, topics.parts, UPDATERS)
@@ -132,20 +166,16 @@ def gather(settings: Settings, sample: Sample) -> None:
     )  # fmt: skip
     producer.init_transactions(ANSWER_S)
     event = _event_maker(sample)
-    while True:
-        # As many parts as the service takes: what a poll brings.
-        messages = _taken(consumer)
-        if not messages:
-            continue
+    came = _coming(consumer, _decode_part)
+    for group in in_groups(came, lambda part: len(part.players), transaction):
         producer.begin_transaction()
-        for message in messages:
-            part, shard = _decode_part(message.value() or b""), message.partition()
+        for part, message in group:
+            shard = message.partition()
             for index, player in zip(part.index, part.players, strict=True):
                 key, value, headers = event(part.ladders[index], part.round_ids[index], player)
                 producer.produce(topics.changed, value, key, shard, headers=headers)
-        ends = consumer.position(consumer.assignment())
-        group = consumer.consumer_group_metadata()
-        producer.send_offsets_to_transaction(ends, group, ANSWER_S)
+        member = consumer.consumer_group_metadata()
+        producer.send_offsets_to_transaction(_ends(group), member, ANSWER_S)
         producer.commit_transaction(ANSWER_S)
 
 
@@ -192,19 +222,19 @@ def _consumer(settings: Settings, topic: str, group: str) -> Consumer:
 def main() -> None:
     """Both stages, until the process is killed; a failure of either ends it."""
     settings = read_settings()
-    sample = msgspec.json.decode(Path(os.environ[SAMPLE]).read_bytes(), type=Sample)
+    model = msgspec.json.decode(Path(os.environ[MODEL]).read_bytes(), type=Model)
     shards = Admin(settings).check_topics()[Topics.of(settings).parts]
     shards_of(["a"], shards)  # loads its kernel, as the service does before it joins
 
     def scatter_or_end() -> None:
         try:
-            scatter(settings, shards)
+            scatter(settings, shards, model.cuts.wave)
         except BaseException as error:
             print(f"scatter: {error!r}", flush=True)
             os._exit(1)
 
     threading.Thread(target=scatter_or_end, daemon=True).start()
-    gather(settings, sample)
+    gather(settings, model.sample, model.cuts.transaction)
 
 
 if __name__ == "__main__":

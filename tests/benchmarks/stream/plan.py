@@ -8,6 +8,7 @@ from tests.benchmarks.stream.crew import a_crew, names_of
 from tests.benchmarks.stream.crowd import crowd
 from tests.benchmarks.stream.ground import Ground, send
 from tests.benchmarks.stream.latency import Phase, phase
+from tests.benchmarks.stream.null import LARGE_CUTS
 from tests.benchmarks.stream.rebuilding import Rebuilt, rebuilt
 from tests.benchmarks.stream.recovery import recovery
 from tests.benchmarks.stream.rounds import Round, Workload, limited, up_to
@@ -100,14 +101,17 @@ class Plan:
     def _in_turns(
         self, ground: Ground, workload: Workload, rounds: Sequence[Round], count: str
     ) -> dict[str, Run]:
-        """The best run of the service and of the null pipeline, which take turns."""
+        """The best run of the service and of the null pipelines, which take turns: of the one that
+        cuts as the service just did, and of the one that cuts large."""
         runs: dict[str, list[Run]] = {"": []}
         for _ in range(self.turns or (1 if self.quick else TURNS)):
             run = measured(ground, workload, rounds, count, SERVICE)
             runs[""].append(run)
             if "null" in self.measures:
-                empty = null(run.sample, ground.folder)
-                runs.setdefault("null", []).append(measured(ground, workload, rounds, count, empty))
+                for who, cuts in (("null", run.cuts), ("null-large", LARGE_CUTS)):
+                    empty = null(run.sample, cuts, ground.folder)
+                    done = measured(ground, workload, rounds, count, empty)
+                    runs.setdefault(who, []).append(done)
         return {who: max(each, key=lambda run: run.rate) for who, each in runs.items()}
 
     def _latencies(
@@ -160,7 +164,7 @@ def _rates(
 ) -> Iterator[Result]:
     ours = runs[""]
     for who, run in runs.items():
-        ratio = {f"{each}_us": us for each, us in run.processor_us.items()}
+        ratio = {f"{each}_us": us for each, us in run.processor_us.items()} | run.messages
         if run is ours:
             ratio["rounds_a_second"] = run.rounds / run.seconds
             ratio["bytes_a_player"] = run.memory

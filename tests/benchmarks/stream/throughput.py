@@ -15,7 +15,7 @@ from tests.benchmarks.lobbies import PEERS
 from tests.benchmarks.measure import Skipped
 from tests.benchmarks.stream.crew import Crew, Program, a_crew, names_of
 from tests.benchmarks.stream.ground import Ground, published, send
-from tests.benchmarks.stream.null import SAMPLE, Sample
+from tests.benchmarks.stream.null import MODEL, Cuts, Model, Sample
 from tests.benchmarks.stream.rounds import Round, Workload
 
 WARM_UP = 20
@@ -35,8 +35,12 @@ class Run:
     memory: float
     """Bytes of Redis a player."""
     players: int
+    messages: dict[str, int]
+    """In the log: parts, and the ends of transactions that are in the partitions of events."""
     sample: Sample
     """What its events look like."""
+    cuts: Cuts | None
+    """How the service cut; None of others."""
 
     @property
     def rate(self) -> float:
@@ -49,11 +53,11 @@ class Run:
         return sum(self.processor_us.values())
 
 
-def null(sample: Sample, folder: Path) -> Program:
-    """The null pipeline, whose events look like this."""
-    path = folder / "sample.json"
-    path.write_bytes(msgspec.json.encode(sample))
-    return Program("tests.benchmarks.stream.null", {SAMPLE: str(path)})
+def null(sample: Sample, cuts: Cuts, folder: Path) -> Program:
+    """The null pipeline, whose events look like this, cut so."""
+    path = folder / "model.json"
+    path.write_bytes(msgspec.json.encode(Model(sample, cuts)))
+    return Program("tests.benchmarks.stream.null", {MODEL: str(path)})
 
 
 def quix(guarantee: str, folder: Path) -> Program:
@@ -81,7 +85,7 @@ def measured(
         empty = ground.memory()
         send(crew.settings, rounds[:warm])
         crew.await_finished()
-        began_s, used_s = _timed(ground, crew, rounds[warm:])
+        began_s, used_s, effects = _timed(ground, crew, rounds[warm:])
     due = Counter(key for each in rounds for key in each.due())
     found = published(crew.settings)
     wrong = found.wrong(due)
@@ -91,11 +95,17 @@ def measured(
     memory = (ground.memory() - empty) / len(due)
     took_s = found.last_s - began_s
     timed = len(rounds) - warm
-    return Run(timed, updates, took_s, per_update, memory, len(due), found.sample)
+    cuts = Cuts(updates / effects["Scatter"], updates / effects["Publish"]) if effects else None
+    return Run(
+        timed, updates, took_s, per_update, memory, len(due), found.messages, found.sample, cuts
+    )
 
 
-def _timed(ground: Ground, crew: Crew, rounds: Sequence[Round]) -> tuple[float, dict[str, float]]:
-    """When it began (Unix seconds), and the seconds of processor time that it took."""
+def _timed(
+    ground: Ground, crew: Crew, rounds: Sequence[Round]
+) -> tuple[float, dict[str, float], Counter[str]]:
+    """When it began (Unix seconds), the seconds of processor time and the effects that it took."""
+    effects = crew.effects()
     for worker in crew.workers:
         worker.pause()
     send(crew.settings, rounds)
@@ -105,7 +115,8 @@ def _timed(ground: Ground, crew: Crew, rounds: Sequence[Round]) -> tuple[float, 
         worker.go_on()
     crew.await_finished()
     after = used(ground, crew)
-    return began_s, {who: after[who] - before[who] for who in after}
+    used_s = {who: after[who] - before[who] for who in after}
+    return began_s, used_s, crew.effects() - effects
 
 
 def used(ground: Ground, crew: Crew) -> dict[str, float]:
