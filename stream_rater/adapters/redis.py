@@ -8,7 +8,7 @@ all that passes; compare and set takes a function, or one round trip more.
 """
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from importlib import resources
 from typing import Any
@@ -26,6 +26,7 @@ from stream_rater.adapters.redis_client import (
     at_one_instant,
     connect,
     find_again,
+    nothing,
     servers,
     together,
 )
@@ -219,13 +220,16 @@ class RedisStore:
             for shard, each, (position, *values) in zip(players, asked, replies, strict=True)
         }
 
-    def apply(self, applications: Mapping[int, Application]) -> dict[int, bool]:
-        """Compare and set, by shard."""
+    def apply(
+        self, applications: Mapping[int, Application], meanwhile: Callable[[], None] = nothing
+    ) -> dict[int, bool]:
+        """Compare and set, by shard; `meanwhile` has its time while Redis works."""
         replies = self._call(
-            ("FCALL", f"{LIBRARY}_apply", 1, position_key(shard), each.position.start,
-             each.position.applied, each.position.fresh,
-             writes(shard, each.beliefs, self._buckets))
-            for shard, each in applications.items()
+            (("FCALL", f"{LIBRARY}_apply", 1, position_key(shard), each.position.start,
+              each.position.applied, each.position.fresh,
+              writes(shard, each.beliefs, self._buckets))
+             for shard, each in applications.items()),
+            meanwhile,
         )  # fmt: skip
         return {shard: reply == 1 for shard, reply in zip(applications, replies, strict=True)}
 
@@ -239,8 +243,10 @@ class RedisStore:
             return ""
         return told.decode() if told else ""
 
-    def _call(self, commands: Iterator[Command]) -> list[Any]:
-        replies: list[Any] = self._guard(lambda: together(self._client, commands))
+    def _call(
+        self, commands: Iterable[Command], meanwhile: Callable[[], None] = nothing
+    ) -> list[Any]:
+        replies: list[Any] = self._guard(lambda: together(self._client, commands, meanwhile))
         return replies
 
     def _guard(self, action: Any) -> Any:

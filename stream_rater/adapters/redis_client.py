@@ -3,7 +3,7 @@
 Nothing is retried here, but for what a cluster's node did not do and named another node for.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, NamedTuple
 
@@ -105,17 +105,26 @@ def servers(client: Client) -> list[Any]:
     return [client.get_redis_connection(node) for node in client.get_primaries()]
 
 
-def together(client: Client, commands: Iterable[Command]) -> list[Any]:
-    """Replies to commands that have keys, in one round trip to each server."""
-    pipeline = client.pipeline(transaction=False)
-    for command in commands:
-        where: dict[str, Any] = {}
-        if is_cluster(client):
-            # Else the client would ask the cluster, at the cost of all that the command carries.
-            where["target_nodes"] = client.get_node_from_key(_key(command))
-        pipeline.execute_command(*command, **where)
-    replies: list[Any] = pipeline.execute()
-    return replies
+def nothing() -> None:
+    """Do so."""
+
+
+def together(
+    client: Client, commands: Iterable[Command], meanwhile: Callable[[], None] = nothing
+) -> list[Any]:
+    """Replies to commands that have keys, in one round trip to each server, once `meanwhile` is
+    done.
+
+    StoreTrouble where a cluster's slot is not where we thought; next time we know better.
+    """
+    with _slots_known(client), _Lines(client) as lines:
+        asked = []
+        for command in commands:
+            line = lines.to(_key(command))
+            line.send_packed_command(line.pack_command(*command))
+            asked.append(line)
+        meanwhile()
+        return [next(received(line, 1)) for line in asked]
 
 
 class Batch(NamedTuple):
@@ -133,8 +142,21 @@ def at_one_instant(client: Client, batches: Iterable[Batch]) -> list[list[Any]]:
 
     StoreTrouble where a cluster's slot is not where we thought; next time we know better.
     """
+    with _slots_known(client), _Lines(client) as lines:
+        asked = []
+        for batch in batches:
+            line = lines.to(_key(batch.first))
+            first = line.pack_commands([("MULTI",), batch.first])
+            line.send_packed_command([*first, batch.data, *line.pack_command("EXEC")])
+            asked.append((line, batch.commands))
+        return [_replies(line, 1 + commands) for line, commands in asked]
+
+
+@contextmanager
+def _slots_known(client: Client) -> Iterator[None]:
+    """What fails because a cluster's slot is elsewhere is StoreTrouble, after a look at them."""
     try:
-        return _at_one_instant(client, batches)
+        yield
     except ELSEWHERE as error:
         if not is_cluster(client) or isinstance(error, redis.AuthenticationError):
             raise
@@ -144,19 +166,20 @@ def at_one_instant(client: Client, batches: Iterable[Batch]) -> list[list[Any]]:
         raise StoreTrouble(f"redis: {told}{error}") from None
 
 
-def _at_one_instant(client: Client, batches: Iterable[Batch]) -> list[list[Any]]:
-    with ExitStack() as stack:
-        lines: dict[Client, Any] = {}
-        where = []
-        for batch in batches:
-            server = _server_of(client, _key(batch.first))
-            if server not in lines:
-                lines[server] = stack.enter_context(_line(server.connection_pool))
-            line = lines[server]
-            first = line.pack_commands([("MULTI",), batch.first])
-            line.send_packed_command([*first, batch.data, *line.pack_command("EXEC")])
-            where.append((line, batch.commands))
-        return [_replies(line, 1 + commands) for line, commands in where]
+class _Lines(ExitStack):
+    """A connection to each server that is asked, until the end of the block."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__()
+        self._client = client
+        self._lines: dict[Client, Any] = {}
+
+    def to(self, key: str) -> Any:
+        """That to a key's server."""
+        server = _server_of(self._client, key)
+        if server not in self._lines:
+            self._lines[server] = self.enter_context(_line(server.connection_pool))
+        return self._lines[server]
 
 
 def _replies(line: Any, commands: int) -> list[Any]:

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -158,6 +158,8 @@ class Worker:
         self._transactions = Transactions(settings, role, input_, stop)
         self._estimates = role == "estimator"
         self._prepared = False
+        self._begun: Collection[Event] = ()
+        """What the transaction holds that was begun ahead of its Publish."""
         self.polled_s = time.monotonic()
         """When the machine last came to a poll."""
         self.on_polled: Callable[[Polled], None] = lambda _: None
@@ -184,6 +186,8 @@ class Worker:
     def perform(self, effect: Effect[Any]) -> Any:
         """The effect's outcome; raises its trouble, or Stopping."""
         began_s = time.perf_counter()
+        if self._transactions.is_open and not isinstance(effect, Publish):
+            self._transactions.undo()
         try:
             outcome = self._actions[type(effect)](effect)
         except Denied as error:
@@ -198,6 +202,7 @@ class Worker:
             Poll: f"reading {self.input.topic}" if self._prepared else "getting a producer",
             Scatter: f"writing {topics.parts}",
             CommitSource: f"writing {topics.rejected} or committing",
+            Apply: f"changing beliefs or writing {topics.changed}",
             Publish: f"writing {topics.changed} or committing",
         }
         return words.get(type(effect), type(effect).__name__)
@@ -222,7 +227,12 @@ class Worker:
             self._prepared = True
 
     def _apply(self, effect: Apply) -> Mapping[int, bool]:
-        applied = self._store.apply(effect.applications)
+        def meanwhile() -> None:
+            if effect.events:
+                self._begin(effect.events)
+                self._begun = effect.events
+
+        applied = self._store.apply(effect.applications, meanwhile)
         if time.monotonic() >= self._sample_due_s:
             self._sample(effect)
         return applied
@@ -265,12 +275,21 @@ class Worker:
 
         self._transactions.run(send, effect.offsets)
 
-    def _publish(self, effect: Publish) -> None:
+    def _begin(self, events: Collection[Event]) -> None:
+        """Let the log take them in."""
         headers = Envelopes().of
 
         def send(producer: Producer) -> None:
             topic, produce = self._admin.topics.changed, self._transactions.produce
-            for event in effect.events:
+            for event in events:
                 produce(producer, topic, event.value, event.key, headers(event), event.shard)
 
-        self._transactions.run(send, effect.offsets)
+        self._transactions.begin(send)
+
+    def _publish(self, effect: Publish) -> None:
+        begun, self._begun = self._begun, ()
+        if self._transactions.is_open and begun != effect.events:
+            self._transactions.undo()
+        if not self._transactions.is_open:
+            self._begin(effect.events)
+        self._transactions.end(effect.offsets)

@@ -267,6 +267,9 @@ class Apply(Effect[Mapping[int, bool]]):
     """Compare and set, by shard; False where `applied` was another, and nothing was written."""
 
     applications: Mapping[int, Application]
+    events: "Collection[Event]" = field(default=(), repr=False)
+    """What the next effect will publish if all goes well: the log may take them in meanwhile, where
+    nobody sees them. What another effect follows is as if it had never been."""
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):

@@ -6,6 +6,7 @@ the ids and the words between them in their places.
 """
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain, islice
 from typing import NamedTuple
 
@@ -35,6 +36,7 @@ def told(rows: Rows, header: Table) -> "Told":
     return written(rows, numbers, header["rounds"].astype(np.int64))
 
 
+@dataclass(frozen=True, slots=True, repr=False)
 class Abreast(Collection[Event]):
     """Events of several shards: the first of each, then the others, shard by shard.
 
@@ -42,19 +44,18 @@ class Abreast(Collection[Event]):
     one each time another shard's turn comes.
     """
 
-    def __init__(self, shards: Sequence[Collection[Event]]) -> None:
-        self._shards = shards
+    shards: Sequence[Collection[Event]]
 
     def __len__(self) -> int:
-        return sum(map(len, self._shards))
+        return sum(map(len, self.shards))
 
     def __iter__(self) -> Iterator[Event]:
-        turns = [iter(each) for each in self._shards]
+        turns = [iter(each) for each in self.shards]
         firsts = [event for turn in turns for event in islice(turn, 1)]
         return chain(firsts, *turns)
 
     def __contains__(self, event: object) -> bool:
-        return any(event in each for each in self._shards)
+        return any(event in each for each in self.shards)
 
     def __repr__(self) -> str:
         return repr(list(self))

@@ -11,7 +11,8 @@
 12. a == c: take a batch and cut it before a player repeats. A row is fresh iff its source offset is
     after the belief's `last`; other rows are ignored, without an event.
 13. Apply: one call a shard, compare-and-set on `applied`; it writes the records, the new `applied`
-    and which rows were fresh. Outcome unknown: 8.
+    and which rows were fresh. Outcome unknown: 8. Meanwhile the log may take in the events, in the
+    transaction of 14, which ends only after that.
 14. One transaction: events and offsets. Outcome unknown: a new producer, and 8.
 
 Strictly one after the other: a batch is applied and committed before the next is polled. That is
@@ -249,7 +250,7 @@ class Updater:
         }
         if not computed:
             return
-        applied = yield from ask(Apply({s: change.application for s, change in computed.items()}))
+        applied = yield from ask(self._application(list(computed.values())))
         done = []
         for number, change in computed.items():
             if not applied[number]:
@@ -257,6 +258,11 @@ class Updater:
                 continue
             done.append(change)
         yield from self._conclude(done)
+
+    def _application(self, changes_: Sequence[Change]) -> Apply:
+        """With what will be told of it."""
+        told = [each.events for each in changes_ if not self._shards[each.shard].replaying]
+        return Apply({each.shard: each.application for each in changes_}, Abreast(told))
 
     def _ready(self, convoy: Convoy, held: Mapping[int, Held]) -> Convoy:
         """Of those shards only that are as they were."""

@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, Message, TopicPartition
 
 from stream_rater.adapters import kafka, memory
+from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin
 from stream_rater.adapters.worker import Worker
 from stream_rater.config import Settings
@@ -114,7 +115,11 @@ class Rig(Protocol):
         """A committed offset as an outsider sees it."""
 
     def events(self) -> list[tuple[int, bytes, bytes]]:
-        """(shard, key, value) of what subscribers of rating-changed see."""
+        """(shard, key, value) of what subscribers of rating-changed see, once nothing is open that
+        was not left so."""
+
+    def events_meanwhile(self) -> list[tuple[int, bytes, bytes]]:
+        """What they see of it now."""
 
     def rejections(self) -> list[Rejected]:
         """What round-rejected holds."""
@@ -173,6 +178,8 @@ class MemoryRig:
     def events(self) -> list[tuple[int, bytes, bytes]]:
         return seen([event for events in self.log.changed for event in events])
 
+    events_meanwhile = events
+
     def rejections(self) -> list[Rejected]:
         return [
             Rejected(
@@ -184,7 +191,7 @@ class MemoryRig:
 
 
 class KafkaRig:
-    """The log on Kafka. Its members have no store."""
+    """The log on Kafka, beside a store on Redis."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = msgspec.structs.replace(
@@ -221,9 +228,10 @@ class KafkaRig:
         topic, group = (
             (topics.rounds, ESTIMATORS) if role == ESTIMATOR else (topics.parts, UPDATERS)
         )
-        store: Any = None
+        store = RedisStore(settings)
+        store.prepare()
         worker = Worker(
-            settings, kafka.Input(settings, topic, group), self._admin, _no_store(store), SHARDS,
+            settings, kafka.Input(settings, topic, group), self._admin, store, SHARDS,
             role, stop=threading.Event(), on_effect=lambda name, seconds: None,
         )  # fmt: skip
         member = Member(worker, role)
@@ -304,9 +312,10 @@ class KafkaRig:
         return any(each._transactions._producer in self._opened for each in workers)
 
     def events(self) -> list[tuple[int, bytes, bytes]]:
-        messages = self._read(self._admin.topics.changed)
-        found = [(m.partition() or 0, m.key() or b"", m.value() or b"") for m in messages]
-        return sorted(found, key=lambda event: event[0])
+        return _seen(self._read(self._admin.topics.changed))
+
+    def events_meanwhile(self) -> list[tuple[int, bytes, bytes]]:
+        return _seen(read_topic(self._settings, self._admin.topics.changed))
 
     def rejections(self) -> list[Rejected]:
         rejected = []
@@ -324,17 +333,17 @@ class KafkaRig:
             self.leave(member)
 
 
-def _no_store(store: Any) -> Any:
-    """Members of this rig are asked nothing about beliefs."""
-    return type("NoStore", (), {"read_priors": store, "read": store, "apply": store})()
-
-
 @contextmanager
 def hurried(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What can only time out does so quickly."""
     with monkeypatch.context() as patch:
         patch.setattr(kafka, "TIMEOUT_S", 0.6)
         yield
+
+
+def _seen(messages: Sequence[Message]) -> list[tuple[int, bytes, bytes]]:
+    found = [(m.partition() or 0, m.key() or b"", m.value() or b"") for m in messages]
+    return sorted(found, key=lambda event: event[0])
 
 
 def event(shard: int, name: str) -> Event:

@@ -53,17 +53,32 @@ def test_a_read_that_failed_leaves_no_replies_behind(redis_settings: real.Settin
     assert read(performer, 1, ("l", "ann")) == Held(Position(7, 0, b""), [b"x"])
 
 
-def test_a_slot_that_moved_is_found(cluster_settings: real.Settings) -> None:
-    """The first read is trouble, the next one goes where the cluster says."""
-    performer = RedisPerformer(cluster_settings)
-    shards = {shard: [BOB] for shard in range(SHARDS)}
-    expected = performer.store.read(shards)
+def misled(performer: RedisPerformer) -> None:
+    """Let its client take each slot for another node's."""
     client = performer.store._client
     slots = client.nodes_manager.slots_cache
     nodes = {node.name: [node] for node in client.get_primaries()}
     assert len(nodes) > 1
     for slot, (node, *_) in slots.items():
         slots[slot] = next(other for name, other in nodes.items() if name != node.name)
+
+
+def test_a_slot_that_moved_is_found(cluster_settings: real.Settings) -> None:
+    """The first read is trouble, the next one goes where the cluster says."""
+    performer = RedisPerformer(cluster_settings)
+    shards = {shard: [BOB] for shard in range(SHARDS)}
+    expected = performer.store.read(shards)
+    misled(performer)
     with pytest.raises(StoreTrouble, match="a slot moved"):
         performer.store.read(shards)
     assert performer.store.read(shards) == expected
+
+
+def test_a_slot_that_moved_is_found_by_who_writes(cluster_settings: real.Settings) -> None:
+    """So, too: nothing was written where the call was trouble, and the next one is carried out."""
+    performer = RedisPerformer(cluster_settings)
+    calls = {shard: application(0, 1, {BOB: b"x"}) for shard in range(SHARDS)}
+    misled(performer)
+    with pytest.raises(StoreTrouble, match="a slot moved"):
+        performer.store.apply(calls)
+    assert performer.store.apply(calls) == dict.fromkeys(range(SHARDS), True)

@@ -1,16 +1,22 @@
 """Writing the log: offsets, transactions and parts, and who may write them."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from stream_rater.pipeline.ports import (
     REGROUPING_S,
     REGROUPINGS,
+    Application,
+    Apply,
     CommitSource,
     Committed,
+    Effect,
+    Event,
     LogTrouble,
     NewProducer,
+    Position,
     Publish,
     Regrouped,
     Rejection,
@@ -22,6 +28,7 @@ from tests.contract.rigs import (
     PARTITIONS,
     SHARDS,
     UPDATER,
+    Member,
     Rejected,
     Rig,
     event,
@@ -106,6 +113,63 @@ def test_a_pending_transaction_hides_the_offsets(rig: Rig, monkeypatch: pytest.M
     assert rig.events() == seen([event(0, "before")])
     with hurried(monkeypatch), pytest.raises(LogTrouble):
         member.do(Committed(ALL))
+
+
+AHEAD = 20_000
+"""Events, so many that some are on their way before the store has answered."""
+
+
+def applied_ahead(rig: Rig, count: int = AHEAD) -> tuple[Member, list[Event]]:
+    """A member that applied something and let the log take in what is to be told of it."""
+    member = read_from_start(rig, UPDATER)
+    events = [event(number % 2, f"{number:05}") for number in range(count)]
+    calls = {shard: Application(Position(1), [(("l", "ann"), b"belief")]) for shard in (0, 1)}
+    assert member.do(Apply(calls, list(events))) == {0: True, 1: True}
+    assert rig.events_meanwhile() == []
+    return member, events
+
+
+def test_events_that_went_ahead_are_published_once(rig: Rig) -> None:
+    """Nobody sees them before they are published, with their offsets; the next ones follow."""
+    member, events = applied_ahead(rig)
+    member.do(Publish(list(events), {0: 1, 1: 1}))
+    assert rig.events() == seen(events)
+    member.do(Publish([event(2, "next")], {2: 3}))
+    assert rig.events() == seen([*events, event(2, "next")])
+    assert member.do(Committed(ALL)) == {0: 1, 1: 1, 2: 3}
+
+
+def test_events_that_went_ahead_in_vain_never_were(rig: Rig) -> None:
+    """Others are published in their place: of the shards that were as they had been."""
+    member, events = applied_ahead(rig)
+    told = [each for each in events if each.shard == 0]
+    member.do(Publish(told, {0: 1}))
+    assert rig.events() == seen(told)
+    assert member.do(Committed(ALL)) == {0: 1, 1: None, 2: None}
+
+
+@pytest.mark.parametrize("effect", [ShardEnds(), Committed(ALL), NewProducer()])
+def test_events_that_went_ahead_wait_for_nothing_else(rig: Rig, effect: Effect[Any]) -> None:
+    """Whatever else follows, they are gone, and hide nothing from subscribers."""
+    member, _ = applied_ahead(rig)
+    member.do(effect)
+    assert rig.events() == []
+    member.do(Publish([event(0, "after")], {0: 2}))
+    assert rig.events() == seen([event(0, "after")])
+    assert member.do(Committed(ALL)) == {0: 2, 1: None, 2: None}
+
+
+def test_events_that_went_ahead_of_another_generation_go_again(rig: Rig) -> None:
+    """Their transaction is undone; after a poll the same effect publishes them once."""
+    first, events = applied_ahead(rig, 100)
+    rig.count_in(rig.join(UPDATER))
+    with pytest.raises(Regrouped):
+        first.do(Publish(list(events), {0: 1}))
+    assert rig.events_meanwhile() == []
+    first.poll_until(lambda: bool(first.lost))
+    kept = dict.fromkeys(first.owned, 1)
+    first.do(Publish(list(events), kept))
+    assert rig.events() == seen(events)
 
 
 def test_a_new_producer_aborts_what_was_open(rig: Rig) -> None:
