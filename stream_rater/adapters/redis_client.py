@@ -146,10 +146,9 @@ def at_one_instant(client: Client, batches: Iterable[Batch]) -> list[list[Any]]:
         asked = []
         for batch in batches:
             line = lines.to(_key(batch.first))
-            first = line.pack_commands([("MULTI",), batch.first])
-            line.send_packed_command([*first, batch.data, *line.pack_command("EXEC")])
+            line.send_packed_command(_packed(line, batch))
             asked.append((line, batch.commands))
-        return [_replies(line, 1 + commands) for line, commands in asked]
+        return [_replies(line, commands) for line, commands in asked]
 
 
 @contextmanager
@@ -182,9 +181,20 @@ class _Lines(ExitStack):
         return self._lines[server]
 
 
+def _packed(line: Any, batch: Batch) -> list[bytes]:
+    """One command is of one instant anyway."""
+    if not batch.commands:
+        packed: list[bytes] = line.pack_command(*batch.first)
+        return packed
+    first = line.pack_commands([("MULTI",), batch.first])
+    return [*first, batch.data, *line.pack_command("EXEC")]
+
+
 def _replies(line: Any, commands: int) -> list[Any]:
-    """Of a transaction with so many."""
-    *_, replies = received(line, 1 + commands + 1)  # that it is begun, and each queued
+    """To a batch with so many more than its first."""
+    if not commands:
+        return list(received(line, 1))
+    *_, replies = received(line, 2 + commands + 1)  # that it is begun, and each queued
     for each in replies:
         if isinstance(each, Exception):
             raise each

@@ -92,7 +92,7 @@ REDIS = {
         BELIEFS, POSITIONS, LADDERS, LAYOUT, "+fcall", "+hget", "+hmget", "+hset", "+hsetnx",
         "+hdel", "+unlink", "+scan", "+function|list", "+function|load", "+select",
     ),
-    "inspect": (READ_POSITIONS, *READING, "+select"),
+    "inspect": (READ_POSITIONS, "+hmget", "+select"),
     "inspect --player": (READ_BELIEFS, READ_POSITIONS, *READING, "+select"),
 }  # fmt: skip
 REDIS["on a cluster"] = (*(rule for rule in REDIS["all"] if rule != "+select"), *ON_A_CLUSTER)
