@@ -160,6 +160,8 @@ class Worker:
         self._prepared = False
         self._begun: Collection[Event] = ()
         """What the transaction holds that was begun ahead of its Publish."""
+        self._ahead_s = 0.0
+        """How long that took."""
         self.polled_s = time.monotonic()
         """When the machine last came to a poll."""
         self.on_polled: Callable[[Polled], None] = lambda _: None
@@ -192,8 +194,19 @@ class Worker:
             outcome = self._actions[type(effect)](effect)
         except Denied as error:
             raise Denied(f"{self._doing(effect)}: {error}") from None
-        self._on_effect(type(effect).__name__, time.perf_counter() - began_s)
+        self._tell(effect, time.perf_counter() - began_s)
         return outcome
+
+    def _tell(self, effect: Effect[Any], took_s: float) -> None:
+        """What is written to Kafka while Redis applies is told as part of its Publish."""
+        ahead_s = self._ahead_s
+        if isinstance(effect, Apply):
+            took_s -= ahead_s
+        else:
+            self._ahead_s = 0.0
+        if isinstance(effect, Publish):
+            took_s += ahead_s
+        self._on_effect(type(effect).__name__, took_s)
 
     def _doing(self, effect: Effect[Any]) -> str:
         """For who may not do it."""
@@ -229,8 +242,10 @@ class Worker:
     def _apply(self, effect: Apply) -> Mapping[int, bool]:
         def meanwhile() -> None:
             if effect.events:
+                began_s = time.perf_counter()
                 self._begin(effect.events)
                 self._begun = effect.events
+                self._ahead_s = time.perf_counter() - began_s
 
         applied = self._store.apply(effect.applications, meanwhile)
         if time.monotonic() >= self._sample_due_s:

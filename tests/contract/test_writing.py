@@ -1,6 +1,8 @@
 """Writing the log: offsets, transactions and parts, and who may write them."""
 
+import time
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,11 +25,13 @@ from stream_rater.pipeline.ports import (
     Scatter,
     ShardEnds,
 )
+from tests import real
 from tests.contract.rigs import (
     ESTIMATOR,
     PARTITIONS,
     SHARDS,
     UPDATER,
+    KafkaRig,
     Member,
     Rejected,
     Rig,
@@ -170,6 +174,35 @@ def test_events_that_went_ahead_of_another_generation_go_again(rig: Rig) -> None
     kept = dict.fromkeys(first.owned, 1)
     first.do(Publish(list(events), kept))
     assert rig.events() == seen(events)
+
+
+@pytest.mark.integration
+def test_what_goes_ahead_is_told_as_part_of_its_publish(
+    settings: real.SettingsFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that `Apply` is Redis and `Publish` Kafka for who asks what a worker waits for."""
+    rig = KafkaRig(settings(session_timeout_ms=2000))
+    clock_s, told = [0.0], dict[str, list[float]]()
+    at = SimpleNamespace(perf_counter=lambda: clock_s[0], monotonic=time.monotonic)
+    monkeypatch.setattr("stream_rater.adapters.worker.time", at)
+    member, (_, *events) = applied_ahead(rig, 3)
+    worker: Any = member.performer
+    monkeypatch.setattr(worker, "_on_effect", lambda name, s: told.setdefault(name, []).append(s))
+    begin = worker._begin
+
+    def begin_in_a_second(events: Sequence[Event]) -> None:
+        clock_s[0] += 1.0
+        begin(events)
+
+    monkeypatch.setattr(worker, "_begin", begin_in_a_second)
+    call = Application(Position(2, 1), [])
+    for publishes in ([Publish(events, {0: 1})], [ShardEnds(), Publish(events, {0: 2})]):
+        assert member.do(Apply({0: call}, events)) == {0: True}
+        for each in publishes:
+            member.do(each)
+        call = Application(Position(3, 2), [])
+    assert told == {"Apply": [0.0, 0.0], "Publish": [1.0, 1.0], "ShardEnds": [0.0]}
+    rig.close()
 
 
 def test_a_new_producer_aborts_what_was_open(rig: Rig) -> None:
