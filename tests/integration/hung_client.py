@@ -10,12 +10,12 @@ from stream_rater import cli, service
 from stream_rater.adapters.producers import Transactions
 
 
-def run(*_: Any) -> None:
+def end(*_: Any) -> None:
     """Never returns."""
     threading.Event().wait()
 
 
-Transactions.run = run  # type: ignore[method-assign]
+Transactions.end = end  # type: ignore[method-assign]
 service.HUNG_S = 2.0
 
 if __name__ == "__main__":
