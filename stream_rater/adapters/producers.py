@@ -103,8 +103,11 @@ class Transactions:
 
     def run(self, send: Callable[[Producer], None], offsets: Mapping[int, int]) -> None:
         """One transaction: what `send` produces, and the input's offsets."""
-        self.begin(send)
-        self.end(offsets)
+        try:
+            self.begin(send)
+            self.end(offsets)
+        finally:
+            self.is_open = False
 
     def begin(self, send: Callable[[Producer], None]) -> None:
         """A transaction's first half."""
@@ -119,23 +122,28 @@ class Transactions:
     def undo(self) -> None:
         """As if it had never begun."""
         self.is_open = False
-        assert self._producer is not None
-        self._patience.call(TIMEOUT_S, self._producer.abort_transaction)
+        producer = self._producer
+        assert producer is not None
+        self._conclude(producer, producer.abort_transaction)
 
     def end(self, offsets: Mapping[int, int]) -> None:
         """A transaction's other half."""
-        self.is_open = False
         producer = self._producer
         assert producer is not None
         ends = [TopicPartition(self._input.topic, p, o) for p, o in offsets.items()]
         member = self._input.membership()
+        self.is_open = False
         try:
             self._flush(producer)
         except CALLBACK_FAILURES as error:
             raise trouble_of(error) from None
         self._send_offsets(producer, ends, member)
+        self._conclude(producer, producer.commit_transaction)
+
+    def _conclude(self, producer: Producer, how: Callable[[float], Any]) -> None:
+        """Commit or abort; LogTrouble where either may come once more, into the next one."""
         began_s = time.monotonic()
-        self._patience.call(TIMEOUT_S, producer.commit_transaction)
+        self._patience.call(TIMEOUT_S, how)
         took_s = time.monotonic() - began_s
         producer.poll(0)  # tells of connections that broke on the way
         if self._doubt or took_s > SLOW_COMMIT_S:
@@ -148,7 +156,7 @@ class Transactions:
                 TIMEOUT_S, lambda s: producer.send_offsets_to_transaction(ends, member, s)
             )
         except Regrouped:
-            self._patience.call(TIMEOUT_S, producer.abort_transaction)
+            self._conclude(producer, producer.abort_transaction)
             raise
 
     def _flush(self, producer: Producer) -> None:

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,6 +24,7 @@ from stream_rater.pipeline.ports import (
     Effect,
     Event,
     LogStarts,
+    LogTrouble,
     NewProducer,
     Poll,
     Polled,
@@ -188,11 +190,14 @@ class Worker:
     def perform(self, effect: Effect[Any]) -> Any:
         """The effect's outcome; raises its trouble, or Stopping."""
         began_s = time.perf_counter()
-        if self._transactions.is_open and not isinstance(effect, Publish):
+        if self._transactions.is_open and not isinstance(effect, Publish | NewProducer):
             self._transactions.undo()
         try:
             outcome = self._actions[type(effect)](effect)
         except Denied as error:
+            if self._transactions.is_open:  # no other effect follows
+                with suppress(LogTrouble):
+                    self._transactions.undo()
             raise Denied(f"{self._doing(effect)}: {error}") from None
         self._tell(effect, time.perf_counter() - began_s)
         return outcome

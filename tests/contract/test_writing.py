@@ -14,6 +14,7 @@ from stream_rater.pipeline.ports import (
     Apply,
     CommitSource,
     Committed,
+    Denied,
     Effect,
     Event,
     LogTrouble,
@@ -174,6 +175,46 @@ def test_events_that_went_ahead_of_another_generation_go_again(rig: Rig) -> None
     kept = dict.fromkeys(first.owned, 1)
     first.do(Publish(list(events), kept))
     assert rig.events() == seen(events)
+
+
+@pytest.mark.integration
+def test_who_is_denied_leaves_no_events_open(
+    settings: real.SettingsFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Redis refuses once events went ahead: the worker ends, and hides nothing from subscribers."""
+    rig = KafkaRig(settings(session_timeout_ms=2000))
+    member, (_, *events) = applied_ahead(rig, AHEAD)
+    worker: Any = member.performer
+    apply = worker._store.apply
+
+    def denied(*given: Any) -> None:
+        apply(*given)
+        raise Denied("redis: NOPERM")
+
+    monkeypatch.setattr(worker._store, "apply", denied)
+    with pytest.raises(
+        Denied, match=r"changing beliefs or writing .*rating-changed: redis: NOPERM"
+    ):
+        member.do(Apply({0: Application(Position(2, 1), [])}, events))
+    assert rig.events() == []
+    rig.close()
+
+
+@pytest.mark.integration
+def test_what_was_undone_slowly_is_in_doubt(
+    settings: real.SettingsFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request that was sent twice may undo the next transaction: a new producer begins that."""
+    rig = KafkaRig(settings(session_timeout_ms=2000))
+    member, _ = applied_ahead(rig, 3)
+    monkeypatch.setattr("stream_rater.adapters.producers.SLOW_COMMIT_S", -1.0)
+    with pytest.raises(LogTrouble, match="in doubt: slow"):
+        member.do(ShardEnds())
+    monkeypatch.undo()
+    member.do(NewProducer())
+    member.do(Publish([event(0, "after")], {0: 1}))
+    assert rig.events() == seen([event(0, "after")])
+    rig.close()
 
 
 @pytest.mark.integration
