@@ -13,16 +13,21 @@ MEMORY = "memory"
 REAL = pytest.param("real", marks=pytest.mark.integration)
 
 
+@pytest.fixture
+def kafka_rig(settings: real.SettingsFactory) -> Iterator[KafkaRig]:
+    """That on Kafka."""
+    found = KafkaRig(settings(session_timeout_ms=2000))
+    yield found
+    found.close()
+
+
 @pytest.fixture(params=[MEMORY, REAL])
 def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
     """A log with its groups, nobody in them."""
     if request.param == MEMORY:
         yield MemoryRig()
         return
-    settings: real.SettingsFactory = request.getfixturevalue("settings")
-    kafka_rig = KafkaRig(settings(session_timeout_ms=2000))
-    yield kafka_rig
-    kafka_rig.close()
+    yield request.getfixturevalue("kafka_rig")
 
 
 @pytest.fixture(scope="package")

@@ -26,7 +26,6 @@ from stream_rater.pipeline.ports import (
     Scatter,
     ShardEnds,
 )
-from tests import real
 from tests.contract.rigs import (
     ESTIMATOR,
     PARTITIONS,
@@ -179,11 +178,10 @@ def test_events_that_went_ahead_of_another_generation_go_again(rig: Rig) -> None
 
 @pytest.mark.integration
 def test_who_is_denied_leaves_no_events_open(
-    settings: real.SettingsFactory, monkeypatch: pytest.MonkeyPatch
+    kafka_rig: KafkaRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Redis refuses once events went ahead: the worker ends, and hides nothing from subscribers."""
-    rig = KafkaRig(settings(session_timeout_ms=2000))
-    member, (_, *events) = applied_ahead(rig, AHEAD)
+    member, (_, *events) = applied_ahead(kafka_rig)
     worker: Any = member.performer
     apply = worker._store.apply
 
@@ -196,37 +194,33 @@ def test_who_is_denied_leaves_no_events_open(
         Denied, match=r"changing beliefs or writing .*rating-changed: redis: NOPERM"
     ):
         member.do(Apply({0: Application(Position(2, 1), [])}, events))
-    assert rig.events() == []
-    rig.close()
+    assert kafka_rig.events() == []
 
 
 @pytest.mark.integration
 def test_what_was_undone_slowly_is_in_doubt(
-    settings: real.SettingsFactory, monkeypatch: pytest.MonkeyPatch
+    kafka_rig: KafkaRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A request that was sent twice may undo the next transaction: a new producer begins that."""
-    rig = KafkaRig(settings(session_timeout_ms=2000))
-    member, _ = applied_ahead(rig, 3)
+    member, _ = applied_ahead(kafka_rig, 3)
     monkeypatch.setattr("stream_rater.adapters.producers.SLOW_COMMIT_S", -1.0)
     with pytest.raises(LogTrouble, match="in doubt: slow"):
         member.do(ShardEnds())
     monkeypatch.undo()
     member.do(NewProducer())
     member.do(Publish([event(0, "after")], {0: 1}))
-    assert rig.events() == seen([event(0, "after")])
-    rig.close()
+    assert kafka_rig.events() == seen([event(0, "after")])
 
 
 @pytest.mark.integration
 def test_what_goes_ahead_is_told_as_part_of_its_publish(
-    settings: real.SettingsFactory, monkeypatch: pytest.MonkeyPatch
+    kafka_rig: KafkaRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that `Apply` is Redis and `Publish` Kafka for who asks what a worker waits for."""
-    rig = KafkaRig(settings(session_timeout_ms=2000))
     clock_s, told = [0.0], dict[str, list[float]]()
     at = SimpleNamespace(perf_counter=lambda: clock_s[0], monotonic=time.monotonic)
     monkeypatch.setattr("stream_rater.adapters.worker.time", at)
-    member, (_, *events) = applied_ahead(rig, 3)
+    member, (_, *events) = applied_ahead(kafka_rig, 3)
     worker: Any = member.performer
     monkeypatch.setattr(worker, "_on_effect", lambda name, s: told.setdefault(name, []).append(s))
     begin = worker._begin
@@ -243,7 +237,6 @@ def test_what_goes_ahead_is_told_as_part_of_its_publish(
             member.do(each)
         call = Application(Position(3, 2), [])
     assert told == {"Apply": [0.0, 0.0], "Publish": [1.0, 1.0], "ShardEnds": [0.0]}
-    rig.close()
 
 
 def test_a_new_producer_aborts_what_was_open(rig: Rig) -> None:
