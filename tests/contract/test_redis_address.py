@@ -37,6 +37,8 @@ def test_no_cluster_where_one_is_told(settings: real.SettingsFactory) -> None:
         ("redis://127.0.0.1:1/3", True, "no database but 0"),
         ("127.0.0.1:1,127.0.0.1", True, "127.0.0.1"),
         ("127.0.0.1:1,127.0.0.1:2", False, "set redis_cluster"),
+        ("redis://127.0.0.1:1/0?protocol=3", False, "must not set protocol"),
+        ("redis://127.0.0.1:1?decode_responses=true", True, "must not set decode_responses"),
     ],
 )
 def test_addresses_that_make_no_sense(address: str, cluster: bool, told: str) -> None:
