@@ -3,6 +3,7 @@
 import logging
 import ssl
 from typing import Any
+from urllib.parse import parse_qs
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -106,6 +107,10 @@ def _check_complete(settings: Settings, *, sasl: bool, tls: bool) -> None:
         raise BadConfiguration("kafka_ssl_ca: kafka_security_protocol is without TLS")
 
 
+OURS = frozenset({"protocol", "decode_responses"})
+"""What replies are read by: no URL may set it."""
+
+
 def redis_options(settings: Settings, address: str) -> dict[str, Any]:
     """Arguments of the Redis client beside the URL's; TLS is the URL's to say."""
     tls = address.startswith("rediss://")
@@ -118,6 +123,8 @@ def redis_options(settings: Settings, address: str) -> dict[str, Any]:
         raise BadConfiguration("redis_ca: the URL does not begin with rediss://")
     if "@" in address and (settings.redis_username or settings.redis_password):
         raise BadConfiguration("redis_username, redis_password: the URL has its own; give one")
+    if taken := OURS & parse_qs(address.partition("?")[2]).keys():
+        raise BadConfiguration(f"redis: the URL must not set {', '.join(sorted(taken))}")
     given = {"username": settings.redis_username, "password": settings.redis_password, **files}
     for path in filter(None, files.values()):
         check_readable(path)

@@ -33,9 +33,6 @@ FAILURES = (redis.RedisError, RedisClusterException)
 ELSEWHERE = (redis.ConnectionError, redis.TimeoutError, AskError, ClusterDownError)
 """After these a cluster's slot may be with another node."""
 
-OURS = frozenset({"protocol", "decode_responses"})
-"""What replies are read by: no URL may set it."""
-
 NO_CLUSTER = "Cluster mode is not enabled"
 
 Client = Any
@@ -66,15 +63,11 @@ def connect(settings: Settings) -> Client:
         **redis_options(settings, address),
     }
     try:
-        if taken := OURS & _connection_module.parse_url(address).keys():
-            raise BadConfiguration(f"redis: the URL must not set {', '.join(sorted(taken))}")
         if settings.redis_cluster:
             return _cluster(address, others, options)
         if others:
             raise ValueError("several addresses are those of a cluster: set redis_cluster")
         return redis.Redis.from_url(address, **options)
-    except BadConfiguration:
-        raise
     except ValueError as error:
         shown = without_password(settings.redis)
         reason = error if shown == settings.redis else "no URL that makes sense"
