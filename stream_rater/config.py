@@ -191,9 +191,9 @@ class Settings(Access, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Before every topic name and consumer group: several services on one Kafka."""
     partitions: Annotated[int, Meta(ge=1, le=10_000)] = 4
     """Partitions of round-completed where the service creates it."""
-    shards: Annotated[int, Meta(ge=1, le=10_000)] = 8
+    shards: Annotated[int, Meta(ge=1, le=10_000)] = 4
     """Partitions of performance-estimated and rating-changed where the service creates them."""
-    buckets: Annotated[int, Meta(ge=1, le=10_000_000)] = 1024
+    buckets: Annotated[int, Meta(ge=1, le=10_000_000)] = 2048
     """Hashes that hold a ladder's beliefs, per shard: about 50 players each is best."""
     replication: Annotated[int, Meta(ge=1, le=7)] = 1
     """Replication factor of the topics that the service creates."""

@@ -90,8 +90,8 @@ def test_is_refused(change: str) -> None:
 
 def test_a_threshold_that_markers_reach_is_refused() -> None:
     """It depends on the number of shards, which no schema can compare."""
-    told = refusal("--set=keda.enabled=true,keda.lagThreshold=7")
-    assert "keda.lagThreshold: less than 8: transaction markers alone look like that lag" in told
+    told = refusal("--set=keda.enabled=true,keda.lagThreshold=3")
+    assert "keda.lagThreshold: less than 4: transaction markers alone look like that lag" in told
 
 
 def test_a_scrape_longer_than_its_interval_is_refused() -> None:

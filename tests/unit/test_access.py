@@ -121,7 +121,7 @@ def test_settings_print_no_secret() -> None:
         kafka_options={"sasl.password": SECRET},
     )  # fmt: skip
     assert SECRET not in f"{given} {given!r}"
-    assert "shards=8" in repr(given)
+    assert "shards=4" in repr(given)
 
 
 def test_secrets_from_files(tmp_path: Path) -> None:

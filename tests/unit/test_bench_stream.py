@@ -3,6 +3,7 @@
 import itertools
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -12,6 +13,7 @@ from stream_rater.events import plain_round_from_json
 from stream_rater.pipeline.sharding import shards_of
 from tests.benchmarks.measure import Skipped, result
 from tests.benchmarks.stream.__main__ import main
+from tests.benchmarks.stream.against import compared, load, rival
 from tests.benchmarks.stream.crew import names_of
 from tests.benchmarks.stream.crowd import told
 from tests.benchmarks.stream.ground import Published
@@ -144,6 +146,33 @@ def test_the_null_pipeline_cuts_as_told() -> None:
     came = [(size, message) for size in (2, 2, 3, 9, 1)] + [None, None, (4, message)]
     groups = in_groups(came, lambda size: size, 5)  # type: ignore[arg-type,return-value]
     assert [[size for size, _ in group] for group in groups] == [[2, 2, 3], [9], [1]]
+
+
+def test_ratios_are_of_turns() -> None:
+    """A rival's figures are medians; its ratios are those of each turn, not of the medians."""
+    turns = [(10.0, 100.0), (40.0, 200.0), (20.0, 600.0)]
+    first = [{"p50_ms": p50, "p99_ms": p99} for p50, p99 in turns]
+    ours = [
+        {"p50_ms": p50, "p99_ms": p99} for p50, p99 in [(5.0, 50.0), (10.0, 400.0), (40.0, 60.0)]
+    ]
+    alone, beside = compared("x", first, first), compared("x", ours, first)
+    assert (alone.value, alone.ratio) == (200.0, {"p50_ms": 20.0})
+    assert (beside.value, beside.unit, beside.ratio["p50_ms"]) == (60.0, "ms, p99", 10.0)
+    assert [beside.ratio[f"p50_{each}"] for each in ("least", "ratio", "most")] == [0.25, 0.5, 2.0]
+    assert [beside.ratio[f"p99_{each}"] for each in ("least", "ratio", "most")] == [0.1, 0.5, 2.0]
+
+
+def test_who_is_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Settings as the service has them, or a folder; what is neither is told in one line."""
+    assert rival("shards=4,partitions=2").settings == {"shards": "4", "partitions": "2"}
+    assert (load("5000"), load("backlog")) == (5000.0, None)
+    wrong = ["shards", str(tmp_path), "shads=4", "shards=many"]
+    assert {main(["--against", each]) for each in wrong} == {2}
+    assert {main(["--against", "shards=4", "--loads", each]) for each in ("5k", "0")} == {2}
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == "bench: shards: neither a folder with stream_rater nor NAME=VALUE,NAME=VALUE"
+    assert "shads" in told[2] and "shards" in told[3]
+    assert told[4:] == [f"bench: no load {each!r}; like 5000, or backlog" for each in ("5k", "0")]
 
 
 def test_unknown_names_are_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:

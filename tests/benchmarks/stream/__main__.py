@@ -9,7 +9,8 @@ import argparse
 import re
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -17,9 +18,20 @@ from rich.console import Console
 
 from local.servers import signals_as_exit
 from tests.benchmarks.measure import Result, Skipped, table
+from tests.benchmarks.stream.against import (
+    BACKLOG,
+    FEED_S,
+    QUICK_FEED_S,
+    QUICK_TURNS,
+    USUAL_TURNS,
+    Contest,
+    Rival,
+    load,
+    rival,
+)
 from tests.benchmarks.stream.ground import a_ground
 from tests.benchmarks.stream.plan import MEASURES, USUAL, Plan
-from tests.benchmarks.stream.rounds import WORKLOADS
+from tests.benchmarks.stream.rounds import WORKLOADS, Workload
 
 SIZE = re.compile(r"[1-9]\d*(\+[1-9]\d*)?")
 """Of a crew, as in `names_of`."""
@@ -51,7 +63,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         updates=asked.updates,
     )
     given = dict(each.split("=", 1) for each in asked.set)
-    return _run(plan, asked.workloads or list(WORKLOADS), given)
+    workloads = asked.workloads or list(WORKLOADS)
+    if asked.against:
+        return _compare(asked, WORKLOADS[workloads[0]], given)
+    return _run(plan, workloads, given)
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -71,28 +86,66 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the service"
     )
+    parser.add_argument(
+        "--against", action="append", metavar="WHAT",
+        help="only compare the first workload's latency, in turns, with a release in another folder"
+        " or with other settings: shards=4,partitions=2",
+    )  # fmt: skip
+    parser.add_argument(
+        "--loads", default="5000,20000", metavar="N,N",
+        help=f"updates a second for that (%(default)s), or {BACKLOG}: how fast all at once is done",
+    )  # fmt: skip
     return parser.parse_args(arguments)
 
 
+def _compare(asked: argparse.Namespace, workload: Workload, given: dict[str, str]) -> int:
+    turns = QUICK_TURNS if asked.quick else USUAL_TURNS
+    try:
+        contest = Contest(
+            rivals=[Rival("this"), *map(rival, asked.against)],
+            loads=[load(each) for each in asked.loads.split(",")],
+            workers=asked.workers.split(",")[0],
+            turns=asked.turns or turns,
+            updates=asked.updates or workload.updates,
+            feed_s=QUICK_FEED_S if asked.quick else FEED_S,
+        )
+    except ValueError as wrong:
+        print(f"bench: {wrong}", file=sys.stderr)
+        return 2
+    with _a_folder() as folder:
+        return 0 if _shown([contest.results(folder, given, workload)]) else 1
+
+
 def _run(plan: Plan, workloads: Sequence[str], given: dict[str, str]) -> int:
-    console = Console(stderr=True)
-    done: list[Result] = []
-    complete = True
+    with _a_folder() as folder, a_ground(folder, given) as ground:
+        complete = _shown(plan.results(ground, WORKLOADS[name]) for name in workloads)
+    return 0 if complete else 1
+
+
+@contextmanager
+def _a_folder() -> Iterator[Path]:
     with (
         signals_as_exit(),
         tempfile.TemporaryDirectory(prefix="stream-rater-", ignore_cleanup_errors=True) as folder,
-        a_ground(Path(folder), given) as ground,
     ):
-        for name in workloads:
-            try:
-                for each in plan.results(ground, WORKLOADS[name]):
-                    print(msgspec.json.encode(each).decode(), flush=True)
-                    done.append(each)
-            except Skipped as reason:
-                complete = False
-                console.print(f"skipped {name}: {reason}", style="yellow", highlight=False)
+        yield Path(folder)
+
+
+def _shown(groups: Iterable[Iterator[Result]]) -> bool:
+    """Print every result as it comes, and all at the end; whether none was skipped."""
+    console = Console(stderr=True)
+    done: list[Result] = []
+    complete = True
+    for group in groups:
+        try:
+            for each in group:
+                print(msgspec.json.encode(each).decode(), flush=True)
+                done.append(each)
+        except Skipped as reason:
+            complete = False
+            console.print(f"skipped: {reason}", style="yellow", highlight=False)
     console.print(table(done))
-    return 0 if complete else 1
+    return complete
 
 
 if __name__ == "__main__":

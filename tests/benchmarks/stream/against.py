@@ -1,0 +1,162 @@
+"""Whether another release, or another setting, is quicker than the service as it is.
+
+On a machine whose own speed changes from one minute to the next, one run after the other tells
+little. Here all are alive side by side, each with servers of its own, and are given the same rounds
+in short turns, in the other order each time; the ratios of each turn are the result.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import msgspec
+
+from stream_rater.config import Settings
+from tests.benchmarks.measure import Result, result
+from tests.benchmarks.stream.crew import Crew, Program, a_crew, names_of
+from tests.benchmarks.stream.ground import a_ground, send
+from tests.benchmarks.stream.latency import phase
+from tests.benchmarks.stream.rounds import Round, Workload, up_to
+
+FEED_S, QUICK_FEED_S = 7.0, 2.0
+USUAL_TURNS, QUICK_TURNS = 10, 2
+BACKLOG = "backlog"
+PACKAGE = "stream_rater"
+
+
+@dataclass(frozen=True)
+class Rival:
+    """One of those that are compared."""
+
+    name: str
+    program: Program = field(default_factory=Program)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+def rival(told: str) -> Rival:
+    """A folder that holds a release, ready to run when this returns; or settings as
+    `shards=4,partitions=2`. ValueError where it is neither. All settings are told to each: the
+    defaults of another release do not count."""
+    folder = Path(told).resolve()
+    if (folder / PACKAGE).is_dir():
+        # Python's own first place to look would be the working directory, which has ours.
+        variables = {"PYTHONPATH": str(folder), "PYTHONSAFEPATH": "1"}
+        done = subprocess.run(
+            [sys.executable, "-m", f"{PACKAGE}.warm"],
+            env=os.environ | variables, stdout=sys.stderr, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            raise ValueError(f"{told}: its kernels cannot be compiled")
+        return Rival(folder.name, Program(variables=variables))
+    pairs = [each.partition("=") for each in told.split(",")]
+    if not all(name and equals for name, equals, _ in pairs):
+        raise ValueError(f"{told}: neither a folder with {PACKAGE} nor NAME=VALUE,NAME=VALUE")
+    settings = {name: value for name, _, value in pairs}
+    msgspec.convert(settings, Settings, strict=False)
+    return Rival(told, settings=settings)
+
+
+def load(told: str) -> float | None:
+    """Updates a second; None for a backlog. ValueError where it is neither."""
+    if told == BACKLOG:
+        return None
+    if told.isdecimal() and int(told):
+        return float(told)
+    raise ValueError(f"no load {told!r}; like 5000, or {BACKLOG}")
+
+
+@dataclass(frozen=True)
+class Contest:
+    """What they are given."""
+
+    rivals: Sequence[Rival]
+    loads: Sequence[float | None]
+    workers: str
+    turns: int
+    updates: int
+    """Of a backlog."""
+    feed_s: float = FEED_S
+
+    def results(
+        self, folder: Path, given: Mapping[str, Any], workload: Workload
+    ) -> Iterator[Result]:
+        """The figures of each load, and how those of the others compare with the first one's."""
+        with ExitStack() as alive:
+            crews = []
+            for number, each in enumerate(self.rivals):
+                own = folder / f"rival-{number}"
+                own.mkdir(exist_ok=True)
+                ground = alive.enter_context(a_ground(own, {**given, **each.settings}))
+                crew = a_crew(ground, workload, names_of(self.workers), each.program)
+                crews.append(alive.enter_context(crew))
+            for crew in crews:
+                crew.await_joined()
+            rounds = workload.rounds()
+            self._warm(crews, rounds)
+            for rate in self.loads:
+                found = self._turns(crews, rate, rounds)
+                for each, figures in zip(self.rivals, found, strict=True):
+                    at = BACKLOG if rate is None else f"{rate:.0f}"
+                    name = f"against/{workload.name}/{at}/{each.name}"
+                    yield compared(name, figures, found[0])
+
+    def _warm(self, crews: Sequence[Crew], rounds: Iterator[Round]) -> None:
+        some = up_to(self._count(self.loads[0]), rounds)
+        for crew in crews:
+            send(crew.settings, some)
+            crew.await_finished()
+
+    def _count(self, rate: float | None) -> int:
+        """Updates of a turn."""
+        return self.updates if rate is None else int(rate * self.feed_s)
+
+    def _turns(
+        self, crews: Sequence[Crew], rate: float | None, rounds: Iterator[Round]
+    ) -> list[list[dict[str, float]]]:
+        """For each of the crews its figures, turn by turn."""
+        found: list[list[dict[str, float]]] = [[] for _ in crews]
+        for turn in range(self.turns):
+            some = up_to(self._count(rate), rounds)
+            order = list(range(len(crews)))
+            for i in reversed(order) if turn % 2 else order:
+                found[i].append(_a_turn(crews[i], some, rate))
+        return found
+
+
+def _a_turn(crew: Crew, rounds: Sequence[Round], rate: float | None) -> dict[str, float]:
+    if rate is not None:
+        there = phase(crew.settings, rounds, rate)
+        return {"p50_ms": there.quantile_ms(0.5), "p99_ms": there.quantile_ms(0.99)}
+    for worker in crew.workers:
+        worker.pause()
+    send(crew.settings, rounds)
+    began_s = time.monotonic()
+    for worker in crew.workers:
+        worker.go_on()
+    crew.await_finished()
+    return {"seconds": time.monotonic() - began_s}
+
+
+def compared(
+    name: str, ours: Sequence[Mapping[str, float]], first: Sequence[Mapping[str, float]]
+) -> Result:
+    """Medians of one's turns; the value is that of the last figure. Beside others', the least, the
+    median and the greatest ratio of a turn to that of the first of all: under 1 for quicker."""
+    ratio: dict[str, float] = {}
+    for what in ours[0]:
+        ratio[what] = median(each[what] for each in ours)
+        if ours is not first:
+            told = sorted(mine[what] / its[what] for mine, its in zip(ours, first, strict=True))
+            kind = what.partition("_")[0]
+            ratio |= {f"{kind}_least": told[0], f"{kind}_ratio": median(told)}
+            ratio[f"{kind}_most"] = told[-1]
+    value = ratio.pop(what)
+    unit = "s" if what == "seconds" else "ms, p99"
+    return result(name, value, unit, ratio, f"medians of {len(ours)} turns")
