@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from stream_rater.config import Settings
-from tests.benchmarks.measure import Result, result
+from tests.benchmarks.measure import Result, Skipped, result
 from tests.benchmarks.stream.crew import Crew, Program, a_crew, names_of
 from tests.benchmarks.stream.ground import a_ground, send
 from tests.benchmarks.stream.latency import phase
@@ -87,7 +87,8 @@ class Contest:
     def results(
         self, folder: Path, given: Mapping[str, Any], workload: Workload
     ) -> Iterator[Result]:
-        """The figures of each load, and how those of the others compare with the first one's."""
+        """The figures of each load, and how those of the others compare with the first one's;
+        Skipped where there are too few rounds."""
         with ExitStack() as alive:
             crews = []
             for number, each in enumerate(self.rivals):
@@ -124,6 +125,8 @@ class Contest:
         found: list[list[dict[str, float]]] = [[] for _ in crews]
         for turn in range(self.turns):
             some = up_to(self._count(rate), rounds)
+            if not some:
+                raise Skipped(f"its rounds end in turn {turn + 1}: less of them, or fewer turns")
             order = list(range(len(crews)))
             for i in reversed(order) if turn % 2 else order:
                 found[i].append(_a_turn(crews[i], some, rate))
