@@ -13,7 +13,7 @@ from stream_rater.events import plain_round_from_json
 from stream_rater.pipeline.sharding import shards_of
 from tests.benchmarks.measure import Skipped, result
 from tests.benchmarks.stream.__main__ import main
-from tests.benchmarks.stream.against import compared, load, rival
+from tests.benchmarks.stream.against import compared, load_of, rival_of
 from tests.benchmarks.stream.crew import names_of
 from tests.benchmarks.stream.crowd import told
 from tests.benchmarks.stream.ground import Published
@@ -164,8 +164,8 @@ def test_ratios_are_of_turns() -> None:
 
 def test_who_is_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Settings as the service has them, or a folder; what is neither is told in one line."""
-    assert rival("shards=4,partitions=2").settings == {"shards": "4", "partitions": "2"}
-    assert (load("5000"), load("backlog")) == (5000.0, None)
+    assert rival_of("shards=4,partitions=2").settings == {"shards": "4", "partitions": "2"}
+    assert (load_of("5000"), load_of("backlog")) == (5000.0, None)
     wrong = ["shards", str(tmp_path), "shads=4", "shards=many"]
     assert {main(["--against", each]) for each in wrong} == {2}
     assert {main(["--against", "shards=4", "--loads", each]) for each in ("5k", "0")} == {2}

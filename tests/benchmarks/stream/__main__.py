@@ -9,7 +9,7 @@ import argparse
 import re
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,23 +18,15 @@ from rich.console import Console
 
 from local.servers import signals_as_exit
 from tests.benchmarks.measure import Result, Skipped, table
-from tests.benchmarks.stream.against import (
-    BACKLOG,
-    FEED_S,
-    QUICK_FEED_S,
-    QUICK_TURNS,
-    USUAL_TURNS,
-    Contest,
-    Rival,
-    load,
-    rival,
-)
+from tests.benchmarks.stream.against import BACKLOG, Contest, Rival, load_of, rival_of
 from tests.benchmarks.stream.ground import a_ground
 from tests.benchmarks.stream.plan import MEASURES, USUAL, Plan
-from tests.benchmarks.stream.rounds import WORKLOADS, Workload
+from tests.benchmarks.stream.rounds import WORKLOADS
 
 SIZE = re.compile(r"[1-9]\d*(\+[1-9]\d*)?")
 """Of a crew, as in `names_of`."""
+USUAL_OF = "lobby5"
+"""What is compared where no workload is named."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -63,10 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         updates=asked.updates,
     )
     given = dict(each.split("=", 1) for each in asked.set)
-    workloads = asked.workloads or list(WORKLOADS)
     if asked.against:
-        return _compare(asked, WORKLOADS[workloads[0]], given)
-    return _run(plan, workloads, given)
+        return _compare(asked, asked.workloads or [USUAL_OF], given)
+    return _run(plan, asked.workloads or list(WORKLOADS), given)
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -88,8 +79,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--against", action="append", metavar="WHAT",
-        help="only compare the first workload's latency, in turns, with a release in another folder"
-        " or with other settings: shards=4,partitions=2",
+        help="only compare latency, in turns, with a release in another folder or with other"
+        f" settings: shards=4,partitions=2 (of {USUAL_OF}, if no workload is named)",
     )  # fmt: skip
     parser.add_argument(
         "--loads", default="5000,20000", metavar="N,N",
@@ -98,28 +89,26 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _compare(asked: argparse.Namespace, workload: Workload, given: dict[str, str]) -> int:
-    turns = QUICK_TURNS if asked.quick else USUAL_TURNS
+def _compare(asked: argparse.Namespace, workloads: Sequence[str], given: dict[str, str]) -> int:
     try:
         contest = Contest(
-            rivals=[Rival("this"), *map(rival, asked.against)],
-            loads=[load(each) for each in asked.loads.split(",")],
+            loads=[load_of(each) for each in asked.loads.split(",")],
+            rivals=[Rival("this"), *map(rival_of, asked.against)],
             workers=asked.workers.split(",")[0],
-            turns=asked.turns or turns,
-            updates=asked.updates or workload.updates,
-            feed_s=QUICK_FEED_S if asked.quick else FEED_S,
+            quick=asked.quick,
+            turns=asked.turns,
+            updates=asked.updates,
         )
     except ValueError as wrong:
         print(f"bench: {wrong}", file=sys.stderr)
         return 2
     with _a_folder() as folder:
-        return 0 if _shown([contest.results(folder, given, workload)]) else 1
+        return _show({name: contest.results(folder, given, WORKLOADS[name]) for name in workloads})
 
 
 def _run(plan: Plan, workloads: Sequence[str], given: dict[str, str]) -> int:
     with _a_folder() as folder, a_ground(folder, given) as ground:
-        complete = _shown(plan.results(ground, WORKLOADS[name]) for name in workloads)
-    return 0 if complete else 1
+        return _show({name: plan.results(ground, WORKLOADS[name]) for name in workloads})
 
 
 @contextmanager
@@ -131,21 +120,21 @@ def _a_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-def _shown(groups: Iterable[Iterator[Result]]) -> bool:
-    """Print every result as it comes, and all at the end; whether none was skipped."""
+def _show(found: Mapping[str, Iterator[Result]]) -> int:
+    """Print each workload's results as they come, and all at the end; the exit code."""
     console = Console(stderr=True)
     done: list[Result] = []
     complete = True
-    for group in groups:
+    for name, results in found.items():
         try:
-            for each in group:
+            for each in results:
                 print(msgspec.json.encode(each).decode(), flush=True)
                 done.append(each)
         except Skipped as reason:
             complete = False
-            console.print(f"skipped: {reason}", style="yellow", highlight=False)
+            console.print(f"skipped {name}: {reason}", style="yellow", highlight=False)
     console.print(table(done))
-    return complete
+    return 0 if complete else 1
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from tests.benchmarks.stream.latency import phase
 from tests.benchmarks.stream.rounds import Round, Workload, up_to
 
 FEED_S, QUICK_FEED_S = 7.0, 2.0
-USUAL_TURNS, QUICK_TURNS = 10, 2
+TURNS, QUICK_TURNS = 10, 2
 BACKLOG = "backlog"
 PACKAGE = "stream_rater"
 
@@ -40,7 +40,7 @@ class Rival:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-def rival(told: str) -> Rival:
+def rival_of(told: str) -> Rival:
     """A folder that holds a release, ready to run when this returns; or settings as
     `shards=4,partitions=2`. ValueError where it is neither. All settings are told to each: the
     defaults of another release do not count."""
@@ -54,7 +54,7 @@ def rival(told: str) -> Rival:
         )  # fmt: skip
         if done.returncode:
             raise ValueError(f"{told}: its kernels cannot be compiled")
-        return Rival(folder.name, Program(variables=variables))
+        return Rival(told, Program(variables=variables))
     pairs = [each.partition("=") for each in told.split(",")]
     if not all(name and equals for name, equals, _ in pairs):
         raise ValueError(f"{told}: neither a folder with {PACKAGE} nor NAME=VALUE,NAME=VALUE")
@@ -63,7 +63,7 @@ def rival(told: str) -> Rival:
     return Rival(told, settings=settings)
 
 
-def load(told: str) -> float | None:
+def load_of(told: str) -> float | None:
     """Updates a second; None for a backlog. ValueError where it is neither."""
     if told == BACKLOG:
         return None
@@ -79,10 +79,10 @@ class Contest:
     rivals: Sequence[Rival]
     loads: Sequence[float | None]
     workers: str
-    turns: int
-    updates: int
+    quick: bool = False
+    turns: int | None = None
+    updates: int | None = None
     """Of a backlog."""
-    feed_s: float = FEED_S
 
     def results(
         self, folder: Path, given: Mapping[str, Any], workload: Workload
@@ -92,57 +92,55 @@ class Contest:
         with ExitStack() as alive:
             crews = []
             for number, each in enumerate(self.rivals):
-                own = folder / f"rival-{number}"
-                own.mkdir(exist_ok=True)
+                own = folder / f"{workload.name}-{number}"
+                own.mkdir()
                 ground = alive.enter_context(a_ground(own, {**given, **each.settings}))
                 crew = a_crew(ground, workload, names_of(self.workers), each.program)
                 crews.append(alive.enter_context(crew))
             for crew in crews:
                 crew.await_joined()
             rounds = workload.rounds()
-            self._warm(crews, rounds)
-            for rate in self.loads:
-                found = self._turns(crews, rate, rounds)
+            sizes = [self._updates(load, workload) for load in self.loads]
+            warm = up_to(sizes[0], rounds)
+            for crew in crews:
+                send(crew.settings, warm)
+                crew.await_finished()
+            for load, size in zip(self.loads, sizes, strict=True):
+                found = self._turns(crews, load, size, rounds)
                 for each, figures in zip(self.rivals, found, strict=True):
-                    at = BACKLOG if rate is None else f"{rate:.0f}"
+                    at = BACKLOG if load is None else f"{load:.0f}"
                     name = f"against/{workload.name}/{at}/{each.name}"
                     yield compared(name, figures, found[0])
 
-    def _warm(self, crews: Sequence[Crew], rounds: Iterator[Round]) -> None:
-        some = up_to(self._count(self.loads[0]), rounds)
-        for crew in crews:
-            send(crew.settings, some)
-            crew.await_finished()
-
-    def _count(self, rate: float | None) -> int:
-        """Updates of a turn."""
-        return self.updates if rate is None else int(rate * self.feed_s)
+    def _updates(self, load: float | None, workload: Workload) -> int:
+        """Of a turn."""
+        if load is None:
+            return self.updates or workload.updates
+        return int(load * (QUICK_FEED_S if self.quick else FEED_S))
 
     def _turns(
-        self, crews: Sequence[Crew], rate: float | None, rounds: Iterator[Round]
+        self, crews: Sequence[Crew], load: float | None, updates: int, rounds: Iterator[Round]
     ) -> list[list[dict[str, float]]]:
         """For each of the crews its figures, turn by turn."""
         found: list[list[dict[str, float]]] = [[] for _ in crews]
-        for turn in range(self.turns):
-            some = up_to(self._count(rate), rounds)
+        order = list(zip(crews, found, strict=True))
+        for turn in range(self.turns or (QUICK_TURNS if self.quick else TURNS)):
+            some = up_to(updates, rounds)
             if not some:
                 raise Skipped(f"its rounds end in turn {turn + 1}: less of them, or fewer turns")
-            order = list(range(len(crews)))
-            for i in reversed(order) if turn % 2 else order:
-                found[i].append(_a_turn(crews[i], some, rate))
+            for crew, figures in order:
+                figures.append(_a_turn(crew, some, load))
+            order.reverse()
         return found
 
 
-def _a_turn(crew: Crew, rounds: Sequence[Round], rate: float | None) -> dict[str, float]:
-    if rate is not None:
-        there = phase(crew.settings, rounds, rate)
+def _a_turn(crew: Crew, rounds: Sequence[Round], load: float | None) -> dict[str, float]:
+    if load is not None:
+        there = phase(crew.settings, rounds, load)
         return {"p50_ms": there.quantile_ms(0.5), "p99_ms": there.quantile_ms(0.99)}
-    for worker in crew.workers:
-        worker.pause()
-    send(crew.settings, rounds)
-    began_s = time.monotonic()
-    for worker in crew.workers:
-        worker.go_on()
+    with crew.held():
+        send(crew.settings, rounds)
+        began_s = time.monotonic()
     crew.await_finished()
     return {"seconds": time.monotonic() - began_s}
 

@@ -109,6 +109,17 @@ class Crew:
 
         wait_until(rated, "all is rated", RUN_S, LOOK_EVERY_S)
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """All workers stand still in this block: what is sent meanwhile is a backlog."""
+        for worker in self.workers:
+            worker.pause()
+        try:
+            yield
+        finally:
+            for worker in self.workers:
+                worker.go_on()
+
     def check(self) -> None:
         """AssertionError where a worker ended."""
         for worker in self.workers:

@@ -106,13 +106,10 @@ def _timed(
 ) -> tuple[float, dict[str, float], Counter[str]]:
     """When it began (Unix seconds), the seconds of processor time and the effects that it took."""
     effects = crew.effects()
-    for worker in crew.workers:
-        worker.pause()
-    send(crew.settings, rounds)
-    before = used(ground, crew)
-    began_s = time.time()
-    for worker in crew.workers:
-        worker.go_on()
+    with crew.held():
+        send(crew.settings, rounds)
+        before = used(ground, crew)
+        began_s = time.time()
     crew.await_finished()
     after = used(ground, crew)
     used_s = {who: after[who] - before[who] for who in after}
