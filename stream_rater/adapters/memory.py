@@ -6,7 +6,8 @@ shard, so that a simulator can let others in between, or let it die there.
 """
 
 import itertools
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -203,6 +204,8 @@ class Worker:
         self._owned: frozenset[int] = frozenset()
         self._generation = -1
         self._reading: dict[int, int] = {}
+        self._ahead: Collection[Event] | None = None
+        """What the open transaction holds that was begun ahead of its Publish."""
         self._actions: dict[type, Callable[[Any], Steps]] = {
             Poll: self._poll,
             Committed: self._committed,
@@ -230,8 +233,23 @@ class Worker:
 
     def steps(self, effect: Effect[Any]) -> Steps:
         """Perform an effect, pausing after each atomic piece."""
-        outcome = yield from self._actions[type(effect)](effect)
-        return outcome
+        if not isinstance(effect, Publish | NewProducer):
+            self._withdraw()
+        if isinstance(effect, Apply) and effect.events:
+            self._go_ahead(effect.events)
+        return self._actions[type(effect)](effect)
+
+    def _go_ahead(self, events: Collection[Event]) -> None:
+        """Let the log take them in while the store applies."""
+        with suppress(LogTrouble):  # of which their Publish will tell
+            self.log.transaction(self.group, self.producer).events.extend(events)
+            self._ahead = events
+
+    def _withdraw(self) -> None:
+        """What went ahead is as if it had never been."""
+        if self._ahead is not None:
+            self._ahead = None
+            self.log.abort(self.group, self.producer)
 
     def _poll(self, effect: Poll) -> Steps:
         yield
@@ -280,6 +298,7 @@ class Worker:
 
     def _new_producer(self, effect: NewProducer) -> Steps:
         yield
+        self._ahead = None
         self.log.fence(self.group, self.producer)
         self.producer = self.log.new_producer()
 
@@ -335,17 +354,21 @@ class Worker:
         yield
 
     def _publish(self, effect: Publish) -> Steps:
-        yield from self._transaction(list(effect.events), (), effect.offsets)
+        if self._ahead is not None and self._ahead != effect.events:
+            self._withdraw()
+        yield from self._transaction(effect.events, (), effect.offsets)
 
     def _transaction(
-        self, events: Sequence[Event], rejections: Sequence[Rejection], offsets: Mapping[int, int]
+        self, events: Collection[Event], rejections: Sequence[Rejection], offsets: Mapping[int, int]
     ) -> Steps:
         """Send the records, then the offsets, which are not stable from then on, then end it."""
         producer, generation = self.producer, self._generation
-        if producer in self.group.pending:
+        ahead, self._ahead = self._ahead, None
+        if ahead is None and producer in self.group.pending:
             raise LogTrouble("the producer's last transaction has not ended")
-        half = len(events) // 2
-        for some in (events[:half], events[half:]):
+        left = list(events) if ahead is None else []
+        half = len(left) // 2
+        for some in (left[:half], left[half:]):
             yield
             self.log.transaction(self.group, producer).events.extend(some)
         self.log.transaction(self.group, producer).rejections.extend(rejections)

@@ -72,8 +72,6 @@ class Transactions:
         self._doubt = ""
         """The last connection that broke since the producer was made."""
         self._made_s = 0.0
-        self.is_open = False
-        """Whether a transaction was begun and waits for its other half."""
 
     def _noticed(self, error: KafkaError) -> None:
         if error.code() in DISCONNECTS or error.fatal():
@@ -87,7 +85,6 @@ class Transactions:
         self._made_s = time.monotonic()
         self._producer = None
         self._doubt = ""
-        self.is_open = False
         producer = Producer(self._options, logger=QUIET)
         self._patience.call(2 * TIMEOUT_S, producer.init_transactions)
         self._producer = producer
@@ -103,25 +100,20 @@ class Transactions:
 
     def run(self, send: Callable[[Producer], None], offsets: Mapping[int, int]) -> None:
         """One transaction: what `send` produces, and the input's offsets."""
-        try:
-            self.begin(send)
-            self.end(offsets)
-        finally:
-            self.is_open = False
+        self.begin(send)
+        self.end(offsets)
 
     def begin(self, send: Callable[[Producer], None]) -> None:
         """A transaction's first half."""
         producer = self.ready()
         try:
             producer.begin_transaction()
-            self.is_open = True
             send(producer)
         except CALLBACK_FAILURES as error:
             raise trouble_of(error) from None
 
     def undo(self) -> None:
         """As if it had never begun."""
-        self.is_open = False
         producer = self._producer
         assert producer is not None
         self._conclude(producer, producer.abort_transaction)
@@ -132,7 +124,6 @@ class Transactions:
         assert producer is not None
         ends = [TopicPartition(self._input.topic, p, o) for p, o in offsets.items()]
         member = self._input.membership()
-        self.is_open = False
         try:
             self._flush(producer)
         except CALLBACK_FAILURES as error:

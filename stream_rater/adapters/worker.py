@@ -5,7 +5,8 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 from confluent_kafka import Producer
 
@@ -66,24 +67,17 @@ def cloud_event_headers(event_id: str, kind: str, time_: str, source: str = SOUR
     ]
 
 
-class Envelopes:
-    """The headers of rating changes: what they are, and the traces that their rounds carried.
+def round_headers(time_: str, trace: Trace | None) -> Headers:
+    """What the events of a round have in common: what they are, and the trace that it carried."""
+    _, *common = cloud_event_headers("", events.RATING_CHANGED, time_)
+    return common + (trace.headers() if trace else [])
 
-    What the events of a round have in common is made once.
-    """
 
-    def __init__(self) -> None:
-        self._common: dict[tuple[str, Trace | None], Headers] = {}
-
-    def of(self, event: Event) -> Headers:
-        """One event's."""
-        told = (event.time, event.trace)
-        common = self._common.get(told)
-        if common is None:
-            _, *common = cloud_event_headers("", events.RATING_CHANGED, event.time)
-            common += event.trace.headers() if event.trace else ()
-            self._common[told] = common
-        return [("ce_id", event.event_id), *common]
+def change_headers(
+    event: Event, common: Callable[[str, Trace | None], Headers] = round_headers
+) -> Headers:
+    """Of a rating change; who makes many has `common` remember."""
+    return [("ce_id", event.event_id), *common(event.time, event.trace)]
 
 
 def rejection_headers(rejection: Rejection, topic: str) -> Headers:
@@ -132,6 +126,13 @@ def rejected_message(rejection: Rejection, topic: str, largest: int) -> dict[str
     return {"key": key, "value": value, "headers": headers}
 
 
+class Ahead(NamedTuple):
+    """What an open transaction holds that was begun while Redis applied, ahead of its Publish."""
+
+    events: Collection[Event]
+    took_s: float
+
+
 class Worker:
     """One member of a group: performs effects until it is asked to stop.
 
@@ -160,10 +161,7 @@ class Worker:
         self._transactions = Transactions(settings, role, input_, stop)
         self._estimates = role == "estimator"
         self._prepared = False
-        self._begun: Collection[Event] = ()
-        """What the transaction holds that was begun ahead of its Publish."""
-        self._ahead_s = 0.0
-        """How long that took."""
+        self._ahead: Ahead | None = None
         self.polled_s = time.monotonic()
         """When the machine last came to a poll."""
         self.on_polled: Callable[[Polled], None] = lambda _: None
@@ -190,28 +188,25 @@ class Worker:
     def perform(self, effect: Effect[Any]) -> Any:
         """The effect's outcome; raises its trouble, or Stopping."""
         began_s = time.perf_counter()
-        if self._transactions.is_open and not isinstance(effect, Publish | NewProducer):
-            self._transactions.undo()
+        if not isinstance(effect, Publish | NewProducer):
+            self._withdraw()
+        before = self._ahead
         try:
             outcome = self._actions[type(effect)](effect)
         except Denied as error:
-            if self._transactions.is_open:  # no other effect follows
-                with suppress(LogTrouble):
-                    self._transactions.undo()
+            with suppress(LogTrouble):  # no other effect follows
+                self._withdraw()
             raise Denied(f"{self._doing(effect)}: {error}") from None
-        self._tell(effect, time.perf_counter() - began_s)
+        # What is written to Kafka while Redis applies is told as part of its Publish.
+        took_s = time.perf_counter() - began_s + _took_s(before) - _took_s(self._ahead)
+        self._on_effect(type(effect).__name__, took_s)
         return outcome
 
-    def _tell(self, effect: Effect[Any], took_s: float) -> None:
-        """What is written to Kafka while Redis applies is told as part of its Publish."""
-        ahead_s = self._ahead_s
-        if isinstance(effect, Apply):
-            took_s -= ahead_s
-        else:
-            self._ahead_s = 0.0
-        if isinstance(effect, Publish):
-            took_s += ahead_s
-        self._on_effect(type(effect).__name__, took_s)
+    def _withdraw(self) -> None:
+        """What went ahead is as if it had never been."""
+        if self._ahead is not None:
+            self._ahead = None
+            self._transactions.undo()
 
     def _doing(self, effect: Effect[Any]) -> str:
         """For who may not do it."""
@@ -249,8 +244,7 @@ class Worker:
             if effect.events:
                 began_s = time.perf_counter()
                 self._begin(effect.events)
-                self._begun = effect.events
-                self._ahead_s = time.perf_counter() - began_s
+                self._ahead = Ahead(effect.events, time.perf_counter() - began_s)
 
         applied = self._store.apply(effect.applications, meanwhile)
         if time.monotonic() >= self._sample_due_s:
@@ -278,6 +272,7 @@ class Worker:
         if self._stop.is_set():
             raise Stopping
         self._parts.renew()
+        self._ahead = None
         self._transactions.renew()
 
     def _commit_source(self, effect: CommitSource) -> None:
@@ -297,19 +292,24 @@ class Worker:
 
     def _begin(self, events: Collection[Event]) -> None:
         """Let the log take them in."""
-        headers = Envelopes().of
+        common = cache(round_headers)
 
         def send(producer: Producer) -> None:
             topic, produce = self._admin.topics.changed, self._transactions.produce
             for event in events:
-                produce(producer, topic, event.value, event.key, headers(event), event.shard)
+                headers = change_headers(event, common)
+                produce(producer, topic, event.value, event.key, headers, event.shard)
 
         self._transactions.begin(send)
 
     def _publish(self, effect: Publish) -> None:
-        begun, self._begun = self._begun, ()
-        if self._transactions.is_open and begun != effect.events:
-            self._transactions.undo()
-        if not self._transactions.is_open:
+        if self._ahead is not None and self._ahead.events != effect.events:
+            self._withdraw()
+        if self._ahead is None:
             self._begin(effect.events)
+        self._ahead = None
         self._transactions.end(effect.offsets)
+
+
+def _took_s(ahead: Ahead | None) -> float:
+    return ahead.took_s if ahead else 0.0

@@ -21,6 +21,7 @@ from stream_rater.pipeline.ports import (
     Held,
     NewProducer,
     Priors,
+    Publish,
     ReadPriors,
     Record,
     Rejection,
@@ -293,6 +294,15 @@ class NoCompareAndSet(UnkindWorker):
         return done
 
 
+class PublishesWhatWentAhead(UnkindWorker):
+    """Step 14 with all that the log took in during step 13, of shards that refused it, too."""
+
+    def _publish(self, effect: Publish) -> Steps:
+        if self._ahead is not None:
+            self._ahead = effect.events
+        yield from super()._publish(effect)
+
+
 class KeptProducer(UnkindWorker):
     """Step 14 with the same producer after an end in doubt: a late end hits what follows."""
 
@@ -364,6 +374,9 @@ MUTANTS = {
     "publishes-replays": Mutant("[a, c) without events", Machines(updater=PublishesReplays)),
     "publishes-what-was-lost": Mutant(
         "only of shards still owned", Machines(updater=PublishesWhatWasLost)
+    ),
+    "publishes-what-went-ahead": Mutant(
+        "only what was applied", Machines(worker=PublishesWhatWentAhead)
     ),
     "marks-overlooked": Mutant("the marks of rebuilds", Machines(updater=MarksOverlooked)),
     "no-compare-and-set": Mutant("compare-and-set on applied", Machines(worker=NoCompareAndSet)),

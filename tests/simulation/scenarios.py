@@ -243,6 +243,17 @@ def shards_go_to_another_before_the_commit(stage: Stage) -> None:
     stage.turns(first)
 
 
+@catches("publishes-what-went-ahead")
+def one_shard_goes_back_while_events_go_ahead(stage: Stage) -> None:
+    """The log takes in the events of two shards while the store of one refuses its call."""
+    estimator, updater = stage.rated(A0, A1)
+    stage.round(A0, A1)
+    stage.through(estimator, CommitSource)
+    stage.until(updater, Apply)
+    stage.store.roll_back(0, 1)
+    stage.through(updater, Publish)
+
+
 @catches("remembered-offset")
 def commit_that_succeeded_in_doubt(stage: Stage) -> None:
     """A transaction is committed, but the updater hears that it failed."""

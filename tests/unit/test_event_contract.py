@@ -13,7 +13,7 @@ from jsonschema import Draft7Validator
 
 from local.tools import ROOT
 from stream_rater import embedded, events
-from stream_rater.adapters.worker import Envelopes, rejection_headers
+from stream_rater.adapters.worker import change_headers, rejection_headers
 from stream_rater.pipeline.ports import Record, Rejection
 from stream_rater.standings import MAX_TIME_LENGTH
 from tests import tools
@@ -135,7 +135,7 @@ def test_what_is_published_is_valid() -> None:
     for event_ in published:
         payload("ratingChanged").validate(msgspec.json.decode(event_.value))
         told = events.rating_changed_from_json(event_.value)
-        sent = Envelopes().of(event_)
+        sent = change_headers(event_)
         headers("ratingChanged").validate({name: text.decode() for name, text in sent})
         assert [each for each in sent if each[0].startswith("trace")] == TRACES[
             int(told.round_id[1])
