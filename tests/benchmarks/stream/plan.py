@@ -1,10 +1,10 @@
 """What is measured of a workload, and how the figures are told."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tests.benchmarks.measure import Result, Skipped, result
-from tests.benchmarks.stream.crew import a_crew, names_of
+from tests.benchmarks.stream.crew import Program, a_crew, names_of
 from tests.benchmarks.stream.crowd import crowd
 from tests.benchmarks.stream.ground import Ground, send
 from tests.benchmarks.stream.latency import Phase, phase
@@ -75,15 +75,15 @@ class Plan:
         updates = self._of(workload.updates)
         rounds = up_to(updates, workload.rounds())
         best: dict[str, Run] = {}
-        missing: Skipped | None = None
+        peers, missing = dict[str, Program](), None
+        if "peer" in self.measures:
+            try:
+                peers = {f"quix-{each}": quix(each, ground.folder) for each in GUARANTEES}
+            except Skipped as reason:  # what is ours is told all the same
+                missing = reason
         for count in self.workers:
-            runs = self._in_turns(ground, workload, rounds, count)
-            if "peer" in self.measures and count == "1":
-                most = workload.peer_updates // (QUICK if self.quick else 1)
-                try:
-                    runs |= _peers(ground, workload, up_to(min(most, updates), rounds))
-                except Skipped as reason:  # what is ours is told all the same
-                    missing = reason
+            alone = peers if count == "1" else {}
+            runs = self._in_turns(ground, workload, rounds, count, alone)
             best[count] = runs[""]
             self.rates[workload.name, count] = runs[""].rate
             other = self.rates.get((workload.beside, count))
@@ -99,20 +99,31 @@ class Plan:
             raise missing
 
     def _in_turns(
-        self, ground: Ground, workload: Workload, rounds: Sequence[Round], count: str
-    ) -> dict[str, Run]:
-        """The best run of the service and of the null pipelines, which take turns: of the one that
-        cuts as the service just did, and of the one that cuts large."""
-        runs: dict[str, list[Run]] = {"": []}
+        self, ground: Ground, workload: Workload, rounds: Sequence[Round], count: str,
+        peers: Mapping[str, Program],
+    ) -> dict[str, Run]:  # fmt: skip
+        """The best run of each."""
+        runs: dict[str, list[Run]] = {}
         for _ in range(self.turns or (1 if self.quick else TURNS)):
-            run = measured(ground, workload, rounds, count, SERVICE)
-            runs[""].append(run)
-            if "null" in self.measures:
-                for who, cuts in (("null", run.cuts), ("null-large", LARGE_CUTS)):
-                    empty = null(run.sample, cuts, ground.folder)
-                    done = measured(ground, workload, rounds, count, empty)
-                    runs.setdefault(who, []).append(done)
+            for who, run in self._a_turn(ground, workload, rounds, count, peers):
+                runs.setdefault(who, []).append(run)
         return {who: max(each, key=lambda run: run.rate) for who, each in runs.items()}
+
+    def _a_turn(
+        self, ground: Ground, workload: Workload, rounds: Sequence[Round], count: str,
+        peers: Mapping[str, Program],
+    ) -> Iterator[tuple[str, Run]]:  # fmt: skip
+        """The service; the null pipeline that cuts as the service just did, and the one that cuts
+        large; the peers, with fewer rounds."""
+        ours = measured(ground, workload, rounds, count, SERVICE)
+        yield "", ours
+        if "null" in self.measures:
+            for who, cuts in (("null", ours.cuts), ("null-large", LARGE_CUTS)):
+                empty = null(ours.sample, cuts, ground.folder)
+                yield who, measured(ground, workload, rounds, count, empty)
+        most = workload.peer_updates // (QUICK if self.quick else 1)
+        for who, peer in peers.items():
+            yield who, measured(ground, workload, up_to(most, rounds), count, peer)
 
     def _latencies(
         self, ground: Ground, workload: Workload, count: str, most: float
@@ -185,14 +196,6 @@ def _latency(name: str, found: Phase, value: float, unit: str) -> Result:
     ratio = {each: found.quantile_ms(share) for each, share in shares.items()}
     ratio["behind"] = found.behind_ms
     return result(name, value, unit, ratio, f"at {found.rate:.0f} updates/s")
-
-
-def _peers(ground: Ground, workload: Workload, rounds: Sequence[Round]) -> dict[str, Run]:
-    """Quix Streams with openskill, one process."""
-    return {
-        f"quix-{guarantee}": measured(ground, workload, rounds, "1", quix(guarantee, ground.folder))
-        for guarantee in GUARANTEES
-    }
 
 
 def _rebuild(workload: Workload, done: Rebuilt) -> Result:
