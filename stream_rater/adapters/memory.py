@@ -232,7 +232,7 @@ class Worker:
                 return done.value
 
     def steps(self, effect: Effect[Any]) -> Steps:
-        """Perform an effect, pausing after each atomic piece."""
+        """Perform an effect, pausing after each atomic piece; events go ahead at once."""
         if not isinstance(effect, Publish | NewProducer):
             self._withdraw()
         if isinstance(effect, Apply) and effect.events:
