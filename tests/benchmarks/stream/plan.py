@@ -114,7 +114,7 @@ class Plan:
         peers: Mapping[str, Program],
     ) -> Iterator[tuple[str, Run]]:  # fmt: skip
         """The service; the null pipeline that cuts as the service just did, and the one that cuts
-        large; the peers, with fewer rounds."""
+        large; the peers, with as many rounds as are theirs."""
         ours = measured(ground, workload, rounds, count, SERVICE)
         yield "", ours
         if "null" in self.measures:
