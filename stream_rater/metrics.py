@@ -23,9 +23,10 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from stream_rater.pipeline.observer import Accepted, Observer, Traced, unwatched
+from stream_rater.pipeline.observer import Observer, Traced, unwatched
 from stream_rater.pipeline.ports import Polled, Record, Rejection
 from stream_rater.pipeline.waits import Waits
+from stream_rater.rounds import Told
 from stream_rater.standings import CODES
 from stream_rater.trace import trace_of
 
@@ -281,11 +282,11 @@ class ServiceObserver(Observer):
     def reading_back(self, partitions: Collection[int]) -> None:
         self.behind = partitions
 
-    def rounds_accepted(self, rounds: Sequence[Accepted]) -> None:
+    def rounds_accepted(self, records: Sequence[Record], rounds: Sequence[Told]) -> None:
         self._accepted.inc(len(rounds))
         if not self._log.is_enabled_for(DEBUG):  # told of so many, it takes time not to be told
             return
-        for record, told, _ in rounds:
+        for record, told in zip(records, rounds, strict=True):
             self._log.debug(
                 "round accepted", ladder=told.ladder, round=told.round_id,
                 partition=record.partition, offset=record.offset, **_traced(record),

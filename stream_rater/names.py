@@ -269,14 +269,19 @@ def together(some: Sequence[Names]) -> LaidOut:
     chosen = spread(firsts, np.array([each._last - each._first for each in some], np.int64))
     if len(sources) == 1:
         return LaidOut(sources[0].data, sources[0].starts[chosen], sources[0].ends[chosen])
+    names = chained(sources)
+    return LaidOut(names.data, names.starts[chosen], names.ends[chosen])
+
+
+def chained(some: Sequence[LaidOut]) -> LaidOut:
+    """All of these, one after the other."""
     shift = np.repeat(
-        np.cumsum([0, *(len(each.data) for each in sources[:-1])]),
-        [len(each.ends) for each in sources],
+        np.cumsum([0, *(len(each.data) for each in some[:-1])]), [len(each.ends) for each in some]
     )
     return LaidOut(
-        np.concatenate([each.data for each in sources]),
-        (np.concatenate([each.starts for each in sources]) + shift)[chosen],
-        (np.concatenate([each.ends for each in sources]) + shift)[chosen],
+        np.concatenate([each.data for each in some]),
+        np.concatenate([each.starts for each in some]) + shift,
+        np.concatenate([each.ends for each in some]) + shift,
     )
 
 

@@ -16,6 +16,7 @@ or without. The key must be the only one of its name.
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import accumulate
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -53,9 +54,6 @@ NOWHERE = -1
 LATER = 2
 DISTINCT = (False, True, None)
 """What is known of names: for LATER nothing yet."""
-
-TOGETHER_BYTES = 2**16
-"""So much is scanned in one call, and kept as long as any round of it is waiting."""
 
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -252,12 +250,62 @@ class Lines(msgspec.Struct, frozen=True, gc=False):
 Scanned = tuple[Round, Lines]
 
 
+class Scan(NamedTuple):
+    """What messages that are scanned in one call hold, all lines in a row."""
+
+    told: list[EmptyRound | None]
+    """By message what is around its lines; None: it is written otherwise, and its lines, if there
+    are any here, are nobody's."""
+    ends: Ints
+    """By message after which line its own end."""
+    distinct: Ints
+    """By message whether nobody stands in it twice, or LATER."""
+    place: Places
+    """In order of place, message by message."""
+    names: LaidOut
+
+    def each(self) -> list[Scanned | None]:
+        """One by one."""
+        scanned: list[Scanned | None] = []
+        first = 0
+        for event, last, distinct in zip(
+            self.told, self.ends.tolist(), self.distinct.tolist(), strict=True
+        ):
+            own = Names(self.names, first, last, distinct=DISTINCT[distinct])
+            lines = Lines(self.place[first:last], own)
+            scanned.append(None if event is None else (event, lines))
+            first = last
+        return scanned
+
+
 def scan(data: bytes, max_depth: int) -> Scanned | None:
     """A round and its lines, nowhere nested deeper than `max_depth`; None: it is written otherwise.
 
     A round with lines has a depth of 3, which may not be over the limit.
     """
-    return scan_all([data], max_depth)[0]
+    return scan_all([data], max_depth).each()[0]
+
+
+def scan_all(rounds: Sequence[bytes], max_depth: int) -> Scan:
+    """The same of each round, of which there is one: of many small ones in a few calls."""
+    data = rounds[0] if len(rounds) == 1 else b"".join(rounds)
+    text, most = np.frombuffer(data, np.uint8), len(data) // LEAST_LINE
+    starts, ends, place = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, "i4")
+    names, rests = np.empty(len(data), np.uint8), np.empty(len(data) + len(rounds), np.uint8)
+    hashes, round_ends = np.empty(most, np.uint64), np.array([*accumulate(map(len, rounds))])
+    found, size, rest = _scan(
+        text, round_ends, max_depth, names, hashes, starts, ends, place, rests
+    )
+    line_ends, distinct = found.T.copy()
+    count = int(line_ends[-1])
+    around = iter(_decoded(rests[:rest].tobytes()))
+    told = [next(around) if some else None for some in np.diff(line_ends, prepend=0).tolist()]
+    if not data.isascii():
+        told = [event if _is_utf8(each) else None for event, each in zip(told, rounds, strict=True)]
+    laid_out = LaidOut(
+        names[:size].copy(), starts[:count].copy(), ends[:count].copy(), hashes[:count].copy()
+    )
+    return Scan(told, line_ends, distinct, place[:count].copy(), laid_out)
 
 
 def runs(messages: Sequence[bytes], most: int) -> Iterator[list[bytes]]:
@@ -271,39 +319,6 @@ def runs(messages: Sequence[bytes], most: int) -> Iterator[list[bytes]]:
         size += len(data)
     if some:
         yield some
-
-
-def scan_all(rounds: Sequence[bytes], max_depth: int) -> list[Scanned | None]:
-    """The same of each round: of many small ones in a few calls."""
-    return [each for some in runs(rounds, TOGETHER_BYTES) for each in _scanned(some, max_depth)]
-
-
-def _scanned(rounds: Sequence[bytes], max_depth: int) -> list[Scanned | None]:
-    data = rounds[0] if len(rounds) == 1 else b"".join(rounds)
-    text, most = np.frombuffer(data, np.uint8), len(data) // LEAST_LINE
-    starts, ends, place = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, "i4")
-    names, rests = np.empty(len(data), np.uint8), np.empty(len(data) + len(rounds), np.uint8)
-    hashes, round_ends = np.empty(most, np.uint64), np.array([*accumulate(map(len, rounds))])
-    found, size, rest = _scan(
-        text, round_ends, max_depth, names, hashes, starts, ends, place, rests
-    )
-    count = int(found[-1, 0])
-    place = place[:count].copy()
-    laid_out = LaidOut(
-        names[:size].copy(), starts[:count].copy(), ends[:count].copy(), hashes[:count].copy()
-    )
-    events = iter(_decoded(rests[:rest].tobytes()))
-    scanned: list[Scanned | None] = []
-    first, is_ascii = 0, data.isascii()
-    for each, (last, distinct) in zip(rounds, found.tolist(), strict=True):
-        event = next(events) if last > first else None
-        if event is None or not (is_ascii or _is_utf8(each)):
-            scanned.append(None)
-        else:
-            own = Names(laid_out, first, last, distinct=DISTINCT[distinct])
-            scanned.append((event, Lines(place[first:last], own)))
-        first = last
-    return scanned
 
 
 def _decoded(rests: bytes) -> Sequence[EmptyRound | None]:

@@ -20,7 +20,7 @@ from stream_rater.config import Ladders, Limits, Terms
 from stream_rater.events import MAX_ID_BYTES, MAX_RANK, Entry, Headers, PlainEntry, Round
 from stream_rater.names import Names
 from stream_rater.rating.model import DID_NOT_FINISH, Floats, Ints, Places
-from stream_rater.scanning import TOGETHER_BYTES, UNDECODABLE, Lines, Scanned, scan, scan_all
+from stream_rater.scanning import UNDECODABLE, Lines, scan
 
 MIN_ENTRIES = 2
 MAX_TIME_LENGTH = 64
@@ -83,6 +83,11 @@ class Standings(msgspec.Struct, frozen=True, gc=False):
         """(P,) ids, entry by entry."""
         return self.names.texts
 
+    @property
+    def members(self) -> Ints:
+        """(E,) how many players each entry has."""
+        return np.diff(self.entry_starts)
+
     def rates(self, *, skip_all_tied: bool) -> bool:
         """Whether anything can be learnt: somebody finished, and it is not one big tie to skip."""
         best = self.place.item(0)
@@ -110,16 +115,14 @@ Found = tuple[Round, list[Entry] | Lines]
 """A round and its lines, already checked if they are Lines."""
 
 
-def _decode(
-    data: bytes, content_type: str, limits: Limits, scanned: Scanned | None = None
-) -> Found:
+def _decode(data: bytes, content_type: str, limits: Limits) -> Found:
     if len(data) > limits.max_bytes:
         raise Invalid("too-large", f"{len(data)} bytes, over the limit of {limits.max_bytes}")
     packed = "msgpack" in content_type.lower()
-    if not packed and scanned is None and len(data) >= WORTH_BYTES:
+    if not packed and len(data) >= WORTH_BYTES:
         scanned = scan(data, limits.max_depth)
-    if not packed and scanned is not None:
-        return scanned
+        if scanned is not None:
+            return scanned
     depth_of = nesting.msgpack_depth if packed else nesting.json_depth
     if depth_of(data, limits.max_depth) > limits.max_depth:
         raise Invalid("too-deep", f"nesting deeper than {limits.max_depth}")
@@ -308,22 +311,16 @@ class Reader:
         assert found is not None, "read() refuses unknown ladders"
         return found
 
-    def scan(self, rounds: Sequence[bytes | None]) -> list[Scanned | None]:
-        """Records' bytes read together, each to be passed to `read`: small rounds take less so."""
-        limits = self._ladders.limits
-        small = [data if data and len(data) <= TOGETHER_BYTES else b"" for data in rounds]
-        return scan_all(small, limits.max_depth)
-
     def read(
         self, data: bytes | None, headers: Headers = (), received_s: float = math.inf,
-        offset: float = math.inf, scanned: Scanned | None = None,
+        offset: float = math.inf,
     ) -> Standings:  # fmt: skip
         """The round in a record of `round-completed`, received at that Unix time; or Invalid.
 
-        Without an offset, by what holds in the end. `scanned` is what `scan` found of it.
+        Without an offset, by what holds in the end.
         """
         content_type = events.header(headers, "content-type")
-        event, lines = _decode(data or b"", content_type, self._ladders.limits, scanned)
+        event, lines = _decode(data or b"", content_type, self._ladders.limits)
         try:
             return self._valid(event, lines, received_s, offset)
         except Invalid as invalid:

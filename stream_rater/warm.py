@@ -85,6 +85,14 @@ def _round(number: int, players: int = 7) -> bytes:
     ).encode()
 
 
+def _usual_round(number: int) -> bytes:
+    """One as nearly all are, with players of `_round`'s."""
+    return (
+        f'{{"round_id":"u{number}","ladder":"x","completed_at":"2026-01-31T00:00:00Z",'
+        '"standings":[{"player":"p0","rank":1},{"player":"p1","rank":2}]}'
+    ).encode()
+
+
 def fingerprint() -> str:
     """A hash of the version, a few rounds' evidence and the beliefs after them: of every bit."""
     config = EloMMR(
@@ -134,7 +142,8 @@ def compile_for(rating: RatingConfig) -> None:
     """All that both machines call for a ladder of this kind: a few rounds, one after the other."""
     engine = embedded.Engine(one_ladder(rating))
     for number in range(3):
-        engine.log.submit(0, _round(number), received_s=math.inf)
+        for value in (_round(number), _usual_round(number)):
+            engine.log.submit(0, value, received_s=math.inf)
         engine.settle()
 
 

@@ -44,6 +44,11 @@ def play(rating: RatingConfig) -> None:
             standings = ranked([1 + i // 2 for i in range(size)])
             engine.log.submit(0, encode(*standings, round_id=name), headers, received_s=2e9)
             engine.settle()
+    for number, size in enumerate(SIZES):  # together
+        engine.log.submit(
+            0, as_json(*ranked(range(1, size + 1)), round_id=f"{number}"), received_s=2e9
+        )
+    engine.settle()
     assert not engine.log.rejected, msgspec.json.encode(engine.log.rejected[0].message)
 
 

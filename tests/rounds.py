@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from stream_rater.columns import wave_of
 from stream_rater.config import one_ladder
 from stream_rater.rating import belief
 from stream_rater.rating.model import Beliefs, Evidence, Floats, Wave
 from stream_rater.rating.parameters import RatingConfig
+from stream_rater.rounds import wave_of
 from stream_rater.standings import Reader, Standings
 
 MSGPACK_HEADERS = [("content-type", b"application/msgpack")]

@@ -17,9 +17,9 @@ MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_COLUMNS = 400, 70, 100
 LAYERS = {
     "rating": 0,
     "events": 1, "names": 1, "nesting": 1,
-    "config": 2, "scanning": 2, "trace": 2,
+    "config": 2, "scanning": 2, "times": 2, "trace": 2,
     "standings": 3,
-    "columns": 4,
+    "rounds": 4,
     "pipeline": 5,
     "lab": 6, "serving": 6, "adapters": 6, "metrics": 6,
     "cli": 8, "__main__": 9,
@@ -86,7 +86,7 @@ def test_functions_are_short() -> None:
 
 
 def test_imports_point_down() -> None:
-    """__main__ -> cli -> {serving, lab} -> pipeline -> columns -> standings -> events -> rating."""
+    """__main__ -> cli -> {serving, lab} -> pipeline -> rounds -> standings -> events -> rating."""
     upward = []
     for path, tree in trees():
         level = LAYERS.get(own(path), WIRING)

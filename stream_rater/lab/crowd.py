@@ -8,10 +8,8 @@ players' beliefs alone, so the bits are those of `replay`, which takes one round
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import msgspec
 import numpy as np
 
-from stream_rater.columns import wave_of
 from stream_rater.lab.roll import Roll
 from stream_rater.names import Bytes, LaidOut, Names, lay_out, put, spread
 from stream_rater.pipeline.roster import Ladders, Roster
@@ -20,7 +18,7 @@ from stream_rater.rating.compiled import kernel
 from stream_rater.rating.model import Beliefs, Ints, newcomers
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.systems import Law
-from stream_rater.standings import Standings
+from stream_rater.rounds import Rounds, bounds, joined
 
 MARK = 4
 """Bytes before each name: the number of its ladder, to tell it from namesakes."""
@@ -73,28 +71,52 @@ class Census:
         return Roster(self._told, ladder, LaidOut(names.data, names.starts + MARK, names.ends))
 
 
-class Heard(msgspec.Struct, frozen=True, gc=False):
-    """A round that can teach anything, where it was read, and how it is rated."""
+@dataclass(frozen=True, slots=True)
+class Played:
+    """Rounds that can teach anything, in the order of the log, and where they were read."""
 
-    partition: int
-    offset: int
-    standings: Standings
-    rating: RatingConfig
+    rounds: Rounds
+    law: Ints
+    """(R,) by which of the intake's ratings each is rated."""
+    partition: Ints
+    """(R,)"""
+    offset: Ints
+    """(R,)"""
+
+    def rows(self, chosen: Ints) -> "Played":
+        """These of them."""
+        return Played(
+            self.rounds.rows(chosen), self.law[chosen], self.partition[chosen], self.offset[chosen]
+        )
+
+
+def all_played(some: Sequence[Played]) -> Played:
+    """All of these, of which there is one, one after the other."""
+    return Played(
+        joined([each.rounds for each in some]),
+        np.concatenate([each.law for each in some]),
+        np.concatenate([each.partition for each in some]),
+        np.concatenate([each.offset for each in some]),
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
     """Rounds to be rated in one call: they share parameters and no player. P players in all."""
 
-    rounds: Sequence[Heard]
+    played: Played
     rows: Ints
     """(P,) round by round."""
-    partitions: Ints
-    """(P,) where each one's round was read."""
-    offsets: Ints
-    """(P,)"""
-    times: Ints
-    """(P,)"""
+
+    @property
+    def partitions(self) -> Ints:
+        """(P,) where each one's round was read."""
+        return np.repeat(self.played.partition, self.played.rounds.sizes)
+
+    @property
+    def offsets(self) -> Ints:
+        """(P,)"""
+        return np.repeat(self.played.offset, self.played.rounds.sizes)
 
 
 @kernel
@@ -134,37 +156,27 @@ class Crowd:
         factors.resize((rows, *factors.shape[1:]), refcheck=False)
         self._latest = np.zeros(rows, np.int64)
 
-    def turns(self, rounds: Sequence[Heard], rows: Ints) -> Iterator[Turn]:
-        """Rounds in the order of the log, whose players are in these rows, turn by turn: each is to
-        be rated before the next."""
-        sizes = np.array([len(each.standings.share) for each in rounds])
-        told = (
-            np.array([each.partition for each in rounds]),
-            np.array([each.offset for each in rounds]),
-            np.array([each.standings.time for each in rounds]),
-        )
-        starts = np.append(0, np.cumsum(sizes))
-        kinds: dict[int, int] = {}
-        kind = np.array([kinds.setdefault(id(each.rating), len(kinds)) for each in rounds])
+    def turns(self, played: Played, rows: Ints) -> Iterator[Turn]:
+        """Rounds whose players are in these rows, turn by turn: each is to be rated before the
+        next."""
+        starts = bounds(played.rounds.sizes)
         depth = _depths(starts, rows, self._latest)
-        order = np.lexsort((kind, depth))
-        bounds = np.flatnonzero(np.diff(depth[order]) | np.diff(kind[order])) + 1
-        for some in np.split(order, bounds):
-            count = sizes[some]
-            players = rows[spread(starts[some], count)]
-            of = np.repeat(some, count)
-            yield Turn([rounds[r] for r in some.tolist()], players, *(each[of] for each in told))
+        order = np.lexsort((played.law, depth))
+        changes = np.flatnonzero(np.diff(depth[order]) | np.diff(played.law[order])) + 1
+        for some in np.split(order, changes):
+            turn = played.rows(some)
+            yield Turn(turn, rows[spread(starts[some], turn.rounds.sizes)])
 
-    def rate(self, turn: Turn) -> None:
-        """Change the beliefs of all players of a turn."""
-        rating, law = self._law(turn.rounds[0].rating)
-        rows, header = turn.rows, self._beliefs.header
+    def rate(self, turn: Turn, config: RatingConfig) -> None:
+        """Change the beliefs of all players of a turn, whose rounds are rated so."""
+        rating, law = self._law(config)
+        rows, header, rounds = turn.rows, self._beliefs.header, turn.played.rounds
         new = rows[header["rounds"][rows] == 0]
         header[new] = newcomers(1, 0, law.initial_mu, law.initial_sigma).header
-        wave = wave_of([each.standings for each in turn.rounds], header, rows)
-        evidence = systems.estimate(rating, wave)
+        evidence = systems.estimate(rating, rounds.wave(header, rows))
         systems.update(self._beliefs, rows, evidence, [law], np.zeros(len(rows), np.int64))
-        systems.note_round(self._beliefs, rows, turn.offsets, turn.times)
+        times = np.repeat(rounds.time, rounds.sizes)
+        systems.note_round(self._beliefs, rows, turn.offsets, times)
 
     def _law(self, rating: RatingConfig) -> tuple[RatingConfig, Law]:
         """What holds where this is configured; there is room for the factors it keeps."""

@@ -3,45 +3,47 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
+
 from stream_rater.config import Ladder, Ladders
 from stream_rater.lab.replay import Pool
+from stream_rater.pipeline.intake import Intake
+from stream_rater.pipeline.marks import Flags
 from stream_rater.pipeline.ports import Record
 from stream_rater.pipeline.verdicts import Verdicts
-from stream_rater.rating.parameters import RatingConfig
-from stream_rater.scanning import Scanned
-from stream_rater.standings import Reader, Standings
+from stream_rater.rounds import Rounds
+from stream_rater.standings import Invalid, Standings
 
 
 class Judge:
     """The verdicts on all records of a log, each partition's by what came before in it."""
 
     def __init__(self, ladders: Ladders, window: int) -> None:
-        self._reader = Reader(ladders)
+        self.intake = Intake(ladders)
         self._window = window
-        self._ladders = ladders
         self._verdicts: dict[int, Verdicts] = {}
-        self._unchanging: dict[str, RatingConfig] = {}
-        """By ladder, of those rated by the same parameters from the first offset on."""
 
-    def scan(self, records: Sequence[Record]) -> list[Scanned | None]:
-        """Records read together, each to be judged with what was scanned of it."""
-        return self._reader.scan([each.value for each in records])
-
-    def judge(self, record: Record, scanned: Scanned | None = None) -> Standings:
-        """The round in a record, of which this was scanned; raises Invalid."""
-        verdicts = self._verdicts.get(record.partition)
+    def _of(self, partition: int) -> Verdicts:
+        verdicts = self._verdicts.get(partition)
         if verdicts is None:
-            verdicts = self._verdicts[record.partition] = Verdicts(self._reader, self._window)
-        return verdicts.judge(record, scanned)
+            verdicts = self._verdicts[partition] = Verdicts(self.intake.reader, self._window)
+        return verdicts
 
-    def rating(self, ladder: str, offset: int) -> RatingConfig:
-        """By what a ladder's round at this offset is to be rated."""
-        rating = self._unchanging.get(ladder)
-        if rating is None:
-            rating = self._reader.terms(ladder, offset).rating
-            if len(self._ladders.history(ladder)) == 1:
-                self._unchanging[ladder] = rating
-        return rating
+    def judge(self, record: Record) -> Standings:
+        """The round in a record; raises Invalid."""
+        return self._of(record.partition).judge(record)
+
+    def are_new(self, records: Sequence[Record], rounds: Rounds) -> Flags:
+        """(R,) which of the valid rounds of as many records are no duplicates."""
+        new = []
+        for record, told in zip(records, rounds.told, strict=True):
+            try:
+                self._of(record.partition).check(record.offset, told)
+            except Invalid:
+                new.append(False)
+            else:
+                new.append(True)
+        return np.array(new, np.bool_)
 
 
 class Replay:
@@ -59,7 +61,8 @@ class Replay:
 
     def _pool(self, ladder: str, offset: int) -> Pool:
         """A ladder's pool, by what holds at an offset."""
-        rating = self._judge.rating(ladder, offset)
+        intake = self._judge.intake
+        rating = intake.ratings[intake.law(ladder, offset)]
         pool = self.pools.get(ladder)
         if pool is None:
             pool = self.pools[ladder] = Pool(Ladder(rating=rating))

@@ -14,12 +14,12 @@ they come first, and the store notes that the mark behind them is its own.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import compress, pairwise
 
 import numpy as np
 
 from stream_rater.config import Ladders
-from stream_rater.lab.crowd import Crowd, Heard, Turn
+from stream_rater.lab.crowd import Crowd, Played, Turn, all_played
 from stream_rater.lab.offline import Judge
 from stream_rater.lab.reach import Offsets, Reach
 from stream_rater.names import LaidOut, Names, lay_out, together
@@ -28,8 +28,7 @@ from stream_rater.pipeline.ports import REBUILT, UNFINISHED, Application, Positi
 from stream_rater.pipeline.roster import Entries, Roster
 from stream_rater.pipeline.sharding import shards_of_names
 from stream_rater.rating.model import Ints
-from stream_rater.scanning import Scanned
-from stream_rater.standings import Invalid
+from stream_rater.rounds import Rounds
 
 BATCH = 10_000
 """Beliefs written in one go."""
@@ -53,7 +52,7 @@ class Rebuild:
         self._reach = reach
         self._least = reach.least()
         self._crowd = Crowd()
-        self._waiting: list[Heard] = []
+        self._waiting: list[Played] = []
         self._players = 0
         """Of those rounds."""
         self._held = np.zeros(0, np.bool_)
@@ -69,38 +68,35 @@ class Rebuild:
     def feed(self, records: Sequence[Record]) -> None:
         """Rate the rounds in records of `round-completed` that are valid: at once, or with others
         that are fed later."""
-        for record, scanned in zip(records, self._judge.scan(records), strict=True):
-            self._take(record, scanned)
-
-    def _take(self, record: Record, scanned: Scanned | None) -> None:
-        """The round in one of them, if it is valid."""
-        try:
-            standings = self._judge.judge(record, scanned)
-        except Invalid:
-            return
-        size = len(standings.share)
-        self.rounds += 1
-        self.updates += size
-        self._ladders[standings.ladder] = None
-        rating = self._judge.rating(standings.ladder, record.offset)
-        if not standings.rates(skip_all_tied=rating.skip_all_tied):
-            return
-        self._waiting.append(Heard(record.partition, record.offset, standings, rating))
-        self._players += size
+        heard = self._judge.intake.read(records)
+        read = heard.valid(records)
+        new = self._judge.are_new(read, heard.rounds)
+        self.rounds += int(np.count_nonzero(new))
+        self.updates += int(heard.rounds.sizes[new].sum())
+        self._ladders |= dict.fromkeys(told.ladder for told in compress(heard.rounds.told, new))
+        played = Played(
+            heard.rounds,
+            heard.law,
+            np.array([each.partition for each in read], np.int64),
+            np.array([each.offset for each in read], np.int64),
+        )
+        teach = new & self._judge.intake.rates(heard.rounds, heard.law)
+        self._waiting.append(played if teach.all() else played.rows(np.flatnonzero(teach)))
+        self._players += int(self._waiting[-1].rounds.sizes.sum())
         if self._players >= AT_ONCE:
             self._rate()
 
     def _rate(self) -> None:
         """Rate all that waits."""
-        if not self._waiting:
+        if not self._players:
             return
-        census = self._reach.census
-        rows = census.rows(_players(self._waiting))
+        played, census = all_played(self._waiting), self._reach.census
+        rows = census.rows(_players(played.rounds))
         self._crowd.make_room(len(census))
         self._held = np.append(self._held, np.zeros(len(census) - len(self._held), np.bool_))
-        for turn in self._crowd.turns(self._waiting, rows):
+        for turn in self._crowd.turns(played, rows):
             self._hold(turn)
-            self._crowd.rate(turn)
+            self._crowd.rate(turn, self._judge.intake.ratings[int(turn.played.law[0])])
         self._waiting, self._players = [], 0
 
     def _hold(self, turn: Turn) -> None:
@@ -137,13 +133,12 @@ class Rebuild:
             yield rows[some], self._crowd.records(rows[some])
 
 
-def _players(rounds: Sequence[Heard]) -> Roster:
+def _players(rounds: Rounds) -> Roster:
     """The players of all rounds, one after the other."""
     ladders: dict[str, int] = {}
-    ladder = [ladders.setdefault(each.standings.ladder, len(ladders)) for each in rounds]
-    sizes = [len(each.standings.share) for each in rounds]
-    names = together([each.standings.names for each in rounds])
-    return Roster(roster.Ladders(lay_out(list(ladders))), np.repeat(ladder, sizes), names)
+    ladder = [ladders.setdefault(each.ladder, len(ladders)) for each in rounds.told]
+    told = roster.Ladders(lay_out(list(ladders)))
+    return Roster(told, np.repeat(np.array(ladder, np.int64), rounds.sizes), rounds.names)
 
 
 def _batches(count: int) -> Iterator[slice]:

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from stream_rater.columns import wave_of
 from stream_rater.config import Ladder
 from stream_rater.rating import record, systems
 from stream_rater.rating.factor import factors_of
 from stream_rater.rating.model import Beliefs, Evidence, Ints, Table, Wave, newcomers
 from stream_rater.rating.parameters import RatingConfig
+from stream_rater.rounds import wave_of
 from stream_rater.standings import Standings
 
 

@@ -13,8 +13,11 @@ before it can rate a round by what no longer holds.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
+
 from stream_rater.config import Ladders
-from stream_rater.pipeline.estimation import Pending
+from stream_rater.pipeline.estimation import Cohort
+from stream_rater.pipeline.marks import Flags
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.ports import Agree, Step, ask
 
@@ -78,21 +81,17 @@ class Agreement:
             self._until_s = until_s
         return at_odds
 
-    def agreed(
-        self, wave: Sequence[Pending], until_s: float, observer: Observer
-    ) -> Step[list[Pending]]:
+    def agreed(self, wave: Cohort, until_s: float, observer: Observer) -> Step[Cohort]:
         """Note our file, compare, and keep of a wave's rounds those that it may rate."""
-        ladders = {pending.standings.ladder for pending in wave}
+        ladders = {told.ladder for told in wave.rounds.told}
         if not ladders:
-            return []
+            return wave
         noted = yield from ask(Agree(self.own(ladders)))
         at_odds = self.compare(noted, until_s)
         for ladder, offset in at_odds.items():
             observer.ladder_refused(ladder, offset, objection(ladder, offset))
         observer.ladders_agreed(ladders - at_odds.keys())
-        if self.is_full:
-            return list(wave)
-        return [each for each in wave if self.allows(each.standings.ladder, each.offset)]
+        return wave.those(self.allowed(wave))
 
     def retry(self, now_s: float) -> bool:
         """After a while look again: the note, or the store, may have been mended."""
@@ -106,6 +105,10 @@ class Agreement:
         """Whether all rounds may be rated, as far as we know."""
         return not self._odds
 
-    def allows(self, ladder: str, offset: int) -> bool:
-        """Whether a round may be rated, as far as we know."""
-        return offset < self._odds.get(ladder, math.inf)
+    def allowed(self, cohort: Cohort) -> Flags:
+        """(R,) whether each round may be rated, as far as we know."""
+        if self.is_full:
+            return np.ones(len(cohort), np.bool_)
+        ends = [self._odds.get(told.ladder, math.inf) for told in cohort.rounds.told]
+        allowed: Flags = cohort.offsets < np.array(ends)
+        return allowed

@@ -8,15 +8,15 @@ and its successor's, cut otherwise, agree bit for bit.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
-from itertools import accumulate, compress
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from stream_rater.columns import wave_of
-from stream_rater.names import LaidOut, Names, lay_out, together
+from stream_rater import rounds
+from stream_rater.names import Names, lay_out, spread
 from stream_rater.pipeline import marks, parts
+from stream_rater.pipeline.intake import Heard
 from stream_rater.pipeline.marks import Fingerprints, Flags
 from stream_rater.pipeline.observer import Traced
 from stream_rater.pipeline.parts import Part, RoundInPart
@@ -28,99 +28,120 @@ from stream_rater.rating.model import HEADER, Ints, Table
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.record import UnknownRecord
 from stream_rater.rating.systems import Law
-from stream_rater.standings import Standings
+from stream_rater.rounds import Rounds, bounds
 from stream_rater.trace import Trace, trace_of
-
-OFFSET_BITS = 40
-"""As records of beliefs have for it."""
-
-
-class Pending(msgspec.Struct, frozen=True, gc=False):
-    """A valid round that is not yet scattered."""
-
-    partition: int
-    offset: int
-    standings: Standings
-    rating: RatingConfig
-    """By which it is to be rated."""
-    names: Names
-    """(P,) its players."""
-    fingerprints: Fingerprints
-    """(P,) each player's."""
-    number: int
-    """Partition and offset in one."""
-    trace: Trace | None = None
-
-
-def pending(rounds: Sequence[tuple[Record, Standings, RatingConfig]], shards: int) -> "Cohort":
-    """Rounds as read. All their players' shards are found at once: most rounds are small."""
-    told = [standings for _, standings, _ in rounds]
-    sizes = [len(each.share) for each in told]
-    names = together([each.names for each in told])
-    found = marks.fingerprints(names, [each.ladder for each in told], sizes, shards)
-    ends = accumulate(sizes)
-    cohort = Cohort(
-        [
-            Pending(
-                partition=record.partition,
-                offset=record.offset,
-                standings=standings,
-                rating=rating,
-                names=standings.names,
-                fingerprints=found[end - size : end],
-                number=record.partition << OFFSET_BITS | record.offset,
-                trace=trace_of(record.headers),
-            )
-            for (record, standings, rating), size, end in zip(rounds, sizes, ends, strict=True)
-        ]
-    )
-    cohort.fingerprints = found
-    return cohort
 
 
 class Cohort:
-    """Rounds that go through the steps together, and all their players in a row, as columns."""
+    """R valid rounds that go through the steps together, and all their P players in a row."""
 
-    def __init__(self, rounds: Sequence[Pending]) -> None:
+    def __init__(
+        self, rounds: Rounds, law: Ints, partitions: Ints, offsets: Ints,
+        traces: Sequence[Trace | None], fingerprints: Fingerprints, tickets: Ints,
+    ) -> None:  # fmt: skip
+        """(R,) by which of the intake's ratings each is rated, where it was read, what trace it
+        carried; (P,) fingerprints; (R,) tickets by which they wait, once they do."""
         self.rounds = rounds
-        self.sizes = np.array([len(each.fingerprints) for each in rounds], np.int64)
+        self.law = law
+        self.partitions = partitions
+        self.offsets = offsets
+        self.traces = traces
+        self.fingerprints = fingerprints
+        self.tickets = tickets
 
-    @cached_property
-    def fingerprints(self) -> Fingerprints:
-        """(P,) of the players."""
-        return np.concatenate([each.fingerprints for each in self.rounds])
+    def __len__(self) -> int:
+        return len(self.rounds)
 
-    @cached_property
-    def numbers(self) -> Ints:
-        """(P,) the number of each player's round."""
-        return self.per_player([each.number for each in self.rounds])
+    @property
+    def sizes(self) -> Ints:
+        """(R,) how many players each has."""
+        return self.rounds.sizes
+
+    @property
+    def count(self) -> int:
+        """How many players all have."""
+        return len(self.fingerprints)
 
     @cached_property
     def by_shard(self) -> tuple[Ints, list[tuple[int, slice]]]:
         """An order of the players by shard, and each shard with where in that order they are."""
         return marks.by_shard(self.fingerprints)
 
-    @cached_property
-    def names(self) -> LaidOut:
-        """(P,) of the players."""
-        return together([each.names for each in self.rounds])
-
     def per_player(self, column: npt.ArrayLike) -> Ints:
         """(P,) what is told of each round."""
         told: Ints = np.repeat(np.asarray(column), self.sizes)
         return told
 
+    def players(self, places: Ints) -> Fingerprints:
+        """Those of the rounds in these places."""
+        return self.fingerprints[spread(bounds(self.sizes)[places], self.sizes[places])]
+
+    def rows(self, places: Ints) -> "Cohort":
+        """The rounds in these places."""
+        if len(places) == len(self):
+            return self
+        return Cohort(
+            self.rounds.rows(places), self.law[places], self.partitions[places],
+            self.offsets[places], [self.traces[i] for i in places.tolist()],
+            self.players(places), self.tickets[places],
+        )  # fmt: skip
+
     def those(self, chosen: Flags) -> "Cohort":
         """Of the rounds only these."""
-        return self if chosen.all() else Cohort(list(compress(self.rounds, chosen.tolist())))
+        return self if chosen.all() else self.rows(np.flatnonzero(chosen))
+
+    def piece(self, first: int, last: int) -> "Cohort":
+        """Some players of a single round, as if they were the round; its entries are left out."""
+        some = slice(first, min(last, self.count))
+        rounds = msgspec.structs.replace(
+            self.rounds, sizes=np.array([some.stop - first]), names=self.rounds.names.some(some)
+        )
+        return Cohort(
+            rounds, self.law, self.partitions, self.offsets, self.traces,
+            self.fingerprints[some], self.tickets,
+        )  # fmt: skip
+
+
+def joined(some: Sequence[Cohort]) -> Cohort:
+    """All of these, one after the other."""
+    if len(some) == 1:
+        return some[0]
+    return Cohort(
+        rounds.joined([each.rounds for each in some]),
+        np.concatenate([_NONE, *(each.law for each in some)]),
+        np.concatenate([_NONE, *(each.partitions for each in some)]),
+        np.concatenate([_NONE, *(each.offsets for each in some)]),
+        [trace for each in some for trace in each.traces],
+        np.concatenate([_NOBODY, *(each.fingerprints for each in some)]),
+        np.concatenate([_NONE, *(each.tickets for each in some)]),
+    )
+
+
+def pending(records: Sequence[Record], heard: Heard, shards: int) -> Cohort:
+    """Rounds as heard in records of which each has one; nobody has a ticket yet."""
+    found, sizes = heard.rounds, heard.rounds.sizes
+    ladders = [told.ladder for told in found.told]
+    return Cohort(
+        found,
+        heard.law,
+        np.array([each.partition for each in records], np.int64),
+        np.array([each.offset for each in records], np.int64),
+        [trace_of(each.headers) for each in records],
+        marks.fingerprints(found.names, ladders, sizes, shards),
+        np.full(len(found), marks.NOTHING),
+    )
+
+
+_NONE, _NOBODY = np.empty(0, np.int64), np.empty(0, np.uint64)
+NO_ROUNDS = joined([])
 
 
 def asked(cohort: Cohort) -> dict[int, Sequence[Player]]:
     """The cohort's players by shard, in its order."""
     order, cuts = cohort.by_shard
     ladders: dict[str, int] = {}
-    numbers = [ladders.setdefault(each.standings.ladder, len(ladders)) for each in cohort.rounds]
-    ladder, names = cohort.per_player(numbers)[order], cohort.names.rows(order)
+    numbers = [ladders.setdefault(told.ladder, len(ladders)) for told in cohort.rounds.told]
+    ladder, names = cohort.per_player(numbers)[order], cohort.rounds.names.rows(order)
     everybody = Roster(Ladders(lay_out(list(ladders))), ladder, names)
     return {shard: everybody[where] for shard, where in cuts}
 
@@ -162,8 +183,7 @@ def _as_they_were(held: Table, order: Ints) -> Table:
 def classified(cohort: Cohort, headers: Table, accepted: Flags) -> tuple[Cohort, Cohort, Table]:
     """Step 5: rounds to scatter, rounds that were scattered, and the former's priors, for which
     `headers` are overwritten."""
-    offsets = np.array([each.offset for each in cohort.rounds], np.int64)
-    known, scattered = _classified(headers, accepted, offsets, cohort.sizes)
+    known, scattered = _classified(headers, accepted, cohort.offsets, cohort.sizes)
     chosen = known & ~scattered
     ready = cohort.those(chosen)
     priors = headers if ready is cohort else headers[cohort.per_player(chosen)]
@@ -192,30 +212,28 @@ def _classified(headers: Table, accepted: Flags, offsets: Ints, sizes: Ints) -> 
     return known, scattered
 
 
-def estimate(cohort: Cohort, priors: Table) -> Part:
-    """All rows as one part; `priors` in the order of the rows."""
-    numbers: dict[int, int] = {}
-    law = [numbers.setdefault(id(each.rating), len(numbers)) for each in cohort.rounds]
+def estimate(cohort: Cohort, priors: Table, ratings: Sequence[RatingConfig]) -> Part:
+    """All rows as one part; `priors` in the order of the rows, `ratings` by the number of a law."""
+    numbers, law = np.unique(cohort.law, return_inverse=True)
     laws: list[Law] = []
     place = np.empty(len(priors), np.int32)
     evidence = np.empty((len(priors), parts.EVIDENCE_COLUMNS))
-    for number in numbers.values():
-        chosen = np.array(law) == number
+    for number, rating in enumerate([ratings[i] for i in numbers.tolist()]):
+        chosen = law == number
         mine = cohort.those(chosen)
         rows = slice(None) if mine is cohort else cohort.per_player(chosen)
-        rating, own = mine.rounds[0].rating, priors[rows]
+        own = priors[rows]
         laws.append(systems.law_of(rating))
         _rate_newcomers(own, laws[number].initial_mu, laws[number].initial_sigma)
-        wave = wave_of([each.standings for each in mine.rounds], own)
-        place[rows] = np.repeat(wave.place, np.diff(wave.entry_starts))
-        evidence[rows] = systems.estimate(rating, wave)
+        place[rows] = np.repeat(mine.rounds.place, mine.rounds.members)
+        evidence[rows] = systems.estimate(rating, mine.rounds.wave(own))
     return Part(
         laws=laws,
-        rounds=list(map(_round_in_part, cohort.rounds, law)),
-        round_index=cohort.per_player(np.arange(len(cohort.rounds))),
+        rounds=_rounds_in_part(cohort, law),
+        round_index=cohort.per_player(np.arange(len(cohort))),
         place=place,
         evidence=evidence,
-        names=Names(cohort.names),
+        names=Names(cohort.rounds.names),
     )
 
 
@@ -227,17 +245,14 @@ def _rate_newcomers(priors: Table, mu: float, sigma: float) -> None:
             priors[i].mu, priors[i].sigma = mu, sigma
 
 
-def _round_in_part(pending: Pending, law: int) -> RoundInPart:
-    standings = pending.standings
-    return RoundInPart(
-        offset=pending.offset,
-        law=law,
-        time=standings.time,
-        round_id=standings.round_id,
-        ladder=standings.ladder,
-        completed_at=standings.completed_at,
-        trace=pending.trace,
-    )
+def _rounds_in_part(cohort: Cohort, law: Ints) -> list[RoundInPart]:
+    columns = cohort.offsets.tolist(), law.tolist(), cohort.rounds.time.tolist()
+    return [
+        RoundInPart(offset, law, time, told.round_id, told.ladder, told.completed_at, trace)
+        for told, trace, offset, law, time in zip(
+            cohort.rounds.told, cohort.traces, *columns, strict=True
+        )
+    ]
 
 
 def messages(part: Part, cohort: Cohort, most_rows: int) -> list[tuple[int, bytes]]:
@@ -259,9 +274,9 @@ def part_ends(messages: Sequence[tuple[int, bytes]], offsets: Sequence[int]) -> 
     return ends
 
 
-def traced(rounds: Sequence[Pending]) -> Iterator[Traced]:
-    """Those that carry a trace."""
-    for each in rounds:
-        if each.trace is not None:
-            told = each.standings
-            yield Traced(each.trace, told.ladder, told.round_id, each.partition, each.offset)
+def traced(cohort: Cohort) -> Iterator[Traced]:
+    """The rounds that carry a trace."""
+    places = zip(cohort.partitions.tolist(), cohort.offsets.tolist(), strict=True)
+    for told, trace, place in zip(cohort.rounds.told, cohort.traces, places, strict=True):
+        if trace is not None:
+            yield Traced(trace, told.ladder, told.round_id, *place)

@@ -18,8 +18,7 @@
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import groupby
-from operator import attrgetter
+from itertools import compress
 from typing import NoReturn
 
 import numpy as np
@@ -27,11 +26,13 @@ import numpy as np
 from stream_rater.config import Ladders
 from stream_rater.pipeline import estimation
 from stream_rater.pipeline.agreement import Agreement
-from stream_rater.pipeline.estimation import Cohort, Pending
+from stream_rater.pipeline.backlog import Backlog
+from stream_rater.pipeline.estimation import NO_ROUNDS, Cohort
 from stream_rater.pipeline.flood import Flood
+from stream_rater.pipeline.intake import Heard, Intake
 from stream_rater.pipeline.large import LargeRound
 from stream_rater.pipeline.marks import Flags, shards_in
-from stream_rater.pipeline.observer import Accepted, Observer
+from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.pace import IDLE_S, MANY_PLAYERS, Pace
 from stream_rater.pipeline.ports import (
     REGROUPING_S,
@@ -56,10 +57,9 @@ from stream_rater.pipeline.ports import (
 from stream_rater.pipeline.progress import Ahead, Progress
 from stream_rater.pipeline.source import Source, all_finished, behind, hold_much
 from stream_rater.pipeline.verdicts import Verdicts
-from stream_rater.pipeline.waves import Waves
-from stream_rater.rating.model import Table
-from stream_rater.scanning import Scanned
-from stream_rater.standings import Reader
+from stream_rater.rating.model import Ints, Table
+from stream_rater.rounds import Told
+from stream_rater.standings import Invalid
 
 READ_AHEAD = 4
 """Reading rests while more than so many waves' players, or offsets, wait in memory."""
@@ -93,7 +93,7 @@ class Estimator:
         observer: Observer | None = None,
         idle_s: float = IDLE_S,
     ) -> None:
-        self._reader = Reader(ladders)
+        self._intake = Intake(ladders)
         self._agreement = Agreement(ladders)
         self._shards = shards
         self._window = window
@@ -115,11 +115,7 @@ class Estimator:
         self._sources: dict[int, Source] = {}
         self._large: LargeRound | None = None
         """The round on its way that is larger than a wave."""
-        self._waves = Waves[Pending]()
-        self._waiting = 0
-        """Players of those rounds; of a large one as many as are in hand at a time."""
-        self._oversize = 0
-        """Those rounds that are larger than a wave."""
+        self._backlog = Backlog(self._wave_players)
         self._progress = Progress(self._shards)
         self._ahead = Ahead(self._progress, LONGEST_AHEAD_S)
         """Waves."""
@@ -167,7 +163,7 @@ class Estimator:
                 self._observer.rounds_missing(partition, c, start)
             c = max(c or 0, start)
             offsets[partition] = self._window_start(c, start)
-            verdicts = Verdicts(self._reader, self._window)
+            verdicts = Verdicts(self._intake.reader, self._window)
             self._sources[partition] = Source(verdicts, start=offsets[partition], committed=c)
         self._to_open = frozenset()
         self._observer.reading_back(partitions)
@@ -187,12 +183,12 @@ class Estimator:
 
     def _read_on(self) -> Step[None]:
         """Read what came."""
-        timeout_s = self._pace.timeout_s(waiting=bool(self._waves), in_flight=len(self._progress))
+        timeout_s = self._pace.timeout_s(waiting=bool(self._backlog), in_flight=len(self._progress))
         yield from self._poll(timeout_s, full=self._is_full())
 
     def _is_full(self) -> bool:
         most = READ_AHEAD * self._wave_players
-        return self._waiting > most or hold_much(self._sources.values(), most)
+        return self._backlog.waiting > most or hold_much(self._sources.values(), most)
 
     def _poll(self, timeout_s: float, *, full: bool) -> Step[None]:
         polled = yield from ask(
@@ -207,12 +203,8 @@ class Estimator:
             self._observer.owned(self._owned)
             self._drop(polled.lost | polled.gained)
             self._flood.forget(polled.lost | polled.gained)
-        scanned = self._reader.scan([record.value for record in polled.records])
-        read = map(self._read, polled.records, scanned)
-        accepted = [each for each in read if each is not None]
-        self._observer.rounds_accepted(accepted)
-        if rounds := [(record, told, by) for record, told, by in accepted if by is not None]:
-            self._admit(estimation.pending(rounds, self._shards))
+        if polled.records:
+            self._read(polled.records, self._intake.read(polled.records))
         idle = not full and not polled.records
         self._observer.reading_back(behind(self._sources, idle=idle))
         self._flood.rest(self._now_s, self._observer.partitions_resting)
@@ -221,93 +213,84 @@ class Estimator:
         """Forget partitions; what their players await stays true, whoever owns them."""
         for partition in partitions:
             self._sources.pop(partition, None)
-        if self._large is not None and self._large.pending.partition in partitions:
+        if self._large is not None and self._large.partition in partitions:
             self._large = None
-        kept = [each for each in self._waves if each.partition not in partitions]
-        self._waves, self._waiting, self._oversize = Waves(), 0, 0
-        if kept:
-            self._admit(Cohort(kept))
+        self._backlog.drop(partitions)
+        self._news = True
 
     # --- steps 2 and 3 ---
 
-    def _read(self, record: Record, scanned: Scanned | None) -> Accepted | None:
-        """The round in a record, if it is valid."""
-        source = self._sources.get(record.partition)
-        found = source.judge(record, scanned) if source is not None else None
-        if source is None or found is None:
-            return None
-        if isinstance(found, Rejection):
-            self._flood.rejected(record.partition, self._now_s)
-            self._observer.round_rejected(found)
-            return None
-        rating = self._reader.terms(found.ladder, record.offset).rating
-        if found.rates(skip_all_tied=rating.skip_all_tied):
-            return record, found, rating
-        source.finish([record.offset])
-        return record, found, None
-
-    def _admit(self, cohort: Cohort) -> None:
-        self._count(cohort, more=1)
-        self._waves.add(cohort.rounds, cohort.fingerprints, cohort.numbers)
+    def _read(self, records: Sequence[Record], heard: Heard) -> None:
+        """Admit the rounds that were heard in records, if they count and teach anything."""
+        told = iter(heard.rounds.told)
+        found = [next(told) if refusal is None else refusal for refusal in heard.refusals]
+        counts = list(map(self._counts, records, found))
+        valid = [refusal is None for refusal in heard.refusals]
+        cohort = estimation.pending(list(compress(records, valid)), heard, self._shards)
+        cohort = cohort.those(np.array(list(compress(counts, valid)), np.bool_))
+        self._observer.rounds_accepted(list(compress(records, counts)), cohort.rounds.told)
+        teach = self._intake.rates(cohort.rounds, cohort.law)
+        self._done(cohort.those(~teach))
+        self._backlog.add(cohort.those(teach))
         self._news = True
 
-    def _count(self, cohort: Cohort, *, more: int) -> None:
-        self._waiting += more * int(np.minimum(cohort.sizes, self._wave_players).sum())
-        self._oversize += more * int(np.count_nonzero(cohort.sizes > self._wave_players))
+    def _counts(self, record: Record, found: Told | Invalid) -> bool:
+        """Whether what was found in a record is a round to be rated."""
+        source = self._sources.get(record.partition)
+        verdict = source is not None and source.judge(record, found)
+        if isinstance(verdict, Rejection):
+            self._flood.rejected(record.partition, self._now_s)
+            self._observer.round_rejected(verdict)
+            return False
+        return verdict
 
-    def _wave(self) -> list[Pending]:
+    def _wave(self) -> Cohort:
         """Candidates whose players await nothing, up to a wave's size."""
-        wave: list[Pending] = []
-        players = 0
         if not (self._news or self._progress.moved):
-            return wave
+            return NO_ROUNDS
         if len(self._progress) > IN_FLIGHT * self._wave_players:
-            return wave
+            return NO_ROUNDS
         if self._ahead.has(AHEAD, min(MANY_PLAYERS, AHEAD * self._wave_players), self._now_s):
-            return wave
+            return NO_ROUNDS
         self._progress.moved = False
-        candidates = self._waves.candidates()
-        if self._oversize or not self._agreement.is_full:
-            candidates = filter(self._fits, candidates)
-        for pending in self._progress.ready_ones(candidates):
-            if players and players + len(pending.fingerprints) > self._wave_players:
-                break
-            wave.append(pending)
-            players += len(pending.fingerprints)
-        self._news = bool(wave)
-        self._pace.took(len(wave), players)
+        wave = self._backlog.wave(self._fitting, self._progress.ready)
+        self._news = len(wave) > 0
+        self._pace.took(len(wave), wave.count)
         return wave
 
-    def _fits(self, pending: Pending) -> bool:
-        """Whether it may be in a wave; of those too large for any, one at a time is in hand."""
-        allowed = self._agreement.allows(pending.standings.ladder, pending.offset)
-        if allowed and len(pending.fingerprints) > self._wave_players:
-            self._large = self._large or LargeRound(pending, self._piece_players, self._progress)
-            return False
-        return allowed
+    def _fitting(self, tickets: Ints) -> Ints:
+        """Those that may be in a wave; of those too large for any, one at a time is in hand."""
+        if not self._backlog.oversize and self._agreement.is_full:
+            return tickets
+        large = self._backlog.sizes(tickets) > self._wave_players
+        for ticket in tickets[large]:
+            whole = self._backlog.those(np.array([ticket]))
+            if self._large is None and self._agreement.allowed(whole).all():
+                self._large = LargeRound(whole, self._piece_players, self._progress)
+        small = tickets[~large]
+        return small[self._agreement.allowed(self._backlog.those(small))]
 
-    def _agreed(self, wave: Sequence[Pending]) -> Step[list[Pending]]:
+    def _agreed(self, wave: Cohort) -> Step[Cohort]:
         """The rounds of a wave that are to be rated by what our file says."""
         return (yield from self._agreement.agreed(wave, self._now_s + REFUSED_S, self._observer))
 
     # --- steps 4 to 6 ---
 
     def _rate_wave(self) -> Step[None]:
-        if not self._waves:
+        if not self._backlog:
             return
         self._pace.looked()
         wave = yield from self._agreed(self._wave())
         if not wave:
             yield from self._look_at_positions()
             return
-        cohort = Cohort(wave)
-        headers, accepted = yield from self._read_priors(cohort)
-        ready, resumed, priors = estimation.classified(cohort, headers, accepted)
-        if ready.rounds:
+        headers, accepted = yield from self._read_priors(wave)
+        ready, resumed, priors = estimation.classified(wave, headers, accepted)
+        if ready:
             yield from self._scatter(ready, priors)
-        if resumed.rounds:
+        if resumed:
             yield from self._resume(resumed)
-        if ready.rounds or resumed.rounds:
+        if ready or resumed:
             self._pace.came_on()
 
     def _look_at_positions(self) -> Step[None]:
@@ -341,17 +324,17 @@ class Estimator:
         self._observer.shard_opened(shard)
 
     def _scatter(self, ready: Cohort, priors: Table) -> Step[None]:
-        with self._observer.at_work(estimation.traced(ready.rounds)):
-            part = estimation.estimate(ready, priors)
+        with self._observer.at_work(estimation.traced(ready)):
+            part = estimation.estimate(ready, priors, self._intake.ratings)
             messages = estimation.messages(part, ready, self._rows_per_part)
             offsets = yield from ask(Scatter(messages))
         self._finish(ready, estimation.part_ends(messages, offsets))
-        self._observer.rounds_scattered(len(ready.rounds), len(part.names))
+        self._observer.rounds_scattered(len(ready), ready.count)
 
     def _resume(self, resumed: Cohort) -> Step[None]:
         """Somebody scattered these: their parts are in the log, somewhere before its end."""
         self._finish(resumed, dict(enumerate((yield from ask(ShardEnds())))))
-        self._observer.rounds_resumed(len(resumed.rounds))
+        self._observer.rounds_resumed(len(resumed))
 
     def _finish(self, cohort: Cohort, part_ends: Mapping[int, int]) -> None:
         """The rounds are wholly scattered: their players' next ones wait for the store."""
@@ -360,11 +343,15 @@ class Estimator:
 
     def _close(self, cohort: Cohort) -> None:
         """They are no longer to be rated."""
-        self._waves.finish(cohort.rounds, cohort.fingerprints, cohort.numbers)
-        self._count(cohort, more=-1)
+        self._backlog.finish(cohort)
         self._news = True
-        for partition, rounds in groupby(cohort.rounds, attrgetter("partition")):
-            self._sources[partition].finish([each.offset for each in rounds])
+        self._done(cohort)
+
+    def _done(self, cohort: Cohort) -> None:
+        """Nothing is left to do for these rounds."""
+        for partition in np.unique(cohort.partitions).tolist():
+            mine = cohort.partitions == partition
+            self._sources[partition].finish(cohort.offsets[mine].tolist())
 
     def _rate_large(self) -> Step[None]:
         """The next piece of a round larger than a wave (`large`)."""
@@ -372,18 +359,18 @@ class Estimator:
         if large is None or not large.is_due():
             return
         self._pace.came_on(hurry=not large.is_read)
-        done = yield from self._agreed([large.pending])
+        done = yield from self._agreed(large.whole)
         if done and large.is_read:
             yield from large.send(self._rows_per_part)
         elif done:
-            yield from large.read(self._read_priors, self._observer)
+            yield from large.read(self._read_priors, self._intake.ratings, self._observer)
         if not done or large.is_scattered or large.is_sent:
             self._large = None
         if large.is_scattered:
-            yield from self._resume(Cohort(done))
+            yield from self._resume(done)
         elif large.is_sent:
-            self._close(Cohort(done))
-            self._observer.rounds_scattered(1, len(large.pending.names))
+            self._close(done)
+            self._observer.rounds_scattered(1, done.count)
 
     # --- step 7 ---
 

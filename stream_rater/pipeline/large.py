@@ -15,19 +15,19 @@ What comes after a piece in a shard waits behind it. So the next one is sent onl
 before it no more than AHEAD - 1 wait to be applied: others wait for AHEAD pieces, never for all.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-import msgspec
 import numpy as np
 
 from stream_rater.pipeline import estimation
-from stream_rater.pipeline.estimation import Cohort, Pending
+from stream_rater.pipeline.estimation import Cohort
 from stream_rater.pipeline.marks import Flags
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts import Part
 from stream_rater.pipeline.ports import Scatter, Step, ask
 from stream_rater.pipeline.progress import Ahead, Progress
 from stream_rater.rating.model import Table
+from stream_rater.rating.parameters import RatingConfig
 
 AHEAD = 2
 """How many pieces may be in the log and not be seen applied."""
@@ -36,10 +36,11 @@ AHEAD = 2
 class LargeRound:
     """One round on its way, in pieces of at most so many players."""
 
-    def __init__(self, pending: Pending, piece_players: int, progress: Progress) -> None:
-        self.pending = pending
+    def __init__(self, whole: Cohort, piece_players: int, progress: Progress) -> None:
+        self.whole = whole
+        """The round alone."""
         self._progress = progress
-        self._starts = range(0, len(pending.names), piece_players)
+        self._starts = range(0, whole.count, piece_players)
         self._priors: list[Table] = []
         """Of the pieces that are read."""
         self.is_scattered = False
@@ -51,6 +52,11 @@ class LargeRound:
         self._ahead = Ahead(progress)
 
     @property
+    def partition(self) -> int:
+        """Where it was read."""
+        return int(self.whole.partitions[0])
+
+    @property
     def is_read(self) -> bool:
         """Whether it is estimated and parts can be sent."""
         return self._rows is not None
@@ -60,44 +66,40 @@ class LargeRound:
         """Whether all its parts are acknowledged."""
         return self._sent == len(self._starts)
 
-    def _piece(self, number: int) -> Pending:
+    def _piece(self, number: int) -> Cohort:
         """Some of its players, as if they were the round."""
-        first, last = self._starts[number], self._starts[number] + self._starts.step
-        whole = self.pending
-        return msgspec.structs.replace(
-            whole,
-            names=whole.names.some(first, last),
-            fingerprints=whole.fingerprints[first:last],
-        )
+        first = self._starts[number]
+        return self.whole.piece(first, first + self._starts.step)
 
     def is_due(self) -> bool:
         """Whether the next piece may be read, or sent."""
         if not self.is_read:
             piece = self._piece(len(self._priors))
-            return bool(self._progress.ready([piece.fingerprints])[0])
+            return bool(self._progress.ready(piece.fingerprints, piece.sizes)[0])
         return not self._ahead.has(AHEAD, 0, 0.0)
 
     def read(
-        self, read_priors: Callable[[Cohort], Step[tuple[Table, Flags]]], observer: Observer
-    ) -> Step[None]:
+        self, read_priors: Callable[[Cohort], Step[tuple[Table, Flags]]],
+        ratings: Sequence[RatingConfig], observer: Observer,
+    ) -> Step[None]:  # fmt: skip
         """Steps 4 and 5 for the next piece; with the last one all are estimated."""
-        piece = Cohort([self._piece(len(self._priors))])
+        piece = self._piece(len(self._priors))
         headers, accepted = yield from read_priors(piece)
         ready, resumed, priors = estimation.classified(piece, headers, accepted)
-        self.is_scattered = bool(resumed.rounds)
-        if ready.rounds:
+        self.is_scattered = bool(resumed)
+        if ready:
             self._priors.append(priors)
         if len(self._priors) == len(self._starts):
-            with observer.at_work(estimation.traced([self.pending])):
-                whole = Cohort([self.pending])
-                self._rows = estimation.estimate(whole, np.concatenate(self._priors))
+            with observer.at_work(estimation.traced(self.whole)):
+                priors = np.concatenate(self._priors)
+                self._rows = estimation.estimate(self.whole, priors, ratings)
 
     def send(self, rows_per_part: int) -> Step[None]:
         """Step 6 for the next piece."""
         assert self._rows is not None, "it is read first"
-        piece = Cohort([self._piece(self._sent)])
+        piece = self._piece(self._sent)
         start = self._starts[self._sent]
-        part = self._rows.slice(np.arange(start, start + int(piece.sizes[0])))
+        part = self._rows.slice(np.arange(start, start + piece.count))
         messages = estimation.messages(part, piece, rows_per_part)
         offsets = yield from ask(Scatter(messages))
         ends = estimation.part_ends(messages, offsets)

@@ -47,7 +47,7 @@ def _fingerprints(
 
 
 def fingerprints(
-    names: LaidOut, ladders: Sequence[str], sizes: Sequence[int], shards: int
+    names: LaidOut, ladders: Sequence[str], sizes: npt.ArrayLike, shards: int
 ) -> Fingerprints:
     """(P,) of players by name, so many of each ladder; good within this process."""
     salts = np.array([hash(ladder) for ladder in ladders], np.int64)

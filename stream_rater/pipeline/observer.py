@@ -5,8 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 from stream_rater.pipeline.ports import Record, Rejection
-from stream_rater.rating.parameters import RatingConfig
-from stream_rater.standings import Standings
+from stream_rater.rounds import Told
 from stream_rater.trace import Trace
 
 
@@ -19,10 +18,6 @@ class Traced(NamedTuple):
     partition: int
     """Of the machine's input, where the round, or a part of it, stands."""
     offset: int
-
-
-Accepted = tuple[Record, Standings, RatingConfig | None]
-"""A record, the valid round in it, and how it is rated; None: nothing can be learnt from it."""
 
 
 def unwatched(_: Iterable[Traced]) -> AbstractContextManager[object]:
@@ -39,8 +34,8 @@ class Observer:
     def reading_back(self, partitions: Collection[int]) -> None:
         """Of these, from now on, only the ids before the committed offset are being read."""
 
-    def rounds_accepted(self, rounds: Sequence[Accepted]) -> None:
-        """Valid rounds, or none, were read together."""
+    def rounds_accepted(self, records: Sequence[Record], rounds: Sequence[Told]) -> None:
+        """Valid rounds, if any, were read together, each in its record."""
 
     def round_rejected(self, rejection: Rejection) -> None:
         """A record will go to round-rejected."""

@@ -12,17 +12,13 @@ is the fold of a shard's parts before `applied`, so what matters is where the pa
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, compress, islice
 
 import numpy as np
 
-from stream_rater.pipeline.estimation import Pending
 from stream_rater.pipeline.marks import NOTHING, Fingerprints, Flags, Marks, shards_in
-
-LOOKED_AT = 1000
-"""Rounds whose players are looked up in one call."""
+from stream_rater.rating.model import Ints
 
 
 class Progress:
@@ -84,22 +80,16 @@ class Progress:
             self._floor[shard] >= end and shard not in self._behind for shard, end in ends.items()
         )
 
-    def ready(self, rounds: Sequence[Fingerprints]) -> Flags:
-        """(n,) whether the priors of each one's players would count, as far as we have seen."""
-        players = np.concatenate(rounds)
+    def ready(self, players: Fingerprints, sizes: Ints) -> Flags:
+        """(R,) whether the priors of the players of each round, so many of each, would count, as
+        far as we have seen."""
+        if not len(sizes):
+            return np.empty(0, np.bool_)
         not_yet = self._awaits.find(players) != NOTHING
         if closed := self._behind | self._refused.keys():
             not_yet |= np.isin(shards_in(players), list(closed))
-        starts = np.array([0, *accumulate(map(len, rounds[:-1]))])
-        ready: Flags = ~np.logical_or.reduceat(not_yet, starts)
+        ready: Flags = ~np.logical_or.reduceat(not_yet, np.cumsum(sizes) - sizes)
         return ready
-
-    def ready_ones(self, rounds: Iterable[Pending]) -> Iterator[Pending]:
-        """Those of these rounds; more are looked at only as more are asked for."""
-        left = iter(rounds)
-        while some := list(islice(left, LOOKED_AT)):
-            ready = self.ready([each.fingerprints for each in some])
-            yield from compress(some, ready.tolist())
 
     def waiting(self) -> list[int]:
         """Shards whose `applied` would tell news."""

@@ -6,8 +6,8 @@ from itertools import takewhile
 
 from stream_rater.pipeline.ports import Record, Rejection
 from stream_rater.pipeline.verdicts import Verdicts
-from stream_rater.scanning import Scanned
-from stream_rater.standings import Invalid, Standings
+from stream_rater.rounds import Told
+from stream_rater.standings import Invalid
 
 REJECTED_BYTES = 64 * 2**20
 
@@ -42,20 +42,22 @@ class Source:
         self._ran_dry = self._ran_dry or idle
         return self._next_offset < self._committed and not self._ran_dry
 
-    def judge(self, record: Record, scanned: Scanned | None = None) -> Standings | Rejection | None:
-        """The round in a record, of which this was scanned, or why it is rejected; None if it is
+    def judge(self, record: Record, found: Told | Invalid) -> Rejection | bool:
+        """Whether the round found in a record counts, or why the record is rejected; False if it is
         read only for its id."""
         if record.offset < self._next_offset:
-            return None
+            return False
         self._next_offset = record.offset + 1
         live = record.offset >= self._committed
         if live:
             self._unfinished.append(record.offset)
         try:
-            standings = self._verdicts.judge(record, scanned)
+            if isinstance(found, Invalid):
+                raise found
+            self._verdicts.check(record.offset, found)
         except Invalid as invalid:
-            return self._reject(record, invalid) if live else None
-        return standings if live else None
+            return self._reject(record, invalid) if live else False
+        return live
 
     def _reject(self, record: Record, invalid: Invalid) -> Rejection:
         told = (invalid.ladder, invalid.round_id)

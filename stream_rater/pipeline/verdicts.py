@@ -7,13 +7,14 @@ would hang on the whole log. So a round is rated once per id within W offsets of
 
 from collections import deque
 
+from stream_rater.pipeline.intake import read_alone
 from stream_rater.pipeline.ports import Record
-from stream_rater.scanning import Scanned
+from stream_rater.rounds import Told
 from stream_rater.standings import Invalid, Reader, Standings
 
 
 class Verdicts:
-    """Reads one partition's records in order, remembering the ids of the last W offsets."""
+    """Judges one partition's records in order, remembering the ids of the last W offsets."""
 
     def __init__(self, reader: Reader, window: int) -> None:
         self._reader = reader
@@ -21,28 +22,27 @@ class Verdicts:
         self._recent: deque[tuple[int, tuple[str, str]]] = deque()
         self._latest: dict[tuple[str, str], int] = {}
 
-    def judge(self, record: Record, scanned: Scanned | None = None) -> Standings:
-        """The round in a record, of which this was scanned; raises Invalid with the code to reject
-        it by."""
-        oldest = record.offset - self._window
+    def judge(self, record: Record) -> Standings:
+        """The round in a record; raises Invalid with the code to reject it by."""
+        standings = read_alone(self._reader, record)
+        self.check(record.offset, standings)
+        return standings
+
+    def check(self, offset: int, told: Told) -> None:
+        """Remember a valid round; raises Invalid where it is a duplicate."""
+        oldest = offset - self._window
         if self._recent and self._recent[0][0] < oldest:
             self._forget_before(oldest)
-        if record.unreadable:
-            raise Invalid("too-large", record.unreadable)
-        standings = self._reader.read(
-            record.value, record.headers, record.received_s, record.offset, scanned
-        )
-        round_id = (standings.ladder, standings.round_id)
+        round_id = (told.ladder, told.round_id)
         earlier = self._latest.get(round_id)
-        self._latest[round_id] = record.offset
-        self._recent.append((record.offset, round_id))
+        self._latest[round_id] = offset
+        self._recent.append((offset, round_id))
         if earlier is not None:
             twice = Invalid(
                 "duplicate-round", f"round_id {round_id[1]!r} stands at offset {earlier}"
             )
             twice.tell(*round_id)
             raise twice
-        return standings
 
     def _forget_before(self, offset: int) -> None:
         while self._recent and self._recent[0][0] < offset:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stream_rater import events, scanning
+from stream_rater import events
 from stream_rater.events import MAX_ID_BYTES, MAX_RANK
 from stream_rater.names import lay_out
-from stream_rater.scanning import scan, scan_all
+from stream_rater.scanning import Scanned, runs, scan, scan_all
 from stream_rater.standings import Invalid, _any_columns, _check_players
 from tests.rounds import as_json, ranked
 
@@ -45,6 +45,11 @@ def check(data: bytes) -> bool:
     return True
 
 
+def all_of(data: list[bytes]) -> list[Scanned | None]:
+    """Scanned together."""
+    return scan_all(data, DEPTH).each()
+
+
 def rounds(lines: list[Any], **others: Any) -> dict[str, Any]:
     """A round with these lines."""
     return {"round_id": "r", "ladder": "l", "completed_at": "t", "standings": lines, **others}
@@ -75,7 +80,7 @@ def test_no_bytes_are_read_otherwise_than_by_the_decoder(
         data = data[:at] + part + data[at + gone :]
     try:
         taken = check(data)
-        alike = [each is not None for each in scan_all([USUAL, data, data, USUAL], DEPTH)]
+        alike = [each is not None for each in all_of([USUAL, data, data, USUAL])]
         assert alike == [True, taken, taken, True]
     except (msgspec.DecodeError, Invalid) as refused:
         raise AssertionError(f"{data!r} was taken: {refused}") from None
@@ -153,9 +158,7 @@ def test_rounds_scanned_together_are_as_alone(
         lines = [{"player": f"{name}{i % 3}", "rank": rank} for i, rank in enumerate(ranks)]
         each = json.dumps(rounds(lines), ensure_ascii=False).encode()
         data.append(each if whole else each[: each.rindex(b"}") - 2])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scanning, "TOGETHER_BYTES", at_once)
-        found = scan_all(data, DEPTH)
+    found = [each for some in runs(data, at_once) for each in all_of(some)]
     assert len(found) == len(data)
     for each, together in zip(data, found, strict=True):
         alone = scan(each, DEPTH)
@@ -181,8 +184,8 @@ def test_no_round_reads_on_into_the_next(cut: int) -> None:
     lines = one[one.index(b"[") : one.index(b"]") + 1]
     halves = [half.replace("|", "").encode() for half in (IN_TWO[:cut], IN_TWO[cut:])]
     data = [one + halves[0], halves[1].replace(b"LIST", lines)]
-    assert scan_all(data, DEPTH) == [None, None]
-    found = scan_all([*data, one + b"\r\n"], DEPTH)
+    assert all_of(data) == [None, None]
+    found = all_of([*data, one + b"\r\n"])
     assert [each is not None for each in found] == [False, False, True]
 
 
@@ -190,7 +193,7 @@ def test_new_lines_are_spaces_around_texts_only() -> None:
     """In them they are a mistake."""
     assert check(USUAL.replace(b'"ladder"', b'\n"ladder"\n'))
     assert not check(USUAL.replace(b'"ladder":"', b'"ladder":"\n'))
-    found = scan_all([USUAL.replace(b'"ladder"', each) for each in (b'\n"ladder"', b'"x"')], DEPTH)
+    found = all_of([USUAL.replace(b'"ladder"', each) for each in (b'\n"ladder"', b'"x"')])
     assert [each is not None for each in found] == [True, False]
 
 

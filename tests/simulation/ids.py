@@ -3,9 +3,9 @@
 import itertools
 
 from stream_rater.pipeline.estimator import Estimator
-from stream_rater.pipeline.observer import Accepted
+from stream_rater.pipeline.intake import read_alone
 from stream_rater.pipeline.ports import Agree, Record, Step, ask
-from stream_rater.scanning import Scanned
+from stream_rater.rounds import Told
 from stream_rater.standings import Invalid
 
 
@@ -43,9 +43,7 @@ class IdsInStore(Estimator):
 
     def _note(self, record: Record) -> Step[None]:
         try:
-            found = self._reader.read(
-                record.value, record.headers, record.received_s, record.offset
-            )
+            found = read_alone(self._intake.reader, record)
         except Invalid:
             return
         name, reading = f"{found.ladder}:{found.round_id}", (str(next(self._readings)),)
@@ -53,10 +51,10 @@ class IdsInStore(Estimator):
         if noted[name] != reading:
             self._second.add((record.partition, record.offset))
 
-    def _read(self, record: Record, scanned: Scanned | None) -> Accepted | None:
-        read = super()._read(record, scanned)
-        if read is None or (record.partition, record.offset) not in self._second:
-            return read
+    def _counts(self, record: Record, found: Told | Invalid) -> bool:
+        counts = super()._counts(record, found)
+        if not counts or (record.partition, record.offset) not in self._second:
+            return counts
         twice = Invalid("duplicate-round", "noted in the store")
         self._sources[record.partition]._reject(record, twice)
-        return None
+        return False

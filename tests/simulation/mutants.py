@@ -1,6 +1,6 @@
 """The protocol with one rule left out at a time: the simulator must find each of these wrong."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from stream_rater.adapters.memory import Steps
 from stream_rater.lab.reach import Reach
 from stream_rater.pipeline import estimation
 from stream_rater.pipeline.changes import Change
-from stream_rater.pipeline.estimation import Cohort, Pending
+from stream_rater.pipeline.estimation import Cohort
 from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.marks import Fingerprints, Flags
 from stream_rater.pipeline.ports import (
@@ -117,7 +117,7 @@ class Unacknowledged(Estimator):
         self._late_players: dict[int, Fingerprints] = {}
 
     def _scatter(self, ready: Cohort, priors: Table) -> Step[None]:
-        part = estimation.estimate(ready, priors)
+        part = estimation.estimate(ready, priors, self._intake.ratings)
         messages = estimation.messages(part, ready, self._rows_per_part)
         first = messages[0][0]
         offsets = yield from ask(Scatter([each for each in messages if each[0] == first]))
@@ -148,12 +148,11 @@ class FirstPiece(Estimator):
         large = self._large
         yield from super()._rate_large()
         if large is not None and large is self._large and large._sent == 1:
-            super()._close(Cohort([large.pending]))
+            super()._close(large.whole)
 
     def _close(self, cohort: Cohort) -> None:
-        left = [each for each in cohort.rounds if each.number in self._waves]
-        if left:
-            super()._close(Cohort(left))
+        if left := cohort.those(self._backlog.have(cohort.tickets)):
+            super()._close(left)
 
 
 class CommitsMaximum(Estimator):
@@ -186,9 +185,9 @@ class RejectionsOutside(UnkindWorker):
 class FilesNotCompared(Estimator):
     """Step 3 without a look at what was noted: each worker rates by its own ladders file."""
 
-    def _agreed(self, wave: Sequence[Pending]) -> Step[list[Pending]]:
+    def _agreed(self, wave: Cohort) -> Step[Cohort]:
         yield from ()
-        return list(wave)
+        return wave
 
 
 # --- the updater's rules --------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from stream_rater.pipeline.agreement import Agreement, goes_on, odds
 from stream_rater.pipeline.estimator import REFUSED_S, Estimator
 from stream_rater.pipeline.ports import Agree, Poll, Polled, Scatter
 from stream_rater.rating.parameters import EloMMR
+from tests.unit.cohorts import cohort_of
 from tests.unit.machines import ByHand, Recorder
 from tests.unit.test_estimator import ONE, ZERO, a_round, opened, priors, read, scattered
 
@@ -58,15 +59,15 @@ def test_objections_are_remembered_for_a_while() -> None:
     own = agreement.own(["ladder-0"])
     rival = {"ladder-0": [own["ladder-0"][0], "5:x"]}
     assert agreement.compare(rival, 10.0) == {"ladder-0": 5}
-    assert agreement.allows("ladder-0", 4)
-    assert not agreement.allows("ladder-0", 5)
+    rounds = cohort_of([2, 2, 2], offsets=[4, 5, 6], ladders=["ladder-0", "ladder-0", "other"])
+    assert agreement.allowed(rounds).tolist() == [True, False, True]
     agreement.retry(9.0)
-    assert not agreement.allows("ladder-0", 5)
+    assert agreement.allowed(rounds).tolist() == [True, False, True]
     assert agreement.compare(own, 10.0) == {}
-    assert agreement.allows("ladder-0", 5)
+    assert agreement.allowed(rounds).all()
     agreement.compare(rival, 10.0)
     agreement.retry(10.0)
-    assert agreement.allows("ladder-0", 5)
+    assert agreement.allowed(rounds).all()
 
 
 def test_an_estimator_at_odds_waits() -> None:

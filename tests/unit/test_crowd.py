@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from stream_rater.config import Change, Ladder, Ladders
-from stream_rater.lab.crowd import Census, Crowd, Heard, _depths
+from stream_rater.lab.crowd import Census, Crowd, Played, _depths
 from stream_rater.lab.offline import Replay
 from stream_rater.lab.reach import Reach
 from stream_rater.lab.rebuild import Rebuild
 from stream_rater.pipeline.ports import Player, Record
 from stream_rater.pipeline.roster import Roster
 from stream_rater.rating.parameters import Elo, EloMMR
+from stream_rater.rounds import Rounds
 from tests.rounds import as_json, day, ranked, read
 from tests.unit.machines import CONFIG
 
@@ -87,12 +88,16 @@ def test_turns() -> None:
     """Rounds with the same parameters share one; those with others have their own."""
     crowd = Crowd()
     crowd.make_room(7)
-    pairs = [("ab", CONFIG), ("cd", CONFIG), ("bc", CONFIG), ("ef", OTHER)]
-    rounds = [
-        Heard(i + 3, i, read(CONFIG, *ranked([1, 2], who)), c) for i, (who, c) in enumerate(pairs)
+    rounds = Rounds.of([read(CONFIG, *ranked([1, 2], who)) for who in ("ab", "cd", "bc", "ef")])
+    offset = np.arange(4)
+    played = Played(rounds, np.array([0, 0, 0, 1]), offset + 3, offset)
+    turns = list(crowd.turns(played, np.array([0, 1, 2, 3, 1, 2, 4, 5])))
+    assert [turn.played.offset.tolist() for turn in turns] == [[0, 1], [3], [2]]
+    assert [turn.played.rounds.names.texts() for turn in turns] == [
+        list("abcd"),
+        ["e", "f"],
+        ["b", "c"],
     ]
-    turns = list(crowd.turns(rounds, np.array([0, 1, 2, 3, 1, 2, 4, 5])))
-    assert [[each.offset for each in turn.rounds] for turn in turns] == [[0, 1], [3], [2]]
     assert [turn.rows.tolist() for turn in turns] == [[0, 1, 2, 3], [4, 5], [1, 2]]
     assert turns[0].offsets.tolist() == [0, 0, 1, 1]
     assert turns[2].partitions.tolist() == [5, 5]

@@ -1,41 +1,26 @@
 """A wave's priors and parts, round by round as their definition has them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_rater.config import ANY_LADDER, one_ladder
-from stream_rater.names import Names
+from stream_rater.config import ANY_LADDER, Ladder, Ladders
 from stream_rater.pipeline import estimation, parts
-from stream_rater.pipeline.estimation import Cohort
+from stream_rater.pipeline.intake import Intake
 from stream_rater.pipeline.marks import shards_in
-from stream_rater.pipeline.ports import Priors, Record
+from stream_rater.pipeline.ports import Priors
 from stream_rater.pipeline.sharding import shards_of
 from stream_rater.rating import record
 from stream_rater.rating.model import HEADER, newcomers
 from stream_rater.rating.parameters import Elo
-from stream_rater.standings import Reader
-from tests.rounds import as_json, ranked
+from tests.unit.cohorts import SHARDS, cohort_of
 
-SHARDS = 3
 SIZES = st.lists(st.integers(2, 4), min_size=1, max_size=5)
-OTHER = one_ladder(Elo(learning_rate=32.0)).ladders
-
-
-def cohort_of(sizes: Sequence[int], others: Sequence[bool] = ()) -> Cohort:
-    """Rounds of so many players, nobody twice, at offsets 10, 20, ...; some are rated otherwise."""
-    reader, rounds, first = Reader(ANY_LADDER), [], 0
-    for i, size in enumerate(sizes):
-        players = [f"p{k}" for k in range(first, first + size)]
-        data = as_json(*ranked(range(1, size + 1), players), round_id=f"r{i}")
-        standings, first = reader.read(data), first + size
-        ladders = OTHER if i < len(others) and others[i] else ANY_LADDER.ladders
-        rounds.append(
-            (Record(0, 10 * i + 10, data), standings, next(iter(ladders.values())).rating)
-        )
-    return estimation.pending(rounds, SHARDS)
+LADDERS = Ladders(
+    ladders=ANY_LADDER.ladders | {"other": Ladder(rating=Elo(learning_rate=32.0))},
+)
 
 
 def test_headers_come_in_the_order_of_the_players() -> None:
@@ -66,7 +51,7 @@ def test_priors_are_those_before_the_round(sizes: list[int], data: st.DataObject
     """And rounds scattered, or not yet to be read, are told apart by any one player."""
     cohort = cohort_of(sizes)
     players = sum(sizes)
-    offset = [each.offset for each in cohort.rounds for _ in each.names.texts]
+    offset = cohort.per_player(cohort.offsets).tolist()
     ahead = data.draw(st.lists(st.sampled_from([-1, -1, 0, 0, 1]), min_size=players,
                                max_size=players))  # fmt: skip
     accepted = np.array([data.draw(st.integers(0, 9)) > 0 for _ in offset])
@@ -82,19 +67,19 @@ def test_priors_are_those_before_the_round(sizes: list[int], data: st.DataObject
     told = headers.copy()
     ready, resumed, priors = estimation.classified(cohort, headers, accepted)
     wanted, first = [], 0
-    for each in cohort.rounds:
-        rows = range(first, first + len(each.names))
-        first += len(each.names)
-        later = any(told[i]["version"] and told[i]["last"] > each.offset for i in rows)
+    for at, size in zip(cohort.offsets.tolist(), sizes, strict=True):
+        rows = range(first, first + size)
+        first += size
+        later = any(told[i]["version"] and told[i]["last"] > at for i in rows)
         if not all(accepted[i] for i in rows):
-            assert each not in [*ready.rounds, *resumed.rounds]
+            assert at not in [*ready.offsets, *resumed.offsets]
         elif later:
-            assert each in resumed.rounds
+            assert at in resumed.offsets
         else:
-            assert each in ready.rounds
+            assert at in ready.offsets
             for i in rows:
                 prior = told[i].copy()
-                if prior["version"] and prior["last"] == each.offset:
+                if prior["version"] and prior["last"] == at:
                     for name in ("mu", "sigma", "time"):
                         prior[name] = prior[f"previous_{name}"]
                     prior["rounds"] -= 1
@@ -105,9 +90,10 @@ def test_priors_are_those_before_the_round(sizes: list[int], data: st.DataObject
 @given(SIZES, st.lists(st.booleans(), max_size=5), st.integers(1, 5))
 def test_messages_hold_every_row_once(sizes: list[int], others: list[bool], most: int) -> None:
     """In its player's shard, with its own round and law, and the evidence of its round alone."""
-    cohort = cohort_of(sizes, others)
-    players = sum(sizes)
-    part = estimation.estimate(cohort, newcomers(players, 0, 1500.0, 350.0).header)
+    intake = Intake(LADDERS)
+    cohort = cohort_of(sizes, ladders=["other" if o else "x" for o in others], intake=intake)
+    priors = newcomers(sum(sizes), 0, 1500.0, 350.0).header
+    part = estimation.estimate(cohort, priors.copy(), intake.ratings)
     found = []
     for shard, message in estimation.messages(part, cohort, most):
         got = parts.decode(message)
@@ -119,19 +105,20 @@ def test_messages_hold_every_row_once(sizes: list[int], others: list[bool], most
             law = got.laws[told.law].system
             found.append((told.offset, got.place[i], name, law, got.evidence[i].tolist()))
     wanted = []
-    for each in cohort.rounds:
-        alone = estimation.estimate(
-            Cohort([each]), newcomers(len(each.names), 0, 1500.0, 350.0).header
-        )
-        system = str(each.rating.__struct_config__.tag)
-        rows = zip(each.names.texts, each.standings.place, alone.evidence.tolist(), strict=True)
-        wanted += [(each.offset, place, name, system, found) for name, place, found in rows]
+    for r, size in enumerate(sizes):
+        alone = cohort.rows(np.array([r]))
+        seen = estimation.estimate(alone, priors[:size].copy(), intake.ratings).evidence
+        system = str(intake.ratings[alone.law[0]].__struct_config__.tag)
+        rows = zip(alone.rounds.names.texts(), alone.rounds.place, seen.tolist(), strict=True)
+        wanted += [(alone.offsets[0], place, name, system, row) for name, place, row in rows]
     assert sorted(found) == sorted(wanted)
 
 
-def test_names_of_a_piece() -> None:
+def test_a_piece_of_a_round() -> None:
     """What a large round is cut into, as its columns say."""
-    names = Names([f"p{i}" for i in range(5)])
-    assert [names.some(start, start + 2).texts for start in (0, 2, 4)] == [
-        ["p0", "p1"], ["p2", "p3"], ["p4"],
-    ]  # fmt: skip
+    (whole,) = [cohort_of([5])]
+    pieces = [whole.piece(start, start + 2) for start in (0, 2, 4)]
+    assert [each.rounds.names.texts() for each in pieces] == [["p0", "p1"], ["p2", "p3"], ["p4"]]
+    assert [each.sizes.tolist() for each in pieces] == [[2], [2], [1]]
+    found = np.concatenate([each.fingerprints for each in pieces])
+    assert found.tolist() == whole.fingerprints.tolist()

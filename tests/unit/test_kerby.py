@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_rater.columns import wave_of
 from stream_rater.rating import systems
 from stream_rater.rating.baselines.kerby import interpolate
 from stream_rater.rating.model import newcomers
 from stream_rater.rating.normal import hazard
 from stream_rater.rating.parameters import BadParameters, RatingConfig, from_builtins
+from stream_rater.rounds import wave_of
 from tests.rounds import ranked, read
 
 SYSTEMS = {

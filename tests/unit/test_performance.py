@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_rater.columns import wave_of
 from stream_rater.rating import performance, small, systems
 from stream_rater.rating.model import Beliefs, Evidence, Floats, newcomers
 from stream_rater.rating.oracle import zero
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.rating.performance import LEAST_WEIGHT, performances, player_variances
+from stream_rater.rounds import wave_of
 from tests.benchmarks.stage1 import LOGISTIC, wave_of_size
 from tests.rounds import ranked, read
 

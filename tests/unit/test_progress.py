@@ -15,7 +15,7 @@ def crowd(*players: int) -> Fingerprints:
 
 def is_ready(progress: Progress, *players: int) -> bool:
     """A round of these players."""
-    (ready,) = progress.ready([crowd(*players)]).tolist()
+    (ready,) = progress.ready(crowd(*players), np.array([len(players)])).tolist()
     return bool(ready)
 
 
@@ -129,5 +129,6 @@ def test_rounds_are_looked_at_together() -> None:
     progress = Progress(2)
     progress.sent({1: 3}, {1: crowd(BOB + 1)})
     progress.refuse(0, until_s=5.0)
-    rounds = [crowd(ANN + 1, BOB + 1), crowd(ANN + 1), crowd(ANN + 1, BOB)]
-    assert progress.ready(rounds).tolist() == [False, True, False]
+    players = crowd(ANN + 1, BOB + 1, ANN + 1, ANN + 1, BOB)
+    assert progress.ready(players, np.array([2, 1, 2])).tolist() == [False, True, False]
+    assert progress.ready(players[:0], np.array([], np.int64)).tolist() == []

@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -10,19 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_rater.names import lay_out
+from stream_rater.pipeline import waves as waves_
 from stream_rater.pipeline.marks import Fingerprints, fingerprints
 from stream_rater.pipeline.waves import Waves
 from stream_rater.rating.model import Ints
 
 
-class Round(NamedTuple):
-    """A round."""
-
-    number: int
-
-
-class ByNumber(Waves[Round]):
-    """Rounds named by their numbers."""
+class ByTicket(Waves):
+    """With the players of each ticket."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,24 +25,25 @@ class ByNumber(Waves[Round]):
     def enter(self, *rounds: tuple[int, Fingerprints]) -> None:
         """These, in one call."""
         self._crowds.update(rounds)
-        self.add([Round(number) for number, _ in rounds], *self._columns([n for n, _ in rounds]))
+        self.add(*self._columns([ticket for ticket, _ in rounds]))
 
-    def _columns(self, numbers: Sequence[int]) -> tuple[Fingerprints, Ints]:
-        crowds = [self._crowds[number] for number in numbers]
-        return np.concatenate(crowds), np.repeat(numbers, [len(each) for each in crowds])
+    def _columns(self, tickets: Sequence[int]) -> tuple[Ints, Ints, Fingerprints]:
+        crowds = [self._crowds[ticket] for ticket in tickets]
+        sizes = [len(each) for each in crowds]
+        return np.array(tickets), np.array(sizes), np.concatenate(crowds)
 
-    def done(self, *numbers: int) -> None:
+    def done(self, *tickets: int) -> None:
         """Finish these."""
-        self.finish([Round(number) for number in numbers], *self._columns(numbers))
+        self.finish(*self._columns(tickets))
 
     def free(self) -> list[int]:
         """The candidates."""
-        return [each.number for each in self.candidates()]
+        return self.candidates().tolist()
 
 
-def waves_of(*rounds: str) -> ByNumber:
+def waves_of(*rounds: str) -> ByTicket:
     """Rounds numbered from 0, a letter a player."""
-    waves = ByNumber()
+    waves = ByTicket()
     half = len(rounds) // 2
     for first, some in ((0, rounds[:half]), (half, rounds[half:])):
         if some:
@@ -96,18 +91,30 @@ def test_finished_rounds_leave_nothing_behind() -> None:
     waves = waves_of("ab", "bc")
     waves.done(0)
     waves.done(1)
-    assert len(waves) == 0
-    assert len(waves._latest) == 0
-    assert not waves._free
-    assert not waves._followers
-    assert not waves._behind
-    assert 0 not in waves
+    assert len(waves) == len(waves._latest) == 0
+    assert not waves.have(np.arange(2)).any()
+
+
+def test_memory_is_for_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the finished no more is held than of those that wait."""
+    monkeypatch.setattr(waves_, "TIDY", 3)
+    waves = ByTicket()
+    waves.enter((0, crowd("zy")), (1, crowd("z")))
+    for ticket in range(2, 100, 2):
+        waves.enter((ticket, crowd("ab")), (ticket + 1, crowd("bc")))
+        waves.done(ticket)
+        waves.done(ticket + 1)
+        assert len(waves._tickets) <= 6
+        assert len(waves._before) == len(waves._following) <= 4
+    assert waves.have(np.array([0, 1, 2, 99])).tolist() == [True, True, False, False]
+    waves.done(0)
+    assert waves.free() == [1]
 
 
 def test_players_who_cannot_be_told_apart_only_wait() -> None:
     """Two of one fingerprint: in one round they block nobody, in two the later round waits."""
     alike = np.repeat(crowd("a"), 2)
-    waves = ByNumber()
+    waves = ByTicket()
     waves.enter((0, alike), (1, alike))
     assert waves.free() == [0]
     waves.done(0)
@@ -123,11 +130,17 @@ rounds = st.lists(st.sets(st.sampled_from("abcdefg"), min_size=1, max_size=4), m
 def test_candidates_are_those_of_the_definition(found: Sequence[set[str]], seed: int) -> None:
     """Rounds that share no player with an earlier unfinished one, whatever order they finish in."""
     rng = random.Random(seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(waves_, "TIDY", rng.randint(0, 5))
+        _check(found, rng)
+
+
+def _check(found: Sequence[set[str]], rng: random.Random) -> None:
     waves = waves_of(*("".join(sorted(players)) for players in found))
     left = list(range(len(found)))
     while left:
         free = [r for i, r in enumerate(left) if not any(found[r] & found[e] for e in left[:i])]
-        assert sorted(waves.free()) == free
-        done = rng.sample(free, rng.randint(1, len(free)))
+        assert waves.free() == free
+        done = sorted(rng.sample(free, rng.randint(1, len(free))))
         waves.done(*done)
         left = [r for r in left if r not in done]

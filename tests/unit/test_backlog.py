@@ -1,0 +1,127 @@
+"""The backlog: rounds that wait keep their columns and their order, whatever comes and goes."""
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream_rater.pipeline import backlog as backlog_
+from stream_rater.pipeline import waves
+from stream_rater.pipeline.backlog import Backlog
+from stream_rater.pipeline.estimation import Cohort
+from stream_rater.pipeline.marks import Fingerprints, Flags
+from stream_rater.rating.model import Ints
+from tests.unit.cohorts import cohort_of
+
+WAVE = 6
+
+
+def everybody(players: Fingerprints, sizes: Ints) -> Flags:
+    """Awaits nothing."""
+    assert sizes.sum() == len(players)
+    return np.ones(len(sizes), np.bool_)
+
+
+def all_fit(tickets: Ints) -> Ints:
+    """In any wave."""
+    return tickets
+
+
+def told(cohort: Cohort) -> list[tuple[object, ...]]:
+    """Offset, partition, size, players and fingerprints of each round."""
+    ends = np.cumsum(cohort.sizes).tolist()
+    names = cohort.rounds.names.texts()
+    columns = (cohort.offsets.tolist(), cohort.partitions.tolist(), cohort.sizes.tolist(), ends)
+    return [
+        (
+            offset,
+            partition,
+            size,
+            names[end - size : end],
+            cohort.fingerprints[end - size : end].tolist(),
+        )
+        for offset, partition, size, end in zip(*columns, strict=True)
+    ]
+
+
+def rounds_of(sizes: list[int], first: int, partition: int = 0) -> Cohort:
+    """Rounds at offsets from there on."""
+    cohort = cohort_of(sizes, offsets=range(first, first + len(sizes)))
+    cohort.partitions = cohort.partitions + partition
+    return cohort
+
+
+def test_a_wave_is_of_those_that_come_first() -> None:
+    """As many as it has room for; what does not fit, or is not ready, or not wanted, stays."""
+    backlog = Backlog(WAVE)
+    backlog.add(cohort_of([2, 3, 4, 2, 2], offsets=[10, 20, 30, 40, 50]))
+
+    def offsets(wave: Cohort) -> list[int]:
+        return wave.offsets.tolist()
+
+    assert offsets(backlog.wave(all_fit, everybody)) == [10, 20]
+    assert offsets(backlog.wave(lambda tickets: tickets[tickets != 1], everybody)) == [10, 30]
+    assert offsets(backlog.wave(all_fit, lambda _, sizes: sizes == 2)) == [10, 40, 50]
+    assert offsets(backlog.wave(all_fit, lambda _, sizes: sizes > 9)) == []
+
+
+@pytest.mark.parametrize("looked_at", [1, 2, 100])
+def test_all_are_looked_at_until_a_wave_is_full(
+    looked_at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some at a time."""
+    monkeypatch.setattr(backlog_, "LOOKED_AT", looked_at)
+    backlog = Backlog(WAVE)
+    backlog.add(cohort_of([2] * 9))
+    wave = backlog.wave(lambda tickets: tickets[tickets % 2 == 0], everybody)
+    assert wave.tickets.tolist() == [0, 2, 4]
+    wave = backlog.wave(lambda tickets: tickets[tickets > 6], everybody)
+    assert wave.tickets.tolist() == [7, 8]
+
+
+def test_players_that_wait_are_counted() -> None:
+    """Of one larger than a wave as many as a wave has."""
+    backlog = Backlog(WAVE)
+    backlog.add(cohort_of([2, 10]))
+    assert (len(backlog), backlog.waiting, backlog.oversize) == (2, 2 + WAVE, 1)
+    backlog.finish(backlog.those(np.array([1])))
+    assert (len(backlog), backlog.waiting, backlog.oversize) == (1, 2, 0)
+    assert backlog.have(np.array([0, 1, 2])).tolist() == [True, False, False]
+
+
+@given(
+    st.lists(st.lists(st.integers(2, 5), min_size=1, max_size=6), max_size=12),
+    st.integers(0, 2**32),
+)
+def test_columns_stay_with_their_rounds(some: list[list[int]], seed: int) -> None:
+    """Through blocks that are joined, begun, tidied and dropped."""
+    rng = random.Random(seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(backlog_, "BLOCK", rng.choice([1, 8, 100]))
+        patch.setattr(waves, "TIDY", rng.randint(0, 3))
+        backlog, held, first = Backlog(WAVE), dict[int, tuple[object, ...]](), 0
+        for sizes in some:
+            cohort = rounds_of(sizes, first, partition=rng.randint(0, 2))
+            backlog.add(cohort)
+            held |= dict(zip(cohort.tickets.tolist(), told(cohort), strict=True))
+            first += len(sizes)
+            if rng.random() < 0.2:
+                gone = rng.randint(0, 2)
+                backlog.drop([gone])
+                held = {ticket: each for ticket, each in held.items() if each[1] != gone}
+            free = backlog._waves.candidates().tolist()
+            done = np.array(sorted(rng.sample(free, rng.randint(0, len(free)))), np.int64)
+            cohort = backlog.those(done)
+            assert told(cohort) == [held.pop(ticket) for ticket in done.tolist()]
+            backlog.finish(cohort)
+            left = np.array(list(held), np.int64)
+            assert told(backlog.those(left)) == list(held.values())
+            assert backlog.sizes(left).tolist() == [each[2] for each in held.values()]
+            assert len(backlog) == len(held)
+            assert backlog.have(np.arange(first)).nonzero()[0].tolist() == list(held)
+            assert (
+                sum(each.count for each in backlog._blocks)
+                <= 2 * max(backlog_.BLOCK, sum(each[2] for each in held.values())) + backlog_.BLOCK
+            )
