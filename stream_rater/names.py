@@ -39,6 +39,13 @@ class LaidOut(msgspec.Struct, frozen=True, gc=False):
         """These of them."""
         return LaidOut(self.data, self.starts[rows], self.ends[rows])
 
+    def picked(self, rows: Ints) -> "LaidOut":
+        """The same, and nothing of the others is kept."""
+        starts, ends = self.starts[rows], self.ends[rows]
+        data = np.empty(int((ends - starts).sum()), np.uint8)
+        _close_up(data, 0, self.data, starts, ends)
+        return LaidOut(data, starts, ends)
+
     def some(self, where: slice) -> "LaidOut":
         """Those that stand there."""
         hashes = None if self.known_hashes is None else self.known_hashes[where]
@@ -273,16 +280,26 @@ def together(some: Sequence[Names]) -> LaidOut:
     return LaidOut(names.data, names.starts[chosen], names.ends[chosen])
 
 
+@kernel
+def _close_up(out: Bytes, at: int, data: Bytes, starts: Ints, ends: Ints) -> None:
+    """Copy names to `out`, one behind the other, and tell where they are there instead."""
+    for i in range(len(ends)):
+        start = at
+        at = put(out, at, data, starts[i], ends[i])
+        starts[i], ends[i] = start, at
+
+
 def chained(some: Sequence[LaidOut]) -> LaidOut:
-    """All of these, one after the other."""
-    shift = np.repeat(
-        np.cumsum([0, *(len(each.data) for each in some[:-1])]), [len(each.ends) for each in some]
-    )
-    return LaidOut(
-        np.concatenate([each.data for each in some]),
-        np.concatenate([each.starts for each in some]) + shift,
-        np.concatenate([each.ends for each in some]) + shift,
-    )
+    """All of these, one after the other, and nothing between them."""
+    starts = np.concatenate([each.starts for each in some])
+    ends = np.concatenate([each.ends for each in some])
+    data = np.empty(int((ends - starts).sum()), np.uint8)
+    at = first = 0
+    for each in some:
+        last = first + len(each.ends)
+        _close_up(data, at, each.data, starts[first:last], ends[first:last])
+        at, first = (int(ends[last - 1]) if last else 0), last
+    return LaidOut(data, starts, ends)
 
 
 def _lay_out_all(some: Sequence[Names]) -> None:

@@ -104,7 +104,7 @@ class Rounds(msgspec.Struct, frozen=True, gc=False):
             place=self.place[entries],
             members=self.members[entries],
             share=self.share[players],
-            names=self.names.rows(players),
+            names=self.names.picked(players),
         )
 
     def wave(

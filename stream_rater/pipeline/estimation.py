@@ -32,6 +32,12 @@ from stream_rater.rounds import Rounds, bounds
 from stream_rater.trace import Trace, trace_of
 
 
+def distinct(numbers: Ints) -> tuple[list[int], Ints]:
+    """The different ones among small numbers, and which of these each is."""
+    which = np.bincount(numbers) > 0
+    return np.flatnonzero(which).tolist(), (np.cumsum(which) - 1)[numbers]
+
+
 class Cohort:
     """R valid rounds that go through the steps together, and all their P players in a row."""
 
@@ -214,11 +220,11 @@ def _classified(headers: Table, accepted: Flags, offsets: Ints, sizes: Ints) -> 
 
 def estimate(cohort: Cohort, priors: Table, ratings: Sequence[RatingConfig]) -> Part:
     """All rows as one part; `priors` in the order of the rows, `ratings` by the number of a law."""
-    numbers, law = np.unique(cohort.law, return_inverse=True)
+    numbers, law = distinct(cohort.law)
     laws: list[Law] = []
     place = np.empty(len(priors), np.int32)
     evidence = np.empty((len(priors), parts.EVIDENCE_COLUMNS))
-    for number, rating in enumerate([ratings[i] for i in numbers.tolist()]):
+    for number, rating in enumerate([ratings[i] for i in numbers]):
         chosen = law == number
         mine = cohort.those(chosen)
         rows = slice(None) if mine is cohort else cohort.per_player(chosen)

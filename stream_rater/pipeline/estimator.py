@@ -349,7 +349,8 @@ class Estimator:
 
     def _done(self, cohort: Cohort) -> None:
         """Nothing is left to do for these rounds."""
-        for partition in np.unique(cohort.partitions).tolist():
+        partitions, _ = estimation.distinct(cohort.partitions)
+        for partition in partitions:
             mine = cohort.partitions == partition
             self._sources[partition].finish(cohort.offsets[mine].tolist())
 

@@ -125,3 +125,19 @@ def test_columns_stay_with_their_rounds(some: list[list[int]], seed: int) -> Non
                 sum(each.count for each in backlog._blocks)
                 <= 2 * max(backlog_.BLOCK, sum(each[2] for each in held.values())) + backlog_.BLOCK
             )
+
+
+@pytest.mark.parametrize("block", [1, 20])
+def test_who_stays_keeps_nobody_elses_name(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many came with a round that waits, or come after it."""
+    monkeypatch.setattr(backlog_, "BLOCK", block)
+    backlog = Backlog(3 * WAVE)
+    backlog.add(cohort_of([3] + [2] * 20, ladders=["held up"]))
+    for _ in range(50):
+        backlog.add(cohort_of([2, 2, 2]))
+        backlog.finish(backlog.wave(lambda tickets: tickets[tickets > 0], everybody))
+    assert len(backlog) <= 21
+    while len(wave := backlog.wave(lambda tickets: tickets[tickets > 0], everybody)):
+        backlog.finish(wave)
+    assert len(backlog) == 1
+    assert sum(len(each.rounds.names.data) for each in backlog._blocks) < 3 * (3 + block)
