@@ -73,12 +73,12 @@ class Rounds(msgspec.Struct, frozen=True, gc=False):
         return len(self.told)
 
     @classmethod
-    def of(cls, some: Sequence[Standings], names: LaidOut | None = None) -> "Rounds":
-        """Rounds that were read one by one; with other names, or none, if nobody looks at them."""
+    def of(cls, some: Sequence[Standings], *, named: bool = True) -> "Rounds":
+        """Rounds that were read one by one; with nobody's names where none looks at them."""
         if not some:
             return NO_ROUNDS
         return cls(
-            told=some,
+            told=[each.head for each in some] if named else some,
             time=np.array([each.time for each in some], np.int64),
             weight=np.array([each.weight for each in some], np.float64),
             ceiling=np.array([each.ceiling for each in some], np.float64),
@@ -87,7 +87,7 @@ class Rounds(msgspec.Struct, frozen=True, gc=False):
             place=np.concatenate([each.place for each in some]),
             members=np.concatenate([each.members for each in some]),
             share=np.concatenate([each.share for each in some]),
-            names=together([each.names for each in some]) if names is None else names,
+            names=together([each.names for each in some]) if named else NO_ROUNDS.names,
         )
 
     def rows(self, chosen: Ints) -> "Rounds":
@@ -178,7 +178,7 @@ NO_ROUNDS = Rounds(
 
 def wave_of(rounds: Sequence[Standings], header: Table, rows: Ints | None = None) -> Wave:
     """The wave of rounds that were read one by one."""
-    return Rounds.of(rounds, NO_ROUNDS.names).wave(header, rows, _Players(rounds))
+    return Rounds.of(rounds, named=False).wave(header, rows, _Players(rounds))
 
 
 def joined(some: Sequence[Rounds]) -> Rounds:

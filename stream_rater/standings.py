@@ -84,6 +84,11 @@ class Standings(msgspec.Struct, frozen=True, gc=False):
         return self.names.texts
 
     @property
+    def head(self) -> Round:
+        """What goes with it, and no more of it."""
+        return Round(round_id=self.round_id, ladder=self.ladder, completed_at=self.completed_at)
+
+    @property
     def members(self) -> Ints:
         """(E,) how many players each entry has."""
         return np.diff(self.entry_starts)

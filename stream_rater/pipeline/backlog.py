@@ -10,7 +10,7 @@ from stream_rater.pipeline.marks import Fingerprints, Flags
 from stream_rater.pipeline.waves import Waves
 from stream_rater.rating.model import Ints
 
-BLOCK = 5000
+BLOCK = 2000
 """Players that are held together: what comes is added to fewer, and begins another block
 otherwise, so that nobody is moved often."""
 LOOKED_AT = 1000
@@ -110,7 +110,9 @@ class Backlog:
         self._count(cohort, -1)
         self._dead += cohort.count
         held = sum(each.count for each in self._blocks)
-        if self._dead > max(BLOCK, held // 2):
+        if self._dead == held:
+            self._blocks, self._dead = [], 0
+        elif self._dead > max(BLOCK, held // 2):
             self._tidy()
 
     def _tidy(self) -> None:

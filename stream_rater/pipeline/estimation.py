@@ -34,6 +34,8 @@ from stream_rater.trace import Trace, trace_of
 
 def distinct(numbers: Ints) -> tuple[list[int], Ints]:
     """The different ones among small numbers, and which of these each is."""
+    if len(numbers) and (numbers == numbers[0]).all():
+        return [int(numbers[0])], np.zeros(len(numbers), np.int64)
     which = np.bincount(numbers) > 0
     return np.flatnonzero(which).tolist(), (np.cumsum(which) - 1)[numbers]
 
@@ -83,9 +85,11 @@ class Cohort:
         return self.fingerprints[spread(bounds(self.sizes)[places], self.sizes[places])]
 
     def rows(self, places: Ints) -> "Cohort":
-        """The rounds in these places."""
+        """The rounds in these places, which rise."""
         if len(places) == len(self):
             return self
+        if not len(places):
+            return NO_ROUNDS
         return Cohort(
             self.rounds.rows(places), self.law[places], self.partitions[places],
             self.offsets[places], [self.traces[i] for i in places.tolist()],

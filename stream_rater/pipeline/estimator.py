@@ -264,8 +264,10 @@ class Estimator:
             return tickets
         large = self._backlog.sizes(tickets) > self._wave_players
         for ticket in tickets[large]:
+            if self._large is not None:
+                break
             whole = self._backlog.those(np.array([ticket]))
-            if self._large is None and self._agreement.allowed(whole).all():
+            if self._agreement.allowed(whole).all():
                 self._large = LargeRound(whole, self._piece_players, self._progress)
         small = tickets[~large]
         return small[self._agreement.allowed(self._backlog.those(small))]

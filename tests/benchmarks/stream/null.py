@@ -22,6 +22,7 @@ import numpy as np
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from stream_rater.adapters.access import QUIET
+from stream_rater.adapters.producers import NOW
 from stream_rater.adapters.topics import Admin, Topics
 from stream_rater.config import Settings, read_settings
 from stream_rater.events import plain_round_from_json, round_from_json
@@ -173,7 +174,7 @@ def gather(settings: Settings, sample: Sample, transaction: float) -> None:
             shard = message.partition()
             for index, player in zip(part.index, part.players, strict=True):
                 key, value, headers = event(part.ladders[index], part.round_ids[index], player)
-                producer.produce(topics.changed, value, key, shard, headers=headers)
+                producer.produce(topics.changed, value, key, shard, None, None, NOW, headers)
         member = consumer.consumer_group_metadata()
         producer.send_offsets_to_transaction(_ends(group), member, ANSWER_S)
         producer.commit_transaction(ANSWER_S)
