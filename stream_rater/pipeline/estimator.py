@@ -4,7 +4,7 @@
    shard s's parts, for every shard. Read [c - W, c) again for its round ids.
 2. The verdict on a record is a pure function of the record and the W offsets before it
    (`verdicts`).
-3. Candidates: rounds that share no player with an earlier round not yet scattered (`waves`), of
+3. Candidates: rounds that share no player with an earlier round not yet scattered (`backlog`), of
    ladders on whose parameters all workers agree (`agreement`).
 4. Read a shard's `applied` and the priors asked for in one call. `applied` < floor: not ready; else
    the floor rises to it. This one lazy rule covers takeover, rollback and failover (`progress`).

@@ -61,7 +61,7 @@ class Heard(NamedTuple):
         return [each for each, why in zip(records, self.refusals, strict=True) if why is None]
 
 
-class _Told(NamedTuple):
+class _Known(NamedTuple):
     """How the rounds of a ladder are rated, whatever their offset, and their limits."""
 
     law: int
@@ -70,7 +70,7 @@ class _Told(NamedTuple):
     most_ahead_s: float
 
 
-_ASK = _Told(-1, 0, 0.0, 0.0)
+_ASK = _Known(-1, 0, 0.0, 0.0)
 """Of a ladder that is unknown, or whose rounds are rated by their offset."""
 
 
@@ -95,7 +95,7 @@ class Intake:
         """Those met, to be told by number."""
         self._ladders = ladders
         self._numbers: dict[int, int] = {}
-        self._told: dict[str, _Told] = {}
+        self._known: dict[str, _Known] = {}
 
     def law(self, ladder: str, offset: float) -> int:
         """By which of the ratings a known ladder's round at this offset is rated."""
@@ -113,22 +113,22 @@ class Intake:
             self.ratings.append(terms.rating)
         return number
 
-    def _ask(self, ladder: str) -> _Told:
+    def _ask(self, ladder: str) -> _Known:
         """What holds for all its rounds, if that can be said, and its id is short."""
-        told = self._told.get(ladder)
+        told = self._known.get(ladder)
         if told is None:
-            if len(self._told) == MOST_LADDERS:
-                self._told.clear()
-            told = self._told[ladder] = self._look_up(ladder)
+            if len(self._known) == MOST_LADDERS:
+                self._known.clear()
+            told = self._known[ladder] = self._look_up(ladder)
         return told
 
-    def _look_up(self, ladder: str) -> _Told:
+    def _look_up(self, ladder: str) -> _Known:
         terms = self._ladders.find(ladder, 0)
         steady = len(self._ladders.history(ladder)) == 1 and 0 < len(ladder) <= SHORT_ID
         if terms is None or not steady:
             return _ASK
         limits = terms.limits
-        return _Told(self._number(terms), limits.max_entries, limits.max_weight, limits.max_skew_s)
+        return _Known(self._number(terms), limits.max_entries, limits.max_weight, limits.max_skew_s)
 
     def read(self, records: Sequence[Record]) -> Heard:
         """What they hold, in order."""
@@ -167,7 +167,7 @@ class Intake:
         return heard if plain.all() else self._mixed(records, heard, plain)
 
     def _held(self, rounds: Rounds) -> Floats:
-        """(4, R) what _Told has of each one's ladder."""
+        """(4, R) what _Known has of each one's ladder."""
         which: dict[str, int] = {}
         number = [which.setdefault(each.ladder, len(which)) for each in rounds.told]
         return np.array([self._ask(each) for each in which], np.float64)[number].T

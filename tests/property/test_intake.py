@@ -119,7 +119,7 @@ def test_ladders_without_end_are_not_remembered(monkeypatch: pytest.MonkeyPatch)
     for i in range(10):
         heard = intake.read([Record(0, i, as_json(ladder=f"l{i}"), received_s=4e9)])
         assert heard.law.tolist() == [0]
-        assert len(intake._told) <= 3
+        assert len(intake._known) <= 3
 
 
 DIGITS = st.integers(0, 99).map("{:02}".format)
