@@ -43,7 +43,7 @@ class LaidOut(msgspec.Struct, frozen=True, gc=False):
         """The same, and nothing of the others is kept."""
         starts, ends = self.starts[rows], self.ends[rows]
         data = np.empty(int((ends - starts).sum()), np.uint8)
-        _close_up(data, 0, self.data, starts, ends)
+        _close_up(self.data, starts, ends, data, 0)
         return LaidOut(data, starts, ends)
 
     def some(self, where: slice) -> "LaidOut":
@@ -280,13 +280,18 @@ def together(some: Sequence[Names]) -> LaidOut:
     return LaidOut(names.data, names.starts[chosen], names.ends[chosen])
 
 
-@kernel
-def _close_up(out: Bytes, at: int, data: Bytes, starts: Ints, ends: Ints) -> None:
+@inlined
+def close_up(data: Bytes, starts: Ints, ends: Ints, out: Bytes, at: int) -> int:
     """Copy names to `out`, one behind the other, and tell where they are there instead."""
-    for i in range(len(ends)):
-        start = at
-        at = put(out, at, data, starts[i], ends[i])
-        starts[i], ends[i] = start, at
+    for i in range(len(starts)):
+        first, at = at, put(out, at, data, starts[i], ends[i])
+        starts[i], ends[i] = first, at
+    return at
+
+
+@kernel
+def _close_up(data: Bytes, starts: Ints, ends: Ints, out: Bytes, at: int) -> int:
+    return close_up(data, starts, ends, out, at)
 
 
 def chained(some: Sequence[LaidOut]) -> LaidOut:
@@ -297,8 +302,8 @@ def chained(some: Sequence[LaidOut]) -> LaidOut:
     at = first = 0
     for each in some:
         last = first + len(each.ends)
-        _close_up(data, at, each.data, starts[first:last], ends[first:last])
-        at, first = (int(ends[last - 1]) if last else 0), last
+        at = _close_up(each.data, starts[first:last], ends[first:last], data, at)
+        first = last
     return LaidOut(data, starts, ends)
 
 

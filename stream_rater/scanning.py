@@ -38,6 +38,7 @@ from stream_rater.names import (
     LaidOut,
     Names,
     are_distinct,
+    close_up,
     mixed,
     put,
 )
@@ -188,15 +189,6 @@ def _in_order(starts: Ints, ends: Ints, hashes: Hashes, place: Places) -> None:
 
 
 @inlined
-def _put_names(data: Bytes, starts: Ints, ends: Ints, out: Bytes, at: int) -> int:
-    """Copy names to `out`, and tell where they are there instead."""
-    for i in range(len(starts)):
-        first, at = at, put(out, at, data, starts[i], ends[i])
-        starts[i], ends[i] = first, at
-    return at
-
-
-@inlined
 def _put_rest(data: Bytes, begin: int, close: int, out: Bytes, at: int) -> int:
     """Copy what is around the list, as one line."""
     end = put(out, put(out, at, data, 0, begin), data, close, len(data))
@@ -228,7 +220,7 @@ def _scan(
         if count and _is_plain_around(own, begin, close, max_depth):
             last = first + count
             _in_order(starts[first:last], ends[first:last], hashes[first:last], place[first:last])
-            size = _put_names(own, starts[first:last], ends[first:last], names, size)
+            size = close_up(own, starts[first:last], ends[first:last], names, size)
             rest = _put_rest(own, begin, close, rests, rest)
             found[r, 1] = LATER if count > FEW else are_distinct(hashes[first:last])
             first = last

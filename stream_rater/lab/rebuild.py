@@ -22,13 +22,11 @@ from stream_rater.config import Ladders
 from stream_rater.lab.crowd import Crowd, Played, Turn, all_played
 from stream_rater.lab.offline import Judge
 from stream_rater.lab.reach import Offsets, Reach
-from stream_rater.names import LaidOut, Names, lay_out, together
-from stream_rater.pipeline import roster
+from stream_rater.names import LaidOut, Names, together
 from stream_rater.pipeline.ports import REBUILT, UNFINISHED, Application, Position, Record
 from stream_rater.pipeline.roster import Entries, Roster
 from stream_rater.pipeline.sharding import shards_of_names
 from stream_rater.rating.model import Ints
-from stream_rater.rounds import Rounds
 
 BATCH = 10_000
 """Beliefs written in one go."""
@@ -91,7 +89,7 @@ class Rebuild:
         if not self._players:
             return
         played, census = all_played(self._waiting), self._reach.census
-        rows = census.rows(_players(played.rounds))
+        rows = census.rows(Roster.of_rounds(played.rounds))
         self._crowd.make_room(len(census))
         self._held = np.append(self._held, np.zeros(len(census) - len(self._held), np.bool_))
         for turn in self._crowd.turns(played, rows):
@@ -101,7 +99,7 @@ class Rebuild:
 
     def _hold(self, turn: Turn) -> None:
         """Put the beliefs aside of those who have come to their reach."""
-        if turn.offsets.max() <= self._least:
+        if turn.played.offset.max() <= self._least:
             return
         beyond = turn.offsets > self._reach.of(turn.rows, turn.partitions)
         rows = turn.rows[beyond & ~self._held[turn.rows]]
@@ -131,14 +129,6 @@ class Rebuild:
         rows = self._crowd.rated(np.flatnonzero(~self._held))
         for some in _batches(len(rows)):
             yield rows[some], self._crowd.records(rows[some])
-
-
-def _players(rounds: Rounds) -> Roster:
-    """The players of all rounds, one after the other."""
-    ladders: dict[str, int] = {}
-    ladder = [ladders.setdefault(each.ladder, len(ladders)) for each in rounds.told]
-    told = roster.Ladders(lay_out(list(ladders)))
-    return Roster(told, np.repeat(np.array(ladder, np.int64), rounds.sizes), rounds.names)
 
 
 def _batches(count: int) -> Iterator[slice]:

@@ -14,14 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_rater import rounds
-from stream_rater.names import Names, lay_out, spread
+from stream_rater.names import Names, spread
 from stream_rater.pipeline import marks, parts
 from stream_rater.pipeline.intake import Heard
 from stream_rater.pipeline.marks import Fingerprints, Flags
 from stream_rater.pipeline.observer import Traced
 from stream_rater.pipeline.parts import Part, RoundInPart
 from stream_rater.pipeline.ports import Player, Priors, Record
-from stream_rater.pipeline.roster import Ladders, Roster
+from stream_rater.pipeline.roster import Roster
 from stream_rater.rating import record, systems
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.model import HEADER, Ints, Table
@@ -149,10 +149,7 @@ NO_ROUNDS = joined([])
 def asked(cohort: Cohort) -> dict[int, Sequence[Player]]:
     """The cohort's players by shard, in its order."""
     order, cuts = cohort.by_shard
-    ladders: dict[str, int] = {}
-    numbers = [ladders.setdefault(told.ladder, len(ladders)) for told in cohort.rounds.told]
-    ladder, names = cohort.per_player(numbers)[order], cohort.rounds.names.rows(order)
-    everybody = Roster(Ladders(lay_out(list(ladders))), ladder, names)
+    everybody = Roster.of_rounds(cohort.rounds).rows(order)
     return {shard: everybody[where] for shard, where in cuts}
 
 

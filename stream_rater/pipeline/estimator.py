@@ -226,7 +226,7 @@ class Estimator:
         found = [next(told) if refusal is None else refusal for refusal in heard.refusals]
         counts = list(map(self._counts, records, found))
         valid = [refusal is None for refusal in heard.refusals]
-        cohort = estimation.pending(list(compress(records, valid)), heard, self._shards)
+        cohort = estimation.pending(heard.valid(records), heard, self._shards)
         cohort = cohort.those(np.array(list(compress(counts, valid)), np.bool_))
         self._observer.rounds_accepted(list(compress(records, counts)), cohort.rounds.told)
         teach = self._intake.rates(cohort.rounds, cohort.law)
@@ -270,6 +270,8 @@ class Estimator:
             if self._agreement.allowed(whole).all():
                 self._large = LargeRound(whole, self._piece_players, self._progress)
         small = tickets[~large]
+        if self._agreement.is_full:
+            return small
         return small[self._agreement.allowed(self._backlog.those(small))]
 
     def _agreed(self, wave: Cohort) -> Step[Cohort]:

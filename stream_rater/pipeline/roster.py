@@ -12,6 +12,7 @@ from stream_rater.names import LaidOut, lay_out
 from stream_rater.pipeline.ports import Player
 from stream_rater.pipeline.sharding import columns
 from stream_rater.rating.model import Ints
+from stream_rater.rounds import Rounds
 
 T = TypeVar("T")
 
@@ -67,6 +68,14 @@ class Roster(Columns[Player]):
         ladder = [ladders.setdefault(each, len(ladders)) for each, _ in players]
         names = lay_out([name for _, name in players])
         return cls(Ladders(lay_out(list(ladders))), np.array(ladder, np.int64), names)
+
+    @classmethod
+    def of_rounds(cls, rounds: Rounds) -> "Roster":
+        """The players of all rounds, one round after the other."""
+        ladders: dict[str, int] = {}
+        ladder = [ladders.setdefault(told.ladder, len(ladders)) for told in rounds.told]
+        column = np.repeat(np.array(ladder, np.int64), rounds.sizes)
+        return cls(Ladders(lay_out(list(ladders))), column, rounds.names)
 
     def __len__(self) -> int:
         return len(self.ladder)
