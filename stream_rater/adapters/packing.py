@@ -190,8 +190,13 @@ class Reads(NamedTuple):
     """(n,) which player each value is of, command by command."""
 
 
+_NOTHING = Reads(b"", 0, np.empty(0, np.int64))
+
+
 def reads(shard: int, players: Sequence[Player], buckets: int) -> Reads:
     """Of these players of one shard."""
+    if not players:
+        return _NOTHING
     roster = Roster.of(players)
     names, ladders, grouped = roster.names, roster.ladders.escaped, _grouped(roster, buckets)
     data = _read(

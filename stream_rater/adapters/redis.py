@@ -9,7 +9,7 @@ all that passes; compare and set takes a function, or one round trip more.
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import cache, lru_cache, partial
 from importlib import resources
 from typing import Any
 
@@ -24,9 +24,11 @@ from stream_rater.adapters.redis_client import (
     Client,
     Command,
     at_one_instant,
+    bulk,
     connect,
     find_again,
     nothing,
+    of_words,
     servers,
     together,
 )
@@ -127,6 +129,18 @@ def _position(reply: Sequence[bytes | None]) -> Position:
     return Position(int(applied or 0), int(start or 0), fresh or b"")
 
 
+@lru_cache(2**16)
+def _fields(ladder: str, count: int) -> bytes:
+    """Where so many entries of its history are noted."""
+    return bulk(*(joined(ladder, str(i)) for i in range(count)))
+
+
+@cache
+def _where(shard: int) -> bytes:
+    """The command that reads a shard's position."""
+    return of_words(2 + len(POSITION), bulk("HMGET", position_key(shard), *POSITION))
+
+
 def _headers(records: Sequence[bytes | None]) -> bytes:
     return b"".join([each[:HEADER_SIZE] if each else NO_HEADER for each in records])
 
@@ -168,13 +182,18 @@ class RedisStore:
 
     def noted(self, histories: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
         """What is noted of each ladder, up to one entry more than is given here."""
-        replies = self._call(
-            ("HMGET", LADDERS_KEY, *(joined(ladder, str(i)) for i in range(len(own) + 1)))
-            for ladder, own in histories.items()
-        )
+        if not histories:
+            return {}
+        counts = {ladder: len(own) + 1 for ladder, own in histories.items()}
+        fields = itertools.starmap(_fields, counts.items())
+        asked = of_words(2 + sum(counts.values()), bulk("HMGET", LADDERS_KEY), *fields)
+        batch = Batch(LADDERS_KEY, (asked,), 1)
+        replies: list[Any] = self._guard(lambda: at_one_instant(self._client, [batch]))
+        entries = iter(replies[0][0])
+        found = {ladder: list(itertools.islice(entries, count)) for ladder, count in counts.items()}
         return {
-            ladder: [e.decode() for e in itertools.takewhile(lambda e: e is not None, entries)]
-            for ladder, entries in zip(histories, replies, strict=True)
+            ladder: [e.decode() for e in itertools.takewhile(lambda e: e is not None, some)]
+            for ladder, some in found.items()
         }
 
     def agree(self, histories: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
@@ -211,7 +230,7 @@ class RedisStore:
         """Of each shard, its position and the players' records, of one instant."""
         asked = [reads(shard, wanted, self._buckets) for shard, wanted in players.items()]
         batches = [
-            Batch(("HMGET", position_key(shard), *POSITION), each.data, each.commands)
+            Batch(position_key(shard), (_where(shard), each.data), 1 + each.commands)
             for shard, each in zip(players, asked, strict=True)
         ]
         replies = self._guard(lambda: at_one_instant(self._client, batches))

@@ -33,6 +33,9 @@ FAILURES = (redis.RedisError, RedisClusterException)
 ELSEWHERE = (redis.ConnectionError, redis.TimeoutError, AskError, ClusterDownError)
 """After these a cluster's slot may be with another node."""
 
+MUCH_BYTES = 2**16
+"""Is sent; what is less waits for more."""
+
 NO_CLUSTER = "Cluster mode is not enabled"
 
 Client = Any
@@ -121,8 +124,9 @@ def together(
         asked = []
         for command in commands:
             line = lines.to(_key(command))
-            line.send_packed_command(line.pack_command(*command))
+            lines.say(line, line.pack_command(*command))
             asked.append(line)
+        lines.send()
         meanwhile()
         return [next(received(line, 1)) for line in asked]
 
@@ -130,11 +134,12 @@ def together(
 class Batch(NamedTuple):
     """Commands that read, which an answer is wanted of that is of one instant."""
 
-    first: Command
-    data: bytes
-    """The others, as the protocol has them; all are in one slot."""
+    key: str
+    """In whose slot all of them are."""
+    data: tuple[bytes, ...]
+    """They, as the protocol has them, one behind the other."""
     commands: int
-    """How many these are."""
+    """How many."""
 
 
 def at_one_instant(client: Client, batches: Iterable[Batch]) -> list[list[Any]]:
@@ -145,9 +150,10 @@ def at_one_instant(client: Client, batches: Iterable[Batch]) -> list[list[Any]]:
     with _slots_known(client), _Lines(client) as lines:
         asked = []
         for batch in batches:
-            line = lines.to(_key(batch.first))
-            line.send_packed_command(_packed(line, batch))
+            line = lines.to(batch.key)
+            lines.say(line, _packed(batch))
             asked.append((line, batch.commands))
+        lines.send()
         return [_replies(line, commands) for line, commands in asked]
 
 
@@ -172,6 +178,7 @@ class _Lines(ExitStack):
         super().__init__()
         self._client = client
         self._lines: dict[Client, Any] = {}
+        self._unsent: dict[Any, bytearray] = {}
 
     def to(self, key: str) -> Any:
         """That to a key's server."""
@@ -180,21 +187,46 @@ class _Lines(ExitStack):
             self._lines[server] = self.enter_context(_line(server.connection_pool))
         return self._lines[server]
 
+    def say(self, line: Any, pieces: Iterable[bytes]) -> None:
+        """Much of it at a time: each system call may wake Redis, which works on much meanwhile."""
+        unsent = self._unsent.setdefault(line, bytearray())
+        for piece in pieces:
+            unsent += piece
+        if len(unsent) >= MUCH_BYTES:
+            del self._unsent[line]
+            line.send_packed_command([unsent])
 
-def _packed(line: Any, batch: Batch) -> list[bytes]:
+    def send(self) -> None:
+        """What is left to say."""
+        for line, unsent in self._unsent.items():
+            line.send_packed_command([unsent])
+        self._unsent.clear()
+
+
+def bulk(*words: str) -> bytes:
+    """Words of a command, as the protocol has them."""
+    encoded = [word.encode() for word in words]
+    return b"".join([b"$%d\r\n%b\r\n" % (len(each), each) for each in encoded])
+
+
+def of_words(count: int, *some: bytes) -> bytes:
+    """A command of so many words, which stand in some `bulk`s."""
+    return b"*%d\r\n%b" % (count, b"".join(some))
+
+
+MULTI, EXEC = of_words(1, bulk("MULTI")), of_words(1, bulk("EXEC"))
+
+
+def _packed(batch: Batch) -> tuple[bytes, ...]:
     """One command is of one instant anyway."""
-    if not batch.commands:
-        packed: list[bytes] = line.pack_command(*batch.first)
-        return packed
-    first = line.pack_commands([("MULTI",), batch.first])
-    return [*first, batch.data, *line.pack_command("EXEC")]
+    return batch.data if batch.commands == 1 else (MULTI, *batch.data, EXEC)
 
 
 def _replies(line: Any, commands: int) -> list[Any]:
-    """To a batch with so many more than its first."""
-    if not commands:
+    """To so many commands."""
+    if commands == 1:
         return list(received(line, 1))
-    *_, replies = received(line, 2 + commands + 1)  # that it is begun, and each queued
+    *_, replies = received(line, 1 + commands + 1)  # that it is begun, and each queued
     for each in replies:
         if isinstance(each, Exception):
             raise each
