@@ -8,7 +8,7 @@ all that passes; compare and set takes a function, or one round trip more.
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from importlib import resources
 from typing import Any
@@ -22,15 +22,14 @@ from stream_rater.adapters.redis_client import (
     FAILURES,
     Batch,
     Client,
-    Command,
     at_one_instant,
     bulk,
+    called,
     connect,
     find_again,
     nothing,
     of_words,
     servers,
-    together,
 )
 from stream_rater.config import Settings
 from stream_rater.events import joined
@@ -243,13 +242,15 @@ class RedisStore:
         self, applications: Mapping[int, Application], meanwhile: Callable[[], None] = nothing
     ) -> dict[int, bool]:
         """Compare and set, by shard; `meanwhile` has its time while Redis works."""
-        replies = self._call(
-            (("FCALL", f"{LIBRARY}_apply", 1, position_key(shard), each.position.start,
-              each.position.applied, each.position.fresh,
-              writes(shard, each.beliefs, self._buckets))
-             for shard, each in applications.items()),
-            meanwhile,
+        calls = (
+            (
+                position_key(shard), each.position.start, each.position.applied,
+                each.position.fresh, writes(shard, each.beliefs, self._buckets),
+            )
+            for shard, each in applications.items()
         )  # fmt: skip
+        function = f"{LIBRARY}_apply"
+        replies = self._guard(lambda: called(self._client, function, calls, meanwhile))
         return {shard: reply == 1 for shard, reply in zip(applications, replies, strict=True)}
 
     def encoding(self, shard: int, player: Player) -> str:
@@ -261,12 +262,6 @@ class RedisStore:
         except FAILURES:  # nothing depends on it
             return ""
         return told.decode() if told else ""
-
-    def _call(
-        self, commands: Iterable[Command], meanwhile: Callable[[], None] = nothing
-    ) -> list[Any]:
-        replies: list[Any] = self._guard(lambda: together(self._client, commands, meanwhile))
-        return replies
 
     def _guard(self, action: Any) -> Any:
         """Run an action; whatever Redis raises is StoreTrouble, or Denied."""

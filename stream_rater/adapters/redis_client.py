@@ -41,7 +41,8 @@ NO_CLUSTER = "Cluster mode is not enabled"
 Client = Any
 """redis.Redis or RedisCluster, whose type stubs have little in common."""
 
-Command = tuple[Any, ...]
+Call = tuple[Any, ...]
+"""The key, and what else is given."""
 
 _cluster_module: Any = untyped_cluster
 _connection_module: Any = untyped_connection
@@ -112,19 +113,19 @@ def nothing() -> None:
     """Do so."""
 
 
-def together(
-    client: Client, commands: Iterable[Command], meanwhile: Callable[[], None] = nothing
+def called(
+    client: Client, function: str, calls: Iterable[Call], meanwhile: Callable[[], None] = nothing
 ) -> list[Any]:
-    """Replies to commands that have keys, in one round trip to each server, once `meanwhile` is
+    """What a function answers to each call, in one round trip to each server, once `meanwhile` is
     done.
 
     StoreTrouble where a cluster's slot is not where we thought; next time we know better.
     """
     with _slots_known(client), _Lines(client) as lines:
         asked = []
-        for command in commands:
-            line = lines.to(_key(command))
-            lines.say(line, line.pack_command(*command))
+        for key, *given in calls:
+            line = lines.to(key)
+            lines.say(line, line.pack_command("FCALL", function, 1, key, *given))
             asked.append(line)
         lines.send()
         meanwhile()
@@ -273,11 +274,6 @@ def _server_of(client: Client, key: str) -> Client:
     if not is_cluster(client):
         return client
     return client.get_redis_connection(client.get_node_from_key(key))
-
-
-def _key(command: Command) -> str:
-    """The first key; a function's stands behind its name and the number of keys."""
-    return str(command[3] if command[0].startswith("FCALL") else command[1])
 
 
 def find_again(client: Client) -> None:
