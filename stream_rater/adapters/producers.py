@@ -116,9 +116,14 @@ class Transactions:
             raise trouble_of(error) from None
 
     def undo(self) -> None:
-        """As if it had never begun."""
+        """As if it had never begun.
+
+        Not before the broker has it all: it may not know yet that there is a transaction, and tell
+        the client that to abort it is a mistake, which ends the client (librdkafka's issue 4849).
+        """
         producer = self._producer
         assert producer is not None
+        self._flush(producer)
         self._conclude(producer, producer.abort_transaction)
 
     def end(self, offsets: Mapping[int, int]) -> None:
@@ -127,10 +132,7 @@ class Transactions:
         assert producer is not None
         ends = [TopicPartition(self._input.topic, p, o) for p, o in offsets.items()]
         member = self._input.membership()
-        try:
-            self._flush(producer)
-        except CALLBACK_FAILURES as error:
-            raise trouble_of(error) from None
+        self._flush(producer)
         self._send_offsets(producer, ends, member)
         self._conclude(producer, producer.commit_transaction)
 
@@ -156,7 +158,11 @@ class Transactions:
     def _flush(self, producer: Producer) -> None:
         """Wait until all is with the broker: it may be much, unlike what ends a transaction."""
         for slice_s in self._patience.slices(self._longest_s):
-            if producer.flush(slice_s) == 0:
+            try:
+                left = producer.flush(slice_s)
+            except CALLBACK_FAILURES as error:
+                raise trouble_of(error) from None
+            if left == 0:
                 return
             if self._doubt:
                 raise LogTrouble(f"kafka: {self._doubt}")

@@ -1,10 +1,11 @@
 """Writing the log: offsets, transactions and parts, and who may write them."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from stream_rater.pipeline.ports import (
@@ -150,6 +151,29 @@ def test_events_that_went_ahead_in_vain_never_were(rig: Rig) -> None:
     member.do(Publish(told, {0: 1}))
     assert rig.events() == seen(told)
     assert member.do(Committed(ALL)) == {0: 1, 1: None, 2: None}
+
+
+@pytest.mark.integration
+def test_events_that_went_ahead_are_undone_however_soon(
+    kafka_rig: KafkaRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After another transaction, and whatever Redis takes: the same producer goes on."""
+    member, (first, *_) = applied_ahead(kafka_rig, 1)
+    worker: Any = member.performer
+    apply, took_s, told = worker._store.apply, iter(np.linspace(0.0, 0.02, 40)), list[Event]()
+
+    def slowly(applications: Any, meanwhile: Callable[[], None]) -> Mapping[int, bool]:
+        applied: Mapping[int, bool] = apply(applications, meanwhile)
+        time.sleep(next(took_s))
+        return applied
+
+    monkeypatch.setattr(worker._store, "apply", slowly)
+    for turn in range(1, 41):
+        member.do(Publish([first], {0: turn}))
+        told, first = [*told, first], event(0, f"{turn:05}")
+        member.do(Apply({0: Application(Position(turn + 1, turn), [])}, [first]))
+        assert member.do(Committed(ALL)) == {0: turn, 1: None, 2: None}
+    assert kafka_rig.events() == seen(told)
 
 
 @pytest.mark.parametrize("effect", [ShardEnds(), Committed(ALL), NewProducer()])
