@@ -15,19 +15,13 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from typing import Any
 
-from confluent_kafka import (
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Message,
-    TopicPartition,
-)
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from stream_rater.adapters.access import QUIET, client_options, trouble_of
 from stream_rater.adapters.patience import LAST_MOMENTS_S, Patience
 from stream_rater.adapters.records import Unreadable, record_of
 from stream_rater.config import Settings
-from stream_rater.pipeline.ports import LogTrouble, Polled, Record
+from stream_rater.pipeline.ports import LogTrouble, Poll, Polled, Record
 
 TIMEOUT_S = 5.0
 DRAIN_S = 0.05
@@ -180,20 +174,15 @@ class Input:
         for mine in (self._gained, self._owned, self._reading, self._resting):
             mine -= numbers
 
-    def poll(
-        self, timeout_s: float, *, full: bool, resting: frozenset[int] = frozenset(),
-        gather_s: float = 0.0,
-    ) -> Polled:  # fmt: skip
-        """What the next moment brings: the first record is waited for; others are taken, those too
-        that come in `gather_s`."""
+    def poll(self, wish: Poll) -> Polled:
+        """What the next moment brings: the first record is waited for, and others are taken."""
         try:
             if not self._subscribed:
                 self._subscribe()
-            self._rest(self._reading if full else self._reading & resting)
-            first = self.consumer.poll(timeout_s)
-            wait_s = gather_s if first is not None else 0.0
-            rest = [] if full else self.consumer.consume(POLL_RECORDS, wait_s)
-            if first is None and not full and time.monotonic() < self._moved_s + WAKE_S:
+            self._rest(self._reading if wish.full else self._reading & wish.resting)
+            first = self.consumer.poll(wish.timeout_s)
+            rest = [] if wish.full else self._others(first, wish)
+            if first is None and not wish.full and time.monotonic() < self._moved_s + WAKE_S:
                 self._wake(self._reading - self._resting)
             if max(self._moved_s, time.monotonic() - MEMBER_S) >= self._noted_s:
                 self._note_membership()
@@ -212,6 +201,12 @@ class Input:
         self._lost.clear()
         self._gained.clear()
         return polled
+
+    def _others(self, first: Message | None, wish: Poll) -> list[Message]:
+        """Those that come with the first while there are not enough, and all that are there."""
+        awaited = wish.enough - 1 if first is not None and wish.gather_s else 0
+        come = self.consumer.consume(awaited, wish.gather_s) if awaited > 0 else []
+        return come + self.consumer.consume(POLL_RECORDS, 0.0)
 
     def _raise_noticed(self, messages: Sequence[Message]) -> None:
         """What the client told beside the records; what ends it, among them, is told only once."""

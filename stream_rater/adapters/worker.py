@@ -225,9 +225,7 @@ class Worker:
             raise Stopping
         self.polled_s = time.monotonic()
         self._prepare()
-        polled = self.input.poll(
-            effect.timeout_s, full=effect.full, resting=effect.resting, gather_s=effect.gather_s
-        )
+        polled = self.input.poll(effect)
         self.on_polled(polled)
         return polled
 

@@ -129,6 +129,8 @@ class Poll(Effect[Polled]):
     """Partitions of which nothing is wanted for now."""
     gather_s: float = 0.0
     """Once there is a record, how long to wait for others that come with it."""
+    enough: int = 10_000
+    """With so many it need not wait."""
 
 
 @dataclass(frozen=True, slots=True)

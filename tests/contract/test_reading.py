@@ -1,11 +1,11 @@
 """Reading the log: who owns what, from where it is read, and that nothing is read otherwise."""
 
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from stream_rater.adapters import kafka
 from stream_rater.pipeline.ports import LogStarts, LogTrouble, Poll, Seek
 from tests.contract.conftest import REAL
 from tests.contract.rigs import (
@@ -62,19 +62,25 @@ def test_a_record_comes_whole(rig: Rig) -> None:
     assert (second.offset, second.value, second.key, list(second.headers)) == (1, None, None, [])
 
 
+@pytest.mark.parametrize("enough", [1, 2])
 @pytest.mark.parametrize("rig", [REAL], indirect=True)
-def test_a_poll_gathers_what_comes_after_the_first(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Up to as many records as a poll takes, or so long."""
-    monkeypatch.setattr(kafka, "POLL_RECORDS", 1)
+def test_a_poll_gathers_what_comes_after_the_first(rig: Rig, enough: int) -> None:
+    """Until there is enough: it does not wait for more."""
     submit(rig, 0, 1)
     member = read_from_start(rig, ESTIMATOR)
-    with ThreadPoolExecutor() as other:
-        sent = other.submit(submit, rig, 0, 1)
-        polled = member.do(Poll(GAIN_S, gather_s=GAIN_S))
+    returned = threading.Event()
+
+    def others() -> None:
+        submit(rig, 0, enough - 1)
+        returned.wait(GAIN_S / 2)
+        submit(rig, 0, 1)
+
+    with ThreadPoolExecutor() as pool:
+        sent = pool.submit(others)
+        polled = member.do(Poll(GAIN_S, gather_s=GAIN_S, enough=enough))
+        returned.set()
         sent.result()
-    assert [record.offset for record in polled.records] == [0, 1]
+    assert [record.offset for record in polled.records] == list(range(enough))
 
 
 def test_records_come_in_order(rig: Rig) -> None:

@@ -86,6 +86,15 @@ def told(publish: Publish) -> list[tuple[str, int]]:
 # --- the usual way, and takeovers ---
 
 
+def test_a_poll_gathers_a_part_of_each_shard(hand: ByHand) -> None:
+    """Of those that are open: others are not read, and what none will come of is not waited for."""
+    hand.answer(Poll, Polled(0.0, gained=frozenset([0, 1, 2])))
+    at = dict.fromkeys(range(3), NOWHERE)
+    opened(hand, at | {1: Position(50)}, dict.fromkeys(at, None), end=10)
+    assert hand.answer(Seek).offsets == {0: 0, 2: 0}
+    assert hand.expect(Poll, enough=2).gather_s > 0.0
+
+
 def test_batch_is_applied_then_published(hand: ByHand) -> None:
     """One call to the store, one transaction with its events and the offset after it. The log may
     take in the events meanwhile: they are the same."""
