@@ -21,13 +21,12 @@ from stream_rater.adapters.access import QUIET, client_options, trouble_of
 from stream_rater.adapters.patience import LAST_MOMENTS_S, Patience
 from stream_rater.adapters.records import Unreadable, record_of
 from stream_rater.config import Settings
-from stream_rater.pipeline.ports import LogTrouble, Poll, Polled, Record
+from stream_rater.pipeline.ports import POLL_RECORDS, LogTrouble, Poll, Polled, Record
 
 TIMEOUT_S = 5.0
 DRAIN_S = 0.05
 """How long callbacks that are due are served before a static member closes."""
 
-POLL_RECORDS = 10_000
 ENDS_EVERY_S = 1.0
 """How often the ends of partitions are noted, for metrics."""
 
@@ -206,7 +205,7 @@ class Input:
         """Those that come with the first while there are not enough, and all that are there."""
         awaited = wish.enough - 1 if first is not None and wish.gather_s else 0
         come = self.consumer.consume(awaited, wish.gather_s) if awaited > 0 else []
-        return come + self.consumer.consume(POLL_RECORDS, 0.0)
+        return come + self.consumer.consume(POLL_RECORDS - len(come), 0.0)
 
     def _raise_noticed(self, messages: Sequence[Message]) -> None:
         """What the client told beside the records; what ends it, among them, is told only once."""

@@ -117,6 +117,10 @@ class Polled:
     records: Sequence[Record] = ()
 
 
+POLL_RECORDS = 10_000
+"""Of those that are there a poll takes so many with the first."""
+
+
 @dataclass(frozen=True, slots=True)
 class Poll(Effect[Polled]):
     """Wait for records of the owned partitions, or a change of ownership, or the time-out."""
@@ -129,7 +133,7 @@ class Poll(Effect[Polled]):
     """Partitions of which nothing is wanted for now."""
     gather_s: float = 0.0
     """Once there is a record, how long to wait for others that come with it."""
-    enough: int = 10_000
+    enough: int = POLL_RECORDS
     """With so many it need not wait."""
 
 

@@ -86,7 +86,7 @@ def told(publish: Publish) -> list[tuple[str, int]]:
 # --- the usual way, and takeovers ---
 
 
-def test_a_poll_gathers_a_part_of_each_shard(hand: ByHand) -> None:
+def test_a_poll_gathers_as_many_parts_as_shards(hand: ByHand) -> None:
     """Of those that are open: others are not read, and what none will come of is not waited for."""
     hand.answer(Poll, Polled(0.0, gained=frozenset([0, 1, 2])))
     at = dict.fromkeys(range(3), NOWHERE)
