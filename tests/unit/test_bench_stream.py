@@ -141,11 +141,14 @@ def test_the_null_pipeline_regroups_all() -> None:
 
 
 def test_the_null_pipeline_cuts_as_told() -> None:
-    """All in order: enough players at a time, fewer only where nothing follows."""
+    """All in order, so many players at a time on average: smaller groups follow a large one, until
+    nothing follows."""
     message = object()
-    came = [(size, message) for size in (2, 2, 3, 9, 1)] + [None, None, (4, message)]
+    sizes = [2, 2, 3, 14, 1, 3, 2, 4, 1, None, None, 4, 1, 4]
+    came = [None if each is None else (each, message) for each in sizes]
     groups = in_groups(came, lambda size: size, 5)  # type: ignore[arg-type,return-value]
-    assert [[size for size, _ in group] for group in groups] == [[2, 2, 3], [9], [1]]
+    found = [[size for size, _ in group] for group in groups]
+    assert found == [[2, 2, 3], [14], [1], [3], [2], [4], [1], [4, 1]]
 
 
 def test_ratios_are_of_turns() -> None:

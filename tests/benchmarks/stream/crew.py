@@ -28,7 +28,9 @@ class Program(NamedTuple):
     module: str = THIS_RELEASE
     variables: Mapping[str, str] = MappingProxyType({})
     groups: Sequence[str] = (ESTIMATORS, UPDATERS)
-    """Consumer groups that each process joins, if it has no role of the service's two."""
+    """Consumer groups that its processes join."""
+    roles: bool = True
+    """Whether one that is told a role joins the group of that role only."""
 
 
 @dataclass
@@ -42,7 +44,7 @@ class Crew:
 
     def hire(self, name: str) -> WorkerProcess:
         """One more; with a name it is a static member of its groups. One that is named for a role
-        has that one only, if it runs the service."""
+        is told it."""
         settings = msgspec.structs.replace(self.settings, instance_id=name)
         worker = self.start(
             settings, _role(name), ready=False, module=self.program.module,
@@ -97,7 +99,7 @@ class Crew:
         wait_until(joined, "all workers have joined", START_S, LOOK_EVERY_S)
 
     def _joins(self, name: str, group: str) -> bool:
-        return self.program.module != THIS_RELEASE or _role(name) in ("all", ROLE_OF[group])
+        return not self.program.roles or _role(name) in ("all", ROLE_OF[group])
 
     def await_finished(self) -> None:
         """Return once all that was sent is rated and published."""

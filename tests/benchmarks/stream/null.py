@@ -5,15 +5,18 @@ regroups their players by shard, sends a message a shard through performance-est
 an event a player to rating-changed, of the size and with the headers of the service's, in
 transactions with the offsets. No mathematics, no Redis, no defence against a crash.
 
-It is told how many players it sends, and writes, at a time: as the service did, which makes the
-counts of messages the same, or many.
+It is told how many players it sends, and writes, at a time on average: as the service did, which
+makes the counts of messages the same, or many. A process may have one of the two stages only, as
+the service's may.
 """
 
+import argparse
 import itertools
 import os
 import random
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +49,7 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 class Cuts(msgspec.Struct, frozen=True):
-    """Players that are sent, and whose events are written, at a time."""
+    """Players that are sent, and whose events are written, at a time on average."""
 
     wave: float
     transaction: float
@@ -107,18 +110,22 @@ def _coming(consumer: Consumer, decode: Callable[[bytes], Any]) -> Iterator[Come
 
 
 def in_groups(
-    came: Iterable[Come | None], players: Callable[[Any], int], most: float
+    came: Iterable[Come | None], players: Callable[[Any], int], at_a_time: float
 ) -> Iterator[list[Come]]:
-    """So many players at a time, or a few more; fewer where nothing follows."""
+    """So many players at a time on average: after what is larger, smaller ones make up for it.
+    Where nothing follows, what there is goes, and it begins anew."""
     group: list[Come] = []
-    waiting = 0
+    seen, until = 0, at_a_time
     for each in came:
         if each is not None:
             group.append(each)
-            waiting += players(each[0])
-        if group and (each is None or waiting >= most):
+            seen += players(each[0])
+        if group and (each is None or seen >= until):
             yield group
-            group, waiting = [], 0
+            group = []
+            until += at_a_time
+        if each is None:
+            seen, until = 0, at_a_time
 
 
 def _ends(group: Iterable[Come]) -> list[TopicPartition]:
@@ -221,21 +228,40 @@ def _consumer(settings: Settings, topic: str, group: str) -> Consumer:
 
 
 def main() -> None:
-    """Both stages, until the process is killed; a failure of either ends it."""
+    """What its role is, until the process is killed; a failure of either stage ends it."""
+    role = _role()
     settings = read_settings()
     model = msgspec.json.decode(Path(os.environ[MODEL]).read_bytes(), type=Model)
     shards = Admin(settings).check_topics()[Topics.of(settings).parts]
     shards_of(["a"], shards)  # loads its kernel, as the service does before it joins
+    stages = {
+        "estimator": partial(scatter, settings, shards, model.cuts.wave),
+        "updater": partial(gather, settings, model.sample, model.cuts.transaction),
+    }
+    threads = [
+        threading.Thread(target=_or_end, args=(name, stage))
+        for name, stage in stages.items()
+        if role in ("all", name)
+    ]
+    for thread in threads:
+        thread.start()
 
-    def scatter_or_end() -> None:
-        try:
-            scatter(settings, shards, model.cuts.wave)
-        except BaseException as error:
-            print(f"scatter: {error!r}", flush=True)
-            os._exit(1)
 
-    threading.Thread(target=scatter_or_end, daemon=True).start()
-    gather(settings, model.sample, model.cuts.transaction)
+def _role() -> str:
+    """From the command line, which is the service's."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("command", choices=["run"])
+    parser.add_argument("--role", choices=["all", "estimator", "updater"], default="all")
+    role: str = parser.parse_args().role
+    return role
+
+
+def _or_end(name: str, stage: Callable[[], None]) -> None:
+    try:
+        stage()
+    except BaseException as error:
+        print(f"{name}: {error!r}", flush=True)
+        os._exit(1)
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ def quix(guarantee: str, folder: Path) -> Program:
         raise Skipped("quixstreams is not installed: `make bench-stream` does it")
     told = {"PEERS": PEERS, "GUARANTEE": guarantee, "STATE": folder, "GROUP": ESTIMATORS}
     variables = {f"QUIX_{name}": str(value) for name, value in told.items()}
-    return Program("tests.benchmarks.stream.quix", variables, (ESTIMATORS,))
+    return Program("tests.benchmarks.stream.quix", variables, (ESTIMATORS,), roles=False)
 
 
 def measured(
