@@ -1,14 +1,15 @@
 """A Redis Cluster on this machine: masters that share the slots, each with its replicas."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import redis
 
-from local.processes import free_port
+from local.processes import LOOPBACK, free_port
 from local.servers import Server, start_redis
 
 SLOTS = 16_384
@@ -39,6 +40,27 @@ class RedisCluster:
         """Who takes writes now."""
         return [server for server in self.servers if self.role(server) == "master"]
 
+    def owner(self, slot: int, asked: Server | None = None) -> Server:
+        """The master that has a slot, as one that is asked knows."""
+        with client_of(asked or self.masters()[0]) as client:
+            for first, last, (_, port, *_), *_ in client.execute_command("CLUSTER SLOTS"):
+                if first <= slot <= last:
+                    return next(each for each in self.servers if each.port == port)
+        raise AssertionError(f"nobody has slot {slot}")
+
+    def await_owner(self, slot: int, owner: Server) -> None:
+        """Return once every running node knows whose slot this is."""
+        deadline_s = time.monotonic() + READY_S
+        while any(self.owner(slot, each) is not owner for each in self.servers if each.running):
+            assert time.monotonic() < deadline_s, "nodes do not hear of a slot's move"
+            time.sleep(0.05)
+
+    def move(self, slot: int) -> "SlotMove":
+        """The move of a slot from its owner to another master, not begun."""
+        owner = self.owner(slot)
+        target = next(each for each in self.masters() if each is not owner)
+        return SlotMove(slot, owner, target)
+
     def await_whole(self, masters: int) -> None:
         """Return once every running node finds all slots served by so many masters."""
         deadline_s = time.monotonic() + READY_S
@@ -59,6 +81,50 @@ class RedisCluster:
             return False
         linked = self.role(server) != "slave" or _replicates(server)
         return state["cluster_state"] == "ok" and len(known) == len(self.servers) and linked
+
+
+@dataclass
+class SlotMove:
+    """One slot on its way from the master that has it to another, as `redis-cli --cluster reshard`
+    moves it: the two are told, then the keys go over, then everybody is told."""
+
+    slot: int
+    source: Server
+    target: Server
+
+    def begin(self) -> None:
+        """From now on a key of the slot is with either of the two."""
+        with client_of(self.source) as source, client_of(self.target) as target:
+            target.execute_command(
+                "CLUSTER SETSLOT", self.slot, "IMPORTING", source.execute_command("CLUSTER MYID")
+            )
+            source.execute_command(
+                "CLUSTER SETSLOT", self.slot, "MIGRATING", target.execute_command("CLUSTER MYID")
+            )
+
+    def keys(self) -> list[str]:
+        """Those that have not gone over."""
+        with client_of(self.source) as source:
+            return [
+                key.decode() if isinstance(key, bytes) else key
+                for key in source.execute_command("CLUSTER GETKEYSINSLOT", self.slot, 10_000)
+            ]
+
+    def send(self, keys: Iterable[str]) -> None:
+        """These keys go over, one by one."""
+        with client_of(self.source) as source:
+            for key in keys:
+                source.execute_command("MIGRATE", LOOPBACK, self.target.port, key, 0, 5000)
+
+    def finish(self) -> None:
+        """All that are left go over; then the slot is the target's."""
+        while keys := self.keys():
+            self.send(keys)
+        with client_of(self.target) as target:
+            owner = target.execute_command("CLUSTER MYID")
+        for server in (self.target, self.source):
+            with client_of(server) as client:
+                client.execute_command("CLUSTER SETSLOT", self.slot, "NODE", owner)
 
 
 def _replicates(server: Server) -> bool:
@@ -104,7 +170,7 @@ def _join(servers: Sequence[Server], masters: int) -> None:
         client.execute_command("CLUSTER SET-CONFIG-EPOCH", i + 1)
     for server in servers[1:]:
         bus = client_of(server).config_get("cluster-port")["cluster-port"]
-        clients[0].execute_command("CLUSTER MEET", "127.0.0.1", server.port, bus)
+        clients[0].execute_command("CLUSTER MEET", LOOPBACK, server.port, bus)
     for i, client in enumerate(clients[masters:]):
         _follow(client, clients[i % masters].execute_command("CLUSTER MYID"))
 

@@ -1,8 +1,9 @@
 """What Redis is sent for a shard's players: where their beliefs are, hash by hash.
 
 To read: commands as the protocol has them, an HMGET for each hash. To write: what our function
-there takes, strings one after the other, each behind its length in four bytes. Thousands of either
-are made in one call; a key is `sharding.belief_key`'s.
+there takes, the key of each hash as a word of the command, and beliefs as strings one after the
+other, each behind its length in four bytes. Thousands of either are made in one call; a key is
+`sharding.belief_key`'s.
 """
 
 import zlib
@@ -103,6 +104,13 @@ def _put_size(out: Bytes, at: int, kind: int, size: int, end: Bytes) -> int:
 
 
 @kernel
+def _put_word(out: Bytes, at: int, data: Bytes, start: int, stop: int, end: Bytes) -> int:
+    """data[start:stop] as a word of a command."""
+    at = put(out, _put_size(out, at, DOLLAR, stop - start, end), data, start, stop)
+    return put(out, at, end, 0, len(end))
+
+
+@kernel
 def _put_length(out: Bytes, at: int, size: int) -> int:
     for i in range(LENGTH):
         out[at + i] = (size >> (8 * i)) & 0xFF
@@ -140,12 +148,9 @@ def _read(
         )
         at = _put_size(out, at, STAR, 2 + group_end - first, end)
         at = put(out, at, command, 0, len(command))
-        at = put(out, _put_size(out, at, DOLLAR, key_size, end), key, 0, key_size)
-        at = put(out, at, end, 0, len(end))
+        at = _put_word(out, at, key, 0, key_size, end)
         for i in grouped.order[first:group_end]:
-            at = _put_size(out, at, DOLLAR, name_ends[i] - name_starts[i], end)
-            at = put(out, at, names, name_starts[i], name_ends[i])
-            at = put(out, at, end, 0, len(end))
+            at = _put_word(out, at, names, name_starts[i], name_ends[i], end)
         first = group_end
     return out[:at]
 
@@ -154,30 +159,29 @@ def _read(
 def _write(
     grouped: Grouped, prefix: Bytes, ladders: Bytes, ladder_starts: Ints, ladder_ends: Ints,
     names: Bytes, name_starts: Ints, name_ends: Ints,
-    values: Bytes, value_starts: Ints, value_ends: Ints,
-) -> Bytes:  # fmt: skip
-    """For each group how many it has, their key, and field and value of each."""
-    size = _room(grouped, prefix, ladder_starts, ladder_ends, 2 * LENGTH)
+    values: Bytes, value_starts: Ints, value_ends: Ints, end: Bytes,
+) -> tuple[Bytes, Bytes]:  # fmt: skip
+    """The key of each group; and for each group how many it has, and field and value of each."""
+    room = _room(grouped, prefix, ladder_starts, ladder_ends, 1 + DIGITS + 2 * len(end))
+    size = LENGTH * len(grouped.ends)
     for i in range(len(name_ends)):
         size += 2 * LENGTH + name_ends[i] - name_starts[i] + value_ends[i] - value_starts[i]
-    out = np.empty(size, np.uint8)
-    at = first = 0
+    keys, key, out = np.empty(room, np.uint8), np.empty(room, np.uint8), np.empty(size, np.uint8)
+    keys_end = at = first = 0
     for group_end in grouped.ends:
         k = grouped.ladder[first]
-        at = _put_length(out, at, group_end - first)
-        key = at + LENGTH
-        key_end = _put_key(
-            out, key, prefix, ladders, ladder_starts[k], ladder_ends[k], grouped.bucket[first]
+        key_size = _put_key(
+            key, 0, prefix, ladders, ladder_starts[k], ladder_ends[k], grouped.bucket[first]
         )
-        _put_length(out, at, key_end - key)
-        at = key_end
+        keys_end = _put_word(keys, keys_end, key, 0, key_size, end)
+        at = _put_length(out, at, group_end - first)
         for i in grouped.order[first:group_end]:
             at = _put_length(out, at, name_ends[i] - name_starts[i])
             at = put(out, at, names, name_starts[i], name_ends[i])
             at = _put_length(out, at, value_ends[i] - value_starts[i])
             at = put(out, at, values, value_starts[i], value_ends[i])
         first = group_end
-    return out[:at]
+    return keys[:keys_end], out[:at]
 
 
 class Reads(NamedTuple):
@@ -206,15 +210,27 @@ def reads(shard: int, players: Sequence[Player], buckets: int) -> Reads:
     return Reads(data.tobytes(), len(grouped.ends), grouped.order)
 
 
-def writes(shard: int, beliefs: Sequence[tuple[Player, bytes]], buckets: int) -> bytes:
-    """The function's argument for these beliefs of one shard."""
+class Writes(NamedTuple):
+    """What the function is given to write beliefs."""
+
+    hashes: int
+    """How many keys."""
+    keys: bytes
+    """A word each; a hash with many beliefs comes several times."""
+    beliefs: bytes
+    """Those of each key, in the keys' order."""
+
+
+def writes(shard: int, beliefs: Sequence[tuple[Player, bytes]], buckets: int) -> Writes:
+    """Of these beliefs of one shard."""
     entries = Entries.of(beliefs)
     roster, values = entries.players, entries.records
     names, ladders, grouped = roster.names, roster.ladders.escaped, _grouped(roster, buckets)
-    return _write(
+    keys, packed = _write(
         grouped, _prefix(shard), ladders.data, ladders.starts, ladders.ends,
-        names.data, names.starts, names.ends, values.data, values.starts, values.ends,
-    ).tobytes()  # fmt: skip
+        names.data, names.starts, names.ends, values.data, values.starts, values.ends, _END,
+    )  # fmt: skip
+    return Writes(len(grouped.ends), keys.tobytes(), packed.tobytes())
 
 
 def _prefix(shard: int) -> Bytes:

@@ -21,6 +21,7 @@ from stream_rater.adapters.packing import reads, writes
 from stream_rater.adapters.redis_client import (
     FAILURES,
     Batch,
+    Call,
     Client,
     at_one_instant,
     bulk,
@@ -47,7 +48,7 @@ from stream_rater.pipeline.sharding import belief_key, position_key
 from stream_rater.rating.model import Ints
 from stream_rater.rating.record import HEADER_SIZE
 
-LIBRARY = "stream_rater_3"
+LIBRARY = "stream_rater_4"
 SMALL_HASH_BYTES = 512
 """Beliefs may be so long; Redis must still keep hashes of them in its compact encoding."""
 KEEP_ALL = "noeviction"
@@ -242,16 +243,21 @@ class RedisStore:
         self, applications: Mapping[int, Application], meanwhile: Callable[[], None] = nothing
     ) -> dict[int, bool]:
         """Compare and set, by shard; `meanwhile` has its time while Redis works."""
-        calls = (
-            (
-                position_key(shard), each.position.start, each.position.applied,
-                each.position.fresh, writes(shard, each.beliefs, self._buckets),
-            )
-            for shard, each in applications.items()
-        )  # fmt: skip
+        calls = itertools.starmap(self._call, applications.items())
         function = f"{LIBRARY}_apply"
         replies = self._guard(lambda: called(self._client, function, calls, meanwhile))
         return {shard: reply == 1 for shard, reply in zip(applications, replies, strict=True)}
+
+    def _call(self, shard: int, application: Application) -> Call:
+        """What the function is called with: every key that it touches, declared, and arguments."""
+        position, packed = application.position, writes(shard, application.beliefs, self._buckets)
+        key = position_key(shard)
+        return Call(
+            key,
+            1 + packed.hashes,
+            bulk(key) + packed.keys,
+            (b"%d" % position.start, b"%d" % position.applied, position.fresh, packed.beliefs),
+        )
 
     def encoding(self, shard: int, player: Player) -> str:
         """How Redis holds the hash with this player's belief; empty where it does not tell."""

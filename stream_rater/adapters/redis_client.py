@@ -41,8 +41,18 @@ NO_CLUSTER = "Cluster mode is not enabled"
 Client = Any
 """redis.Redis or RedisCluster, whose type stubs have little in common."""
 
-Call = tuple[Any, ...]
-"""The key, and what else is given."""
+
+class Call(NamedTuple):
+    """A call of a function."""
+
+    key: str
+    """In whose slot all of its keys are."""
+    declared: int
+    """How many keys it declares."""
+    keys: bytes
+    """They, `bulk` one behind the other, the first one first."""
+    arguments: tuple[bytes, ...]
+
 
 _cluster_module: Any = untyped_cluster
 _connection_module: Any = untyped_connection
@@ -123,13 +133,20 @@ def called(
     """
     with _slots_known(client), _Lines(client) as lines:
         asked = []
-        for key, *given in calls:
-            line = lines.to(key)
-            lines.say(line, line.pack_command("FCALL", function, 1, key, *given))
+        for call in calls:
+            line = lines.to(call.key)
+            lines.say(line, _called(function, call))
             asked.append(line)
         lines.send()
         meanwhile()
         return [next(received(line, 1)) for line in asked]
+
+
+def _called(function: str, call: Call) -> tuple[bytes, ...]:
+    """The command, as the protocol has it."""
+    words = 3 + call.declared + len(call.arguments)
+    opening = bulk("FCALL", function, str(call.declared))
+    return of_words(words, opening), call.keys, *map(_bulk, call.arguments)
 
 
 class Batch(NamedTuple):
@@ -206,8 +223,11 @@ class _Lines(ExitStack):
 
 def bulk(*words: str) -> bytes:
     """Words of a command, as the protocol has them."""
-    encoded = [word.encode() for word in words]
-    return b"".join([b"$%d\r\n%b\r\n" % (len(each), each) for each in encoded])
+    return b"".join([_bulk(word.encode()) for word in words])
+
+
+def _bulk(word: bytes) -> bytes:
+    return b"$%d\r\n%b\r\n" % (len(word), word)
 
 
 def of_words(count: int, *some: bytes) -> bytes:

@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
 from demonstration.corner import DATABASES, NoCorner, corner, with_database
 from local.servers import Addresses
 from local.tools import KAFKA_VARIABLE, REDIS_VARIABLE, ROOT
+from stream_rater.adapters.redis import LIBRARY
 from stream_rater.config import PREFIX
 from tests.integration.processes import wait_until
 
@@ -130,9 +131,7 @@ def test_the_demo_tells_in_one_line_why_it_failed(addresses: Addresses, tmp_path
     with redis.Redis.from_url(with_database(addresses.redis, 0)) as client:
         before = client.function_dump()
         client.function_flush()
-        client.function_load(
-            "#!lua name=stream_rater_3\nredis.register_function('f', function() end)"
-        )
+        client.function_load(f"#!lua name={LIBRARY}\nredis.register_function('f', function() end)")
         try:
             with a_demo(tmp_path, **given(addresses)) as demo:
                 _, errors = demo.communicate(timeout=SEASON_S)

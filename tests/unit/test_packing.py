@@ -61,15 +61,19 @@ def test_reads(rows: list[Player], shard: int, hashes: int) -> None:
 
 @given(st.lists(st.tuples(players, st.binary(max_size=300)), max_size=30), shards, buckets)
 def test_writes(beliefs: list[tuple[Player, bytes]], shard: int, hashes: int) -> None:
-    """The same for what is written."""
+    """Each hash is declared as a key, and what is written to it stands at the key's place."""
     rows = [player for player, _ in beliefs]
     order = reads(shard, rows, hashes).order.tolist()
-    strings = []
-    for some in groups(shard, rows, hashes, order):
+    together = groups(shard, rows, hashes, order)
+    strings, keys = [], [key_of(shard, rows[some[0]], hashes) for some in together]
+    for some in together:
         strings.append(len(some).to_bytes(4, "little"))
-        strings.append(behind_length(key_of(shard, rows[some[0]], hashes).encode()))
         strings += [behind_length(rows[i][1].encode(), beliefs[i][1]) for i in some]
-    assert writes(shard, beliefs, hashes) == b"".join(strings)
+    found = writes(shard, beliefs, hashes)
+    assert found.hashes == len(keys)
+    declared = b"".join(Connection().pack_command("FCALL", *keys))
+    assert declared.endswith(b"$5\r\nFCALL\r\n" + found.keys)
+    assert found.beliefs == b"".join(strings)
 
 
 def test_not_too_many_at_once() -> None:
