@@ -44,7 +44,7 @@ class Engine:
         estimator = Estimator(ladders, SHARDS, observer=estimating)
         self._machines = [
             _start(estimator_worker(self.log, self.store), estimator.run()),
-            _start(updater_worker(self.log, self.store), Updater(observer=updating).run()),
+            _start(updater_worker(self.log, self.store), Updater(SHARDS, observer=updating).run()),
         ]
         for group, (worker, _, _) in zip(
             (self.log.estimators, self.log.updaters), self._machines, strict=True

@@ -18,7 +18,15 @@ from stream_rater.config import TEMPLATE, BadConfiguration, Ladders, Settings
 from stream_rater.metrics import Lag, Metrics, ServiceObserver
 from stream_rater.pipeline.agreement import goes_on, objection, odds, offset_of
 from stream_rater.pipeline.estimator import Estimator
-from stream_rater.pipeline.ports import Denied, Effect, LogTrouble, Poll, Step, Trouble
+from stream_rater.pipeline.ports import (
+    Denied,
+    Effect,
+    LogTrouble,
+    Poll,
+    Resharded,
+    Step,
+    Trouble,
+)
 from stream_rater.pipeline.sharding import shards_of
 from stream_rater.pipeline.updater import Updater
 from stream_rater.rating.compiled import KERNEL_VERSION
@@ -205,7 +213,7 @@ class Service:
         input_.on_committed = observer.positions
         self._lag.add(topic, input_.lag, observer)
         worker = Worker(
-            self._settings, input_, self._admin, RedisStore(self._settings), self._shards, name,
+            self._settings, input_, self._admin, RedisStore(self._settings), name,
             stop=self._stop,
             on_effect=lambda stage, s: self.metrics.seconds.labels(name, stage).observe(s),
         )  # fmt: skip
@@ -218,7 +226,7 @@ class Service:
                 rejects_per_second=self._settings.rejects_per_second, observer=observer,
             ).run()  # fmt: skip
         else:
-            machine = Updater(observer=observer).run()
+            machine = Updater(self._shards, observer=observer).run()
         return Role(name, worker, observer, machine)
 
     def run(self) -> None:
@@ -233,7 +241,7 @@ class Service:
         self.log.info("running", roles=[role.name for role in self._roles])
         late = self._await(threads)
         for role in self._roles:
-            if isinstance(role.failure, Fenced | Denied):
+            if isinstance(role.failure, Fenced | Denied | Resharded):
                 raise LogTrouble(f"{role.name}: {role.failure}")
             if role.failure is not None:
                 raise role.failure

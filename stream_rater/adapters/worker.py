@@ -145,7 +145,6 @@ class Worker:
         input_: Input,
         admin: Admin,
         store: RedisStore,
-        shards: int,
         role: str,
         *,
         stop: threading.Event,
@@ -154,7 +153,6 @@ class Worker:
         self.input = input_
         self._admin = admin
         self._store = store
-        self._shards = shards
         self._stop = stop
         self._on_effect = on_effect
         self._parts = Parts(settings, admin.topics.parts, stop)
@@ -175,7 +173,7 @@ class Worker:
             LogStarts: self._log_starts,
             Seek: lambda e: self.input.seek(e.offsets),
             NewProducer: self._new_producer,
-            ShardEnds: lambda _: admin.ends(admin.topics.parts, shards),
+            ShardEnds: lambda _: admin.all_ends(admin.topics.parts),
             Agree: lambda e: store.agree(e.histories),
             ReadPriors: lambda e: store.read_priors(e.players),
             ReadBeliefs: lambda e: store.read(e.players),

@@ -9,6 +9,9 @@ each player that is
   offset, since those were wholly scattered, and long ago,
 - who has parts before g in another shard only, from when there were fewer: likewise, but no less
   than those tell. Parts that came later, to its shard of now, may be deleted before them.
+
+A part that stands behind the mark of a rebuild and was cut for fewer shards than the mark names
+tells nothing: updaters ignore it, too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +21,7 @@ import numpy as np
 
 from stream_rater.lab.crowd import Census
 from stream_rater.pipeline import parts, slab
-from stream_rater.pipeline.parts import NotAPart
+from stream_rater.pipeline.parts import NotAPart, Rebuilt, UnknownPart
 from stream_rater.pipeline.ports import Record
 from stream_rater.pipeline.roster import Roster
 from stream_rater.pipeline.rows import players_in
@@ -87,6 +90,8 @@ class Reach:
         """The same in shards that were once its own."""
         self._after = _Noted(self.census, np.minimum, NONE_AFTER)
         """Smallest source offset from g on."""
+        self._marked: dict[int, int] = {}
+        """By shard how many shards the last mark names."""
 
     def note(self, records: Sequence[Record]) -> None:
         """Look at records of `performance-estimated`; raises UnknownPart or Misplaced."""
@@ -96,19 +101,38 @@ class Reach:
 
     def _note_together(self, records: Sequence[Record], pieces: Sequence[Piece | None]) -> None:
         """The parts in some records, all that one slab has."""
-        told = [(piece, each) for piece, each in zip(pieces, records, strict=True) if piece]
-        if told:
-            players, offsets = players_in(told[0][0].slab)
-            self._note([each for _, each in told], [len(p) for p, _ in told], players, offsets)
+        read, sizes, counts = list[Record](), list[int](), list[bool]()
         for piece, each in zip(pieces, records, strict=True):
             if piece is None:
                 self._note_alone(each)
+                continue
+            counts.append(self._counts(piece.shards, each.partition))
+            sizes.append(len(piece))
+            if counts[-1]:
+                read.append(each)
+        if read:
+            together = next(each.slab for each in pieces if each is not None)
+            players, offsets = players_in(together)
+            rows = np.flatnonzero(np.repeat(counts, sizes))
+            own = [size for size, count in zip(sizes, counts, strict=True) if count]
+            self._note(read, own, players.rows(rows), offsets[rows])
+
+    def _counts(self, cut_for: int, shard: int) -> bool:
+        """Whether updaters apply a part that was cut for so many shards (0: unknown)."""
+        return not 0 < cut_for < self._marked.get(shard, 0)
 
     def _note_alone(self, record: Record) -> None:
         """What is not written as parts are, or by an older kernel, or no part at all."""
+        if record.unreadable:
+            raise UnknownPart(f"offset {record.offset}: {record.unreadable}")
         try:
             part = parts.decode(record.value or b"", self._kernel, oldest=0)
+        except Rebuilt as mark:
+            self._marked[record.partition] = mark.shards
+            return
         except NotAPart:
+            return
+        if not self._counts(part.shards, record.partition):
             return
         rounds = [part.rounds[i] for i in part.round_index.tolist()]
         ladders = [each.ladder for each in rounds]

@@ -219,8 +219,9 @@ def _classified(headers: Table, accepted: Flags, offsets: Ints, sizes: Ints) -> 
     return known, scattered
 
 
-def estimate(cohort: Cohort, priors: Table, ratings: Sequence[RatingConfig]) -> Part:
-    """All rows as one part; `priors` in the order of the rows, `ratings` by the number of a law."""
+def estimate(cohort: Cohort, priors: Table, ratings: Sequence[RatingConfig], shards: int) -> Part:
+    """All rows as one part, to be cut for so many shards; `priors` in the order of the rows,
+    `ratings` by the number of a law."""
     numbers, law = distinct(cohort.law)
     laws: list[Law] = []
     place = np.empty(len(priors), np.int32)
@@ -241,6 +242,7 @@ def estimate(cohort: Cohort, priors: Table, ratings: Sequence[RatingConfig]) -> 
         place=place,
         evidence=evidence,
         names=Names(cohort.rounds.names),
+        shards=shards,
     )
 
 

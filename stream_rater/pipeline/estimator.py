@@ -34,6 +34,7 @@ from stream_rater.pipeline.large import LargeRound
 from stream_rater.pipeline.marks import Flags, shards_in
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.pace import IDLE_S, MANY_PLAYERS, Pace
+from stream_rater.pipeline.parts import Part
 from stream_rater.pipeline.ports import (
     REGROUPING_S,
     CommitSource,
@@ -47,12 +48,12 @@ from stream_rater.pipeline.ports import (
     Rejection,
     Scatter,
     Seek,
-    ShardEnds,
     Step,
     Trouble,
     ask,
     insist,
     pause_s,
+    shard_ends,
 )
 from stream_rater.pipeline.progress import Ahead, Progress
 from stream_rater.pipeline.source import Source, all_finished, behind, hold_much
@@ -177,7 +178,7 @@ class Estimator:
         return (yield from ask(Committed(partitions)))
 
     def _raise_floors(self) -> Step[None]:
-        self._progress.take_over((yield from ask(ShardEnds())))
+        self._progress.take_over((yield from shard_ends(self._shards)))
 
     # --- polls ---
 
@@ -329,15 +330,18 @@ class Estimator:
 
     def _scatter(self, ready: Cohort, priors: Table) -> Step[None]:
         with self._observer.at_work(estimation.traced(ready)):
-            part = estimation.estimate(ready, priors, self._intake.ratings)
+            part = self._estimate(ready, priors)
             messages = estimation.messages(part, ready, self._rows_per_part)
             offsets = yield from ask(Scatter(messages))
         self._finish(ready, estimation.part_ends(messages, offsets))
         self._observer.rounds_scattered(len(ready), ready.count)
 
+    def _estimate(self, cohort: Cohort, priors: Table) -> Part:
+        return estimation.estimate(cohort, priors, self._intake.ratings, self._shards)
+
     def _resume(self, resumed: Cohort) -> Step[None]:
         """Somebody scattered these: their parts are in the log, somewhere before its end."""
-        self._finish(resumed, dict(enumerate((yield from ask(ShardEnds())))))
+        self._finish(resumed, dict(enumerate((yield from shard_ends(self._shards)))))
         self._observer.rounds_resumed(len(resumed))
 
     def _finish(self, cohort: Cohort, part_ends: Mapping[int, int]) -> None:
@@ -368,7 +372,7 @@ class Estimator:
         if done and large.is_read:
             yield from large.send(self._rows_per_part)
         elif done:
-            yield from large.read(self._read_priors, self._intake.ratings, self._observer)
+            yield from large.read(self._read_priors, self._estimate, self._observer)
         if not done or large.is_scattered or large.is_sent:
             self._large = None
         if large.is_scattered:

@@ -15,7 +15,7 @@ What comes after a piece in a shard waits behind it. So the next one is sent onl
 before it no more than AHEAD - 1 wait to be applied: others wait for AHEAD pieces, never for all.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -27,7 +27,6 @@ from stream_rater.pipeline.parts import Part
 from stream_rater.pipeline.ports import Scatter, Step, ask
 from stream_rater.pipeline.progress import Ahead, Progress
 from stream_rater.rating.model import Table
-from stream_rater.rating.parameters import RatingConfig
 
 AHEAD = 2
 """How many pieces may be in the log and not be seen applied."""
@@ -80,7 +79,7 @@ class LargeRound:
 
     def read(
         self, read_priors: Callable[[Cohort], Step[tuple[Table, Flags]]],
-        ratings: Sequence[RatingConfig], observer: Observer,
+        estimate: Callable[[Cohort, Table], Part], observer: Observer,
     ) -> Step[None]:  # fmt: skip
         """Steps 4 and 5 for the next piece; with the last one all are estimated."""
         piece = self._piece(len(self._priors))
@@ -91,8 +90,7 @@ class LargeRound:
             self._priors.append(priors)
         if len(self._priors) == len(self._starts):
             with observer.at_work(estimation.traced(self.whole)):
-                priors = np.concatenate(self._priors)
-                self._rows = estimation.estimate(self.whole, priors, ratings)
+                self._rows = estimate(self.whole, np.concatenate(self._priors))
 
     def send(self, rows_per_part: int) -> Step[None]:
         """Step 6 for the next piece."""

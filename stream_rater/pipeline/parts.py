@@ -7,6 +7,10 @@ Every version is a MessagePack array that begins with its number, now and ever a
 not begin so is no part, and leaves a shard's state as it is; what does and cannot be understood is
 refused, never guessed.
 
+A part names the number of shards that it was cut for. After shards were added, a worker that was
+paused since before may wake up and send parts that were cut for fewer: they are ignored, since its
+successor sends what they hold to where it belongs now.
+
 One number is that of no part but of a mark. `rebuild` leaves one in each shard: what the store held
 there is in no log before it. Releases that do not know it refuse it.
 """
@@ -53,6 +57,10 @@ class NotAPart(ValueError):
     """A message that no release ever wrote: a foreigner's."""
 
 
+class CutForFewer(NotAPart):
+    """A part that was cut when there were fewer shards, and sent after others were added."""
+
+
 class Rebuilt(NotAPart):
     """The mark of a rebuild."""
 
@@ -84,6 +92,8 @@ class _Message(msgspec.Struct, frozen=True, array_like=True):
     place: bytes
     evidence: bytes
     players: list[str]
+    shards: int = 0
+    """Parts of older releases end before it, and those releases read no further."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +110,8 @@ class Part:
     """(n, 3) as in Wave's Evidence."""
     names: Names
     """(n,) of the players."""
+    shards: int = 0
+    """How many shards there were when it was cut; 0: unknown, it is of an older release."""
 
     @property
     def players(self) -> Sequence[str]:
@@ -116,6 +128,7 @@ class Part:
             place=self.place[rows],
             evidence=self.evidence[rows],
             names=self.names.rows(rows),
+            shards=self.shards,
         )
 
 
@@ -168,6 +181,7 @@ def _counted(index: Ints) -> tuple[Ints, Ints]:
 def _put_message(
     out: Bytes, at: int, rows: Ints, opening: Bytes, heads: Bytes, head_ends: Ints,
     round_index: Ints, place: Bytes, evidence: Bytes, names: Bytes, starts: Ints, ends: Ints,
+    closing: Bytes,
 ) -> int:  # fmt: skip
     """The message of these rows; of `place` and `evidence` each row has its bytes."""
     rounds, which = _counted(round_index[rows])
@@ -189,16 +203,17 @@ def _put_message(
     for i in rows:
         at = _put_head(out, at, ends[i] - starts[i], SHORT_TEXT, 31, LONG_TEXT)
         at = put(out, at, names, starts[i], ends[i])
-    return at
+    return put(out, at, closing, 0, len(closing))
 
 
 @kernel
 def _messages(
     rows: Ints, cuts: Ints, opening: Bytes, heads: Bytes, head_ends: Ints,
     round_index: Ints, place: Bytes, evidence: Bytes, names: Bytes, starts: Ints, ends: Ints,
+    closing: Bytes,
 ) -> tuple[Bytes, Ints]:  # fmt: skip
     """Messages one after the other, and where each ends."""
-    size = len(cuts) * (len(opening) + LISTS_AND_COLUMNS * LONGEST_HEAD)
+    size = len(cuts) * (len(opening) + len(closing) + LISTS_AND_COLUMNS * LONGEST_HEAD)
     for k in range(len(rows)):
         i = rows[k]
         r = round_index[i]
@@ -209,7 +224,7 @@ def _messages(
     for k in range(len(cuts)):
         at = _put_message(
             out, at, rows[first : cuts[k]], opening, heads, head_ends,
-            round_index, place, evidence, names, starts, ends,
+            round_index, place, evidence, names, starts, ends, closing,
         )  # fmt: skip
         message_ends[k], first = at, cuts[k]
     return out, message_ends
@@ -240,6 +255,7 @@ def encode_pieces(part: Part, rows: Ints, cuts: Sequence[int]) -> list[bytes]:
         np.frombuffer(part.place.astype("<i4").tobytes(), np.uint8),
         np.frombuffer(part.evidence.astype("<f8").tobytes(), np.uint8),
         names.data, names.starts, names.ends,
+        np.frombuffer(_encode(part.shards), np.uint8),
     )  # fmt: skip
     return [out[start:end].tobytes() for start, end in pairwise([0, *ends.tolist()])]
 
@@ -267,6 +283,7 @@ def decode(data: bytes, kernel: int = KERNEL_VERSION, *, oldest: int = OLDEST_KE
         place=np.frombuffer(message.place, "<i4"),
         evidence=np.frombuffer(message.evidence, "<f8").reshape(-1, EVIDENCE_COLUMNS),
         names=Names(message.players),
+        shards=message.shards,
     )
 
 

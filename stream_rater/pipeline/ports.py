@@ -42,6 +42,17 @@ class Denied(Exception):
     for: the worker ends."""
 
 
+class Resharded(Exception):
+    """There are not as many shards any more as when the worker started. It ends: what it would
+    write, and where, is as of before."""
+
+    def __init__(self, shards: int, found: int) -> None:
+        super().__init__(
+            f"performance-estimated has {found} partitions and had {shards} when this worker "
+            "started: stop all workers, run `stream-rater rebuild --replace` and start them again"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Effect(Generic[T]):
     """Something to be done by the driver, with an outcome of type T."""
@@ -169,7 +180,15 @@ class NewProducer(Effect[None]):
 
 @dataclass(frozen=True, slots=True)
 class ShardEnds(Effect[Sequence[int]]):
-    """The end offset of every partition of `performance-estimated`."""
+    """The end offset of every partition that `performance-estimated` has now."""
+
+
+def shard_ends(shards: int) -> Step[Sequence[int]]:
+    """The end offset of every shard; raises Resharded if there are not so many."""
+    ends = yield from ask(ShardEnds())
+    if len(ends) != shards:
+        raise Resharded(shards, len(ends))
+    return ends
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from stream_rater.pipeline import slab
 from stream_rater.pipeline.observer import Traced
-from stream_rater.pipeline.parts import NotAPart, Rebuilt, UnknownPart
+from stream_rater.pipeline.parts import CutForFewer, NotAPart, Rebuilt, UnknownPart
 from stream_rater.pipeline.ports import UNFINISHED, Held, Position, Record
 from stream_rater.pipeline.roster import Roster
 from stream_rater.pipeline.rows import rows_of
@@ -70,8 +70,8 @@ class Shard:
     committed: int
     next_offset: int
     """The next offset to be read."""
-    among: int = 0
-    """How many shards there are; 0: unknown."""
+    among: int
+    """How many shards there are."""
     rebuilt: int = 0
     """The store holds what rebuilds put there whose marks are before this offset."""
     queue: deque[Item] = field(default_factory=deque)
@@ -80,7 +80,7 @@ class Shard:
     """Why nothing can be read at `next_offset`."""
 
     @classmethod
-    def at(cls, position: Position, committed: int, among: int = 0) -> "Shard":
+    def at(cls, position: Position, committed: int, among: int) -> "Shard":
         """A shard as found, one of so many."""
         ahead = position.applied > committed
         return cls(position, committed, position.start if ahead else position.applied, among)
@@ -145,13 +145,16 @@ class Shard:
         having queued one of no rows. `piece` is what `slab.read_all` found of it."""
         if self.barrier or record.offset < self.next_offset:
             return
+        if record.unreadable:
+            self.barrier = f"offset {record.offset}: {record.unreadable}"
+            return
         if record.offset > self.next_offset:
             # Parts are not written in transactions, so nothing but loss leaves a gap.
             self.barrier = f"offsets [{self.next_offset}, {record.offset}) are not in the log"
             return
         try:
             part = slab.read(record.value or b"", kernel) if piece is None else piece
-            self._check_home(part, record.partition)
+            self._check_cut(part, record.partition)
         except UnknownPart as error:
             self.barrier = f"offset {record.offset}: {error}"
             return
@@ -163,12 +166,28 @@ class Shard:
             raise
         self._queue(Item(record.offset, part))
 
-    def _check_home(self, part: Piece, shard: int) -> None:
-        """What a store lost is in a log that was cut for as many shards as there are now."""
-        if not (self.replaying and self.among):
-            return
-        if (shards_of(part.players, self.among) != shard).any():
+    def _check_cut(self, part: Piece, shard: int) -> None:
+        """A part is applied only if it was cut for as many shards as there are, and holds players
+        of this shard alone; raises CutForFewer or UnknownPart.
+
+        One that was cut for fewer changes nothing. It comes from a worker that was paused while
+        shards were added, after the mark of the rebuild that followed. (Before the mark it may be
+        in its place, but nobody gets past the mark who reads from there.)
+        """
+        if part.shards and part.shards < self.among:
+            raise CutForFewer(f"it was cut for {part.shards} shards, there are {self.among}")
+        if part.shards > self.among:
+            raise UnknownPart(
+                f"it was cut for {part.shards} shards, and there were {self.among} when this worker"
+                " started: start it again"
+            )
+        if len(part) and not self._is_home(part, shard):
             raise UnknownPart(f"its players are elsewhere among {self.among} shards: {REBUILD}")
+
+    def _is_home(self, part: Piece, shard: int) -> bool:
+        if part.shards:
+            return part.home == shard
+        return bool((shards_of(part.players, self.among) == shard).all())
 
     def _meet(self, mark: Rebuilt, offset: int) -> None:
         """A store older than the rebuild, or empty, cannot be caught up from the log before it."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from stream_rater.events import escape
 from stream_rater.names import Bytes, LaidOut, lay_out
-from stream_rater.rating.compiled import kernel
+from stream_rater.rating.compiled import inlined, kernel
 from stream_rater.rating.model import Ints
 
 MULTIPLIER = np.uint32(0x5BD1E995)
@@ -44,12 +44,17 @@ def murmur2(data: Bytes, start: int, end: int) -> np.uint32:
     return np.uint32(h ^ (h >> np.uint32(15)))
 
 
+@inlined
+def shard_of(data: Bytes, start: int, end: int, shards: int) -> int:
+    """The shard, of so many, of the player id data[start:end]."""
+    return int((np.int64(murmur2(data, start, end)) & 0x7FFFFFFF) % shards)
+
+
 @kernel
 def _shards(data: Bytes, starts: Ints, ends: Ints, shards: int) -> Ints:
     out = np.empty(len(ends), np.int64)
     for i in range(len(ends)):
-        positive = np.int64(murmur2(data, starts[i], ends[i])) & 0x7FFFFFFF
-        out[i] = positive % shards
+        out[i] = shard_of(data, starts[i], ends[i], shards)
     return out
 
 

@@ -72,6 +72,10 @@ class Piece:
     first: int
     last: int
     """Its rows are those before it."""
+    shards: int = 0
+    """For how many shards it was cut; 0: unknown."""
+    home: int = unpacking.NOWHERE
+    """To which one of these all of its players belong; NOWHERE: unknown, or not all to one."""
 
     def __len__(self) -> int:
         return self.last - self.first
@@ -128,12 +132,12 @@ def _read(
     damaged = [r for r, trace in slab.traces.items() if trace is None]
     pieces, all_laws = list[Piece | None](), list[Laws]()
     first_round = first = 0
-    for start, end, last_round, last, distinct in found.tolist():
+    for start, end, last_round, last, distinct, shards, home in found.tolist():
         laws = _laws(data[start:end].tobytes(), kernel) if distinct or are_distinct else None
         if laws is None or (damaged and any(first_round <= r < last_round for r in damaged)):
             pieces.append(None)
         else:
-            pieces.append(Piece(slab, first_round, last_round, first, last))
+            pieces.append(Piece(slab, first_round, last_round, first, last, shards, home))
             all_laws.append(laws)
         first_round, first = last_round, last
     if len(all_laws) < len(messages):  # a slab has nothing but its pieces

@@ -10,6 +10,7 @@ import numpy as np
 from stream_rater.names import FNV_PRIME, HASH_START, Bytes, are_distinct, hashed, put
 from stream_rater.pipeline.marks import Fingerprints
 from stream_rater.pipeline.parts import VERSION
+from stream_rater.pipeline.sharding import shard_of
 from stream_rater.rating.compiled import inlined, kernel
 from stream_rater.rating.model import Ints
 
@@ -22,15 +23,21 @@ ROW = 4
 """What is found of a row, beside its evidence: the number of its round is among all that are found.
 """
 
-LAWS, LAWS_END, ROUNDS, ROWS, DISTINCT = range(5)
-MESSAGE = 5
-"""What is found of a message: where its laws are, after which round and row its own end, and
-whether no two of its players have the same mark. One that is left alone has no laws."""
+LAWS, LAWS_END, ROUNDS, ROWS, DISTINCT, SHARDS, HOME = range(7)
+MESSAGE = 7
+"""What is found of a message: where its laws are, after which round and row its own end, whether no
+two of its players have the same mark, for how many shards it was cut (0: unknown), and to which one
+of these all of its players belong (NOWHERE: unknown, or not all to one). One that is left alone has
+no laws."""
 
 SEEN = 24
 """Bytes of a row's evidence."""
 LEAST_ROUND, LEAST_ROW = 7, 33
 """Bytes that they take."""
+
+OLD_SIZE, SIZE = 7, 8
+"""Elements of a message: of an older release, which does not say for how many shards, and of ours.
+"""
 
 PADDING = bytes(16)
 """To be put behind the last message: heads are read before it is known whether they end in time."""
@@ -223,6 +230,18 @@ def _mark(
         marks[i] = hashed(h, data, rows[NAME, i], rows[NAME_END, i])
 
 
+@inlined
+def _home(data: Bytes, rows: Ints, first: int, last: int, shards: int) -> int:
+    """The shard, of so many, that all of these players belong to; NOWHERE if there is none."""
+    if shards <= 0 or last <= first:
+        return NOWHERE
+    home = shard_of(data, rows[NAME, first], rows[NAME_END, first], shards)
+    for i in range(first + 1, last):
+        if shard_of(data, rows[NAME, i], rows[NAME_END, i], shards) != home:
+            return NOWHERE
+    return home
+
+
 @kernel
 def unpack(
     data: Bytes, ends: Ints, rounds: Ints, rows: Ints, evidence: Bytes, marks: Fingerprints
@@ -236,14 +255,18 @@ def unpack(
         size, at = _sized(data, start, end, LIST)
         version, laws_at = _number(data, at, end)
         laws, _ = _sized(data, laws_at, end, LIST)
-        laws_end = _skipped(data, laws_at, end) if version == VERSION and size == 7 else NOWHERE
+        known = version == VERSION and OLD_SIZE <= size <= SIZE
+        laws_end = _skipped(data, laws_at, end) if known else NOWHERE
         count, at = _sized(data, laws_end, end, LIST)
         r = 0
         while at >= 0 and r < count:
             at = _round(data, at, end, laws, rounds, first_round + r)
             r += 1
         n, at = _rows(data, at, end, first_round, count, first, rows, evidence)
+        shards, at = _number(data, at, end) if size == SIZE else (0, at)
         if at == end:
+            found[m, SHARDS] = shards
+            found[m, HOME] = _home(data, rows, first, first + n, shards)
             _mark(data, rounds, rows, first, first + n, marks)
             found[m, LAWS], found[m, LAWS_END] = laws_at, laws_end
             found[m, DISTINCT] = are_distinct(marks[first : first + n])

@@ -40,12 +40,12 @@ from stream_rater.pipeline.ports import (
     ReadBeliefs,
     Record,
     Seek,
-    ShardEnds,
     Step,
     Trouble,
     ask,
     insist,
     pause_s,
+    shard_ends,
 )
 from stream_rater.pipeline.shard import Batch, Shard, traced
 from stream_rater.pipeline.slab import Piece
@@ -72,18 +72,22 @@ READ_AHEAD = 4
 
 
 class Updater:
-    """Owns shards. Drive it with `run()`."""
+    """Owns shards, of so many. Drive it with `run()`."""
 
     kernel = KERNEL_VERSION
     """Version of the kernels it applies parts with."""
 
+    kind_of_shard = Shard
+
     def __init__(
         self,
+        among: int,
         *,
         observer: Observer | None = None,
         idle_s: float = 0.1,
         rows_per_call: int = ROWS_PER_CALL,
     ) -> None:
+        self._among = among
         self._observer = observer or Observer()
         self._idle_s = idle_s
         self._rows_per_call = rows_per_call
@@ -130,10 +134,10 @@ class Updater:
         committed = yield from self._committed(to_open)
         starts = yield from ask(LogStarts(to_open))
         held = yield from ask(ReadBeliefs(dict.fromkeys(to_open, (REBUILT,))))
-        ends = yield from ask(ShardEnds())
+        ends = yield from shard_ends(self._among)
         offsets = {}
         for shard in to_open:
-            opened = Shard.found(held[shard], committed[shard] or 0, len(ends))
+            opened = self.kind_of_shard.found(held[shard], committed[shard] or 0, self._among)
             reason = opened.misfit(starts[shard], ends[shard])
             if reason:
                 self._refuse(shard, reason, opened.next_offset)

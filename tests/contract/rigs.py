@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, Message, TopicPartition
+from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
 from stream_rater.adapters import kafka, memory
 from stream_rater.adapters.redis import RedisStore
@@ -108,6 +109,9 @@ class Rig(Protocol):
     def cut(self, partition: int, offset: int) -> None:
         """Delete from round-completed what lies before the offset."""
 
+    def add_shards(self, count: int) -> None:
+        """So many more partitions of performance-estimated and rating-changed."""
+
     def leave_open(self, member: Member, effect: Publish) -> None:
         """Do all of a transaction but its end."""
 
@@ -164,6 +168,9 @@ class MemoryRig:
 
     def cut(self, partition: int, offset: int) -> None:
         self.log.rounds[partition].start = offset
+
+    def add_shards(self, count: int) -> None:
+        self.log.add_shards(count)
 
     def leave_open(self, member: Member, effect: Publish) -> None:
         worker: Any = member.performer
@@ -231,7 +238,7 @@ class KafkaRig:
         store = RedisStore(settings)
         store.prepare()
         worker = Worker(
-            settings, kafka.Input(settings, topic, group), self._admin, store, SHARDS,
+            settings, kafka.Input(settings, topic, group), self._admin, store,
             role, stop=threading.Event(), on_effect=lambda name, seconds: None,
         )  # fmt: skip
         member = Member(worker, role)
@@ -263,6 +270,15 @@ class KafkaRig:
         client: Any = self._admin._client
         for future in client.delete_records([where]).values():
             future.result(10.0)
+
+    def add_shards(self, count: int) -> None:
+        topics, client = self._admin.topics, self._admin._client
+        new = [NewPartitions(name, SHARDS + count) for name in (topics.parts, topics.changed)]
+        for future in client.create_partitions(new).values():
+            future.result(10.0)
+        deadline_s = time.monotonic() + GAIN_S
+        while self._admin.partitions()[topics.parts] != SHARDS + count:
+            assert time.monotonic() < deadline_s
 
     def leave_open(self, member: Member, effect: Publish) -> None:
         worker: Any = member.performer

@@ -14,6 +14,7 @@ from stream_rater.pipeline.convoy import Convoy
 from stream_rater.pipeline.parts import RoundInPart
 from stream_rater.pipeline.ports import Event, Held, Position, Record
 from stream_rater.pipeline.shard import Shard
+from stream_rater.pipeline.slab import Piece
 from stream_rater.rating import record, systems
 from stream_rater.rating.model import Beliefs
 from stream_rater.rating.parameters import EloMMR, EloR, Glicko
@@ -141,6 +142,15 @@ def alone(shard: int, row: Row) -> tuple[bytes, Event] | None:
     return record.encode(beliefs)[0], event
 
 
+class OfAnybody(Shard):
+    """A shard that takes every player for its own."""
+
+    __slots__ = ()
+
+    def _is_home(self, part: Piece, shard: int) -> bool:
+        return True
+
+
 def convoy_of(wanted: Mapping[int, Sequence[Row]], cuts: Sequence[int], together: bool) -> Convoy:
     """Each shard's rows in parts of these sizes, in turn; read together or one by one."""
     records = []
@@ -151,7 +161,7 @@ def convoy_of(wanted: Mapping[int, Sequence[Row]], cuts: Sequence[int], together
             records.append(Record(number, offset, part(some[first:last])))
             first, offset = last, offset + 1
     pieces = slab.read_all([each.value or b"" for each in records])
-    shards = {number: Shard.at(Position(), 0) for number in wanted}
+    shards = {number: OfAnybody.at(Position(), 0, 1) for number in wanted}
     for each, piece in zip(records, pieces, strict=True):
         assert piece is not None
         shards[each.partition].read(each, piece=piece if together else None)

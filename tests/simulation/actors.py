@@ -1,7 +1,8 @@
 """Who acts in the simulation: machines with their workers, and calls that outlive their caller."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self, TypeVar
 
 import msgspec
@@ -16,13 +17,13 @@ from stream_rater.pipeline.ports import (
     CommitSource,
     Effect,
     Publish,
+    Resharded,
     Scatter,
     Trouble,
 )
 from stream_rater.pipeline.shard import REBUILD
 from stream_rater.pipeline.updater import Updater
 from stream_rater.rating.compiled import KERNEL_VERSION
-from stream_rater.rating.model import Ints
 
 from .world import UnkindWorker
 
@@ -32,10 +33,16 @@ WRITES = (Scatter, Apply, CommitSource, Publish)
 class Watch(Observer):
     """An operator's eye on the shards."""
 
-    says_rebuild = False
+    def __init__(self) -> None:
+        self.to_rebuild: set[int] = set()
+        """Shards that were refused with this advice, and not opened since."""
 
     def shard_refused(self, shard: int, reason: str, offset: int | None = None) -> None:
-        self.says_rebuild |= REBUILD in reason
+        if REBUILD in reason:
+            self.to_rebuild.add(shard)
+
+    def shard_opened(self, shard: int) -> None:
+        self.to_rebuild.discard(shard)
 
 
 @dataclass(frozen=True)
@@ -64,10 +71,10 @@ def upgraded(kind: type[M]) -> type[M]:
 
         kernel = NEXT_KERNEL
 
-        def _estimate(self, *arguments: Any) -> tuple[Part, Ints]:
-            part, shards = super()._estimate(*arguments)
+        def _estimate(self, *arguments: Any) -> Part:
+            part = super()._estimate(*arguments)
             laws = [msgspec.structs.replace(law, kernel=self.kernel) for law in part.laws]
-            return replace(part, laws=laws), shards
+            return replace(part, laws=laws)
 
     return Next
 
@@ -89,6 +96,8 @@ class Actor:
     """Of its turns, how many it takes: 0 while it sleeps."""
     skew_s: float = 0.0
     """By how much its clock is ahead."""
+    ended: bool = False
+    """Whether its process has ended by itself."""
 
     @property
     def writing(self) -> bool:
@@ -131,18 +140,26 @@ class Actor:
     def perform(self) -> None:
         """All of the effect in hand."""
         effect = self.effect
-        while self.effect is effect:
+        while self.effect is effect and not self.ended:
             self.advance()
 
     def advance(self) -> None:
         """One atomic piece; the machine hears of what came of it at once."""
+        if self.ended:
+            return
         self.pieces += 1
         try:
             next(self.steps)
         except StopIteration as done:
-            self.go_on(self.machine.send(done.value))
+            self._answer(partial(self.machine.send, done.value))
         except Trouble as trouble:
-            self.go_on(self.machine.throw(trouble))
+            self._answer(partial(self.machine.throw, trouble))
+
+    def _answer(self, how: Callable[[], Effect[Any]]) -> None:
+        try:
+            self.go_on(how())
+        except Resharded:
+            self.ended = True
 
 
 @dataclass(eq=False)

@@ -25,6 +25,8 @@ KINDS = {
     "restored": "shards back in any older state",
     "stale": "reads answered from the past",
     "wipe": "stores wiped",
+    "resharded": "shards added",
+    "ended": "workers from before shards were added that ended themselves",
     "lost": "shards lost at work, or back to before a rebuild",
     "fail": "calls failed",
     "late-call": "requests of failed calls that came later",

@@ -7,7 +7,7 @@ from stream_rater.adapters.memory import Log, Store
 from stream_rater.config import Ladders
 from stream_rater.events import Headers, RatingChanged, joined, rating_changed_from_json
 from stream_rater.lab.replay import Pool
-from stream_rater.pipeline.ports import REBUILT, Player, Record
+from stream_rater.pipeline.ports import REBUILT, Player, Position, Record
 from stream_rater.pipeline.sharding import shards_of
 from stream_rater.pipeline.verdicts import Verdicts
 from stream_rater.standings import Invalid, Reader, Standings
@@ -128,3 +128,25 @@ def _changes(log: Log, once: int) -> dict[Player, list[Told]]:
 
 def _rounds(told: Sequence[Told]) -> list[str]:
     return [f"{round_id} {mu:.6f}" for round_id, _, mu, *_ in told]
+
+
+def is_done(log: Log, store: Store) -> bool:
+    """Whether every record of both topics is finished."""
+    return (
+        all(log.estimators.committed.get(p, 0) == len(r) for p, r in enumerate(log.rounds))
+        and all(log.updaters.committed.get(s, 0) == len(p) for s, p in enumerate(log.parts))
+        and all(_applied(store, s) == len(p) for s, p in enumerate(log.parts))
+    )
+
+
+def where(log: Log, store: Store) -> str:
+    """How far everything has come."""
+    applied = [_applied(store, shard) for shard in range(len(log.parts))]
+    return (
+        f"source {log.estimators.committed} of {list(map(len, log.rounds))}, "
+        f"parts {log.updaters.committed} of {list(map(len, log.parts))}, applied {applied}"
+    )
+
+
+def _applied(store: Store, shard: int) -> int:
+    return store.positions.get(shard, Position()).applied

@@ -2,8 +2,10 @@
 
 from stream_rater.pipeline.ports import CommitSource, Publish, Scatter
 
+from .actors import Actor
 from .registry import catches
-from .stage import A0, A1, A2, B0, B2, Stage
+from .stage import A0, A1, A2, B0, B2, NEVER_HEARS, Stage
+from .world import Unkindness
 
 
 @catches("reaches-the-end")
@@ -60,6 +62,62 @@ def lost_after_shards_were_added(stage: Stage) -> None:
     stage.round(A2, B2)
     for actor in (estimator, updater):
         stage.turns(actor)
+    stage.rebuild()
+    stage.estimator()
+    stage.updater()
+
+
+def shards_added_beside_a_paused_estimator(stage: Stage) -> Actor:
+    """An estimator is paused when it is about to send a round's parts, cut for two shards. Another
+    one and an updater rate the round, and shards are added. Returns the paused one."""
+    stage.begin_with(2)
+    stage.round(A2, B2)
+    paused = stage.estimator()
+    stage.until(paused, Scatter)
+    paused.worker.unkindness = NEVER_HEARS
+    successor, updater = stage.estimator(), stage.updater()
+    stage.through(successor, CommitSource)
+    stage.turns(updater)
+    stage.rebuild()
+    return paused
+
+
+@catches("cut-unchecked")
+def paused_while_shards_were_added(stage: Stage) -> None:
+    """The paused one wakes up and sends its parts."""
+    paused = shards_added_beside_a_paused_estimator(stage)
+    stage.perform(paused)
+    stage.estimator()
+    stage.updater()
+
+
+@catches("shards-uncounted")
+def paused_while_shards_were_added_and_owner_again(stage: Stage) -> None:
+    """The paused one wakes up, hears that it is a member no more, and joins again."""
+    paused = shards_added_beside_a_paused_estimator(stage)
+    stage.updater()
+    stage.actors.append(paused)
+    stage.log.estimators.assign([paused.worker])
+    paused.worker.unkindness = Unkindness()
+    stage.round(A2, B2)
+    stage.turns(paused)
+    if paused.ended:
+        stage.crash(paused)
+        stage.estimator()
+
+
+@catches("reaches-what-was-ignored")
+def lost_again_after_shards_were_added(stage: Stage) -> None:
+    """The paused one wakes up and sends the parts of a round that nobody else has sent; before they
+    are sent for as many shards as there are, the store is lost again."""
+    stage.begin_with(2)
+    stage.round(A2, B2)
+    paused = stage.estimator()
+    stage.until(paused, Scatter)
+    stage.rebuild()
+    stage.perform(paused)
+    updater = stage.updater()
+    stage.turns(updater)
     stage.rebuild()
     stage.estimator()
     stage.updater()

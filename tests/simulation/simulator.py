@@ -14,7 +14,7 @@ from contextlib import suppress
 from stream_rater.adapters.memory import Group, Log
 from stream_rater.config import Ladders
 from stream_rater.pipeline.estimator import Estimator
-from stream_rater.pipeline.ports import LogTrouble, Position, StoreTrouble
+from stream_rater.pipeline.ports import LogTrouble, StoreTrouble
 from stream_rater.pipeline.updater import Updater
 
 from . import oracle, recovery
@@ -42,6 +42,10 @@ QUIET_EFFECTS = 20_000
 STILL_EFFECTS = 40
 """And stay done for so many more."""
 
+ASKED = 10
+"""Times so many effects: longer than it takes until a refused shard is looked at again. Who was
+paused while the store was rebuilt may refuse one by what it had read before."""
+
 
 class Simulation:
     """One seed's world."""
@@ -58,7 +62,7 @@ class Simulation:
         self.machines = machines
         self._trace = trace
         self.weather: Weather = weather(self.rng)
-        self.once = SHARDS - 1 if seed % 5 == 0 else SHARDS
+        self.once = SHARDS - 1 if seed % 2 == 0 else SHARDS
         """How many shards there are at first."""
         self.log = Log(PARTITIONS, self.once)
         self.store = StoreWithPast(self.rng, self.weather.stale)
@@ -71,6 +75,10 @@ class Simulation:
         """Whether who starts from now on has the next release and ladders file."""
         self.actors: list[Actor] = []
         self.stragglers: list[Straggler] = []
+        self._start_all()
+
+    def _start_all(self) -> None:
+        """As many workers as the weather has."""
         for _ in range(self.weather.workers):
             self._start("estimator")
             self._start("updater")
@@ -113,7 +121,7 @@ class Simulation:
     def _updater(self) -> Updater:
         kind = self.machines.updater
         return (upgraded(kind) if self.upgrading else kind)(
-            rows_per_call=self.weather.rows_per_call, observer=self.watch
+            len(self.log.parts), rows_per_call=self.weather.rows_per_call, observer=self.watch
         )
 
     @property
@@ -140,13 +148,13 @@ class Simulation:
             self._step()
         self._calm_down()
         done = self._becomes_done()
-        if self.watch.says_rebuild:
+        if self.watch.to_rebuild:
             self._recover()
             self._calm_down()
             done = self._becomes_done()
         self.faults["reordered"] += overtaken(self.log)
         if not done:
-            return ["stuck: " + self._where()]
+            return ["stuck: " + oracle.where(self.log, self.store)]
         return oracle.violations(self.log, self.store, self.ladders, WINDOW, self.once)
 
     def _submit(self) -> None:
@@ -159,19 +167,22 @@ class Simulation:
         self.faults["early"] += received_s < START_S
 
     def _becomes_done(self) -> bool:
-        """Everything gets finished, and stays so."""
-        was_done = False
+        """Everything gets finished, and stays so; not if a shard goes on to ask for a rebuild."""
+        was_done, asked = False, 0
         for _ in range(QUIET_EFFECTS // STILL_EFFECTS):
-            is_done = self._done()
+            is_done = oracle.is_done(self.log, self.store)
             if is_done and was_done:
                 return True
             was_done = is_done
-            if self.watch.says_rebuild:
+            asked = asked + 1 if self.watch.to_rebuild else 0
+            if asked == ASKED:
                 return False
             for _ in range(STILL_EFFECTS):
                 actor = self.rng.choice(self.actors)
                 self._tick(actor)
                 actor.perform()
+                if actor.ended:
+                    self._start_again(actor)
         return False
 
     def _tick(self, actor: Actor) -> None:
@@ -180,6 +191,9 @@ class Simulation:
 
     def _step(self) -> None:
         actor = self.actors[int(self.rng.random() * len(self.actors))]
+        if actor.ended:
+            self._start_again(actor)
+            return
         self._tick(actor)
         if actor.pace == 1.0 or self.rng.random() < actor.pace:
             if self._trace:
@@ -217,6 +231,13 @@ class Simulation:
         self.actors.remove(actor)
         self._start(actor.role)
         self.faults["mixed"] += self.upgrading and any(each.old for each in self.actors)
+        self._rebalance()
+
+    def _start_again(self, actor: Actor) -> None:
+        """Its process has ended by itself; another one takes its place."""
+        self.faults["ended"] += 1
+        self.actors.remove(actor)
+        self._start(actor.role)
         self._rebalance()
 
     def _sleep_or_wake(self) -> None:
@@ -300,35 +321,40 @@ class Simulation:
             self._lose()
 
     def _recover(self) -> None:
-        """The store is lost, perhaps after old parts were deleted. All workers are stopped, it is
-        rebuilt from the log, at the second attempt perhaps, and they start again."""
-        roles = [actor.role for actor in self.actors]
+        """The store is lost, perhaps after old parts were deleted. All workers are stopped but who
+        is paused and overlooked. It is rebuilt from the log, at the second attempt perhaps, and for
+        more shards perhaps, and as many workers start again."""
+        many = 2 if len(self.log.parts) < SHARDS else self.rng.choice([0, 0, 1])
+        overlooked = self.rng.sample(self.actors, min(len(self.actors), many))
         for actor in self.actors:
-            self._straggle(actor)
-        self.actors.clear()
+            if actor not in overlooked:
+                self._straggle(actor)
+        self.actors = overlooked
+        for actor in self.actors:
+            actor.pace = 0.0
         for group in (self.log.estimators, self.log.updaters):
             group.assign([])
             for producer in sorted(group.pending):
                 self.log.fence(group, producer)
         self.store.wipe()
-        if self.rng.random() < 0.5:
+        if self.rng.random() < 0.25:  # days have passed
             self.stragglers.clear()
-            if self.rng.random() < 0.5:
-                recovery.expire(self.log, self.rng)
+            self.actors = []
+            recovery.expire(self.log, self.rng)
+        if self.rng.random() < 0.5:
             self._add_shards()
         if self.rng.random() < 0.3:
             with suppress(recovery.GivenUp):
                 self._rebuild(steps=self.rng.randrange(5))
         self._rebuild()
-        self.watch.says_rebuild = False
-        for role in roles:
-            self._start(role)
-        self._rebalance()
+        self.watch.to_rebuild.clear()
+        self._start_all()
 
     def _add_shards(self) -> None:
         """If they are not all there yet, and nothing waits."""
         committed = self.log.updaters.committed
         if all(committed.get(s, 0) == len(parts) for s, parts in enumerate(self.log.parts)):
+            self.faults["resharded"] += len(self.log.parts) < SHARDS
             self.log.add_shards(SHARDS - len(self.log.parts))
 
     def _rebuild(self, steps: float = math.inf) -> None:
@@ -356,7 +382,8 @@ class Simulation:
         self.store.stale = self.doubt = 0.0
         while self.stragglers:
             self._arrive()
-        for actor in [actor for actor in self.actors if self.upgrading and actor.old]:
+        gone = [each for each in self.actors if each.ended or (self.upgrading and each.old)]
+        for actor in gone:
             self.actors.remove(actor)
             self._start(actor.role)
         alive = {actor.worker.producer for actor in self.actors}
@@ -367,23 +394,3 @@ class Simulation:
             actor.pace = 1.0
             actor.worker.unkindness = Unkindness(self.weather.small_bites)
         self._rebalance()
-
-    # --- the end ---
-
-    def _done(self) -> bool:
-        log, store = self.log, self.store
-        return (
-            all(log.estimators.committed.get(p, 0) == len(r) for p, r in enumerate(log.rounds))
-            and all(log.updaters.committed.get(s, 0) == len(p) for s, p in enumerate(log.parts))
-            and all(
-                store.positions.get(s, Position()).applied == len(p)
-                for s, p in enumerate(log.parts)
-            )
-        )
-
-    def _where(self) -> str:
-        return (
-            f"source {self.log.estimators.committed} of {[len(r) for r in self.log.rounds]}, parts"
-            f" {self.log.updaters.committed} of {[len(p) for p in self.log.parts]}, applied"
-            f" { {s: p.applied for s, p in self.store.positions.items()} }"
-        )

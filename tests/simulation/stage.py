@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from stream_rater.adapters.memory import Group, Log
-from stream_rater.pipeline.ports import CommitSource, Effect, LogTrouble, Position, Publish
+from stream_rater.pipeline.ports import CommitSource, Effect, LogTrouble, Publish
 from stream_rater.pipeline.sharding import shards_of
 
 from . import oracle, recovery
@@ -87,7 +87,7 @@ class Stage:
 
     def updater(self, *shards: int) -> Actor:
         """An updater who owns these shards, or else all of them, from now on."""
-        machine = self.machines.updater(rows_per_call=20_000).run()
+        machine = self.machines.updater(len(self.log.parts), rows_per_call=20_000).run()
         actor = self._join("updater", self.log.updaters, machine, self.log.parts)
         group = self.log.updaters
         group.generation += 1
@@ -197,15 +197,6 @@ class Stage:
         for _ in range(MOST_EFFECTS):
             for actor in self.actors:
                 self.perform(actor)
-        if not self._is_done():
-            return [f"stuck: {self.log.estimators.committed} {self.log.updaters.committed}"]
+        if not oracle.is_done(self.log, self.store):
+            return ["stuck: " + oracle.where(self.log, self.store)]
         return oracle.violations(self.log, self.store, self.ladders, WINDOW, self.once)
-
-    def _is_done(self) -> bool:
-        log = self.log
-        return log.estimators.committed.get(0, 0) == len(log.rounds[0]) and all(
-            self.store.positions.get(shard, Position()).applied
-            == log.updaters.committed.get(shard, 0)
-            == len(parts)
-            for shard, parts in enumerate(log.parts)
-        )

@@ -22,8 +22,11 @@ NOWHERE = Position()
 E = TypeVar("E", bound=Effect[Any])
 
 
-def part(*rounds: tuple[int, str], ladder: str = "a", performance: float = 1600.0) -> Part:
-    """Rounds of one ladder as (offset, players, a letter each), the first letter the winner."""
+def part(
+    *rounds: tuple[int, str], ladder: str = "a", performance: float = 1600.0, shards: int = 0
+) -> Part:
+    """Rounds of one ladder as (offset, players, a letter each), the first letter the winner; cut
+    for so many shards."""
     players = [player for _, names in rounds for player in names]
     return Part(
         laws=[LAW],
@@ -35,6 +38,7 @@ def part(*rounds: tuple[int, str], ladder: str = "a", performance: float = 1600.
         place=np.array([1 + i for _, names in rounds for i in range(len(names))], np.int32),
         evidence=np.array([[performance, 40_000.0, 1_000.0]] * len(players)).reshape(-1, 3),
         names=Names(players),
+        shards=shards,
     )
 
 

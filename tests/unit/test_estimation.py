@@ -93,7 +93,7 @@ def test_messages_hold_every_row_once(sizes: list[int], others: list[bool], most
     intake = Intake(LADDERS)
     cohort = cohort_of(sizes, ladders=["other" if o else "x" for o in others], intake=intake)
     priors = newcomers(sum(sizes), 0, 1500.0, 350.0).header
-    part = estimation.estimate(cohort, priors.copy(), intake.ratings)
+    part = estimation.estimate(cohort, priors.copy(), intake.ratings, 4)
     found = []
     for shard, message in estimation.messages(part, cohort, most):
         got = parts.decode(message)
@@ -107,7 +107,7 @@ def test_messages_hold_every_row_once(sizes: list[int], others: list[bool], most
     wanted = []
     for r, size in enumerate(sizes):
         alone = cohort.rows(np.array([r]))
-        seen = estimation.estimate(alone, priors[:size].copy(), intake.ratings).evidence
+        seen = estimation.estimate(alone, priors[:size].copy(), intake.ratings, 4).evidence
         system = str(intake.ratings[alone.law[0]].__struct_config__.tag)
         rows = zip(alone.rounds.names.texts(), alone.rounds.place, seen.tolist(), strict=True)
         wanted += [(alone.offsets[0], place, name, system, row) for name, place, row in rows]

@@ -19,6 +19,7 @@ from stream_rater.pipeline.ports import (
     Priors,
     ReadPriors,
     Record,
+    Resharded,
     Scatter,
     Seek,
     ShardEnds,
@@ -366,3 +367,11 @@ def test_a_flooded_partition_that_is_lost_rests_no_more(observer: Recorder) -> N
     hand.answer(CommitSource)
     hand.answer(Poll, Polled(0.0, lost=frozenset({0})), resting=frozenset({0}))
     hand.expect(Poll, resting=frozenset())
+
+
+def test_shards_were_added(hand: ByHand) -> None:
+    """What it would cut is for as many as there were: it ends, and says what to do."""
+    hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
+    hand.answer(Committed, {0: 0})
+    with pytest.raises(Resharded, match=r"has 3 partitions and had 2 .* rebuild --replace"):
+        hand.answer(ShardEnds, [0, 0, 0])

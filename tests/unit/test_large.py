@@ -264,7 +264,7 @@ def test_other_ladders_do_not_wait_for_a_large_round() -> None:
     machines = []
     for group, worker, machine in (
         (log.estimators, estimator_worker(log, store), estimator.run()),
-        (log.updaters, updater_worker(log, store), Updater().run()),
+        (log.updaters, updater_worker(log, store), Updater(len(log.parts)).run()),
     ):
         group.assign([worker])
         machines.append((worker, machine, next(machine)))

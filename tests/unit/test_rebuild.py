@@ -239,7 +239,7 @@ def test_a_rebuild_that_was_given_up() -> None:
         with pytest.raises(InterruptedError):
             fill(beliefs_of_fifty(), {}, MARKS, giving_up(store, calls))
         for position in store.positions.values():
-            misfit = Shard.at(position, 3).misfit(0, 10)
+            misfit = Shard.at(position, 3, 1).misfit(0, 10)
             assert "rebuild of the store was not finished" in misfit
 
 
@@ -299,3 +299,20 @@ def test_parts_deleted_before_they_were_applied() -> None:
     check_kept([3, 0], {0: 3, 1: 2})
     with pytest.raises(Failed, match=r"shard 1 starts at 3, .* offset 2: commit 3 .* without"):
         check_kept([3, 3], {0: 3, 1: 2})
+
+
+def test_part_that_cannot_be_decompressed_ends_the_rebuild() -> None:
+    """Nobody knows whose rounds it tells of."""
+    with pytest.raises(UnknownPart, match="offset 7: batch not decompressed"):
+        Reach({}, {0: 0}, 1).note([Record(0, 7, None, unreadable="batch not decompressed")])
+
+
+def test_part_that_updaters_ignore_tells_nothing() -> None:
+    """It was cut for fewer shards than the mark before it names; one before the mark counts."""
+    home = shards_of(["a"], 3)[0]
+    found = Reach({home: 9}, SCATTERED, 3)
+    for offset, each in enumerate((part((5, "a"), shards=2), mark(3), part((8, "a"), shards=2))):
+        found.note([record(offset, each, home)])
+        assert of_a(found) == 5
+    found.note([record(3, part((7, "a"), shards=3), home)])
+    assert of_a(found) == 7

@@ -68,28 +68,28 @@ def test_commit_refused_again_and_again_is_trouble() -> None:
 def test_publication_refused_by_a_new_generation_is_tried_again() -> None:
     """Of the shards that are still ours, once a poll has told; nothing is forgotten or applied."""
     observer = Recorder()
-    hand = ByHand(Updater(observer=observer).run())
+    hand = ByHand(Updater(2, observer=observer).run())
     hand.answer(Poll, Polled(0.0, gained=frozenset([0, 1])))
     updating.opened(hand, {0: NOWHERE, 1: NOWHERE}, {0: None, 1: None})
     hand.answer(Seek)
-    updating.read(hand, record(0, part((5, "a"))), record(0, part((5, "b")), shard=1))
+    updating.read(hand, record(0, part((5, "a"))), record(0, part((5, "d")), shard=1))
     hand.answer(ReadBeliefs, {0: Held(Position(), [None]), 1: Held(Position(), [None])})
     hand.answer(Apply, {0: True, 1: True})
-    assert updating.told(hand.expect(Publish, offsets={0: 1, 1: 1})) == [("a", 0), ("b", 1)]
+    assert updating.told(hand.expect(Publish, offsets={0: 1, 1: 1})) == [("a", 0), ("d", 1)]
     hand.fail(Publish, Regrouped("another generation"))
     hand.answer(Poll, Polled(0.0), full=True, timeout_s=REGROUPING_S)
-    assert updating.told(hand.expect(Publish, offsets={0: 1, 1: 1})) == [("a", 0), ("b", 1)]
+    assert updating.told(hand.expect(Publish, offsets={0: 1, 1: 1})) == [("a", 0), ("d", 1)]
     hand.fail(Publish, Regrouped("and another"))
     hand.answer(Poll, Polled(0.0, lost=frozenset([0])), full=True)
-    assert updating.told(hand.answer(Publish, offsets={1: 1})) == [("b", 1)]
-    updating.read(hand, record(1, part((6, "b")), shard=1))
+    assert updating.told(hand.answer(Publish, offsets={1: 1})) == [("d", 1)]
+    updating.read(hand, record(1, part((6, "d")), shard=1))
     hand.expect(ReadBeliefs)
     assert observer.troubles == []
 
 
 def test_publication_of_what_is_all_lost_is_left_to_the_others() -> None:
     """They settle it."""
-    hand = ByHand(Updater(observer=Recorder()).run())
+    hand = ByHand(Updater(1, observer=Recorder()).run())
     updating.owning(hand)
     updating.read(hand, record(0, part((5, "a"))))
     updating.held(hand, Position())
@@ -102,7 +102,7 @@ def test_publication_of_what_is_all_lost_is_left_to_the_others() -> None:
 def test_publication_refused_again_and_again_is_trouble() -> None:
     """Said, and begun anew."""
     observer = Recorder()
-    hand = ByHand(Updater(observer=observer).run())
+    hand = ByHand(Updater(1, observer=observer).run())
     updating.owning(hand)
     updating.read(hand, record(0, part((5, "a"))))
     updating.held(hand, Position())

@@ -1,16 +1,18 @@
 """A shard's parts: where reading begins, what a batch holds, and what stops it."""
 
+from contextlib import suppress
+
 import pytest
 
-from stream_rater.pipeline.parts import NotAPart, mark
-from stream_rater.pipeline.ports import Held, Position
+from stream_rater.pipeline.parts import CutForFewer, NotAPart, Part, mark
+from stream_rater.pipeline.ports import Held, Position, Record
 from stream_rater.pipeline.shard import Batch, Shard
 from tests.unit.machines import NOWHERE, names, part, record
 
 
 def shard_with(*players: str, position: Position = NOWHERE, committed: int = 0) -> Shard:
     """A shard that has read a part for each string of players, from where it reads."""
-    shard = Shard.at(position, committed)
+    shard = Shard.at(position, committed, 1)
     first = shard.next_offset
     for i, some in enumerate(players):
         shard.read(record(first + i, part((100 + i, some))))
@@ -25,28 +27,68 @@ def cut(shard: Shard, most_rows: int = 1000) -> tuple[int, str] | None:
 
 def test_reading_begins_where_the_store_is() -> None:
     """a == c, and a < c, where the store lost writes."""
-    assert Shard.at(Position(7, 5), 7).next_offset == 7
-    assert Shard.at(Position(7, 5), 9).next_offset == 7
+    assert Shard.at(Position(7, 5), 7, 1).next_offset == 7
+    assert Shard.at(Position(7, 5), 9, 1).next_offset == 7
 
 
-def test_what_was_lost_is_not_replayed_from_a_log_cut_for_other_shards() -> None:
-    """Or players would be rated anew in shards that are not theirs; what comes later is not ours to
-    judge, for it is applied by whoever reads it."""
-    for among, stops in ((1, False), (12, True)):
-        shard = Shard.at(NOWHERE, 3, among)
-        shard.read(record(0, part((100, "abcdefgh"))))
-        assert bool(shard.barrier) == stops
-        assert stops == ("rebuild --replace" in shard.barrier)
-        assert stops == (cut(shard) is None)
-    shard = Shard.at(NOWHERE, 0, 12)
-    shard.read(record(0, part((100, "abcdefgh"))))
+HERE, ELSEWHERE = "fg", "ab"
+"""Players of shard 0 among three, and of others."""
+
+
+def among_three(*parts: Part) -> Shard:
+    """Shard 0 of three, which has read these parts."""
+    shard = Shard.at(NOWHERE, 0, 3)
+    for offset, each in enumerate(parts):
+        with suppress(CutForFewer):
+            shard.read(record(offset, each))
+    return shard
+
+
+@pytest.mark.parametrize("shards", [0, 3])
+def test_part_with_players_of_another_shard(shards: int) -> None:
+    """Nobody is rated in a shard that is not theirs, be the part of an older release or of ours."""
+    shard = among_three(
+        part((100, HERE), shards=shards), part((101, HERE + ELSEWHERE), shards=shards)
+    )
+    assert cut(shard) == (1, HERE)
+    assert "offset 1: its players are elsewhere among 3 shards" in shard.barrier
+    assert shard.barrier.endswith("rebuild --replace`")
+
+
+def test_part_cut_for_fewer_shards() -> None:
+    """It changes nothing, though all its players may be at home: its sender was paused since before
+    shards were added, and read priors where they were then."""
+    shard = among_three(part((100, HERE), shards=2), part((101, HERE), shards=3))
     assert not shard.barrier
+    batch = shard.cut(1000)
+    assert batch is not None
+    assert [(item.offset, len(item.piece)) for item in batch.items] == [(0, 0), (1, 2)]
+    with pytest.raises(CutForFewer, match="cut for 2 shards, there are 3"):
+        Shard.at(NOWHERE, 0, 3).read(record(0, part((100, HERE), shards=2)))
+
+
+def test_part_cut_for_more_shards() -> None:
+    """This worker is the one that knows of too few."""
+    shard = among_three(part((100, HERE), shards=3), part((101, HERE), shards=4))
+    assert cut(shard) == (1, HERE)
+    assert "cut for 4 shards" in shard.barrier
+    assert shard.stopped
+
+
+def test_part_that_cannot_be_decompressed() -> None:
+    """It may hold anything: what precedes it is applied, then the shard stops."""
+    shard = shard_with("ab")
+    shard.read(Record(0, 1, None, unreadable="batch not decompressed: bad data"))
+    shard.read(record(2, part((102, "cd"))))
+    assert shard.barrier == "offset 1: batch not decompressed: bad data"
+    assert cut(shard) == (1, "ab")
+    assert shard.stopped
 
 
 def test_reading_begins_with_the_call_to_be_settled() -> None:
     """a > c: all of the last call, even where it began before c."""
-    assert Shard.at(Position(7, 5), 5).next_offset == 5
-    assert Shard.at(Position(7, 4), 5).next_offset == 4
+    assert Shard.at(Position(7, 5), 5, 1).next_offset == 5
+    assert Shard.at(Position(7, 4), 5, 1).next_offset == 4
 
 
 def test_batch_ends_before_a_repeated_player() -> None:
@@ -140,7 +182,7 @@ def test_part_with_a_player_twice() -> None:
 
 def marked(held: Held, committed: int) -> Shard:
     """A shard that found this in the store, and parts of two players before and after a mark."""
-    shard = Shard.found(held, committed, 0)
+    shard = Shard.found(held, committed, 1)
     for offset, value in enumerate((part((100, "ab")), mark(7), part((102, "cd")))):
         shard.read(record(offset, value))
     return shard

@@ -20,6 +20,7 @@ from stream_rater.pipeline.ports import (
     Publish,
     ReadBeliefs,
     Record,
+    Resharded,
     Seek,
     ShardEnds,
 )
@@ -35,8 +36,13 @@ def observer() -> Recorder:
 
 @pytest.fixture
 def hand(observer: Recorder) -> ByHand:
-    """An updater at its first poll."""
-    return ByHand(Updater(observer=observer, idle_s=0.1, rows_per_call=10).run())
+    """The only shard's updater at its first poll."""
+    return updating(observer, 1)
+
+
+def updating(observer: Recorder, shards: int) -> ByHand:
+    """An updater among so many shards at its first poll."""
+    return ByHand(Updater(shards, observer=observer, idle_s=0.1, rows_per_call=10).run())
 
 
 def opened(
@@ -45,12 +51,13 @@ def opened(
     committed: Mapping[int, int | None],
     starts: Mapping[int, int] | None = None,
     end: int = 100,
+    shards: int = 0,
 ) -> None:
-    """Answer all that opening shards takes, but for the seek."""
+    """Answer all that opening shards takes, but for the seek; there are so many, or as many."""
     hand.answer(Committed, committed)
     hand.answer(LogStarts, starts or dict.fromkeys(positions, 0))
     hand.answer(ReadBeliefs, {s: Held(position, [None]) for s, position in positions.items()})
-    hand.answer(ShardEnds, [end] * len(positions))
+    hand.answer(ShardEnds, [end] * (shards or len(positions)))
 
 
 def owning(hand: ByHand, position: Position = NOWHERE, committed: int | None = None) -> Seek:
@@ -86,8 +93,9 @@ def told(publish: Publish) -> list[tuple[str, int]]:
 # --- the usual way, and takeovers ---
 
 
-def test_a_poll_gathers_as_many_parts_as_shards(hand: ByHand) -> None:
+def test_a_poll_gathers_as_many_parts_as_shards(observer: Recorder) -> None:
     """Of those that are open: others are not read, and what none will come of is not waited for."""
+    hand = updating(observer, 3)
     hand.answer(Poll, Polled(0.0, gained=frozenset([0, 1, 2])))
     at = dict.fromkeys(range(3), NOWHERE)
     opened(hand, at | {1: Position(50)}, dict.fromkeys(at, None), end=10)
@@ -227,8 +235,9 @@ def test_shard_lost_and_gained_in_one_poll_is_opened_anew(hand: ByHand) -> None:
 # --- refusals and bounds ---
 
 
-def test_log_that_starts_after_the_store(hand: ByHand, observer: Recorder) -> None:
+def test_log_that_starts_after_the_store(observer: Recorder) -> None:
     """That shard is refused and tried again later; the other goes on; nothing is reset."""
+    hand = updating(observer, 2)
     hand.answer(Poll, Polled(0.0, gained=frozenset([0, 1])))
     positions = {0: Position(2, 1), 1: Position(2, 1)}
     opened(hand, positions, {0: 9, 1: 2}, starts={0: 3, 1: 0})
@@ -344,18 +353,19 @@ def test_record_of_another_version(hand: ByHand, observer: Recorder, settling: b
     hand.expect(Poll)
 
 
-def test_a_shard_with_an_unknown_record_is_refused_alone(hand: ByHand, observer: Recorder) -> None:
+def test_a_shard_with_an_unknown_record_is_refused_alone(observer: Recorder) -> None:
     """Though all are computed together, and once more where one cannot be."""
+    hand = updating(observer, 3)
     hand.answer(Poll, Polled(0.0, gained=frozenset(range(3))))
     opened(hand, dict.fromkeys(range(3), NOWHERE), dict.fromkeys(range(3), 0))
     hand.answer(Seek)
-    read(hand, *(record(0, part((5, letter)), shard) for shard, letter in enumerate("abc")))
+    read(hand, *(record(0, part((5, letter)), shard) for shard, letter in enumerate("fab")))
     unknown = Held(NOWHERE, [b"\x63" + bytes(200)])
     hand.answer(ReadBeliefs, {0: Held(NOWHERE, [None]), 1: unknown, 2: Held(NOWHERE, [None])})
     assert hand.expect(Apply).applications.keys() == {0, 2}
     assert [shard for shard, _ in observer.refused] == [1]
     hand.answer(Apply, {0: True, 2: True})
-    assert told(hand.answer(Publish, offsets={0: 1, 2: 1})) == [("a", 0), ("c", 2)]
+    assert told(hand.answer(Publish, offsets={0: 1, 2: 1})) == [("f", 0), ("b", 2)]
 
 
 def test_reading_rests_while_many_rows_wait(hand: ByHand) -> None:
@@ -370,3 +380,10 @@ def test_reading_rests_while_many_rows_wait(hand: ByHand) -> None:
         hand.answer(Publish)
         fulls.append(read(hand).full)
     assert fulls == [True, True, False]
+
+
+def test_shards_were_added(hand: ByHand) -> None:
+    """Which players are at home here is known for as many as there were: it ends."""
+    hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
+    with pytest.raises(Resharded, match=r"has 2 partitions and had 1"):
+        opened(hand, {0: NOWHERE}, {0: None}, shards=2)

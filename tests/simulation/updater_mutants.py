@@ -1,0 +1,161 @@
+"""Step 8 to 14 with one rule left out at a time."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from stream_rater.adapters.memory import Steps
+from stream_rater.pipeline.changes import Change
+from stream_rater.pipeline.ports import (
+    REGROUPING_S,
+    Apply,
+    Committed,
+    Held,
+    NewProducer,
+    Publish,
+    Record,
+    Step,
+)
+from stream_rater.pipeline.rows import rows_of
+from stream_rater.pipeline.shard import Batch, Item, Shard
+from stream_rater.pipeline.slab import Piece
+from stream_rater.pipeline.updater import Updater
+from stream_rater.rating.record import HEADER_SIZE, read_headers
+
+from .world import UnkindWorker
+
+
+class NoCut(Updater):
+    """Step 12 without the cut: a batch may hold a player twice."""
+
+    def _cut(self, shard: Shard) -> Batch | None:
+        limit = shard.committed if shard.replaying else shard.next_offset
+        items: list[Item] = []
+        while not shard.unsettled and shard.queue and shard.queue[0].offset < limit:
+            items.append(shard.queue.popleft())
+        return Batch(items[-1].offset + 1, items) if items else None
+
+
+class AppliesBeforeSettling(Updater):
+    """Step 11 left out: what follows [c, a) is applied and committed first."""
+
+    def _settle(self) -> Step[None]:
+        for shard in self._shards.values():
+            if shard.last_call() is not None:
+                shard.committed = shard.applied
+        yield from ()
+
+
+class PublishesReplays(Updater):
+    """Step 10 left out: what the store lost is applied and published like anything new."""
+
+    def _settle(self) -> Step[None]:
+        for shard in self._shards.values():
+            if shard.replaying:
+                shard.committed = shard.applied
+        yield from super()._settle()
+
+
+class RememberedOffset(Updater):
+    """Step 8 with the offset last known to be committed, instead of the group's."""
+
+    def __init__(self, among: int, **options: Any) -> None:
+        super().__init__(among, **options)
+        self._known: dict[int, int] = {}
+
+    def _start_over(self, troubles: int) -> Step[None]:
+        self._known |= {number: shard.committed for number, shard in self._shards.items()}
+        yield from super()._start_over(troubles)
+
+    def _committed(self, shards: frozenset[int]) -> Step[Mapping[int, int | None]]:
+        fetched = yield from super()._committed(shards)
+        return {s: self._known.pop(s, fetched[s]) for s in shards}
+
+
+class RecallsByOffset(Updater):
+    """Step 11 with events for rows whose offset is the belief's last, instead of fresh rows."""
+
+    def _recall(self, number: int, call: Batch, held: Held) -> Change | None:
+        shard = self._shards[number]
+        if held.position == shard.position:
+            last = read_headers(b"".join(r[:HEADER_SIZE] for r in held.records if r))["last"]
+            fresh = np.packbits(rows_of(call.parts).offset == last).tobytes()
+            shard.position = replace(shard.position, fresh=fresh)
+            held = Held(shard.position, held.records)
+        return super()._recall(number, call, held)
+
+
+class MarksOverlooked(Updater):
+    """Step 9 without the marks: what was lost after a rebuild is replayed from before it."""
+
+    def _read(self, record: Record, piece: Piece | None) -> None:
+        if record.partition in self._shards:
+            self._shards[record.partition].rebuilt = 2**60
+        super()._read(record, piece)
+
+
+class CutUnchecked(Updater):
+    """Step 12 without a look at how many shards a part was cut for."""
+
+    class Careless(Shard):
+        """A shard that takes every part."""
+
+        __slots__ = ()
+
+        def _check_cut(self, part: Piece, shard: int) -> None:
+            pass
+
+    kind_of_shard = Careless
+
+
+class PublishesWhatWasLost(Updater):
+    """Step 14 without a look at what is still ours, where the group changed before the commit."""
+
+    def _poll(self, timeout_s: float, *, full: bool, gather_s: float = 0.0) -> Step[None]:
+        before = dict(self._shards)
+        yield from super()._poll(timeout_s, full=full, gather_s=gather_s)
+        if timeout_s == REGROUPING_S:
+            self._shards = before
+
+
+class UnstableOffset(UnkindWorker):
+    """Step 8 with offsets fetched while a transaction is pending on them."""
+
+    def _committed(self, effect: Committed) -> Steps:
+        yield
+        return {p: self.group.committed.get(p) for p in effect.partitions}
+
+
+class NoCompareAndSet(UnkindWorker):
+    """Step 13 without the comparison: any writer's call is carried out, however late."""
+
+    def _apply(self, effect: Apply) -> Steps:
+        done = {}
+        for shard, application in effect.applications.items():
+            yield
+            _, beliefs = self.store.state(shard)
+            self.store.put(shard, (application.position, beliefs | dict(application.beliefs)))
+            done[shard] = True
+        return done
+
+
+class PublishesWhatWentAhead(UnkindWorker):
+    """Step 14 with all that the log took in during step 13, of shards that refused it, too."""
+
+    def _publish(self, effect: Publish) -> Steps:
+        if self._ahead is not None:
+            self._ahead = effect.events
+        yield from super()._publish(effect)
+
+
+class KeptProducer(UnkindWorker):
+    """Step 14 with the same producer after an end in doubt: a late end hits what follows."""
+
+    def _new_producer(self, effect: NewProducer) -> Steps:
+        if self.producer in self.log._fenced:
+            yield from super()._new_producer(effect)
+        else:
+            yield
+            self.log.abort(self.group, self.producer)
