@@ -230,6 +230,7 @@ def verify(settings: Settings, wait_s: float) -> None:
             track(records, "rounds"),
             service_ladders(settings),
             settings.duplicate_window,
+            rounds,
             shards,
             store.read,
         )

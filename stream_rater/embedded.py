@@ -41,7 +41,7 @@ class Engine:
     ) -> None:
         self.log = Log(1, SHARDS)
         self.store = Store()
-        estimator = Estimator(ladders, SHARDS, observer=estimating)
+        estimator = Estimator(ladders, SHARDS, 1, observer=estimating)
         self._machines = [
             _start(estimator_worker(self.log, self.store), estimator.run()),
             _start(updater_worker(self.log, self.store), Updater(SHARDS, observer=updating).run()),

@@ -62,7 +62,7 @@ def _rebuild(
     reach = Reach(applied, scattered, shards)
     for some in _all(admin, settings, parts, shards, "parts"):
         reach.note(some)
-    work = Rebuild(ladders, settings.duplicate_window, reach)
+    work = Rebuild(ladders, settings.duplicate_window, partitions[rounds], reach)
     for some in _all(admin, settings, rounds, partitions[rounds], "rounds"):
         work.feed(some)
     _check_idle(admin, settings)

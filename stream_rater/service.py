@@ -27,7 +27,7 @@ from stream_rater.pipeline.ports import (
     Step,
     Trouble,
 )
-from stream_rater.pipeline.sharding import shards_of
+from stream_rater.pipeline.sharding import partition_of
 from stream_rater.pipeline.updater import Updater
 from stream_rater.rating.compiled import KERNEL_VERSION
 from stream_rater.spans import spans_of
@@ -81,7 +81,7 @@ def check_ladders(ladders: Ladders, store: RedisStore, ends: Callable[[], Sequen
 
 def _check_in_time(ladder: str, offset: int, ends: Sequence[int]) -> None:
     """A change must be noted before the log comes to it, or rounds may be rated both ways."""
-    partition = int(shards_of([ladder], len(ends))[0])
+    partition = partition_of(ladder, len(ends))
     if offset < ends[partition]:
         raise BadConfiguration(
             f"ladder {ladder!r}: a change from offset {offset} on comes too late, partition "
@@ -221,7 +221,8 @@ class Service:
         worker.on_encoding = lambda encoding: self.metrics.hashes.labels(encoding).inc()
         if estimating:
             machine = Estimator(
-                self._ladders, self._shards, window=self._settings.duplicate_window,
+                self._ladders, self._shards, self._partitions[topic],
+                window=self._settings.duplicate_window,
                 wave_players=self._settings.wave_players,
                 rejects_per_second=self._settings.rejects_per_second, observer=observer,
             ).run()  # fmt: skip

@@ -36,7 +36,7 @@ EARLIEST = events.parse_time("1900-01-01T00:00:00Z")
 CODES = (
     "malformed", "too-large", "too-deep", "unknown-ladder", "too-few-entries", "too-many-entries",
     "duplicate-player", "bad-rank", "bad-weight", "bad-shares", "bad-id", "bad-time",
-    "duplicate-round",
+    "duplicate-round", "wrong-partition",
 )  # fmt: skip
 """By which records are rejected."""
 
@@ -217,6 +217,20 @@ def check_unique(standings: Standings) -> None:
     players = standings.players
     if len(set(players)) < len(players):
         raise twice_in_round(Counter(players).most_common(1)[0][0])
+
+
+def check_partition(standings: Standings, found: int, home: int) -> None:
+    """Raise Invalid where a round was found in another partition than its ladder's home."""
+    if found == home:
+        return
+    invalid = Invalid(
+        "wrong-partition",
+        f"ladder {standings.ladder!r} has its rounds in partition {home}, this one is in {found}: "
+        "the record's key must be the ladder, and a producer of librdkafka needs "
+        "partitioner=murmur2_random",
+    )
+    invalid.tell(standings.ladder, standings.round_id)
+    raise invalid
 
 
 def twice_in_round(player: str) -> Invalid:

@@ -10,23 +10,27 @@ from stream_rater.lab.replay import Pool
 from stream_rater.pipeline.intake import Intake
 from stream_rater.pipeline.marks import Flags
 from stream_rater.pipeline.ports import Record
+from stream_rater.pipeline.sharding import ANYWHERE
 from stream_rater.pipeline.verdicts import Verdicts
 from stream_rater.rounds import Rounds
 from stream_rater.standings import Invalid, Standings
 
 
 class Judge:
-    """The verdicts on all records of a log, each partition's by what came before in it."""
+    """The verdicts on all records of a log with so many partitions, each partition's by what came
+    before in it."""
 
-    def __init__(self, ladders: Ladders, window: int) -> None:
-        self.intake = Intake(ladders)
+    def __init__(self, ladders: Ladders, window: int, partitions: int = ANYWHERE) -> None:
+        self.intake = Intake(ladders, partitions)
         self._window = window
+        self._partitions = partitions
         self._verdicts: dict[int, Verdicts] = {}
 
     def _of(self, partition: int) -> Verdicts:
         verdicts = self._verdicts.get(partition)
         if verdicts is None:
-            verdicts = self._verdicts[partition] = Verdicts(self.intake.reader, self._window)
+            verdicts = Verdicts(self.intake.reader, self._window, self._partitions)
+            self._verdicts[partition] = verdicts
         return verdicts
 
     def judge(self, record: Record) -> Standings:
@@ -49,8 +53,8 @@ class Judge:
 class Replay:
     """The sequential truth about a log: every ladder's pool, fed one record at a time."""
 
-    def __init__(self, ladders: Ladders, window: int) -> None:
-        self._judge = Judge(ladders, window)
+    def __init__(self, ladders: Ladders, window: int, partitions: int = ANYWHERE) -> None:
+        self._judge = Judge(ladders, window, partitions)
         self.pools: dict[str, Pool] = {}
         """By ladder."""
 

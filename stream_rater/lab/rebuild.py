@@ -45,8 +45,8 @@ class InUse(Exception):
 class Rebuild:
     """The replay that remembers everybody at their reach."""
 
-    def __init__(self, ladders: Ladders, window: int, reach: Reach) -> None:
-        self._judge = Judge(ladders, window)
+    def __init__(self, ladders: Ladders, window: int, partitions: int, reach: Reach) -> None:
+        self._judge = Judge(ladders, window, partitions)
         self._reach = reach
         self._least = reach.least()
         self._crowd = Crowd()

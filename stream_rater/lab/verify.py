@@ -33,11 +33,13 @@ class Verdict:
 
 
 def compare(
-    records: Iterable[Record], ladders: Ladders, window: int, shards: int, read: Read
-) -> Verdict:
-    """Replay the records of `round-completed` and compare each belief with the store's."""
+    records: Iterable[Record], ladders: Ladders, window: int, partitions: int, shards: int,
+    read: Read,
+) -> Verdict:  # fmt: skip
+    """Replay the records of `round-completed`, which has so many partitions, and compare each
+    belief with the store's."""
     verdict = Verdict()
-    replay = Replay(ladders, window)
+    replay = Replay(ladders, window, partitions)
     for record in records:
         try:
             replay.feed(record)

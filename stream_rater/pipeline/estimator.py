@@ -80,12 +80,13 @@ REFUSED_S = 5.0
 
 
 class Estimator:
-    """Owns partitions of `round-completed`. Drive it with `run()`."""
+    """Owns partitions of `round-completed`, of so many. Drive it with `run()`."""
 
     def __init__(
         self,
         ladders: Ladders,
         shards: int,
+        partitions: int,
         *,
         window: int = 100_000,
         wave_players: int = 20_000,
@@ -94,7 +95,7 @@ class Estimator:
         observer: Observer | None = None,
         idle_s: float = IDLE_S,
     ) -> None:
-        self._intake = Intake(ladders)
+        self._intake = Intake(ladders, partitions)
         self._agreement = Agreement(ladders)
         self._shards = shards
         self._window = window

@@ -17,12 +17,21 @@ from stream_rater.events import Round, header
 from stream_rater.names import Hashes, are_distinct, lay_out
 from stream_rater.pipeline.marks import Flags
 from stream_rater.pipeline.ports import Record
+from stream_rater.pipeline.sharding import ANYWHERE, partition_of
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.model import Floats, Ints
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rounds import Rounds, joined
 from stream_rater.scanning import LATER, Scan, runs, scan_all
-from stream_rater.standings import EARLIEST, LEAST_CEILING, MIN_ENTRIES, Invalid, Reader, Standings
+from stream_rater.standings import (
+    EARLIEST,
+    LEAST_CEILING,
+    MIN_ENTRIES,
+    Invalid,
+    Reader,
+    Standings,
+    check_partition,
+)
 
 TOGETHER_BYTES = 2**20
 """So much is scanned in one call."""
@@ -39,11 +48,14 @@ NOBODYS = Round(round_id="", ladder="", completed_at="")
 """Stands for what was not scanned."""
 
 
-def read_alone(reader: Reader, record: Record) -> Standings:
-    """The round in a record; raises Invalid."""
+def read_alone(reader: Reader, record: Record, partitions: int = ANYWHERE) -> Standings:
+    """The round in a record of a topic with so many partitions; raises Invalid."""
     if record.unreadable:
         raise Invalid("too-large", record.unreadable)
-    return reader.read(record.value, record.headers, record.received_s, record.offset)
+    standings = reader.read(record.value, record.headers, record.received_s, record.offset)
+    if partitions:
+        check_partition(standings, record.partition, partition_of(standings.ladder, partitions))
+    return standings
 
 
 class Heard(NamedTuple):
@@ -68,9 +80,11 @@ class _Known(NamedTuple):
     most_entries: int
     most_weight: float
     most_ahead_s: float
+    home: int
+    """The partition that it belongs in."""
 
 
-_ASK = _Known(-1, 0, 0.0, 0.0)
+_ASK = _Known(-1, 0, 0.0, 0.0, -1)
 """Of a ladder that is unknown, or whose rounds are rated by their offset."""
 
 
@@ -87,10 +101,11 @@ def _resolve(distinct: Ints, ends: Ints, hashes: Hashes) -> Flags:
 
 
 class Intake:
-    """Reads the records of a set of ladders."""
+    """Reads the records of a set of ladders, in a topic with so many partitions."""
 
-    def __init__(self, ladders: Ladders) -> None:
+    def __init__(self, ladders: Ladders, partitions: int = ANYWHERE) -> None:
         self.reader = Reader(ladders)
+        self._partitions = partitions
         self.ratings: list[RatingConfig] = []
         """Those met, to be told by number."""
         self._ladders = ladders
@@ -128,7 +143,10 @@ class Intake:
         if terms is None or not steady:
             return _ASK
         limits = terms.limits
-        return _Known(self._number(terms), limits.max_entries, limits.max_weight, limits.max_skew_s)
+        home = partition_of(ladder, self._partitions) if self._partitions else ANYWHERE
+        return _Known(
+            self._number(terms), limits.max_entries, limits.max_weight, limits.max_skew_s, home
+        )
 
     def read(self, records: Sequence[Record]) -> Heard:
         """What they hold, in order."""
@@ -151,7 +169,7 @@ class Intake:
         limits = self._ladders.limits
         scanned = scan_all(values, limits.max_depth)
         rounds = _columns(scanned)
-        law, most_entries, most_weight, most_ahead_s = self._held(rounds)
+        law, most_entries, most_weight, most_ahead_s, home = self._held(rounds)
         plain = (
             _are_short([each.round_id for each in rounds.told])
             & np.array([_is_json(each) for each in records])
@@ -162,12 +180,13 @@ class Intake:
             & (rounds.ceiling >= LEAST_CEILING)
             & (rounds.entries >= MIN_ENTRIES) & (rounds.entries <= most_entries)
             & _resolve(scanned.distinct, scanned.ends, scanned.names.hashes)
+            & ((home == [each.partition for each in records]) | (self._partitions == ANYWHERE))
         )  # fmt: skip
         heard = Heard(rounds, law.astype(np.int64), [None] * len(records))
         return heard if plain.all() else self._mixed(records, heard, plain)
 
     def _held(self, rounds: Rounds) -> Floats:
-        """(4, R) what _Known has of each one's ladder."""
+        """(5, R) what _Known has of each one's ladder."""
         which: dict[str, int] = {}
         number = [which.setdefault(each.ladder, len(which)) for each in rounds.told]
         return np.array([self._ask(each) for each in which], np.float64)[number].T
@@ -178,7 +197,7 @@ class Intake:
         alone, places, laws = list[Standings](), list[int](), list[int]()
         for i in np.flatnonzero(~plain).tolist():
             try:
-                standings = read_alone(self.reader, records[i])
+                standings = read_alone(self.reader, records[i], self._partitions)
             except Invalid as invalid:
                 refusals[i] = invalid
                 continue

@@ -1,4 +1,4 @@
-"""Which shard a player belongs to, and under which keys the store holds what.
+"""Which shard a player belongs to, which partition a ladder, and the store's keys.
 
 A shard is `murmur2(player id) mod S`, the hash of Kafka's default partitioner, so that any client
 in any language finds a player's partition of `rating-changed`.
@@ -6,6 +6,7 @@ in any language finds a player's partition of `rating-changed`.
 
 import zlib
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -61,6 +62,17 @@ def _shards(data: Bytes, starts: Ints, ends: Ints, shards: int) -> Ints:
 def shards_of(players: Sequence[str], shards: int) -> Ints:
     """(P,) shard of each player id."""
     return shards_of_names(lay_out(players), shards)
+
+
+ANYWHERE = 0
+"""So many partitions has a log whose records may lie in any: a file's."""
+
+
+@lru_cache(10_000)
+def partition_of(ladder: str, partitions: int) -> int:
+    """The partition of `round-completed`, of so many, that holds a ladder's rounds: it is where
+    Kafka's default partitioner puts a record with the ladder as its key."""
+    return int(shards_of([ladder], partitions)[0])
 
 
 def shards_of_names(names: LaidOut, shards: int) -> Ints:

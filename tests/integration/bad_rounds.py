@@ -4,6 +4,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+from stream_rater.pipeline.sharding import partition_of
 from tests import rounds
 from tests.integration.topics import Bytes
 
@@ -27,6 +28,10 @@ max_entries = {MOST}
 
 MEBIBYTE = 2**20
 KEY = LADDER.encode()
+ANY = -1
+"""The partition is the key's."""
+ELSEWHERE = (partition_of(LADDER, 4) + 1) % 4
+"""Of the four partitions another one than the ladder's."""
 PACKED = [("content-type", b"application/msgpack")]
 
 
@@ -124,6 +129,7 @@ BAD: dict[str, list[bytes | None]] = {
         )
     ],
     "duplicate-round": [a_round(round_id="good-0"), a_round(*lobby(3), round_id="good-0")],
+    "wrong-partition": [a_round(round_id="elsewhere"), a_round(*lobby(40), round_id="nowhere")],
 }  # fmt: skip
 
 BAD_PACKED = {
@@ -145,7 +151,7 @@ def bad_records() -> Iterator[tuple[str, Bytes]]:
     """Each with the code that rejects it."""
     for code, values in BAD.items():
         for value in values:
-            yield code, Bytes(value, KEY)
+            yield code, Bytes(value, KEY, partition=ELSEWHERE if code == "wrong-partition" else ANY)
     for code, values in BAD_PACKED.items():
         for value in values:
             yield code, Bytes(value, KEY, PACKED)

@@ -39,6 +39,7 @@ CODES = {
     "malformed", "too-large", "too-deep", "unknown-ladder", "too-few-entries", "too-many-entries",
     "duplicate-player", "bad-rank", "bad-weight", "bad-shares", "bad-id", "bad-time",
     "duplicate-round",
+    "wrong-partition",
 }  # fmt: skip
 """Of the event contract."""
 
@@ -134,7 +135,10 @@ def aftermath(
 def _verdicts(settings: Settings) -> dict[Place, str]:
     """By the log itself: the code of each record, empty for a valid round."""
     reader = Reader(service_ladders(settings))
-    judges = [Verdicts(reader, settings.duplicate_window) for _ in range(settings.partitions)]
+    judges = [
+        Verdicts(reader, settings.duplicate_window, settings.partitions)
+        for _ in range(settings.partitions)
+    ]
     verdicts: dict[Place, str] = {}
     for record in read_all(settings, Topics.of(settings).rounds, settings.partitions):
         try:

@@ -64,37 +64,38 @@ LINES = st.one_of(
     st.just(ranked(range(1, 80))),
 )
 ROUNDS = st.tuples(
-    st.one_of(st.just(USUAL), FIELDS), LINES, st.sampled_from(["json", "msgpack", "junk"])
-)
+    st.one_of(st.just(USUAL), FIELDS), LINES, st.sampled_from(["json", "msgpack", "junk"]),
+    st.integers(0, 1),
+)  # fmt: skip
 
 
-def record(offset: int, fields: dict[str, Any], lines: Any, kind: str) -> Record:
-    """Of the kind."""
+def record(offset: int, fields: dict[str, Any], lines: Any, kind: str, partition: int) -> Record:
+    """Of the kind, in this partition."""
     if kind == "msgpack":
         data = as_msgpack(*lines, **fields)
-        return Record(0, offset, data, MSGPACK_HEADERS, received_s=RECEIVED_S)
+        return Record(partition, offset, data, MSGPACK_HEADERS, received_s=RECEIVED_S)
     data = as_json(*lines, **fields)
-    return Record(0, offset, data[:-3] if kind == "junk" else data, received_s=RECEIVED_S)
+    return Record(partition, offset, data[:-3] if kind == "junk" else data, received_s=RECEIVED_S)
 
 
 @given(st.lists(ROUNDS, max_size=9), st.integers(1, 3000))
-@example([(USUAL, ranked([1, 2]), "json")] * 9, 3000)
-def test_together_as_alone(told: list[tuple[dict[str, Any], Any, str]], at_once: int) -> None:
-    """Whatever there is, and wherever a call ends."""
+@example([(USUAL, ranked([1, 2]), "json", 0), (USUAL, ranked([1, 2]), "json", 1)] * 5, 3000)
+def test_together_as_alone(told: list[tuple[dict[str, Any], Any, str, int]], at_once: int) -> None:
+    """Whatever there is, in whichever of two partitions, and wherever a call ends."""
     records = [record(i, *each) for i, each in enumerate(told)]
     records += [Record(0, len(told), None, unreadable="too much"), Record(0, len(told) + 1, None)]
     reader = Intake(LADDERS).reader
     valid, refusals, ratings = [], [], []
     for each in records:
         try:
-            valid.append(read_alone(reader, each))
+            valid.append(read_alone(reader, each, 2))
             refusals.append(None)
             ratings.append(reader.terms(valid[-1].ladder, each.offset).rating)
         except Invalid as invalid:
             refusals.append((invalid.code, str(invalid), invalid.ladder, invalid.round_id))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(intake_, "TOGETHER_BYTES", at_once)
-        intake = Intake(LADDERS)
+        intake = Intake(LADDERS, 2)
         heard = intake.read(records)
     assert [
         None if no is None else (no.code, str(no), no.ladder, no.round_id) for no in heard.refusals

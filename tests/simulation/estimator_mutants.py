@@ -3,6 +3,7 @@
 import numpy as np
 
 from stream_rater.adapters.memory import Steps
+from stream_rater.config import Ladders
 from stream_rater.pipeline import estimation
 from stream_rater.pipeline.estimation import Cohort
 from stream_rater.pipeline.estimator import Estimator
@@ -18,9 +19,17 @@ from stream_rater.pipeline.ports import (
     ask,
 )
 from stream_rater.pipeline.progress import Ahead, Progress
+from stream_rater.pipeline.sharding import ANYWHERE
 from stream_rater.rating.model import Table
 
 from .world import UnkindWorker
+
+
+class MisplacedTaken(Estimator):
+    """Step 2 without a look at where a round lies."""
+
+    def __init__(self, ladders: Ladders, shards: int, partitions: int, **options: Any) -> None:
+        super().__init__(ladders, shards, ANYWHERE, **options)
 
 
 class NoFloor(Estimator):

@@ -16,6 +16,7 @@ KINDS = {
     "repeated": "records delivered again",
     "duplicate": "rounds reported again",
     "junk": "records that are no round",
+    "misplaced": "rounds in another ladder's partition",
     "reordered": "parts overtaken by a later wave",
     "doubt": "transactions whose end timed out",
     "late-end": "such ends that completed later",

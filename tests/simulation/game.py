@@ -13,13 +13,13 @@ from stream_rater.rating.parameters import EloMMR
 LADDERS = Ladders(
     ladders={
         "a": Ladder(rating=EloMMR(weight_limit=0.2, sigma_limit=80.0, rho=1.0, history=4)),
-        "b": Ladder(
+        "d": Ladder(
             rating=EloMMR(
                 weight_limit=0.3, sigma_limit=60.0, rho="inf", drift_per_day=5.0,
                 newcomer_weights=(0.5,), initial_mu=1000.0, history=4,
             )
         ),
-        "c": Ladder(rating=EloMMR(weight_limit=0.2, sigma_limit=80.0, rho=0.0, history=4)),
+        "f": Ladder(rating=EloMMR(weight_limit=0.2, sigma_limit=80.0, rho=0.0, history=4)),
     }
 )  # fmt: skip
 
@@ -45,7 +45,7 @@ CHANGED = Ladders(
 )
 """What an upgrade brings, besides kernels of the next version."""
 
-PARTITION_OF = {"a": 0, "b": 1, "c": 1}
+PARTITION_OF = {"a": 0, "d": 1, "f": 1}
 """Ladders by partition of round-completed: one alone, two together."""
 
 PARTITIONS = 2
@@ -179,4 +179,7 @@ def _round(rng: random.Random, number: int, pool: list[str]) -> Submission:
             "weight": rng.choice([1.0, 1.0, 0.5]),
         }
     )
-    return Submission(PARTITION_OF[ladder], value, traced(number))
+    home = PARTITION_OF[ladder]
+    if rng.random() < 0.03:
+        return Submission(1 - home, value, traced(number), fault="misplaced")
+    return Submission(home, value, traced(number))

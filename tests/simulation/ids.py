@@ -8,6 +8,8 @@ from stream_rater.pipeline.ports import Agree, Record, Step, ask
 from stream_rater.rounds import Told
 from stream_rater.standings import Invalid
 
+from .game import PARTITIONS
+
 
 class IdsInMemory(Estimator):
     """Step 2 with the round ids that this process has seen, not those of the W offsets before."""
@@ -43,7 +45,7 @@ class IdsInStore(Estimator):
 
     def _note(self, record: Record) -> Step[None]:
         try:
-            found = read_alone(self._intake.reader, record)
+            found = read_alone(self._intake.reader, record, PARTITIONS)
         except Invalid:
             return
         name, reading = f"{found.ladder}:{found.round_id}", (str(next(self._readings)),)

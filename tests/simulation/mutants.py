@@ -79,6 +79,9 @@ MUTANTS = {
     "recalls-by-offset": Mutant("events by fresh rows", Machines(updater=stage_2.RecallsByOffset)),
     "commits-maximum": Mutant("the contiguous prefix", Machines(estimator=stage_1.CommitsMaximum)),
     # and more
+    "misplaced-taken": Mutant(
+        "rounds in their ladder's partition only", Machines(estimator=stage_1.MisplacedTaken)
+    ),
     "first-piece": Mutant(
         "all pieces of a large round first", Machines(estimator=stage_1.FirstPiece)
     ),

@@ -55,7 +55,7 @@ def replay(log: Log, ladders: Ladders, window: int) -> Expected:
     reader = Reader(ladders)
     pools = {ladder: Pool(config) for ladder, config in ladders.ladders.items()}
     for records in log.rounds:
-        verdicts = Verdicts(reader, window)
+        verdicts = Verdicts(reader, window, len(log.rounds))
         for record in records:
             try:
                 standings = verdicts.judge(record)

@@ -25,6 +25,16 @@ def caught(name: str) -> bool:
     return bool(found) and not found[0].startswith("stuck")
 
 
+@catches("misplaced-taken")
+def round_in_another_ladders_partition(stage: Stage) -> None:
+    """Its offset there is lower than those of its players' rounds, as if it had been scattered."""
+    for _ in range(3):
+        estimator, updater = stage.rated(A0, B0)
+    stage.round(A0, B0, A1, partition=1)
+    stage.turns(estimator)
+    stage.turns(updater)
+
+
 @catches("no-floor")
 def successor_before_the_parts_are_applied(stage: Stage) -> None:
     """An estimator commits a round and dies; its successor sees the players' next round before the

@@ -113,7 +113,7 @@ class Simulation:
     def _estimator(self) -> Estimator:
         kind = self.machines.estimator
         return (upgraded(kind) if self.upgrading else kind)(
-            self.ladders, len(self.log.parts), window=WINDOW,
+            self.ladders, len(self.log.parts), PARTITIONS, window=WINDOW,
             rejects_per_second=self.rejects_per_second,
             wave_players=self.weather.wave_players, rows_per_part=self.weather.rows_per_part,
         )  # fmt: skip

@@ -79,7 +79,7 @@ class Stage:
     def estimator(self) -> Actor:
         """An estimator who owns everything from now on."""
         machine = self.machines.estimator(
-            self.ladders, len(self.log.parts), window=WINDOW, wave_players=2
+            self.ladders, len(self.log.parts), PARTITIONS, window=WINDOW, wave_players=2
         ).run()
         actor = self._join("estimator", self.log.estimators, machine, self.log.rounds)
         self.log.estimators.assign([actor.worker])
@@ -126,24 +126,26 @@ class Stage:
         self.store.wipe()
         recovery.rebuild(self.log, self.store, self.ladders, WINDOW, self.machines.reach)
 
-    def round(self, *players: str, round_id: str = "", ladder: str = "a") -> int:
-        """Report a round in which the players came in in this order; returns its offset."""
+    def round(self, *players: str, round_id: str = "", partition: int = 0) -> int:
+        """Report a round of ladder `a` in which the players came in in this order; returns its
+        offset."""
         self._rounds += 1
         standings = [{"player": player, "rank": i + 1} for i, player in enumerate(players)]
         return self.report(
             msgspec.json.encode(
                 {
                     "round_id": round_id or f"round-{self._rounds}",
-                    "ladder": ladder,
+                    "ladder": "a",
                     "completed_at": f"2026-01-{self._rounds:02}T00:00:00Z",
                     "standings": standings,
                 }
-            )
+            ),
+            partition,
         )
 
-    def report(self, value: bytes) -> int:
+    def report(self, value: bytes, partition: int = 0) -> int:
         """Append a record to round-completed; returns its offset."""
-        return self.log.submit(0, value, traced(self._rounds), received_s=1.8e9)
+        return self.log.submit(partition, value, traced(self._rounds), received_s=1.8e9)
 
     def perform(self, actor: Actor) -> None:
         """All of the effect in hand."""

@@ -9,6 +9,7 @@ from stream_rater.config import Change, Ladder, Ladders
 from stream_rater.pipeline.agreement import Agreement, goes_on, odds
 from stream_rater.pipeline.estimator import REFUSED_S, Estimator
 from stream_rater.pipeline.ports import Agree, Poll, Polled, Scatter
+from stream_rater.pipeline.sharding import ANYWHERE
 from stream_rater.rating.parameters import EloMMR
 from tests.unit.cohorts import cohort_of
 from tests.unit.machines import ByHand, Recorder
@@ -75,7 +76,7 @@ def test_an_estimator_at_odds_waits() -> None:
     looks again after a while, and goes on when the files agree."""
     observer, ladders = Recorder(), changing(1)
     ladders.ladders["ladder-1"] = Ladder(rating=OLD)
-    hand = ByHand(Estimator(ladders, 2, observer=observer).run())
+    hand = ByHand(Estimator(ladders, 2, ANYWHERE, observer=observer).run())
     hand.answer(Poll, Polled(0.0, gained=frozenset([0, 1])))
     opened(hand, committed={0: 0, 1: 0})
     read(

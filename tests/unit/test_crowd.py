@@ -59,7 +59,7 @@ def one_by_one() -> Mapping[Player, bytes]:
 def test_in_waves_as_one_by_one(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
     """However many rounds are taken at once: ladders of all kinds, one that changes on the way."""
     monkeypatch.setattr("stream_rater.lab.rebuild.AT_ONCE", at_once)
-    work = Rebuild(LADDERS, 10, Reach({}, {0: COUNT}, 1))
+    work = Rebuild(LADDERS, 10, 1, Reach({}, {0: COUNT}, 1))
     for first in range(0, COUNT, 70):
         work.feed(ROUNDS[first : first + 70])
     assert dict(chain.from_iterable(work.beliefs())) == one_by_one()

@@ -25,7 +25,7 @@ from stream_rater.pipeline.ports import (
     ShardEnds,
     StoreTrouble,
 )
-from stream_rater.pipeline.sharding import shards_of
+from stream_rater.pipeline.sharding import ANYWHERE, shards_of
 from stream_rater.rating import record as belief_record
 from stream_rater.rating.model import newcomers
 from tests.rounds import as_json, ranked
@@ -52,7 +52,7 @@ def by_hand(observer: Recorder, wave_players: int = 4, rejects_per_second: float
     """The same, with waves of this size and this limit."""
     return Agreed(
         Estimator(
-            ANY_LADDER, SHARDS, window=3, wave_players=wave_players,
+            ANY_LADDER, SHARDS, ANYWHERE, window=3, wave_players=wave_players,
             rejects_per_second=rejects_per_second, observer=observer, idle_s=0.1,
         ).run()
     )  # fmt: skip
@@ -326,7 +326,7 @@ def test_reading_rests_while_large_rejections_wait(
 
 def test_large_slices_travel_in_chunks() -> None:
     """All must be acknowledged; the player waits for the last."""
-    hand = Agreed(Estimator(ANY_LADDER, 1, rows_per_part=2).run())
+    hand = Agreed(Estimator(ANY_LADDER, 1, ANYWHERE, rows_per_part=2).run())
     owning(hand, 0, ends=(0,))
     read(hand, a_round(0, *"abcde"))
     priors(hand)

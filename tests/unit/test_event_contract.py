@@ -26,7 +26,13 @@ MESSAGES: dict[str, Any] = DOCUMENT["components"]["messages"]
 PARSER_S = 240.0
 """With the installation by npm, which is done once."""
 
-UNSAYABLE = {"unknown-ladder", "too-many-entries", "duplicate-player", "duplicate-round"}
+UNSAYABLE = {
+    "unknown-ladder",
+    "too-many-entries",
+    "duplicate-player",
+    "duplicate-round",
+    "wrong-partition",
+}
 """What no schema of one message can know: other files, limits and rounds, and names elsewhere."""
 
 BEYOND = [

@@ -260,7 +260,7 @@ def test_other_ladders_do_not_wait_for_a_large_round() -> None:
     the estimator. While 50,000 are rated, no more of them come before a lobby than a few pieces:
     what was in the log when it was read, and what was on its way there."""
     log, store = Log(1, 4), Store()
-    estimator = Estimator(ANY_LADDER, 4, wave_players=PIECE)
+    estimator = Estimator(ANY_LADDER, 4, 1, wave_players=PIECE)
     machines = []
     for group, worker, machine in (
         (log.estimators, estimator_worker(log, store), estimator.run()),

@@ -196,7 +196,7 @@ def until(**told: int) -> Reach:
 
 
 def rebuilt(reach: Reach) -> dict[Player, bytes]:
-    work = Rebuild(LADDERS, 10, reach)
+    work = Rebuild(LADDERS, 10, 1, reach)
     work.feed([*ROUNDS, Record(0, 4, b"junk"), a_round(3, "x", "y"), a_round(5, "z", "a", "z")])
     assert work.rounds == len(ROUNDS)
     found = list(chain.from_iterable(work.beliefs()))

@@ -6,6 +6,7 @@ import pytest
 
 from stream_rater.config import ANY_LADDER
 from stream_rater.pipeline.ports import Record
+from stream_rater.pipeline.sharding import partition_of
 from stream_rater.pipeline.verdicts import Verdicts
 from stream_rater.standings import Invalid, Reader
 from tests.rounds import as_json
@@ -13,15 +14,15 @@ from tests.rounds import as_json
 WINDOW = 5
 
 
-def record(offset: int, value: bytes) -> Record:
+def record(offset: int, value: bytes, partition: int = 0) -> Record:
     """A record that arrived long after its round."""
-    return Record(0, offset, value, received_s=4e9)
+    return Record(partition, offset, value, received_s=4e9)
 
 
-def verdict(verdicts: Verdicts, offset: int, value: bytes) -> str:
+def verdict(verdicts: Verdicts, offset: int, value: bytes, partition: int = 0) -> str:
     """`valid`, or the code."""
     try:
-        verdicts.judge(record(offset, value))
+        verdicts.judge(record(offset, value, partition))
     except Invalid as invalid:
         return invalid.code
     return "valid"
@@ -102,3 +103,16 @@ def test_remembers_no_more_than_the_window(verdicts: Verdicts) -> None:
     for i in range(100):
         verdict(verdicts, 3 * i, named(f"r{i}"))
     assert len(verdicts._latest) == len(verdicts._recent) == 2
+
+
+def test_a_round_in_another_ladders_partition() -> None:
+    """It is rejected, and says what the producer must do; it does not count as seen."""
+    home = partition_of("a", 4)
+    verdicts = [Verdicts(Reader(ANY_LADDER), WINDOW, 4) for _ in range(4)]
+    found = {p: verdict(verdicts[p], 0, named("r"), p) for p in range(4)}
+    assert found == {p: "valid" if p == home else "wrong-partition" for p in range(4)}
+    other = (home + 1) % 4
+    with pytest.raises(Invalid, match=f"'a' has its rounds in partition {home}, .* in {other}"):
+        verdicts[other].judge(record(1, named("s"), other))
+    with pytest.raises(Invalid, match=r"key must be the ladder, .* partitioner=murmur2_random"):
+        verdicts[other].judge(record(1, named("s"), other))
