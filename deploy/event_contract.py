@@ -14,7 +14,7 @@ import msgspec
 import yaml
 
 from stream_rater import events, trace
-from stream_rater.adapters.worker import SOURCE
+from stream_rater.adapters.envelopes import SOURCE
 from stream_rater.config import Limits
 from stream_rater.events import MAX_ID_BYTES, MAX_RANK
 from stream_rater.standings import (

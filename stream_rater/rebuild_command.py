@@ -57,8 +57,12 @@ def _rebuild(
     rounds, parts = admin.topics.rounds, admin.topics.parts
     shards = partitions[parts]
     applied = _committed(admin, UPDATERS, parts, shards)
-    scattered = _committed(admin, ESTIMATORS, rounds, partitions[rounds])
-    check_kept(admin.starts(parts, shards), applied)
+    finished = admin.committed(ESTIMATORS, rounds, partitions[rounds])
+    parts_start = admin.starts(parts, shards)
+    check_kept(parts_start, applied)
+    check_rounds_kept(admin.starts(rounds, partitions[rounds]))
+    check_remembered(finished, admin.ends(rounds, partitions[rounds]), parts_start)
+    scattered = {partition: offset or 0 for partition, offset in finished.items()}
     reach = Reach(applied, scattered, shards)
     for some in _all(admin, settings, parts, shards, "parts"):
         reach.note(some)
@@ -118,4 +122,28 @@ def check_kept(starts: Sequence[int], applied: Mapping[int, int]) -> None:
             raise Failed(
                 f"shard {shard} starts at {start}, after the committed offset {applied[shard]}: "
                 f"commit {start} for it to go on without the events in between"
+            )
+
+
+def check_rounds_kept(starts: Sequence[int]) -> None:
+    """Every round counts: a replay of those that are left would give other ratings."""
+    for partition, start in enumerate(starts):
+        if start > 0:
+            raise Failed(
+                f"partition {partition} of the rounds starts at {start}: the rounds before it were "
+                "deleted, and ratings cannot be computed without them: restore a snapshot of "
+                "Redis, or begin with another topic_prefix and submit the rounds there"
+            )
+
+
+def check_remembered(
+    finished: Mapping[int, int | None], ends: Sequence[int], parts_start: Sequence[int]
+) -> None:
+    """Where parts were deleted, only the estimators' offsets tell which rounds were rated."""
+    for partition, offset in finished.items():
+        if offset is None and ends[partition] and any(parts_start):
+            raise Failed(
+                f"partition {partition} of the rounds has no committed offset any more (Kafka's "
+                "offsets.retention.minutes), and parts were deleted: nobody knows which rounds "
+                "were rated: commit the offset after the last of them for the estimators' group"
             )

@@ -342,18 +342,6 @@ class Input:
             self.consumer.incremental_unassign([to])
             self.consumer.incremental_assign([to])
 
-    def commit(self, offsets: Mapping[int, int]) -> None:
-        """Commit outside a transaction."""
-        if not self._member or self.consumer.memberid() != self._member:
-            raise LogTrouble("kafka: no member of the group any more")
-        try:
-            committed = self.consumer.commit(offsets=self._tps(offsets), asynchronous=False)
-        except KafkaException as error:
-            raise trouble_of(error) from None
-        for each in committed or ():
-            if each.error is not None:
-                raise trouble_of(each.error)
-
     def unopened(self) -> list[int]:
         """Partitions that are owned and not read yet."""
         return sorted(self._owned - self._reading)

@@ -14,6 +14,7 @@ from typing import Any
 from stream_rater.events import Headers
 from stream_rater.pipeline.agreement import goes_on
 from stream_rater.pipeline.ports import (
+    AfterRejected,
     Agree,
     Apply,
     CommitSource,
@@ -209,6 +210,7 @@ class Worker:
         self._actions: dict[type, Callable[[Any], Steps]] = {
             Poll: self._poll,
             Committed: self._committed,
+            AfterRejected: self._after_rejected,
             LogStarts: self._log_starts,
             Seek: self._seek,
             NewProducer: self._new_producer,
@@ -288,6 +290,12 @@ class Worker:
                 raise LogTrouble("committed offsets are not stable: a transaction is pending")
         return {p: self.group.committed.get(p) for p in effect.partitions}
 
+    def _after_rejected(self, effect: AfterRejected) -> Steps:
+        yield
+        places = [(each.record.partition, each.record.offset) for each in self.log.rejected]
+        mine = sorted(each for each in places if each[0] in effect.partitions)
+        return {partition: offset + 1 for partition, offset in mine}
+
     def _log_starts(self, effect: LogStarts) -> Steps:
         yield
         return {p: self._source[p].start for p in effect.partitions}
@@ -344,14 +352,7 @@ class Worker:
         return done
 
     def _commit_source(self, effect: CommitSource) -> Steps:
-        if effect.rejections:
-            yield from self._transaction((), effect.rejections, effect.offsets)
-            return
-        generation = self._generation
-        yield
-        self._check(generation)
-        self.group.committed.update(effect.offsets)
-        yield
+        yield from self._transaction((), effect.rejections, effect.offsets)
 
     def _publish(self, effect: Publish) -> Steps:
         if self._ahead is not None and self._ahead != effect.events:

@@ -17,8 +17,8 @@ from confluent_kafka import (
 )
 
 from stream_rater.adapters.access import CALLBACK_FAILURES, QUIET, client_options, trouble_of
+from stream_rater.adapters.envelopes import cloud_event_headers
 from stream_rater.adapters.records import Unreadable, record_of
-from stream_rater.adapters.worker import cloud_event_headers
 from stream_rater.config import Settings
 from stream_rater.events import ROUND_COMPLETED
 from stream_rater.pipeline.ports import LogTrouble, Record

@@ -4,19 +4,25 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
 from functools import cache
 from typing import Any, NamedTuple
 
 from confluent_kafka import Producer
 
-from stream_rater import events
+from stream_rater.adapters.envelopes import (
+    change_headers,
+    place_of,
+    rejected_message,
+    round_headers,
+)
 from stream_rater.adapters.kafka import Input
-from stream_rater.adapters.producers import Headers, Parts, Transactions
+from stream_rater.adapters.producers import Parts, Transactions
+from stream_rater.adapters.reader import read_all
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin
 from stream_rater.config import Settings
 from stream_rater.pipeline.ports import (
+    AfterRejected,
     Agree,
     Apply,
     CommitSource,
@@ -32,98 +38,17 @@ from stream_rater.pipeline.ports import (
     Publish,
     ReadBeliefs,
     ReadPriors,
-    Record,
-    Rejection,
     Scatter,
     Seek,
     ShardEnds,
 )
-from stream_rater.trace import Trace, trace_of
-
-SOURCE = "stream-rater"
 
 SAMPLE_EVERY_S = 10.0
 """How often Redis is asked how it holds a hash that was just written."""
 
-LONGEST_CONTENT_TYPE = 256
-"""Of the producer's header, in a rejection."""
-
 
 class Stopping(Exception):
     """Asked to stop, at a poll, where nothing is in hand."""
-
-
-ALWAYS: Headers = [("content-type", events.JSON.encode()), ("ce_specversion", b"1.0")]
-
-
-def cloud_event_headers(event_id: str, kind: str, time_: str, source: str = SOURCE) -> Headers:
-    """CloudEvents 1.0 in Kafka's binary mode."""
-    return [
-        ("ce_id", event_id.encode()),
-        *ALWAYS,
-        ("ce_type", kind.encode()),
-        ("ce_source", source.encode()),
-        ("ce_time", time_.encode()),
-    ]
-
-
-def round_headers(time_: str, trace: Trace | None) -> Headers:
-    """What the events of a round have in common: what they are, and the trace that it carried."""
-    _, *common = cloud_event_headers("", events.RATING_CHANGED, time_)
-    return common + (trace.headers() if trace else [])
-
-
-def change_headers(
-    event: Event, common: Callable[[str, Trace | None], Headers] = round_headers
-) -> Headers:
-    """Of a rating change; who makes many has `common` remember."""
-    return [("ce_id", event.event_id), *common(event.time, event.trace)]
-
-
-def rejection_headers(rejection: Rejection, topic: str) -> Headers:
-    """Where a rejected record came from and why, with its own content type."""
-    record = rejection.record
-    content_type = events.header(record.headers, "content-type") or events.JSON
-    event_id = f"{topic}:{record.partition}:{record.offset}"
-    envelope = dict(cloud_event_headers(event_id, events.ROUND_REJECTED, _moment(record)))
-    envelope["content-type"] = content_type[:LONGEST_CONTENT_TYPE].encode()
-    trace = trace_of(record.headers)
-    return [
-        *envelope.items(),
-        *(trace.headers() if trace else ()),
-        ("error-code", rejection.code.encode()),
-        ("error", rejection.message.encode("utf-8", "replace")),
-        ("source-topic", topic.encode()),
-        ("source-partition", str(record.partition).encode()),
-        ("source-offset", str(record.offset).encode()),
-    ]
-
-
-def _moment(record: Record) -> str:
-    """When the log received a record; the epoch where its clock, a client's, makes no sense."""
-    try:
-        return datetime.fromtimestamp(record.received_s, UTC).isoformat()
-    except (ValueError, OverflowError, OSError):
-        return datetime.fromtimestamp(0, UTC).isoformat()
-
-
-def rejected_message(rejection: Rejection, topic: str, largest: int) -> dict[str, Any]:
-    """Key, value and headers for `round-rejected`: the original bytes.
-
-    A record that was compressed may hold more than any topic takes in one piece: then it is cut,
-    and a header tells its length. One that cannot be decompressed has no bytes here, and a header
-    says so. All of either is still at its source.
-    """
-    key, value = rejection.record.key, rejection.record.value
-    headers = rejection_headers(rejection, topic)
-    if rejection.record.unreadable:
-        headers.append(("original-bytes", b"unknown"))
-    size = len(key or b"") + len(value or b"")
-    if size > largest:
-        key = key and key[: largest // 2]
-        value = value and value[: largest - len(key or b"")]
-        headers.append(("original-bytes", str(size).encode()))
-    return {"key": key, "value": value, "headers": headers}
 
 
 class Ahead(NamedTuple):
@@ -151,6 +76,7 @@ class Worker:
         on_effect: Callable[[str, float], None],
     ) -> None:
         self.input = input_
+        self._settings = settings
         self._admin = admin
         self._store = store
         self._stop = stop
@@ -170,6 +96,7 @@ class Worker:
         self._actions: dict[type, Callable[[Any], Any]] = {
             Poll: self._poll,
             Committed: self._committed,
+            AfterRejected: self._after_rejected,
             LogStarts: self._log_starts,
             Seek: lambda e: self.input.seek(e.offsets),
             NewProducer: self._new_producer,
@@ -260,6 +187,16 @@ class Worker:
         self._transactions.ready()
         return self.input.committed(effect.partitions)
 
+    def _after_rejected(self, effect: AfterRejected) -> Mapping[int, int]:
+        after: dict[int, int] = {}
+        topics = self._admin.topics
+        (count,) = self._admin.partitions_of(topics.rejected)
+        for record in read_all(self._settings, topics.rejected, count):
+            place = place_of(record.headers)
+            if place is not None and place[0] in effect.partitions:
+                after[place[0]] = max(place[1] + 1, after.get(place[0], 0))
+        return after
+
     def _log_starts(self, effect: LogStarts) -> Mapping[int, int]:
         found = self._admin.starts(self.input.topic, max(effect.partitions) + 1)
         return {p: found[p] for p in effect.partitions}
@@ -272,10 +209,6 @@ class Worker:
         self._transactions.renew()
 
     def _commit_source(self, effect: CommitSource) -> None:
-        if not effect.rejections:
-            self.input.commit(effect.offsets)
-            return
-
         def send(producer: Producer) -> None:
             for rejection in effect.rejections:
                 self._transactions.produce(

@@ -1,7 +1,7 @@
 """Stage 1's state machine: from `round-completed` to parts, steps 1 to 7 of the protocol.
 
 1. On assignment forget everything and fetch the committed offset c; then set floor[s] to the end of
-   shard s's parts, for every shard. Read [c - W, c) again for its round ids.
+   shard s's parts, for every shard. Read [c - W, c) again for its round ids (`source`).
 2. The verdict on a record is a pure function of the record and the W offsets before it
    (`verdicts`).
 3. Candidates: rounds that share no player with an earlier round not yet scattered (`backlog`), of
@@ -13,10 +13,11 @@
    it. Else use the current prior. Nobody is read before what it awaits was seen applied.
 6. Produce the parts. Only when all are acknowledged is the round scattered, and its players await
    the end of their parts.
-7. Commit the contiguous prefix of finished offsets, in one transaction with the rejections among
-   them. After any trouble: a new producer, and back to 1.
+7. Commit the contiguous prefix of finished offsets, now and then, in one transaction with the
+   rejections among them, if there are any. After any trouble: a new producer, and back to 1.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import compress
 from typing import NoReturn
@@ -33,12 +34,20 @@ from stream_rater.pipeline.intake import Heard, Intake
 from stream_rater.pipeline.large import LargeRound
 from stream_rater.pipeline.marks import Flags, shards_in
 from stream_rater.pipeline.observer import Observer
-from stream_rater.pipeline.pace import IDLE_S, MANY_PLAYERS, Pace
+from stream_rater.pipeline.pace import (
+    AHEAD,
+    COMMIT_EVERY_S,
+    IDLE_S,
+    IN_FLIGHT,
+    LONGEST_AHEAD_S,
+    MANY_PLAYERS,
+    READ_AHEAD,
+    Pace,
+)
 from stream_rater.pipeline.parts import Part
 from stream_rater.pipeline.ports import (
     REGROUPING_S,
     CommitSource,
-    Committed,
     LogStarts,
     NewProducer,
     Poll,
@@ -56,21 +65,11 @@ from stream_rater.pipeline.ports import (
     shard_ends,
 )
 from stream_rater.pipeline.progress import Ahead, Progress
-from stream_rater.pipeline.source import Source, all_finished, behind, hold_much
+from stream_rater.pipeline.source import Source, all_finished, behind, committed_by, hold_much
 from stream_rater.pipeline.verdicts import Verdicts
 from stream_rater.rating.model import Ints, Table
 from stream_rater.rounds import Told
 from stream_rater.standings import Invalid
-
-READ_AHEAD = 4
-"""Reading rests while more than so many waves' players, or offsets, wait in memory."""
-
-IN_FLIGHT = 20
-"""Sending rests while more than so many waves' players are in parts not seen applied."""
-
-AHEAD, LONGEST_AHEAD_S = 2, 0.5
-"""It rests, too, while so many waves, none too small, were not seen applied, but for that time at
-most: what comes meanwhile makes one large wave. A hot ladder takes 15 % less of all processors."""
 
 ROWS_PER_PART = 5000
 """Of a message at most, and of a piece in which a round larger than a wave is sent."""
@@ -94,6 +93,7 @@ class Estimator:
         rejects_per_second: float = 0.0,
         observer: Observer | None = None,
         idle_s: float = IDLE_S,
+        commit_every_s: float = COMMIT_EVERY_S,
     ) -> None:
         self._intake = Intake(ladders, partitions)
         self._agreement = Agreement(ladders)
@@ -104,6 +104,9 @@ class Estimator:
         self._piece_players = min(wave_players, rows_per_part)
         self._observer = observer or Observer()
         self._idle_s = idle_s
+        self._commit_every_s = commit_every_s
+        self._committed_s = -math.inf
+        """When offsets were committed last."""
         self._owned: frozenset[int] = frozenset()
         self._to_open: frozenset[int] = frozenset()
         """Those of them that are newly owned."""
@@ -155,7 +158,7 @@ class Estimator:
     def _open(self, partitions: frozenset[int]) -> Step[None]:
         if not partitions:
             return
-        committed = yield from self._committed(partitions)
+        committed = yield from committed_by(partitions)
         yield from self._raise_floors()
         starts = yield from ask(LogStarts(partitions))
         offsets = {}
@@ -174,9 +177,6 @@ class Estimator:
     def _window_start(self, c: int, log_start: int) -> int:
         """From where on the round ids before c matter."""
         return max(log_start, c - self._window)
-
-    def _committed(self, partitions: frozenset[int]) -> Step[Mapping[int, int | None]]:
-        return (yield from ask(Committed(partitions)))
 
     def _raise_floors(self) -> Step[None]:
         self._progress.take_over((yield from shard_ends(self._shards)))
@@ -315,7 +315,8 @@ class Estimator:
         for shard, reason in unreadable.items():
             self._refuse(shard, reason)
         for shard in self._refused.intersection(read) - unreadable.keys():
-            self._welcome(shard)
+            self._refused.remove(shard)
+            self._observer.shard_opened(shard)
         counts = np.zeros(self._shards, np.bool_)
         counts[list(accepted - unreadable.keys())] = True
         return headers, counts[shards_in(cohort.fingerprints)]
@@ -324,10 +325,6 @@ class Estimator:
         self._progress.refuse(shard, self._now_s + REFUSED_S)
         self._refused.add(shard)
         self._observer.shard_refused(shard, reason)
-
-    def _welcome(self, shard: int) -> None:
-        self._refused.remove(shard)
-        self._observer.shard_opened(shard)
 
     def _scatter(self, ready: Cohort, priors: Table) -> Step[None]:
         with self._observer.at_work(estimation.traced(ready)):
@@ -385,6 +382,8 @@ class Estimator:
     # --- step 7 ---
 
     def _commit(self) -> Step[None]:
+        if self._now_s - self._committed_s < self._commit_every_s:
+            return
         offsets, rejections = all_finished(self._sources)
 
         def commit() -> CommitSource | None:
@@ -394,4 +393,5 @@ class Estimator:
 
         done = yield from insist(commit, lambda: self._poll(REGROUPING_S, full=True))
         if done is not None:
+            self._committed_s = self._now_s
             self._observer.positions(done.offsets)

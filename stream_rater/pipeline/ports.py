@@ -156,6 +156,14 @@ class Committed(Effect[Mapping[int, int | None]]):
 
 
 @dataclass(frozen=True, slots=True)
+class AfterRejected(Effect[Mapping[int, int]]):
+    """By partition of `round-completed` the offset after the last record that was rejected; none of
+    a partition of which `round-rejected` holds nothing."""
+
+    partitions: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
 class LogStarts(Effect[Mapping[int, int]]):
     """The first offset that the log still holds, by partition of the input topic."""
 
@@ -236,7 +244,12 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class CommitSource(Effect[None]):
-    """Commit offsets of `round-completed`: plainly, or in one transaction with the rejections."""
+    """One transaction: rejections, and the committed offsets of `round-completed`.
+
+    A transaction, too, where there are no rejections. A plain commit that timed out may reach the
+    broker later and set the offsets back, and records before them would be rejected twice: nothing
+    fences it while its sender is in the group. A transaction is fenced by the next producer.
+    """
 
     offsets: Mapping[int, int]
     rejections: Sequence[Rejection] = ()

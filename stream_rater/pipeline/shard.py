@@ -108,7 +108,18 @@ class Shard:
         return self.applied < self.committed
 
     @property
-    def too_far_ahead(self) -> str:
+    def forgotten(self) -> str:
+        """Why a shard that has no committed offset cannot go on; empty if it is new."""
+        if self.applied <= 0:
+            return ""
+        return (
+            f"the store is at {self.applied} and the group has no committed offset, which Kafka"
+            " forgets some days after the last worker left (offsets.retention.minutes): commit"
+            f" {self.applied} for this partition to go on"
+        )
+
+    @property
+    def _too_far_ahead(self) -> str:
         """Why [c, a) cannot be settled if the last call began after c."""
         return (
             f"the store's last call was [{self.position.start}, {self.applied}) and the group's"
@@ -126,6 +137,8 @@ class Shard:
         reached = max(self.applied, self.committed)
         if log_end < reached:
             return f"offset {reached} was reached and the log ends at {log_end}: {REBUILD}"
+        if self.unsettled and self.position.start > self.committed:
+            return self._too_far_ahead
         return ""
 
     @property

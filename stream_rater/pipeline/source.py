@@ -4,7 +4,14 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from itertools import takewhile
 
-from stream_rater.pipeline.ports import Record, Rejection
+from stream_rater.pipeline.ports import (
+    AfterRejected,
+    Committed,
+    Record,
+    Rejection,
+    Step,
+    ask,
+)
 from stream_rater.pipeline.verdicts import Verdicts
 from stream_rater.rounds import Told
 from stream_rater.standings import Invalid
@@ -81,6 +88,22 @@ class Source:
         rejections = [self._rejections.pop(offset) for offset in done if offset in self._rejections]
         self.rejected_bytes -= sum(len(each.record.value or b"") for each in rejections)
         return (done[-1] + 1 if done else None), rejections
+
+
+def committed_by(partitions: frozenset[int]) -> Step[dict[int, int | None]]:
+    """Step 1: by partition the offset before which all records are finished; None: nobody knows of
+    any.
+
+    Kafka forgets a group's offsets some days after its last member left
+    (`offsets.retention.minutes`). Then it is the offset after the last rejection: what lies before
+    that was committed with it, and nothing behind it was rejected. Rounds behind it that were
+    scattered are found so in step 5.
+    """
+    committed = yield from ask(Committed(partitions))
+    after: Mapping[int, int] = {}
+    if forgotten := frozenset(p for p, offset in committed.items() if offset is None):
+        after = yield from ask(AfterRejected(forgotten))
+    return {p: after.get(p) if c is None else c for p, c in committed.items()}
 
 
 def hold_much(sources: Collection[Source], most: int) -> bool:

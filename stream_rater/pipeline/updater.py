@@ -1,7 +1,9 @@
 """Stage 2's state machine: from parts to beliefs and events, steps 8 to 14 of the protocol.
 
 8. On assignment, trouble or mismatch forget everything and fetch the committed offset c, stable: no
-   transaction pending. Look at `applied` even when idle.
+   transaction pending. Look at `applied` even when idle. Where there is no c: commit 0 before
+   anything is applied. If something was, Kafka has forgotten c, as it does some days after the last
+   worker left: refuse the shard.
 9. Read a = `applied` and the beliefs in one call. If the log starts after a, or ends before a or
    c: refuse the shard and ask for `rebuild`; never reset silently. So, too, where a replay comes
    to the mark of a rebuild that the store knows nothing of.
@@ -138,7 +140,8 @@ class Updater:
         offsets = {}
         for shard in to_open:
             opened = self.kind_of_shard.found(held[shard], committed[shard] or 0, self._among)
-            reason = opened.misfit(starts[shard], ends[shard])
+            reason = opened.forgotten if committed[shard] is None else ""
+            reason = reason or opened.misfit(starts[shard], ends[shard])
             if reason:
                 self._refuse(shard, reason, opened.next_offset)
                 continue
@@ -148,6 +151,8 @@ class Updater:
                 self._unproven.add(shard)
             else:
                 self._observer.shard_opened(shard)
+        if begun := [shard for shard in offsets if committed[shard] is None]:
+            yield from ask(Publish((), dict.fromkeys(begun, 0)))
         if offsets:
             yield from ask(Seek(offsets))
 
@@ -223,9 +228,6 @@ class Updater:
         shard = self._shards[number]
         if held.position != shard.position:
             del self._shards[number]
-            return None
-        if shard.position.start > shard.committed:
-            self._refuse(number, shard.too_far_ahead, shard.next_offset)
             return None
         published = sum(item.offset < shard.committed for item in call.items)
         try:

@@ -66,8 +66,8 @@ def test_nothing_is_committed_at_first(rig: Rig) -> None:
     assert member.do(Committed(frozenset())) == {}
 
 
-def test_a_plain_commit_holds(rig: Rig) -> None:
-    """Offsets committed plainly are what the group finds, and nothing is rejected."""
+def test_offsets_alone_are_committed(rig: Rig) -> None:
+    """They are what the group finds, and nothing is rejected."""
     member = read_from_start(rig, ESTIMATOR)
     member.do(CommitSource({0: 3, 1: 4}))
     member.do(CommitSource({0: 5}))
@@ -334,7 +334,7 @@ def test_an_evicted_member_cannot_publish(rig: Rig) -> None:
 
 
 def test_an_evicted_member_cannot_commit(rig: Rig) -> None:
-    """Neither plainly, nor with rejections, nor once its successor has left."""
+    """Neither offsets alone, nor with rejections, nor once its successor has left."""
     rejected = rejection(rig, "malformed", b"x")
     first = rig.join(ESTIMATOR, evictable=True)
     first.poll_until(lambda: first.owned == BOTH)

@@ -113,16 +113,10 @@ class Actor:
         return pending is not None and bool(pending.offsets)
 
     @property
-    def committing(self) -> bool:
-        """Whether it commits offsets without a transaction."""
-        return isinstance(self.effect, CommitSource) and not self.effect.rejections
-
-    @property
     def sent(self) -> bool:
         """Whether what is left of its call may be on its way; of a transaction, only its end."""
-        if isinstance(self.effect, Scatter | Apply):
-            return True
-        return self.pieces > 0 if self.committing else self.ending
+        plain = isinstance(self.effect, CommitSource) and self.worker.commits_plainly
+        return plain or isinstance(self.effect, Scatter | Apply) or self.ending
 
     def __str__(self) -> str:
         return f"{self.role} {self.worker.producer}"
@@ -169,19 +163,14 @@ class Straggler:
     sender: Actor
     steps: Steps
     group: Group
-    overtaken_by: dict[int, int] | None
-    """Of a plain commit: the offsets committed when it was sent. Any other is a later one, and the
-    coordinator does not reorder a member's commits."""
     ends: int | None = None
     """The producer whose transaction this is the end of."""
 
     @classmethod
     def of(cls, actor: Actor) -> Self:
         """Of the call that an actor has in hand."""
-        group = actor.worker.group
-        before = dict(group.committed) if actor.committing else None
         ends = actor.worker.producer if actor.ending else None
-        return cls(actor, actor.steps, group, before, ends)
+        return cls(actor, actor.steps, actor.worker.group, ends)
 
     @property
     def fault(self) -> str:
@@ -195,8 +184,6 @@ class Straggler:
 
     def arrive(self) -> bool:
         """One more request arrives; whether there are others."""
-        if self.overtaken_by not in (None, self.group.committed):
-            return False
         try:
             next(self.steps)
         except (StopIteration, Trouble):

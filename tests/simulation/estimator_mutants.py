@@ -1,5 +1,7 @@
 """Step 1 to 7 with one rule left out at a time."""
 
+from typing import Any
+
 import numpy as np
 
 from stream_rater.adapters.memory import Steps
@@ -9,6 +11,7 @@ from stream_rater.pipeline.estimation import Cohort
 from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.marks import Fingerprints, Flags
 from stream_rater.pipeline.ports import (
+    AfterRejected,
     CommitSource,
     Priors,
     ReadPriors,
@@ -165,6 +168,31 @@ class CommitsMaximum(Estimator):
                 source._rejections.clear()
         if offsets:
             yield from ask(CommitSource(offsets, rejections))
+
+
+class OffsetsForgotten(UnkindWorker):
+    """Step 1 from the log's start where the group has no offset."""
+
+    def _after_rejected(self, effect: AfterRejected) -> Steps:
+        yield
+        return {}
+
+
+class PlainCommits(UnkindWorker):
+    """Step 7 without a transaction where nothing is rejected. Kafka checks such a commit, which may
+    come late, for its member and generation alone."""
+
+    commits_plainly = True
+
+    def _commit_source(self, effect: CommitSource) -> Steps:
+        if effect.rejections:
+            yield from super()._commit_source(effect)
+            return
+        generation = self._generation
+        yield
+        self._check(generation)
+        self.group.committed.update(effect.offsets)
+        yield
 
 
 class RejectionsOutside(UnkindWorker):

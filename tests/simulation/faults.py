@@ -26,6 +26,7 @@ KINDS = {
     "restored": "shards back in any older state",
     "stale": "reads answered from the past",
     "wipe": "stores wiped",
+    "expired": "committed offsets that Kafka forgot",
     "resharded": "shards added",
     "ended": "workers from before shards were added that ended themselves",
     "lost": "shards lost at work, or back to before a rebuild",

@@ -94,6 +94,7 @@ class Weather:
     wave_players: int
     rows_per_part: int
     rows_per_call: int
+    commit_every_s: float
 
 
 def weather(rng: random.Random) -> Weather:
@@ -116,6 +117,7 @@ def weather(rng: random.Random) -> Weather:
         wave_players=rng.choice([4, 50]),
         rows_per_part=rng.choice([1, 2, 5000]),
         rows_per_call=rng.choice([1, 4, 20_000]),
+        commit_every_s=rng.choice([0.0, 0.5]),
     )
 
 

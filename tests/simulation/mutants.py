@@ -75,6 +75,10 @@ MUTANTS = {
     "rejections-outside": Mutant(
         "rejections in the transaction", Machines(worker=stage_1.RejectionsOutside)
     ),
+    "offsets-forgotten": Mutant(
+        "offsets found again by rejections", Machines(worker=stage_1.OffsetsForgotten)
+    ),
+    "plain-commits": Mutant("offsets in a transaction, too", Machines(worker=stage_1.PlainCommits)),
     "ids-in-store": Mutant("no round ids in the store", Machines(estimator=IdsInStore)),
     "recalls-by-offset": Mutant("events by fresh rows", Machines(updater=stage_2.RecallsByOffset)),
     "commits-maximum": Mutant("the contiguous prefix", Machines(estimator=stage_1.CommitsMaximum)),

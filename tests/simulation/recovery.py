@@ -3,6 +3,7 @@
 import itertools
 import math
 import random
+from collections import Counter
 from collections.abc import Mapping
 
 from stream_rater.adapters.memory import Log
@@ -27,7 +28,7 @@ class GivenUp(Exception):
 
 def rebuild(
     log: Log, store: StoreWithPast, ladders: Ladders, window: int, reaching: type[Reach],
-    steps: float = math.inf,
+    steps: float = math.inf, noted: Mapping[int, int] = {},
 ) -> None:  # fmt: skip
     """As the command does, with its own functions; raises GivenUp after so many steps."""
     ends = itertools.count()
@@ -40,6 +41,8 @@ def rebuild(
         step()
         return {s: store.apply(s, each.position, each.beliefs) for s, each in calls.items()}
 
+    if any(shard.start for shard in log.parts):  # it refuses, until an operator has committed them
+        log.estimators.committed = {**noted, **log.estimators.committed}
     applied = dict(log.updaters.committed)
     scattered = {p: log.estimators.committed.get(p, 0) for p in range(len(log.rounds))}
     shards = len(log.parts)
@@ -67,9 +70,12 @@ def rebuild(
 
 def expire(log: Log, rng: random.Random) -> None:
     """Retention deletes parts: only such as were applied and published, of rounds committed, and
-    of which no copy was sent a moment ago, as is true of all parts that are days old."""
+    of which no copy was sent a moment ago, as is true of all parts that are days old. So, too, no
+    mark while a part waits that was cut for fewer shards than it names."""
     for number, shard in enumerate(log.parts):
         end = log.updaters.committed.get(number, 0)
+        if any(_cut_for(record) < len(log.parts) for record in shard[end:]):
+            continue
         young = {row for record in shard[end:] for row in rows(record)}
         start = shard.start
         while start < end and all(
@@ -78,6 +84,21 @@ def expire(log: Log, rng: random.Random) -> None:
         ):
             start += 1
         shard.start = rng.randint(shard.start, start)
+
+
+def forget_offsets(log: Log, faults: Counter[str], noted: dict[int, int]) -> None:
+    """As Kafka does where a group had no member for days; an operator has noted them."""
+    faults["expired"] += bool(log.estimators.committed)
+    noted |= log.estimators.committed
+    log.estimators.committed.clear()
+
+
+def _cut_for(record: Record) -> float:
+    """For how many shards a part was cut; for any, if it is none."""
+    try:
+        return parts.decode(record.value or b"", NEXT_KERNEL).shards
+    except NotAPart:
+        return math.inf
 
 
 def rows(record: Record) -> list[Row]:

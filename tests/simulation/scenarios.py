@@ -160,15 +160,45 @@ def round_still_waiting_at_a_crash(stage: Stage) -> None:
     stage.updater()
 
 
+@catches("plain-commits")
+def commit_that_comes_late(stage: Stage) -> None:
+    """A commit times out; its sender goes on and commits a rejection behind it; then it arrives."""
+    stage.round(A0, B0)
+    estimator, updater = stage.estimator(), stage.updater()
+    stage.until(estimator, CommitSource)
+    estimator.advance()
+    late = stage.fail(estimator)
+    stage.turns(updater)
+    stage.report(b'{"broken')
+    stage.through(estimator, CommitSource, rejections=True)
+    late.arrive()
+    stage.crash(estimator)
+    stage.estimator()
+
+
 @catches("rejections-outside")
 def crash_between_rejection_and_commit(stage: Stage) -> None:
     """A record is rejected, and the estimator dies within the commit."""
+    first, _ = stage.rated(A0, B0)
     stage.report(b"no round")
-    first = stage.estimator()
     stage.until(first, CommitSource)
     first.advance()
     first.advance()
     stage.crash(first)
+    stage.estimator()
+
+
+@catches("offsets-forgotten")
+def offsets_expire(stage: Stage) -> None:
+    """All workers are gone for so long that Kafka forgets the estimators' offsets."""
+    estimator, updater = stage.rated(A0, B0)
+    stage.report(b"no round")
+    stage.through(estimator, CommitSource)
+    stage.round(A0, B0)
+    stage.through(estimator, CommitSource)
+    stage.through(updater, Publish)
+    stage.crash(estimator)
+    stage.log.estimators.committed.clear()
     stage.estimator()
 
 

@@ -75,6 +75,7 @@ class Simulation:
         """Whether who starts from now on has the next release and ladders file."""
         self.actors: list[Actor] = []
         self.stragglers: list[Straggler] = []
+        self.noted: dict[int, int] = {}  # offsets that Kafka forgot
         self._start_all()
 
     def _start_all(self) -> None:
@@ -116,6 +117,7 @@ class Simulation:
             self.ladders, len(self.log.parts), PARTITIONS, window=WINDOW,
             rejects_per_second=self.rejects_per_second,
             wave_players=self.weather.wave_players, rows_per_part=self.weather.rows_per_part,
+            commit_every_s=self.weather.commit_every_s,
         )  # fmt: skip
 
     def _updater(self) -> Updater:
@@ -337,9 +339,8 @@ class Simulation:
             for producer in sorted(group.pending):
                 self.log.fence(group, producer)
         self.store.wipe()
-        if self.rng.random() < 0.25:  # days have passed
-            self.stragglers.clear()
-            self.actors = []
+        if days_passed := self.rng.random() < 0.25:
+            self.stragglers, self.actors = [], []
             recovery.expire(self.log, self.rng)
         if self.rng.random() < 0.5:
             self._add_shards()
@@ -348,6 +349,8 @@ class Simulation:
                 self._rebuild(steps=self.rng.randrange(5))
         self._rebuild()
         self.watch.to_rebuild.clear()
+        if days_passed:
+            recovery.forget_offsets(self.log, self.faults, self.noted)
         self._start_all()
 
     def _add_shards(self) -> None:
@@ -358,7 +361,8 @@ class Simulation:
             self.log.add_shards(SHARDS - len(self.log.parts))
 
     def _rebuild(self, steps: float = math.inf) -> None:
-        recovery.rebuild(self.log, self.store, self.ladders, WINDOW, self.machines.reach, steps)
+        reach = self.machines.reach
+        recovery.rebuild(self.log, self.store, self.ladders, WINDOW, reach, steps, self.noted)
 
     def _upgrade(self) -> None:
         """A rolling upgrade begins: the first worker with the new file notes its changes."""

@@ -57,15 +57,13 @@ class Stage:
 
     def __init__(self, machines: Machines) -> None:
         self.machines = machines
-        self.log = Log(PARTITIONS, SHARDS)
+        self.begin_with(SHARDS)
         self.store = StoreWithPast(InOrder())
         self.actors: list[Actor] = []
         self.ladders = LADDERS
         """The newest ladders file."""
         self._rounds = 0
         self.now_s = 0.0
-        self.once = SHARDS
-        """How many shards there were at first."""
 
     # --- who is there ---
 
@@ -111,9 +109,10 @@ class Stage:
             self.log.parts[shard].start = committed
 
     def begin_with(self, shards: int) -> None:
-        """There are fewer shards until the first rebuild."""
+        """There are so many shards until the first rebuild, and workers were there before."""
         self.once = shards
         self.log = Log(PARTITIONS, shards)
+        self.log.updaters.committed = dict.fromkeys(range(shards), 0)
 
     def rebuild(self) -> None:
         """All workers are stopped, the store is lost and rebuilt; with more shards, if they were
@@ -183,7 +182,7 @@ class Stage:
 
     def fail(self, actor: Actor) -> Straggler:
         """The effect in hand fails where it stands; what is left of it may arrive yet."""
-        left = Straggler(actor, actor.steps, self._group(actor), None)
+        left = Straggler(actor, actor.steps, self._group(actor))
         actor.go_on(actor.machine.throw(LogTrouble("in doubt")))
         return left
 

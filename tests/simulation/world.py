@@ -121,6 +121,8 @@ class UnkindWorker(Worker):
     """Does what it is asked in whatever order the servers might."""
 
     store: StoreWithPast
+    commits_plainly = False
+    """Whether offsets without rejections are committed outside of a transaction."""
 
     def __init__(
         self, log: Log, store: StoreWithPast, group: Group, source: list[Records],

@@ -9,6 +9,7 @@ from stream_rater.pipeline import estimator as module
 from stream_rater.pipeline import source
 from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.ports import (
+    AfterRejected,
     CommitSource,
     Committed,
     LogStarts,
@@ -54,6 +55,7 @@ def by_hand(observer: Recorder, wave_players: int = 4, rejects_per_second: float
         Estimator(
             ANY_LADDER, SHARDS, ANYWHERE, window=3, wave_players=wave_players,
             rejects_per_second=rejects_per_second, observer=observer, idle_s=0.1,
+            commit_every_s=0.0,
         ).run()
     )  # fmt: skip
 
@@ -71,9 +73,14 @@ def opened(
     committed: Mapping[int, int | None] = {0: 0},
     ends: Sequence[int] = (0, 0),
     starts: Mapping[int, int] | None = None,
+    after: Mapping[int, int] | None = None,
 ) -> Seek:
-    """Answer all that opening partitions takes; returns where reading begins."""
+    """Answer all that opening partitions takes; returns where reading begins. `after`: the last
+    rejections, where it is asked for them."""
     hand.answer(Committed, committed, partitions=frozenset(committed))
+    if after is not None:
+        forgotten = frozenset(p for p, c in committed.items() if c is None)
+        hand.answer(AfterRejected, after, partitions=forgotten)
     hand.answer(ShardEnds, ends)
     hand.answer(LogStarts, starts or dict.fromkeys(committed, 0))
     return hand.answer(Seek)
@@ -127,7 +134,7 @@ def test_opening_fetches_c_before_it_sets_the_floors(hand: ByHand) -> None:
 def test_rounds_deleted_unread_are_told_of(hand: ByHand, observer: Recorder) -> None:
     """Also where nothing was ever finished; and reading begins where the log does."""
     hand.answer(Poll, Polled(0.0, gained=frozenset([0, 1, 2])))
-    seek = opened(hand, committed={0: 0, 1: None, 2: 4}, starts={0: 6, 1: 6, 2: 4})
+    seek = opened(hand, committed={0: 0, 1: None, 2: 4}, starts={0: 6, 1: 6, 2: 4}, after={})
     assert seek.offsets == {0: 6, 1: 6, 2: 4}
     assert observer.missing == [(0, 0, 6)]
 
@@ -375,3 +382,14 @@ def test_shards_were_added(hand: ByHand) -> None:
     hand.answer(Committed, {0: 0})
     with pytest.raises(Resharded, match=r"has 3 partitions and had 2 .* rebuild --replace"):
         hand.answer(ShardEnds, [0, 0, 0])
+
+
+def test_offsets_that_kafka_forgot(hand: ByHand) -> None:
+    """Where records were rejected, reading begins behind the last of them, and its W offsets are
+    read for their ids; of a partition without any, at the log's start."""
+    hand.answer(Poll, Polled(0.0, gained=frozenset([0, 1])))
+    seek = opened(hand, committed={0: None, 1: None}, after={0: 9})
+    assert seek.offsets == {0: 6, 1: 0}
+    read(hand, Record(0, 8, b"junk", received_s=4e9), Record(0, 9, b"junk", received_s=4e9))
+    rejected = hand.expect(CommitSource, offsets={0: 10}).rejections
+    assert [each.record.offset for each in rejected] == [9]

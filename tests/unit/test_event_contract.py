@@ -13,7 +13,7 @@ from jsonschema import Draft7Validator
 
 from local.tools import ROOT
 from stream_rater import embedded, events
-from stream_rater.adapters.worker import change_headers, rejection_headers
+from stream_rater.adapters.envelopes import change_headers, rejection_headers
 from stream_rater.pipeline.ports import Record, Rejection
 from stream_rater.standings import MAX_TIME_LENGTH
 from tests import tools

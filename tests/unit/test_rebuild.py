@@ -19,7 +19,7 @@ from stream_rater.pipeline.ports import REBUILT, UNFINISHED, Application, Player
 from stream_rater.pipeline.roster import Entries, Roster
 from stream_rater.pipeline.shard import Shard
 from stream_rater.pipeline.sharding import shards_of
-from stream_rater.rebuild_command import check_kept
+from stream_rater.rebuild_command import check_kept, check_remembered, check_rounds_kept
 from stream_rater.terminal import Failed
 from tests.rounds import as_json, ranked
 from tests.unit.machines import CONFIG, LAW, part, record
@@ -316,3 +316,18 @@ def test_part_that_updaters_ignore_tells_nothing() -> None:
         assert of_a(found) == 5
     found.note([record(3, part((7, "a"), shards=3), home)])
     assert of_a(found) == 7
+
+
+def test_rounds_that_were_deleted() -> None:
+    """A replay of those that are left would give other ratings: nothing is rebuilt."""
+    check_rounds_kept([0, 0])
+    with pytest.raises(Failed, match=r"partition 1 of the rounds starts at 3: .* snapshot"):
+        check_rounds_kept([0, 3])
+
+
+def test_offsets_that_were_forgotten() -> None:
+    """Where parts are deleted, they alone tell which rounds were rated."""
+    check_remembered({0: None, 1: 4}, [5, 5], [0, 0])
+    check_remembered({0: None, 1: 4}, [0, 5], [3, 0])
+    with pytest.raises(Failed, match="partition 0 of the rounds has no committed offset any more"):
+        check_remembered({0: None, 1: 4}, [5, 5], [3, 0])

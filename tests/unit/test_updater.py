@@ -20,7 +20,6 @@ from stream_rater.pipeline.ports import (
     Publish,
     ReadBeliefs,
     Record,
-    Resharded,
     Seek,
     ShardEnds,
 )
@@ -58,6 +57,9 @@ def opened(
     hand.answer(LogStarts, starts or dict.fromkeys(positions, 0))
     hand.answer(ReadBeliefs, {s: Held(position, [None]) for s, position in positions.items()})
     hand.answer(ShardEnds, [end] * (shards or len(positions)))
+    if isinstance(hand.effect, Publish):
+        new = hand.answer(Publish).offsets
+        assert new == {s: 0 for s in new if committed[s] is None and not positions[s].applied}
 
 
 def owning(hand: ByHand, position: Position = NOWHERE, committed: int | None = None) -> Seek:
@@ -185,7 +187,7 @@ def test_somebody_else_wrote(hand: ByHand, lost_at: str) -> None:
     else:
         held(hand, Position())
         hand.answer(Apply, {0: False})
-    opened(hand, {0: Position(1, 0, b"\x80")}, {0: None})
+    opened(hand, {0: Position(1, 0, b"\x80")}, {0: 0})
     assert hand.answer(Seek).offsets == {0: 0}
 
 
@@ -265,9 +267,8 @@ def test_log_that_ends_before_the_store_or_the_group(
 
 def test_committed_offset_that_was_reset(hand: ByHand, observer: Recorder) -> None:
     """A last call that began after c: no crash does that; the way out is named."""
-    owning(hand, Position(7, 6, b"\x80"), None)
-    read(hand, record(6, part((5, "a"))))
-    held(hand, Position(7, 6, b"\x80"))
+    hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
+    opened(hand, {0: Position(7, 6, b"\x80")}, {0: 0})
     assert "last call was [6, 7) and the group's committed offset is 0" in observer.refused[0][1]
     assert "Commit 7" in observer.refused[0][1]
     hand.expect(Poll)
@@ -380,10 +381,3 @@ def test_reading_rests_while_many_rows_wait(hand: ByHand) -> None:
         hand.answer(Publish)
         fulls.append(read(hand).full)
     assert fulls == [True, True, False]
-
-
-def test_shards_were_added(hand: ByHand) -> None:
-    """Which players are at home here is known for as many as there were: it ends."""
-    hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
-    with pytest.raises(Resharded, match=r"has 2 partitions and had 1"):
-        opened(hand, {0: NOWHERE}, {0: None}, shards=2)

@@ -1,0 +1,48 @@
+"""What an updater finds when it opens its shards for the first time, or after a long while."""
+
+import pytest
+
+from stream_rater.pipeline.ports import (
+    Committed,
+    Held,
+    LogStarts,
+    Poll,
+    Polled,
+    Position,
+    Publish,
+    ReadBeliefs,
+    Resharded,
+    Seek,
+    ShardEnds,
+)
+from tests.unit.machines import NOWHERE, ByHand, Recorder
+from tests.unit.test_updater import hand, observer, opened  # noqa: F401 - fixtures
+
+
+def test_shards_were_added(hand: ByHand) -> None:
+    """Which players are at home here is known for as many as there were: it ends."""
+    hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
+    with pytest.raises(Resharded, match=r"has 2 partitions and had 1"):
+        opened(hand, {0: NOWHERE}, {0: None}, shards=2)
+
+
+@pytest.mark.parametrize("position", [Position(7, 6, b"\x80"), Position(7, 0, b"\x80")])
+def test_committed_offset_that_kafka_forgot(
+    hand: ByHand, observer: Recorder, position: Position
+) -> None:
+    """What was applied may have been published: nothing is told twice, and the way out is named."""
+    hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
+    opened(hand, {0: position}, {0: None})
+    assert "offsets.retention.minutes): commit 7 for this partition" in observer.refused[0][1]
+    hand.expect(Poll)
+
+
+def test_first_offset_is_committed_before_anything_is_applied(hand: ByHand) -> None:
+    """So that later none means forgotten."""
+    hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
+    hand.answer(Committed, {0: None})
+    hand.answer(LogStarts, {0: 0})
+    hand.answer(ReadBeliefs, {0: Held(NOWHERE, [None])})
+    hand.answer(ShardEnds, [0])
+    assert len(hand.answer(Publish, offsets={0: 0}).events) == 0
+    hand.expect(Seek)
