@@ -16,7 +16,19 @@ from stream_rater.pipeline.ports import (
     ShardEnds,
 )
 from tests.unit.machines import NOWHERE, ByHand, Recorder
-from tests.unit.test_updater import hand, observer, opened  # noqa: F401 - fixtures
+from tests.unit.test_updater import opened, updating
+
+
+@pytest.fixture
+def observer() -> Recorder:
+    """Sees what the machine tells."""
+    return Recorder()
+
+
+@pytest.fixture
+def hand(observer: Recorder) -> ByHand:
+    """The only shard's updater at its first poll."""
+    return updating(observer, 1)
 
 
 def test_shards_were_added(hand: ByHand) -> None:
