@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from stream_rater.adapters.memory import Log, Store, Worker, estimator_worker, updater_worker
+from stream_rater.adapters.memory import Worker, estimator_worker, updater_worker
+from stream_rater.adapters.memory_servers import Log, Store
 from stream_rater.config import ANY_LADDER, Ladders
 from stream_rater.events import rating_changed_from_json
 from stream_rater.pipeline.estimator import Estimator

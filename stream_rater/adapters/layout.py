@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
+from urllib.parse import unquote
 
 import redis
 
@@ -15,6 +16,7 @@ from stream_rater.pipeline.sharding import position_key
 
 LAYOUT_KEY = "stream-rater:layout"
 LADDERS_KEY = "stream-rater:ladders"
+"""Where releases before `ladders-noted` remembered how ladders are rated: an entry a field."""
 KERNEL = "kernel"
 """Field of the layout: the first workers' kernel version, or that of the last rebuild."""
 REBUILDING = "rebuilding"
@@ -68,6 +70,19 @@ class Layout:
                     f"the store was laid out with {name} = {held.decode()}, this service has "
                     f"{layout[name]}: {NO_WAY_BACK}"
                 )
+
+    def old_notes(self) -> dict[str, list[str]]:
+        """How ladders are rated, as an older release noted it here."""
+        held: dict[bytes, bytes] = self._guard(partial(self._client.hgetall, LADDERS_KEY))
+        found: dict[str, dict[int, str]] = {}
+        for field, entry in held.items():
+            ladder, _, number = field.decode().rpartition(":")
+            found.setdefault(unquote(ladder), {})[int(number)] = entry.decode()
+        return {each: [told[i] for i in sorted(told)] for each, told in found.items()}
+
+    def forget_old_notes(self) -> None:
+        """They are in the log now."""
+        self._guard(partial(self._client.unlink, LADDERS_KEY))
 
     def begin(self, kernel: int) -> None:
         """Remember the kernel version of the first ratings."""

@@ -1,18 +1,16 @@
-"""The log and the store in memory: for the simulator, the unit tests and `demo --embedded`.
+"""Workers on the log and the store in memory: for the simulator, the unit tests and
+`demo --embedded`.
 
 They keep the promises of Kafka and Redis that the protocol rests on, and no more; the contract
 suite holds both to the same. An effect on several shards is a generator that pauses after each
 shard, so that a simulator can let others in between, or let it die there.
 """
 
-import itertools
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 
-from stream_rater.events import Headers
-from stream_rater.pipeline.agreement import goes_on
+from stream_rater.adapters.memory_servers import Group, Log, Records, Store
 from stream_rater.pipeline.ports import (
     AfterRejected,
     Agree,
@@ -21,15 +19,11 @@ from stream_rater.pipeline.ports import (
     Committed,
     Effect,
     Event,
-    Held,
     LogStarts,
     LogTrouble,
     NewProducer,
-    Player,
     Poll,
     Polled,
-    Position,
-    Priors,
     Publish,
     ReadBeliefs,
     ReadPriors,
@@ -40,156 +34,12 @@ from stream_rater.pipeline.ports import (
     Seek,
     ShardEnds,
 )
-from stream_rater.rating.record import HEADER_SIZE
+from stream_rater.pipeline.story import notes
 
 Steps = Generator[None, None, Any]
 """An effect being performed: yields after each atomic piece, returns the outcome."""
 
 POLL_RECORDS = 500
-
-
-@dataclass
-class Transaction:
-    """What a producer has sent and not ended."""
-
-    events: list[Event] = field(default_factory=list)
-    rejections: list[Rejection] = field(default_factory=list)
-    offsets: dict[int, int] = field(default_factory=dict)
-
-
-class Group:
-    """A consumer group on one topic: who owns which partitions, and the committed offsets."""
-
-    def __init__(self, partitions: int) -> None:
-        self.partitions = partitions
-        self.generation = 0
-        self.owners: dict[int, object] = {}
-        self.committed: dict[int, int] = {}
-        self.pending: dict[int, Transaction] = {}
-        """Transactions not ended, by producer: their offsets are not stable."""
-
-    def assign(self, members: Sequence[object]) -> None:
-        """A rebalance: deal the partitions out anew, which fences everyone until the next poll."""
-        self.generation += 1
-        self.owners = (
-            {p: members[p % len(members)] for p in range(self.partitions)} if members else {}
-        )
-
-    def owned_by(self, member: object) -> frozenset[int]:
-        """The partitions of a member, as the coordinator sees it."""
-        return frozenset(p for p, owner in self.owners.items() if owner is member)
-
-
-class Records(list[Record]):
-    """One partition: the record at offset o is the o-th. Those before `start` cannot be read."""
-
-    start = 0
-
-
-class Log:
-    """The four topics and the two groups."""
-
-    def __init__(self, partitions: int, shards: int) -> None:
-        self.rounds = [Records() for _ in range(partitions)]
-        self.parts = [Records() for _ in range(shards)]
-        self.changed: list[list[Event]] = [[] for _ in range(shards)]
-        self.rejected: list[Rejection] = []
-        self.estimators = Group(partitions)
-        self.updaters = Group(shards)
-        self._producers = itertools.count()
-        self._fenced: set[int] = set()
-
-    def add_shards(self, count: int) -> None:
-        """Of which nobody knows yet."""
-        self.parts += [Records() for _ in range(count)]
-        self.changed += [[] for _ in range(count)]
-        self.updaters.partitions += count
-
-    def submit(
-        self,
-        partition: int,
-        value: bytes | None,
-        headers: Headers = (),
-        received_s: float = 0.0,
-        key: bytes | None = None,
-    ) -> int:
-        """Append a record to round-completed; returns its offset."""
-        log = self.rounds[partition]
-        log.append(Record(partition, len(log), value, headers, received_s, key))
-        return len(log) - 1
-
-    def append_part(self, shard: int, value: bytes) -> int:
-        """Append a part; returns its offset."""
-        log = self.parts[shard]
-        log.append(Record(shard, len(log), value))
-        return len(log) - 1
-
-    def new_producer(self) -> int:
-        """A producer's id, never used before."""
-        return next(self._producers)
-
-    def transaction(self, group: Group, producer: int) -> Transaction:
-        """A producer's transaction, begun if it has none; raises LogTrouble if it is fenced."""
-        if producer in self._fenced:
-            raise LogTrouble("fenced: the producer has a successor, or its transaction timed out")
-        return group.pending.setdefault(producer, Transaction())
-
-    def commit(self, group: Group, producer: int) -> None:
-        """End a producer's transaction, if it has one; raises LogTrouble if it is fenced."""
-        self.transaction(group, producer)
-        transaction = group.pending.pop(producer)
-        for event in transaction.events:
-            self.changed[event.shard].append(event)
-        self.rejected.extend(transaction.rejections)
-        group.committed.update(transaction.offsets)
-
-    def abort(self, group: Group, producer: int) -> None:
-        """Undo a producer's transaction, if it has one."""
-        group.pending.pop(producer, None)
-
-    def fence(self, group: Group, producer: int) -> None:
-        """Abort, and take nothing more from this producer."""
-        self.abort(group, producer)
-        self._fenced.add(producer)
-
-
-class Store:
-    """Positions and beliefs, by shard."""
-
-    def __init__(self) -> None:
-        self.positions: dict[int, Position] = {}
-        self.beliefs: dict[int, dict[Player, bytes]] = {}
-        self.ladders: dict[str, Sequence[str]] = {}
-
-    def agree(self, histories: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
-        """Note histories, and what is noted then."""
-        for ladder, own in histories.items():
-            if goes_on(own, self.ladders.get(ladder, ())):
-                self.ladders[ladder] = own
-        return {ladder: self.ladders.get(ladder, ()) for ladder in histories}
-
-    def read_priors(self, shard: int, players: Sequence[Player]) -> Priors:
-        """Headers and `applied`, at one instant."""
-        held = self.read(shard, players)
-        nothing = bytes(HEADER_SIZE)
-        headers = b"".join(r[:HEADER_SIZE] if r else nothing for r in held.records)
-        return Priors(held.position.applied, headers)
-
-    def read(self, shard: int, players: Sequence[Player]) -> Held:
-        """Records and position, at one instant."""
-        beliefs = self.beliefs.get(shard, {})
-        position = self.positions.get(shard, Position())
-        return Held(position, [beliefs.get(player) for player in players])
-
-    def apply(
-        self, shard: int, position: Position, beliefs: Sequence[tuple[Player, bytes]]
-    ) -> bool:
-        """Compare and set on `applied`."""
-        if self.positions.get(shard, Position()).applied != position.start:
-            return False
-        self.positions[shard] = position
-        self.beliefs.setdefault(shard, {}).update(beliefs)
-        return True
 
 
 class Worker:
@@ -319,7 +169,14 @@ class Worker:
 
     def _agree(self, effect: Agree) -> Steps:
         yield
-        return self.store.agree(effect.histories)
+        story = self.log.read()
+        for ladder, own in effect.histories.items():
+            if not story.noted(ladder):
+                yield
+                self.log.write(notes("noted", {ladder: own}))
+        yield
+        story = self.log.read()
+        return {ladder: story.of(ladder) for ladder in effect.histories}
 
     def _read_priors(self, effect: ReadPriors) -> Steps:
         read = {}

@@ -9,14 +9,14 @@ all that passes; compare and set takes a function, or one round trip more.
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, lru_cache, partial
+from functools import cache
 from importlib import resources
 from typing import Any
 
 import redis
 from redis.exceptions import MovedError, NoPermissionError
 
-from stream_rater.adapters.layout import LADDERS_KEY, Layout, LayoutMismatch
+from stream_rater.adapters.layout import Layout, LayoutMismatch
 from stream_rater.adapters.packing import reads, writes
 from stream_rater.adapters.redis_client import (
     FAILURES,
@@ -33,8 +33,6 @@ from stream_rater.adapters.redis_client import (
     servers,
 )
 from stream_rater.config import Settings
-from stream_rater.events import joined
-from stream_rater.pipeline.agreement import goes_on
 from stream_rater.pipeline.ports import (
     Application,
     Denied,
@@ -129,12 +127,6 @@ def _position(reply: Sequence[bytes | None]) -> Position:
     return Position(int(applied or 0), int(start or 0), fresh or b"")
 
 
-@lru_cache(2**16)
-def _fields(ladder: str, count: int) -> bytes:
-    """Where so many entries of its history are noted."""
-    return bulk(*(joined(ladder, str(i)) for i in range(count)))
-
-
 @cache
 def _where(shard: int) -> bytes:
     """The command that reads a shard's position."""
@@ -177,39 +169,6 @@ class RedisStore:
     def check_layout(self, layout: Mapping[str, str]) -> None:
         """Remember how the store is laid out, or refuse one laid out otherwise."""
         self.layout.check(layout)
-
-    # --- the ladders' parameters ---
-
-    def noted(self, histories: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
-        """What is noted of each ladder, up to one entry more than is given here."""
-        if not histories:
-            return {}
-        counts = {ladder: len(own) + 1 for ladder, own in histories.items()}
-        fields = itertools.starmap(_fields, counts.items())
-        asked = of_words(2 + sum(counts.values()), bulk("HMGET", LADDERS_KEY), *fields)
-        batch = Batch(LADDERS_KEY, (asked,), 1)
-        replies: list[Any] = self._guard(lambda: at_one_instant(self._client, [batch]))
-        entries = iter(replies[0][0])
-        found = {ladder: list(itertools.islice(entries, count)) for ladder, count in counts.items()}
-        return {
-            ladder: [e.decode() for e in itertools.takewhile(lambda e: e is not None, some)]
-            for ladder, some in found.items()
-        }
-
-    def agree(self, histories: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
-        """Note histories, of rival entries the first, and what is noted then."""
-        noted = self.noted(histories)
-        longer = {each: own for each, own in histories.items() if goes_on(own, noted[each])}
-        if not longer:
-            return noted
-        for ladder, own in longer.items():
-            self._guard(partial(self._note, ladder, own, len(noted[ladder])))
-        return noted | self.noted(longer)
-
-    def _note(self, ladder: str, own: Sequence[str], start: int) -> None:
-        for i in range(start, len(own)):
-            if not self._client.hsetnx(LADDERS_KEY, joined(ladder, str(i)), own[i]):
-                break
 
     # --- the protocol's calls ---
 

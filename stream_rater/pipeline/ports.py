@@ -217,8 +217,8 @@ class ReadPriors(Effect[Mapping[int, Priors]]):
 
 @dataclass(frozen=True, slots=True)
 class Agree(Effect[Mapping[str, Sequence[str]]]):
-    """Note how ladders are rated from which offset on (`agreement`): entries that go on where a
-    ladder's note ends are added to it, of rival ones the first. Returns what is noted then."""
+    """Note in the log how ladders are rated of which nothing is noted yet; of rival notes the first
+    counts (`story`). Returns what rounds may be rated by, as of now."""
 
     histories: Mapping[str, Sequence[str]]
 

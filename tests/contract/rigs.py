@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
-from stream_rater.adapters import kafka, memory
+from stream_rater.adapters import kafka, memory, memory_servers
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin
 from stream_rater.adapters.worker import Worker
@@ -133,8 +133,8 @@ class MemoryRig:
     """The log in memory."""
 
     def __init__(self) -> None:
-        self.log = memory.Log(PARTITIONS, SHARDS)
-        self.store = memory.Store()
+        self.log = memory_servers.Log(PARTITIONS, SHARDS)
+        self.store = memory_servers.Store()
         self._members: dict[str, list[Member]] = {ESTIMATOR: [], UPDATER: []}
 
     def join(self, role: str, *, evictable: bool = False) -> Member:
@@ -144,7 +144,7 @@ class MemoryRig:
         self._assign(role, self._members[role])
         return member
 
-    def _group(self, role: str) -> memory.Group:
+    def _group(self, role: str) -> memory_servers.Group:
         return self.log.estimators if role == ESTIMATOR else self.log.updaters
 
     def _assign(self, role: str, members: Sequence[Member]) -> None:

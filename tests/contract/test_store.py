@@ -10,14 +10,14 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from stream_rater.adapters.layout import LayoutMismatch
-from stream_rater.adapters.memory import Log, estimator_worker
-from stream_rater.adapters.memory import Store as MemoryStore
+from stream_rater.adapters.memory import estimator_worker
+from stream_rater.adapters.memory_servers import Log
+from stream_rater.adapters.memory_servers import Store as MemoryStore
 from stream_rater.adapters.redis import LIBRARY, RedisStore
 from stream_rater.adapters.redis_client import connect
 from stream_rater.pipeline.ports import (
     REBUILT,
     UNFINISHED,
-    Agree,
     Application,
     Apply,
     Held,
@@ -50,8 +50,6 @@ class RedisPerformer:
                 return self.store.read_priors(effect.players)
             case ReadBeliefs():
                 return self.store.read(effect.players)
-            case Agree():
-                return self.store.agree(effect.histories)
             case Apply():
                 return self.store.apply(effect.applications)
         raise AssertionError(effect)
@@ -134,24 +132,6 @@ def test_a_first_call_begins_at_zero(store: Performer) -> None:
     assert read(store, 0, BOB) == Held(Position(), [None])
     assert apply(store, 0, application(0, 2**40, {}))
     assert read(store, 0).position == Position(2**40, 0, b"")
-
-
-def agree(store: Performer, **histories: str) -> dict[str, str]:
-    """Histories as words, an entry each; what is noted then."""
-    noted = store.perform(Agree({name: told.split() for name, told in histories.items()}))
-    return {name: " ".join(entries) for name, entries in noted.items()}
-
-
-def test_ladders_are_noted(store: Performer) -> None:
-    """The first history stays; one that goes on where it ends is added; a rival one changes
-    nothing, nor does a shorter one."""
-    assert agree(store, a="0:x", b="5:y") == {"a": "0:x", "b": "5:y"}
-    assert agree(store, a="0:z 7:x") == {"a": "0:x"}
-    assert agree(store, a="0:x 7:y 9:z", b="0:x") == {"a": "0:x 7:y 9:z", "b": "5:y"}
-    assert agree(store, a="0:x 7:z")["a"].startswith("0:x 7:y")
-    assert agree(store, a="0:x")["a"].startswith("0:x 7:y")
-    assert agree(store) == {}
-    assert agree(store, **{"a:0": "1:q", "a:": "2:q"}) == {"a:0": "1:q", "a:": "2:q"}
 
 
 def test_shards_are_apart(store: Performer) -> None:
@@ -306,6 +286,19 @@ def test_another_layout_is_refused(redis_settings: real.Settings) -> None:
 
 
 @pytest.mark.integration
+def test_notes_of_an_older_release_are_found(redis_settings: real.Settings) -> None:
+    """How ladders are rated, entry by entry, whatever their ids; until they are in the log."""
+    layout = RedisStore(redis_settings).layout
+    assert layout.old_notes() == {}
+    with connect(redis_settings) as client:
+        for field, entry in (("a:0", "0:x"), ("a:1", "7:y"), ("a%3Ab:0", "0:z")):
+            client.hset("stream-rater:ladders", field, entry)
+    assert layout.old_notes() == {"a": ["0:x", "7:y"], "a:b": ["0:z"]}
+    layout.forget_old_notes()
+    assert layout.old_notes() == {}
+
+
+@pytest.mark.integration
 def test_a_rebuild_that_was_given_up(redis_settings: real.Settings) -> None:
     """Between its begin and its end nobody may use the store, of which nothing is left but what is
     not ours."""
@@ -318,13 +311,11 @@ def test_a_rebuild_that_was_given_up(redis_settings: real.Settings) -> None:
     assert store.layout.is_empty()
     assert store.layout.begun_by(1) == 1
     assert apply(performer, 1, application(0, 1, {("l", "p"): b"x"}))
-    agree(performer, l="0:x")
     assert not store.layout.is_empty()
     store.layout.begin_rebuild(2)
     assert store.count_beliefs() == 0
     assert read(performer, 1).position.applied == UNFINISHED
     assert apply(performer, 1, application(UNFINISHED, 5, {}))
-    assert store.noted({"l": ["0:x"]}) == {"l": []}
     with pytest.raises(LayoutMismatch, match="rebuild --replace"):
         store.check_layout(layout)
     store.layout.end_rebuild({"shards": "8"}, 2)

@@ -7,7 +7,8 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 
-from stream_rater.adapters.memory import Group, Steps
+from stream_rater.adapters.memory import Steps
+from stream_rater.adapters.memory_servers import Group
 from stream_rater.lab.reach import Reach
 from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.observer import Observer

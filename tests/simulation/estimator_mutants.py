@@ -12,6 +12,7 @@ from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.marks import Fingerprints, Flags
 from stream_rater.pipeline.ports import (
     AfterRejected,
+    Agree,
     CommitSource,
     Priors,
     ReadPriors,
@@ -203,6 +204,19 @@ class RejectionsOutside(UnkindWorker):
             yield
             self.log.rejected.extend(effect.rejections)
         yield from super()._commit_source(CommitSource(effect.offsets))
+
+
+class NotesReadOnce(UnkindWorker):
+    """Step 3 with the ladders' notes as they were when the worker read them first."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._agreed: dict[str, Any] = {}
+
+    def _agree(self, effect: Agree) -> Steps:
+        new = {each: own for each, own in effect.histories.items() if each not in self._agreed}
+        self._agreed |= yield from super()._agree(Agree(new))
+        return {ladder: self._agreed[ladder] for ladder in effect.histories}
 
 
 class FilesNotCompared(Estimator):

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from stream_rater.adapters.memory import Log
+from stream_rater.adapters.memory_servers import Log
 
 from .game import PARTITION_OF
 from .recovery import rows

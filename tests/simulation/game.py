@@ -6,8 +6,10 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from stream_rater.adapters.memory_servers import Log
 from stream_rater.config import Change, Ladder, Ladders
 from stream_rater.events import Headers
+from stream_rater.pipeline.story import announce
 from stream_rater.rating.parameters import EloMMR
 
 LADDERS = Ladders(
@@ -152,6 +154,12 @@ def arrival_s(rng: random.Random, number: int) -> float:
     """When the broker takes in the record sent as this one, by its clock: it may have jumped, and
     then rounds seem to arrive before they were completed."""
     return START_S + number * 3600 + rng.choice([*[7200.0] * 18, 1e6, -1e6])
+
+
+def announced(log: Log) -> None:
+    """A worker with the changed file starts: by the production code."""
+    own = {ladder: CHANGED.history(ladder) for ladder in CHANGED.ladders}
+    announce(own, log, lambda ladder: len(log.rounds[PARTITION_OF[ladder]]))
 
 
 def traced(number: int) -> Headers:

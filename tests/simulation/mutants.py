@@ -94,6 +94,7 @@ MUTANTS = {
     "resumed-not-awaited": Mutant(
         "a resumed round awaited", Machines(estimator=stage_1.ResumedNotAwaited)
     ),
+    "notes-read-once": Mutant("notes read after each poll", Machines(worker=stage_1.NotesReadOnce)),
     "files-not-compared": Mutant(
         "ladders files compared", Machines(estimator=stage_1.FilesNotCompared)
     ),

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from stream_rater.adapters.memory import Log, Store
+from stream_rater.adapters.memory_servers import Log, Store
 from stream_rater.config import Ladders
 from stream_rater.events import Headers, RatingChanged, joined, rating_changed_from_json
 from stream_rater.lab.replay import Pool

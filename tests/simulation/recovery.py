@@ -6,13 +6,14 @@ import random
 from collections import Counter
 from collections.abc import Mapping
 
-from stream_rater.adapters.memory import Log
+from stream_rater.adapters.memory_servers import Log
 from stream_rater.config import Ladders
 from stream_rater.lab.reach import Reach
 from stream_rater.lab.rebuild import Rebuild, fill, passed
 from stream_rater.pipeline import parts
 from stream_rater.pipeline.parts import NotAPart
 from stream_rater.pipeline.ports import UNFINISHED, Application, Player, Position, Record
+from stream_rater.pipeline.story import notes
 
 from .actors import NEXT_KERNEL
 from .game import PARTITION_OF
@@ -63,7 +64,7 @@ def rebuild(
     for shard in range(shards):
         store.positions[shard] = Position(UNFINISHED, UNFINISHED)
     fill(work.beliefs(), applied, marks, write)
-    store.agree({ladder: ladders.history(ladder) for ladder in work.ladders})
+    log.write(notes("restated", {ladder: ladders.history(ladder) for ladder in work.ladders}))
     for number, shard in enumerate(log.parts):
         store.forget_before(number, shard.start)
 

@@ -225,6 +225,22 @@ def estimator_dies_before_it_scatters(stage: Stage) -> None:
     stage.updater()
 
 
+@catches("notes-read-once")
+def ladder_is_changed_and_the_store_is_lost(stage: Stage) -> None:
+    """A worker with the old file goes on while one with a new file notes a change; the store loses
+    all that it ever held, and gets it back from the log."""
+    old, updater = stage.rated(A0, B0)
+    stage.announce()
+    stage.store.roll_back(0, 1000)
+    for _ in range(7):
+        stage.round(A0, B0)
+    stage.turns(updater)
+    stage.turns(old, 100)
+    stage.turns(updater)
+    stage.crash(old)
+    stage.estimator()
+
+
 @catches("files-not-compared")
 def worker_that_was_forgotten(stage: Stage) -> None:
     """A ladder's parameters change at offset 5, but the estimator still has the old file."""

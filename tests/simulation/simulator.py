@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 
-from stream_rater.adapters.memory import Group, Log
+from stream_rater.adapters.memory_servers import Group, Log
 from stream_rater.config import Ladders
 from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.ports import LogTrouble, StoreTrouble
@@ -27,6 +27,7 @@ from .game import (
     SHARDS,
     START_S,
     Weather,
+    announced,
     arrival_s,
     submissions,
     weather,
@@ -366,7 +367,7 @@ class Simulation:
 
     def _upgrade(self) -> None:
         """A rolling upgrade begins: the first worker with the new file notes its changes."""
-        self.store.agree({name: CHANGED.history(name) for name in CHANGED.ladders})
+        announced(self.log)
         self.upgrading = True
 
     def _upgrade_in_time(self, partition: int) -> None:

@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from stream_rater.adapters.memory import Group, Log
+from stream_rater.adapters.memory_servers import Group, Log
 from stream_rater.pipeline.ports import CommitSource, Effect, LogTrouble, Publish
 from stream_rater.pipeline.sharding import shards_of
 
 from . import oracle, recovery
 from .actors import Actor, Machines, Straggler
-from .game import CHANGED, LADDERS, PARTITIONS, SHARDS, traced
+from .game import CHANGED, LADDERS, PARTITIONS, SHARDS, announced, traced
 from .world import StoreWithPast, Unkindness
 
 T = TypeVar("T")
@@ -97,9 +97,9 @@ class Stage:
         self.actors.remove(actor)
 
     def announce(self) -> None:
-        """A worker with a new ladders file was started: it noted the changes. Who comes, has it."""
+        """A worker with a new ladders file is started: its changes are noted. Who comes, has it."""
         self.ladders = CHANGED
-        self.store.agree({ladder: CHANGED.history(ladder) for ladder in CHANGED.ladders})
+        announced(self.log)
 
     # --- what happens ---
 

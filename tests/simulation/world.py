@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stream_rater.adapters.memory import Group, Log, Records, Steps, Store, Worker
+from stream_rater.adapters.memory import Steps, Worker
+from stream_rater.adapters.memory_servers import Group, Log, Records, Store
 from stream_rater.pipeline.ports import (
     Apply,
     Held,
@@ -93,7 +94,7 @@ class StoreWithPast(Store):
         """Nothing is left, and no past state will come back but as `lose` says."""
         for shard, states in self._ever.items():
             self._older.setdefault(shard, []).extend(states)
-        for held in (self.positions, self.beliefs, self.ladders, self._line, self._ever):
+        for held in (self.positions, self.beliefs, self._line, self._ever):
             held.clear()
 
     def lose(self, shard: int) -> None:

@@ -7,7 +7,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from stream_rater.adapters.memory import Log, Store, estimator_worker, updater_worker
+from stream_rater.adapters.memory import estimator_worker, updater_worker
+from stream_rater.adapters.memory_servers import Log, Store
 from stream_rater.config import ANY_LADDER
 from stream_rater.pipeline import estimator as estimating
 from stream_rater.pipeline import parts

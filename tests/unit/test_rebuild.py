@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from stream_rater.adapters.memory import Store
+from stream_rater.adapters.memory_servers import Store
 from stream_rater.config import one_ladder
 from stream_rater.lab.offline import Replay
 from stream_rater.lab.reach import Misplaced, Offsets, Reach
