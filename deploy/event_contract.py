@@ -67,6 +67,16 @@ ENTRY: Final = {
     },
 }
 
+# No tombstone deletes a player's old event from the old partition: a subscriber that reads it after
+# the new event would lose the player.
+CHANGED: Final = {
+    "rounds": {
+        "description": "How many of the player's rounds on this ladder are rated by now. A table "
+        "of ratings keeps a player's event with the largest number, whatever comes last: after "
+        "shards were added, older events stay in another partition."
+    },
+}
+
 HEADERS: Final = {
     "ce_specversion": "1.0",
     "ce_id": "The event's id; of a rejection topic:partition:offset of its source.",
@@ -96,6 +106,7 @@ def schemas() -> Json:
     )
     _refine(found["RoundCompleted"], ROUND)
     _refine(found["Entry"], ENTRY)
+    _refine(found["RatingChanged"], CHANGED)
     found["Entry"]["allOf"] = [{"anyOf": [RANKED, PLAYED]}, {"oneOf": [ALONE, TOGETHER]}]
     return found
 

@@ -147,6 +147,8 @@ class Ratings:
     The topic is compacted: it keeps at least the last event of each (ladder, player). Reading it
     from the beginning therefore gives everybody's rating, and there is nothing to store here: after
     a restart, read it again. No consumer group is needed, since each matchmaker wants all of it.
+
+    Partitions are those that there are at the start. After shards were added, start again.
     """
 
     def __init__(self, kafka: str, topic: str = TOPIC) -> None:
@@ -207,11 +209,18 @@ class Ratings:
             raise NotFollowed(f"Kafka: {failure.str()}")
 
     def _take(self, event: dict[str, Any]) -> None:
-        """The newest event of a player counts: they come in order, from one partition."""
+        """Keep the event of a player's last round: the one with the largest `rounds`.
+
+        The order of arrival does not tell which that is. After shards were added, a player's new
+        events are in another partition than the old ones, whose last stays in the topic, and
+        partitions are read in any order. The service does not delete it by a tombstone: one that
+        arrives after the new event would delete the player here.
+        """
         table = self.ladders.setdefault(event["ladder"], {})
-        table[event["player"]] = Rating(
-            event["mu"], event["sigma"], event["rating"], event["rounds"]
-        )
+        if event["rounds"] >= table.get(event["player"], NEWCOMER).rounds:
+            table[event["player"]] = Rating(
+                event["mu"], event["sigma"], event["rating"], event["rounds"]
+            )
 
     def catch_up(self, timeout_s: float = TIMEOUT_S) -> None:
         """Read up to the present; NotFollowed if that takes too long."""

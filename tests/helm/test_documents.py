@@ -118,3 +118,18 @@ def test_the_notes_are_shown() -> None:
     assert "helm -n games test rater" in notes
     assert "kubectl -n games exec rater-stream-rater-estimator-0 -- stream-rater verify" in notes
     assert "WARNING: Redis is talked to without TLS" in notes
+
+
+@pytest.mark.parametrize(
+    ("changes", "warned"),
+    [
+        ("serviceMonitor.enabled=true", True),
+        ("serviceMonitor.enabled=true,networkPolicy.enabled=false", False),
+        ("serviceMonitor.enabled=false", False),
+    ],
+)
+def test_the_notes_warn_of_a_prometheus_that_is_kept_out(changes: str, warned: bool) -> None:
+    """By our own NetworkPolicy, which the default `scrapers` makes admit nobody."""
+    told = helm("install", "rater", ".", "--dry-run=client", f"--set={changes}")
+    assert told.returncode == 0, told.stderr
+    assert ("WARNING: Prometheus cannot reach the workers" in told.stdout) is warned

@@ -197,8 +197,20 @@ def test_selectors_find_the_workers_and_nothing_else() -> None:
             assert not selector.items() <= test_pod.items()
             assert not {"app.kubernetes.io/version", "helm.sh/chart"} & set(selector)
         assert workers["spec"]["serviceName"] == the("Service", "secured")["metadata"]["name"]
-    (_, helm_test) = the("NetworkPolicy", "secured")["spec"]["ingress"][0]["from"]
-    assert helm_test["podSelector"]["matchLabels"].items() <= test_pod.items()
+
+
+def test_the_endpoints_admit_the_scrapers_and_helm_test() -> None:
+    """No scrapers: nobody but `helm test`. A rule without peers would admit everybody."""
+    monitoring = {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}
+    told = {"secured": [{"namespaceSelector": monitoring}], "separate": []}
+    for case, scrapers in told.items():
+        (rule,) = the("NetworkPolicy", case)["spec"]["ingress"]
+        assert rule["ports"] == [{"port": "http"}]
+        *others, helm_test = rule["from"]
+        assert others == scrapers
+        assert set(helm_test) == {"podSelector"}
+        labels = the("Pod", case)["metadata"]["labels"].items()
+        assert helm_test["podSelector"]["matchLabels"].items() <= labels
 
 
 def test_the_endpoints_are_where_the_service_has_them() -> None:

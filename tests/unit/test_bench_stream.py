@@ -4,6 +4,7 @@ import itertools
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -17,7 +18,7 @@ from tests.benchmarks.stream.against import compared, load_of, rival_of
 from tests.benchmarks.stream.crew import names_of
 from tests.benchmarks.stream.crowd import told
 from tests.benchmarks.stream.ground import Published
-from tests.benchmarks.stream.latency import Seen, found
+from tests.benchmarks.stream.latency import Seen, feed, found
 from tests.benchmarks.stream.null import Sample, in_groups, regrouped
 from tests.benchmarks.stream.rounds import WORKLOADS, made, up_to
 from tests.benchmarks.stream.scaling import Costs, costs_of, curve, first_bottleneck
@@ -89,15 +90,66 @@ def test_lost_and_doubled_are_told() -> None:
 
 def test_latencies() -> None:
     """Of the rounds after the first fifth of the time; what came after the end was behind."""
-    sent = {f"r{i}": 10.0 + i for i in range(10)}
+    due = {f"r{i}": 10.0 + i for i in range(10)}
     seen = Seen([f"r{i}" for i in range(10)], [10.0 + i + 0.1 * (i + 1) for i in range(10)])
-    phase = found(sent, 20.0, seen)
+    phase = found(due, 20.0, seen)
     assert np.allclose(np.sort(phase.latency_s), np.arange(0.3, 1.05, 0.1), rtol=0, atol=1e-9)
     assert (phase.rate, phase.behind) == (1.0, 0)
     assert phase.quantile_ms(0.5) == pytest.approx(600.0)
     assert phase.quantile_ms(0.99) == phase.quantile_ms(1.0) == pytest.approx(1000.0)
-    late = found(sent, 19.5, seen)
+    late = found(due, 19.5, seen)
     assert late.behind == 1 and late.behind_ms == pytest.approx(950.0)
+
+
+class Starved:
+    """A feeder's clock and producer: to hand a round over takes two seconds, and it is rated at
+    once."""
+
+    def __init__(self) -> None:
+        self.now_s = 10.0
+        self.seen = Seen([], [])
+
+    def time(self) -> float:
+        """Now."""
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        """Pass the time."""
+        self.now_s += seconds
+
+    def poll(self, _: float) -> None:
+        """Nothing to report."""
+
+    def produce(self, _: str, value: bytes, __: bytes) -> None:
+        """Take a round, and see the events of its players."""
+        self.now_s += 2.0
+        event = plain_round_from_json(value)
+        for _entry in event.standings:
+            self.seen.round_ids.append(event.round_id)
+            self.seen.at_s.append(self.now_s)
+
+
+def test_a_starved_feeder_is_not_forgiven() -> None:
+    """A round that is sent late was due by the schedule: the delay is latency. Nor does the feeder
+    make the load smaller than was asked for."""
+    starved: Any = Starved()
+    rounds = [made(f"r{i}", "x", ["a", "b"]) for i in range(5)]
+    due_s, end_s = feed(starved, "", rounds, 2.0, lambda: None, starved)
+    phase = found(due_s, end_s, starved.seen)
+    assert phase.latency_s.tolist() == [3.0, 3.0, 4.0, 4.0, 5.0, 5.0, 6.0, 6.0]
+    assert (phase.rate, phase.behind) == (2.0, 6)
+
+
+def test_a_feeder_waits_until_a_round_is_due() -> None:
+    """So many updates a second: a large round leaves time after it."""
+    sizes = [1, 4, 2]
+    rounds = [made(f"r{i}", "x", [f"p{k}" for k in range(n)]) for i, n in enumerate(sizes)]
+    starved: Any = Starved()
+    begun: list[float] = []
+    due_s, end_s = feed(starved, "", rounds, 0.1, lambda: begun.append(starved.now_s), starved)
+    assert due_s == {"r0": 10.0, "r1": 20.0, "r2": 60.0} and end_s == 80.0
+    assert begun == pytest.approx([20.0]) and starved.now_s == pytest.approx(80.0, abs=0.01)
+    assert found(due_s, end_s, starved.seen).latency_s == pytest.approx([2.0] * 2)
 
 
 def test_a_crowd_is_all_of_a_ladder() -> None:
@@ -112,15 +164,15 @@ def test_a_crowd_is_all_of_a_ladder() -> None:
 
 
 def test_what_a_crowd_costs_others() -> None:
-    """From its sending to its last event; lobbies sent meanwhile are beside it, those that were
-    through before it are not, and those sent later are neither."""
+    """From its sending to its last event; lobbies due meanwhile are beside it, those that were
+    through before it are not, and those due later are neither."""
     crowd = made("crowd-0", "crowd", ["a", "b"])
-    reported = {"before": 8.0, "across": 9.5, "beside": 12.0, "after": 31.0}
+    due = {"before": 8.0, "across": 9.5, "beside": 12.0, "after": 31.0}
     seen = Seen(
         ["before", "across", "crowd-0", "beside", "crowd-0", "after"],
         [8.5, 11.0, 11.5, 14.0, 30.0, 31.5],
     )
-    found = told(crowd, 10.0, reported, seen, 7, {})
+    found = told(crowd, 10.0, due, seen, 7, {})
     assert found.seconds == 20.0
     assert (found.quiet.latency_s.tolist(), found.beside.latency_s.tolist()) == ([0.5], [2.0])
 

@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import random
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from examples.matchmaking import (
     EXHAUSTIVE,
     NEWCOMER,
     Rating,
+    Ratings,
     Table,
     beta_of,
     even_teams,
@@ -168,6 +170,38 @@ def test_lobbies_hold_everybody_once_in_order_of_rating(
     assert [len(group) for group in groups] == sizes
     flat = [table[name].mu for group in groups for name in group]
     assert flat == sorted(flat, reverse=True)
+
+
+# --- the local table ------------------------------------------------------------------------------
+
+
+def a_change(player: str, rounds: int, mu: float, ladder: str = "a") -> dict[str, object]:
+    """What the table takes of an event."""
+    return {"ladder": ladder, "player": player, "mu": mu, "sigma": 80.0, "rating": mu - 1.0,
+            "rounds": rounds}  # fmt: skip
+
+
+def table_of(changes: Iterable[dict[str, object]]) -> dict[str, Table]:
+    """The ratings, by ladder, after events in this order."""
+    ratings = Ratings.__new__(Ratings)  # without a Kafka
+    ratings.ladders = {}
+    for each in changes:
+        ratings._take(each)
+    return ratings.ladders
+
+
+def test_the_table_holds_a_players_last_round_whatever_comes_last() -> None:
+    """After shards were added, old events are in another partition: any order between two is
+    possible. Players and ladders count apart."""
+    old = [a_change("ann", 2, 1450.0), a_change("ann", 3, 1500.0)]
+    new = [a_change("ann", 4, 1600.0), a_change("ann", 9, 1700.0)]
+    others = [a_change("bob", 1, 1510.0), a_change("ann", 1, 1520.0, "b")]
+    for in_order in ([*old, *new], [*new, *old], [new[0], *old, new[1]], [old[0], *new, old[1]]):
+        ladders = table_of([*others, *in_order])
+        assert ladders["a"] == {
+            "ann": Rating(1700.0, 80.0, 1699.0, 9), "bob": Rating(1510.0, 80.0, 1509.0, 1),
+        }  # fmt: skip
+        assert ladders["b"] == {"ann": Rating(1520.0, 80.0, 1519.0, 1)}
 
 
 # --- the season -----------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """One round of very many players, and what the rounds of other ladders feel of it.
 
-Lobbies come at a steady rate all the time. After a third of it the large round is sent, as one
-message. The time is from handing it to Kafka's client to its last event at the subscriber.
+Lobbies are due at a steady rate all the time. After a third of it the large round is sent, as one
+message. Its time is from handing it to Kafka's client to its last event at the subscriber. That of
+a lobby is from when it was due to its event.
 """
 
 import time
@@ -39,7 +40,7 @@ class Crowd:
     quiet: Phase
     """Lobbies before the large round."""
     beside: Phase
-    """Lobbies sent while it was on its way."""
+    """Lobbies due while it was on its way."""
     message: int
     """Its bytes."""
     memory: int
@@ -74,15 +75,13 @@ def crowd(ground: Ground, workload: Workload, count: str, feed_s: float) -> Crow
             wait_until(lambda: _rated(crew) >= rated, "it is rated", RUN_S, LOOK_EVERY_S)
             used_s.append(used(ground, crew))
 
-        reported_s, _, seen = watched(
-            crew.settings, fed, RATE, meanwhile, others=len(large.players)
-        )
+        due_s, _, seen = watched(crew.settings, fed, RATE, meanwhile, others=len(large.players))
         memory = max(most_memory(worker.pid) for worker in crew.workers)
         due = Counter(key for each in (*warm, *fed, large) for key in each.due())
         wrong = published(crew.settings).wrong(due)
         assert not wrong, f"{workload.name}: {wrong}"
     took_s = {who: after - used_s[0][who] for who, after in used_s[1].items()}
-    return told(large, sent_s[0], reported_s, seen, memory, took_s)
+    return told(large, sent_s[0], due_s, seen, memory, took_s)
 
 
 def _rated(crew: Crew) -> float:
@@ -91,20 +90,20 @@ def _rated(crew: Crew) -> float:
 
 
 def told(
-    large: Round, sent_s: float, reported_s: dict[str, float], seen: Seen, memory: int,
+    large: Round, sent_s: float, due_s: dict[str, float], seen: Seen, memory: int,
     processor_s: dict[str, float],
 ) -> Crowd:  # fmt: skip
-    """From when each round was sent, and its events seen."""
+    """From when the large round was sent, when each of the lobbies was due, and the events seen."""
     at = np.array(seen.at_s)
-    sent = np.array([reported_s.get(each, sent_s) for each in seen.round_ids])
+    due = np.array([due_s.get(each, sent_s) for each in seen.round_ids])
     is_large = np.array([each == large.round_id for each in seen.round_ids])
     end_s = float(at[is_large].max())
-    beside = ~is_large & (sent >= sent_s) & (sent < end_s)
+    beside = ~is_large & (due >= sent_s) & (due < end_s)
     quiet = ~is_large & (at < sent_s)
     return Crowd(
         seconds=end_s - sent_s,
-        quiet=Phase((at - sent)[quiet], RATE, 0),
-        beside=Phase((at - sent)[beside], RATE, 0),
+        quiet=Phase((at - due)[quiet], RATE, 0),
+        beside=Phase((at - due)[beside], RATE, 0),
         message=len(large.value),
         memory=memory,
         processor_s=processor_s,

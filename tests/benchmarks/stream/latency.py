@@ -1,7 +1,8 @@
-"""How long a rating takes: from the moment a round is handed to Kafka's client to the moment a
-subscriber, who reads what is committed, has the player's event. Both by the same clock.
+"""How long a rating takes: from the moment a round is due to the moment a subscriber, who reads
+what is committed, has the player's event. Both by the same clock.
 
-Rounds come at a steady rate whatever the workers do. The subscriber is a process of its own.
+Rounds are due at a steady rate, whatever the workers do. Where the feeder sends a round late, for
+want of a processor, the delay counts. The subscriber is a process of its own.
 """
 
 import multiprocessing
@@ -11,11 +12,11 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from stream_rater.adapters.access import QUIET
 from stream_rater.adapters.topics import Admin
@@ -51,9 +52,9 @@ class Phase:
     latency_s: Floats
     """(n,) of each event that counts."""
     rate: float
-    """Updates a second that were fed."""
+    """Updates a second that were due."""
     behind: int
-    """Updates that had not come when the feeding ended."""
+    """Updates that had not come when the time of the last round was over."""
 
     def quantile_ms(self, share: float) -> float:
         """The latency in ms that this share of the events does not exceed."""
@@ -61,7 +62,7 @@ class Phase:
 
     @property
     def behind_ms(self) -> float:
-        """How much feeding that was."""
+        """How much time of feeding that was."""
         return 1000.0 * self.behind / self.rate
 
 
@@ -77,8 +78,8 @@ def watched(
     settings: Settings, rounds: Sequence[Round], rate: float, meanwhile: Callable[[], None],
     others: int = 0,
 ) -> tuple[dict[str, float], float, Seen]:  # fmt: skip
-    """When each round was sent, when feeding ended, and the events, so many others among them that
-    `meanwhile` leads to."""
+    """When each round was due, when the last one's time was over, and the events, so many others
+    among them that `meanwhile` leads to."""
     admin = Admin(settings)
     topic = admin.topics.changed
     starts = admin.ends(topic, admin.partitions()[topic])
@@ -90,50 +91,49 @@ def watched(
     )
     watcher.start()
     ours.recv()  # it reads
-    sent_s, ended_s = _feed(settings, rounds, rate, meanwhile)
+    other = threading.Thread(target=meanwhile)
+    with a_producer(settings.kafka, linger_ms=1) as producer:
+        due_s, end_s = feed(producer, admin.topics.rounds, rounds, rate, other.start)
+    other.join()
     assert ours.poll(2 * TIMEOUT_S), "the subscriber does not answer"
     seen: Seen = ours.recv()
     watcher.join()
     assert len(seen.at_s) == expected, f"{len(seen.at_s)} events came of {expected}"
-    return sent_s, ended_s, seen
+    return due_s, end_s, seen
 
 
-def found(sent_s: dict[str, float], ended_s: float, seen: Seen) -> Phase:
-    """From when each round was sent, and its events seen."""
-    sent = np.array([sent_s[each] for each in seen.round_ids])
+def found(due_s: dict[str, float], end_s: float, seen: Seen) -> Phase:
+    """From when each round was due, and its events seen."""
+    due = np.array([due_s[each] for each in seen.round_ids])
     at = np.array(seen.at_s)
-    began_s = min(sent_s.values())
-    fed_s = ended_s - began_s
-    counts = sent >= began_s + STEADY * fed_s
-    behind = int((at > ended_s).sum())
-    return Phase((at - sent)[counts], len(at) / fed_s, behind)
+    began_s = min(due_s.values())
+    lasts_s = end_s - began_s
+    counts = due >= began_s + STEADY * lasts_s
+    behind = int((at > end_s).sum())
+    return Phase((at - due)[counts], len(at) / lasts_s, behind)
 
 
-def _feed(
-    settings: Settings, rounds: Sequence[Round], rate: float, meanwhile: Callable[[], None]
-) -> tuple[dict[str, float], float]:
-    """When each round was sent, and when the last one's time was over."""
-    sizes = [len(each.players) for each in rounds]
-    due_s = (np.cumsum(sizes) - sizes) / rate
-    topic = Admin(settings).topics.rounds
-    sent_s: dict[str, float] = {}
-    other = threading.Thread(target=meanwhile)
-    with a_producer(settings.kafka, linger_ms=1) as producer:
-        began_s = time.time()
-        for i, each in enumerate(rounds):
-            while (early_s := began_s + due_s[i] - time.time()) > 0.0:
-                producer.poll(0)
-                time.sleep(min(early_s, PAUSE_S))  # the client's poll would spin below 1 ms
-            if i == len(rounds) // 3:
-                other.start()
-            sent_s[each.round_id] = time.time()
-            producer.produce(topic, each.value, each.ladder.encode())
-        end_s = began_s + sum(sizes) / rate
-        while time.time() < end_s:
-            producer.poll(PAUSE_S)
-        ended_s = time.time()
-    other.join()
-    return sent_s, ended_s
+def feed(
+    producer: Producer, topic: str, rounds: Sequence[Round], rate: float,
+    after_a_third: Callable[[], None], clock: Any = time,
+) -> tuple[dict[str, float], float]:  # fmt: skip
+    """Send each round when it is due, or as soon as possible after that. Returns when each was due,
+    and when the last one's time was over."""
+    sizes = np.array([len(each.players) for each in rounds])
+    began_s = clock.time()
+    over_s = (began_s + np.cumsum(sizes) / rate).tolist()
+    due_s = [began_s, *over_s[:-1]]
+    for i, each in enumerate(rounds):
+        while (early_s := due_s[i] - clock.time()) > 0.0:
+            producer.poll(0)
+            clock.sleep(min(early_s, PAUSE_S))  # the client's poll would spin below 1 ms
+        if i == len(rounds) // 3:
+            after_a_third()
+        producer.produce(topic, each.value, each.ladder.encode())
+    while clock.time() < over_s[-1]:
+        producer.poll(0)
+        clock.sleep(PAUSE_S)
+    return {each.round_id: at_s for each, at_s in zip(rounds, due_s, strict=True)}, over_s[-1]
 
 
 def _watch(
