@@ -23,8 +23,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from local.servers import Addresses
-from local.tools import ROOT
+from local.servers import Addresses, start_redis
+from local.tools import ROOT, find_redis_server
 from stream_rater.adapters.access import QUIET
 from stream_rater.adapters.layout import LAYOUT_KEY
 from stream_rater.adapters.redis_client import connect
@@ -219,3 +219,20 @@ def test_topics_with_kafkas_defaults_are_refused_until_they_are_mended(
     admin = Admin(at)
     admin.check_topics()
     assert admin.warnings == []
+
+
+def test_a_redis_that_evicts_is_refused(settings: real.SettingsFactory, tmp_path: Path) -> None:
+    """In one line, by `run` as by `rebuild`."""
+    if find_redis_server() is None:
+        pytest.skip("Redis is given, and none is installed here")
+    evicting = {"maxmemory": "1gb", "maxmemory-policy": "allkeys-lfu"}
+    with start_redis(tmp_path, settings=evicting) as server:
+        at = settings(redis=server.address)
+        for command in (["run"], ["rebuild", "--replace"]):
+            refused = stream_rater(*command, settings=at)
+            lines = [each for each in refused.stderr.splitlines() if not each.startswith("{")]
+            assert (refused.returncode, len(lines)) == (2, 1), refused.stderr
+            assert re.fullmatch(
+                f"stream-rater: redis at {server.address}: maxmemory-policy is allkeys-lfu and "
+                "maxmemory 1073741824: .*`CONFIG SET maxmemory-policy noeviction`.*", lines[0]
+            ), lines[0]  # fmt: skip
