@@ -17,6 +17,7 @@ from stream_rater import embedded, http, memory, warm
 from stream_rater.adapters.layout import LayoutMismatch
 from stream_rater.adapters.reader import Submitter, follow, read_all
 from stream_rater.adapters.redis import RedisStore
+from stream_rater.adapters.redis_checks import StoreMismatch
 from stream_rater.adapters.topics import Admin, TopicMismatch
 from stream_rater.config import BadConfiguration, Ladders, Settings, service_ladders
 from stream_rater.events import RatingChanged, rating_changed_from_json, shown
@@ -41,7 +42,7 @@ def named_failures() -> Iterator[None]:
     """What an operator can mend ends a command as one line."""
     try:
         yield
-    except (TopicMismatch, LayoutMismatch) as error:
+    except (TopicMismatch, LayoutMismatch, StoreMismatch) as error:
         raise BadConfiguration(str(error)) from None
     except (Trouble, Denied, OSError, warm.OtherBits) as error:
         raise Failed(str(error)) from None

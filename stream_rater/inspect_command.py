@@ -9,7 +9,8 @@ import numpy as np
 
 from stream_rater.adapters.reader import read_back
 from stream_rater.adapters.redis import RedisStore
-from stream_rater.adapters.topics import DAY_MS, Admin
+from stream_rater.adapters.topic_rules import DAY_MS
+from stream_rater.adapters.topics import Admin
 from stream_rater.commands import named_failures, outcome_of
 from stream_rater.config import Settings, service_ladders
 from stream_rater.events import joined, rating_changed_from_json, shown

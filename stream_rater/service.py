@@ -165,8 +165,8 @@ class Service:
         admin = Admin(settings)
         admin.create_topics()
         partitions = admin.check_topics()
-        if admin.warning:
-            self.log.warning(admin.warning)
+        for warning in admin.warnings:
+            self.log.warning(warning)
         self._shards = partitions[admin.topics.parts]
         self._prepare_store(admin, partitions)
         self._admin = admin

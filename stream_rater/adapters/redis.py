@@ -18,6 +18,7 @@ from redis.exceptions import MovedError, NoPermissionError
 
 from stream_rater.adapters.layout import Layout, LayoutMismatch
 from stream_rater.adapters.packing import reads, writes
+from stream_rater.adapters.redis_checks import check
 from stream_rater.adapters.redis_client import (
     FAILURES,
     Batch,
@@ -47,9 +48,6 @@ from stream_rater.rating.model import Ints
 from stream_rater.rating.record import HEADER_SIZE
 
 LIBRARY = "stream_rater_4"
-SMALL_HASH_BYTES = 512
-"""Beliefs may be so long; Redis must still keep hashes of them in its compact encoding."""
-KEEP_ALL = "noeviction"
 NO_HEADER = bytes(HEADER_SIZE)
 POSITION = "applied", "start", "fresh"
 DENIED_INSIDE = ("The user executing the script", "ACL failure in script", "because of: NOPERM")
@@ -86,28 +84,6 @@ def _loaded_code(server: Client) -> str | None:
     fields: list[Any] = libraries[0]
     code: bytes = dict(zip(fields[::2], fields[1::2], strict=True))[b"library_code"]
     return code.decode()
-
-
-def _warnings(server: Client) -> list[str]:
-    try:
-        found: dict[Any, Any] = server.config_get("hash-max-listpack-*")
-        found |= server.config_get("maxmemory*")
-    except redis.ResponseError:
-        return []  # hosted servers forbid CONFIG
-    warnings = []
-    value = int(found.get("hash-max-listpack-value", SMALL_HASH_BYTES))
-    if value < SMALL_HASH_BYTES:
-        warnings.append(
-            f"redis: hash-max-listpack-value is {value}; beliefs are longer, so hashes turn "
-            f"into tables and take more memory: set it to {SMALL_HASH_BYTES} or more"
-        )
-    policy = found.get("maxmemory-policy", KEEP_ALL)
-    if policy != KEEP_ALL and int(found.get("maxmemory", 0)):
-        warnings.append(
-            f"redis: maxmemory-policy is {policy}: it deletes ratings when memory is full: "
-            f"set it to {KEEP_ALL}"
-        )
-    return warnings
 
 
 def _beliefs_on(server: Client) -> int:
@@ -156,9 +132,12 @@ class RedisStore:
     # --- at start ---
 
     def prepare(self) -> list[str]:
-        """Load the functions; returns warnings about the server's settings, a line each."""
+        """Check the servers' settings and load the functions; returns warnings, a line each.
+
+        StoreMismatch where a server would delete ratings.
+        """
+        found = self._guard(lambda: [check(server) for server in servers(self._client)])
         self._guard(self._load_functions)
-        found = self._guard(lambda: [_warnings(server) for server in servers(self._client)])
         return list(dict.fromkeys(itertools.chain(*found)))
 
     def _load_functions(self) -> None:

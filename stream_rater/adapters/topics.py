@@ -1,4 +1,4 @@
-"""The four topics: their names, how they must be made, and making them."""
+"""The four topics: their names, making them, and asking Kafka about them."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -26,6 +26,14 @@ from stream_rater.adapters.access import (
     client_options,
     trouble_of,
 )
+from stream_rater.adapters.topic_rules import (
+    ENVELOPE_BYTES,
+    MESSAGE_BYTES,
+    Found,
+    judged,
+    size_of,
+    wanted,
+)
 from stream_rater.config import BadConfiguration, Settings
 from stream_rater.pipeline.ports import Denied, LogTrouble
 
@@ -39,16 +47,6 @@ _SPEC: Any = admin_api.OffsetSpec
 LATEST: Any = _SPEC.latest()
 EARLIEST: Any = _SPEC.earliest()
 READ_COMMITTED: Any = IsolationLevel.READ_COMMITTED
-
-DAY_MS = 86_400_000
-MESSAGE_BYTES = 16 * 2**20
-"""Rounds may be large, and so may their parts."""
-ENVELOPE_BYTES = 64 * 1024
-"""What a rejection has beyond the bytes it rejects, at most: its headers, and the batch's."""
-
-MANY_COPIES = 3
-"""From so many on one may be away and two are left."""
-MIN_INSYNC = "min.insync.replicas"
 
 
 class TopicMismatch(Exception):
@@ -74,49 +72,6 @@ class Topics:
             changed=prefix + events.RATING_CHANGED,
             rejected=prefix + events.ROUND_REJECTED,
         )
-
-
-def _wanted(settings: Settings) -> dict[str, tuple[int, dict[str, str]]]:
-    """Partitions and configuration of each topic as we create it."""
-    topics = Topics.of(settings)
-    large = {"max.message.bytes": str(MESSAGE_BYTES)}
-    wanted: dict[str, tuple[int, dict[str, str]]] = {
-        # The source of truth: `verify` and `rebuild` read all of it. Its own clock judges skew.
-        topics.rounds: (
-            settings.partitions,
-            {"retention.ms": "-1", "message.timestamp.type": "LogAppendTime", **large},
-        ),
-        # Must outlive the longest outage of the store.
-        topics.parts: (settings.shards, {"retention.ms": str(7 * DAY_MS), **large}),
-        topics.changed: (settings.shards, {"cleanup.policy": "compact"}),
-        topics.rejected: (
-            1,
-            {
-                "retention.ms": str(30 * DAY_MS),
-                "max.message.bytes": str(MESSAGE_BYTES + ENVELOPE_BYTES),
-            },
-        ),
-    }
-    if settings.replication >= MANY_COPIES:
-        for _, configuration in wanted.values():
-            configuration[MIN_INSYNC] = "2"
-    return wanted
-
-
-def fragile(copies: Mapping[str, int], held: Mapping[str, Mapping[str, str]]) -> str:
-    """One line on topics with copies enough whose records count as written with a single one; else
-    empty. `held` are their configurations."""
-    found = [
-        name
-        for name in held
-        if copies[name] >= MANY_COPIES and int(held[name].get(MIN_INSYNC, "1")) < 2
-    ]
-    if not found:
-        return ""
-    return (
-        f"kafka: {MIN_INSYNC} of {', '.join(found)} is 1: what a single broker has counts as "
-        "written, and is lost with it: set it to 2"
-    )
 
 
 def _offset(future: Any) -> int:
@@ -153,8 +108,8 @@ class Admin:
         """Of committed offsets, by group."""
         self.largest_rejection = MESSAGE_BYTES
         """Bytes of key and value that round-rejected takes, as it was found to be configured."""
-        self.warning = ""
-        """A line, after `check_topics`."""
+        self.warnings: list[str] = []
+        """A line each, after `check_topics`."""
 
     def _hear(self, error: KafkaError) -> None:
         if error.code() in DENIALS or error.code() == KafkaError._SSL:
@@ -168,7 +123,7 @@ class Admin:
                 name, num_partitions=count, replication_factor=self._settings.replication,
                 config=config,
             )
-            for name, (count, config) in _wanted(self._settings).items()
+            for name, (count, config) in wanted(self._settings).items()
             if name not in there
         ]  # fmt: skip
         if not new:
@@ -224,41 +179,21 @@ class Admin:
         return [found[name] for name in names]
 
     def check_topics(self) -> dict[str, int]:
-        """Partitions by topic; raises TopicMismatch where a topic cannot serve. `warning` says what
+        """Partitions by topic; raises TopicMismatch where a topic cannot serve. `warnings` say what
         is not as it should be."""
-        found = dict(zip(self._names(), self.partitions_of(*self._names()), strict=True))
-        parts, changed = self.topics.parts, self.topics.changed
-        if found[parts] != found[changed]:
-            raise TopicMismatch(
-                f"{parts} has {found[parts]} partitions and {changed} {found[changed]}: "
-                "both must have one a shard"
-            )
-        self._check_configuration()
-        return found
-
-    def _check_configuration(self) -> None:
-        topics = self.topics
-        held = {name: self.configuration(name) for name in self._names()}
-        copies = {name: min(of for _, of in self.copies(name)) for name in held}
-        self.warning = fragile(copies, held)
-        if "compact" not in held[topics.changed].get("cleanup.policy", ""):
-            raise TopicMismatch(f"{topics.changed}: cleanup.policy must be compact")
-        for name in (topics.rounds, topics.parts):
-            if "compact" in held[name].get("cleanup.policy", ""):
-                raise TopicMismatch(f"{name}: cleanup.policy must not be compact")
-        sizes = {name: int(held[name].get("max.message.bytes", MESSAGE_BYTES)) for name in held}
-        for name in (topics.parts, topics.rejected):
-            if sizes[name] < sizes[topics.rounds]:
-                raise TopicMismatch(
-                    f"{name}: max.message.bytes is {sizes[name]}, less than that of {topics.rounds}"
-                )
-        if sizes[topics.rounds] > LARGEST_RESPONSE_BYTES - ENVELOPE_BYTES:
-            raise TopicMismatch(
-                f"{topics.rounds}: max.message.bytes is {sizes[topics.rounds]}, more than the "
-                f"{LARGEST_RESPONSE_BYTES - ENVELOPE_BYTES} that are read at once"
-            )
-        largest = min(sizes[topics.rejected], LARGEST_RESPONSE_BYTES)
+        counts = dict(zip(self._names(), self.partitions_of(*self._names()), strict=True))
+        found = {
+            name: Found(count, min(of for _, of in self.copies(name)), self.configuration(name))
+            for name, count in counts.items()
+        }
+        refusals, self.warnings = judged(self._settings, found)
+        if refusals:
+            first, *others = refusals
+            more = f" ({len(others)} more refusals follow)" if others else ""
+            raise TopicMismatch(f"{first}{more}")
+        largest = min(size_of(found[self.topics.rejected].configuration), LARGEST_RESPONSE_BYTES)
         self.largest_rejection = max(largest - ENVELOPE_BYTES, 0)
+        return counts
 
     def configuration(self, topic: str) -> Mapping[str, str]:
         """A topic's configuration by Kafka's names, what it has from the brokers among it."""

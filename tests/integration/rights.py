@@ -15,8 +15,10 @@ LAYOUT = "~stream-rater:layout"
 LADDERS = "~stream-rater:ladders"
 READ_LAYOUT = "%R~stream-rater:layout"
 READING = "+hmget", "+multi", "+exec"
+KNOWING = "+info"
+"""Whether Redis deletes ratings when its memory is full. Without it a worker warns and goes on."""
 AT_START = (
-    LAYOUT, *READING, "+hexists", "+hsetnx", "+hget", "+function|list", "+function|load",
+    LAYOUT, *READING, "+hexists", "+hsetnx", "+hget", "+function|list", "+function|load", KNOWING,
     "+select",
 )  # fmt: skip
 
@@ -90,7 +92,7 @@ REDIS = {
     ),
     "rebuild": (
         BELIEFS, POSITIONS, LADDERS, LAYOUT, "+fcall", "+hget", "+hmget", "+hset", "+hsetnx",
-        "+hdel", "+unlink", "+scan", "+function|list", "+function|load", "+select",
+        "+hdel", "+unlink", "+scan", "+function|list", "+function|load", KNOWING, "+select",
     ),
     "inspect": (READ_POSITIONS, "+hmget", "+select"),
     "inspect --player": (READ_BELIEFS, READ_POSITIONS, *READING, "+select"),

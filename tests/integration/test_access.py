@@ -185,6 +185,16 @@ def test_the_least_rights_on_a_cluster(
             assert re.fullmatch(f"stream-rater: redis: .*({said}).*", lines[0]), lines[0]
 
 
+@pytest.mark.parametrize(("less", "warnings"), [(None, 0), (rights.KNOWING, 1)])
+def test_a_worker_says_when_it_cannot_know_whether_redis_evicts(
+    castle: Castle, worker_process: Start, less: str | None, warnings: int
+) -> None:
+    """With the rights of the README it knows, and without INFO it starts all the same."""
+    worker = worker_process(castle.user(castle.place(), "all", less))
+    told = [each["event"] for each in worker.events() if "cannot be known" in each["event"]]
+    assert len(told) == warnings
+
+
 # --- with one less -------------------------------------------------------------------------------
 
 NOWHERE = Settings(topic_prefix="")
@@ -203,7 +213,9 @@ LOOK = ("verify", "inspect", "inspect --player", "rebuild")
 """At what workers have done; the last one changes it."""
 REMOVED = [role for role in COMMANDS if role not in ("all", "rebuild")] + ["rebuild"]
 KAFKA_CASES = [(role, str(acl)) for role in REMOVED for acl in least(role, NOWHERE).kafka]
-REDIS_CASES = [(role, rule) for role in REMOVED for rule in rights.REDIS[role]]
+REDIS_CASES = [
+    (role, rule) for role in REMOVED for rule in rights.REDIS[role] if rule != rights.KNOWING
+]
 CASES = [*KAFKA_CASES, *REDIS_CASES]
 
 Ended = subprocess.CompletedProcess[str]

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, Producer
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from stream_rater.adapters.access import QUIET
 from stream_rater.adapters.topics import Admin, Topics
@@ -18,7 +17,7 @@ from stream_rater.config import Settings
 from tests import real
 from tests.integration.bad_rounds import KEY, LADDERS, MEBIBYTE, a_round
 from tests.integration.processes import WorkerProcess, stream_rater, wait_until
-from tests.integration.topics import Finished, read_topic
+from tests.integration.topics import Finished, make_topics, read_topic
 
 BOMB_BYTES = 100 * MEBIBYTE
 LARGE_BYTES = 50_000_000
@@ -29,18 +28,11 @@ MOST_MEMORY = 1536 * MEBIBYTE
 """Of a worker: 536 MiB were measured; one that kept all bombs would have 1.2 GB of them alone."""
 
 
-def make_topics(at: Settings) -> None:
+def make_large_topics(at: Settings) -> None:
     """Topics that take records of 50 MB; rating-changed the worker makes."""
-    names, large = Topics.of(at), {"max.message.bytes": str(TOPIC_BYTES)}
-    rounds = {**large, "message.timestamp.type": "LogAppendTime"}
-    new = [
-        NewTopic(names.rounds, 1, 1, config=rounds),
-        NewTopic(names.rejected, 1, 1, config=large),
-    ]
-    new.append(NewTopic(names.parts, at.shards, 1, config=large))
-    client = AdminClient({"bootstrap.servers": at.kafka}, logger=QUIET)
-    for future in client.create_topics(new).values():
-        future.result(10.0)
+    names = Topics.of(at)
+    large = {"max.message.bytes": str(TOPIC_BYTES)}
+    make_topics(at, names.rounds, names.parts, names.rejected, config=large)
 
 
 def send(at: Settings, codec: str, *values: bytes) -> list[str]:
@@ -81,7 +73,7 @@ def test_bombs_do_not_kill_or_stop(
     """Bombs of every codec, one alone or many in a batch, and a message of 50 MB, valid rounds
     between: those are all rated, each other is rejected once, and `verify` agrees."""
     at = settings(partitions=1)
-    make_topics(at)
+    make_large_topics(at)
     many = [b"%d" % n + bytes(BOMB_BYTES // MANY) for n in range(MANY)]
     attacks: list[tuple[str, list[bytes]]] = [
         *((codec, [bytes(BOMB_BYTES)]) for codec in ("gzip", "zstd", "lz4", "snappy")),
@@ -154,8 +146,7 @@ def test_a_topic_that_is_kept_uncompressed_takes_no_bombs(
     """With compression.type=uncompressed the broker itself unpacks, measures and refuses."""
     at = settings(partitions=1)
     config = {"compression.type": "uncompressed", "max.message.bytes": str(16 * MEBIBYTE)}
-    client = AdminClient({"bootstrap.servers": at.kafka}, logger=QUIET)
     topic = Topics.of(at).rounds
-    client.create_topics([NewTopic(topic, 1, 1, config=config)])[topic].result(10.0)
+    make_topics(at, topic, config=config)
     assert send(at, codec, bytes(BOMB_BYTES)) == ["MSG_SIZE_TOO_LARGE"]
     assert Admin(at).ends(topic, 1) == [0]

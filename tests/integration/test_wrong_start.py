@@ -4,6 +4,7 @@ All are started at once, since some wait long before they give up; then each tes
 """
 
 import re
+import shlex
 import socket
 import subprocess
 import sys
@@ -13,17 +14,25 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
-from local.servers import Addresses
-from local.tools import ROOT
+from local.servers import Addresses, start_redis
+from local.tools import ROOT, find_redis_server
 from stream_rater.adapters.access import QUIET
 from stream_rater.adapters.layout import LAYOUT_KEY
 from stream_rater.adapters.redis_client import connect
-from stream_rater.adapters.topics import Topics
+from stream_rater.adapters.topics import Admin, Topics
 from stream_rater.config import Settings
 from tests import real
-from tests.integration.processes import environment_of
+from tests.integration.processes import WorkerProcess, environment_of, stream_rater
+from tests.integration.topics import make_topics
 
 NOWHERE = "127.0.0.1:1"
 
@@ -33,14 +42,6 @@ Start = tuple[list[str], Settings]
 
 def changed(settings: Settings, **changes: object) -> Settings:
     return msgspec.structs.replace(settings, **changes)
-
-
-def make_topics(settings: Settings, **partitions: int) -> None:
-    topics = Topics.of(settings)
-    client = AdminClient({"bootstrap.servers": settings.kafka}, logger=QUIET)
-    new = [NewTopic(getattr(topics, name), count, 1) for name, count in partitions.items()]
-    for future in client.create_topics(new).values():
-        future.result(10.0)
 
 
 def settings_file(text: str) -> Callable[[Settings, Path], Start]:
@@ -71,31 +72,27 @@ def laid_out(**layout: str) -> Callable[[Settings, Path], Start]:
 
 
 def unequal_topics(settings: Settings, folder: Path) -> Start:
-    make_topics(settings, parts=4, changed=3)
-    return [], settings
-
-
-def plain_topic(settings: Settings, folder: Path) -> Start:
-    make_topics(settings, parts=4, changed=4)
-    return [], settings
-
-
-def small_topic(settings: Settings, folder: Path) -> Start:
-    topic = Topics.of(settings).parts
-    client = AdminClient({"bootstrap.servers": settings.kafka}, logger=QUIET)
-    new = [NewTopic(topic, 4, 1, config={"max.message.bytes": "1000"})]
-    client.create_topics(new)[topic].result(10.0)
-    return [], settings
-
-
-def large_topic(settings: Settings, folder: Path) -> Start:
     topics = Topics.of(settings)
-    client = AdminClient({"bootstrap.servers": settings.kafka}, logger=QUIET)
+    make_topics(settings, topics.parts, partitions=4)
+    make_topics(settings, topics.changed, partitions=3)
+    return [], settings
+
+
+def topic(name: str, **config: str) -> Callable[[Settings, Path], Start]:
+    """One that is there beforehand, with these settings (`_` for `.`)."""
+
+    def start(settings: Settings, folder: Path) -> Start:
+        given = {each.replace("_", "."): value for each, value in config.items()}
+        make_topics(settings, getattr(Topics.of(settings), name), config=given)
+        return [], settings
+
+    return start
+
+
+def large_topics(settings: Settings, folder: Path) -> Start:
+    names = Topics.of(settings)
     config = {"max.message.bytes": "99999999"}
-    new = [NewTopic(name, 4, 1, config=config) for name in (topics.rounds, topics.parts)]
-    new.append(NewTopic(topics.rejected, 1, 1, config=config))
-    for future in client.create_topics(new).values():
-        future.result(10.0)
+    make_topics(settings, names.rounds, names.parts, names.rejected, config=config)
     return [], settings
 
 
@@ -113,9 +110,18 @@ STARTS: dict[str, tuple[int, str, Callable[[Settings, Path], Start]]] = {
         2, r"ladders\.toml: .*'eu'.*elo-xyz", ladders_file('[ladders.eu.rating]\nsystem="elo-xyz"')
     ),
     "unequal topics": (2, r"4 partitions and .*rating-changed 3", unequal_topics),
-    "topic not compacted": (2, r"rating-changed: cleanup\.policy must be compact", plain_topic),
-    "topic too small": (2, r"max\.message\.bytes is 1000", small_topic),
-    "topic too large": (2, r"max\.message\.bytes is 99999999, more than", large_topic),
+    "topic not compacted": (
+        2, r"rating-changed: cleanup\.policy is delete, must be compact: .*kafka-configs\.sh",
+        topic("changed", cleanup_policy="delete"),
+    ),
+    "topic trimmed": (
+        2, r"round-completed: retention\.ms is 604800000, must be -1: .*--add-config",
+        topic("rounds", retention_ms="604800000"),
+    ),
+    "topic too small": (
+        2, r"max\.message\.bytes is 1000, must be", topic("parts", max_message_bytes="1000")
+    ),
+    "topic too large": (2, r"max\.message\.bytes is 99999999, must be at most", large_topics),
     "other buckets": (2, r"buckets = 77, .* has 4: .*rebuild", laid_out(buckets="77")),
     "other shards": (2, r"shards = 8, .* has 4: .*rebuild", laid_out(shards="8")),
     "topic made anew": (2, r"topic = old, .*submit the rounds there", laid_out(topic="old")),
@@ -161,3 +167,72 @@ def test_one_clear_line(started: dict[str, "subprocess.Popen[str]"], name: str) 
     lines = [line for line in err.splitlines() if not line.startswith("{")]
     assert (started[name].returncode, out, len(lines)) == (code, "", 1), err
     assert re.fullmatch(rf"stream-rater: .*{says}.*", lines[0]), lines[0]
+
+
+def mend(line: str) -> tuple[str, str]:
+    """Do what the line's command does, which is not among the jars that `make setup` installs;
+    returns the topic and the setting."""
+    command = re.search(r"run `(kafka-configs\.sh .*?)`", line)
+    assert command is not None, line
+    match shlex.split(command[1]):
+        case [
+            "kafka-configs.sh", "--bootstrap-server", servers, "--alter",
+            "--entity-type", "topics", "--entity-name", name, "--add-config", given,
+        ]:  # fmt: skip
+            setting, value = given.split("=")
+            entry = ConfigEntry(setting, value, incremental_operation=AlterConfigOpType.SET)
+            resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[entry])
+            client = AdminClient({"bootstrap.servers": servers}, logger=QUIET)
+            client.incremental_alter_configs([resource])[resource].result(10.0)
+            return name, setting
+    raise AssertionError(line)
+
+
+def test_topics_with_kafkas_defaults_are_refused_until_they_are_mended(
+    settings: real.SettingsFactory, worker_process: Callable[..., WorkerProcess]
+) -> None:
+    """Made beforehand: kept for 7 days, by the producers' clocks. Each start names one setting that
+    loses rounds; once the commands were run, the service starts and warns of the clocks."""
+    at = settings()
+    names = Topics.of(at)
+    client = AdminClient({"bootstrap.servers": at.kafka}, logger=QUIET)
+    counts = {names.rounds: 4, names.parts: 4, names.changed: 4, names.rejected: 1}
+    new = [NewTopic(name, count, 1) for name, count in counts.items()]
+    for future in client.create_topics(new).values():
+        future.result(10.0)
+    mended = []
+    for _ in range(3):
+        refused = stream_rater("run", settings=at)
+        (line,) = (each for each in refused.stderr.splitlines() if not each.startswith("{"))
+        assert refused.returncode == 2, refused.stderr
+        mended.append(mend(line))
+    assert mended == [
+        (names.rounds, "retention.ms"),
+        (names.rounds, "message.timestamp.type"),
+        (names.changed, "cleanup.policy"),
+    ]
+    worker = worker_process(at)
+    told = [each["event"] for each in worker.events() if "message.timestamp.type" in each["event"]]
+    assert [mend(each) for each in told] == [
+        (name, "message.timestamp.type") for name in (names.parts, names.changed, names.rejected)
+    ]
+    admin = Admin(at)
+    admin.check_topics()
+    assert admin.warnings == []
+
+
+def test_a_redis_that_evicts_is_refused(settings: real.SettingsFactory, tmp_path: Path) -> None:
+    """In one line, by `run` as by `rebuild`."""
+    if find_redis_server() is None:
+        pytest.skip("Redis is given, and none is installed here")
+    evicting = {"maxmemory": "1gb", "maxmemory-policy": "allkeys-lfu"}
+    with start_redis(tmp_path, settings=evicting) as server:
+        at = settings(redis=server.address)
+        for command in (["run"], ["rebuild", "--replace"]):
+            refused = stream_rater(*command, settings=at)
+            lines = [each for each in refused.stderr.splitlines() if not each.startswith("{")]
+            assert (refused.returncode, len(lines)) == (2, 1), refused.stderr
+            assert re.fullmatch(
+                f"stream-rater: redis at {server.address}: maxmemory-policy is allkeys-lfu and "
+                "maxmemory 1073741824: .*`CONFIG SET maxmemory-policy noeviction`.*", lines[0]
+            ), lines[0]  # fmt: skip

@@ -1,12 +1,14 @@
 """Bytes into topics and records out of them, as a stranger's client would."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from stream_rater.adapters.access import QUIET
+from stream_rater.adapters.topic_rules import wanted
 from stream_rater.adapters.topics import Admin, Topics
 from stream_rater.config import Settings
 from stream_rater.pipeline.ports import LogTrouble
@@ -24,6 +26,21 @@ class Bytes(NamedTuple):
     headers: Sequence[tuple[str, bytes | None]] = ()
     partition: int = -1
     """-1: by the key."""
+
+
+def make_topics(
+    settings: Settings, *names: str, partitions: int = 0, config: Mapping[str, str] = {}
+) -> None:
+    """Create these topics as the service does, but for what is given here."""
+    new = [
+        NewTopic(name, partitions or count, 1, config={**made, **config})
+        for name, (count, made) in wanted(settings).items()
+        if name in names
+    ]
+    assert len(new) == len(names)
+    client = AdminClient({"bootstrap.servers": settings.kafka}, logger=QUIET)
+    for future in client.create_topics(new).values():
+        future.result(10.0)
 
 
 @lru_cache

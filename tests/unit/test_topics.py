@@ -1,30 +1,166 @@
 """How the topics are made, and what is said of those that others made."""
 
-from stream_rater.adapters.topics import _wanted, fragile
+import re
+from typing import Any
+
+import pytest
+
+from stream_rater.adapters.topic_rules import Found, Judgement, judged, wanted
 from stream_rater.config import Settings
 
+AT = Settings(kafka="one:9092,two:9092", topic_prefix="p.", replication=3)
 TOPICS = ("round-completed", "performance-estimated", "rating-changed", "round-rejected")
+DAY_MS = 86_400_000
+CONFIGURED = re.compile(
+    r"run `kafka-configs\.sh --bootstrap-server one:9092,two:9092 --alter --entity-type topics "
+    r"--entity-name p\.(\S+) --add-config (\S+)=(\S+)`"
+)
+
+
+def as_made(**changes: Any) -> dict[str, Found]:
+    """The topics as the service makes them, but for settings of one: `topic`, and what changes."""
+    topic = changes.pop("topic", "")
+    there = {}
+    for name, (partitions, configuration) in wanted(AT).items():
+        changed = changes if name == f"p.{topic}" else {}
+        there[name] = Found(partitions, AT.replication, configuration | changed)
+    return there
+
+
+def told(topic: str, setting: str, value: str) -> Judgement:
+    """What is said where one topic's setting is another than the service gives it."""
+    return judged(AT, as_made(topic=topic, **{setting: value}))
 
 
 def test_three_copies_need_two_to_write() -> None:
     """All four topics; with fewer copies Kafka's own default holds."""
-    three = _wanted(Settings(replication=3))
+    three = wanted(Settings(replication=3))
     assert {name: held.get("min.insync.replicas") for name, (_, held) in three.items()} == (
         dict.fromkeys(TOPICS, "2")
     )
     for copies in (1, 2):
-        made = _wanted(Settings(replication=copies)).values()
+        made = wanted(Settings(replication=copies)).values()
         assert not any("min.insync.replicas" in held for _, held in made)
 
 
-def test_topics_that_one_broker_may_lose_are_named() -> None:
-    """In one line; those with one copy, or two to write, are not."""
-    held = {name: {"min.insync.replicas": "1"} for name in TOPICS}
-    held["rating-changed"] = {"min.insync.replicas": "2"}
-    copies = dict.fromkeys(TOPICS, 3) | {"round-rejected": 1}
-    said = fragile(copies, held)
-    assert said.startswith(
-        "kafka: min.insync.replicas of round-completed, performance-estimated is 1: "
+def test_the_service_takes_what_it_makes() -> None:
+    """Whatever the broker's defaults are: each setting that is judged is given at the creation."""
+    assert judged(AT, as_made()) == ([], [])
+
+
+REFUSED = {
+    ("round-completed", "cleanup.policy"): ("compact", "compact,delete", "delete,compact", ""),
+    ("round-completed", "retention.ms"): ("604800000", "0", "9223372036854775807"),
+    ("round-completed", "retention.bytes"): ("1073741824", "0"),
+    ("round-completed", "message.timestamp.type"): ("CreateTime",),
+    ("performance-estimated", "cleanup.policy"): ("compact", "compact,delete", ""),
+    ("performance-estimated", "retention.ms"): (str(DAY_MS - 1), "0"),
+    ("performance-estimated", "retention.bytes"): ("1073741824",),
+    ("performance-estimated", "max.message.bytes"): ("1000", str(16 * 2**20 - 1)),
+    ("rating-changed", "cleanup.policy"): ("delete", "compact,delete", "delete,compact", ""),
+    ("round-rejected", "cleanup.policy"): ("compact", "compact,delete", ""),
+    ("round-rejected", "retention.ms"): (str(DAY_MS - 1), "0"),
+    ("round-rejected", "max.message.bytes"): ("1000", str(16 * 2**20 - 1)),
+}  # fmt: skip
+WARNED = {
+    ("performance-estimated", "message.timestamp.type"): ("CreateTime",),
+    ("rating-changed", "message.timestamp.type"): ("CreateTime",),
+    ("round-rejected", "message.timestamp.type"): ("CreateTime",),
+    ("round-completed", "min.insync.replicas"): ("1",),
+    ("round-rejected", "min.insync.replicas"): ("1",),
+}
+ACCEPTED = {
+    ("performance-estimated", "retention.ms"): ("-1", str(DAY_MS)),
+    ("performance-estimated", "max.message.bytes"): (str(16 * 2**20),),
+    ("rating-changed", "retention.ms"): ("1",),
+    ("rating-changed", "max.message.bytes"): ("1048588",),
+    ("round-rejected", "retention.ms"): ("-1", str(DAY_MS)),
+    ("round-rejected", "retention.bytes"): ("1073741824",),
+    ("round-rejected", "max.message.bytes"): (str(16 * 2**20),),
+    ("round-completed", "min.insync.replicas"): ("3",),
+}
+
+
+def cases(table: dict[tuple[str, str], tuple[str, ...]]) -> list[tuple[str, str, str]]:
+    return [(*where, value) for where, values in table.items() for value in values]
+
+
+def assert_mends(line: str, topic: str, setting: str, value: str) -> None:
+    """The line names what is wrong, and its command makes it right."""
+    assert line.startswith(f"p.{topic}: {setting} is {value}, "), line
+    assert "\n" not in line
+    command = CONFIGURED.search(line)
+    assert command is not None and command.end() == len(line), line
+    assert command.groups()[:2] == (topic, setting)
+    assert told(topic, setting, command[3]) == ([], [])
+
+
+@pytest.mark.parametrize(("topic", "setting", "value"), cases(REFUSED))
+def test_a_topic_that_loses_what_is_needed_is_refused(topic: str, setting: str, value: str) -> None:
+    """In one line: the topic, the setting, its value, what it must be, and the command for it."""
+    (line,), warnings = told(topic, setting, value)
+    assert warnings == []
+    assert " must be " in line
+    assert_mends(line, topic, setting, value)
+
+
+@pytest.mark.parametrize(("topic", "setting", "value"), cases(WARNED))
+def test_a_topic_that_may_lose_something_is_warned_of(topic: str, setting: str, value: str) -> None:
+    """In one line of the same form."""
+    refusals, (line,) = told(topic, setting, value)
+    assert refusals == []
+    assert " should be " in line
+    assert_mends(line, topic, setting, value)
+
+
+@pytest.mark.parametrize(("topic", "setting", "value"), cases(ACCEPTED))
+def test_what_keeps_enough_is_accepted(topic: str, setting: str, value: str) -> None:
+    """It need not be as the service would have made it."""
+    assert told(topic, setting, value) == ([], [])
+
+
+def test_a_setting_that_is_not_told_is_refused() -> None:
+    """Nobody knows then what the broker does."""
+    there = as_made()
+    found = there["p.round-completed"]
+    there["p.round-completed"] = found._replace(
+        configuration={k: v for k, v in found.configuration.items() if k != "retention.ms"}
     )
-    assert "\n" not in said
-    assert fragile(dict.fromkeys(TOPICS, 1), held) == ""
+    (line,), _ = judged(AT, there)
+    assert line.startswith("p.round-completed: retention.ms is not told, must be -1: ")
+
+
+def test_rounds_that_are_too_large_to_be_read_are_refused() -> None:
+    """As large as one answer of a broker may be, and with what a rejection has beside them."""
+    there = {
+        name: found._replace(configuration={**found.configuration, "max.message.bytes": "99999999"})
+        for name, found in as_made().items()
+    }
+    (line,), _ = judged(AT, there)
+    assert "p.round-completed: max.message.bytes is 99999999, must be at most 99934464: " in line
+    assert CONFIGURED.findall(line) == [("round-completed", "max.message.bytes", "99934464")]
+
+
+@pytest.mark.parametrize(("parts", "changed", "short"), [(4, 3, "rating-changed"), (3, 4, "")])
+def test_unequal_numbers_of_partitions_are_refused(parts: int, changed: int, short: str) -> None:
+    """The topic with fewer gets more, since Kafka takes none away."""
+    there = as_made()
+    for topic, count in (("performance-estimated", parts), ("rating-changed", changed)):
+        there[f"p.{topic}"] = there[f"p.{topic}"]._replace(partitions=count)
+    (line,), _ = judged(AT, there)
+    assert line == (
+        f"p.performance-estimated has {parts} partitions and p.rating-changed {changed}, both must "
+        "have one a shard: run `kafka-topics.sh --bootstrap-server one:9092,two:9092 --alter "
+        f"--topic p.{short or 'performance-estimated'} --partitions 4`"
+    )
+
+
+def test_one_copy_has_nothing_to_wait_for() -> None:
+    """A topic that one broker has alone is not warned of for counting one copy as written."""
+    there = {
+        name: found._replace(
+            copies=1, configuration={**found.configuration, "min.insync.replicas": "1"}
+        )
+        for name, found in as_made().items()
+    }
+    assert judged(AT, there) == ([], [])

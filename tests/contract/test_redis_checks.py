@@ -1,0 +1,113 @@
+"""Real servers that evict are refused, whoever asks, and wherever in a cluster they are."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+import redis
+
+from local.servers import Server, start_redis
+from local.tools import find_redis_server
+from stream_rater.adapters.redis import LIBRARY, RedisStore
+from stream_rater.adapters.redis_checks import StoreMismatch
+from stream_rater.config import Settings
+from tests.redis_cluster import RedisCluster, client_of
+
+pytestmark = pytest.mark.integration
+
+LIMIT_BYTES = 2**30
+RIGHTS = ("~*", "+@all")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One whose settings these tests may change."""
+    if find_redis_server() is None:
+        pytest.skip("Redis is given, and none is installed here")
+    with start_redis(tmp_path_factory.mktemp("redis")) as found:
+        yield found
+
+
+@pytest.fixture
+def admin(server: Server) -> Iterator[Any]:
+    """Who sets it; it is as it was afterwards."""
+    with client_of(server) as client:
+        yield client
+        set_memory(client, "noeviction", 0)
+
+
+def set_memory(client: Any, policy: str, limit_bytes: int) -> None:
+    client.config_set("maxmemory-policy", policy)
+    client.config_set("maxmemory", limit_bytes)
+
+
+def settings_of(server: Server, admin: Any, *denied: str) -> Settings:
+    """Of a user who may do all but this."""
+    admin.execute_command("ACL", "SETUSER", "user", "reset", "on", ">secret", *RIGHTS, *denied)
+    return Settings(redis=server.address, redis_username="user", redis_password="secret")
+
+
+@pytest.mark.parametrize("denied", [(), ("-config",), ("-info",)], ids=str)
+def test_a_server_that_evicts_is_refused(
+    server: Server, admin: Any, denied: tuple[str, ...]
+) -> None:
+    """By CONFIG or INFO, whichever the user may run; then its own command makes it right."""
+    at = settings_of(server, admin, *denied)
+    set_memory(admin, "allkeys-lru", LIMIT_BYTES)
+    admin.function_flush()
+    with pytest.raises(StoreMismatch, match=f"redis at {server.address}: .* {LIMIT_BYTES}: ") as no:
+        RedisStore(at).prepare()
+    assert admin.function_list(library=LIBRARY) == []
+    command = str(no.value).partition("run `")[2].partition("`")[0]
+    admin.execute_command(*command.split())
+    assert RedisStore(at).prepare() == []
+
+
+def test_a_server_that_would_evict_is_warned_of(server: Server, admin: Any) -> None:
+    """Before it has a limit."""
+    set_memory(admin, "allkeys-random", 0)
+    (line,) = RedisStore(settings_of(server, admin, "-config")).prepare()
+    assert "maxmemory-policy is allkeys-random" in line
+
+
+def test_a_server_that_evicts_what_expires_deletes_no_belief(server: Server, admin: Any) -> None:
+    """It says no to writes instead, as with `noeviction`: so it is accepted."""
+    set_memory(admin, "volatile-lru", LIMIT_BYTES)
+    at = settings_of(server, admin)
+    assert RedisStore(at).prepare() == []
+    admin.hset("{0}:belief:l:0", "ann", "belief")
+    admin.config_set("maxmemory", 1)
+    with pytest.raises(redis.OutOfMemoryError):
+        admin.hset("{0}:belief:l:0", "bob", "belief")
+    assert admin.hgetall("{0}:belief:l:0") == {b"ann": b"belief"}
+
+
+def test_a_server_that_tells_nothing_is_warned_of_once(server: Server, admin: Any) -> None:
+    """Whatever it does."""
+    set_memory(admin, "allkeys-lru", LIMIT_BYTES)
+    (line,) = RedisStore(settings_of(server, admin, "-config", "-info")).prepare()
+    assert "cannot be known" in line
+
+
+def test_each_server_of_a_cluster_is_asked(
+    redis_cluster: RedisCluster, cluster_settings: Settings
+) -> None:
+    """One that evicts is enough, and is named; what none of them tells is said once."""
+    for each in redis_cluster.servers:
+        with client_of(each) as client:
+            set_memory(client, "allkeys-lru", LIMIT_BYTES)
+            try:
+                with pytest.raises(StoreMismatch, match=f"redis at {each.address}: "):
+                    RedisStore(cluster_settings).prepare()
+            finally:
+                set_memory(client, "noeviction", 0)
+    assert RedisStore(cluster_settings).prepare() == []
+    for each in redis_cluster.servers:
+        with client_of(each) as client:
+            settings_of(each, client, "-config", "-info")
+    silent = msgspec.structs.replace(
+        cluster_settings, redis_username="user", redis_password="secret"
+    )
+    (line,) = RedisStore(silent).prepare()
+    assert "cannot be known" in line
