@@ -12,6 +12,7 @@ import msgspec
 
 ROUND_COMPLETED = "round-completed"
 PERFORMANCE_ESTIMATED = "performance-estimated"
+LADDERS_NOTED = "ladders-noted"
 RATING_CHANGED = "rating-changed"
 ROUND_REJECTED = "round-rejected"
 

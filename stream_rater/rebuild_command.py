@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from stream_rater import memory, warm
+from stream_rater.adapters.ladder_notes import LadderNotes
 from stream_rater.adapters.producers import Parts
 from stream_rater.adapters.reader import read_batches
 from stream_rater.adapters.redis import RedisStore
@@ -14,6 +15,7 @@ from stream_rater.lab.reach import Misplaced, Reach
 from stream_rater.lab.rebuild import InUse, Rebuild, fill, passed
 from stream_rater.pipeline.parts import UnknownPart, mark
 from stream_rater.pipeline.ports import Record
+from stream_rater.pipeline.story import notes
 from stream_rater.rating.compiled import KERNEL_VERSION
 from stream_rater.service import ESTIMATORS, UPDATERS, layout_of
 from stream_rater.terminal import Failed, track_batches
@@ -39,7 +41,8 @@ def rebuild(settings: Settings, *, replace: bool) -> None:
             work = _rebuild(admin, settings, ladders, store, partitions)
         except (UnknownPart, Misplaced, InUse) as error:
             raise Failed(str(error)) from None
-        store.agree({ladder: ladders.history(ladder) for ladder in work.ladders})
+        histories = {ladder: ladders.history(ladder) for ladder in work.ladders}
+        LadderNotes(settings, admin).write(notes("restated", histories))
         store.layout.end_rebuild(layout, KERNEL_VERSION)
         store.close()
     took_s = time.monotonic() - began_s

@@ -11,12 +11,12 @@ from typing import Any
 
 from stream_rater import certificates, log, warm
 from stream_rater.adapters.kafka import Fenced, Input
+from stream_rater.adapters.ladder_notes import LadderNotes
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin
 from stream_rater.adapters.worker import Stopping, Worker
 from stream_rater.config import TEMPLATE, BadConfiguration, Ladders, Settings
 from stream_rater.metrics import Lag, Metrics, ServiceObserver
-from stream_rater.pipeline.agreement import goes_on, objection, odds, offset_of
 from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.ports import (
     Denied,
@@ -28,6 +28,8 @@ from stream_rater.pipeline.ports import (
     Trouble,
 )
 from stream_rater.pipeline.sharding import partition_of
+from stream_rater.pipeline.story import AtOdds, announce
+from stream_rater.pipeline.story import notes as noted
 from stream_rater.pipeline.updater import Updater
 from stream_rater.rating.compiled import KERNEL_VERSION
 from stream_rater.spans import spans_of
@@ -67,26 +69,26 @@ def layout_of(settings: Settings, admin: Admin, partitions: Mapping[str, int]) -
     }
 
 
-def check_ladders(ladders: Ladders, store: RedisStore, ends: Callable[[], Sequence[int]]) -> None:
-    """Refuse a ladders file at odds with what the store noted; note its changes, if in time."""
+def check_ladders(ladders: Ladders, notes: LadderNotes, ends: Callable[[], Sequence[int]]) -> None:
+    """Refuse a ladders file at odds with the notes in the log; have its changes confirmed."""
     own = {each: ladders.history(each) for each in ladders.ladders if each != TEMPLATE}
-    noted = store.noted(own) if own else {}
-    for ladder, entries in noted.items():
-        if (offset := odds(own[ladder], entries)) < math.inf:
-            raise BadConfiguration(objection(ladder, offset))
-        if entries and goes_on(own[ladder], entries):
-            _check_in_time(ladder, offset_of(own[ladder][len(entries)]), ends())
-    store.agree({ladder: own[ladder] for ladder, entries in noted.items() if entries})
+
+    def end_of(ladder: str) -> int:
+        found = ends()
+        return found[partition_of(ladder, len(found))]
+
+    try:
+        if own:
+            announce(own, notes, end_of)
+    except AtOdds as error:
+        raise BadConfiguration(str(error)) from None
 
 
-def _check_in_time(ladder: str, offset: int, ends: Sequence[int]) -> None:
-    """A change must be noted before the log comes to it, or rounds may be rated both ways."""
-    partition = partition_of(ladder, len(ends))
-    if offset < ends[partition]:
-        raise BadConfiguration(
-            f"ladder {ladder!r}: a change from offset {offset} on comes too late, partition "
-            f"{partition} of the rounds ends at {ends[partition]}: choose a later offset"
-        )
+def import_notes(store: RedisStore, notes: LadderNotes) -> None:
+    """Bring what an older release noted in Redis into the log. Two workers may do so at once."""
+    if found := store.layout.old_notes():
+        notes.write(noted("noted", found))
+        store.layout.forget_old_notes()
 
 
 @dataclass
@@ -168,21 +170,24 @@ class Service:
         for warning in admin.warnings:
             self.log.warning(warning)
         self._shards = partitions[admin.topics.parts]
-        self._prepare_store(admin, partitions)
+        self._prepare_store(admin, partitions, estimates="estimator" in roles)
         self._admin = admin
         self._partitions = partitions
         self._tell_surroundings()
         self._roles = [self._role(name) for name in sorted(roles)]
         self.metrics.ready.set_function(lambda: float(not self.unready()))
 
-    def _prepare_store(self, admin: Admin, partitions: dict[str, int]) -> None:
+    def _prepare_store(self, admin: Admin, partitions: dict[str, int], *, estimates: bool) -> None:
         store = RedisStore(self._settings)
         for warning in store.prepare():
             self.log.warning(warning)
         store.check_layout(layout_of(self._settings, admin, partitions))
         store.layout.begin(KERNEL_VERSION)
-        rounds = admin.topics.rounds
-        check_ladders(self._ladders, store, lambda: admin.ends(rounds, partitions[rounds]))
+        if estimates:
+            notes, rounds = LadderNotes(self._settings, admin), admin.topics.rounds
+            import_notes(store, notes)
+            check_ladders(self._ladders, notes, lambda: admin.ends(rounds, partitions[rounds]))
+            notes.close()
         store.close()
 
     def _tell_surroundings(self) -> None:

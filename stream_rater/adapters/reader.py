@@ -36,7 +36,8 @@ PASSING = frozenset({KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_F
 so that nobody needs a right on it."""
 
 
-def _consumer(settings: Settings) -> Consumer:
+def lone_consumer(settings: Settings) -> Consumer:
+    """A client that reads what it is assigned, and belongs to no group."""
     return Consumer(
         client_options(settings)
         | {
@@ -55,7 +56,7 @@ def follow(
     settings: Settings, topic: str, partitions: int, *, from_start: bool, wait_s: float = 0.2
 ) -> Iterator[Message | None]:
     """Messages of all partitions as they come, None after each `wait_s` without one."""
-    consumer = _consumer(settings)
+    consumer = lone_consumer(settings)
     begin = OFFSET_BEGINNING if from_start else OFFSET_END
     consumer.assign([TopicPartition(topic, p, begin) for p in range(partitions)])
     try:
@@ -80,7 +81,7 @@ def read_all(settings: Settings, topic: str, partitions: int) -> Iterator[Record
 
 def read_batches(settings: Settings, topic: str, partitions: int) -> Iterator[list[Record]]:
     """The same, as many at a time as are there."""
-    consumer = _consumer(settings)
+    consumer = lone_consumer(settings)
     consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)])
     reading = set(range(partitions))
     unreadable = Unreadable()
@@ -127,7 +128,7 @@ def read_back(
     Looks at the end first, and each time at twice as much before that.
     """
     end_s = time.monotonic() + within_s
-    consumer = _consumer(settings)
+    consumer = lone_consumer(settings)
     try:
         first, last = consumer.get_watermark_offsets(TopicPartition(topic, partition), TIMEOUT_S)
         found: list[Message] = []

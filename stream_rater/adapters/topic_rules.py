@@ -1,4 +1,4 @@
-"""How the four topics must be configured, and what is said of those that others made.
+"""How the topics must be configured, and what is said of those that others made.
 
 Nothing here asks Kafka: what it tells of each topic comes in, and lines come out. A refusal is for
 what would lose rounds or ratings, or stop the service; a warning is for what might. Each line names
@@ -11,6 +11,7 @@ from typing import NamedTuple
 from stream_rater.adapters.access import LARGEST_RESPONSE_BYTES
 from stream_rater.config import Settings
 from stream_rater.events import (
+    LADDERS_NOTED,
     PERFORMANCE_ESTIMATED,
     RATING_CHANGED,
     ROUND_COMPLETED,
@@ -80,6 +81,7 @@ def wanted(settings: Settings) -> dict[str, tuple[int, dict[str, str]]]:
         PERFORMANCE_ESTIMATED: (settings.shards, _deleted(str(7 * DAY_MS)) | large),
         RATING_CHANGED: (settings.shards, {POLICY: COMPACT, TIMESTAMPS: BROKERS_CLOCK}),
         ROUND_REJECTED: (1, _deleted(str(30 * DAY_MS)) | rejections),
+        LADDERS_NOTED: (1, _deleted(FOR_EVER)),
     }
     if settings.replication >= MANY_COPIES:
         for _, configuration in made.values():
@@ -137,6 +139,11 @@ REFUSED: Mapping[str, tuple[Rule, ...]] = {
         _exactly(POLICY, DELETE, "compaction keeps one rejection of each key"),
         _a_day("somebody must have the time to look at rejections"),
     ),
+    LADDERS_NOTED: (
+        _exactly(POLICY, DELETE, "every note counts, and the first one of rival ones"),
+        _exactly(RETENTION_MS, FOR_EVER, "it says how all rounds were rated"),
+        _exactly(RETENTION_BYTES, FOR_EVER, "it says how all rounds were rated"),
+    ),
 }
 """What a topic cannot serve without."""
 
@@ -153,7 +160,7 @@ WARNED: Mapping[str, tuple[Rule, ...]] = {
 
 
 def judged(settings: Settings, found: Mapping[str, Found]) -> Judgement:
-    """What is said of the four topics; `found` has each by its name with the prefix."""
+    """What is said of the topics; `found` has each by its name with the prefix."""
     return Judgement(
         [
             *_unequal(settings, found),

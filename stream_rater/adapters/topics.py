@@ -61,6 +61,8 @@ class Topics:
     parts: str
     changed: str
     rejected: str
+    notes: str
+    """About ladders."""
 
     @classmethod
     def of(cls, settings: Settings) -> "Topics":
@@ -71,6 +73,7 @@ class Topics:
             parts=prefix + events.PERFORMANCE_ESTIMATED,
             changed=prefix + events.RATING_CHANGED,
             rejected=prefix + events.ROUND_REJECTED,
+            notes=prefix + events.LADDERS_NOTED,
         )
 
 
@@ -142,10 +145,19 @@ class Admin:
             _result(future)
 
     def _await_topics(self) -> None:
-        """Brokers learn of a new topic one after the other."""
+        """Brokers learn of a new topic one after the other, and then who leads its partitions."""
         deadline_s = time.monotonic() + TIMEOUT_S
-        while len(self.partitions()) < len(self._names()) and time.monotonic() < deadline_s:
+        while not self._are_led() and time.monotonic() < deadline_s:
             time.sleep(0.05)
+
+    def _are_led(self) -> bool:
+        there = self.partitions()
+        try:
+            return [len(self.ends(*each)) for each in there.items()] == list(
+                there.values()
+            ) and len(there) == len(self._names())
+        except LogTrouble:
+            return False
 
     def partitions(self) -> dict[str, int]:
         """Number of partitions of each of our topics."""
@@ -168,7 +180,7 @@ class Admin:
 
     def _names(self) -> tuple[str, ...]:
         topics = self.topics
-        return (topics.rounds, topics.parts, topics.changed, topics.rejected)
+        return (topics.rounds, topics.parts, topics.changed, topics.rejected, topics.notes)
 
     def partitions_of(self, *names: str) -> list[int]:
         """Number of partitions of these topics of ours; TopicMismatch where one is missing."""

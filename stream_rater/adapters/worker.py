@@ -16,6 +16,7 @@ from stream_rater.adapters.envelopes import (
     round_headers,
 )
 from stream_rater.adapters.kafka import Input
+from stream_rater.adapters.ladder_notes import LadderNotes
 from stream_rater.adapters.producers import Parts, Transactions
 from stream_rater.adapters.reader import read_all
 from stream_rater.adapters.redis import RedisStore
@@ -83,6 +84,7 @@ class Worker:
         self._on_effect = on_effect
         self._parts = Parts(settings, admin.topics.parts, stop)
         self._transactions = Transactions(settings, role, input_, stop)
+        self._notes = LadderNotes(settings, admin)
         self._estimates = role == "estimator"
         self._prepared = False
         self._ahead: Ahead | None = None
@@ -101,7 +103,7 @@ class Worker:
             Seek: lambda e: self.input.seek(e.offsets),
             NewProducer: self._new_producer,
             ShardEnds: lambda _: admin.all_ends(admin.topics.parts),
-            Agree: lambda e: store.agree(e.histories),
+            Agree: lambda e: self._notes.agree(e.histories),
             ReadPriors: lambda e: store.read_priors(e.players),
             ReadBeliefs: lambda e: store.read(e.players),
             Scatter: lambda e: self._parts.scatter(e.parts),

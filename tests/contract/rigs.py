@@ -16,11 +16,13 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, Message, T
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
 from stream_rater.adapters import kafka, memory, memory_servers
+from stream_rater.adapters.ladder_notes import LadderNotes
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin
 from stream_rater.adapters.worker import Worker
 from stream_rater.config import Settings
-from stream_rater.pipeline.ports import Effect, Event, LogTrouble, Poll, Publish, Record, Seek
+from stream_rater.pipeline.ports import Effect, Event, Poll, Publish, Record, Seek
+from stream_rater.pipeline.story import Notes
 from stream_rater.service import ESTIMATORS, UPDATERS
 from tests.integration.topics import Bytes, produce, read_topic
 
@@ -109,6 +111,9 @@ class Rig(Protocol):
     def cut(self, partition: int, offset: int) -> None:
         """Delete from round-completed what lies before the offset."""
 
+    def notes(self) -> Notes:
+        """The ladders' notes, as one more process reads and writes them."""
+
     def add_shards(self, count: int) -> None:
         """So many more partitions of performance-estimated and rating-changed."""
 
@@ -169,6 +174,9 @@ class MemoryRig:
     def cut(self, partition: int, offset: int) -> None:
         self.log.rounds[partition].start = offset
 
+    def notes(self) -> Notes:
+        return self.log
+
     def add_shards(self, count: int) -> None:
         self.log.add_shards(count)
 
@@ -207,22 +215,9 @@ class KafkaRig:
         self._admin = Admin(self._settings)
         self._admin.create_topics()
         self._admin.check_topics()
-        self._await_leaders()
         self._members: list[Member] = []
         self._opened: list[Any] = []
         """Producers that were left in a transaction."""
-
-    def _await_leaders(self) -> None:
-        """A broker may still say for a moment that it does not lead what it just made."""
-        topics = self._admin.topics
-        deadline_s = time.monotonic() + GAIN_S
-        while True:
-            try:
-                self._admin.ends(topics.rounds, PARTITIONS)
-                self._admin.ends(topics.parts, SHARDS)
-                return
-            except LogTrouble:
-                assert time.monotonic() < deadline_s
 
     def join(self, role: str, *, evictable: bool = False) -> Member:
         settings = self._settings
@@ -270,6 +265,9 @@ class KafkaRig:
         client: Any = self._admin._client
         for future in client.delete_records([where]).values():
             future.result(10.0)
+
+    def notes(self) -> Notes:
+        return LadderNotes(self._settings, self._admin)
 
     def add_shards(self, count: int) -> None:
         topics, client = self._admin.topics, self._admin._client

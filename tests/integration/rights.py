@@ -22,12 +22,16 @@ AT_START = (
     "+select",
 )  # fmt: skip
 
+OLD_NOTES = "+hgetall", "+unlink"
+"""What an older release noted of the ladders, to bring it into the log."""
+
 ROLES = {
     "estimator": {
         "round-completed": "READ DESCRIBE_CONFIGS",
         "performance-estimated": "WRITE DESCRIBE_CONFIGS",
         "rating-changed": "DESCRIBE DESCRIBE_CONFIGS",
-        "round-rejected": "WRITE DESCRIBE_CONFIGS",
+        "round-rejected": "READ WRITE DESCRIBE_CONFIGS",
+        "ladders-noted": "READ WRITE DESCRIBE_CONFIGS",
         "group estimators": "READ",
         "transactions estimator": "WRITE",
     },
@@ -36,6 +40,7 @@ ROLES = {
         "performance-estimated": "READ DESCRIBE_CONFIGS",
         "rating-changed": "WRITE DESCRIBE_CONFIGS",
         "round-rejected": "DESCRIBE DESCRIBE_CONFIGS",
+        "ladders-noted": "DESCRIBE DESCRIBE_CONFIGS",
         "group updaters": "READ",
         "transactions updater": "WRITE",
     },
@@ -43,7 +48,8 @@ ROLES = {
         "round-completed": "READ DESCRIBE_CONFIGS",
         "performance-estimated": "READ WRITE DESCRIBE_CONFIGS",
         "rating-changed": "WRITE DESCRIBE_CONFIGS",
-        "round-rejected": "WRITE DESCRIBE_CONFIGS",
+        "round-rejected": "READ WRITE DESCRIBE_CONFIGS",
+        "ladders-noted": "READ WRITE DESCRIBE_CONFIGS",
         "group estimators": "READ",
         "group updaters": "READ",
         "transactions estimator": "WRITE",
@@ -62,6 +68,7 @@ ROLES = {
         "performance-estimated": "READ WRITE DESCRIBE_CONFIGS",
         "rating-changed": "DESCRIBE DESCRIBE_CONFIGS",
         "round-rejected": "DESCRIBE DESCRIBE_CONFIGS",
+        "ladders-noted": "WRITE DESCRIBE_CONFIGS",
         "group estimators": "DESCRIBE",
         "group updaters": "READ",
     },
@@ -70,6 +77,7 @@ ROLES = {
         "performance-estimated": "DESCRIBE DESCRIBE_CONFIGS",
         "rating-changed": "DESCRIBE DESCRIBE_CONFIGS",
         "round-rejected": "DESCRIBE DESCRIBE_CONFIGS",
+        "ladders-noted": "DESCRIBE DESCRIBE_CONFIGS",
         "group estimators": "DESCRIBE",
         "group updaters": "DESCRIBE",
     },
@@ -82,9 +90,9 @@ ON_A_CLUSTER = ("+command", "+cluster|slots")
 """What a client asks the nodes of a Redis Cluster at its start, whatever it is there for."""
 
 REDIS = {
-    "estimator": (READ_BELIEFS, READ_POSITIONS, LADDERS, *AT_START),
+    "estimator": (READ_BELIEFS, READ_POSITIONS, LADDERS, *OLD_NOTES, *AT_START),
     "updater": (BELIEFS, POSITIONS, "+fcall", "+hset", *AT_START),
-    "all": (BELIEFS, POSITIONS, LADDERS, "+fcall", "+hset", *AT_START),
+    "all": (BELIEFS, POSITIONS, LADDERS, *OLD_NOTES, "+fcall", "+hset", *AT_START),
     "submit": (),
     "watch": (),
     "verify": (
@@ -134,6 +142,12 @@ def _acl(thing: str, operation: str, settings: Settings) -> Acl:
             return Acl("TRANSACTIONAL_ID", f"{prefix}stream-rater-{role}-", operation, True)
         case [topic]:
             names = Topics.of(settings)
-            assert prefix + topic in (names.rounds, names.parts, names.changed, names.rejected)
+            assert prefix + topic in (
+                names.rounds,
+                names.parts,
+                names.changed,
+                names.rejected,
+                names.notes,
+            )
             return Acl("TOPIC", prefix + topic, operation)
     raise AssertionError(thing)

@@ -234,9 +234,8 @@ def ladder_is_changed_and_the_store_is_lost(stage: Stage) -> None:
     stage.store.roll_back(0, 1000)
     for _ in range(7):
         stage.round(A0, B0)
-    stage.turns(updater)
-    stage.turns(old, 100)
-    stage.turns(updater)
+        stage.turns(updater)
+        stage.turns(old)
     stage.crash(old)
     stage.estimator()
 

@@ -59,8 +59,7 @@ class Simulation:
         trace: Callable[[str], None] | None = None,
     ) -> None:
         self.rng = random.Random(seed)
-        self.rejects_per_second = 0.1 if seed % 4 == 0 else 0.0
-        self.machines = machines
+        self.rejects_per_second, self.machines = 0.1 if seed % 4 == 0 else 0.0, machines
         self._trace = trace
         self.weather: Weather = weather(self.rng)
         self.once = SHARDS - 1 if seed % 2 == 0 else SHARDS
@@ -366,7 +365,7 @@ class Simulation:
         recovery.rebuild(self.log, self.store, self.ladders, WINDOW, reach, steps, self.noted)
 
     def _upgrade(self) -> None:
-        """A rolling upgrade begins: the first worker with the new file notes its changes."""
+        """A rolling upgrade begins: a worker with the new file starts."""
         announced(self.log)
         self.upgrading = True
 

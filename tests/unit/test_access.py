@@ -203,7 +203,9 @@ def rows_of(columns: int) -> dict[str, list[str]]:
     return {name: rest for name, rest in table if len(rest) == columns}
 
 
-TOPICS = ("round-completed", "performance-estimated", "rating-changed", "round-rejected")
+TOPICS = (
+    "round-completed", "performance-estimated", "rating-changed", "round-rejected", "ladders-noted",
+)  # fmt: skip
 COMMANDS = {
     "estimator": "`run --role estimator`", "updater": "`run --role updater`", "all": "`run`",
     "submit": "`submit`", "watch": "`watch`", "verify": "`verify`",
@@ -231,12 +233,12 @@ def test_every_role_has_a_row() -> None:
 @pytest.mark.parametrize("role", COMMANDS)
 def test_the_readme_lists_kafkas_rights_that_were_tested(role: str) -> None:
     """Exactly those, topic by topic and group by group."""
-    told = rows_of(6)[COMMANDS[role]]
-    for topic, operations in zip(TOPICS, told[:4], strict=True):
+    told = rows_of(7)[COMMANDS[role]]
+    for topic, operations in zip(TOPICS, told[:5], strict=True):
         assert operations.replace(",", "").split() == ROLES[role].get(topic, "").split(), topic
     for kind, column, both in (
-        ("group", told[4], ("estimators", "updaters")),
-        ("transactions", told[5], ("estimator", "updater")),
+        ("group", told[5], ("estimators", "updaters")),
+        ("transactions", told[6], ("estimator", "updater")),
     ):
         wanted = {k.split()[1]: v for k, v in ROLES[role].items() if k.startswith(kind)}
         assert by_name(column, both) == wanted, kind

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 import pytest
 
 from stream_rater.config import Change, Ladder, Ladders
-from stream_rater.pipeline.agreement import Agreement, goes_on, odds
+from stream_rater.pipeline.agreement import Agreement
 from stream_rater.pipeline.estimator import REFUSED_S, Estimator
 from stream_rater.pipeline.ports import Agree, Poll, Polled, Scatter
 from stream_rater.pipeline.sharding import ANYWHERE
+from stream_rater.pipeline.story import allowed_before, goes_on, odds
 from stream_rater.rating.parameters import EloMMR
 from tests.unit.cohorts import cohort_of
 from tests.unit.machines import ByHand, Recorder
@@ -37,7 +38,9 @@ NEW = EloMMR(weight_limit=0.3, sigma_limit=80.0)
 def test_at_odds_from(own: Sequence[str], noted: Sequence[str], offset: float) -> None:
     """The first offset at which what was noted is not what our file says; ours may go on."""
     assert odds(own, noted) == offset
-    assert goes_on(own, noted) == (offset == math.inf and len(own) > len(noted))
+    assert goes_on(own, noted) == (offset == math.inf and len(own) > len(noted) > 0)
+    beyond = int(own[len(noted)][0]) if len(own) > len(noted) else math.inf
+    assert allowed_before(own, noted) == min(offset, beyond)
 
 
 def test_fingerprints_tell_all_parameters_apart() -> None:

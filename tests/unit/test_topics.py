@@ -9,7 +9,9 @@ from stream_rater.adapters.topic_rules import Found, Judgement, judged, wanted
 from stream_rater.config import Settings
 
 AT = Settings(kafka="one:9092,two:9092", topic_prefix="p.", replication=3)
-TOPICS = ("round-completed", "performance-estimated", "rating-changed", "round-rejected")
+TOPICS = (
+    "round-completed", "performance-estimated", "rating-changed", "round-rejected", "ladders-noted",
+)  # fmt: skip
 DAY_MS = 86_400_000
 CONFIGURED = re.compile(
     r"run `kafka-configs\.sh --bootstrap-server one:9092,two:9092 --alter --entity-type topics "
@@ -33,7 +35,7 @@ def told(topic: str, setting: str, value: str) -> Judgement:
 
 
 def test_three_copies_need_two_to_write() -> None:
-    """All four topics; with fewer copies Kafka's own default holds."""
+    """All topics; with fewer copies Kafka's own default holds."""
     three = wanted(Settings(replication=3))
     assert {name: held.get("min.insync.replicas") for name, (_, held) in three.items()} == (
         dict.fromkeys(TOPICS, "2")
@@ -59,6 +61,9 @@ REFUSED = {
     ("performance-estimated", "max.message.bytes"): ("1000", str(16 * 2**20 - 1)),
     ("rating-changed", "cleanup.policy"): ("delete", "compact,delete", "delete,compact", ""),
     ("round-rejected", "cleanup.policy"): ("compact", "compact,delete", ""),
+    ("ladders-noted", "cleanup.policy"): ("compact", "compact,delete", ""),
+    ("ladders-noted", "retention.ms"): ("604800000", "0"),
+    ("ladders-noted", "retention.bytes"): ("1073741824",),
     ("round-rejected", "retention.ms"): (str(DAY_MS - 1), "0"),
     ("round-rejected", "max.message.bytes"): ("1000", str(16 * 2**20 - 1)),
 }  # fmt: skip

@@ -1,0 +1,87 @@
+"""The ladders' notes on Kafka: `ladders-noted`, read to its end and written by one worker.
+
+Whoever asks has polled a round before. What was acknowledged by then is read, because the end is
+asked for after that.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
+
+from stream_rater.adapters.access import trouble_of
+from stream_rater.adapters.producers import Parts
+from stream_rater.adapters.reader import PASSING, lone_consumer
+from stream_rater.adapters.topics import Admin
+from stream_rater.config import Settings
+from stream_rater.pipeline.ports import LogTrouble
+from stream_rater.pipeline.story import History, Story, UnknownNote, notes
+
+TIMEOUT_S = 10.0
+AT_ONCE = 10_000
+
+
+class LadderNotes:
+    """Their fold, as far as it was read, and a producer. Made without asking Kafka for anything."""
+
+    def __init__(self, settings: Settings, admin: Admin) -> None:
+        self._settings = settings
+        self._admin = admin
+        self._topic = admin.topics.notes
+        self._story = Story()
+        self._next = 0
+        self._consumer: Consumer | None = None
+        self._producer = Parts(settings, self._topic)
+
+    def read(self) -> Story:
+        """The fold of all notes that there are now; raises LogTrouble."""
+        (end,) = self._admin.ends(self._topic, 1)
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while self._next < end:
+            if time.monotonic() > deadline_s:
+                raise LogTrouble(f"kafka: {self._topic} is not read within {TIMEOUT_S:g} s")
+            self._read_some()
+        return self._story
+
+    def _read_some(self) -> None:
+        try:
+            messages = self._reader().consume(AT_ONCE, 0.1)
+        except KafkaException as error:
+            raise trouble_of(error) from None
+        for message in messages:
+            failure = message.error()
+            if failure is None:
+                self._add(message.offset() or 0, message.value() or b"")
+            elif failure.code() not in PASSING:
+                raise trouble_of(failure)
+
+    def _add(self, offset: int, message: bytes) -> None:
+        try:
+            self._story.read(message)
+        except UnknownNote as error:
+            raise LogTrouble(f"{self._topic}: offset {offset}: {error}") from None
+        self._next = offset + 1
+
+    def _reader(self) -> Consumer:
+        if self._consumer is None:
+            self._consumer = lone_consumer(self._settings)
+            self._consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING)])
+        return self._consumer
+
+    def write(self, messages: Sequence[bytes]) -> None:
+        """Add notes; they are there when this returns."""
+        self._producer.scatter([(0, message) for message in messages])
+
+    def agree(self, histories: Mapping[str, History]) -> dict[str, History]:
+        """Note ladders of which nothing is noted yet; by what rounds of each may be rated now."""
+        story = self.read()
+        new = {ladder: own for ladder, own in histories.items() if not story.noted(ladder)}
+        if new:
+            self.write(notes("noted", new))
+            story = self.read()
+        return {ladder: story.of(ladder) for ladder in histories}
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._consumer is not None:
+            self._consumer.close()

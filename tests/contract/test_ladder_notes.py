@@ -1,0 +1,74 @@
+"""What the log tells of the ladders' parameters, to all workers alike."""
+
+import pytest
+
+from stream_rater.pipeline.ports import Agree, LogTrouble
+from stream_rater.pipeline.story import AtOdds, announce, notes
+from tests.contract.rigs import ESTIMATOR, KafkaRig, Member, Rig
+
+
+def agreed(member: Member, **own: str) -> dict[str, str]:
+    """By what rounds may be rated, where a worker's file says this: entries as words."""
+    found = member.do(Agree({ladder: told.split() for ladder, told in own.items()}))
+    return {ladder: " ".join(entries) for ladder, entries in found.items()}
+
+
+def start(rig: Rig, end: int, **own: str) -> None:
+    """What a worker with this file does at its start, where the rounds' partition ends there."""
+    announce({each: told.split() for each, told in own.items()}, rig.notes(), lambda _: end)
+
+
+def test_the_first_note_counts(rig: Rig) -> None:
+    """Whoever comes later finds it, and a longer history is not taken for granted."""
+    first, second = rig.join(ESTIMATOR), rig.join(ESTIMATOR)
+    assert agreed(first, a="0:x", b="5:y") == {"a": "0:x", "b": "5:y"}
+    assert agreed(second, a="0:z 7:x", c="0:q") == {"a": "0:x", "c": "0:q"}
+    assert agreed(first, a="0:x 9:y") == {"a": "0:x"}
+    assert agreed(first) == {}
+    odd = {"a:0": "1:q", "a:": "2:q", "\u00fc": "3:q"}
+    assert agreed(first, **odd) == agreed(second, **odd) == odd
+
+
+def test_a_change_is_seen_by_who_was_there_before(rig: Rig) -> None:
+    """As soon as a worker with the new file has started."""
+    old = rig.join(ESTIMATOR)
+    agreed(old, a="0:x")
+    start(rig, 7, a="0:x 7:y")
+    assert agreed(old, a="0:x") == {"a": "0:x 7:y"}
+    start(rig, 100, a="0:x 7:y")
+    with pytest.raises(AtOdds, match="noted from offset 7 on"):
+        start(rig, 8, a="0:x")
+
+
+def test_a_change_that_comes_too_late_is_no_change(rig: Rig) -> None:
+    """Rounds from its offset on may have been rated by then."""
+    member = rig.join(ESTIMATOR)
+    agreed(member, a="0:x")
+    with pytest.raises(AtOdds, match=r"change from offset 7 on comes too late, .* ends at 8"):
+        start(rig, 8, a="0:x 7:y")
+    assert agreed(member, a="0:x") == {"a": "0:x"}
+
+
+def test_rounds_wait_for_a_change_that_is_not_decided(rig: Rig) -> None:
+    """Its announcer has died: neither file may rate from there on, until a worker starts."""
+    member = rig.join(ESTIMATOR)
+    agreed(member, a="0:x")
+    rig.notes().write(notes("proposed", {"a": ["0:x", "7:y"]}))
+    assert agreed(member, a="0:x") == {"a": "0:x 7:not confirmed"}
+    start(rig, 3, a="0:x")
+    assert agreed(member, a="0:x") == {"a": "0:x"}
+    rig.notes().write(notes("proposed", {"a": ["0:x", "7:y"]}))
+    start(rig, 3, a="0:x 7:y")
+    assert agreed(member, a="0:x") == {"a": "0:x 7:y"}
+
+
+@pytest.mark.integration
+def test_a_note_of_a_newer_release_is_trouble(kafka_rig: KafkaRig) -> None:
+    """It is not guessed; what is no note of any release is nobody's."""
+    member = kafka_rig.join(ESTIMATOR)
+    log = kafka_rig.notes()
+    log.write([b"", b"litter", b"[]", b"{}", *notes("noted", {"a": ["0:x"]})])
+    assert agreed(member, a="0:z") == {"a": "0:x"}
+    log.write([b'{"kind": "later", "histories": {}}'])
+    with pytest.raises(LogTrouble, match=r"ladders-noted: offset 5: a note of kind 'later'"):
+        agreed(member, a="0:z")
