@@ -2,8 +2,13 @@
 
 A decoder finds names as bytes and the laboratory looks them up as bytes: texts of millions, which
 take longer than both, are for those who show or send them.
+
+Names come from outside. So each table that holds them takes its slots from their hashes under
+SECRET_KEY. These hashes are good within this process: nothing that is stored, sent or shown depends
+on them.
 """
 
+import secrets
 from collections.abc import Sequence
 from itertools import accumulate
 
@@ -13,13 +18,16 @@ import numpy.typing as npt
 
 from stream_rater.rating.compiled import inlined, kernel
 from stream_rater.rating.model import Ints
+from stream_rater.rating.siphash import Key, hashed
 
 Bytes = npt.NDArray[np.uint8]
 Hashes = npt.NDArray[np.uint64]
 
 NEW_LINE = 10
 
-HASH_START, FNV_PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
+SECRET_KEY = Key(np.uint64(secrets.randbits(64)), np.uint64(secrets.randbits(64)))
+"""Drawn once per process, so that nobody outside can choose names that share a slot. An argument of
+kernels: numba would compile a global into them, and keep it on the disk."""
 
 FEW = 32
 """Up to so many hashes are compared with each other."""
@@ -53,9 +61,9 @@ class LaidOut(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def hashes(self) -> Hashes:
-        """Of each name: `hashed` of its bytes, and of nothing else."""
+        """Of each name: the hash of its bytes under SECRET_KEY, and of nothing else."""
         if self.known_hashes is None:
-            return _hashes(self.data, self.starts, self.ends)
+            return _hashes(self.data, self.starts, self.ends, SECRET_KEY)
         return self.known_hashes
 
     def texts(self) -> list[str]:
@@ -96,27 +104,12 @@ def put_number(out: Bytes, at: int, number: int) -> int:
     return at + size
 
 
-@inlined
-def mixed(h: np.uint64, byte: int) -> np.uint64:
-    """FNV-1a, of 64 bits: the hash of what has the hash h, and of this byte behind it."""
-    return np.uint64((h ^ np.uint64(byte)) * FNV_PRIME)
-
-
-@inlined
-def hashed(h: np.uint64, data: Bytes, start: int, end: int) -> np.uint64:
-    """The same for all of these bytes."""
-    of = np.uint64(start)
-    for k in range(np.uint64(max(end - start, 0))):
-        h = mixed(h, data[of + k])
-    return h
-
-
 @kernel
-def _hashes(data: Bytes, starts: Ints, ends: Ints) -> Hashes:
+def _hashes(data: Bytes, starts: Ints, ends: Ints, key: Key) -> Hashes:
     """Of each name."""
     found = np.empty(len(ends), np.uint64)
     for i in range(len(ends)):
-        found[i] = hashed(HASH_START, data, starts[i], ends[i])
+        found[i] = hashed(key, data, starts[i], ends[i])
     return found
 
 
@@ -169,7 +162,7 @@ def lay_out(names: Sequence[str]) -> LaidOut:
 
 
 @kernel
-def _distinct(data: Bytes, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
+def _distinct(data: Bytes, starts: Ints, ends: Ints, key: Key) -> tuple[Ints, Ints]:
     """The first of each kind, and of which kind each is."""
     slots = 1
     while slots < 2 * len(ends):
@@ -178,7 +171,7 @@ def _distinct(data: Bytes, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
     which = np.empty(len(ends), np.int64)
     kinds = 0
     for i in range(len(ends)):
-        slot = np.int64(hashed(HASH_START, data, starts[i], ends[i])) & (slots - 1)
+        slot = np.int64(hashed(key, data, starts[i], ends[i])) & (slots - 1)
         while table[slot] >= 0 and not _are_same(data, starts, ends, firsts[table[slot]], i):
             slot = (slot + 1) & (slots - 1)
         if table[slot] < 0:
@@ -200,7 +193,7 @@ def _are_same(data: Bytes, starts: Ints, ends: Ints, i: int, j: int) -> bool:
 
 def distinct(names: LaidOut) -> tuple[LaidOut, Ints]:
     """The different ones, as they come, and (n,) which of these each is."""
-    firsts, which = _distinct(names.data, names.starts, names.ends)
+    firsts, which = _distinct(names.data, names.starts, names.ends, SECRET_KEY)
     return names.rows(firsts), which
 
 

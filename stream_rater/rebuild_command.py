@@ -59,9 +59,11 @@ def _rebuild(
     """Read everything; only then delete what there is, and write."""
     rounds, parts = admin.topics.rounds, admin.topics.parts
     shards = partitions[parts]
-    applied = _committed(admin, UPDATERS, parts, shards)
+    published = admin.committed(UPDATERS, parts, shards)
+    applied = {shard: offset or 0 for shard, offset in published.items()}
     finished = admin.committed(ESTIMATORS, rounds, partitions[rounds])
     parts_start = admin.starts(parts, shards)
+    check_published(published, admin.ends(parts, shards))
     check_kept(parts_start, applied)
     check_rounds_kept(admin.starts(rounds, partitions[rounds]))
     check_remembered(finished, admin.ends(rounds, partitions[rounds]), parts_start)
@@ -125,6 +127,18 @@ def check_kept(starts: Sequence[int], applied: Mapping[int, int]) -> None:
             raise Failed(
                 f"shard {shard} starts at {start}, after the committed offset {applied[shard]}: "
                 f"commit {start} for it to go on without the events in between"
+            )
+
+
+def check_published(published: Mapping[int, int | None], ends: Sequence[int]) -> None:
+    """The updaters' offsets tell what was published: what is behind them will be, again perhaps."""
+    for shard, offset in published.items():
+        if offset is None and ends[shard]:
+            raise Failed(
+                f"shard {shard} has no committed offset any more (Kafka's "
+                "offsets.retention.minutes): nobody knows which of its events were published: "
+                "commit the offset after the last part whose were for the updaters' group, 0 if "
+                "none was"
             )
 
 

@@ -31,19 +31,19 @@ from stream_rater.events import (
 )
 from stream_rater.names import (
     FEW,
-    HASH_START,
     NEW_LINE,
+    SECRET_KEY,
     Bytes,
     Hashes,
     LaidOut,
     Names,
     are_distinct,
     close_up,
-    mixed,
     put,
 )
 from stream_rater.rating.compiled import inlined, kernel
 from stream_rater.rating.model import Ints, Places
+from stream_rater.rating.siphash import Key, hashed
 
 LEAST_LINE = len('{"player":"a","rank":1}')
 RANK_DIGITS = 10
@@ -103,16 +103,14 @@ def _begin(data: Bytes) -> int:
 
 
 @inlined
-def _text(data: Bytes, i: int) -> tuple[int, np.uint64]:
-    """The quote that ends the text of which one at i is the first, and the text's hash; nothing in
-    it may be escaped."""
+def _text_end(data: Bytes, i: int) -> int:
+    """The quote that ends the text of which one at i is the first; nothing in it may be escaped."""
     if i < 0 or i >= len(data) or data[i] != QUOTE:
-        return NOWHERE, HASH_START
-    h, i = HASH_START, i + 1
+        return NOWHERE
+    i += 1
     while i < len(data) and data[i] >= SPACE and data[i] != QUOTE and data[i] != BACKSLASH:
-        h = mixed(h, data[np.uint64(i)])
         i += 1
-    return i, h
+    return i
 
 
 @inlined
@@ -127,28 +125,29 @@ def _rank(data: Bytes, i: int) -> tuple[int, int]:
 
 
 @inlined
-def _line(data: Bytes, i: int) -> tuple[int, int, np.uint64, int, int]:
-    """Where the name in the line at i starts and ends, its hash and rank, and behind the line."""
+def _line(data: Bytes, i: int) -> tuple[int, int, int, int]:
+    """Where the name in the line at i starts and ends, its rank, and behind the line."""
     quote = _after_key(data, _after(data, i, OPEN), PLAYER)
-    end, h = _text(data, quote)
+    end = _text_end(data, quote)
     key = _after(data, _after(data, end, QUOTE), COMMA)
     rank, i = _rank(data, _after_key(data, key, RANK))
     good = quote + 1 < end <= quote + 1 + MAX_ID_BYTES
-    return quote + 1, end, h, rank, _after(data, i, CLOSE) if good else NOWHERE
+    return quote + 1, end, rank, _after(data, i, CLOSE) if good else NOWHERE
 
 
 @inlined
 def _lines(
-    data: Bytes, i: int, starts: Ints, ends: Ints, hashes: Hashes, place: Places
+    data: Bytes, i: int, starts: Ints, ends: Ints, hashes: Hashes, place: Places, key: Key
 ) -> tuple[int, int]:
     """The lines of the list opened before i; how many there are, and where it is closed."""
     for count in range(len(place)):
-        starts[count], ends[count], hashes[count], place[count], i = _line(data, i)
-        if 0 <= i < len(data) and data[i] == CLOSE_LIST:
-            return count + 1, i
-        i = _after(data, i, COMMA)
+        starts[count], ends[count], place[count], i = _line(data, i)
         if i < 0:
             break
+        hashes[count] = hashed(key, data, starts[count], ends[count])
+        if i < len(data) and data[i] == CLOSE_LIST:
+            return count + 1, i
+        i = _after(data, i, COMMA)
     return 0, NOWHERE
 
 
@@ -202,7 +201,7 @@ def _put_rest(data: Bytes, begin: int, close: int, out: Bytes, at: int) -> int:
 @kernel
 def _scan(
     data: Bytes, round_ends: Ints, max_depth: int,
-    names: Bytes, hashes: Hashes, starts: Ints, ends: Ints, place: Places, rests: Bytes,
+    names: Bytes, hashes: Hashes, starts: Ints, ends: Ints, place: Places, rests: Bytes, key: Key,
 ) -> tuple[Ints, int, int]:  # fmt: skip
     """By round after which line its own end, and whether its names have hashes of their own; and
     the bytes of all names, and of what is around the lists. One without lines is no such round.
@@ -215,7 +214,7 @@ def _scan(
         own = data[start : round_ends[r]]
         begin = _begin(own)
         count, close = _lines(
-            own, begin, starts[first:], ends[first:], hashes[first:], place[first:]
+            own, begin, starts[first:], ends[first:], hashes[first:], place[first:], key
         )
         if count and _is_plain_around(own, begin, close, max_depth):
             last = first + count
@@ -286,7 +285,7 @@ def scan_all(rounds: Sequence[bytes], max_depth: int) -> Scan:
     names, rests = np.empty(len(data), np.uint8), np.empty(len(data) + len(rounds), np.uint8)
     hashes, round_ends = np.empty(most, np.uint64), np.array([*accumulate(map(len, rounds))])
     found, size, rest = _scan(
-        text, round_ends, max_depth, names, hashes, starts, ends, place, rests
+        text, round_ends, max_depth, names, hashes, starts, ends, place, rests, SECRET_KEY
     )
     line_ends, distinct = found.T.copy()
     count = int(line_ends[-1])

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from stream_rater.names import Bytes, LaidOut, hashed
+from stream_rater.names import SECRET_KEY, Bytes, Hashes, LaidOut, lay_out
 from stream_rater.pipeline.sharding import murmur2
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.model import Ints
+from stream_rater.rating.siphash import Key, derived, hashed
 
 Fingerprints = npt.NDArray[np.uint64]
 Flags = npt.NDArray[np.bool_]
@@ -32,14 +33,15 @@ SMALLEST = 1024
 
 @kernel
 def _fingerprints(
-    data: Bytes, starts: Ints, ends: Ints, salts: Ints, sizes: Ints, shards: int
+    data: Bytes, starts: Ints, ends: Ints, ladders: Hashes, sizes: Ints, shards: int, key: Key
 ) -> Fingerprints:
-    """Hashes from the salt on of each one's group; groups are of these sizes."""
+    """Of players by name, so many on each ladder, of which there are hashes."""
     out = np.empty(len(ends), np.uint64)
     i = 0
-    for group in range(len(sizes)):
-        for _ in range(sizes[group]):
-            h = hashed(np.uint64(salts[group]), data, starts[i], ends[i])
+    for k in range(len(sizes)):
+        own = derived(key, ladders[k])
+        for _ in range(sizes[k]):
+            h = hashed(own, data, starts[i], ends[i])
             shard = np.uint64((np.int64(murmur2(data, starts[i], ends[i])) & 0x7FFFFFFF) % shards)
             out[i] = np.uint64(h << np.uint64(SHARD_BITS)) | shard | TAKEN
             i += 1
@@ -49,10 +51,9 @@ def _fingerprints(
 def fingerprints(
     names: LaidOut, ladders: Sequence[str], sizes: npt.ArrayLike, shards: int
 ) -> Fingerprints:
-    """(P,) of players by name, so many of each ladder; good within this process."""
-    salts = np.array([hash(ladder) for ladder in ladders], np.int64)
-    counts = np.array(sizes, np.int64)
-    return _fingerprints(names.data, names.starts, names.ends, salts, counts, shards)
+    """(P,) of players by name, so many on each ladder; good within this process."""
+    hashes, counts = lay_out(ladders).hashes, np.array(sizes, np.int64)
+    return _fingerprints(names.data, names.starts, names.ends, hashes, counts, shards, SECRET_KEY)
 
 
 def shards_in(players: Fingerprints) -> Ints:

@@ -11,7 +11,7 @@ from itertools import accumulate
 import msgspec
 import numpy as np
 
-from stream_rater.names import Bytes, LaidOut, spread
+from stream_rater.names import SECRET_KEY, Bytes, LaidOut, spread
 from stream_rater.pipeline import parts, unpacking
 from stream_rater.pipeline.marks import Fingerprints
 from stream_rater.pipeline.parts import OLDEST_KERNEL, UnknownPart
@@ -154,7 +154,7 @@ def _unpacked(data: Bytes, ends: Ints) -> tuple[Slab, Ints]:
     rounds, rows = np.empty((ROUND, most_rounds), np.int64), np.empty((ROW, most), np.int64)
     evidence, marks = np.empty((most, parts.EVIDENCE_COLUMNS)), np.empty(most, np.uint64)
     seen = evidence.view(np.uint8).ravel()
-    found = unpacking.unpack(data, ends, rounds, rows, seen, marks)
+    found = unpacking.unpack(data, ends, rounds, rows, seen, marks, SECRET_KEY)
     last_round, last = found[-1, [unpacking.ROUNDS, unpacking.ROWS]].tolist()
     rounds, rows = rounds[:, :last_round].copy(), rows[:, :last].copy()
     return Slab(data, [], rounds, rows, evidence[:last].copy(), marks[:last].copy(), {}), found

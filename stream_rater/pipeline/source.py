@@ -2,12 +2,15 @@
 
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from itertools import takewhile
 
 from stream_rater.pipeline.ports import (
     AfterRejected,
+    CommitSource,
     Committed,
     Record,
+    Regrouped,
     Rejection,
     Step,
     ask,
@@ -97,12 +100,14 @@ def committed_by(partitions: frozenset[int]) -> Step[dict[int, int | None]]:
     Kafka forgets a group's offsets some days after its last member left
     (`offsets.retention.minutes`). Then it is the offset after the last rejection: what lies before
     that was committed with it, and nothing behind it was rejected. Rounds behind it that were
-    scattered are found so in step 5.
+    scattered are found so in step 5. It is committed at once, to be there the next time.
     """
     committed = yield from ask(Committed(partitions))
     after: Mapping[int, int] = {}
     if forgotten := frozenset(p for p, offset in committed.items() if offset is None):
         after = yield from ask(AfterRejected(forgotten))
+        with suppress(Regrouped):  # then whoever has the partition does it
+            yield from ask(CommitSource({p: after.get(p, 0) for p in forgotten}))
     return {p: after.get(p) if c is None else c for p, c in committed.items()}
 
 

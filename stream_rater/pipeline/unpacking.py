@@ -7,12 +7,13 @@ Nothing is taken here that the decoder would refuse, or would read in another wa
 
 import numpy as np
 
-from stream_rater.names import FNV_PRIME, HASH_START, Bytes, are_distinct, hashed, put
+from stream_rater.names import Bytes, are_distinct, put
 from stream_rater.pipeline.marks import Fingerprints
 from stream_rater.pipeline.parts import VERSION
 from stream_rater.pipeline.sharding import shard_of
 from stream_rater.rating.compiled import inlined, kernel
 from stream_rater.rating.model import Ints
+from stream_rater.rating.siphash import Key, derived, hashed
 
 OFFSET, LAW, TIME, ID, ID_END, LADDER, LADDER_END, AT, AT_END, TRACE, TRACE_END = range(11)
 ROUND = 11
@@ -50,8 +51,6 @@ the last of those that have it behind them, the last in four bytes, those before
 
 UINT8, UINT64, INT8, INT64, FLOAT32, FLOAT64 = 0xCC, 0xCF, 0xD0, 0xD3, 0xCA, 0xCB
 NIL, FALSE, TRUE = 0xC0, 0xC2, 0xC3
-SEPARATOR = np.uint64(0xFF)
-"""Stands in no text."""
 
 
 @inlined
@@ -221,13 +220,12 @@ def _rows(
 
 @inlined
 def _mark(
-    data: Bytes, rounds: Ints, rows: Ints, first: int, last: int, marks: Fingerprints
+    data: Bytes, rounds: Ints, rows: Ints, first: int, last: int, marks: Fingerprints, key: Key
 ) -> None:
     for i in range(first, last):
         r = rows[INDEX, i]
-        h = hashed(HASH_START, data, rounds[LADDER, r], rounds[LADDER_END, r])
-        h = np.uint64((h ^ SEPARATOR) * FNV_PRIME)
-        marks[i] = hashed(h, data, rows[NAME, i], rows[NAME_END, i])
+        own = derived(key, hashed(key, data, rounds[LADDER, r], rounds[LADDER_END, r]))
+        marks[i] = hashed(own, data, rows[NAME, i], rows[NAME_END, i])
 
 
 @inlined
@@ -244,10 +242,11 @@ def _home(data: Bytes, rows: Ints, first: int, last: int, shards: int) -> int:
 
 @kernel
 def unpack(
-    data: Bytes, ends: Ints, rounds: Ints, rows: Ints, evidence: Bytes, marks: Fingerprints
-) -> Ints:
+    data: Bytes, ends: Ints, rounds: Ints, rows: Ints, evidence: Bytes, marks: Fingerprints,
+    key: Key,
+) -> Ints:  # fmt: skip
     """(M, MESSAGE) of messages in a row; with (ROUND, -) `rounds`, (ROW, -) `rows` and what belongs
-    to a row: SEEN bytes of `evidence`, and a hash of ladder and name in `marks`."""
+    to a row: SEEN bytes of `evidence`, and in `marks` a hash of ladder and name under the key."""
     found = np.zeros((len(ends), MESSAGE), np.int64)
     start = first_round = first = 0
     for m in range(len(ends)):
@@ -267,7 +266,7 @@ def unpack(
         if at == end:
             found[m, SHARDS] = shards
             found[m, HOME] = _home(data, rows, first, first + n, shards)
-            _mark(data, rounds, rows, first, first + n, marks)
+            _mark(data, rounds, rows, first, first + n, marks, key)
             found[m, LAWS], found[m, LAWS_END] = laws_at, laws_end
             found[m, DISTINCT] = are_distinct(marks[first : first + n])
             first_round, first = first_round + count, first + n

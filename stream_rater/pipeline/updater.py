@@ -41,6 +41,7 @@ from stream_rater.pipeline.ports import (
     Publish,
     ReadBeliefs,
     Record,
+    Regrouped,
     Seek,
     Step,
     Trouble,
@@ -152,7 +153,11 @@ class Updater:
             else:
                 self._observer.shard_opened(shard)
         if begun := [shard for shard in offsets if committed[shard] is None]:
-            yield from ask(Publish((), dict.fromkeys(begun, 0)))
+            try:
+                yield from ask(Publish((), dict.fromkeys(begun, 0)))
+            except Regrouped:  # a poll tells whose they are now
+                for shard in begun:
+                    del self._shards[shard], offsets[shard]
         if offsets:
             yield from ask(Seek(offsets))
 

@@ -81,6 +81,7 @@ def opened(
     if after is not None:
         forgotten = frozenset(p for p, c in committed.items() if c is None)
         hand.answer(AfterRejected, after, partitions=forgotten)
+        hand.answer(CommitSource, offsets={p: after.get(p, 0) for p in forgotten}, rejections=())
     hand.answer(ShardEnds, ends)
     hand.answer(LogStarts, starts or dict.fromkeys(committed, 0))
     return hand.answer(Seek)

@@ -62,6 +62,8 @@ def test_names_of_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(names_module, "hashed", lambda *_: np.uint64(7))
     monkeypatch.setattr(names_module, "_are_same", names_module._are_same.py_func)
     laid_out = lay_out(["a", "b", "ab", "a", "", "b"])
-    firsts, which = names_module._distinct.py_func(laid_out.data, laid_out.starts, laid_out.ends)
+    firsts, which = names_module._distinct.py_func(
+        laid_out.data, laid_out.starts, laid_out.ends, names_module.SECRET_KEY
+    )
     assert firsts.tolist() == [0, 1, 2, 4]
     assert which.tolist() == [0, 1, 2, 0, 3, 1]

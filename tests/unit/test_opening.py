@@ -11,6 +11,7 @@ from stream_rater.pipeline.ports import (
     Position,
     Publish,
     ReadBeliefs,
+    Regrouped,
     Resharded,
     Seek,
     ShardEnds,
@@ -58,3 +59,17 @@ def test_first_offset_is_committed_before_anything_is_applied(hand: ByHand) -> N
     hand.answer(ShardEnds, [0])
     assert len(hand.answer(Publish, offsets={0: 0}).events) == 0
     hand.expect(Seek)
+
+
+def test_first_offset_while_the_group_changes(hand: ByHand, observer: Recorder) -> None:
+    """A poll tells who owns the shard now; it is not read before its offset is there."""
+    hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
+    hand.answer(Committed, {0: None})
+    hand.answer(LogStarts, {0: 0})
+    hand.answer(ReadBeliefs, {0: Held(NOWHERE, [None])})
+    hand.answer(ShardEnds, [0])
+    hand.fail(Publish, Regrouped("another generation"))
+    hand.answer(Poll, Polled(0.0))
+    opened(hand, {0: NOWHERE}, {0: None})
+    hand.expect(Seek)
+    assert observer.troubles == []

@@ -19,7 +19,12 @@ from stream_rater.pipeline.ports import REBUILT, UNFINISHED, Application, Player
 from stream_rater.pipeline.roster import Entries, Roster
 from stream_rater.pipeline.shard import Shard
 from stream_rater.pipeline.sharding import shards_of
-from stream_rater.rebuild_command import check_kept, check_remembered, check_rounds_kept
+from stream_rater.rebuild_command import (
+    check_kept,
+    check_published,
+    check_remembered,
+    check_rounds_kept,
+)
 from stream_rater.terminal import Failed
 from tests.rounds import as_json, ranked
 from tests.unit.machines import CONFIG, LAW, part, record
@@ -323,6 +328,13 @@ def test_rounds_that_were_deleted() -> None:
     check_rounds_kept([0, 0])
     with pytest.raises(Failed, match=r"partition 1 of the rounds starts at 3: .* snapshot"):
         check_rounds_kept([0, 3])
+
+
+def test_offsets_of_events_that_were_forgotten() -> None:
+    """What was published would be published again; a shard without parts is new."""
+    check_published({0: 0, 1: None}, [5, 0])
+    with pytest.raises(Failed, match=r"shard 1 has no committed offset any more .* 0 if none was"):
+        check_published({0: 0, 1: None}, [5, 1])
 
 
 def test_offsets_that_were_forgotten() -> None:
