@@ -19,11 +19,11 @@ from stream_rater.config import TEMPLATE, BadConfiguration, Ladders, Settings
 from stream_rater.metrics import Lag, Metrics, ServiceObserver
 from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.ports import (
+    CannotGoOn,
     Denied,
     Effect,
     LogTrouble,
     Poll,
-    Resharded,
     Step,
     Trouble,
 )
@@ -247,7 +247,7 @@ class Service:
         self.log.info("running", roles=[role.name for role in self._roles])
         late = self._await(threads)
         for role in self._roles:
-            if isinstance(role.failure, Fenced | Denied | Resharded):
+            if isinstance(role.failure, Fenced | Denied | CannotGoOn):
                 raise LogTrouble(f"{role.name}: {role.failure}")
             if role.failure is not None:
                 raise role.failure

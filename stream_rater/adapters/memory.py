@@ -12,7 +12,6 @@ from typing import Any
 
 from stream_rater.adapters.memory_servers import Group, Log, Records, Store
 from stream_rater.pipeline.ports import (
-    AfterRejected,
     Agree,
     Apply,
     CommitSource,
@@ -21,6 +20,7 @@ from stream_rater.pipeline.ports import (
     Event,
     LogStarts,
     LogTrouble,
+    LookForOffsets,
     NewProducer,
     Poll,
     Polled,
@@ -30,6 +30,7 @@ from stream_rater.pipeline.ports import (
     Record,
     Regrouped,
     Rejection,
+    Remains,
     Scatter,
     Seek,
     ShardEnds,
@@ -60,7 +61,7 @@ class Worker:
         self._actions: dict[type, Callable[[Any], Steps]] = {
             Poll: self._poll,
             Committed: self._committed,
-            AfterRejected: self._after_rejected,
+            LookForOffsets: self._look_for_offsets,
             LogStarts: self._log_starts,
             Seek: self._seek,
             NewProducer: self._new_producer,
@@ -140,11 +141,15 @@ class Worker:
                 raise LogTrouble("committed offsets are not stable: a transaction is pending")
         return {p: self.group.committed.get(p) for p in effect.partitions}
 
-    def _after_rejected(self, effect: AfterRejected) -> Steps:
+    def _look_for_offsets(self, effect: LookForOffsets) -> Steps:
         yield
         places = [(each.record.partition, each.record.offset) for each in self.log.rejected]
         mine = sorted(each for each in places if each[0] in effect.partitions)
-        return {partition: offset + 1 for partition, offset in mine}
+        return Remains(
+            {partition: offset + 1 for partition, offset in mine},
+            {p: len(self._source[p]) for p in effect.partitions},
+            any(parts.start for parts in self.log.parts),
+        )
 
     def _log_starts(self, effect: LogStarts) -> Steps:
         yield

@@ -23,7 +23,6 @@ from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin
 from stream_rater.config import Settings
 from stream_rater.pipeline.ports import (
-    AfterRejected,
     Agree,
     Apply,
     CommitSource,
@@ -33,12 +32,14 @@ from stream_rater.pipeline.ports import (
     Event,
     LogStarts,
     LogTrouble,
+    LookForOffsets,
     NewProducer,
     Poll,
     Polled,
     Publish,
     ReadBeliefs,
     ReadPriors,
+    Remains,
     Scatter,
     Seek,
     ShardEnds,
@@ -98,7 +99,7 @@ class Worker:
         self._actions: dict[type, Callable[[Any], Any]] = {
             Poll: self._poll,
             Committed: self._committed,
-            AfterRejected: self._after_rejected,
+            LookForOffsets: self._look_for_offsets,
             LogStarts: self._log_starts,
             Seek: lambda e: self.input.seek(e.offsets),
             NewProducer: self._new_producer,
@@ -189,7 +190,7 @@ class Worker:
         self._transactions.ready()
         return self.input.committed(effect.partitions)
 
-    def _after_rejected(self, effect: AfterRejected) -> Mapping[int, int]:
+    def _look_for_offsets(self, effect: LookForOffsets) -> Remains:
         after: dict[int, int] = {}
         topics = self._admin.topics
         (count,) = self._admin.partitions_of(topics.rejected)
@@ -197,7 +198,9 @@ class Worker:
             place = place_of(record.headers)
             if place is not None and place[0] in effect.partitions:
                 after[place[0]] = max(place[1] + 1, after.get(place[0], 0))
-        return after
+        ends = self._admin.all_ends(topics.rounds)
+        parts, _ = self._admin.partitions_of(topics.parts, topics.rounds)
+        return Remains(after, dict(enumerate(ends)), any(self._admin.starts(topics.parts, parts)))
 
     def _log_starts(self, effect: LogStarts) -> Mapping[int, int]:
         found = self._admin.starts(self.input.topic, max(effect.partitions) + 1)

@@ -42,7 +42,24 @@ class Denied(Exception):
     for: the worker ends."""
 
 
-class Resharded(Exception):
+class CannotGoOn(Exception):
+    """Nothing that a worker may do by itself helps: it ends, with one line that says what does."""
+
+
+class OffsetsForgotten(CannotGoOn):
+    """Kafka has forgotten the estimators' offsets, and nothing else tells them."""
+
+    def __init__(self, least: Mapping[int, int]) -> None:
+        told = ", ".join(f"partition {p} (not below {least[p]})" for p in sorted(least))
+        super().__init__(
+            "the estimators' group has no committed offset of round-completed any more for "
+            f"{told}: Kafka forgets them some days after the last worker left "
+            "(offsets.retention.minutes). Commit the offset after the last record that was "
+            "finished, which stream_rater_next_offset told, and start again"
+        )
+
+
+class Resharded(CannotGoOn):
     """There are not as many shards any more as when the worker started. It ends: what it would
     write, and where, is as of before."""
 
@@ -156,9 +173,21 @@ class Committed(Effect[Mapping[int, int | None]]):
 
 
 @dataclass(frozen=True, slots=True)
-class AfterRejected(Effect[Mapping[int, int]]):
-    """By partition of `round-completed` the offset after the last record that was rejected; none of
-    a partition of which `round-rejected` holds nothing."""
+class Remains:
+    """What the log tells of committed offsets of `round-completed` that Kafka forgot."""
+
+    after_rejected: Mapping[int, int]
+    """By partition the offset after its last record that `round-rejected` holds: none was below it.
+    A partition without any is left out."""
+    ends: Mapping[int, int]
+    """By partition where the log ends: none was above it."""
+    parts_deleted: bool
+    """Whether parts were deleted, so that they do not tell of all rounds that were scattered."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookForOffsets(Effect[Remains]):
+    """Of partitions without a committed offset."""
 
     partitions: frozenset[int]
 

@@ -6,9 +6,10 @@ from contextlib import suppress
 from itertools import takewhile
 
 from stream_rater.pipeline.ports import (
-    AfterRejected,
     CommitSource,
     Committed,
+    LookForOffsets,
+    OffsetsForgotten,
     Record,
     Regrouped,
     Rejection,
@@ -94,21 +95,26 @@ class Source:
 
 
 def committed_by(partitions: frozenset[int]) -> Step[dict[int, int | None]]:
-    """Step 1: by partition the offset before which all records are finished; None: nobody knows of
-    any.
+    """Step 1: the committed offset of each partition; None where nothing ever was.
 
     Kafka forgets a group's offsets some days after its last member left
-    (`offsets.retention.minutes`). Then it is the offset after the last rejection: what lies before
-    that was committed with it, and nothing behind it was rejected. Rounds behind it that were
-    scattered are found so in step 5. It is committed at once, to be there the next time.
+    (`offsets.retention.minutes`). As long as no part was deleted, it is then the offset after the
+    last rejection: what lies before that was committed with it, and nothing behind it was rejected.
+    Rounds behind it that were scattered are found so in step 5. It is committed at once, to be
+    there the next time. Once parts were deleted, raises OffsetsForgotten: a round scattered again
+    so late may be the only one of its players that there are parts of, and `rebuild` goes by parts.
     """
     committed = yield from ask(Committed(partitions))
-    after: Mapping[int, int] = {}
-    if forgotten := frozenset(p for p, offset in committed.items() if offset is None):
-        after = yield from ask(AfterRejected(forgotten))
-        with suppress(Regrouped):  # then whoever has the partition does it
-            yield from ask(CommitSource({p: after.get(p, 0) for p in forgotten}))
-    return {p: after.get(p) if c is None else c for p, c in committed.items()}
+    forgotten = frozenset(p for p, offset in committed.items() if offset is None)
+    if not forgotten:
+        return dict(committed)
+    remains = yield from ask(LookForOffsets(forgotten))
+    least = {p: remains.after_rejected.get(p, 0) for p in forgotten}
+    if remains.parts_deleted and any(remains.ends[p] for p in forgotten):
+        raise OffsetsForgotten({p: least[p] for p in forgotten if remains.ends[p]})
+    with suppress(Regrouped):  # then whoever has the partition now does it
+        yield from ask(CommitSource(least))
+    return {**committed, **remains.after_rejected}
 
 
 def hold_much(sources: Collection[Source], most: int) -> bool:

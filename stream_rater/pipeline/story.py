@@ -4,7 +4,8 @@
 the fold of its notes, in order. No loss of the store touches it.
 
 - `noted`: how a ladder is rated. The first note of a ladder counts. It is written by whoever is
-  about to rate the ladder's first round, who reads it back before the round is rated.
+  about to rate the ladder's first round, who reads it back before the round is rated; or before, by
+  a worker that starts with changes of it.
 - `proposed`: the history is to go on so. From the first new offset on, rounds of the ladder wait.
 - `confirmed`: it does. Whoever confirms has seen, after the proposal was in the log, that the
   ladder's partition had not come to that offset yet. So every round from it on was reported after
@@ -184,6 +185,8 @@ def announce(own: Mapping[str, History], log: Notes, end_of: Callable[[str], int
     left = {ladder: story.proposed(ladder) for ladder in own}
     rival = {each: told for each, told in left.items() if told and tuple(told) != tuple(own[each])}
     log.write(notes("withdrawn", rival))  # whoever proposed it has died, or will say it again
+    log.write(notes("noted", _to_note(own, story)))
+    story = log.read()
     for ladder, history in own.items():
         if why := objection(ladder, history, story.noted(ladder)):
             raise AtOdds(why)
@@ -201,6 +204,12 @@ def announce(own: Mapping[str, History], log: Notes, end_of: Callable[[str], int
     for ladder, history in changed.items():
         if tuple(story.noted(ladder)[: len(history)]) != tuple(history):
             raise AtOdds(f"ladder {ladder!r}: another worker withdrew its change: start again")
+
+
+def _to_note(own: Mapping[str, History], story: Story) -> dict[str, History]:
+    """Ladders that nobody has rated yet, and that have changes: else a worker with an older file
+    may note them first. Others may still be edited."""
+    return {each: told for each, told in own.items() if len(told) > 1 and not story.noted(each)}
 
 
 def _check_in_time(starts: Mapping[str, int], end_of: Callable[[str], int]) -> None:

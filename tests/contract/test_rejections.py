@@ -1,15 +1,23 @@
 """What the log tells of the records that were rejected."""
 
-from stream_rater.pipeline.ports import AfterRejected, CommitSource
-from tests.contract.rigs import ESTIMATOR, Rig, read_from_start
+from stream_rater.pipeline.ports import CommitSource, LookForOffsets, Remains
+from tests.contract.rigs import ESTIMATOR, Member, Rig, read_from_start
 from tests.contract.test_writing import BOTH, rejection
 
 
+def looked(member: Member, partitions: frozenset[int]) -> Remains:
+    """What is found of these."""
+    found: Remains = member.do(LookForOffsets(partitions))
+    return found
+
+
 def test_the_last_rejections_are_found(rig: Rig) -> None:
-    """Of each partition the offset after its last one; of one without any, nothing."""
+    """Of each partition the offset after its last one; of one without any, nothing; and where the
+    log ends."""
     rejected = [rejection(rig, "malformed", b"x") for _ in range(3)]
     member = read_from_start(rig, ESTIMATOR)
-    assert member.do(AfterRejected(BOTH)) == {}
+    ends = {0: 3, 1: 0}
+    assert looked(member, BOTH) == Remains({}, ends, parts_deleted=False)
     member.do(CommitSource({0: 3}, rejected))
-    assert member.do(AfterRejected(BOTH)) == {0: 3}
-    assert member.do(AfterRejected(frozenset([1]))) == {}
+    assert looked(member, BOTH) == Remains({0: 3}, ends, parts_deleted=False)
+    assert looked(member, frozenset([1])).after_rejected == {}

@@ -15,10 +15,10 @@ from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts import Part
 from stream_rater.pipeline.ports import (
     Apply,
+    CannotGoOn,
     CommitSource,
     Effect,
     Publish,
-    Resharded,
     Scatter,
     Trouble,
 )
@@ -153,7 +153,7 @@ class Actor:
     def _answer(self, how: Callable[[], Effect[Any]]) -> None:
         try:
             self.go_on(how())
-        except Resharded:
+        except CannotGoOn:
             self.ended = True
 
 

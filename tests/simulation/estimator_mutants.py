@@ -1,5 +1,6 @@
 """Step 1 to 7 with one rule left out at a time."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,9 @@ from stream_rater.pipeline.estimation import Cohort
 from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.marks import Fingerprints, Flags
 from stream_rater.pipeline.ports import (
-    AfterRejected,
     Agree,
     CommitSource,
+    LookForOffsets,
     Priors,
     ReadPriors,
     Rejection,
@@ -174,9 +175,17 @@ class CommitsMaximum(Estimator):
 class OffsetsForgotten(UnkindWorker):
     """Step 1 from the log's start where the group has no offset."""
 
-    def _after_rejected(self, effect: AfterRejected) -> Steps:
-        yield
-        return {}
+    def _look_for_offsets(self, effect: LookForOffsets) -> Steps:
+        told = yield from super()._look_for_offsets(effect)
+        return replace(told, after_rejected={})
+
+
+class ReadsDeletedAgain(UnkindWorker):
+    """Step 1 by the last rejections though parts were deleted."""
+
+    def _look_for_offsets(self, effect: LookForOffsets) -> Steps:
+        told = yield from super()._look_for_offsets(effect)
+        return replace(told, parts_deleted=False)
 
 
 class PlainCommits(UnkindWorker):

@@ -78,6 +78,9 @@ MUTANTS = {
     "offsets-forgotten": Mutant(
         "offsets found again by rejections", Machines(worker=stage_1.OffsetsForgotten)
     ),
+    "reads-deleted-again": Mutant(
+        "no guess once parts were deleted", Machines(worker=stage_1.ReadsDeletedAgain)
+    ),
     "plain-commits": Mutant("offsets in a transaction, too", Machines(worker=stage_1.PlainCommits)),
     "ids-in-store": Mutant("no round ids in the store", Machines(estimator=IdsInStore)),
     "recalls-by-offset": Mutant("events by fresh rows", Machines(updater=stage_2.RecallsByOffset)),

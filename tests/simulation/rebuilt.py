@@ -67,6 +67,28 @@ def lost_after_shards_were_added(stage: Stage) -> None:
     stage.updater()
 
 
+@catches("reads-deleted-again")
+def lost_while_forgotten_rounds_are_read_again(stage: Stage) -> None:
+    """Kafka forgets the estimators' offsets, and parts are deleted. Who starts then ends by itself,
+    and an operator commits the offset; else it scatters a round again, and the store is lost."""
+    stage.rated(A0, B0)
+    estimator, updater = stage.actors
+    stage.round(A0, B0)
+    stage.through(estimator, CommitSource)
+    stage.through(updater, Publish)
+    stage.expire()
+    committed = dict(stage.log.estimators.committed)
+    stage.log.estimators.committed.clear()
+    stage.crash(estimator)
+    successor = stage.estimator()
+    stage.turns(successor)
+    if successor.ended:
+        stage.log.estimators.committed |= committed
+    stage.rebuild()
+    stage.estimator()
+    stage.updater()
+
+
 def shards_added_beside_a_paused_estimator(stage: Stage) -> Actor:
     """An estimator is paused when it is about to send a round's parts, cut for two shards. Another
     one and an updater rate the round, and shards are added. Returns the paused one."""

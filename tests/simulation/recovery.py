@@ -29,7 +29,7 @@ class GivenUp(Exception):
 
 def rebuild(
     log: Log, store: StoreWithPast, ladders: Ladders, window: int, reaching: type[Reach],
-    steps: float = math.inf, noted: Mapping[int, int] = {},
+    steps: float = math.inf,
 ) -> None:  # fmt: skip
     """As the command does, with its own functions; raises GivenUp after so many steps."""
     ends = itertools.count()
@@ -42,8 +42,6 @@ def rebuild(
         step()
         return {s: store.apply(s, each.position, each.beliefs) for s, each in calls.items()}
 
-    if any(shard.start for shard in log.parts):  # it refuses, until an operator has committed them
-        log.estimators.committed = {**noted, **log.estimators.committed}
     applied = dict(log.updaters.committed)
     scattered = {p: log.estimators.committed.get(p, 0) for p in range(len(log.rounds))}
     shards = len(log.parts)
@@ -92,6 +90,13 @@ def forget_offsets(log: Log, faults: Counter[str], noted: dict[int, int]) -> Non
     faults["expired"] += bool(log.estimators.committed)
     noted |= log.estimators.committed
     log.estimators.committed.clear()
+
+
+def recall_offsets(log: Log, noted: Mapping[int, int]) -> None:
+    """What an operator does whose estimators, or whose rebuild, ask for them."""
+    if any(shard.start for shard in log.parts):
+        known = {p: noted.get(p, 0) for p in range(len(log.rounds))}
+        log.estimators.committed = known | log.estimators.committed
 
 
 def _cut_for(record: Record) -> float:

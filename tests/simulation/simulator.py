@@ -64,12 +64,13 @@ class Simulation:
         self.weather: Weather = weather(self.rng)
         self.once = SHARDS - 1 if seed % 2 == 0 else SHARDS
         """How many shards there are at first."""
-        self.log = Log(PARTITIONS, self.once)
-        self.store = StoreWithPast(self.rng, self.weather.stale)
+        self.log, self.store = (
+            Log(PARTITIONS, self.once),
+            StoreWithPast(self.rng, self.weather.stale),
+        )
         self.faults: Faults = self.store.faults
         self.to_submit = submissions(self.rng, self.weather.rounds, self.weather.players)[::-1]
-        self.doubt = self.weather.doubt
-        self.now_s = 0.0
+        self.doubt, self.now_s = self.weather.doubt, 0.0
         self.watch = Watch()
         self.upgrading = False
         """Whether who starts from now on has the next release and ladders file."""
@@ -238,6 +239,7 @@ class Simulation:
     def _start_again(self, actor: Actor) -> None:
         """Its process has ended by itself; another one takes its place."""
         self.faults["ended"] += 1
+        recovery.recall_offsets(self.log, self.noted)
         self.actors.remove(actor)
         self._start(actor.role)
         self._rebalance()
@@ -361,8 +363,9 @@ class Simulation:
             self.log.add_shards(SHARDS - len(self.log.parts))
 
     def _rebuild(self, steps: float = math.inf) -> None:
+        recovery.recall_offsets(self.log, self.noted)
         reach = self.machines.reach
-        recovery.rebuild(self.log, self.store, self.ladders, WINDOW, reach, steps, self.noted)
+        recovery.rebuild(self.log, self.store, self.ladders, WINDOW, reach, steps)
 
     def _upgrade(self) -> None:
         """A rolling upgrade begins: a worker with the new file starts."""

@@ -112,6 +112,7 @@ class Stage:
         """There are so many shards until the first rebuild, and workers were there before."""
         self.once = shards
         self.log = Log(PARTITIONS, shards)
+        self.log.estimators.committed = dict.fromkeys(range(PARTITIONS), 0)
         self.log.updaters.committed = dict.fromkeys(range(shards), 0)
 
     def rebuild(self) -> None:

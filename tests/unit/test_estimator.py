@@ -9,18 +9,18 @@ from stream_rater.pipeline import estimator as module
 from stream_rater.pipeline import source
 from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.ports import (
-    AfterRejected,
     CommitSource,
     Committed,
     LogStarts,
     LogTrouble,
+    LookForOffsets,
     NewProducer,
     Poll,
     Polled,
     Priors,
     ReadPriors,
     Record,
-    Resharded,
+    Remains,
     Scatter,
     Seek,
     ShardEnds,
@@ -73,15 +73,16 @@ def opened(
     committed: Mapping[int, int | None] = {0: 0},
     ends: Sequence[int] = (0, 0),
     starts: Mapping[int, int] | None = None,
-    after: Mapping[int, int] | None = None,
+    remains: Remains | None = None,
 ) -> Seek:
-    """Answer all that opening partitions takes; returns where reading begins. `after`: the last
-    rejections, where it is asked for them."""
+    """Answer all that opening partitions takes; returns where reading begins. `remains`: where it
+    looks for offsets that were forgotten."""
     hand.answer(Committed, committed, partitions=frozenset(committed))
-    if after is not None:
+    if remains is not None:
         forgotten = frozenset(p for p, c in committed.items() if c is None)
-        hand.answer(AfterRejected, after, partitions=forgotten)
-        hand.answer(CommitSource, offsets={p: after.get(p, 0) for p in forgotten}, rejections=())
+        hand.answer(LookForOffsets, remains, partitions=forgotten)
+        least = {p: remains.after_rejected.get(p, 0) for p in forgotten}
+        hand.answer(CommitSource, offsets=least, rejections=())
     hand.answer(ShardEnds, ends)
     hand.answer(LogStarts, starts or dict.fromkeys(committed, 0))
     return hand.answer(Seek)
@@ -135,7 +136,12 @@ def test_opening_fetches_c_before_it_sets_the_floors(hand: ByHand) -> None:
 def test_rounds_deleted_unread_are_told_of(hand: ByHand, observer: Recorder) -> None:
     """Also where nothing was ever finished; and reading begins where the log does."""
     hand.answer(Poll, Polled(0.0, gained=frozenset([0, 1, 2])))
-    seek = opened(hand, committed={0: 0, 1: None, 2: 4}, starts={0: 6, 1: 6, 2: 4}, after={})
+    seek = opened(
+        hand,
+        committed={0: 0, 1: None, 2: 4},
+        starts={0: 6, 1: 6, 2: 4},
+        remains=Remains({}, {1: 6}, parts_deleted=False),
+    )
     assert seek.offsets == {0: 6, 1: 6, 2: 4}
     assert observer.missing == [(0, 0, 6)]
 
@@ -375,22 +381,3 @@ def test_a_flooded_partition_that_is_lost_rests_no_more(observer: Recorder) -> N
     hand.answer(CommitSource)
     hand.answer(Poll, Polled(0.0, lost=frozenset({0})), resting=frozenset({0}))
     hand.expect(Poll, resting=frozenset())
-
-
-def test_shards_were_added(hand: ByHand) -> None:
-    """What it would cut is for as many as there were: it ends, and says what to do."""
-    hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
-    hand.answer(Committed, {0: 0})
-    with pytest.raises(Resharded, match=r"has 3 partitions and had 2 .* rebuild --replace"):
-        hand.answer(ShardEnds, [0, 0, 0])
-
-
-def test_offsets_that_kafka_forgot(hand: ByHand) -> None:
-    """Where records were rejected, reading begins behind the last of them, and its W offsets are
-    read for their ids; of a partition without any, at the log's start."""
-    hand.answer(Poll, Polled(0.0, gained=frozenset([0, 1])))
-    seek = opened(hand, committed={0: None, 1: None}, after={0: 9})
-    assert seek.offsets == {0: 6, 1: 0}
-    read(hand, Record(0, 8, b"junk", received_s=4e9), Record(0, 9, b"junk", received_s=4e9))
-    rejected = hand.expect(CommitSource, offsets={0: 10}).rejections
-    assert [each.record.offset for each in rejected] == [9]

@@ -163,3 +163,15 @@ def test_a_note_of_a_newer_release_is_refused() -> None:
     """It may change everything."""
     with pytest.raises(UnknownNote, match="'later'"):
         Story().read(b'{"kind": "later", "histories": {"a": ["0:x"]}}')
+
+
+def test_changes_of_a_ladder_that_nobody_rated_are_noted_at_the_start() -> None:
+    """Before a worker with an older file notes it; one without changes may still be edited."""
+    log = Log()
+    log.start(OLD)
+    assert log.notes == []
+    log.end = 100
+    log.start(NEW)
+    assert log.read().of("a") == NEW
+    with pytest.raises(AtOdds, match="noted from offset 20 on"):
+        log.start(OLD)
