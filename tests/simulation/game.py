@@ -54,6 +54,16 @@ PARTITIONS = 2
 SHARDS = 3
 START_S = 1_700_000_000
 
+QUIET_EFFECTS = 20_000
+"""After the last fault everything must be done within so many effects; else something is stuck."""
+
+STILL_EFFECTS = 40
+"""And stay done for so many more."""
+
+ASKED = 10
+"""Times so many effects: longer than it takes until a refused shard is looked at again. Who was
+paused while the store was rebuilt may refuse one by what it had read before."""
+
 CHANCES = {
     "crash": 0.004,
     "sleep_or_wake": 0.004,

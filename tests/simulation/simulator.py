@@ -21,11 +21,14 @@ from . import oracle, recovery
 from .actors import PRODUCTION, Actor, Machines, Straggler, Watch, upgraded
 from .faults import Faults, overtaken
 from .game import (
+    ASKED,
     CHANGED,
     LADDERS,
     PARTITIONS,
+    QUIET_EFFECTS,
     SHARDS,
     START_S,
+    STILL_EFFECTS,
     Weather,
     announced,
     arrival_s,
@@ -36,16 +39,6 @@ from .world import StoreWithPast, Unkindness
 
 WINDOW = 12
 """Small, so that duplicates beyond it happen too."""
-
-QUIET_EFFECTS = 20_000
-"""After the last fault everything must be done within so many effects; else something is stuck."""
-
-STILL_EFFECTS = 40
-"""And stay done for so many more."""
-
-ASKED = 10
-"""Times so many effects: longer than it takes until a refused shard is looked at again. Who was
-paused while the store was rebuilt may refuse one by what it had read before."""
 
 
 class Simulation:
