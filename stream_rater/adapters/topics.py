@@ -1,7 +1,7 @@
 """The four topics: their names, making them, and asking Kafka about them."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -40,6 +40,8 @@ from stream_rater.pipeline.ports import Denied, LogTrouble
 TIMEOUT_S = 10.0
 REQUEST_TIMEOUT_S = 5.0
 """Of what the state machines wait for."""
+NEWS_S = 0.05
+"""How long after its question a broker that does not know of a new topic is asked again."""
 ABANDONED_S = 15.0
 """How long after its time-out a transaction may stay open: brokers look for such every 10 s."""
 
@@ -47,6 +49,7 @@ _SPEC: Any = admin_api.OffsetSpec
 LATEST: Any = _SPEC.latest()
 EARLIEST: Any = _SPEC.earliest()
 READ_COMMITTED: Any = IsolationLevel.READ_COMMITTED
+UNKNOWN_TOPIC = KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
 class TopicMismatch(Exception):
@@ -94,6 +97,18 @@ def _result(future: "Future[Any]") -> Any:
         raise LogTrouble(f"kafka: no answer within {TIMEOUT_S:g} s") from None
 
 
+def _knows_no_topic(asked: "Future[Any]") -> bool:
+    """Whether a broker has answered that there is no such topic."""
+    error = asked.exception() if asked.done() else None
+    return isinstance(error, KafkaException) and error.args[0].code() == UNKNOWN_TOPIC
+
+
+def _copies(known: Any) -> list[tuple[int, int]]:
+    """Of each partition of a topic: copies in sync, and all of them."""
+    found = known.partitions
+    return [(len(found[p].isrs), len(found[p].replicas)) for p in sorted(found)]
+
+
 class Admin:
     """What the service asks of Kafka besides reading and writing."""
 
@@ -107,6 +122,8 @@ class Admin:
         except KafkaException as error:
             raise BadConfiguration(f"kafka: {error.args[0].str()}") from None
         self.topics = Topics.of(settings)
+        self._created: set[str] = set()
+        """Topics that are there since `create_topics`: not every broker may know of them yet."""
         self._readers: dict[str, Consumer] = {}
         """Of committed offsets, by group."""
         self.largest_rejection = MESSAGE_BYTES
@@ -134,7 +151,8 @@ class Admin:
         futures = self._client.create_topics(new, operation_timeout=TIMEOUT_S)
         for name, future in futures.items():
             self._await_creation(name, future)
-        self._await_topics()
+        self._created |= futures.keys()
+        self._await_leaders()
 
     def _await_creation(self, name: str, future: "Future[Any]") -> None:
         error = future.exception(TIMEOUT_S)
@@ -144,32 +162,53 @@ class Admin:
         if code != KafkaError.TOPIC_ALREADY_EXISTS:
             _result(future)
 
-    def _await_topics(self) -> None:
-        """Brokers learn of a new topic one after the other, and then who leads its partitions."""
+    def _await_leaders(self) -> None:
+        """A broker may say for a moment that it does not lead what was just made."""
         deadline_s = time.monotonic() + TIMEOUT_S
         while not self._are_led() and time.monotonic() < deadline_s:
-            time.sleep(0.05)
+            time.sleep(NEWS_S)
 
     def _are_led(self) -> bool:
-        there = self.partitions()
         try:
-            return [len(self.ends(*each)) for each in there.items()] == list(
-                there.values()
-            ) and len(there) == len(self._names())
+            for topic, count in self.partitions().items():
+                self.ends(topic, count)
         except LogTrouble:
             return False
+        return True
 
     def partitions(self) -> dict[str, int]:
         """Number of partitions of each of our topics."""
         return {name: len(known.partitions) for name, known in self._known().items()}
 
     def _known(self) -> dict[str, Any]:
-        """What Kafka tells of our topics."""
+        """What Kafka tells of our topics; of those that we created once a broker knows of all."""
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while not self._created <= (known := self._listed()).keys():
+            if time.monotonic() > deadline_s:
+                break
+            time.sleep(NEWS_S)
+        return known
+
+    def _listed(self) -> dict[str, Any]:
+        """What some broker tells of our topics."""
         try:
             known = self._client.list_topics(timeout=TIMEOUT_S).topics
         except KafkaException as error:
             raise self._unreachable(error.args[0]) from None
         return {name: known[name] for name in self._names() if name in known}
+
+    def _described(self, topic: str, ask: "Callable[[], Future[Any]]") -> Any:
+        """What some broker tells of a topic; of one that we created once it knows of it."""
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while True:
+            asked = ask()
+            try:
+                return _result(asked)
+            except LogTrouble:
+                over = topic not in self._created or time.monotonic() > deadline_s
+                if over or not _knows_no_topic(asked):
+                    raise
+            time.sleep(NEWS_S)
 
     def _unreachable(self, error: KafkaError) -> LogTrouble | Denied:
         """With the reason, where the client told one beside the outcome."""
@@ -184,20 +223,27 @@ class Admin:
 
     def partitions_of(self, *names: str) -> list[int]:
         """Number of partitions of these topics of ours; TopicMismatch where one is missing."""
-        found = self.partitions()
+        known = self._known()
+        return [len(known[name].partitions) for name in self._all_of(known, names)]
+
+    def _all_of(self, known: Mapping[str, Any], names: Sequence[str]) -> Sequence[str]:
+        """These names; TopicMismatch where Kafka does not know one of them."""
         for name in names:
-            if name not in found:
+            if name not in known:
                 raise TopicMismatch(f"topic {name} does not exist, or is not to be seen by us")
-        return [found[name] for name in names]
+        return names
 
     def check_topics(self) -> dict[str, int]:
         """Partitions by topic; raises TopicMismatch where a topic cannot serve. `warnings` say what
         is not as it should be."""
-        counts = dict(zip(self._names(), self.partitions_of(*self._names()), strict=True))
+        known = self._known()
         found = {
-            name: Found(count, min(of for _, of in self.copies(name)), self.configuration(name))
-            for name, count in counts.items()
-        }
+            name: Found(
+                len(known[name].partitions), min(of for _, of in _copies(known[name])),
+                self.configuration(name),
+            )
+            for name in self._all_of(known, self._names())
+        }  # fmt: skip
         refusals, self.warnings = judged(self._settings, found)
         if refusals:
             first, *others = refusals
@@ -205,26 +251,28 @@ class Admin:
             raise TopicMismatch(f"{first}{more}")
         largest = min(size_of(found[self.topics.rejected].configuration), LARGEST_RESPONSE_BYTES)
         self.largest_rejection = max(largest - ENVELOPE_BYTES, 0)
-        return counts
+        return {name: each.partitions for name, each in found.items()}
 
     def configuration(self, topic: str) -> Mapping[str, str]:
         """A topic's configuration by Kafka's names, what it has from the brokers among it."""
         resource = admin_api.ConfigResource(admin_api.ResourceType.TOPIC, topic)
         try:
-            entries = _result(self._client.describe_configs([resource])[resource])
+            entries = self._described(
+                topic, lambda: self._client.describe_configs([resource])[resource]
+            )
         except Denied:
             raise Denied(f"kafka: {topic}: its configuration is not to be read by us") from None
         return {name: entry.value for name, entry in entries.items()}
 
     def copies(self, topic: str) -> list[tuple[int, int]]:
         """Of each partition of a topic of ours that is there: copies in sync, and all of them."""
-        found = self._known()[topic].partitions
-        return [(len(found[p].isrs), len(found[p].replicas)) for p in sorted(found)]
+        return _copies(self._known()[topic])
 
     def topic_id(self, topic: str) -> str:
         """What tells a topic from another of the same name that was there before."""
-        described = self._client.describe_topics(TopicCollection([topic]))
-        return str(_result(described[topic]).topic_id)
+        asked = TopicCollection([topic])
+        described = self._described(topic, lambda: self._client.describe_topics(asked)[topic])
+        return str(described.topic_id)
 
     def ends(self, topic: str, partitions: int) -> list[int]:
         """The end offset of each partition, transactions pending or not."""
