@@ -32,6 +32,8 @@ class Brokers:
 
     def __init__(self) -> None:
         self.asked = 0
+        self.leads = False
+        """Not when asked the first time."""
 
     def knows(self) -> bool:
         self.asked += 1
@@ -46,8 +48,8 @@ class Brokers:
         return {each.topic: answered(None) for each in new}
 
     def list_offsets(self, asked: Any, **_: Any) -> Any:
-        told = SimpleNamespace(offset=0) if self.knows() else UNKNOWN
-        return {partition: answered(told) for partition in asked}
+        self.leads, led = True, self.leads
+        return {each: answered(SimpleNamespace(offset=0) if led else UNKNOWN) for each in asked}
 
     def describe_configs(self, resources: Any) -> Any:
         (resource,) = resources
