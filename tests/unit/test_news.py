@@ -39,7 +39,7 @@ class Brokers:
         self.asked += 1
         return self.asked % 2 == 0
 
-    def list_topics(self, timeout: float) -> Any:
+    def list_topics(self, topic: str = "", *, timeout: float) -> Any:
         topics = {name: SimpleNamespace(partitions=dict.fromkeys(range(count), COPY))
                   for name, count in KNOWN.items()}  # fmt: skip
         return SimpleNamespace(topics=topics if self.knows() else {})
