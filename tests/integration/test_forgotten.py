@@ -1,0 +1,132 @@
+"""What Kafka deleted or forgot while no worker was there."""
+
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
+
+from stream_rater.adapters.access import QUIET
+from stream_rater.adapters.redis import RedisStore
+from stream_rater.adapters.topics import Admin, Topics
+from stream_rater.config import Settings
+from stream_rater.service import ESTIMATORS, UPDATERS
+from tests import real
+from tests.integration.processes import WorkerProcess, wait_until
+from tests.integration.test_rebuild import delete_parts, gone, rebuild
+from tests.integration.test_service import a_round, assert_all_rated_once
+from tests.integration.topics import Bytes, Finished, produce, read_topic
+
+Start = Callable[..., WorkerProcess]
+
+
+def client_of(settings: Settings) -> Any:
+    return AdminClient({"bootstrap.servers": settings.kafka}, logger=QUIET)
+
+
+def rated(settings: Settings, start: Start) -> None:
+    """Rounds, and a message that is none, by a worker that has left."""
+    worker = start(settings)
+    junk = Bytes(b"no round", b"ladder", partition=1)
+    produce(settings, [*(a_round(number) for number in range(50)), junk])
+    wait_until(Finished(settings), "all is finished", 60.0, 0.2)
+    worker.terminate()
+    assert worker.wait() == 0
+    wait_until(gone(settings), "it has left")
+
+
+def forget_offsets(settings: Settings, *groups: str) -> dict[str, dict[int, int | None]]:
+    """As Kafka does some days after the last member left; what they were."""
+    admin, topics = Admin(settings), Topics.of(settings)
+    read = {ESTIMATORS: topics.rounds, UPDATERS: topics.parts}
+    found = {group: admin.committed(group, read[group], 4) for group in groups}
+    names = [settings.topic_prefix + group for group in groups]
+    client = client_of(settings)
+    for future in client.delete_consumer_groups(names).values():
+        future.result(10.0)
+    return found
+
+
+def test_rounds_that_were_deleted_are_not_replayed_without(
+    settings: real.SettingsFactory, worker_process: Start
+) -> None:
+    """A rebuild refuses in one line, and leaves the store as it is."""
+    at = settings(session_timeout_ms=2000)
+    rated(at, worker_process)
+    store = RedisStore(at)
+    before = store.count_beliefs(), store.read(dict.fromkeys(range(4), ()))
+    rounds = Topics.of(at).rounds
+    ends = Admin(at).ends(rounds, 4)
+    partition = max(range(4), key=ends.__getitem__)
+    where = TopicPartition(rounds, partition, 3)
+    client = client_of(at)
+    for future in client.delete_records([where]).values():
+        future.result(10.0)
+    refused = rebuild(at, "--replace")
+    assert refused.returncode == 1
+    assert f"partition {partition} of the rounds starts at 3" in refused.stderr
+    assert refused.stderr.count("\n") == 1
+    assert (store.count_beliefs(), store.read(dict.fromkeys(range(4), ()))) == before
+
+
+def test_estimators_find_where_they_were(
+    settings: real.SettingsFactory, worker_process: Start
+) -> None:
+    """While all parts are there: nothing is rated, told or rejected twice."""
+    at = settings(session_timeout_ms=2000)
+    rated(at, worker_process)
+    forget_offsets(at, ESTIMATORS)
+    worker_process(at)
+    produce(at, [a_round(number) for number in range(50, 60)])
+    wait_until(Finished(at), "all is finished", 60.0, 0.2)
+    assert_all_rated_once(at, 60)
+    assert len(read_topic(at, Topics.of(at).rejected)) == 1
+
+
+def test_estimators_do_not_guess_where_they_were(
+    settings: real.SettingsFactory, worker_process: Start
+) -> None:
+    """Once parts were deleted a worker ends, and says what to commit; then it goes on."""
+    at = settings(session_timeout_ms=2000)
+    rated(at, worker_process)
+    delete_parts(at)
+    known = forget_offsets(at, ESTIMATORS)[ESTIMATORS]
+    worker = worker_process(at, ready=False)
+    assert worker.wait() == 1
+    assert "partition 1 (not below 1)" in worker.log().splitlines()[-1]
+    refused = rebuild(at, "--replace")
+    assert refused.returncode == 1
+    assert "has no committed offset any more" in refused.stderr
+    offsets = {partition: offset or 0 for partition, offset in known.items()}
+    Admin(at).commit(ESTIMATORS, Topics.of(at).rounds, offsets)
+    worker_process(at)
+    produce(at, [a_round(number) for number in range(50, 60)])
+    wait_until(Finished(at), "all is finished", 60.0, 0.2)
+    assert_all_rated_once(at, 60)
+    assert len(read_topic(at, Topics.of(at).rejected)) == 1
+
+
+def test_updaters_do_not_guess_where_they_were(
+    settings: real.SettingsFactory, worker_process: Start
+) -> None:
+    """Shards that hold something wait for an operator, who is told what to commit."""
+    at = settings(session_timeout_ms=2000)
+    rated(at, worker_process)
+    known = forget_offsets(at, UPDATERS)[UPDATERS]
+    assert "has no committed offset any more" in rebuild(at, "--replace").stderr
+    worker = worker_process(at, ready=False)
+    used = {shard: offset for shard, offset in known.items() if offset}
+
+    def all_refused() -> bool:
+        return worker.metric("stream_rater_refused_shards") == len(used)
+
+    wait_until(all_refused, "it refuses the shards")
+    _, told = worker.get("/readyz")
+    assert all(f"commit {offset} for this partition" in told for offset in used.values())
+    worker.kill()
+    wait_until(gone(at), "its session is over")
+    Admin(at).commit(UPDATERS, Topics.of(at).parts, used)
+    worker_process(at)
+    produce(at, [a_round(number) for number in range(50, 60)])
+    wait_until(Finished(at), "all is finished", 60.0, 0.2)
+    assert_all_rated_once(at, 60)
