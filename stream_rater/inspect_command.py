@@ -114,7 +114,7 @@ def _moment(seconds: int) -> str:
 def _topics(settings: Settings) -> Iterator[str]:
     admin, store = Admin(settings), RedisStore(settings)
     topics = admin.topics
-    names = (topics.rounds, topics.parts, topics.changed, topics.rejected)
+    names = topics.names
     counts = dict(zip(names, admin.partitions_of(*names), strict=True))
     held = store.read(dict.fromkeys(range(counts[topics.parts]), ()))
     positions = [held[shard].position for shard in range(counts[topics.parts])]

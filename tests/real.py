@@ -80,7 +80,7 @@ def _claimed_database(address: str, databases: int) -> tuple[str, "redis.Redis"]
 def _delete_topics(settings: Settings) -> None:
     """Delete the topics of a test, those that it made; the broker does so in its own time."""
     topics = Topics.of(settings)
-    names = [topics.rounds, topics.parts, topics.changed, topics.rejected, topics.notes]
+    names = list(topics.names)
     client: Any = AdminClient({"bootstrap.servers": settings.kafka}, logger=QUIET)
     for future in client.delete_topics(names).values():
         future.exception(DELETION_S)

@@ -77,7 +77,7 @@ def _topics(kafka: str) -> Iterator[str]:
 def _delete_topics(client: admin_api.AdminClient, kafka: str, prefix: str) -> None:
     topics = Topics.of(Settings(topic_prefix=prefix))
     try:
-        names = [topics.rounds, topics.parts, topics.changed, topics.rejected]
+        names = list(topics.names)
         futures = client.delete_topics(names)
         futures |= client.delete_consumer_groups([prefix + ESTIMATORS, prefix + UPDATERS])
         for future in futures.values():

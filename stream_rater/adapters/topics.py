@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import confluent_kafka.admin as admin_api
@@ -78,6 +78,11 @@ class Topics:
             rejected=prefix + events.ROUND_REJECTED,
             notes=prefix + events.LADDERS_NOTED,
         )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of them."""
+        return astuple(self)
 
 
 def _offset(future: Any) -> int:
@@ -195,7 +200,7 @@ class Admin:
             known = self._client.list_topics(timeout=TIMEOUT_S).topics
         except KafkaException as error:
             raise self._unreachable(error.args[0]) from None
-        return {name: known[name] for name in self._names() if name in known}
+        return {name: known[name] for name in self.topics.names if name in known}
 
     def _described(self, topic: str, ask: "Callable[[], Future[Any]]") -> Any:
         """What some broker tells of a topic; of one that we created once it knows of it."""
@@ -216,10 +221,6 @@ class Admin:
         reason = self._heard or error
         kind = Denied if reason.code() in DENIALS else LogTrouble
         return kind(f"kafka at {self._settings.kafka}: {reason.str()}")
-
-    def _names(self) -> tuple[str, ...]:
-        topics = self.topics
-        return (topics.rounds, topics.parts, topics.changed, topics.rejected, topics.notes)
 
     def partitions_of(self, *names: str) -> list[int]:
         """Number of partitions of these topics of ours; TopicMismatch where one is missing."""
@@ -242,7 +243,7 @@ class Admin:
                 len(known[name].partitions), min(of for _, of in _copies(known[name])),
                 self.configuration(name),
             )
-            for name in self._all_of(known, self._names())
+            for name in self._all_of(known, self.topics.names)
         }  # fmt: skip
         refusals, self.warnings = judged(self._settings, found)
         if refusals:
