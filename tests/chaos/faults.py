@@ -21,6 +21,7 @@ from tests.chaos.redis_faults import (
     redis_failover,
     redis_killed,
     redis_rebuilt,
+    redis_resharded,
     redis_restored,
 )
 from tests.chaos.rolling import rolling
@@ -286,6 +287,7 @@ FAULTS: dict[str, Story] = {
     **{f"connections-{how}": partial(connections, toxic=toxic) for how, toxic in TOXICS.items()},
     "redis-killed": redis_killed,
     "redis-failover": redis_failover,
+    "redis-resharded": redis_resharded,
     "redis-restored": redis_restored,
     "redis-rebuilt": redis_rebuilt,
     "rolling": rolling,

@@ -5,15 +5,25 @@ from functools import partial
 from pathlib import Path
 
 from redis import Redis
+from redis.crc import key_slot
 
 from local.servers import Server
 from stream_rater.adapters.redis_client import connect
+from stream_rater.pipeline.sharding import position_key
 from tests.chaos.crew import Violation
 from tests.chaos.scene import AT_ONCE, Outcome, Scene, a_scene
 from tests.chaos.season import lobbies
 from tests.integration.processes import stream_rater, wait_until
 from tests.integration.test_rebuild import gone
 from tests.redis_cluster import a_redis_cluster
+
+BUCKETS = 4
+"""Of a ladder in a shard: few, so that a call writes to every one of them."""
+CAUGHT, MOST_MOVES = 6, 40
+"""A move catches a call when a hash that the call writes goes over after the call's beliefs were
+read. So many calls must be caught, within so many moves."""
+LATE_MS = 300
+"""How late the first key goes over."""
 
 
 def redis_killed(name: str, folder: Path, quick: bool) -> Outcome:
@@ -46,6 +56,46 @@ def redis_failover(name: str, folder: Path, quick: bool) -> Outcome:
             victim.start()
             scene.redis.await_whole(3)
         return scene.outcome()
+
+
+def redis_resharded(name: str, folder: Path, quick: bool) -> Outcome:
+    """A Redis Cluster of three: shards' slots move from master to master, key by key, at work,
+    until the moves have caught enough calls."""
+    with a_scene(
+        name, folder, lobbies(), workers=2, quick=quick,
+        redis=a_redis_cluster, redis_cluster=True, buckets=BUCKETS,
+    ) as scene:  # fmt: skip
+        caught = 0
+        while caught < scene.times(CAUGHT):
+            if scene.injected == MOST_MOVES:
+                raise Violation(f"{name}: {MOST_MOVES} moves caught {caught} calls only")
+            scene.season.play(AT_ONCE)
+            scene.at_work()
+            with scene.fault():
+                caught += _move(scene, scene.injected % scene.settings.shards)
+        return scene.outcome()
+
+
+def _move(scene: Scene, shard: int) -> int:
+    """A shard's slot moves while rounds stream, and workers call between any two steps of the move;
+    how many calls this caught."""
+    position = position_key(shard)
+    move = scene.redis.move(key_slot(position.encode()))
+    move.begin()
+    scene.season.play(AT_ONCE // 4)
+    keys = move.keys()
+    keys.remove(position)
+    scene.random.shuffle(keys)
+    first, *others = keys
+    half = len(others) // 2
+    caught: int = move.send_late(first, LATE_MS)
+    for some in (others[:half], [position], others[half:], []):  # nothing: before the end
+        scene.season.play(AT_ONCE // 10)
+        move.await_refused()
+        move.send(some)
+    move.finish()
+    scene.redis.await_owner(move.slot, move.target)
+    return caught
 
 
 def redis_restored(name: str, folder: Path, quick: bool) -> Outcome:
