@@ -114,7 +114,30 @@ class SlotMove:
         """These keys go over, one by one."""
         with client_of(self.source) as source:
             for key in keys:
-                source.execute_command("MIGRATE", LOOPBACK, self.target.port, key, 0, 5000)
+                source.execute_command(*self._migrate(key))
+
+    def send_late(self, key: str, late_ms: int) -> int:
+        """This key goes over once all writes to the source have waited so long, and before any
+        that came meanwhile; how many calls of a function were not carried out because of it."""
+        with client_of(self.source) as source:
+            before = _not_carried_out(source)
+            with source.pipeline(transaction=False) as at_once:
+                at_once.client_pause(late_ms, all=False)
+                at_once.execute_command(*self._migrate(key))
+                at_once.execute()
+            return _not_carried_out(source) - before
+
+    def await_refused(self) -> None:
+        """Return once the source has refused one more call because of keys that have gone."""
+        deadline_s = time.monotonic() + READY_S
+        with client_of(self.source) as source:
+            before = _sent_away(source)
+            while _sent_away(source) == before:
+                assert time.monotonic() < deadline_s, "nobody calls for what has gone"
+                time.sleep(0.02)
+
+    def _migrate(self, key: str) -> tuple[str | int, ...]:
+        return "MIGRATE", LOOPBACK, self.target.port, key, 0, 5000
 
     def finish(self) -> None:
         """All that are left go over; then the slot is the target's."""
@@ -125,6 +148,17 @@ class SlotMove:
         for server in (self.target, self.source):
             with client_of(server) as client:
                 client.execute_command("CLUSTER SETSLOT", self.slot, "NODE", owner)
+
+
+def _not_carried_out(client: Any) -> int:
+    """How many calls of a function a server refused, or began and gave up."""
+    calls = client.info("commandstats").get("cmdstat_fcall", {})
+    return int(calls.get("rejected_calls", 0) + calls.get("failed_calls", 0))
+
+
+def _sent_away(client: Any) -> int:
+    """How many commands a server has refused because their key was with another one."""
+    return int(client.info("errorstats").get("errorstat_ASK", {}).get("count", 0))
 
 
 def _replicates(server: Server) -> bool:

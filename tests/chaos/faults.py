@@ -1,6 +1,5 @@
 """Each fault as a story: what breaks, when, and how it is mended."""
 
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -8,21 +7,24 @@ from functools import partial
 from pathlib import Path
 
 import msgspec
-from redis import Redis
 
 from local.servers import Server
-from stream_rater.adapters.redis_client import connect
 from tests.brokers import behind_a_proxy, three_brokers
 from tests.chaos.crew import Violation
 from tests.chaos.hanging import Hanging, abort, find_hanging
+from tests.chaos.redis_faults import (
+    redis_failover,
+    redis_killed,
+    redis_rebuilt,
+    redis_resharded,
+    redis_restored,
+)
 from tests.chaos.rolling import rolling
 from tests.chaos.scene import AT_ONCE, CATCH_UP_S, Outcome, Scene, a_scene
 from tests.chaos.season import CODEFORCES, codeforces, lobbies
-from tests.integration.processes import stream_rater, wait_until
-from tests.integration.test_rebuild import gone
+from tests.integration.processes import wait_until
 from tests.integration.test_upgrade import CHANGE, LADDER
 from tests.proxy import KAFKA, REDIS, ROUTES, Toxic, a_proxy
-from tests.redis_cluster import a_redis_cluster
 
 NEXT_KERNEL = "tests.chaos.next_kernel"
 KILLS, AHEAD, GUST = 100, 10, 10
@@ -213,105 +215,11 @@ def connections(name: str, folder: Path, quick: bool, *, toxic: Toxic | None) ->
             return scene.outcome()
 
 
-def redis_killed(name: str, folder: Path, quick: bool) -> Outcome:
-    """Redis is killed and started again on its append-only file.
-
-    The kernel still writes what the process had written: only a machine's end loses the last
-    second, which `redis_restored` and `redis_failover` stand for.
-    """
-    with a_scene(name, folder, lobbies(), workers=2, quick=quick) as scene:
-        for _ in scene.faults(5):
-            _down(scene.redis, hard=True)
-            scene.redis.start()
-        return scene.outcome()
-
-
-def redis_failover(name: str, folder: Path, quick: bool) -> Outcome:
-    """A Redis Cluster of six: a master is killed, its replica takes over, and it comes back.
-
-    The replica may lack writes that were acknowledged.
-    """
-    six = partial(a_redis_cluster, masters=3, replicas=1)
-    with a_scene(
-        name, folder, lobbies(), workers=2, quick=quick, redis=six, redis_cluster=True
-    ) as scene:
-        for _ in scene.faults(3):
-            victim = scene.random.choice(scene.redis.masters())
-            victim.kill()
-            scene.season.play(AT_ONCE)
-            scene.recover()
-            victim.start()
-            scene.redis.await_whole(3)
-        return scene.outcome()
-
-
-def redis_restored(name: str, folder: Path, quick: bool) -> Outcome:
-    """FLUSHALL at work; then a snapshot of before comes back, and the log tells the rest."""
-    with a_scene(name, folder, lobbies(), workers=2, quick=quick) as scene:
-        for _ in range(scene.times(2)):
-            scene.season.play(AT_ONCE)
-            scene.await_rated()
-            kept = _snapshot(scene.redis)
-            scene.season.play(AT_ONCE)
-            scene.at_work()
-            with scene.fault():
-                _flush(scene)
-                _restore(scene.redis, kept)
-        return scene.outcome()
-
-
-def redis_rebuilt(name: str, folder: Path, quick: bool) -> Outcome:
-    """FLUSHALL at work, and no snapshot: workers leave, `rebuild` reads the log, others go on."""
-    with a_scene(name, folder, lobbies(), workers=2, quick=quick) as scene:
-        scene.season.play(AT_ONCE)
-        scene.at_work()
-        scene.inject()
-        _flush(scene)
-        scene.season.play(AT_ONCE)
-        scene.recover(partial(_rebuild, scene))
-        return scene.outcome()
-
-
-def _rebuild(scene: Scene) -> None:
-    scene.crew.dismiss()
-    wait_until(gone(scene.settings), "the workers have left")
-    done = stream_rater("rebuild", "--replace", settings=scene.settings)
-    if done.returncode:
-        raise Violation(f"rebuild: {done.stderr}")
-    scene.crew.hire(2)
-
-
 def _down(server: Server, hard: bool) -> None:
     if hard:
         server.kill()
     else:
         server.stop()
-
-
-def _flush(scene: Scene) -> None:
-    with connect(scene.settings) as client:
-        client.flushall()
-
-
-def _snapshot(redis: Server) -> Path:
-    """A copy of all that Redis holds now, as its own file."""
-    with Redis(port=redis.port) as client:
-        client.save()
-    kept = redis.directory / "kept.rdb"
-    shutil.copy(redis.directory / "dump.rdb", kept)
-    return kept
-
-
-def _restore(redis: Server, kept: Path) -> None:
-    """Start Redis on that copy: as its append-only file's base, which is what it reads first."""
-    redis.stop()
-    (folder,) = redis.directory.glob("appendonlydir")
-    shutil.rmtree(folder)
-    folder.mkdir()
-    shutil.copy(kept, folder / "appendonly.aof.1.base.rdb")
-    manifest = "file appendonly.aof.1.base.rdb seq 1 type b\n"
-    (folder / "appendonly.aof.manifest").write_text(manifest)
-    redis.start()
 
 
 FAULTS: dict[str, Story] = {
@@ -330,6 +238,7 @@ FAULTS: dict[str, Story] = {
     **{f"connections-{how}": partial(connections, toxic=toxic) for how, toxic in TOXICS.items()},
     "redis-killed": redis_killed,
     "redis-failover": redis_failover,
+    "redis-resharded": redis_resharded,
     "redis-restored": redis_restored,
     "redis-rebuilt": redis_rebuilt,
     "rolling": rolling,

@@ -194,13 +194,13 @@ def test_the_null_pipeline_regroups_all() -> None:
 
 def test_the_null_pipeline_cuts_as_told() -> None:
     """All in order, so many players at a time on average: smaller groups follow a large one, until
-    nothing follows."""
+    nothing follows; where nothing came, the group is empty."""
     message = object()
     sizes = [2, 2, 3, 14, 1, 3, 2, 4, 1, None, None, 4, 1, 4]
     came = [None if each is None else (each, message) for each in sizes]
     groups = in_groups(came, lambda size: size, 5)  # type: ignore[arg-type,return-value]
     found = [[size for size, _ in group] for group in groups]
-    assert found == [[2, 2, 3], [14], [1], [3], [2], [4], [1], [4, 1]]
+    assert found == [[2, 2, 3], [14], [1], [3], [2], [4], [1], [], [4, 1]]
 
 
 def test_ratios_are_of_turns() -> None:

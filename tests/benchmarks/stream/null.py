@@ -3,7 +3,8 @@
 It runs in the service's place, told by the same settings: it reads the same rounds, decodes them,
 regroups their players by shard, sends a message a shard through performance-estimated, and writes
 an event a player to rating-changed, of the size and with the headers of the service's, in
-transactions with the offsets. No mathematics, no Redis, no defence against a crash.
+transactions with the offsets. The offsets of rounds are committed as the service commits them: now
+and then, in a transaction. No mathematics, no Redis, no defence against a crash.
 
 It is told how many players it sends, and writes, at a time on average: as the service did, which
 makes the counts of messages the same, or many. A process may have one of the two stages only, as
@@ -15,7 +16,8 @@ import itertools
 import os
 import random
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,7 @@ from stream_rater.adapters.producers import NOW
 from stream_rater.adapters.topics import Admin, Topics
 from stream_rater.config import Settings, read_settings
 from stream_rater.events import plain_round_from_json, round_from_json
+from stream_rater.pipeline.pace import COMMIT_EVERY_S
 from stream_rater.pipeline.sharding import shards_of
 from stream_rater.service import ESTIMATORS, UPDATERS
 
@@ -80,19 +83,29 @@ _decode_part = msgspec.msgpack.Decoder(Part).decode
 
 
 def scatter(settings: Settings, shards: int, wave: float) -> None:
-    """Rounds to parts, for ever: once the parts are acknowledged, the rounds are committed."""
+    """Rounds to parts, for ever. The offsets of rounds whose parts are acknowledged are committed
+    in one transaction, at most every COMMIT_EVERY_S."""
     topics = Topics.of(settings)
     consumer = _consumer(settings, topics.rounds, ESTIMATORS)
     producer = Producer(
         {"bootstrap.servers": settings.kafka, "enable.idempotence": True, "linger.ms": 0,
          "compression.type": "lz4", "message.max.bytes": 16 * 2**20}, logger=QUIET,
     )  # fmt: skip
+    offsets = _transactional(settings, ESTIMATORS)
     came = _coming(consumer, _decoded)
+    ends: dict[int, TopicPartition] = {}
+    committed_s = 0.0
     for batch in in_groups(came, lambda each: len(each.standings), wave):
-        for shard, part in regrouped([each for each, _ in batch], shards):
-            producer.produce(topics.parts, _encode(part), partition=shard)
-        assert producer.flush(ANSWER_S) == 0
-        consumer.commit(offsets=_ends(batch), asynchronous=False)
+        if batch:
+            for shard, part in regrouped([each for each, _ in batch], shards):
+                producer.produce(topics.parts, _encode(part), partition=shard)
+            assert producer.flush(ANSWER_S) == 0
+            ends |= _ends(batch)
+        if ends and time.monotonic() - committed_s >= COMMIT_EVERY_S:
+            offsets.begin_transaction()
+            _commit(offsets, consumer, ends)
+            ends.clear()
+            committed_s = time.monotonic()
 
 
 Come = tuple[Any, Message]
@@ -113,14 +126,14 @@ def in_groups(
     came: Iterable[Come | None], players: Callable[[Any], int], at_a_time: float
 ) -> Iterator[list[Come]]:
     """So many players at a time on average: after what is larger, smaller ones make up for it.
-    Where nothing follows, what there is goes, and it begins anew."""
+    Where nothing follows, what there is goes, even if it is nothing, and it begins anew."""
     group: list[Come] = []
     seen, until = 0, at_a_time
     for each in came:
         if each is not None:
             group.append(each)
             seen += players(each[0])
-        if group and (each is None or seen >= until):
+        if each is None or seen >= until:
             yield group
             group = []
             until += at_a_time
@@ -128,10 +141,10 @@ def in_groups(
             seen, until = 0, at_a_time
 
 
-def _ends(group: Iterable[Come]) -> list[TopicPartition]:
-    """The offsets that follow, of each partition that is there."""
+def _ends(group: Iterable[Come]) -> dict[int, TopicPartition]:
+    """The offsets that follow, by partition."""
     last = {message.partition(): message for _, message in group}
-    return [TopicPartition(m.topic(), p, m.offset() + 1) for p, m in last.items()]
+    return {p: TopicPartition(m.topic(), p, m.offset() + 1) for p, m in last.items()}
 
 
 def _decoded(value: bytes) -> Any:
@@ -167,24 +180,35 @@ def gather(settings: Settings, sample: Sample, transaction: float) -> None:
     """Parts to events, for ever, in transactions."""
     topics = Topics.of(settings)
     consumer = _consumer(settings, topics.parts, UPDATERS)
-    producer = Producer(
-        {"bootstrap.servers": settings.kafka, "linger.ms": 1, "compression.type": "lz4",
-         "transactional.id": f"{settings.topic_prefix}{settings.instance_id}",
-         "queue.buffering.max.messages": 1_000_000}, logger=QUIET,
-    )  # fmt: skip
-    producer.init_transactions(ANSWER_S)
+    producer = _transactional(settings, UPDATERS)
     event = _event_maker(sample)
     came = _coming(consumer, _decode_part)
-    for group in in_groups(came, lambda part: len(part.players), transaction):
+    for group in filter(None, in_groups(came, lambda part: len(part.players), transaction)):
         producer.begin_transaction()
         for part, message in group:
             shard = message.partition()
             for index, player in zip(part.index, part.players, strict=True):
                 key, value, headers = event(part.ladders[index], part.round_ids[index], player)
                 producer.produce(topics.changed, value, key, shard, None, None, NOW, headers)
-        member = consumer.consumer_group_metadata()
-        producer.send_offsets_to_transaction(_ends(group), member, ANSWER_S)
-        producer.commit_transaction(ANSWER_S)
+        _commit(producer, consumer, _ends(group))
+
+
+def _transactional(settings: Settings, group: str) -> Producer:
+    """The producer of a group's member that commits in transactions."""
+    producer = Producer(
+        {"bootstrap.servers": settings.kafka, "linger.ms": 1, "compression.type": "lz4",
+         "transactional.id": f"{settings.topic_prefix}{group}-{settings.instance_id}",
+         "queue.buffering.max.messages": 1_000_000}, logger=QUIET,
+    )  # fmt: skip
+    producer.init_transactions(ANSWER_S)
+    return producer
+
+
+def _commit(producer: Producer, consumer: Consumer, ends: Mapping[int, TopicPartition]) -> None:
+    """End the transaction that is under way, with these offsets in it."""
+    member = consumer.consumer_group_metadata()
+    producer.send_offsets_to_transaction(list(ends.values()), member, ANSWER_S)
+    producer.commit_transaction(ANSWER_S)
 
 
 Event = tuple[str, bytes, list[tuple[str, bytes]]]

@@ -1,0 +1,160 @@
+"""The faults of Redis, each as a story: what breaks, when, and how it is mended."""
+
+import shutil
+from functools import partial
+from pathlib import Path
+
+from redis import Redis
+from redis.crc import key_slot
+
+from local.servers import Server
+from stream_rater.adapters.redis_client import connect
+from stream_rater.pipeline.sharding import position_key
+from tests.chaos.crew import Violation
+from tests.chaos.scene import AT_ONCE, Outcome, Scene, a_scene
+from tests.chaos.season import lobbies
+from tests.integration.processes import stream_rater, wait_until
+from tests.integration.test_rebuild import gone
+from tests.redis_cluster import a_redis_cluster
+
+BUCKETS = 4
+"""Of a ladder in a shard: few, so that a call writes to every one of them."""
+CAUGHT, MOST_MOVES = 6, 40
+"""A move catches a call when a hash that the call writes goes over after the call's beliefs were
+read. So many calls must be caught, within so many moves."""
+LATE_MS = 300
+"""How late the first key goes over."""
+
+
+def redis_killed(name: str, folder: Path, quick: bool) -> Outcome:
+    """Redis is killed and started again on its append-only file.
+
+    The kernel still writes what the process had written: only a machine's end loses the last
+    second, which `redis_restored` and `redis_failover` stand for.
+    """
+    with a_scene(name, folder, lobbies(), workers=2, quick=quick) as scene:
+        for _ in scene.faults(5):
+            scene.redis.kill()
+            scene.redis.start()
+        return scene.outcome()
+
+
+def redis_failover(name: str, folder: Path, quick: bool) -> Outcome:
+    """A Redis Cluster of six: a master is killed, its replica takes over, and it comes back.
+
+    The replica may lack writes that were acknowledged.
+    """
+    six = partial(a_redis_cluster, masters=3, replicas=1)
+    with a_scene(
+        name, folder, lobbies(), workers=2, quick=quick, redis=six, redis_cluster=True
+    ) as scene:
+        for _ in scene.faults(3):
+            victim = scene.random.choice(scene.redis.masters())
+            victim.kill()
+            scene.season.play(AT_ONCE)
+            scene.recover()
+            victim.start()
+            scene.redis.await_whole(3)
+        return scene.outcome()
+
+
+def redis_resharded(name: str, folder: Path, quick: bool) -> Outcome:
+    """A Redis Cluster of three: shards' slots move from master to master, key by key, at work,
+    until the moves have caught enough calls."""
+    with a_scene(
+        name, folder, lobbies(), workers=2, quick=quick,
+        redis=a_redis_cluster, redis_cluster=True, buckets=BUCKETS,
+    ) as scene:  # fmt: skip
+        caught = 0
+        while caught < scene.times(CAUGHT):
+            if scene.injected == MOST_MOVES:
+                raise Violation(f"{name}: {MOST_MOVES} moves caught {caught} calls only")
+            scene.season.play(AT_ONCE)
+            scene.at_work()
+            with scene.fault():
+                caught += _move(scene, scene.injected % scene.settings.shards)
+        return scene.outcome()
+
+
+def _move(scene: Scene, shard: int) -> int:
+    """A shard's slot moves while rounds stream, and workers call between any two steps of the move;
+    how many calls this caught."""
+    position = position_key(shard)
+    move = scene.redis.move(key_slot(position.encode()))
+    move.begin()
+    scene.season.play(AT_ONCE // 4)
+    keys = move.keys()
+    keys.remove(position)
+    scene.random.shuffle(keys)
+    first, *others = keys
+    half = len(others) // 2
+    caught: int = move.send_late(first, LATE_MS)
+    for some in (others[:half], [position], others[half:], []):  # nothing: before the end
+        scene.season.play(AT_ONCE // 10)
+        move.await_refused()
+        move.send(some)
+    move.finish()
+    scene.redis.await_owner(move.slot, move.target)
+    return caught
+
+
+def redis_restored(name: str, folder: Path, quick: bool) -> Outcome:
+    """FLUSHALL at work; then a snapshot of before comes back, and the log tells the rest."""
+    with a_scene(name, folder, lobbies(), workers=2, quick=quick) as scene:
+        for _ in range(scene.times(2)):
+            scene.season.play(AT_ONCE)
+            scene.await_rated()
+            kept = _snapshot(scene.redis)
+            scene.season.play(AT_ONCE)
+            scene.at_work()
+            with scene.fault():
+                _flush(scene)
+                _restore(scene.redis, kept)
+        return scene.outcome()
+
+
+def redis_rebuilt(name: str, folder: Path, quick: bool) -> Outcome:
+    """FLUSHALL at work, and no snapshot: workers leave, `rebuild` reads the log, others go on."""
+    with a_scene(name, folder, lobbies(), workers=2, quick=quick) as scene:
+        scene.season.play(AT_ONCE)
+        scene.at_work()
+        scene.inject()
+        _flush(scene)
+        scene.season.play(AT_ONCE)
+        scene.recover(partial(_rebuild, scene))
+        return scene.outcome()
+
+
+def _rebuild(scene: Scene) -> None:
+    scene.crew.dismiss()
+    wait_until(gone(scene.settings), "the workers have left")
+    done = stream_rater("rebuild", "--replace", settings=scene.settings)
+    if done.returncode:
+        raise Violation(f"rebuild: {done.stderr}")
+    scene.crew.hire(2)
+
+
+def _flush(scene: Scene) -> None:
+    with connect(scene.settings) as client:
+        client.flushall()
+
+
+def _snapshot(redis: Server) -> Path:
+    """A copy of all that Redis holds now, as its own file."""
+    with Redis(port=redis.port) as client:
+        client.save()
+    kept = redis.directory / "kept.rdb"
+    shutil.copy(redis.directory / "dump.rdb", kept)
+    return kept
+
+
+def _restore(redis: Server, kept: Path) -> None:
+    """Start Redis on that copy: as its append-only file's base, which is what it reads first."""
+    redis.stop()
+    (folder,) = redis.directory.glob("appendonlydir")
+    shutil.rmtree(folder)
+    folder.mkdir()
+    shutil.copy(kept, folder / "appendonly.aof.1.base.rdb")
+    manifest = "file appendonly.aof.1.base.rdb seq 1 type b\n"
+    (folder / "appendonly.aof.manifest").write_text(manifest)
+    redis.start()
