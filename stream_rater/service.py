@@ -87,8 +87,9 @@ def check_ladders(ladders: Ladders, notes: LadderNotes, ends: Callable[[], Seque
 def import_notes(store: RedisStore, notes: LadderNotes) -> None:
     """Bring what an older release noted in Redis into the log. Two workers may do so at once."""
     if found := store.layout.old_notes():
-        notes.write(noted("noted", found))
-        store.layout.forget_old_notes()
+        story = notes.read()
+        missing = {each: told for each, told in found.items() if not story.noted(each)}
+        notes.write(noted("noted", missing))
 
 
 @dataclass

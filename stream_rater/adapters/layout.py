@@ -80,10 +80,6 @@ class Layout:
             found.setdefault(unquote(ladder), {})[int(number)] = entry.decode()
         return {each: [told[i] for i in sorted(told)] for each, told in found.items()}
 
-    def forget_old_notes(self) -> None:
-        """They are in the log now."""
-        self._guard(partial(self._client.unlink, LADDERS_KEY))
-
     def begin(self, kernel: int) -> None:
         """Remember the kernel version of the first ratings."""
         self._guard(partial(self._client.hsetnx, LAYOUT_KEY, KERNEL, kernel))

@@ -22,7 +22,7 @@ AT_START = (
     "+select",
 )  # fmt: skip
 
-OLD_NOTES = "+hgetall", "+unlink"
+OLD_NOTES = "+hgetall"
 """What an older release noted of the ladders, to bring it into the log."""
 
 ROLES = {
@@ -90,16 +90,16 @@ ON_A_CLUSTER = ("+command", "+cluster|slots")
 """What a client asks the nodes of a Redis Cluster at its start, whatever it is there for."""
 
 REDIS = {
-    "estimator": (READ_BELIEFS, READ_POSITIONS, LADDERS, *OLD_NOTES, *AT_START),
+    "estimator": (READ_BELIEFS, READ_POSITIONS, LADDERS, OLD_NOTES, *AT_START),
     "updater": (BELIEFS, POSITIONS, "+fcall", "+hset", *AT_START),
-    "all": (BELIEFS, POSITIONS, LADDERS, *OLD_NOTES, "+fcall", "+hset", *AT_START),
+    "all": (BELIEFS, POSITIONS, LADDERS, OLD_NOTES, "+fcall", "+hset", *AT_START),
     "submit": (),
     "watch": (),
     "verify": (
         READ_BELIEFS, READ_POSITIONS, READ_LAYOUT, *READING, "+hget", "+hlen", "+scan", "+select",
     ),
     "rebuild": (
-        BELIEFS, POSITIONS, LADDERS, LAYOUT, "+fcall", "+hget", "+hmget", "+hset", "+hsetnx",
+        BELIEFS, POSITIONS, LADDERS, LAYOUT, "+fcall", "+hget", "+hset",
         "+hdel", "+unlink", "+scan", "+function|list", "+function|load", KNOWING, "+select",
     ),
     "inspect": (READ_POSITIONS, "+hmget", "+select"),

@@ -110,7 +110,7 @@ def inspected(at: Settings) -> None:
     topics = re.findall(r"^\S*?([\w-]+): partitions (\d),", all_of_it.stdout, re.MULTILINE)
     assert dict(topics) == {
         "round-completed": "4", "performance-estimated": "4", "rating-changed": "4",
-        "round-rejected": "1",
+        "round-rejected": "1", "ladders-noted": "1",
     }  # fmt: skip
     rows = [line.split() for line in all_of_it.stdout.splitlines() if "1/1" in line]
     assert [row[0] for row in rows] == [*"0123" * 3, "0"]

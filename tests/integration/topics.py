@@ -22,7 +22,7 @@ class Bytes(NamedTuple):
     """A record of `round-completed`, to be sent."""
 
     value: bytes | None
-    key: bytes | None = b"ladder"
+    key: bytes | None = b"ranked-eu"
     headers: Sequence[tuple[str, bytes | None]] = ()
     partition: int = -1
     """-1: by the key."""
