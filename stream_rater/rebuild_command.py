@@ -1,7 +1,7 @@
 """`stream-rater rebuild`: the store anew from the log."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from stream_rater import memory, warm
 from stream_rater.adapters.ladder_notes import LadderNotes
@@ -10,7 +10,7 @@ from stream_rater.adapters.reader import read_batches
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin
 from stream_rater.commands import named_failures
-from stream_rater.config import BadConfiguration, Ladders, Settings, service_ladders
+from stream_rater.config import TEMPLATE, BadConfiguration, Ladders, Settings, service_ladders
 from stream_rater.lab.reach import Misplaced, Reach
 from stream_rater.lab.rebuild import InUse, Rebuild, fill, passed
 from stream_rater.pipeline.parts import UnknownPart, mark
@@ -41,8 +41,10 @@ def rebuild(settings: Settings, *, replace: bool) -> None:
             work = _rebuild(admin, settings, ladders, store, partitions)
         except (UnknownPart, Misplaced, InUse) as error:
             raise Failed(str(error)) from None
-        histories = {ladder: ladders.history(ladder) for ladder in work.ladders}
-        LadderNotes(settings, admin).write(notes("restated", histories))
+        log = LadderNotes(settings, admin)
+        named = (each for each in ladders.ladders if each != TEMPLATE)
+        every = dict.fromkeys((*work.ladders, *named, *log.read().ladders))
+        log.write(notes("restated", {ladder: ladders.history(ladder) for ladder in every}))
         store.layout.end_rebuild(layout, KERNEL_VERSION)
         store.close()
     took_s = time.monotonic() - began_s
@@ -63,19 +65,21 @@ def _rebuild(
     applied = {shard: offset or 0 for shard, offset in published.items()}
     finished = admin.committed(ESTIMATORS, rounds, partitions[rounds])
     parts_start = admin.starts(parts, shards)
-    check_published(published, admin.ends(parts, shards))
     check_kept(parts_start, applied)
     check_rounds_kept(admin.starts(rounds, partitions[rounds]))
     check_remembered(finished, admin.ends(rounds, partitions[rounds]), parts_start)
     scattered = {partition: offset or 0 for partition, offset in finished.items()}
-    reach = Reach(applied, scattered, shards)
+    reach, ends = Reach(applied, scattered, shards), admin.ends(parts, shards)
     for some in _all(admin, settings, parts, shards, "parts"):
         reach.note(some)
+    reach.check()
+    check_published(published, reach.with_parts)
     work = Rebuild(ladders, settings.duplicate_window, partitions[rounds], reach)
     for some in _all(admin, settings, rounds, partitions[rounds], "rounds"):
         work.feed(some)
     _check_idle(admin, settings)
     marks = _mark(settings, parts, shards)
+    check_quiet(marks, ends)
     moved = passed(applied, marks)
     admin.commit(UPDATERS, parts, moved)
     applied |= moved
@@ -130,10 +134,20 @@ def check_kept(starts: Sequence[int], applied: Mapping[int, int]) -> None:
             )
 
 
-def check_published(published: Mapping[int, int | None], ends: Sequence[int]) -> None:
+def check_quiet(marks: Mapping[int, int], ends: Sequence[int]) -> None:
+    """Nothing may come between what was read and its mark."""
+    for shard, offset in marks.items():
+        if offset != ends[shard]:
+            raise InUse(
+                f"somebody wrote to shard {shard} while it was read, a worker that was paused "
+                "perhaps: run it again"
+            )
+
+
+def check_published(published: Mapping[int, int | None], with_parts: Collection[int]) -> None:
     """The updaters' offsets tell what was published: what is behind them will be, again perhaps."""
     for shard, offset in published.items():
-        if offset is None and ends[shard]:
+        if offset is None and shard in with_parts:
             raise Failed(
                 f"shard {shard} has no committed offset any more (Kafka's "
                 "offsets.retention.minutes): nobody knows which of its events were published: "

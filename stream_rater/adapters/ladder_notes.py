@@ -7,14 +7,14 @@ asked for after that.
 import time
 from collections.abc import Mapping, Sequence
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from stream_rater.adapters.access import trouble_of
 from stream_rater.adapters.producers import Parts
 from stream_rater.adapters.reader import PASSING, lone_consumer
 from stream_rater.adapters.topics import Admin
 from stream_rater.config import Settings
-from stream_rater.pipeline.ports import LogTrouble
+from stream_rater.pipeline.ports import Denied, LogTrouble
 from stream_rater.pipeline.story import History, Story, UnknownNote, notes
 
 TIMEOUT_S = 10.0
@@ -37,10 +37,14 @@ class LadderNotes:
         """The fold of all notes that there are now; raises LogTrouble."""
         (end,) = self._admin.ends(self._topic, 1)
         deadline_s = time.monotonic() + TIMEOUT_S
-        while self._next < end:
-            if time.monotonic() > deadline_s:
-                raise LogTrouble(f"kafka: {self._topic} is not read within {TIMEOUT_S:g} s")
-            self._read_some()
+        try:
+            while self._next < end:
+                if time.monotonic() > deadline_s:
+                    raise LogTrouble(f"kafka: {self._topic} is not read within {TIMEOUT_S:g} s")
+                self._read_some()
+        except (LogTrouble, Denied):
+            self.close()  # it may be past notes that were not added
+            raise
         return self._story
 
     def _read_some(self) -> None:
@@ -56,6 +60,8 @@ class LadderNotes:
                 raise trouble_of(failure)
 
     def _add(self, offset: int, message: bytes) -> None:
+        if offset != self._next:
+            raise LogTrouble(f"{self._topic}: offset {self._next} is not in the log")
         try:
             self._story.read(message)
         except UnknownNote as error:
@@ -65,7 +71,7 @@ class LadderNotes:
     def _reader(self) -> Consumer:
         if self._consumer is None:
             self._consumer = lone_consumer(self._settings)
-            self._consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING)])
+            self._consumer.assign([TopicPartition(self._topic, 0, self._next)])
         return self._consumer
 
     def write(self, messages: Sequence[bytes]) -> None:
@@ -82,6 +88,7 @@ class LadderNotes:
         return {ladder: story.of(ladder) for ladder in histories}
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the reader's connection; it is opened again where it is needed."""
         if self._consumer is not None:
             self._consumer.close()
+            self._consumer = None

@@ -10,8 +10,9 @@ each player that is
 - who has parts before g in another shard only, from when there were fewer: likewise, but no less
   than those tell. Parts that came later, to its shard of now, may be deleted before them.
 
-A part that stands behind the mark of a rebuild and was cut for fewer shards than the mark names
-tells nothing: updaters ignore it, too.
+A part that was cut for fewer shards than there are, or than a mark before it names, is ignored by
+updaters, and tells nothing. One that waits must not be of a round that is committed: nobody would
+send it again. Then updaters of as many shards must apply it before.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +26,7 @@ from stream_rater.pipeline.parts import NotAPart, Rebuilt, UnknownPart
 from stream_rater.pipeline.ports import Record
 from stream_rater.pipeline.roster import Roster
 from stream_rater.pipeline.rows import players_in
-from stream_rater.pipeline.sharding import shards_of_names
+from stream_rater.pipeline.sharding import partition_of, shards_of_names
 from stream_rater.pipeline.slab import Piece
 from stream_rater.rating.compiled import KERNEL_VERSION
 from stream_rater.rating.model import Ints
@@ -92,6 +93,10 @@ class Reach:
         """Smallest source offset from g on."""
         self._marked: dict[int, int] = {}
         """By shard how many shards the last mark names."""
+        self.with_parts: set[int] = set()
+        """Shards in which there are parts."""
+        self._ignored: list[tuple[Roster, Ints]] = []
+        """Rows of parts that updaters ignore, by player and source offset."""
 
     def note(self, records: Sequence[Record]) -> None:
         """Look at records of `performance-estimated`; raises UnknownPart or Misplaced."""
@@ -106,20 +111,46 @@ class Reach:
             if piece is None:
                 self._note_alone(each)
                 continue
-            counts.append(self._counts(piece.shards, each.partition))
+            counts.append(self._counts(piece.shards, each))
             sizes.append(len(piece))
+            self.with_parts.add(each.partition)
             if counts[-1]:
                 read.append(each)
+        if not counts:
+            return
+        players, offsets = players_in(next(each.slab for each in pieces if each is not None))
+        counted = np.repeat(counts, sizes)
+        left = np.flatnonzero(~counted)
+        if len(left):
+            self._ignored.append((players.rows(left), offsets[left]))
         if read:
-            together = next(each.slab for each in pieces if each is not None)
-            players, offsets = players_in(together)
-            rows = np.flatnonzero(np.repeat(counts, sizes))
+            rows = np.flatnonzero(counted)
             own = [size for size, count in zip(sizes, counts, strict=True) if count]
             self._note(read, own, players.rows(rows), offsets[rows])
 
-    def _counts(self, cut_for: int, shard: int) -> bool:
-        """Whether updaters apply a part that was cut for so many shards (0: unknown)."""
-        return not 0 < cut_for < self._marked.get(shard, 0)
+    def check(self) -> None:
+        """Once all parts are noted: raise Misplaced where one that updaters ignore tells of a round
+        that is committed, and no part that they apply does."""
+        for players, offsets in self._ignored:
+            ladders = [partition_of(each, len(self._scattered)) for each in players.ladders.texts]
+            partition = np.array(ladders, np.int64)[players.ladder]
+            rows = self.census.rows(players)
+            there = np.maximum(self._before.of(rows), self._elsewhere.of(rows)) >= offsets
+            there |= self._after.of(rows) <= offsets
+            lost = ~there & (offsets < self._scattered[partition])
+            if lost.any():
+                where = int(np.argmax(lost))
+                raise Misplaced(
+                    f"a part of the round at offset {offsets[where]} of partition "
+                    f"{partition[where]} was cut for fewer than {self._shards} shards and was not "
+                    "applied"
+                )
+
+    def _counts(self, cut_for: int, record: Record) -> bool:
+        """Whether updaters apply, or have applied, a part that was cut for so many shards (0:
+        unknown)."""
+        now = self._shards if self._waits(record) else self._marked.get(record.partition, 0)
+        return not 0 < cut_for < now
 
     def _note_alone(self, record: Record) -> None:
         """What is not written as parts are, or by an older kernel, or no part at all."""
@@ -132,7 +163,8 @@ class Reach:
             return
         except NotAPart:
             return
-        if not self._counts(part.shards, record.partition):
+        self.with_parts.add(record.partition)
+        if not self._counts(part.shards, record):
             return
         rounds = [part.rounds[i] for i in part.round_index.tolist()]
         ladders = [each.ladder for each in rounds]

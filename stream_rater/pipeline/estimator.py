@@ -55,6 +55,7 @@ from stream_rater.pipeline.ports import (
     ReadPriors,
     Record,
     Rejection,
+    Repartitioned,
     Scatter,
     Seek,
     Step,
@@ -98,6 +99,7 @@ class Estimator:
         self._intake = Intake(ladders, partitions)
         self._agreement = Agreement(ladders)
         self._shards = shards
+        self._partitions = partitions
         self._window = window
         self._wave_players = wave_players
         self._rows_per_part = rows_per_part
@@ -158,6 +160,8 @@ class Estimator:
     def _open(self, partitions: frozenset[int]) -> Step[None]:
         if not partitions:
             return
+        if 0 < self._partitions <= (newest := max(partitions)):
+            raise Repartitioned(newest, self._partitions)
         committed = yield from committed_by(partitions)
         yield from self._raise_floors()
         starts = yield from ask(LogStarts(partitions))
@@ -175,7 +179,6 @@ class Estimator:
         yield from ask(Seek(offsets))
 
     def _window_start(self, c: int, log_start: int) -> int:
-        """From where on the round ids before c matter."""
         return max(log_start, c - self._window)
 
     def _raise_floors(self) -> Step[None]:
@@ -304,7 +307,6 @@ class Estimator:
             self._accept((yield from ask(ReadPriors(dict.fromkeys(waiting, ())))))
 
     def _accept(self, read: Mapping[int, Priors]) -> set[int]:
-        """The shards whose priors count."""
         return {s for s, priors in read.items() if self._progress.accept(s, priors.applied)}
 
     def _read_priors(self, cohort: Cohort) -> Step[tuple[Table, Flags]]:

@@ -70,6 +70,17 @@ class Resharded(CannotGoOn):
         )
 
 
+class Repartitioned(CannotGoOn):
+    """Partitions were added to `round-completed`: a ladder has no certain one any more."""
+
+    def __init__(self, partition: int, partitions: int) -> None:
+        super().__init__(
+            f"round-completed has a partition {partition} and had {partitions} when this worker "
+            "started: a ladder's rounds would lie in two partitions; begin with another "
+            "topic_prefix and an empty database, and submit the rounds there"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Effect(Generic[T]):
     """Something to be done by the driver, with an outcome of type T."""

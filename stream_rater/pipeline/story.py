@@ -7,6 +7,7 @@ the fold of its notes, in order. No loss of the store touches it.
   about to rate the ladder's first round, who reads it back before the round is rated; or before, by
   a worker that starts with changes of it.
 - `proposed`: the history is to go on so. From the first new offset on, rounds of the ladder wait.
+  A proposal has an id of its own, which what decides it names: no late decision is about another.
 - `confirmed`: it does. Whoever confirms has seen, after the proposal was in the log, that the
   ladder's partition had not come to that offset yet. So every round from it on was reported after
   the proposal, and nobody has rated it by what held before.
@@ -15,8 +16,9 @@ the fold of its notes, in order. No loss of the store touches it.
 """
 
 import math
+import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -41,6 +43,15 @@ class Note(msgspec.Struct, frozen=True):
     kind: Literal["noted", "proposed", "confirmed", "withdrawn", "restated"]
     histories: dict[str, tuple[str, ...]]
     """By ladder, whole ones."""
+    proposal: str = ""
+    """Its id, where it is one, or decides one."""
+
+
+class Proposal(NamedTuple):
+    """How a ladder's history is to go on."""
+
+    id: str
+    history: tuple[str, ...]
 
 
 class _AnyNote(msgspec.Struct):
@@ -55,11 +66,17 @@ AT_ONCE = 1000
 """Ladders in a note, at most."""
 
 
-def notes(kind: str, histories: Mapping[str, History]) -> list[bytes]:
+def notes(kind: str, histories: Mapping[str, History], proposal: str = "") -> list[bytes]:
     """Notes of this kind about these ladders, as messages."""
     ladders = list(histories)
     return [
-        _encode({"kind": kind, "histories": {each: histories[each] for each in some}})
+        _encode(
+            {
+                "kind": kind,
+                "histories": {each: histories[each] for each in some},
+                "proposal": proposal,
+            }
+        )
         for some in (ladders[i : i + AT_ONCE] for i in range(0, len(ladders), AT_ONCE))
     ]
 
@@ -69,7 +86,7 @@ class Story:
 
     def __init__(self) -> None:
         self._noted: dict[str, tuple[str, ...]] = {}
-        self._proposed: dict[str, tuple[str, ...]] = {}
+        self._proposed: dict[str, Proposal] = {}
 
     def read(self, message: bytes) -> None:
         """Add a record of the topic; raises UnknownNote. What is no note of any release is left."""
@@ -81,7 +98,7 @@ class Story:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return
         for ladder, history in note.histories.items():
-            self._add(note.kind, ladder, history)
+            self._add(note.kind, ladder, Proposal(note.proposal, history))
 
     def _refuse_unknown(self, message: bytes) -> None:
         try:
@@ -90,25 +107,30 @@ class Story:
             return
         raise UnknownNote(f"a note of kind {kind!r} that this release does not understand")
 
-    def _add(self, kind: str, ladder: str, history: tuple[str, ...]) -> None:
+    def _add(self, kind: str, ladder: str, told: Proposal) -> None:
         if kind == "restated":
-            self._noted[ladder] = history
+            self._noted[ladder] = told.history
             self._proposed.pop(ladder, None)
         elif kind == "noted":
-            self._noted.setdefault(ladder, history)
+            self._noted.setdefault(ladder, told.history)
         elif kind == "proposed":
-            if goes_on(history, self._noted.get(ladder, ())):
-                self._proposed.setdefault(ladder, history)
-        elif self._proposed.get(ladder) == history:
+            if goes_on(told.history, self._noted.get(ladder, ())):
+                self._proposed.setdefault(ladder, told)
+        elif self._proposed.get(ladder) == told:
             del self._proposed[ladder]
             if kind == "confirmed":
-                self._noted[ladder] = history
+                self._noted[ladder] = told.history
 
     def noted(self, ladder: str) -> History:
         """What is noted, and decided, of a ladder; empty if nothing is."""
         return self._noted.get(ladder, ())
 
-    def proposed(self, ladder: str) -> History | None:
+    @property
+    def ladders(self) -> list[str]:
+        """All of which anything is noted."""
+        return list(self._noted)
+
+    def proposed(self, ladder: str) -> Proposal | None:
         """How a ladder's history is to go on, where that is not decided."""
         return self._proposed.get(ladder)
 
@@ -118,7 +140,7 @@ class Story:
         noted, proposed = self.noted(ladder), self.proposed(ladder)
         if proposed is None:
             return noted
-        return (*noted, f"{offset_of(proposed[len(noted)])}:{OPEN}")
+        return (*noted, f"{offset_of(proposed.history[len(noted)])}:{OPEN}")
 
 
 def offset_of(entry: str) -> int:
@@ -182,9 +204,11 @@ def announce(own: Mapping[str, History], log: Notes, end_of: Callable[[str], int
     than what is noted, or a change comes too late.
     """
     story = log.read()
-    left = {ladder: story.proposed(ladder) for ladder in own}
-    rival = {each: told for each, told in left.items() if told and tuple(told) != tuple(own[each])}
-    log.write(notes("withdrawn", rival))  # whoever proposed it has died, or will say it again
+    for ladder, history in own.items():
+        left = story.proposed(ladder)
+        if left is not None and left.history != tuple(history):
+            # Whoever proposed it has died, or is told that it was withdrawn.
+            log.write(notes("withdrawn", {ladder: left.history}, left.id))
     log.write(notes("noted", _to_note(own, story)))
     story = log.read()
     for ladder, history in own.items():
@@ -193,17 +217,26 @@ def announce(own: Mapping[str, History], log: Notes, end_of: Callable[[str], int
     changed = {each: told for each, told in own.items() if goes_on(told, story.noted(each))}
     starts = {each: offset_of(told[len(story.noted(each))]) for each, told in changed.items()}
     _check_in_time(starts, end_of)
-    log.write(notes("proposed", changed))
+    log.write(notes("proposed", changed, uuid.uuid4().hex))
+    story = log.read()
+    proposals = {each: story.proposed(each) for each in changed}
     try:
         _check_in_time(starts, end_of)
     except AtOdds:
-        log.write(notes("withdrawn", changed))
+        _decide("withdrawn", proposals, log)
         raise
-    log.write(notes("confirmed", changed))
+    _decide("confirmed", proposals, log)
     story = log.read()
     for ladder, history in changed.items():
         if tuple(story.noted(ladder)[: len(history)]) != tuple(history):
             raise AtOdds(f"ladder {ladder!r}: another worker withdrew its change: start again")
+
+
+def _decide(kind: str, proposals: Mapping[str, Proposal | None], log: Notes) -> None:
+    """About these proposals, and no others: whoever made them."""
+    for ladder, proposal in proposals.items():
+        if proposal is not None:
+            log.write(notes(kind, {ladder: proposal.history}, proposal.id))
 
 
 def _to_note(own: Mapping[str, History], story: Story) -> dict[str, History]:

@@ -134,9 +134,9 @@ class Updater:
         to_open = self._owned - self._shards.keys() - refused
         if not to_open:
             return
-        committed = yield from self._committed(to_open)
-        starts = yield from ask(LogStarts(to_open))
         held = yield from ask(ReadBeliefs(dict.fromkeys(to_open, (REBUILT,))))
+        committed = yield from self._committed(to_open)  # later: c may be ahead, and looks so
+        starts = yield from ask(LogStarts(to_open))
         ends = yield from shard_ends(self._among)
         offsets = {}
         for shard in to_open:

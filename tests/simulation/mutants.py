@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stream_rater.lab.reach import Reach
+from stream_rater.pipeline.ports import Record
 from stream_rater.rating.model import Ints
 
 from . import estimator_mutants as stage_1
@@ -32,7 +33,7 @@ class ReachesTheCommit(Reach):
 class ReachesWhatWasIgnored(Reach):
     """Parts count that were cut for fewer shards and came after others had been added."""
 
-    def _counts(self, cut_for: int, shard: int) -> bool:
+    def _counts(self, cut_for: int, record: Record) -> bool:
         return True
 
 

@@ -48,6 +48,7 @@ def rebuild(
     reach = reaching(applied, scattered, shards, NEXT_KERNEL)
     for shard in log.parts:
         reach.note(shard[shard.start :])
+    reach.check()
     work = Rebuild(ladders, window, len(log.rounds), reach)
     for records in log.rounds:
         work.feed(records)

@@ -53,9 +53,9 @@ def test_committed_offset_that_kafka_forgot(
 def test_first_offset_is_committed_before_anything_is_applied(hand: ByHand) -> None:
     """So that later none means forgotten."""
     hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
+    hand.answer(ReadBeliefs, {0: Held(NOWHERE, [None])})
     hand.answer(Committed, {0: None})
     hand.answer(LogStarts, {0: 0})
-    hand.answer(ReadBeliefs, {0: Held(NOWHERE, [None])})
     hand.answer(ShardEnds, [0])
     assert len(hand.answer(Publish, offsets={0: 0}).events) == 0
     hand.expect(Seek)
@@ -64,9 +64,9 @@ def test_first_offset_is_committed_before_anything_is_applied(hand: ByHand) -> N
 def test_first_offset_while_the_group_changes(hand: ByHand, observer: Recorder) -> None:
     """A poll tells who owns the shard now; it is not read before its offset is there."""
     hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
+    hand.answer(ReadBeliefs, {0: Held(NOWHERE, [None])})
     hand.answer(Committed, {0: None})
     hand.answer(LogStarts, {0: 0})
-    hand.answer(ReadBeliefs, {0: Held(NOWHERE, [None])})
     hand.answer(ShardEnds, [0])
     hand.fail(Publish, Regrouped("another generation"))
     hand.answer(Poll, Polled(0.0))

@@ -53,9 +53,9 @@ def opened(
     shards: int = 0,
 ) -> None:
     """Answer all that opening shards takes, but for the seek; there are so many, or as many."""
+    hand.answer(ReadBeliefs, {s: Held(position, [None]) for s, position in positions.items()})
     hand.answer(Committed, committed)
     hand.answer(LogStarts, starts or dict.fromkeys(positions, 0))
-    hand.answer(ReadBeliefs, {s: Held(position, [None]) for s, position in positions.items()})
     hand.answer(ShardEnds, [end] * (shards or len(positions)))
     if isinstance(hand.effect, Publish):
         new = hand.answer(Publish).offsets
@@ -251,7 +251,7 @@ def test_log_that_starts_after_the_store(observer: Recorder) -> None:
     read(hand, record(3, part((5, "a"))), now_s=module.RECHECK_S / 2)
     hand.answer(Poll, Polled(module.REFUSED_S))
     hand.answer(ReadBeliefs, {1: Held(positions[1])})
-    hand.expect(Committed, partitions=frozenset([0]))
+    hand.expect(ReadBeliefs, players={0: (REBUILT,)})
 
 
 @pytest.mark.parametrize(("applied_", "committed"), [(7, 3), (3, 7)])
@@ -317,10 +317,10 @@ def test_mark_of_a_rebuild(hand: ByHand, observer: Recorder, own: bool) -> None:
     """What the store says when a shard is opened tells whether the mark is that of the rebuild that
     filled it: then its offset is finished, and nothing told of it. Else the shard is refused."""
     hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
-    hand.answer(Committed, {0: 4})
-    hand.answer(LogStarts, {0: 0})
     assert hand.expect(ReadBeliefs).players == {0: (REBUILT,)}
     hand.answer(ReadBeliefs, {0: Held(Position(4, 4), [b"5" if own else None])})
+    hand.answer(Committed, {0: 4})
+    hand.answer(LogStarts, {0: 0})
     hand.answer(ShardEnds, [5])
     hand.answer(Seek)
     read(hand, record(4, mark(7)))
