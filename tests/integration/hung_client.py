@@ -4,15 +4,20 @@ As librdkafka's `send_offsets_to_transaction` may after a broken connection (its
 """
 
 import threading
-from typing import Any
+from collections.abc import Mapping
 
 from stream_rater import cli, service
 from stream_rater.adapters.producers import Transactions
+from stream_rater.events import PERFORMANCE_ESTIMATED
+
+_end = Transactions.end
 
 
-def end(*_: Any) -> None:
-    """Never returns."""
-    threading.Event().wait()
+def end(self: Transactions, offsets: Mapping[int, int]) -> None:
+    """Never returns where an updater has finished something."""
+    if self._input.topic.endswith(PERFORMANCE_ESTIMATED) and any(offsets.values()):
+        threading.Event().wait()
+    _end(self, offsets)
 
 
 Transactions.end = end  # type: ignore[method-assign]

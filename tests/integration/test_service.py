@@ -113,7 +113,7 @@ def inspected(at: Settings) -> None:
         "round-rejected": "1", "ladders-noted": "1",
     }  # fmt: skip
     rows = [line.split() for line in all_of_it.stdout.splitlines() if "1/1" in line]
-    assert [row[0] for row in rows] == [*"0123" * 3, "0"]
+    assert [row[0] for row in rows] == [*"0123" * 3, "0", "0"]
     for _, _, start, end, done, *in_redis, behind in (row[:-3] for row in rows[:8]):
         assert (start, behind) == ("0", "0")
         assert {done, *in_redis} == {end}
