@@ -92,16 +92,16 @@ def test_parameters_change_at_an_offset(
     finished(before)
     after = with_file(before, tmp_path / "after.toml", LADDER + CHANGE.format(60))
     updater.terminate()
-    worker_process(after, "updater")  # its start notes the change
+    worker_process(after, "updater")
+    worker_process(after, "estimator")  # its start notes the change; it is in reserve
     send(before, 40, 40)
     wait_until(lambda: "ladder 'ranked'" in forgotten.get("/readyz")[1], "it refuses the ladder")
     assert forgotten.metric("stream_rater_refused_ladders") == 1
     assert forgotten.get("/healthz")[0] == 200
     assert "from offset 60 on" in refusal(before)
     late = with_file(before, tmp_path / "late.toml", LADDER + CHANGE.format(60) + CHANGE.format(70))
-    assert "too late, partition 0 of the rounds ends at 80" in refusal(late)
+    assert "too late, its partition of the rounds ends at 80" in refusal(late)
 
-    worker_process(after, "estimator", ready=False)
     forgotten.terminate()
     finished(after)
     assert_all_rated_once(after, 80)
