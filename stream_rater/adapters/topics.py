@@ -281,17 +281,13 @@ class Admin:
 
     def all_ends(self, topic: str) -> list[int]:
         """The same, of as many partitions as the topic has now."""
-        return self.ends(topic, len(self._topic(topic).partitions))
-
-    def _topic(self, topic: str) -> Any:
-        """What Kafka tells of a topic that is there."""
         try:
-            found = self._client.list_topics(topic, timeout=REQUEST_TIMEOUT_S).topics[topic]
+            known = self._client.list_topics(topic, timeout=REQUEST_TIMEOUT_S).topics[topic]
         except KafkaException as error:
             raise self._unreachable(error.args[0]) from None
-        if found.error is not None:
-            raise trouble_of(found.error)
-        return found
+        if known.error is not None:
+            raise trouble_of(known.error)
+        return self.ends(topic, len(known.partitions))
 
     def stable_ends(self, topic: str, partitions: int) -> list[int]:
         """How far each partition is read by who reads committed: to the first open transaction."""
