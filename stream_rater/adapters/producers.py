@@ -5,6 +5,7 @@ success: a retried request may still arrive and end the *next* transaction. So i
 thrown away, and the next one begins by fencing whatever may still be on its way.
 """
 
+import logging
 import threading
 import time
 import uuid
@@ -50,6 +51,30 @@ DISCONNECTS = frozenset(
     {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT}
 )
 
+SYSLOG_INFO = 6
+"""The level at which the client logs a connection that broke. One that nobody used for a minute is
+logged below it: no request can have been under way."""
+CONNECTION_FAILED = "FAIL"
+"""How such lines begin in the client's log."""
+
+
+class Breaks(logging.Handler):
+    """Hears in the client's log of connections that break.
+
+    Since librdkafka 2.11.1 the error callback is called for those that are refused, and when no
+    broker is left. A connection to one of several brokers that is closed is only logged.
+    """
+
+    def __init__(self, on_break: Callable[[str], None]) -> None:
+        super().__init__(logging.INFO)
+        self._on_break = on_break
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """The client logs `%s [%s] %s`: the kind, its own name, and thread and text."""
+        match record.args:
+            case (kind, _, str(text)) if kind == CONNECTION_FAILED:
+                self._on_break(text.partition("]: ")[2] or text)
+
 
 class Transactions:
     """A transactional producer that is thrown away at the first doubt."""
@@ -67,7 +92,11 @@ class Transactions:
             "linger.ms": 20,  # what ends a transaction's messages, a flush, does not wait for it
             "compression.type": "lz4",
             "error_cb": self._noticed,
+            "log_level": SYSLOG_INFO,
+            "log.connection.close": True,
         }
+        self._log = logging.Logger("stream_rater.librdkafka.transactions", logging.INFO)
+        self._log.addHandler(Breaks(self._broke))
         self._input = input_
         self._patience = Patience(stop)
         self._longest_s = settings.transaction_timeout_ms / 1000.0
@@ -78,7 +107,10 @@ class Transactions:
 
     def _noticed(self, error: KafkaError) -> None:
         if error.code() in DISCONNECTS or error.fatal():
-            self._doubt = error.str()
+            self._broke(error.str())
+
+    def _broke(self, told: str) -> None:
+        self._doubt = told
 
     def renew(self) -> None:
         """Another producer of the same transactional id: what the old one left open is aborted."""
@@ -88,7 +120,7 @@ class Transactions:
         self._made_s = time.monotonic()
         self._producer = None
         self._doubt = ""
-        producer = Producer(self._options, logger=QUIET)
+        producer = Producer(self._options, logger=self._log)
         self._patience.call(2 * TIMEOUT_S, producer.init_transactions)
         self._producer = producer
 

@@ -4,27 +4,24 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
 import msgspec
 from redis import Redis
 
-from local.kafka_node import FORMATTED, random_id, start_kafka
-from local.processes import LOOPBACK, free_port
 from local.servers import Server
 from stream_rater.adapters.redis_client import connect
+from tests.brokers import behind_a_proxy, three_brokers
 from tests.chaos.crew import Violation
 from tests.chaos.hanging import Hanging, abort, find_hanging
-from tests.chaos.proxy import KAFKA, REDIS, ROUTES, Proxy, Toxic, a_proxy
 from tests.chaos.rolling import rolling
 from tests.chaos.scene import AT_ONCE, CATCH_UP_S, Outcome, Scene, a_scene
 from tests.chaos.season import CODEFORCES, codeforces, lobbies
 from tests.integration.processes import stream_rater, wait_until
 from tests.integration.test_rebuild import gone
 from tests.integration.test_upgrade import CHANGE, LADDER
+from tests.proxy import KAFKA, REDIS, ROUTES, Toxic, a_proxy
 from tests.redis_cluster import a_redis_cluster
 
 NEXT_KERNEL = "tests.chaos.next_kernel"
@@ -315,51 +312,6 @@ def _restore(redis: Server, kept: Path) -> None:
     manifest = "file appendonly.aof.1.base.rdb seq 1 type b\n"
     (folder / "appendonly.aof.manifest").write_text(manifest)
     redis.start()
-
-
-@contextmanager
-def behind_a_proxy(folder: Path, proxy: Proxy) -> Iterator[Server]:
-    """A broker that sends those who come through the proxy there again, and nobody else."""
-    own, behind, controller = (f"{LOOPBACK}:{free_port()}" for _ in range(3))
-    proxy.lead(KAFKA, behind)
-    properties = {
-        "listener.security.protocol.map": "BROKER:PLAINTEXT,PROXY:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "listeners": f"BROKER://{own},PROXY://{behind},CONTROLLER://{controller}",
-        "advertised.listeners": f"BROKER://{own},PROXY://{proxy.address(KAFKA)}",
-        "controller.quorum.voters": f"1@{controller}",
-    }
-    port = int(own.partition(":")[2])
-    with start_kafka(folder, port=port, properties=properties) as server:
-        yield server
-
-
-@contextmanager
-def three_brokers(folder: Path) -> Iterator[list[Server]]:
-    """Three nodes of one cluster, each broker and controller."""
-    ports, controllers = [free_port() for _ in range(3)], [free_port() for _ in range(3)]
-    voters = ",".join(f"{i + 1}@{LOOPBACK}:{port}" for i, port in enumerate(controllers))
-    cluster = random_id()
-
-    def start(i: int) -> Server:
-        data = folder / str(i) / "data"
-        shutil.copytree(FORMATTED, data, dirs_exist_ok=True)
-        (data / "meta.properties").write_text(
-            f"version=1\nnode.id={i + 1}\ncluster.id={cluster}\ndirectory.id={random_id()}\n"
-        )
-        listeners = f"BROKER://{LOOPBACK}:{ports[i]},CONTROLLER://{LOOPBACK}:{controllers[i]}"
-        return start_kafka(
-            folder / str(i), port=ports[i],
-            properties={
-                "node.id": str(i + 1), "listeners": listeners,
-                "controller.quorum.voters": voters, "default.replication.factor": "3",
-                "min.insync.replicas": "2", "offsets.topic.replication.factor": "3",
-                "transaction.state.log.replication.factor": "3",
-                "transaction.state.log.min.isr": "2",
-            },
-        )  # fmt: skip
-
-    with ExitStack() as stack, ThreadPoolExecutor(3) as pool:
-        yield [stack.enter_context(node) for node in pool.map(start, range(3))]
 
 
 FAULTS: dict[str, Story] = {

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from stream_rater.adapters import producers
 from stream_rater.adapters.access import trouble_of
 from stream_rater.adapters.kafka import Input
 from stream_rater.adapters.producers import Transactions
@@ -49,3 +50,21 @@ def test_a_producer_that_is_fenced_while_it_flushes(input_: Input) -> None:
     transactions._producer = fenced
     with pytest.raises(LogTrouble, match="fenced"):
         transactions.run(lambda _: None, {})
+
+
+def test_a_producer_whose_successor_failed_is_not_gone_on_with(
+    input_: Input, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka did not take the new one in: there is none until it does."""
+
+    class Refused:
+        def init_transactions(self, _: float) -> None:
+            raise KafkaException(KafkaError(KafkaError.COORDINATOR_LOAD_IN_PROGRESS, "loading"))
+
+    transactions = Transactions(AT, "updater", input_)
+    fenced: Any = Fenced()
+    transactions._producer = fenced
+    monkeypatch.setattr(producers, "Producer", lambda *_, **__: Refused())
+    for attempt in (transactions.renew, transactions.ready):
+        with pytest.raises(LogTrouble, match="loading"):
+            attempt()

@@ -3,7 +3,8 @@
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +14,9 @@ from local.processes import LOOPBACK, Launch, Server, free_port, start_on
 
 KAFKA, REDIS = "kafka", "redis"
 ROUTES: Final = (KAFKA, REDIS)
-DIRECTIONS: Final = ("upstream", "downstream")
+"""Names of the usual ways."""
+REQUESTS, ANSWERS = "upstream", "downstream"
+DIRECTIONS: Final = (REQUESTS, ANSWERS)
 TIMEOUT_S = 5.0
 
 Toxic = dict[str, Any]
@@ -21,11 +24,11 @@ Toxic = dict[str, Any]
 
 
 class Proxy:
-    """A running Toxiproxy with a way to Kafka and one to Redis."""
+    """A running Toxiproxy, and the ways through it, each with a name."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._ports = {route: free_port() for route in ROUTES}
+        self._ports: dict[str, int] = defaultdict(free_port)
 
     def address(self, route: str) -> str:
         """Where clients connect to be led there."""
@@ -36,9 +39,9 @@ class Proxy:
         listen = self.address(route)
         self._post("/proxies", {"name": route, "listen": listen, "upstream": to})
 
-    def spoil(self, route: str, toxic: Toxic) -> None:
-        """From now on a way is like this, in both directions."""
-        for stream in DIRECTIONS:
+    def spoil(self, route: str, toxic: Toxic, directions: Sequence[str] = DIRECTIONS) -> None:
+        """From now on a way is like this, in both directions or one."""
+        for stream in directions:
             self._post(f"/proxies/{route}/toxics", toxic | {"stream": stream})
 
     def cut(self, route: str) -> None:

@@ -1,0 +1,74 @@
+"""Kafka clusters of several nodes, and nodes that are reached through a proxy."""
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from local.kafka_node import FORMATTED, random_id, start_kafka
+from local.processes import LOOPBACK, Server, free_port
+from tests.proxy import KAFKA, Proxy
+
+THREE_COPIES = {
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+}
+PROTOCOLS = "BROKER:PLAINTEXT,PROXY:PLAINTEXT,CONTROLLER:PLAINTEXT"
+
+
+@contextmanager
+def three_brokers(folder: Path) -> Iterator[list[Server]]:
+    """Three nodes of one cluster, all topics on all of them."""
+    with brokers(folder, 3, THREE_COPIES) as nodes:
+        yield nodes
+
+
+@contextmanager
+def behind_a_proxy(
+    folder: Path, proxy: Proxy, routes: Sequence[str] = (KAFKA,), properties: Mapping[str, str] = {}
+) -> Iterator[list[Server]]:
+    """Nodes of one cluster, one behind each of the proxy's routes: whoever comes through the proxy
+    is led to each of them through it. Their own addresses lead past it."""
+    with brokers(folder, len(routes), properties, proxy=proxy, routes=routes) as nodes:
+        yield nodes
+
+
+@contextmanager
+def brokers(
+    folder: Path, count: int, properties: Mapping[str, str] = {},
+    *, proxy: Proxy | None = None, routes: Sequence[str] = (),
+) -> Iterator[list[Server]]:  # fmt: skip
+    """So many nodes of one cluster, each broker and controller."""
+    controllers = [f"{LOOPBACK}:{free_port()}" for _ in range(count)]
+    cluster = random_id()
+    own = {
+        "listener.security.protocol.map": PROTOCOLS,
+        "controller.quorum.voters": ",".join(f"{i + 1}@{c}" for i, c in enumerate(controllers)),
+        **properties,
+    }
+
+    def start(i: int) -> Server:
+        data, port = folder / str(i) / "data", free_port()
+        shutil.copytree(FORMATTED, data, dirs_exist_ok=True)
+        (data / "meta.properties").write_text(
+            f"version=1\nnode.id={i + 1}\ncluster.id={cluster}\ndirectory.id={random_id()}\n"
+        )
+        listeners, told = [f"BROKER://{LOOPBACK}:{port}"], [f"BROKER://{LOOPBACK}:{port}"]
+        if proxy is not None:
+            behind = f"{LOOPBACK}:{free_port()}"
+            proxy.lead(routes[i], behind)
+            listeners.append(f"PROXY://{behind}")
+            told.append(f"PROXY://{proxy.address(routes[i])}")
+        where = {
+            "node.id": str(i + 1),
+            "listeners": ",".join([*listeners, f"CONTROLLER://{controllers[i]}"]),
+            "advertised.listeners": ",".join(told),
+        }
+        return start_kafka(folder / str(i), port=port, properties=own | where)
+
+    with ExitStack() as stack, ThreadPoolExecutor(count) as pool:
+        yield [stack.enter_context(node) for node in pool.map(start, range(count))]

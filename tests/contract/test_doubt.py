@@ -1,0 +1,180 @@
+"""A connection that breaks puts a transaction in doubt, whatever the client says of its end.
+
+Two real brokers behind a proxy, since a client of one broker says that all are down when its only
+one is. The connections of the producer under test pass through the proxy, and nobody else's.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+from confluent_kafka import Producer
+
+from local.go_tools import TOXIPROXY
+from local.kafka_node import FORMATTED
+from local.servers import Server
+from stream_rater.adapters import producers
+from stream_rater.adapters.producers import Parts, Transactions
+from stream_rater.adapters.topics import Admin
+from stream_rater.pipeline.ports import Event, LogTrouble
+from tests import real
+from tests.brokers import behind_a_proxy
+from tests.contract.rigs import UPDATER, KafkaRig, event, read_from_start, seen
+from tests.integration.processes import wait_until
+from tests.proxy import ANSWERS, Proxy, Toxic, a_proxy
+from tests.tools import needed
+
+pytestmark = pytest.mark.integration
+
+ROUTES = ("first", "second")
+ONE_COORDINATOR = {"transaction.state.log.num.partitions": "1"}
+NO_ANSWERS: Toxic = {"type": "reset_peer", "attributes": {"timeout": 0}}
+"""The first answer ends its connection instead of passing, and so does that of the next one."""
+LONG_MS = 600_000
+
+
+class Ground(NamedTuple):
+    """The brokers, and the way to each of them."""
+
+    proxy: Proxy
+    nodes: list[Server]
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+    """Servers of this module's own."""
+    needed(TOXIPROXY.path if TOXIPROXY.path.exists() else None, "toxiproxy", ": it takes Go")
+    needed(FORMATTED if FORMATTED.is_dir() else None, "Kafka")
+    folder = tmp_path_factory.mktemp("doubt")
+    with (
+        a_proxy(folder) as proxy,
+        behind_a_proxy(folder / "kafka", proxy, ROUTES, ONE_COORDINATOR) as nodes,
+    ):
+        yield Ground(proxy, nodes)
+
+
+class Rig:
+    """A member of the updaters' group, whose transactions alone pass through the proxy."""
+
+    def __init__(self, ground: Ground, settings: real.Settings) -> None:
+        self.proxy = ground.proxy
+        self.log = KafkaRig(settings)
+        member: Any = read_from_start(self.log, UPDATER)
+        ways = ",".join(map(ground.proxy.address, ROUTES))
+        through = msgspec.structs.replace(settings, kafka=ways, transaction_timeout_ms=LONG_MS)
+        self.transactions = Transactions(through, UPDATER, member.performer.input)
+        self.stop = threading.Event()
+        self.parts = Parts(through, self.log._admin.topics.parts, self.stop)
+        self.admin = Admin(settings)
+        self.topic = self.admin.topics.changed
+
+    def sends(self, *events: Event) -> Callable[[Producer], None]:
+        """What a transaction is to hold."""
+
+        def send(producer: Producer) -> None:
+            for each in events:
+                place = each.value, each.key, [], each.shard
+                self.transactions.produce(producer, self.topic, *place)
+
+        return send
+
+    def leader(self, topic: str) -> str:
+        """The route to who leads this topic's first partition."""
+        client: Any = self.admin._client
+        return ROUTES[client.list_topics(topic).topics[topic].partitions[0].leader - 1]
+
+    def open(self) -> bool:
+        """Whether a transaction hides something from readers."""
+        count = self.admin.partitions()[self.topic]
+        ends = self.admin.ends(self.topic, count)
+        return self.admin.stable_ends(self.topic, count) != ends
+
+
+@pytest.fixture
+def rig(ground: Ground, settings: real.SettingsFactory) -> Iterator[Rig]:
+    """Ways are whole again afterwards."""
+    found = Rig(ground, settings(kafka=",".join(node.address for node in ground.nodes)))
+    yield found
+    ground.proxy.mend()
+    found.log.close()
+
+
+FIRST, SECOND = event(0, "first"), event(0, "second")
+
+
+@pytest.mark.parametrize("how", ["end", "undo"])
+def test_an_end_whose_answer_was_lost_is_in_doubt(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """The broker ended it, and the client asked again on another connection: the request may be
+    under way twice, and end the next transaction. So that comes from another producer."""
+    monkeypatch.setattr(producers, "SLOW_COMMIT_S", LONG_MS)
+    transactions = rig.transactions
+    transactions.begin(rig.sends(FIRST))
+    producer = transactions._producer
+    conclude = transactions._conclude
+
+    def conclude_unheard(*given: Any) -> None:
+        assert rig.open()
+        rig.proxy.spoil(rig.leader("__transaction_state"), NO_ANSWERS, [ANSWERS])
+        with ThreadPoolExecutor(1) as pool:
+            answered = pool.submit(answer_once_it_has_ended)
+            conclude(*given)
+        answered.result()
+
+    def answer_once_it_has_ended() -> None:
+        wait_until(lambda: not rig.open(), "the broker has ended it")
+        rig.proxy.mend()
+
+    monkeypatch.setattr(transactions, "_conclude", conclude_unheard)
+    with pytest.raises(LogTrouble, match=r"end is in doubt: .*Disconnected"):
+        transactions.end({0: 1}) if how == "end" else transactions.undo()
+    monkeypatch.undo()
+    transactions.run(rig.sends(SECOND), {0: 2})
+    assert transactions._producer is not producer
+    assert rig.log.events() == seen([FIRST, SECOND] if how == "end" else [SECOND])
+
+
+def test_a_producer_whose_connection_broke_is_replaced(rig: Rig) -> None:
+    """Though nothing was open, and it would connect again: before the next transaction."""
+    transactions = rig.transactions
+    transactions.run(rig.sends(FIRST), {0: 1})
+    producer = transactions._producer
+    assert transactions.ready() is producer
+    rig.proxy.cut(rig.leader("__transaction_state"))
+    rig.proxy.mend()
+    wait_until(lambda: transactions.ready() is not producer, "the client has told")
+    transactions.run(rig.sends(SECOND), {0: 2})
+    assert rig.log.events() == seen([FIRST, SECOND])
+
+
+@pytest.mark.timeout(60)
+def test_a_connection_that_breaks_ends_the_wait_for_acknowledgements(rig: Rig) -> None:
+    """At once: the transaction's own time-out, which this test would not live to see, is not
+    waited for."""
+    transactions = rig.transactions
+    transactions.run(rig.sends(FIRST), {0: 1})
+    transactions.begin(lambda _: None)
+    rig.proxy.cut(rig.leader(rig.topic))
+    assert transactions._producer is not None
+    rig.sends(SECOND)(transactions._producer)
+    with pytest.raises(LogTrouble, match=r"kafka: .*(refused|Disconnected)"):
+        transactions.end({0: 2})
+    rig.proxy.mend()
+    transactions.run(rig.sends(SECOND), {0: 2})
+    assert rig.log.events() == seen([FIRST, SECOND])
+
+
+def test_parts_that_are_not_acknowledged_are_trouble(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though they did not fail either: who is asked to stop does not wait until they do."""
+    monkeypatch.setattr("stream_rater.adapters.patience.LAST_MOMENTS_S", 0.1)
+    assert rig.parts.scatter([(0, b"a")]) == [0]
+    rig.proxy.cut(rig.leader(rig.admin.topics.parts))
+    rig.stop.set()
+    with pytest.raises(LogTrouble, match="parts were not acknowledged in time"):
+        rig.parts.scatter([(0, b"b")])
