@@ -208,7 +208,7 @@ def test_what_the_log_does_not_hold_yet_is_trouble(rig: Rig) -> None:
 
 
 def test_members_share_the_partitions(rig: Rig) -> None:
-    """Who joins gets partitions that the other loses; when it leaves, they come back."""
+    """Who joins gets partitions that the other loses; when it leaves, they come back, for good."""
     submit(rig, 0, 5)
     submit(rig, 1, 5)
     first = read_from_start(rig, ESTIMATOR)
@@ -220,6 +220,8 @@ def test_members_share_the_partitions(rig: Rig) -> None:
     assert first.records + second.records == []
     rig.leave(second)
     first.poll_until(lambda: first.owned == EVERY)
+    first.poll()
+    assert first.owned == EVERY
     assert first.records == []
 
 

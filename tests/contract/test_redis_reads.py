@@ -2,9 +2,10 @@
 
 import msgspec
 import pytest
+import redis
 
 from stream_rater.adapters import redis_client
-from stream_rater.adapters.redis_client import connect
+from stream_rater.adapters.redis_client import Batch, at_one_instant, bulk, connect, of_words
 from stream_rater.pipeline.ports import Held, Position, StoreTrouble
 from stream_rater.pipeline.sharding import belief_key
 from stream_rater.rating.record import HEADER_SIZE
@@ -51,6 +52,21 @@ def test_a_read_that_failed_leaves_no_replies_behind(redis_settings: real.Settin
         client.delete(key)
     assert apply(performer, 1, application(0, 7, {("l", "ann"): b"x"}))
     assert read(performer, 1, ("l", "ann")) == Held(Position(7, 0, b""), [b"x"])
+
+
+def test_a_reply_that_comes_after_a_failure_is_nobodys(redis_settings: real.Settings) -> None:
+    """A slow command's reply, behind one that was an error, is not taken for the next command's."""
+
+    def asked(*words: str) -> Batch:
+        return Batch("{0}:x", (of_words(len(words), bulk(*words)),), 1)
+
+    with connect(redis_settings) as client:
+        for _ in range(3):
+            with pytest.raises(redis.ResponseError, match="not an integer"):
+                at_one_instant(
+                    client, [asked("INCRBY", "{0}:x", "x"), asked("BLPOP", "{0}:none", "0.2")]
+                )
+            assert at_one_instant(client, [asked("ECHO", "mine")]) == [[b"mine"]]
 
 
 def misled(performer: RedisPerformer) -> None:

@@ -1,0 +1,101 @@
+"""A master that became a replica is left for whoever its name leads to now."""
+
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local.servers import Server, start_redis
+from local.tools import find_redis_server
+from stream_rater.adapters.redis import RedisStore
+from stream_rater.config import Settings
+from stream_rater.pipeline.ports import Application, Position, StoreTrouble
+from tests.contract.test_store import BOB
+from tests.integration.processes import wait_until
+from tests.redis_cluster import client_of
+
+pytestmark = pytest.mark.integration
+
+NAME = "redis.test"
+
+
+class Pair:
+    """A master and its replica, and a name that leads to one of them."""
+
+    def __init__(self, first: Server, second: Server) -> None:
+        self.first, self.second = first, second
+        self.named = first
+
+    def look_up(self, host: Any, *given: Any, **named: Any) -> Any:
+        """As `socket.getaddrinfo`, of this name, too."""
+        if host != NAME:
+            return LOOK_UP(host, *given, **named)
+        _, *rest = given
+        return LOOK_UP("127.0.0.1", self.named.port, *rest, **named)
+
+    def replicate(self, master: Server, replica: Server) -> None:
+        """Make one the master of the other, once that has all of it."""
+        with client_of(master) as above, client_of(replica) as below:
+            above.replicaof("NO", "ONE")
+            below.replicaof("127.0.0.1", master.port)
+            wait_until(lambda: followed(above), "the replica has all")
+
+
+def followed(master: Any) -> bool:
+    """Whether a master's only replica is in step with it."""
+    told = master.info("replication")
+    replica = told.get("slave0", {})
+    return bool(
+        replica.get("state") == "online" and replica["offset"] == told["master_repl_offset"]
+    )
+
+
+LOOK_UP = socket.getaddrinfo
+
+
+@pytest.fixture
+def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
+    """The name leads to the master."""
+    if find_redis_server() is None:
+        pytest.skip("Redis is given, and none is installed here")
+    at_once = {"repl-diskless-sync-delay": "0"}
+    with (
+        start_redis(tmp_path / "first", settings=at_once) as first,
+        start_redis(tmp_path / "second", settings=at_once) as second,
+    ):
+        found = Pair(first, second)
+        monkeypatch.setattr(socket, "getaddrinfo", found.look_up)
+        yield found
+
+
+def apply(store: RedisStore, turn: int) -> bool:
+    """Whether a shard's next belief was written."""
+    call = Application(Position(turn + 1, turn), [(BOB, b"%d" % turn)])
+    return store.apply({0: call})[0]
+
+
+def agree(store: RedisStore, turn: int) -> bool:
+    """Whether a ladder's history was noted with its next entry."""
+    history = [f"{number}:x" for number in range(turn + 1)]
+    return list(store.agree({"l": history})["l"]) == history
+
+
+@pytest.mark.parametrize("write", [apply, agree])
+def test_a_master_that_became_a_replica_is_left(
+    pair: Pair, write: Callable[[RedisStore, int], bool]
+) -> None:
+    """The write that it refuses is trouble; the next one goes where its name leads now, though the
+    connection to it was whole."""
+    store = RedisStore(Settings(redis=f"{NAME}:1", buckets=2))
+    store.prepare()
+    assert write(store, 0)
+    pair.replicate(pair.first, pair.second)
+    pair.replicate(pair.second, pair.first)
+    pair.named = pair.second
+    with pytest.raises(StoreTrouble, match="read only replica"):
+        write(store, 1)
+    assert write(store, 1)
+    with client_of(pair.second) as client:
+        assert client.role()[0] == b"master"

@@ -1,0 +1,79 @@
+"""Records of a batch that the client does not decompress: each is told once, from any offset on."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, Message, TopicPartition
+
+from stream_rater.adapters.kafka import Input
+from stream_rater.config import Settings
+from stream_rater.pipeline.ports import Poll
+
+FIRST, LAST = 4, 8
+"""Offsets of the batch."""
+BAD = KafkaError(KafkaError._BAD_COMPRESSION, "zstd")
+
+
+class Client:
+    """A consumer that tells the first offset of the batch, twice in a poll, until it is sought
+    beyond the last."""
+
+    def __init__(self) -> None:
+        self.at = 0
+
+    def poll(self, _: float) -> Message | None:
+        return Message(topic="t", partition=0, offset=FIRST, error=BAD) if self.at <= LAST else None
+
+    def consume(self, *_: Any) -> list[Message]:
+        return [each for each in [self.poll(0.0)] if each is not None]
+
+    def seek(self, to: TopicPartition) -> None:
+        self.at = to.offset
+
+    def incremental_assign(self, some: Sequence[TopicPartition]) -> None:
+        for each in some:
+            self.seek(each)
+
+    def get_watermark_offsets(self, *_: Any, **__: Any) -> tuple[int, int]:
+        return 0, LAST + 1
+
+    def memberid(self) -> str:
+        return "member"
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: None
+
+
+@pytest.fixture
+def input_() -> Iterator[Input]:
+    """That owns a partition, of such a client."""
+    found = Input(Settings(kafka="127.0.0.1:1"), "t", "g")
+    consumer, client = found.consumer, Client()
+    found.consumer = client  # type: ignore[assignment]
+    found._owned, found._subscribed = {0}, True
+    yield found
+    consumer.close()
+
+
+def read(input_: Input, polls: int) -> list[int]:
+    """Offsets of the records of so many polls, none of which can be read."""
+    records = [each for _ in range(polls) for each in input_.poll(Poll(0.0)).records]
+    assert all(each.unreadable and each.value is None for each in records)
+    return [each.offset for each in records]
+
+
+def test_each_is_told_once(input_: Input) -> None:
+    """Though the client tells the first of them again and again."""
+    input_.seek({0: FIRST})
+    assert read(input_, 7) == [4, 5, 6, 7, 8]
+
+
+def test_they_are_told_from_where_they_are_sought(input_: Input) -> None:
+    """From the midst of the batch, and once more from before it, as after trouble."""
+    input_.seek({0: 6})
+    assert read(input_, 4) == [6, 7, 8]
+    input_.seek({0: 5})
+    assert read(input_, 2) == [5, 6]
+    input_.seek({0: FIRST})
+    assert read(input_, 7) == [4, 5, 6, 7, 8]
