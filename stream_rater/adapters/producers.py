@@ -73,7 +73,7 @@ class Breaks(logging.Handler):
         """The client logs `%s [%s] %s`: the kind, its own name, and thread and text."""
         match record.args:
             case (kind, _, str(text)) if kind == CONNECTION_FAILED:
-                self._on_break(text.partition("]: ")[2])
+                self._on_break(text.partition("]: ")[2] or text)
 
 
 class Transactions:

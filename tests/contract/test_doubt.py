@@ -19,7 +19,7 @@ from local.servers import Server
 from stream_rater.adapters import producers
 from stream_rater.adapters.producers import Parts, Transactions
 from stream_rater.adapters.topics import Admin
-from stream_rater.pipeline.ports import Event, LogTrouble
+from stream_rater.pipeline.ports import Event, LogTrouble, NewProducer
 from tests import real
 from tests.brokers import behind_a_proxy
 from tests.contract.rigs import UPDATER, KafkaRig, event, read_from_start, seen
@@ -62,10 +62,11 @@ class Rig:
     def __init__(self, ground: Ground, settings: real.Settings) -> None:
         self.proxy = ground.proxy
         self.log = KafkaRig(settings)
-        member: Any = read_from_start(self.log, UPDATER)
+        self.member = read_from_start(self.log, UPDATER)
+        worker: Any = self.member.performer
         ways = ",".join(map(ground.proxy.address, ROUTES))
         through = msgspec.structs.replace(settings, kafka=ways, transaction_timeout_ms=LONG_MS)
-        self.transactions = Transactions(through, UPDATER, member.performer.input)
+        self.transactions = Transactions(through, UPDATER, worker.input)
         self.stop = threading.Event()
         self.parts = Parts(through, self.log._admin.topics.parts, self.stop)
         self.admin = Admin(settings)
@@ -178,3 +179,12 @@ def test_parts_that_are_not_acknowledged_are_trouble(
     rig.stop.set()
     with pytest.raises(LogTrouble, match="parts were not acknowledged in time"):
         rig.parts.scatter([(0, b"b")])
+
+
+def test_who_begins_anew_has_other_producers(rig: Rig) -> None:
+    """Of both kinds: a client that failed for good never recovers."""
+    worker: Any = rig.member.performer
+    before = worker._parts.ready(), worker._transactions.ready()
+    rig.member.do(NewProducer())
+    after = worker._parts.ready(), worker._transactions.ready()
+    assert not set(before) & set(after)

@@ -247,6 +247,22 @@ def test_lost_functions_are_loaded_again(redis_settings: real.Settings) -> None:
 
 
 @pytest.mark.integration
+def test_other_functions_of_this_name_are_refused(redis_settings: real.Settings) -> None:
+    """Those of another build of this release: they are not called, nor replaced under others."""
+    other = f"#!lua name={LIBRARY}\nredis.register_function('{LIBRARY}_apply', function() end)"
+    with connect(redis_settings) as client:
+        client.function_load(other, replace=True)
+        try:
+            with pytest.raises(
+                LayoutMismatch, match=f"another {LIBRARY} .*`redis-cli FUNCTION DEL"
+            ):
+                RedisStore(redis_settings).prepare()
+        finally:
+            client.function_delete(LIBRARY)
+    RedisStore(redis_settings).prepare()
+
+
+@pytest.mark.integration
 def test_many_workers_start_at_once(redis_settings: real.Settings) -> None:
     """Workers that load the functions at the same time all succeed."""
     with connect(redis_settings) as client:

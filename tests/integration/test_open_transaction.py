@@ -1,10 +1,13 @@
 """What commands do where a worker died in the middle of a transaction."""
 
+import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from stream_rater.adapters import topics
 from stream_rater.adapters.access import QUIET, client_options
 from stream_rater.adapters.topics import Admin
 from stream_rater.config import Settings
+from stream_rater.pipeline.ports import LogTrouble
 from stream_rater.service import UPDATERS
 from tests import real
 from tests.integration.processes import stream_rater
@@ -33,3 +36,17 @@ def test_a_dead_workers_transaction_is_waited_for(settings: real.SettingsFactory
     verified = stream_rater("verify", "--wait", "0", settings=at)
     assert verified.returncode == 0, verified.stderr
     assert "0 rounds replayed" in verified.stdout
+
+
+def test_offsets_are_not_told_while_a_transaction_is_open(
+    settings: real.SettingsFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those from before it may not be the last ones, by which a rebuild would go."""
+    at = settings(transaction_timeout_ms=60_000)
+    admin = Admin(at)
+    admin.create_topics()
+    assert admin.committed(UPDATERS, admin.topics.parts, 4) == dict.fromkeys(range(4))
+    leave_open(at)
+    monkeypatch.setattr(topics, "REQUEST_TIMEOUT_S", 0.6)
+    with pytest.raises(LogTrouble):
+        admin._stable(UPDATERS, admin.topics.parts, 4)
