@@ -150,6 +150,11 @@ class Actor:
         except Trouble as trouble:
             self._answer(partial(self.machine.throw, trouble))
 
+    def fail(self, trouble: Trouble) -> None:
+        """The effect in hand fails where it stands."""
+        if not self.ended:
+            self._answer(partial(self.machine.throw, trouble))
+
     def _answer(self, how: Callable[[], Effect[Any]]) -> None:
         try:
             self.go_on(how())

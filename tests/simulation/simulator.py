@@ -256,7 +256,7 @@ class Simulation:
         self.faults["doubt" if actor.ending else "fail"] += 1
         self._straggle(actor)
         trouble = self.rng.choice([LogTrouble("simulated"), StoreTrouble("simulated")])
-        actor.go_on(actor.machine.throw(trouble))
+        actor.fail(trouble)
 
     def _straggle(self, actor: Actor) -> None:
         if actor.sent and self.rng.random() < 0.5:

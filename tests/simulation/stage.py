@@ -184,7 +184,7 @@ class Stage:
     def fail(self, actor: Actor) -> Straggler:
         """The effect in hand fails where it stands; what is left of it may arrive yet."""
         left = Straggler(actor, actor.steps, self._group(actor))
-        actor.go_on(actor.machine.throw(LogTrouble("in doubt")))
+        actor.fail(LogTrouble("in doubt"))
         return left
 
     def _group(self, actor: Actor) -> Group:
