@@ -29,6 +29,7 @@ def rebuild(settings: Settings, *, replace: bool) -> None:
     with named_failures():
         warm.check()
         admin = Admin(settings)
+        admin.create_topics()
         partitions = admin.check_topics()
         layout = layout_of(settings, admin, partitions)
         store = RedisStore(settings)

@@ -4,10 +4,11 @@ Whoever asks has polled a round before. What was acknowledged by then is read, b
 asked for after that.
 """
 
+import threading
 import time
 from collections.abc import Mapping, Sequence
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from stream_rater.adapters.access import trouble_of
 from stream_rater.adapters.producers import Parts
@@ -19,23 +20,37 @@ from stream_rater.pipeline.story import History, Story, UnknownNote, notes
 
 TIMEOUT_S = 10.0
 AT_ONCE = 10_000
+MADE_ANEW = (
+    "notes were deleted, and nobody knows how ladders were rated: stop all workers, delete the "
+    "topic, and run `stream-rater rebuild --replace`, which makes it anew"
+)
 
 
 class LadderNotes:
     """Their fold, as far as it was read, and a producer. Made without asking Kafka for anything."""
 
-    def __init__(self, settings: Settings, admin: Admin) -> None:
+    def __init__(
+        self, settings: Settings, admin: Admin, stop: threading.Event | None = None
+    ) -> None:
         self._settings = settings
         self._admin = admin
         self._topic = admin.topics.notes
         self._story = Story()
         self._next = 0
         self._consumer: Consumer | None = None
-        self._producer = Parts(settings, self._topic)
+        self._producer = Parts(settings, self._topic, stop)
 
     def read(self) -> Story:
         """The fold of all notes that there are now; raises LogTrouble."""
         (end,) = self._admin.ends(self._topic, 1)
+        if self._next == 0:
+            (start,) = self._admin.starts(self._topic, 1)
+            if start > 0:
+                raise LogTrouble(f"{self._topic} starts at {start}: {MADE_ANEW}")
+        if end < self._next:
+            raise LogTrouble(
+                f"{self._topic} ends at {end}, before the {self._next} read: {MADE_ANEW}"
+            )
         deadline_s = time.monotonic() + TIMEOUT_S
         try:
             while self._next < end:
@@ -56,12 +71,12 @@ class LadderNotes:
             failure = message.error()
             if failure is None:
                 self._add(message.offset() or 0, message.value() or b"")
+            elif failure.code() == KafkaError._PARTITION_EOF:  # behind what is no record, too
+                self._next = message.offset() or 0
             elif failure.code() not in PASSING:
                 raise trouble_of(failure)
 
     def _add(self, offset: int, message: bytes) -> None:
-        if offset != self._next:
-            raise LogTrouble(f"{self._topic}: offset {self._next} is not in the log")
         try:
             self._story.read(message)
         except UnknownNote as error:

@@ -174,12 +174,9 @@ class Admin:
             time.sleep(NEWS_S)
 
     def _are_led(self) -> bool:
-        try:
-            for topic, count in self.partitions().items():
-                self.ends(topic, count)
-        except LogTrouble:
-            return False
-        return True
+        with suppress(LogTrouble):
+            return bool([self.ends(*each) for each in self.partitions().items()])
+        return False
 
     def partitions(self) -> dict[str, int]:
         """Number of partitions of each of our topics."""
@@ -384,16 +381,18 @@ class Admin:
         )
 
     def _offsets(self, topic: str, partitions: int, spec: Any, **options: Any) -> list[int]:
+        """Asked once more where the client knows of another leader than there is now."""
+        with suppress(LogTrouble):
+            return self._listed_offsets(topic, partitions, spec, **options)
+        self._forget_leaders(topic)
+        return self._listed_offsets(topic, partitions, spec, **options)
+
+    def _listed_offsets(self, topic: str, partitions: int, spec: Any, **options: Any) -> list[int]:
         asked = {TopicPartition(topic, p): spec for p in range(partitions)}
         found = self._client.list_offsets(asked, request_timeout=REQUEST_TIMEOUT_S, **options)
-        try:
-            by_partition = {tp.partition: _offset(future) for tp, future in found.items()}
-        except LogTrouble:
-            self._forget_leaders(topic)
-            raise
+        by_partition = {tp.partition: _offset(future) for tp, future in found.items()}
         return [by_partition[p] for p in range(partitions)]
 
     def _forget_leaders(self, topic: str) -> None:
-        """Ask anew who leads: the client goes on asking the leader it knew, for minutes."""
-        with suppress(KafkaException):
+        with suppress(KafkaException):  # else the client asks the leader it knew, for minutes
             self._client.list_topics(topic, timeout=REQUEST_TIMEOUT_S)

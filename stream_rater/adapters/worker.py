@@ -85,7 +85,7 @@ class Worker:
         self._on_effect = on_effect
         self._parts = Parts(settings, admin.topics.parts, stop)
         self._transactions = Transactions(settings, role, input_, stop)
-        self._notes = LadderNotes(settings, admin)
+        self._notes = LadderNotes(settings, admin, stop)
         self._estimates = role == "estimator"
         self._prepared = False
         self._ahead: Ahead | None = None
