@@ -4,6 +4,7 @@ import math
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -79,7 +80,7 @@ def check_ladders(ladders: Ladders, notes: LadderNotes, ends: Callable[[], Seque
 
     try:
         if own:
-            announce(own, notes, end_of)
+            announce(own, notes, end_of, uuid.uuid4().hex)
     except AtOdds as error:
         raise BadConfiguration(str(error)) from None
 

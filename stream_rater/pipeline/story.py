@@ -16,7 +16,6 @@ the fold of its notes, in order. No loss of the store touches it.
 """
 
 import math
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
@@ -197,10 +196,13 @@ class Notes(Protocol):
         """Add notes; they are there when this returns."""
 
 
-def announce(own: Mapping[str, History], log: Notes, end_of: Callable[[str], int]) -> None:
+def announce(
+    own: Mapping[str, History], log: Notes, end_of: Callable[[str], int], proposal: str
+) -> None:
     """What a worker does at its start with what its ladders file says: it has changes confirmed.
 
-    `end_of` tells the end offset of a ladder's partition. Raises AtOdds where the file says other
+    `end_of` tells the end offset of a ladder's partition; `proposal` is an id that nobody has used
+    before. Raises AtOdds where the file says other
     than what is noted, or a change comes too late.
     """
     story = log.read()
@@ -217,7 +219,7 @@ def announce(own: Mapping[str, History], log: Notes, end_of: Callable[[str], int
     changed = {each: told for each, told in own.items() if goes_on(told, story.noted(each))}
     starts = {each: offset_of(told[len(story.noted(each))]) for each, told in changed.items()}
     _check_in_time(starts, end_of)
-    log.write(notes("proposed", changed, uuid.uuid4().hex))
+    log.write(notes("proposed", changed, proposal))
     story = log.read()
     proposals = {each: story.proposed(each) for each in changed}
     try:

@@ -1,5 +1,7 @@
 """What the log tells of the ladders' parameters, to all workers alike."""
 
+import uuid
+
 import pytest
 
 from stream_rater.pipeline.ports import Agree, LogTrouble
@@ -15,7 +17,12 @@ def agreed(member: Member, **own: str) -> dict[str, str]:
 
 def start(rig: Rig, end: int, **own: str) -> None:
     """What a worker with this file does at its start, where the rounds' partition ends there."""
-    announce({each: told.split() for each, told in own.items()}, rig.notes(), lambda _: end)
+    announce(
+        {each: told.split() for each, told in own.items()},
+        rig.notes(),
+        lambda _: end,
+        uuid.uuid4().hex,
+    )
 
 
 def test_the_first_note_counts(rig: Rig) -> None:

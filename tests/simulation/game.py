@@ -169,7 +169,7 @@ def arrival_s(rng: random.Random, number: int) -> float:
 def announced(log: Log) -> None:
     """A worker with the changed file starts: by the production code."""
     own = {ladder: CHANGED.history(ladder) for ladder in CHANGED.ladders}
-    announce(own, log, lambda ladder: len(log.rounds[PARTITION_OF[ladder]]))
+    announce(own, log, lambda ladder: len(log.rounds[PARTITION_OF[ladder]]), f"{len(log.notes)}")
 
 
 def traced(number: int) -> Headers:

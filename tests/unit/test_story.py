@@ -52,7 +52,7 @@ class Log:
 
     def start(self, own: History) -> None:
         """A worker with this file."""
-        announce({"a": own}, self, self.end_of)
+        announce({"a": own}, self, self.end_of, f"proposal {len(self.notes)}")
 
     def rate_one(self, own: History) -> bool | None:
         """A round is reported, and a worker with this file, who has polled it, rates it by the new
@@ -175,3 +175,13 @@ def test_changes_of_a_ladder_that_nobody_rated_are_noted_at_the_start() -> None:
     assert log.read().of("a") == NEW
     with pytest.raises(AtOdds, match="noted from offset 20 on"):
         log.start(OLD)
+
+
+def test_a_late_decision_is_about_its_own_proposal() -> None:
+    """Not about one of the same history that another worker made since."""
+    log = log_of(0)
+    log.write(notes("proposed", {"a": NEW}, "first") + notes("withdrawn", {"a": NEW}, "first"))
+    log.write(notes("proposed", {"a": NEW}, "second") + notes("confirmed", {"a": NEW}, "first"))
+    assert log.read().of("a") == (*OLD, "20:not confirmed")
+    log.write(notes("confirmed", {"a": NEW}, "second"))
+    assert log.read().of("a") == NEW
