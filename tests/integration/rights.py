@@ -68,7 +68,7 @@ ROLES = {
         "performance-estimated": "READ WRITE DESCRIBE_CONFIGS",
         "rating-changed": "DESCRIBE DESCRIBE_CONFIGS",
         "round-rejected": "DESCRIBE DESCRIBE_CONFIGS",
-        "ladders-noted": "WRITE DESCRIBE_CONFIGS",
+        "ladders-noted": "READ WRITE DESCRIBE_CONFIGS",
         "group estimators": "DESCRIBE",
         "group updaters": "READ",
     },
