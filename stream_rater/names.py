@@ -63,7 +63,7 @@ class LaidOut(msgspec.Struct, frozen=True, gc=False):
     def hashes(self) -> Hashes:
         """Of each name: the hash of its bytes under SECRET_KEY, and of nothing else."""
         if self.known_hashes is None:
-            return _hashes(self.data, self.starts, self.ends, SECRET_KEY)
+            return hash_each(self.data, self.starts, self.ends, SECRET_KEY)
         return self.known_hashes
 
     def texts(self) -> list[str]:
@@ -105,8 +105,8 @@ def put_number(out: Bytes, at: int, number: int) -> int:
 
 
 @kernel
-def _hashes(data: Bytes, starts: Ints, ends: Ints, key: Key) -> Hashes:
-    """Of each name."""
+def hash_each(data: Bytes, starts: Ints, ends: Ints, key: Key) -> Hashes:
+    """Of each name: the hash of its bytes under a key."""
     found = np.empty(len(ends), np.uint64)
     for i in range(len(ends)):
         found[i] = hashed(key, data, starts[i], ends[i])

@@ -31,10 +31,17 @@ def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
 
 
 @pytest.fixture(scope="package")
-def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisCluster]:
-    """Three masters of these tests' own."""
+def redis_installed() -> None:
+    """Servers of these tests' own can be started."""
     if find_redis_server() is None:
         pytest.skip("Redis is given, and none is installed here")
+
+
+@pytest.fixture(scope="package")
+def redis_cluster(
+    redis_installed: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RedisCluster]:
+    """Three masters of these tests' own."""
     with a_redis_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
         yield cluster
 

@@ -8,7 +8,6 @@ import pytest
 import redis
 
 from local.servers import Server, start_redis
-from local.tools import find_redis_server
 from stream_rater.adapters.redis import LIBRARY, RedisStore
 from stream_rater.adapters.redis_checks import StoreMismatch
 from stream_rater.config import Settings
@@ -21,10 +20,8 @@ RIGHTS = ("~*", "+@all")
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(redis_installed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One whose settings these tests may change."""
-    if find_redis_server() is None:
-        pytest.skip("Redis is given, and none is installed here")
     with start_redis(tmp_path_factory.mktemp("redis")) as found:
         yield found
 

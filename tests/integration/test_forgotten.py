@@ -69,6 +69,15 @@ def test_rounds_that_were_deleted_are_not_replayed_without(
     assert (store.count_beliefs(), store.read(dict.fromkeys(range(4), ()))) == before
 
 
+def assert_goes_on(at: real.Settings, worker_process: Start) -> None:
+    """Ten more rounds are rated, and none of all is rated, told or rejected twice."""
+    worker_process(at)
+    produce(at, [a_round(number) for number in range(50, 60)])
+    wait_until(Finished(at), "all is finished", 60.0, 0.2)
+    assert_all_rated_once(at, 60)
+    assert len(read_topic(at, Topics.of(at).rejected)) == 1
+
+
 def test_estimators_find_where_they_were(
     settings: real.SettingsFactory, worker_process: Start
 ) -> None:
@@ -76,11 +85,7 @@ def test_estimators_find_where_they_were(
     at = settings(session_timeout_ms=2000)
     rated(at, worker_process)
     forget_offsets(at, ESTIMATORS)
-    worker_process(at)
-    produce(at, [a_round(number) for number in range(50, 60)])
-    wait_until(Finished(at), "all is finished", 60.0, 0.2)
-    assert_all_rated_once(at, 60)
-    assert len(read_topic(at, Topics.of(at).rejected)) == 1
+    assert_goes_on(at, worker_process)
 
 
 def test_estimators_do_not_guess_where_they_were(
@@ -99,11 +104,7 @@ def test_estimators_do_not_guess_where_they_were(
     assert "has no committed offset any more" in refused.stderr
     offsets = {partition: offset or 0 for partition, offset in known.items()}
     Admin(at).commit(ESTIMATORS, Topics.of(at).rounds, offsets)
-    worker_process(at)
-    produce(at, [a_round(number) for number in range(50, 60)])
-    wait_until(Finished(at), "all is finished", 60.0, 0.2)
-    assert_all_rated_once(at, 60)
-    assert len(read_topic(at, Topics.of(at).rejected)) == 1
+    assert_goes_on(at, worker_process)
 
 
 def test_updaters_do_not_guess_where_they_were(

@@ -10,10 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_rater.events import MAX_ID_BYTES
-from stream_rater.names import Bytes, Hashes
-from stream_rater.rating.compiled import kernel
-from stream_rater.rating.model import Ints
-from stream_rater.rating.siphash import Key, hashed
+from stream_rater.names import hash_each
+from stream_rater.rating.siphash import Key
 
 TEXT = bytes((7 * i + 3) % 256 for i in range(MAX_ID_BYTES + 9))
 LENGTHS = range(1, len(TEXT) + 1)
@@ -30,19 +28,12 @@ PUBLISHED = {
 Rust's standard library."""
 
 
-@kernel
-def _each(key: Key, data: Bytes, starts: Ints, ends: Ints) -> Hashes:
-    found = np.empty(len(ends), np.uint64)
-    for i in range(len(ends)):
-        found[i] = hashed(key, data, starts[i], ends[i])
-    return found
-
-
 def hash_of(key: bytes, text: bytes, before: bytes = b"", behind: bytes = b"") -> bytes:
     """The hash of a text in the midst of others, little-endian."""
     data = np.frombuffer(before + text + behind, np.uint8)
     start = np.array([len(before)])
-    return _each(Key(*np.frombuffer(key, np.uint64)), data, start, start + len(text)).tobytes()
+    of = Key(*np.frombuffer(key, np.uint64))
+    return hash_each(data, start, start + len(text), of).tobytes()
 
 
 @pytest.mark.parametrize("length", PUBLISHED)
