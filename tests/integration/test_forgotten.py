@@ -69,7 +69,7 @@ def test_rounds_that_were_deleted_are_not_replayed_without(
     assert (store.count_beliefs(), store.read(dict.fromkeys(range(4), ()))) == before
 
 
-def assert_goes_on(at: real.Settings, worker_process: Start) -> None:
+def assert_goes_on(at: Settings, worker_process: Start) -> None:
     """Ten more rounds are rated, and none of all is rated, told or rejected twice."""
     worker_process(at)
     produce(at, [a_round(number) for number in range(50, 60)])
