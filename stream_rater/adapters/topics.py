@@ -1,4 +1,4 @@
-"""The four topics: their names, making them, and asking Kafka about them."""
+"""The five topics: their names, making them, and asking Kafka about them."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -202,8 +202,7 @@ def announce(
     """What a worker does at its start with what its ladders file says: it has changes confirmed.
 
     `end_of` tells the end offset of a ladder's partition; `proposal` is an id that nobody has used
-    before. Raises AtOdds where the file says other
-    than what is noted, or a change comes too late.
+    before. Raises AtOdds where the file says other than what is noted, or a change comes too late.
     """
     story = log.read()
     for ladder, history in own.items():
