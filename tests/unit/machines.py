@@ -1,6 +1,6 @@
 """Parts, positions and hand-driven machines for the pipeline's unit tests."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -9,7 +9,19 @@ from stream_rater.names import Names
 from stream_rater.pipeline import parts
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts import Part, RoundInPart
-from stream_rater.pipeline.ports import Agree, Effect, Position, Record
+from stream_rater.pipeline.ports import (
+    Agree,
+    Committed,
+    Effect,
+    Held,
+    LogStarts,
+    Position,
+    Publish,
+    ReadBeliefs,
+    Record,
+    ShardEnds,
+)
+from stream_rater.pipeline.updater import Updater
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.rating.systems import law_of
 
@@ -149,3 +161,26 @@ class Agreed(ByHand):
 def names(players: Sequence[tuple[str, str]]) -> str:
     """The players' letters."""
     return "".join(player for _, player in players)
+
+
+def updating(observer: Observer, shards: int) -> ByHand:
+    """An updater among so many shards at its first poll."""
+    return ByHand(Updater(shards, observer=observer, idle_s=0.1, rows_per_call=10).run())
+
+
+def opened(
+    hand: ByHand,
+    positions: Mapping[int, Position],
+    committed: Mapping[int, int | None],
+    starts: Mapping[int, int] | None = None,
+    end: int = 100,
+    shards: int = 0,
+) -> None:
+    """Answer all that opening shards takes, but for the seek; there are so many, or as many."""
+    hand.answer(ReadBeliefs, {s: Held(position, [None]) for s, position in positions.items()})
+    hand.answer(Committed, committed)
+    hand.answer(LogStarts, starts or dict.fromkeys(positions, 0))
+    hand.answer(ShardEnds, [end] * (shards or len(positions)))
+    if isinstance(hand.effect, Publish):
+        new = hand.answer(Publish).offsets
+        assert new == {s: 0 for s in new if committed[s] is None and not positions[s].applied}

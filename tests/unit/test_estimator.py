@@ -38,12 +38,6 @@ ONE = [name for name in "abcdefghijkl" if shards_of([name], SHARDS)[0] == 1]
 
 
 @pytest.fixture
-def observer() -> Recorder:
-    """Sees what the machine tells."""
-    return Recorder()
-
-
-@pytest.fixture
 def hand(observer: Recorder) -> ByHand:
     """An estimator at its first poll."""
     return by_hand(observer)

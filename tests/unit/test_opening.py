@@ -16,20 +16,7 @@ from stream_rater.pipeline.ports import (
     Seek,
     ShardEnds,
 )
-from tests.unit.machines import NOWHERE, ByHand, Recorder
-from tests.unit.test_updater import opened, updating
-
-
-@pytest.fixture
-def observer() -> Recorder:
-    """Sees what the machine tells."""
-    return Recorder()
-
-
-@pytest.fixture
-def hand(observer: Recorder) -> ByHand:
-    """The only shard's updater at its first poll."""
-    return updating(observer, 1)
+from tests.unit.machines import NOWHERE, ByHand, Recorder, opened
 
 
 def test_shards_were_added(hand: ByHand) -> None:

@@ -8,12 +8,6 @@ from tests.unit.machines import ByHand, Recorder
 
 
 @pytest.fixture
-def observer() -> Recorder:
-    """Sees what the machine tells."""
-    return Recorder()
-
-
-@pytest.fixture
 def hand(observer: Recorder) -> ByHand:
     """An estimator at its first poll, which remembers the ids of three offsets."""
     return estimating.by_hand(observer)

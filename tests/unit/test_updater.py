@@ -1,7 +1,5 @@
 """The updater, its effects answered by hand: takeovers, replays, refusals and bounds."""
 
-from collections.abc import Mapping
-
 import pytest
 
 from stream_rater.pipeline import updater as module
@@ -23,43 +21,7 @@ from stream_rater.pipeline.ports import (
     Seek,
     ShardEnds,
 )
-from stream_rater.pipeline.updater import Updater
-from tests.unit.machines import NOWHERE, ByHand, Recorder, names, part, record
-
-
-@pytest.fixture
-def observer() -> Recorder:
-    """Sees what the machine tells."""
-    return Recorder()
-
-
-@pytest.fixture
-def hand(observer: Recorder) -> ByHand:
-    """The only shard's updater at its first poll."""
-    return updating(observer, 1)
-
-
-def updating(observer: Recorder, shards: int) -> ByHand:
-    """An updater among so many shards at its first poll."""
-    return ByHand(Updater(shards, observer=observer, idle_s=0.1, rows_per_call=10).run())
-
-
-def opened(
-    hand: ByHand,
-    positions: Mapping[int, Position],
-    committed: Mapping[int, int | None],
-    starts: Mapping[int, int] | None = None,
-    end: int = 100,
-    shards: int = 0,
-) -> None:
-    """Answer all that opening shards takes, but for the seek; there are so many, or as many."""
-    hand.answer(ReadBeliefs, {s: Held(position, [None]) for s, position in positions.items()})
-    hand.answer(Committed, committed)
-    hand.answer(LogStarts, starts or dict.fromkeys(positions, 0))
-    hand.answer(ShardEnds, [end] * (shards or len(positions)))
-    if isinstance(hand.effect, Publish):
-        new = hand.answer(Publish).offsets
-        assert new == {s: 0 for s in new if committed[s] is None and not positions[s].applied}
+from tests.unit.machines import NOWHERE, ByHand, Recorder, names, opened, part, record, updating
 
 
 def owning(hand: ByHand, position: Position = NOWHERE, committed: int | None = None) -> Seek:
