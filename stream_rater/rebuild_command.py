@@ -46,6 +46,7 @@ def rebuild(settings: Settings, *, replace: bool) -> None:
         named = (each for each in ladders.ladders if each != TEMPLATE)
         every = dict.fromkeys((*work.ladders, *named, *log.read().ladders))
         log.write(notes("restated", {ladder: ladders.history(ladder) for ladder in every}))
+        log.close()
         store.layout.end_rebuild(layout, KERNEL_VERSION)
         store.close()
     took_s = time.monotonic() - began_s

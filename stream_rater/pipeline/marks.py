@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_rater.names import SECRET_KEY, Bytes, Hashes, LaidOut, lay_out
-from stream_rater.pipeline.sharding import murmur2
+from stream_rater.pipeline.sharding import shard_of
 from stream_rater.rating.compiled import kernel
 from stream_rater.rating.model import Ints
 from stream_rater.rating.siphash import Key, derived, hashed
@@ -42,7 +42,7 @@ def _fingerprints(
         own = derived(key, ladders[k])
         for _ in range(sizes[k]):
             h = hashed(own, data, starts[i], ends[i])
-            shard = np.uint64((np.int64(murmur2(data, starts[i], ends[i])) & 0x7FFFFFFF) % shards)
+            shard = np.uint64(shard_of(data, starts[i], ends[i], shards))
             out[i] = np.uint64(h << np.uint64(SHARD_BITS)) | shard | TAKEN
             i += 1
     return out
