@@ -11,8 +11,10 @@ each player that is
   than those tell. Parts that came later, to its shard of now, may be deleted before them.
 
 A part that was cut for fewer shards than there are, or than a mark before it names, is ignored by
-updaters, and tells nothing. One that waits must not be of a round that is committed: nobody would
-send it again. Then updaters of as many shards must apply it before.
+updaters, and tells nothing. One that waits before any such mark must not be of a round that is
+committed: nobody would send it again. Then updaters of as many shards must apply it before. One
+behind such a mark was sent by a process that the group had already excluded: whoever had its rounds
+next sent them again, for as many shards as there were.
 """
 
 from collections.abc import Mapping, Sequence
@@ -96,7 +98,8 @@ class Reach:
         self.with_parts: set[int] = set()
         """Shards in which there are parts."""
         self._ignored: list[tuple[Roster, Ints]] = []
-        """Rows of parts that updaters ignore, by player and source offset."""
+        """Rows of ignored parts that may be the only ones of their rounds, by player and source
+        offset."""
 
     def note(self, records: Sequence[Record]) -> None:
         """Look at records of `performance-estimated`; raises UnknownPart or Misplaced."""
@@ -107,11 +110,13 @@ class Reach:
     def _note_together(self, records: Sequence[Record], pieces: Sequence[Piece | None]) -> None:
         """The parts in some records, all that one slab has."""
         read, sizes, counts = list[Record](), list[int](), list[bool]()
+        alone = list[bool]()
         for piece, each in zip(pieces, records, strict=True):
             if piece is None:
                 self._note_alone(each)
                 continue
             counts.append(self._counts(piece.shards, each))
+            alone.append(not counts[-1] and not self._sent_again(piece.shards, each))
             sizes.append(len(piece))
             self.with_parts.add(each.partition)
             if counts[-1]:
@@ -119,12 +124,11 @@ class Reach:
         if not counts:
             return
         players, offsets = players_in(next(each.slab for each in pieces if each is not None))
-        counted = np.repeat(counts, sizes)
-        left = np.flatnonzero(~counted)
+        left = np.flatnonzero(np.repeat(alone, sizes))
         if len(left):
             self._ignored.append((players.rows(left), offsets[left]))
         if read:
-            rows = np.flatnonzero(counted)
+            rows = np.flatnonzero(np.repeat(counts, sizes))
             own = [size for size, count in zip(sizes, counts, strict=True) if count]
             self._note(read, own, players.rows(rows), offsets[rows])
 
@@ -152,6 +156,10 @@ class Reach:
         now = self._shards if self._waits(record) else self._marked.get(record.partition, 0)
         return not 0 < cut_for < now
 
+    def _sent_again(self, cut_for: int, record: Record) -> bool:
+        """Whether a part that was cut for so many shards lies behind a mark that names more."""
+        return 0 < cut_for < self._marked.get(record.partition, 0)
+
     def _note_alone(self, record: Record) -> None:
         """What is not written as parts are, or by an older kernel, or no part at all."""
         if record.unreadable:
@@ -164,13 +172,14 @@ class Reach:
         except NotAPart:
             return
         self.with_parts.add(record.partition)
-        if not self._counts(part.shards, record):
-            return
         rounds = [part.rounds[i] for i in part.round_index.tolist()]
         ladders = [each.ladder for each in rounds]
         offsets = np.array([each.offset for each in rounds], np.int64)
         players = Roster.of(list(zip(ladders, part.players, strict=True)))
-        self._note([record], [len(rounds)], players, offsets)
+        if self._counts(part.shards, record):
+            self._note([record], [len(rounds)], players, offsets)
+        elif not self._sent_again(part.shards, record):
+            self._ignored.append((players, offsets))
 
     def _note(
         self, records: Sequence[Record], sizes: Sequence[int], players: Roster, offsets: Ints

@@ -19,6 +19,7 @@ from stream_rater.pipeline.ports import REBUILT, UNFINISHED, Application, Player
 from stream_rater.pipeline.roster import Entries, Roster
 from stream_rater.pipeline.shard import Shard
 from stream_rater.pipeline.sharding import shards_of
+from stream_rater.rating.compiled import KERNEL_VERSION
 from stream_rater.rebuild_command import (
     check_kept,
     check_published,
@@ -27,11 +28,13 @@ from stream_rater.rebuild_command import (
 )
 from stream_rater.terminal import Failed
 from tests.rounds import as_json, ranked
-from tests.unit.machines import CONFIG, LAW, part, record
+from tests.unit.machines import CONFIG, part, record
 
 LADDERS = one_ladder(CONFIG)
 SCATTERED = {0: 100, 1: 7, 2: 0}
 A: Player = ("a", "a")
+TOO_OLD = 1
+"""A kernel whose parts are read by the decoder alone."""
 
 
 def at_home(of: Part, shard: int) -> Part:
@@ -100,8 +103,12 @@ def test_parts_that_cannot_be_read() -> None:
     Reach({}, {0: 0}, 1, kernel=99).note([record(1, part((5, "a")))])
 
 
-OLD = replace(part((8, "ah")), laws=[msgspec.structs.replace(LAW, kernel=1)])
-"""Read by the decoder alone."""
+def by_kernel(version: int, of: Part) -> Part:
+    """The same part, as a release with this kernel writes it."""
+    return replace(of, laws=[msgspec.structs.replace(each, kernel=version) for each in of.laws])
+
+
+OLD = by_kernel(TOO_OLD, part((8, "ah")))
 
 IN_THREE_SHARDS = [
     record(offset, at_home(of, shard) if isinstance(of, Part) else of, shard)
@@ -323,15 +330,18 @@ def test_part_that_updaters_ignore_tells_nothing() -> None:
     assert of_a(found) == 7
 
 
+@pytest.mark.parametrize("kernel", [KERNEL_VERSION, TOO_OLD])
 @pytest.mark.parametrize("sent_again", [False, True])
 @pytest.mark.parametrize("committed", [5, 6])
-def test_part_that_waits_and_was_cut_for_fewer(committed: int, sent_again: bool) -> None:
-    """Updaters ignore it, mark or no mark. Nobody sends a round again that is committed: unless it
-    was, the rebuild is refused."""
+def test_part_that_waits_and_was_cut_for_fewer(
+    committed: int, sent_again: bool, kernel: int
+) -> None:
+    """Updaters ignore it, mark or no mark, whichever release wrote it. Nobody sends a round again
+    that is committed: unless it was, the rebuild is refused."""
     home = shards_of(["a"], 3)[0]
     found = Reach({home: 1}, {0: committed}, 3)
     found.note([record(0, part((3, "a"), shards=2), home)])
-    found.note([record(1, part((5, "a"), shards=2), home)])
+    found.note([record(1, by_kernel(kernel, part((5, "a"), shards=2)), home)])
     if sent_again:
         found.note([record(2, part((5, "a"), shards=3), home)])
     assert of_a(found) == 3
@@ -340,6 +350,20 @@ def test_part_that_waits_and_was_cut_for_fewer(committed: int, sent_again: bool)
         return
     with pytest.raises(Misplaced, match=r"offset 5 of partition 0 was cut for fewer than 3 shards"):
         found.check()
+
+
+@pytest.mark.parametrize("kernel", [KERNEL_VERSION, TOO_OLD])
+def test_part_behind_a_mark_that_names_more_shards(kernel: int) -> None:
+    """A process wrote it that the group had excluded. Its rounds were sent again, and those parts
+    may be applied and deleted: it stops no rebuild."""
+    home = shards_of(["a"], 3)[0]
+    found = Reach({home: 1}, {0: 6}, 3)
+    found.note([record(1, mark(3), home)])
+    found.note([record(2, by_kernel(kernel, part((5, "a"), shards=2)), home)])
+    found.check()
+    assert of_a(found) == 5
+    found.note([record(3, part((3, "a"), shards=3), home)])
+    assert of_a(found) == 2
 
 
 def test_rounds_that_were_deleted() -> None:
