@@ -14,7 +14,7 @@ COMPILE := $(VENV_PYTHON) -m uv pip compile --universal --python-version 3.11 --
 PARALLEL := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo test bench bench-stream figure lint lock chart contract
+.PHONY: help setup servers demo test docs bench bench-stream figure lint lock chart contract
 .PHONY: contract-check image-check chaos soak audit up down clean
 
 help: ## This list
@@ -31,6 +31,9 @@ demo: servers ## A season of rounds through the service on real Kafka and Redis 
 
 test: lint ## Everything that .ci/run runs: lint, types, all tests (ARGS="-k name")
 	@$(VENV_PYTHON) -m pytest $(PARALLEL) $(ARGS)
+
+docs: ## Build the site of docs/ into build/docs, links checked (ARGS=serve: show it)
+	@$(LOCAL).docs $(ARGS)
 
 bench: servers ## Benchmarks: one JSON object a line on standard output (ARGS=...)
 	@$(LOCAL).peers
@@ -64,6 +67,7 @@ lock: setup ## Write the locks anew from pyproject.toml (UPGRADE=1: newest versi
 	@$(COMPILE) pyproject.toml --extra lab --extra tracing --group dev --group audit --group build \
 		--output-file requirements.lock
 	@$(COMPILE) --group peers --output-file tests/benchmarks/peers.lock
+	@$(COMPILE) --group docs --output-file deploy/docs.lock
 	@$(COMPILE) pyproject.toml --extra otlp --constraints requirements.lock \
 		--output-file deploy/image.lock
 	@$(COMPILE) --group build --group audit --constraints requirements.lock \
