@@ -1,4 +1,4 @@
-"""Backup and restore of Redis as deploy/RUNBOOK.md tells it, with workers at work, timed.
+"""Backup and restore of Redis as docs/operations/backup.md tells it, with workers at work, timed.
 
 `python -m tests.restore --players 1000000` gives a Redis so many players' beliefs, each of some
 rounds, lets workers rate rounds of some of them, takes a snapshot, lets them rate more, loses all,
@@ -213,7 +213,7 @@ class Rehearsal:
         wait_until(Finished(at), "all is rated", PATIENCE_S)
 
     def _restored(self, at: Settings, port: int, data: Path, applied: Mapping[int, int]) -> Server:
-        """As the runbook has it: from the snapshot, then append-only, without a restart; meanwhile
+        """As the page has it: from the snapshot, then append-only, without a restart; meanwhile
         the workers apply the log's tail."""
         with self.timed("load_s"):
             server = start_redis(data, port=port, settings={"appendonly": "no"})

@@ -117,7 +117,7 @@ def played(name: str, *, quick: bool) -> Outcome:
 
 
 def table(outcomes: list[Outcome]) -> Table:
-    """As the README has it."""
+    """A row for each fault that was played."""
     names = Outcome.__struct_fields__
     found = Table(*(name.replace("_", " ") for name in names))
     for outcome in outcomes:

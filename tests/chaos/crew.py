@@ -16,7 +16,7 @@ REASONS = {
     "a call that does not return": "in a call that does not return",
     "nobody answered at its start": "kafka at |redis: ",
 }
-"""Why a worker may end by itself, as the README has it, and how its last line tells."""
+"""Why a worker may end by itself, and how its last line tells."""
 ENDED = 1
 """The exit code of one that says why."""
 OFTEN = 2

@@ -245,4 +245,4 @@ FAULTS: dict[str, Story] = {
 }
 
 ON_REQUEST = frozenset({"hard-lone-broker"})
-"""Of which the service promises nothing: now and then Kafka itself needs a human then (README)."""
+"""Of which nothing is promised: Kafka itself may need a human then (docs/guarantees.md)."""

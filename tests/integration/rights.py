@@ -1,4 +1,4 @@
-"""The least rights of each role, as the README lists them."""
+"""The least rights of each role, as docs/reference/access.md lists them."""
 
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,8 @@
 """TLS, passwords and least rights, on servers that really ask for them.
 
-A worker with exactly the rights of the README works from end to end; with any one less it ends with
-one clear line. Each case has a user, topics and a database of its own, so that several run at once.
+A worker with exactly the rights of docs/reference/access.md works from end to end; with any one
+less it ends with one clear line. Each case has a user, topics and a database of its own, so that
+several run at once.
 """
 
 import itertools
@@ -189,7 +190,7 @@ def test_the_least_rights_on_a_cluster(
 def test_a_worker_says_when_it_cannot_know_whether_redis_evicts(
     castle: Castle, worker_process: Start, less: str | None, warnings: int
 ) -> None:
-    """With the rights of the README it knows, and without INFO it starts all the same."""
+    """With the rights that are listed it knows, and without INFO it starts all the same."""
     worker = worker_process(castle.user(castle.place(), "all", less))
     told = [each["event"] for each in worker.events() if "cannot be known" in each["event"]]
     assert len(told) == warnings

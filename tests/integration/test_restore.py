@@ -1,4 +1,4 @@
-"""The runbook's backup and restore, on a Redis of the test's own, with workers at work."""
+"""Backup and restore as docs/operations/backup.md tells it, on a Redis of its own, with workers."""
 
 from pathlib import Path
 from typing import Any

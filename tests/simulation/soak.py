@@ -120,7 +120,7 @@ class Summary:
     faults: dict[str, int]
 
     def rows(self) -> Iterator[tuple[str, int]]:
-        """Of the table in the README."""
+        """Of the table."""
         yield f"seeds, from {self.first:,} on", self.seeds
         yield (
             "ratings that differ; events lost, doubled, out of order; rounds stuck",
