@@ -18,7 +18,7 @@ from tests import pages
 from tests.integration.processes import environment_of, wait_until
 from tests.real import SettingsFactory
 
-WALK_S = 120.0
+WALK_S = 200.0
 STOP_S = 10.0
 
 SERVICE, CLIENT = "terminal 1", "terminal 2"
