@@ -50,6 +50,12 @@ def commands(of: str) -> Iterator[list[str]]:
                 yield words
 
 
+def anchors(of: str) -> set[str]:
+    """Those of a page's headings, as code hosts and the site make them."""
+    headings = re.findall(r"^#+ (.*)$", FENCE.sub("", of), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", each.lower()).strip().replace(" ", "-") for each in headings}
+
+
 def section(of: str, heading: str) -> str:
     """The text below a heading of the second level, up to the next one."""
     return of.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]

@@ -133,10 +133,13 @@ def test_every_ladders_file_shown_is_one(page: Path) -> None:
 
 @pytest.mark.parametrize("page", ALL, ids=pages.shown)
 def test_every_link_into_the_tree_leads_somewhere(page: Path) -> None:
-    """And so does every file that is named. (`make docs` looks at anchors, too.)"""
+    """To a file, and to a heading of it; and every file that is named is there."""
     text = page.read_text()
-    links = [each.partition("#")[0] for each in re.findall(r"\]\((?!http)([^)]+)\)", text)]
-    assert [each for each in links if not (page.parent / each).exists()] == []
+    for link in re.findall(r"\]\((?!http)([^)]+)\)", text):
+        file, _, anchor = link.partition("#")
+        target = page.parent / file if file else page
+        assert target.exists(), link
+        assert not anchor or anchor in pages.anchors(target.read_text()), link
     files = re.findall(r"`((?:stream_rater|deploy|helm|tests|docs)/[\w/.-]+)`", text)
     assert [each for each in files if not (ROOT / each).exists()] == []
 
