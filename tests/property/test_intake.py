@@ -7,16 +7,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stream_rater import times
+from stream_rater.columns import timestamps
+from stream_rater.columns.strings import lay_out
 from stream_rater.config import Change, Ladder, Ladders, Limits
-from stream_rater.events import parse_time
-from stream_rater.names import lay_out
-from stream_rater.pipeline import intake as intake_
-from stream_rater.pipeline.intake import Intake, read_alone
-from stream_rater.pipeline.ports import Record
+from stream_rater.contract.events import parse_time
+from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import Elo, EloMMR
-from stream_rater.rounds import Rounds
-from stream_rater.standings import Invalid
+from stream_rater.rounds import decoder as intake_
+from stream_rater.rounds.batch import Rounds
+from stream_rater.rounds.decoder import Intake, read_alone
+from stream_rater.rounds.validation import Invalid
 from tests.rounds import MSGPACK_HEADERS, as_json, as_msgpack, ranked
 
 ELO_MMR = EloMMR(weight_limit=0.2, sigma_limit=80.0)
@@ -144,12 +144,12 @@ CLOCKS = st.tuples(
 @example([f"2026-{month:02}-{day}T00:00:00Z" for month in range(1, 13) for day in (30, 31)])
 def test_times_are_those_of_the_decoder(texts: list[str]) -> None:
     """Where they are told at all; and all that are written as usual, are."""
-    for text, found in zip(texts, times.seconds(lay_out(texts)).tolist(), strict=True):
+    for text, found in zip(texts, timestamps.seconds(lay_out(texts)).tolist(), strict=True):
         try:
             wanted = parse_time(text)
         except (ValueError, OverflowError):
             wanted = None
-        if found != times.UNUSUAL:
+        if found != timestamps.UNUSUAL:
             assert found == wanted
         elif wanted is not None:
             usual = text[4] == "-" and text[10] == "T" and text[-1] == "Z" and len(text) <= 27
@@ -158,4 +158,4 @@ def test_times_are_those_of_the_decoder(texts: list[str]) -> None:
 
 def test_no_time() -> None:
     """Of none."""
-    assert times.seconds(lay_out([])).tolist() == np.empty(0).tolist()
+    assert timestamps.seconds(lay_out([])).tolist() == np.empty(0).tolist()

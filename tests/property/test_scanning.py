@@ -8,11 +8,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stream_rater import events
-from stream_rater.events import MAX_ID_BYTES, MAX_RANK
-from stream_rater.names import lay_out
-from stream_rater.scanning import Scanned, runs, scan, scan_all
-from stream_rater.standings import Invalid, _any_columns, _check_players
+from stream_rater.columns.strings import lay_out
+from stream_rater.contract import events
+from stream_rater.contract.events import MAX_ID_BYTES, MAX_RANK
+from stream_rater.rounds.fastjson import Scanned, runs, scan, scan_all
+from stream_rater.rounds.validation import Invalid, _any_columns, _check_players
 from tests.rounds import as_json, ranked
 
 DEPTH = 16

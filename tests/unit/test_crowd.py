@@ -7,15 +7,15 @@ from itertools import chain
 import numpy as np
 import pytest
 
+from stream_rater.columns.player_column import Roster
 from stream_rater.config import Change, Ladder, Ladders
-from stream_rater.lab.crowd import Census, Crowd, Played, _depths
+from stream_rater.contract.record import Player, Record
+from stream_rater.lab.bulk_replay import Census, Crowd, Played, _depths
+from stream_rater.lab.cutoff import Reach
 from stream_rater.lab.offline import Replay
-from stream_rater.lab.reach import Reach
 from stream_rater.lab.rebuild import Rebuild
-from stream_rater.pipeline.ports import Player, Record
-from stream_rater.pipeline.roster import Roster
 from stream_rater.rating.parameters import Elo, EloMMR
-from stream_rater.rounds import Rounds
+from stream_rater.rounds.batch import Rounds
 from tests.rounds import as_json, day, ranked, read
 from tests.unit.machines import CONFIG
 

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from stream_rater.rating import balance, extent
-from stream_rater.rating.model import DID_NOT_FINISH, Floats
+from stream_rater.columns.arrays import Floats
+from stream_rater.rating import bounds, sums
+from stream_rater.rating.model import DID_NOT_FINISH
 from stream_rater.rating.performance import solve_rounds
 from stream_rater.rating.survey import KNOWN, TOTAL, WIDEST, survey
 from tests.unit.test_shared import a_round
@@ -27,14 +28,14 @@ def test_likely_ends_are_within_their_margin(n: int, tie: float) -> None:
         part = slice(starts[r], starts[r + 1])
         survey(mu, u, starts[r], starts[r + 1], tie, known[r])
         total = known[r, TOTAL]
-        balance.find_odds(place[part], u[part], ranked[r], tie, total, odds[part])
-    lanes, ends = np.empty(balance.LANES), np.empty((extent.ENDS, ROUNDS))
-    extent.likely_ends(starts, which, ranked, known, place, mu, u, tie, odds, lanes, ends)
+        sums.find_odds(place[part], u[part], ranked[r], tie, total, odds[part])
+    lanes, ends = np.empty(sums.LANES), np.empty((bounds.ENDS, ROUNDS))
+    bounds.likely_ends(starts, which, ranked, known, place, mu, u, tie, odds, lanes, ends)
 
     found = solve_rounds(starts, place, mu, u, tie).reshape(ROUNDS, n)
 
     def within(end: Floats, exact: Floats) -> int:
-        return int(np.count_nonzero(np.abs(end - exact) * known[:, WIDEST] < extent.MARGIN))
+        return int(np.count_nonzero(np.abs(end - exact) * known[:, WIDEST] < bounds.MARGIN))
 
-    assert within(ends[extent.LEAST], found[which, ranked - 1]) >= 99
-    assert within(ends[extent.MOST], found[:, 0]) >= 99
+    assert within(ends[bounds.LEAST], found[which, ranked - 1]) >= 99
+    assert within(ends[bounds.MOST], found[:, 0]) >= 99

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_rater.pipeline.flood import BURST_S, Flood
+from stream_rater.pipeline.rejection_limiter import BURST_S, Flood
 
 
 def test_a_partition_rests_until_the_bucket_has_leaked() -> None:

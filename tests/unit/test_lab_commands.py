@@ -13,12 +13,12 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
-from stream_rater import cli
+from stream_rater.cli import app
+from stream_rater.cli.terminal import Failed, brief
 from stream_rater.config import read_rating
 from stream_rater.lab import evidence, figures
 from stream_rater.lab.measures import MEASURES
 from stream_rater.lab.synthetic import Kind, season
-from stream_rater.terminal import Failed, brief
 from tests.rounds import event, ranked
 
 MMR = {"system": "elo-mmr", "weight_limit": 0.2, "sigma_limit": 80}
@@ -50,7 +50,7 @@ def rounds(count: int) -> list[dict[str, Any]]:
 
 
 def run(*words: str) -> Result:
-    return CliRunner().invoke(cli.main, words)
+    return CliRunner().invoke(app.main, words)
 
 
 def told(*words: str) -> list[dict[str, Any]]:

@@ -9,9 +9,11 @@ import pytest
 
 from stream_rater.adapters.memory import estimator_worker, updater_worker
 from stream_rater.adapters.memory_servers import Log, Store
+from stream_rater.columns.arrays import Floats
 from stream_rater.config import ANY_LADDER
+from stream_rater.contract.record import Record
+from stream_rater.parts import schema
 from stream_rater.pipeline import estimator as estimating
-from stream_rater.pipeline import parts
 from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.observer import Traced
 from stream_rater.pipeline.ports import (
@@ -20,12 +22,10 @@ from stream_rater.pipeline.ports import (
     Polled,
     Publish,
     ReadPriors,
-    Record,
     Scatter,
     ShardEnds,
 )
 from stream_rater.pipeline.updater import Updater
-from stream_rater.rating.model import Floats
 from tests.rounds import as_json, ranked
 from tests.unit.machines import ByHand, Recorder
 from tests.unit.test_estimator import (
@@ -61,7 +61,7 @@ def sent(hand: ByHand, *ends: int) -> list[str]:
     """Acknowledge the parts in hand, each shard's so that they end there; whose they are."""
     messages = hand.expect(Scatter).parts
     scattered(hand, *[ends[shard] - 1 for shard, _ in messages])
-    return [player for _, data in messages for player in parts.decode(data).players]
+    return [player for _, data in messages for player in schema.decode(data).players]
 
 
 def look(hand: ByHand, applied: int) -> None:
@@ -146,7 +146,7 @@ def evidence(machine: ByHand, large: Record = LARGE) -> dict[str, Floats]:
             priors(machine, applied=end)
         elif isinstance(machine.effect, Scatter):
             for _, data in machine.effect.parts:
-                part = parts.decode(data)
+                part = schema.decode(data)
                 found |= dict(zip(part.players, part.evidence, strict=True))
             sent(machine, end, end)
         else:

@@ -4,17 +4,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_rater.names import lay_out
-from stream_rater.pipeline import marks
-from stream_rater.pipeline.marks import (
-    NOTHING,
-    TAKEN,
-    Fingerprints,
-    Marks,
-    by_shard,
-    shards_in,
-)
-from stream_rater.pipeline.sharding import shards_of
+from stream_rater.columns import player_map
+from stream_rater.columns.player_map import NOTHING, TAKEN, Fingerprints, Marks, by_shard, shards_in
+from stream_rater.columns.sharding import shards_of
+from stream_rater.columns.strings import lay_out
 
 
 def crowd(*numbers: int) -> Fingerprints:
@@ -70,7 +63,9 @@ ids = st.text(max_size=9)
 def fingerprints(players: list[tuple[str, str]], shards: int) -> Fingerprints:
     """Each alone on its ladder."""
     names = lay_out([name for _, name in players])
-    return marks.fingerprints(names, [ladder for ladder, _ in players], [1] * len(players), shards)
+    return player_map.fingerprints(
+        names, [ladder for ladder, _ in players], [1] * len(players), shards
+    )
 
 
 @given(st.lists(st.tuples(ids, ids), min_size=1, max_size=20, unique=True), st.integers(1, 2000))
@@ -90,7 +85,7 @@ def test_fingerprints_of_ladders_together(ladders: list[list[str]]) -> None:
     players = [(name, each) for name, own in zip(names, ladders, strict=True) for each in own]
     if players:
         laid_out = lay_out([each for _, each in players])
-        found = marks.fingerprints(laid_out, names, list(map(len, ladders)), 7)
+        found = player_map.fingerprints(laid_out, names, list(map(len, ladders)), 7)
         assert found.tolist() == fingerprints(players, 7).tolist()
 
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from stream_rater.columns.sharding import shards_of
 from stream_rater.pipeline import estimator as module
-from stream_rater.pipeline.pace import BUSY_S, FEW_ROUNDS, GATHER_S
+from stream_rater.pipeline.poll_backoff import BUSY_S, FEW_ROUNDS, GATHER_S
 from stream_rater.pipeline.ports import CommitSource, Poll, Polled, Scatter
-from stream_rater.pipeline.sharding import shards_of
 from tests.unit.machines import ByHand, Recorder
 from tests.unit.test_estimator import SHARDS, a_round, by_hand, owning, priors, read, scattered
 

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis.connection import Connection
 
-from stream_rater.adapters.packing import MOST_TOGETHER, reads, writes
-from stream_rater.pipeline.ports import Player
-from stream_rater.pipeline.roster import Roster
-from stream_rater.pipeline.sharding import belief_key
+from stream_rater.adapters.redis_encoding import MOST_TOGETHER, reads, writes
+from stream_rater.adapters.store_keys import belief_key
+from stream_rater.columns.player_column import Roster
+from stream_rater.contract.record import Player
 
 ids = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 players = st.tuples(st.sampled_from(["ranked", "a:b", "ß"]), ids)

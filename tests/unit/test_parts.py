@@ -9,15 +9,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stream_rater.names import Names, lay_out
-from stream_rater.pipeline import parts
-from stream_rater.pipeline.parts import NotAPart, Rebuilt, UnknownPart
-from stream_rater.rating.compiled import KERNEL_VERSION
-from stream_rater.trace import Trace
+from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.columns.strings import Names, lay_out
+from stream_rater.contract.tracecontext import Trace
+from stream_rater.parts import schema
+from stream_rater.parts.schema import NotAPart, Rebuilt, UnknownPart
 from tests.last_parts import as_last
 from tests.unit.machines import part
 
-MESSAGE = parts.encode(part((7, "ab"), (9, "c")))
+MESSAGE = schema.encode(part((7, "ab"), (9, "c")))
 VALID = f"00-{1:032x}-{2:016x}-01"
 
 VERSION, LAWS, ROUNDS, ROUND_INDEX, PLACE, EVIDENCE, PLAYERS = range(7)
@@ -33,7 +33,7 @@ def changed(index: int, value: Any) -> bytes:
 def test_round_trip() -> None:
     """Every column comes back as it was, floats to the bit."""
     before = part((7, "ab"), (9, "cde"), performance=1 / 3)
-    after = parts.decode(parts.encode(before))
+    after = schema.decode(schema.encode(before))
     assert list(after.laws) == list(before.laws)
     assert list(after.rounds) == list(before.rounds)
     assert list(after.players) == list(before.players)
@@ -49,9 +49,9 @@ def test_names_are_written_as_the_encoder_would(sizes: list[int], laid_out: bool
     before = replace(part((7, "a" * len(sizes))), names=Names(players))
     if laid_out:
         before = replace(before, names=Names(lay_out(["x", *players, "y"]), 1, len(players) + 1))
-    elements = msgspec.msgpack.decode(parts.encode(before))
+    elements = msgspec.msgpack.decode(schema.encode(before))
     assert elements[PLAYERS] == players
-    assert msgspec.msgpack.encode(elements[PLAYERS]) in parts.encode(before)
+    assert msgspec.msgpack.encode(elements[PLAYERS]) in schema.encode(before)
 
 
 @pytest.mark.parametrize("size", [1, 10, 11, 63, 64, 16_383, 16_384])
@@ -59,11 +59,11 @@ def test_columns_are_written_as_the_encoder_would(size: int) -> None:
     """Of any length, and each piece of the rows, in any order, as if it were a part of its own."""
     whole = part((7, "a" * size), (9, "b" * size), (11, "c"))
     rows = np.array([2 * size, *range(2 * size - 1, -1, -1)])
-    messages = parts.encode_pieces(whole, rows, [1, size + 1, 2 * size + 1])
+    messages = schema.encode_pieces(whole, rows, [1, size + 1, 2 * size + 1])
     pieces = rows[:1], rows[1 : size + 1], rows[size + 1 :]
     for message, own in zip(messages, pieces, strict=True):
         assert message == msgspec.msgpack.encode(msgspec.msgpack.decode(message))
-        found, wanted = parts.decode(message), whole.slice(own)
+        found, wanted = schema.decode(message), whole.slice(own)
         assert (found.rounds, found.players) == (tuple(wanted.rounds), wanted.players)
         for name in ("round_index", "place", "evidence"):
             np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
@@ -76,13 +76,13 @@ def test_the_last_release_and_this_one_read_each_other() -> None:
         msgspec.structs.replace(plain.rounds[0], trace=Trace(f"00-{1:032x}-{2:016x}-00", "a=b")),
         plain.rounds[1],
     ]
-    ours = parts.encode(replace(plain, rounds=traced))
+    ours = schema.encode(replace(plain, rounds=traced))
     theirs = as_last(ours)
     assert theirs != ours
-    assert list(parts.decode(ours).rounds) == traced
-    found = parts.decode(theirs)
+    assert list(schema.decode(ours).rounds) == traced
+    found = schema.decode(theirs)
     assert list(found.rounds) == list(plain.rounds)
-    assert parts.encode(found) == parts.encode(plain)
+    assert schema.encode(found) == schema.encode(plain)
 
 
 @pytest.mark.parametrize("trace", [["00-x", ""], ["0" * 55, "a=b"], [1, ""], "text", [VALID, "\n"]])
@@ -91,10 +91,10 @@ def test_a_damaged_trace(trace: Any) -> None:
     rounds = msgspec.msgpack.decode(MESSAGE)[ROUNDS]
     assert rounds[0].pop() is None
     rounds[0].append([VALID, ""])
-    assert parts.decode(changed(ROUNDS, rounds)).rounds[0].trace == Trace(VALID)
+    assert schema.decode(changed(ROUNDS, rounds)).rounds[0].trace == Trace(VALID)
     rounds[0][-1] = trace
     with pytest.raises(UnknownPart):
-        parts.decode(changed(ROUNDS, rounds))
+        schema.decode(changed(ROUNDS, rounds))
 
 
 def test_slice_keeps_only_the_rounds_it_needs() -> None:
@@ -128,25 +128,25 @@ def test_slice_keeps_only_the_rounds_it_needs() -> None:
 def test_part_that_is_not_understood(message: bytes) -> None:
     """Another version, or damaged: refused, never guessed."""
     with pytest.raises(UnknownPart):
-        parts.decode(message)
+        schema.decode(message)
 
 
 def test_part_of_another_kernel() -> None:
     """The message names both versions."""
-    ours, older = KERNEL_VERSION, parts.OLDEST_KERNEL - 1
+    ours, older = KERNEL_VERSION, schema.OLDEST_KERNEL - 1
     with pytest.raises(UnknownPart, match=rf"version 77, this worker has {ours}: .* newer release"):
-        parts.decode(by_kernel(77))
+        schema.decode(by_kernel(77))
     with pytest.raises(UnknownPart, match=rf"version {older}, .* has {ours}: .* older release"):
-        parts.decode(by_kernel(older))
+        schema.decode(by_kernel(older))
 
 
 def test_part_that_an_older_release_left() -> None:
     """It is applied, if its evidence means the same; a newer release's is left alone."""
-    oldest = parts.OLDEST_KERNEL
-    assert parts.decode(by_kernel(oldest), kernel=oldest + 2).laws[0].kernel == oldest
-    assert parts.decode(by_kernel(oldest + 2), kernel=oldest + 2).laws[0].kernel == oldest + 2
+    oldest = schema.OLDEST_KERNEL
+    assert schema.decode(by_kernel(oldest), kernel=oldest + 2).laws[0].kernel == oldest
+    assert schema.decode(by_kernel(oldest + 2), kernel=oldest + 2).laws[0].kernel == oldest + 2
     with pytest.raises(UnknownPart):
-        parts.decode(by_kernel(oldest + 3), kernel=oldest + 2)
+        schema.decode(by_kernel(oldest + 3), kernel=oldest + 2)
 
 
 def by_kernel(version: int) -> bytes:
@@ -160,7 +160,7 @@ def by_kernel(version: int) -> bytes:
 def test_message_that_is_no_part(message: bytes) -> None:
     """What no release ever wrote is told apart from what another release may have written."""
     with pytest.raises(NotAPart):
-        parts.decode(message)
+        schema.decode(message)
 
 
 @given(st.binary(max_size=200), st.integers(0, len(MESSAGE) - 1), st.booleans())
@@ -169,7 +169,7 @@ def test_no_bytes_raise_anything_else(noise: bytes, at: int, alone: bool) -> Non
     """Whatever stands in the topic, the updater knows what to make of it."""
     message = noise if alone else MESSAGE[:at] + noise + MESSAGE[at + len(noise) :]
     try:
-        found = parts.decode(message)
+        found = schema.decode(message)
     except (UnknownPart, NotAPart):
         return
     assert len(found.players) == len(found.place) == len(found.evidence)
@@ -179,11 +179,11 @@ def test_mark_of_a_rebuild() -> None:
     """It says for how many shards. Whoever knows no marks takes it for a part of a version to come;
     so do we with one that says more than we know."""
     with pytest.raises(Rebuilt) as found:
-        parts.decode(parts.mark(700))
+        schema.decode(schema.mark(700))
     assert found.value.shards == 700
-    assert parts._begins_like_a_part(parts.mark(1))
+    assert schema._begins_like_a_part(schema.mark(1))
     with pytest.raises(msgspec.ValidationError):
-        parts._decode(parts.mark(1))
-    for unknown in ([parts.MARK, 7, 1], [parts.MARK, "7"], [parts.MARK]):
+        schema._decode(schema.mark(1))
+    for unknown in ([schema.MARK, 7, 1], [schema.MARK, "7"], [schema.MARK]):
         with pytest.raises(UnknownPart):
-            parts.decode(msgspec.msgpack.encode(unknown))
+            schema.decode(msgspec.msgpack.encode(unknown))

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_rater.pipeline.roster import Entries, Roster
+from stream_rater.columns.player_column import Entries, Roster
 
 ids = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
 

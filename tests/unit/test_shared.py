@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_rater.rating import shared
+from stream_rater.columns.arrays import Floats
+from stream_rater.rating import large_rounds
 from stream_rater.rating.direct import fill_open
-from stream_rater.rating.model import DID_NOT_FINISH, Floats, Places
+from stream_rater.rating.model import DID_NOT_FINISH, Places
 from stream_rater.rating.performance import C, performances
 from stream_rater.rating.survey import HIGH, KNOWN, LOW, survey
 
@@ -26,7 +27,7 @@ def both(place: Places, mu: Floats, u: Floats, tie: float) -> tuple[Floats, Floa
     survey(mu, u, 0, len(mu), tie, known[0])
     low, high = known[0, LOW], known[0, HIGH]
     fast, slow = np.empty(len(mu)), np.full(len(mu), math.nan)
-    shared.solve_large(starts, np.array([0]), known, place, mu, u, tie, fast)
+    large_rounds.solve_large(starts, np.array([0]), known, place, mu, u, tie, fast)
     fill_open(place, mu, u, tie, low, high, slow)
     return fast, slow
 

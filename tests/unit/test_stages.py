@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from stream_rater.lab.stages import AHEAD, ahead
-from stream_rater.standings import Invalid
+from stream_rater.lab.read_ahead import AHEAD, ahead
+from stream_rater.rounds.validation import Invalid
 
 
 def test_items_come_as_they_were_made() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from stream_rater.pipeline.story import (
+from stream_rater.pipeline.ladder_history import (
     AT_ONCE,
     AtOdds,
     History,

@@ -6,14 +6,15 @@ import msgspec
 import numpy as np
 import pytest
 
-from stream_rater.events import rating_changed_from_json
-from stream_rater.pipeline import parts, slab
-from stream_rater.pipeline.parts import Part
+from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.contract.events import rating_changed_from_json
+from stream_rater.contract.tracecontext import Trace
+from stream_rater.parts import decoder, schema
+from stream_rater.parts.rows import Rows, rows_of
+from stream_rater.parts.schema import Part
 from stream_rater.pipeline.ports import Event
-from stream_rater.pipeline.rows import Rows, rows_of
-from stream_rater.pipeline.telling import NUMBERS, Abreast, Told, encoded, written
-from stream_rater.rating.model import DID_NOT_FINISH, Floats, Ints
-from stream_rater.trace import Trace
+from stream_rater.pipeline.rating_events import NUMBERS, Abreast, Told, encoded, written
+from stream_rater.rating.model import DID_NOT_FINISH
 from tests.unit.machines import LAW, part
 
 KINDS = [0.0, -0.0, 1.0, -1234.5, 1e300, 5e-324, 1e-7, 1e16, 0.1 + 0.2, np.float32(1 / 3)]
@@ -38,7 +39,7 @@ def some(*players: str) -> tuple[Rows, Floats, Ints]:
 
 def as_rows(of: Part) -> Rows:
     """A part's."""
-    return rows_of([slab.read(parts.encode(of))])
+    return rows_of([decoder.read(schema.encode(of))])
 
 
 def cut(told: Told, rows: slice) -> list[Event]:

@@ -4,11 +4,11 @@ import random
 
 import pytest
 
+from stream_rater.columns.sharding import partition_of
 from stream_rater.config import ANY_LADDER
-from stream_rater.pipeline.ports import Record
-from stream_rater.pipeline.sharding import partition_of
-from stream_rater.pipeline.verdicts import Verdicts
-from stream_rater.standings import Invalid, Reader
+from stream_rater.contract.record import Record
+from stream_rater.rounds.duplicates import Verdicts
+from stream_rater.rounds.validation import Invalid, Reader
 from tests.rounds import as_json
 
 WINDOW = 5

@@ -1,7 +1,7 @@
 """How long records wait: one of each poll is followed until it is finished."""
 
-from stream_rater.pipeline.ports import Record
-from stream_rater.pipeline.waits import MOST, Waits
+from stream_rater.contract.record import Record
+from stream_rater.runtime.latency import MOST, Waits
 
 
 class Rig:
