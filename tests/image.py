@@ -175,8 +175,8 @@ class Collector(BaseHTTPRequestHandler):
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 SPAN = f"""
 from stream_rater.pipeline.observer import Traced
-from stream_rater.spans import spans_of
-from stream_rater.trace import Trace
+from stream_rater.runtime.spans import spans_of
+from stream_rater.contract.tracecontext import Trace
 trace = Trace("00-{TRACE_ID}-b7ad6b7169203331-01")
 with spans_of("updater", "parts")([Traced(trace, "eu", "r", 0, 0)]):
     pass

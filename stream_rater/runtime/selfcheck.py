@@ -1,6 +1,6 @@
 """Compile the kernels now, and check that this machine computes the bits that all others do.
 
-`python -m stream_rater.warm` is part of `make setup`: workers then start with compiled code for
+`python -m stream_rater.runtime.selfcheck` is part of `make setup`: workers then start with compiled code for
 Elo-MMR, offline commands for its full histories, too, and all commands with the modules' bytecode.
 With `--all`, as an image's build has it, for every system, but not for full histories. Each worker
 runs `check` at its start.

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-import stream_rater.names as names_module
 from stream_rater.columns import player_map
+from stream_rater.columns import strings as names_module
 from stream_rater.columns.arrays import Hashes
 from stream_rater.columns.player_map import Marks
 from stream_rater.columns.strings import Names, are_distinct, distinct, lay_out

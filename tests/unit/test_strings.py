@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import stream_rater.names as names_module
+from stream_rater.columns import strings as names_module
 from stream_rater.columns.strings import LaidOut, Names, distinct, lay_out, together
 
 ids = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
