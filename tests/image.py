@@ -164,7 +164,7 @@ class Collector(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         told: Any = self.server
-        told.heard.append((self.path, body))
+        told.decoded.append((self.path, body))
         self.send_response(200)
         self.end_headers()
 
@@ -189,7 +189,7 @@ def check_spans(run: Callable[..., str]) -> None:
     `run` runs a command with further variables.
     """
     server: Any = HTTPServer(("127.0.0.1", 0), Collector)
-    server.heard = []
+    server.decoded = []
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         (container,) = worker_pods("secured")["updater"]["spec"]["containers"]
@@ -199,7 +199,7 @@ def check_spans(run: Callable[..., str]) -> None:
         run([*container["command"][:-1], "python", "-c", SPAN], **variables)
     finally:
         server.shutdown()
-    ((path, body),) = server.heard
+    ((path, body),) = server.decoded
     assert path == "/v1/traces", path
     assert bytes.fromhex(TRACE_ID) in body and b"update" in body, body
 

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from stream_rater.cli import app
-from stream_rater.columns.strings import lay_out
+from stream_rater.columns.strings import StringColumn
 from stream_rater.runtime import embedded
 from tests.rounds import MSGPACK_HEADERS, as_json, as_msgpack, ranked
 
@@ -75,7 +75,7 @@ def rated(folder: Path) -> bytes:
 
 def main(folder: Path) -> Iterator[str]:
     """A line each."""
-    yield f"hash {lay_out(['ann']).hashes.item()}"
+    yield f"hash {StringColumn.of(['ann']).hashes.item()}"
     engine = streamed()
     log, store = engine.log, engine.store
     outputs = {

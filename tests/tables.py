@@ -100,7 +100,7 @@ def kendall_tau(config: RatingConfig, rounds: Sequence[Standings]) -> float:
     """Share of discordant pairs by the displayed ratings before each round."""
     pool = Pool(Ladder(rating=config))
     rating: dict[str, float] = {}
-    newcomer = pool.law.rating(config.initial_mu, config.initial_sigma)
+    newcomer = pool.rule.rating(config.initial_mu, config.initial_sigma)
     wrong, pairs = 0.0, 0
     for offset, standings in enumerate(rounds):
         shown = np.array([rating.get(player, newcomer) for player in standings.players])
@@ -109,7 +109,7 @@ def kendall_tau(config: RatingConfig, rounds: Sequence[Standings]) -> float:
         rated = pool.rate(standings, offset)
         if rated is not None:
             _, evidence = rated  # all these systems are memoryless: it is mu and sigma
-            after = pool.law.rating(evidence[:, 1], evidence[:, 2])
+            after = pool.rule.rating(evidence[:, 1], evidence[:, 2])
             rating.update(zip(standings.players, after.tolist(), strict=True))
     return wrong / pairs
 

@@ -27,7 +27,7 @@ def _may_be_repeated(error: KafkaException) -> bool:
     )
 
 
-class Patience:
+class Deadlines:
     """Waits in slices: to the time-out, or only a little longer once asked to stop."""
 
     def __init__(self, stop: threading.Event | None = None) -> None:

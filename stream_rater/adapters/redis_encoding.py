@@ -16,7 +16,7 @@ import numpy.typing as npt
 from stream_rater.adapters.store_keys import beliefs_prefix
 from stream_rater.columns.arrays import Bytes, Ints
 from stream_rater.columns.kernels import kernel
-from stream_rater.columns.player_column import Entries, Roster
+from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.columns.strings import put, put_number
 from stream_rater.contract.record import Player
 
@@ -79,7 +79,7 @@ class Grouped(NamedTuple):
     """Of the groups."""
 
 
-def _grouped(roster: Roster, buckets: int) -> Grouped:
+def _grouped(roster: PlayerColumn, buckets: int) -> Grouped:
     names = roster.names
     bucket = _buckets(names.data, names.starts, names.ends, buckets, _CRC)
     order = np.lexsort((bucket, roster.ladder))
@@ -201,7 +201,7 @@ def reads(shard: int, players: Sequence[Player], buckets: int) -> Reads:
     """Of these players of one shard."""
     if not players:
         return _NOTHING
-    roster = Roster.of(players)
+    roster = PlayerColumn.of(players)
     names, ladders, grouped = roster.names, roster.ladders.escaped, _grouped(roster, buckets)
     data = _read(
         grouped, _prefix(shard), ladders.data, ladders.starts, ladders.ends,
@@ -223,7 +223,7 @@ class Writes(NamedTuple):
 
 def writes(shard: int, beliefs: Sequence[tuple[Player, bytes]], buckets: int) -> Writes:
     """Of these beliefs of one shard."""
-    entries = Entries.of(beliefs)
+    entries = BeliefColumn.of(beliefs)
     roster, values = entries.players, entries.records
     names, ladders, grouped = roster.names, roster.ladders.escaped, _grouped(roster, buckets)
     keys, packed = _write(

@@ -36,7 +36,7 @@ class LayoutMismatch(Exception):
     """The store was laid out for other shards, buckets or topics; `rebuild` is the way out."""
 
 
-class Layout:
+class StoreMetadata:
     """The layout of one store; `guard` turns what Redis raises into StoreTrouble."""
 
     def __init__(self, client: "redis.Redis", guard: Callable[[Callable[[], Any]], Any]) -> None:

@@ -77,7 +77,7 @@ class RatingLine(msgspec.Struct, omit_defaults=True):
 def _rating_line(ladder: str, pool: Pool, player: str, header: Any, *, records: bool) -> RatingLine:
     mu, sigma = float(header["mu"]), float(header["sigma"])
     record = base64.b64encode(pool.belief_bytes(player)).decode() if records else None
-    rating = float(pool.law.rating(mu, sigma))
+    rating = float(pool.rule.rating(mu, sigma))
     return RatingLine(ladder, player, mu, sigma, rating, int(header["rounds"]), record)
 
 

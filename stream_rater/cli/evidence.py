@@ -16,7 +16,7 @@ from stream_rater.lab.evidence import DataSet, Effort, Entry
 from stream_rater.lab.farming import THRESHOLD
 from stream_rater.lab.lines import read_lines
 from stream_rater.lab.offline import records_of
-from stream_rater.lab.player_index import Roll
+from stream_rater.lab.player_index import PlayerIndex
 from stream_rater.lab.season import sessions_of
 from stream_rater.lab.tuning import MissingExtra
 from stream_rater.rating.parameters import RatingConfig
@@ -25,7 +25,7 @@ SUFFIXES = (".jsonl", ".jsonl.gz")
 FARMER = "tourist"
 """Whom the paper has farm; he is in `codeforces`."""
 
-Loaded = tuple[DataSet, dict[str, Roll]]
+Loaded = tuple[DataSet, dict[str, PlayerIndex]]
 
 
 class Work:
@@ -112,7 +112,7 @@ def evidence_report(
 
 
 def _load(path: Path, mistakes: Mistakes, rounds: int | None) -> Loaded:
-    rolls: dict[str, Roll] = {}
+    rolls: dict[str, PlayerIndex] = {}
     records = records_of(read_lines(path))
     window = Settings().duplicate_window
     sessions = list(islice(sessions_of(records, window, mistakes.add, rolls), rounds))

@@ -22,7 +22,7 @@ from stream_rater.contract.events import joined, rating_changed_from_json, shown
 from stream_rater.pipeline.ports import Position
 from stream_rater.rating import record as belief_record
 from stream_rater.rating.factor import factors_of
-from stream_rater.rating.systems import law_of
+from stream_rater.rating.systems import rule_of
 from stream_rater.runtime.service import ESTIMATORS, UPDATERS
 
 C = math.pi / math.sqrt(3.0)
@@ -57,7 +57,7 @@ def _player(settings: Settings, ladder: str, player: str) -> Iterator[str]:
     header: Any = beliefs.header[0]
     yield f"{shown(player)} on {shown(ladder)}"
     if terms is not None:
-        yield f"shown: {law_of(terms.rating).rating(header['mu'], header['sigma']):.1f}"
+        yield f"shown: {rule_of(terms.rating).rating(header['mu'], header['sigma']):.1f}"
     yield from described(header, factors_of(beliefs)[0])
     key = belief_key(shard, ladder, player.encode(), settings.buckets)
     encoding = store.encoding(shard, (ladder, player)) or "unknown encoding"

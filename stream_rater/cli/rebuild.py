@@ -13,7 +13,7 @@ from stream_rater.cli.terminal import Failed, track_batches
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config import TEMPLATE, BadConfiguration, Ladders, Settings, service_ladders
 from stream_rater.contract.record import Record
-from stream_rater.lab.cutoff import Misplaced, Reach
+from stream_rater.lab.cutoff import Cutoff, Misplaced
 from stream_rater.lab.rebuild import InUse, Rebuild, fill, passed
 from stream_rater.parts.schema import UnknownPart, mark
 from stream_rater.pipeline.ladder_history import notes
@@ -71,7 +71,7 @@ def _rebuild(
     check_rounds_kept(admin.starts(rounds, partitions[rounds]))
     check_remembered(finished, admin.ends(rounds, partitions[rounds]), parts_start)
     scattered = {partition: offset or 0 for partition, offset in finished.items()}
-    reach, ends = Reach(applied, scattered, shards), admin.ends(parts, shards)
+    reach, ends = Cutoff(applied, scattered, shards), admin.ends(parts, shards)
     for some in _all(admin, settings, parts, shards, "parts"):
         reach.note(some)
     reach.check()

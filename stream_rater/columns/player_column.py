@@ -9,17 +9,17 @@ import numpy as np
 
 from stream_rater.columns.arrays import Ints
 from stream_rater.columns.sharding import columns
-from stream_rater.columns.strings import LaidOut, lay_out
+from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.events import escape
 from stream_rater.contract.record import Player
 
 T = TypeVar("T")
 
 
-class Ladders:
+class LadderColumn:
     """Those of a roster, and of all that are cut from it."""
 
-    def __init__(self, names: LaidOut) -> None:
+    def __init__(self, names: StringColumn) -> None:
         self.names = names
 
     @cached_property
@@ -28,12 +28,12 @@ class Ladders:
         return self.names.texts()
 
     @cached_property
-    def escaped(self) -> LaidOut:
+    def escaped(self) -> StringColumn:
         """As they stand in keys."""
-        return lay_out([escape(each) for each in self.texts])
+        return StringColumn.of([escape(each) for each in self.texts])
 
 
-class Columns(Sequence[T]):
+class ColumnSequence(Sequence[T]):
     """A sequence that is the same as any other of the same things."""
 
     __slots__ = ()
@@ -47,26 +47,26 @@ class Columns(Sequence[T]):
         return repr(list(self))
 
 
-class Roster(Columns[Player]):
+class PlayerColumn(ColumnSequence[Player]):
     """(ladder, id) of each player."""
 
     __slots__ = ("ladder", "ladders", "names")
 
-    def __init__(self, ladders: Ladders, ladder: Ints, names: LaidOut) -> None:
+    def __init__(self, ladders: LadderColumn, ladder: Ints, names: StringColumn) -> None:
         self.ladders = ladders
         self.ladder = ladder
         """(P,) which of those each player is on."""
         self.names = names
 
     @classmethod
-    def of(cls, players: Sequence[Player]) -> "Roster":
+    def of(cls, players: Sequence[Player]) -> "PlayerColumn":
         """These players, if they are no roster yet."""
-        if isinstance(players, Roster):
+        if isinstance(players, PlayerColumn):
             return players
         ladders: dict[str, int] = {}
         ladder = [ladders.setdefault(each, len(ladders)) for each, _ in players]
-        names = lay_out([name for _, name in players])
-        return cls(Ladders(lay_out(list(ladders))), np.array(ladder, np.int64), names)
+        names = StringColumn.of([name for _, name in players])
+        return cls(LadderColumn(StringColumn.of(list(ladders))), np.array(ladder, np.int64), names)
 
     def __len__(self) -> int:
         return len(self.ladder)
@@ -78,40 +78,40 @@ class Roster(Columns[Player]):
     @overload
     def __getitem__(self, index: int) -> Player: ...
     @overload
-    def __getitem__(self, index: slice) -> "Roster": ...
-    def __getitem__(self, index: int | slice) -> "Player | Roster":
+    def __getitem__(self, index: slice) -> "PlayerColumn": ...
+    def __getitem__(self, index: int | slice) -> "Player | PlayerColumn":
         if isinstance(index, slice):
-            return Roster(self.ladders, self.ladder[index], self.names.some(index))
+            return PlayerColumn(self.ladders, self.ladder[index], self.names.some(index))
         return next(iter(self[index : index + 1 or None]))
 
-    def rows(self, rows: Ints) -> "Roster":
+    def rows(self, rows: Ints) -> "PlayerColumn":
         """These of them."""
-        return Roster(self.ladders, self.ladder[rows], self.names.rows(rows))
+        return PlayerColumn(self.ladders, self.ladder[rows], self.names.rows(rows))
 
 
-class Entries(Columns[tuple[Player, bytes]]):
+class BeliefColumn(ColumnSequence[tuple[Player, bytes]]):
     """Players, and of each one what is written of it."""
 
     __slots__ = ("players", "records")
 
-    def __init__(self, players: Roster, records: LaidOut) -> None:
+    def __init__(self, players: PlayerColumn, records: StringColumn) -> None:
         self.players = players
         self.records = records
         """(P,) the bytes."""
 
     @classmethod
-    def of(cls, beliefs: Sequence[tuple[Player, bytes]]) -> "Entries":
+    def of(cls, beliefs: Sequence[tuple[Player, bytes]]) -> "BeliefColumn":
         """The same, if these are no entries yet."""
-        if isinstance(beliefs, Entries):
+        if isinstance(beliefs, BeliefColumn):
             return beliefs
         data, ends = columns([record for _, record in beliefs])
         # a copy: kernels are compiled anew for what cannot be written
-        records = LaidOut(data.copy(), np.append(0, ends)[:-1], ends)
-        return cls(Roster.of([player for player, _ in beliefs]), records)
+        records = StringColumn(data.copy(), np.append(0, ends)[:-1], ends)
+        return cls(PlayerColumn.of([player for player, _ in beliefs]), records)
 
-    def rows(self, rows: Ints) -> "Entries":
+    def rows(self, rows: Ints) -> "BeliefColumn":
         """These of them."""
-        return Entries(self.players.rows(rows), self.records.rows(rows))
+        return BeliefColumn(self.players.rows(rows), self.records.rows(rows))
 
     def __len__(self) -> int:
         return len(self.players)
@@ -124,8 +124,8 @@ class Entries(Columns[tuple[Player, bytes]]):
     @overload
     def __getitem__(self, index: int) -> tuple[Player, bytes]: ...
     @overload
-    def __getitem__(self, index: slice) -> "Entries": ...
-    def __getitem__(self, index: int | slice) -> "tuple[Player, bytes] | Entries":
+    def __getitem__(self, index: slice) -> "BeliefColumn": ...
+    def __getitem__(self, index: int | slice) -> "tuple[Player, bytes] | BeliefColumn":
         if isinstance(index, slice):
-            return Entries(self.players[index], self.records.some(index))
+            return BeliefColumn(self.players[index], self.records.some(index))
         return next(iter(self[index : index + 1 or None]))

@@ -14,7 +14,7 @@ from stream_rater.columns.arrays import Bytes, Hashes, Ints
 from stream_rater.columns.kernels import kernel
 from stream_rater.columns.sharding import shard_of
 from stream_rater.columns.siphash import Key, derived, hashed
-from stream_rater.columns.strings import SECRET_KEY, LaidOut, lay_out
+from stream_rater.columns.strings import SECRET_KEY, StringColumn
 
 Fingerprints = npt.NDArray[np.uint64]
 
@@ -48,10 +48,10 @@ def _fingerprints(
 
 
 def fingerprints(
-    names: LaidOut, ladders: Sequence[str], sizes: npt.ArrayLike, shards: int
+    names: StringColumn, ladders: Sequence[str], sizes: npt.ArrayLike, shards: int
 ) -> Fingerprints:
     """(P,) of players by name, so many on each ladder; good within this process."""
-    hashes, counts = lay_out(ladders).hashes, np.array(sizes, np.int64)
+    hashes, counts = StringColumn.of(ladders).hashes, np.array(sizes, np.int64)
     return _fingerprints(names.data, names.starts, names.ends, hashes, counts, shards, SECRET_KEY)
 
 
@@ -148,7 +148,7 @@ def _empty(table: Fingerprints, noted: Ints, i: int) -> None:
     table[i] = 0
 
 
-class Marks:
+class PlayerMap:
     """A number by player, in a table with open addressing that is at most half full."""
 
     def __init__(self) -> None:

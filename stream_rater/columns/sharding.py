@@ -11,7 +11,7 @@ import numpy as np
 
 from stream_rater.columns.arrays import Bytes, Ints
 from stream_rater.columns.kernels import inlined, kernel
-from stream_rater.columns.strings import LaidOut, lay_out
+from stream_rater.columns.strings import StringColumn
 
 MULTIPLIER = np.uint32(0x5BD1E995)
 SEED = np.uint32(0x9747B28C)
@@ -59,7 +59,7 @@ def _shards(data: Bytes, starts: Ints, ends: Ints, shards: int) -> Ints:
 
 def shards_of(players: Sequence[str], shards: int) -> Ints:
     """(P,) shard of each player id."""
-    return shards_of_names(lay_out(players), shards)
+    return shards_of_names(StringColumn.of(players), shards)
 
 
 ANYWHERE = 0
@@ -73,7 +73,7 @@ def partition_of(ladder: str, partitions: int) -> int:
     return int(shards_of([ladder], partitions)[0])
 
 
-def shards_of_names(names: LaidOut, shards: int) -> Ints:
+def shards_of_names(names: StringColumn, shards: int) -> Ints:
     """The same of ids that are laid out."""
     found: Ints = _shards(names.data, names.starts, names.ends, shards)
     return found

@@ -32,7 +32,7 @@ FEW = 32
 FREE, ONE = np.uint64(0), np.uint64(1)
 
 
-class LaidOut(msgspec.Struct, frozen=True, gc=False):
+class StringColumn(msgspec.Struct, frozen=True, gc=False):
     """Names in UTF-8, and where each starts and ends; between them may be anything."""
 
     data: Bytes
@@ -40,21 +40,34 @@ class LaidOut(msgspec.Struct, frozen=True, gc=False):
     ends: Ints
     known_hashes: Hashes | None = None
 
-    def rows(self, rows: Ints) -> "LaidOut":
-        """These of them."""
-        return LaidOut(self.data, self.starts[rows], self.ends[rows])
+    @classmethod
+    def of(cls, names: Sequence[str]) -> "StringColumn":
+        """Texts as UTF-8. In a copy: to kernels, an array that is read-only is of another type."""
+        data = "\n".join(names).encode("utf-8", "surrogatepass")
+        if data.count(b"\n") == len(names) - 1:
+            text = np.frombuffer(data, np.uint8).copy()
+            ends = np.flatnonzero(text == NEW_LINE)
+            return cls(text, np.append(0, ends + 1), np.append(ends, len(data)))
+        parts = [name.encode("utf-8", "surrogatepass") for name in names]
+        ends = np.cumsum([len(part) for part in parts], dtype=np.int64)
+        data = b"".join(parts)
+        return cls(np.frombuffer(data, np.uint8).copy(), np.append(0, ends)[:-1], ends)
 
-    def picked(self, rows: Ints) -> "LaidOut":
+    def rows(self, rows: Ints) -> "StringColumn":
+        """These of them."""
+        return StringColumn(self.data, self.starts[rows], self.ends[rows])
+
+    def picked(self, rows: Ints) -> "StringColumn":
         """The same, and nothing of the others is kept."""
         starts, ends = self.starts[rows], self.ends[rows]
         data = np.empty(int((ends - starts).sum()), np.uint8)
         _close_up(self.data, starts, ends, data, 0)
-        return LaidOut(data, starts, ends)
+        return StringColumn(data, starts, ends)
 
-    def some(self, where: slice) -> "LaidOut":
+    def some(self, where: slice) -> "StringColumn":
         """Those that stand there."""
         hashes = None if self.known_hashes is None else self.known_hashes[where]
-        return LaidOut(self.data, self.starts[where], self.ends[where], hashes)
+        return StringColumn(self.data, self.starts[where], self.ends[where], hashes)
 
     @property
     def hashes(self) -> Hashes:
@@ -146,18 +159,6 @@ def _joined(data: Bytes, starts: Ints, ends: Ints) -> Bytes:
     return out
 
 
-def lay_out(names: Sequence[str]) -> LaidOut:
-    """Texts as bytes. In a copy: to kernels, what may not be written to is of another type."""
-    data = "\n".join(names).encode("utf-8", "surrogatepass")
-    if data.count(b"\n") == len(names) - 1:
-        text = np.frombuffer(data, np.uint8).copy()
-        ends = np.flatnonzero(text == NEW_LINE)
-        return LaidOut(text, np.append(0, ends + 1), np.append(ends, len(data)))
-    parts = [name.encode("utf-8", "surrogatepass") for name in names]
-    ends = np.cumsum([len(part) for part in parts], dtype=np.int64)
-    return LaidOut(np.frombuffer(b"".join(parts), np.uint8).copy(), np.append(0, ends)[:-1], ends)
-
-
 @kernel
 def _distinct(data: Bytes, starts: Ints, ends: Ints, key: Key) -> tuple[Ints, Ints]:
     """The first of each kind, and of which kind each is."""
@@ -188,7 +189,7 @@ def _are_same(data: Bytes, starts: Ints, ends: Ints, i: int, j: int) -> bool:
     return bool(k == size)
 
 
-def distinct(names: LaidOut) -> tuple[LaidOut, Ints]:
+def distinct(names: StringColumn) -> tuple[StringColumn, Ints]:
     """The different ones, as they come, and (n,) which of these each is."""
     firsts, which = _distinct(names.data, names.starts, names.ends, SECRET_KEY)
     return names.rows(firsts), which
@@ -200,15 +201,15 @@ class Names:
     __slots__ = ("_all", "_distinct", "_first", "_last", "_texts")
 
     def __init__(
-        self, names: LaidOut | list[str], first: int = 0, last: int = -1,
+        self, names: StringColumn | list[str], first: int = 0, last: int = -1,
         *, distinct: bool | None = False,
     ) -> None:  # fmt: skip
         """Of names that are laid out those from `first` to before `last`, or all.
 
         `distinct`: whether they are known to hold nobody twice; None: see by their hashes.
         """
-        if isinstance(names, LaidOut):
-            self._all: LaidOut | None = names
+        if isinstance(names, StringColumn):
+            self._all: StringColumn | None = names
             self._texts: list[str] | None = None
             last = last if last >= 0 else len(names.ends)
         else:
@@ -234,10 +235,10 @@ class Names:
         return self._texts
 
     @property
-    def laid_out(self) -> LaidOut:
+    def laid_out(self) -> StringColumn:
         """As bytes."""
         if self._all is None:
-            self._all = lay_out(self.texts)
+            self._all = StringColumn.of(self.texts)
         return self._all.some(slice(self._first, self._last))
 
     def rows(self, rows: Ints) -> "Names":
@@ -255,7 +256,7 @@ class Names:
         return Names(self._all, start + first, start + last, distinct=self._distinct)
 
 
-def together(some: Sequence[Names]) -> LaidOut:
+def together(some: Sequence[Names]) -> StringColumn:
     """The names of all of these, one after the other."""
     if texts := [each for each in some if each._all is None]:
         _lay_out_all(texts)
@@ -265,9 +266,9 @@ def together(some: Sequence[Names]) -> LaidOut:
     firsts = np.array([base[id(each._all)] + each._first for each in some], np.int64)
     chosen = spread(firsts, np.array([each._last - each._first for each in some], np.int64))
     if len(sources) == 1:
-        return LaidOut(sources[0].data, sources[0].starts[chosen], sources[0].ends[chosen])
+        return StringColumn(sources[0].data, sources[0].starts[chosen], sources[0].ends[chosen])
     names = chained(sources)
-    return LaidOut(names.data, names.starts[chosen], names.ends[chosen])
+    return StringColumn(names.data, names.starts[chosen], names.ends[chosen])
 
 
 @inlined
@@ -284,7 +285,7 @@ def _close_up(data: Bytes, starts: Ints, ends: Ints, out: Bytes, at: int) -> int
     return close_up(data, starts, ends, out, at)
 
 
-def chained(some: Sequence[LaidOut]) -> LaidOut:
+def chained(some: Sequence[StringColumn]) -> StringColumn:
     """All of these, one after the other, and nothing between them."""
     starts = np.concatenate([each.starts for each in some])
     ends = np.concatenate([each.ends for each in some])
@@ -294,12 +295,12 @@ def chained(some: Sequence[LaidOut]) -> LaidOut:
         last = first + len(each.ends)
         at = _close_up(each.data, starts[first:last], ends[first:last], data, at)
         first = last
-    return LaidOut(data, starts, ends)
+    return StringColumn(data, starts, ends)
 
 
 def _lay_out_all(some: Sequence[Names]) -> None:
     """Names that are texts, so far: all in one call."""
-    laid_out, start = lay_out([text for each in some for text in each.texts]), 0
+    laid_out, start = StringColumn.of([text for each in some for text in each.texts]), 0
     for each in some:
         each._all, each._first, each._last = laid_out, start, start + len(each)
         start = each._last

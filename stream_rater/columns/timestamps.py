@@ -4,7 +4,7 @@ import numpy as np
 
 from stream_rater.columns.arrays import Bytes, Ints
 from stream_rater.columns.kernels import inlined, kernel
-from stream_rater.columns.strings import LaidOut
+from stream_rater.columns.strings import StringColumn
 
 UNUSUAL = np.iinfo(np.int64).min
 """Where a time is written otherwise, or is none: `events.parse_time` tells."""
@@ -83,6 +83,6 @@ def _all_seconds(data: Bytes, starts: Ints, ends: Ints) -> Ints:
     return found
 
 
-def seconds(texts: LaidOut) -> Ints:
+def seconds(texts: StringColumn) -> Ints:
     """(n,) Unix seconds, rounded down, of each time; UNUSUAL where it has no such shape."""
     return _all_seconds(texts.data, texts.starts, texts.ends)

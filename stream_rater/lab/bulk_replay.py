@@ -12,15 +12,15 @@ import numpy as np
 
 from stream_rater.columns.arrays import Bytes, Ints
 from stream_rater.columns.kernels import kernel
-from stream_rater.columns.player_column import Ladders, Roster
+from stream_rater.columns.player_column import LadderColumn, PlayerColumn
 from stream_rater.columns.ranges import bounds, spread
-from stream_rater.columns.strings import LaidOut, Names, lay_out, put
-from stream_rater.lab.player_index import Roll
+from stream_rater.columns.strings import Names, StringColumn, put
+from stream_rater.lab.player_index import PlayerIndex
 from stream_rater.rating import record, systems
 from stream_rater.rating.model import Beliefs, newcomers
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rating.systems import Law
-from stream_rater.rounds.batch import Rounds, joined
+from stream_rater.rating.systems import RatingRule
+from stream_rater.rounds.batch import RoundBatch, joined
 
 MARK = 4
 """Bytes before each name: the number of its ladder, to tell it from namesakes."""
@@ -44,16 +44,16 @@ class Census:
     """Who is who: each player of each ladder has a row, in order of appearance."""
 
     def __init__(self) -> None:
-        self._roll = Roll()
+        self._roll = PlayerIndex()
         self._numbers: dict[str, int] = {}
         """By ladder."""
-        self._told = Ladders(lay_out([]))
-        """Ladders as they were last asked for."""
+        self._told = LadderColumn(StringColumn.of([]))
+        """LadderColumn as they were last asked for."""
 
     def __len__(self) -> int:
         return len(self._roll)
 
-    def rows(self, players: Roster) -> Ints:
+    def rows(self, players: PlayerColumn) -> Ints:
         """(P,) row of each player; new ones are entered."""
         known = self._numbers
         numbers = [known.setdefault(each, len(known)) for each in players.ladders.texts]
@@ -61,24 +61,26 @@ class Census:
         data, ends = _marked(
             names.data, names.starts, names.ends, np.array(numbers, np.int64)[players.ladder]
         )
-        return self._roll.rows(Names(LaidOut(data, np.append(0, ends)[:-1], ends)))[0]
+        return self._roll.rows(Names(StringColumn(data, np.append(0, ends)[:-1], ends)))[0]
 
-    def players(self, rows: Ints) -> Roster:
+    def players(self, rows: Ints) -> PlayerColumn:
         """Who is in these rows."""
         if len(self._told.names.ends) < len(self._numbers):
-            self._told = Ladders(lay_out(list(self._numbers)))
+            self._told = LadderColumn(StringColumn.of(list(self._numbers)))
         names = self._roll.laid_out(rows)
         marks = names.data[names.starts[:, np.newaxis] + np.arange(MARK)]
         ladder = marks.view("<u4").ravel().astype(np.int64)
-        return Roster(self._told, ladder, LaidOut(names.data, names.starts + MARK, names.ends))
+        return PlayerColumn(
+            self._told, ladder, StringColumn(names.data, names.starts + MARK, names.ends)
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
     """Rounds that can teach anything, in the order of the log, and where they were read."""
 
-    rounds: Rounds
-    law: Ints
+    rounds: RoundBatch
+    rule: Ints
     """(R,) by which of the intake's ratings each is rated."""
     partition: Ints
     """(R,)"""
@@ -88,7 +90,7 @@ class Played:
     def rows(self, chosen: Ints) -> "Played":
         """These of them."""
         return Played(
-            self.rounds.rows(chosen), self.law[chosen], self.partition[chosen], self.offset[chosen]
+            self.rounds.rows(chosen), self.rule[chosen], self.partition[chosen], self.offset[chosen]
         )
 
 
@@ -96,7 +98,7 @@ def all_played(some: Sequence[Played]) -> Played:
     """All of these, of which there is one, one after the other."""
     return Played(
         joined([each.rounds for each in some]),
-        np.concatenate([each.law for each in some]),
+        np.concatenate([each.rule for each in some]),
         np.concatenate([each.partition for each in some]),
         np.concatenate([each.offset for each in some]),
     )
@@ -139,13 +141,13 @@ def _depths(starts: Ints, rows: Ints, latest: Ints) -> Ints:
     return found
 
 
-class Crowd:
+class BulkReplay:
     """The beliefs of all rows of a census."""
 
     def __init__(self) -> None:
         self._beliefs = newcomers(0, 1, 0.0, 1.0, coded=True)
         self._latest = np.zeros(0, np.int64)
-        self._laws: dict[int, tuple[RatingConfig, Law]] = {}
+        self._laws: dict[int, tuple[RatingConfig, RatingRule]] = {}
 
     def make_room(self, rows: int) -> None:
         """Hold beliefs of so many rows."""
@@ -163,28 +165,28 @@ class Crowd:
         next."""
         starts = bounds(played.rounds.sizes)
         depth = _depths(starts, rows, self._latest)
-        order = np.lexsort((played.law, depth))
-        changes = np.flatnonzero(np.diff(depth[order]) | np.diff(played.law[order])) + 1
+        order = np.lexsort((played.rule, depth))
+        changes = np.flatnonzero(np.diff(depth[order]) | np.diff(played.rule[order])) + 1
         for some in np.split(order, changes):
             turn = played.rows(some)
             yield Turn(turn, rows[spread(starts[some], turn.rounds.sizes)])
 
     def rate(self, turn: Turn, config: RatingConfig) -> None:
         """Change the beliefs of all players of a turn, whose rounds are rated so."""
-        rating, law = self._law(config)
+        rating, rule = self._law(config)
         rows, header, rounds = turn.rows, self._beliefs.header, turn.played.rounds
         new = rows[header["rounds"][rows] == 0]
-        header[new] = newcomers(1, 0, law.initial_mu, law.initial_sigma).header
+        header[new] = newcomers(1, 0, rule.initial_mu, rule.initial_sigma).header
         evidence = systems.estimate(rating, rounds.wave(header, rows))
-        systems.update(self._beliefs, rows, evidence, [law], np.zeros(len(rows), np.int64))
+        systems.update(self._beliefs, rows, evidence, [rule], np.zeros(len(rows), np.int64))
         times = np.repeat(rounds.time, rounds.sizes)
         systems.note_round(self._beliefs, rows, turn.offsets, times)
 
-    def _law(self, rating: RatingConfig) -> tuple[RatingConfig, Law]:
+    def _law(self, rating: RatingConfig) -> tuple[RatingConfig, RatingRule]:
         """What holds where this is configured; there is room for the factors it keeps."""
         known = self._laws.get(id(rating))
         if known is None:
-            known = self._laws[id(rating)] = rating, systems.law_of(rating)
+            known = self._laws[id(rating)] = rating, systems.rule_of(rating)
             assert known[1].kept, "no record holds a full history"
             self._widen(known[1].kept + 1)
         return known
@@ -200,8 +202,8 @@ class Crowd:
         """Those of the rows whose players have played."""
         return rows[self._beliefs.header["rounds"][rows] > 0]
 
-    def records(self, rows: Ints) -> LaidOut:
+    def records(self, rows: Ints) -> StringColumn:
         """Each belief as the service stores it."""
         held = self._beliefs
         data, starts = record.encode_all(Beliefs(held.header[rows], held.factors[rows]))
-        return LaidOut(data, starts[:-1], starts[1:])
+        return StringColumn(data, starts[:-1], starts[1:])

@@ -24,12 +24,12 @@ import numpy as np
 
 from stream_rater.columns.arrays import Ints
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.columns.player_column import Roster
+from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import partition_of, shards_of_names
 from stream_rater.contract.record import Record
 from stream_rater.lab.bulk_replay import Census
 from stream_rater.parts import decoder, schema
-from stream_rater.parts.decoder import Piece
+from stream_rater.parts.decoder import PartView
 from stream_rater.parts.rows import players_in
 from stream_rater.parts.schema import NotAPart, Rebuilt, UnknownPart
 from stream_rater.rounds.fastjson import runs
@@ -76,7 +76,7 @@ class _Noted:
         return int(noted.min()) if len(noted) else NONE_AFTER
 
 
-class Reach:
+class Cutoff:
     """The source offset of each player's last round that counts."""
 
     def __init__(
@@ -97,7 +97,7 @@ class Reach:
         """By shard how many shards the last mark names."""
         self.with_parts: set[int] = set()
         """Shards in which there are parts."""
-        self._ignored: list[tuple[Roster, Ints]] = []
+        self._ignored: list[tuple[PlayerColumn, Ints]] = []
         """Rows of ignored parts that may be the only ones of their rounds, by player and source
         offset."""
 
@@ -107,7 +107,7 @@ class Reach:
         for some in runs([each.value or b"" for each in records], decoder.TOGETHER_BYTES):
             self._note_together(list(islice(left, len(some))), decoder.read_all(some, self._kernel))
 
-    def _note_together(self, records: Sequence[Record], pieces: Sequence[Piece | None]) -> None:
+    def _note_together(self, records: Sequence[Record], pieces: Sequence[PartView | None]) -> None:
         """The parts in some records, all that one slab has."""
         read, sizes, counts = list[Record](), list[int](), list[bool]()
         alone = list[bool]()
@@ -123,7 +123,7 @@ class Reach:
                 read.append(each)
         if not counts:
             return
-        players, offsets = players_in(next(each.slab for each in pieces if each is not None))
+        players, offsets = players_in(next(each.part_batch for each in pieces if each is not None))
         left = np.flatnonzero(np.repeat(alone, sizes))
         if len(left):
             self._ignored.append((players.rows(left), offsets[left]))
@@ -175,14 +175,14 @@ class Reach:
         rounds = [part.rounds[i] for i in part.round_index.tolist()]
         ladders = [each.ladder for each in rounds]
         offsets = np.array([each.offset for each in rounds], np.int64)
-        players = Roster.of(list(zip(ladders, part.players, strict=True)))
+        players = PlayerColumn.of(list(zip(ladders, part.players, strict=True)))
         if self._counts(part.shards, record):
             self._note([record], [len(rounds)], players, offsets)
         elif not self._sent_again(part.shards, record):
             self._ignored.append((players, offsets))
 
     def _note(
-        self, records: Sequence[Record], sizes: Sequence[int], players: Roster, offsets: Ints
+        self, records: Sequence[Record], sizes: Sequence[int], players: PlayerColumn, offsets: Ints
     ) -> None:
         """So many rows of each record's part, by player and source offset."""
         shard = np.repeat(np.array([each.partition for each in records]), sizes)

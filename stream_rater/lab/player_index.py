@@ -15,7 +15,7 @@ import numpy.typing as npt
 from stream_rater.columns.arrays import Bytes, Hashes, Ints
 from stream_rater.columns.kernels import giving, inlined, kernel
 from stream_rater.columns.prefetch import prefetch
-from stream_rater.columns.strings import LaidOut, Names, put
+from stream_rater.columns.strings import Names, StringColumn, put
 
 T = TypeVar("T", bound=np.generic)
 
@@ -117,7 +117,7 @@ def _enter_all(slots: Hashes, known: Hashes) -> None:
         _enter(slots, known[row], row)
 
 
-class Roll:
+class PlayerIndex:
     """The players seen so far; each has the row of its first appearance."""
 
     def __init__(self) -> None:
@@ -150,9 +150,9 @@ class Roll:
         """The names of these rows."""
         return self.laid_out(rows).texts()
 
-    def laid_out(self, rows: Ints) -> LaidOut:
+    def laid_out(self, rows: Ints) -> StringColumn:
         """The same as bytes; who comes later stands behind them."""
-        return LaidOut(self._names, self._starts[rows], self._starts[rows + 1])
+        return StringColumn(self._names, self._starts[rows], self._starts[rows + 1])
 
     def forget_after(self, count: int) -> None:
         """Only the first so many are known again."""

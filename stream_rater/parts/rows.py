@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from stream_rater.columns.arrays import Ints
-from stream_rater.columns.player_column import Ladders, Roster
-from stream_rater.columns.strings import LaidOut, distinct
+from stream_rater.columns.player_column import LadderColumn, PlayerColumn
+from stream_rater.columns.strings import StringColumn, distinct
 from stream_rater.contract.tracecontext import Trace
-from stream_rater.parts.decoder import Piece, Slab, together
+from stream_rater.parts.decoder import PartBatch, PartView, together
 from stream_rater.parts.unpacking import (
     AT,
     AT_END,
@@ -16,24 +16,24 @@ from stream_rater.parts.unpacking import (
     INDEX,
     LADDER,
     LADDER_END,
-    LAW,
     NAME,
     NAME_END,
     OFFSET,
     PLACE,
+    RULE,
     TIME,
 )
 from stream_rater.rating.model import Evidence
-from stream_rater.rating.systems import Law
+from stream_rater.rating.systems import RatingRule
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
     """n players, each in one of R rounds; a round counts for each part that it is in."""
 
-    laws: Sequence[Law]
-    law: Ints
-    """(n,) index of each row's law."""
+    rules: Sequence[RatingRule]
+    rule: Ints
+    """(n,) index of each row's rule."""
     round: Ints
     """(n,) index of each row's round."""
     offset: Ints
@@ -44,11 +44,11 @@ class Rows:
     """(n,) as in Wave."""
     evidence: Evidence
     """(n, 3) as in Wave's Evidence."""
-    players: Roster
+    players: PlayerColumn
     """(n,)"""
-    round_ids: LaidOut
+    round_ids: StringColumn
     """(R,)"""
-    completed_at: LaidOut
+    completed_at: StringColumn
     """Different ones."""
     completed: Ints
     """(R,) which of them is each round's."""
@@ -56,7 +56,7 @@ class Rows:
     """Of the rounds that have one."""
 
     def __len__(self) -> int:
-        return len(self.law)
+        return len(self.rule)
 
     def those(self, rows: Ints) -> "Rows":
         """These rows only, beside all rounds."""
@@ -64,7 +64,7 @@ class Rows:
             return self
         return replace(
             self,
-            law=self.law[rows],
+            rule=self.rule[rows],
             round=self.round[rows],
             offset=self.offset[rows],
             time=self.time[rows],
@@ -74,36 +74,36 @@ class Rows:
         )
 
 
-def _players(slab: Slab, rows: Ints) -> Roster:
+def _players(part_batch: PartBatch, rows: Ints) -> PlayerColumn:
     """(n,) of these of its rows."""
-    rounds = slab.rounds
-    ladders, ladder = distinct(LaidOut(slab.data, rounds[LADDER], rounds[LADDER_END]))
-    names = LaidOut(slab.data, rows[NAME], rows[NAME_END])
-    return Roster(Ladders(ladders), ladder[rows[INDEX]], names)
+    rounds = part_batch.rounds
+    ladders, ladder = distinct(StringColumn(part_batch.data, rounds[LADDER], rounds[LADDER_END]))
+    names = StringColumn(part_batch.data, rows[NAME], rows[NAME_END])
+    return PlayerColumn(LadderColumn(ladders), ladder[rows[INDEX]], names)
 
 
-def players_in(slab: Slab) -> tuple[Roster, Ints]:
+def players_in(part_batch: PartBatch) -> tuple[PlayerColumn, Ints]:
     """Of all its rows: (n,) players, and (n,) source offsets of their rounds."""
-    return _players(slab, slab.rows), slab.rounds[OFFSET][slab.rows[INDEX]]
+    return _players(part_batch, part_batch.rows), part_batch.rounds[OFFSET][part_batch.rows[INDEX]]
 
 
-def rows_of(pieces: Sequence[Piece]) -> Rows:
+def rows_of(pieces: Sequence[PartView]) -> Rows:
     """The rows of these parts, of which there are some, one part after the other."""
-    slab, index = together(pieces)
-    rows, rounds = slab.rows.take(index, axis=1), slab.rounds
+    part_batch, index = together(pieces)
+    rows, rounds = part_batch.rows.take(index, axis=1), part_batch.rounds
     of = rows[INDEX]
-    completed_at, completed = distinct(LaidOut(slab.data, rounds[AT], rounds[AT_END]))
+    completed_at, completed = distinct(StringColumn(part_batch.data, rounds[AT], rounds[AT_END]))
     return Rows(
-        laws=slab.laws,
-        law=rounds[LAW][of],
+        rules=part_batch.rules,
+        rule=rounds[RULE][of],
         round=of,
         offset=rounds[OFFSET][of],
         time=rounds[TIME][of],
         place=rows[PLACE],
-        evidence=slab.evidence[index],
-        players=_players(slab, rows),
-        round_ids=LaidOut(slab.data, rounds[ID], rounds[ID_END]),
+        evidence=part_batch.evidence[index],
+        players=_players(part_batch, rows),
+        round_ids=StringColumn(part_batch.data, rounds[ID], rounds[ID_END]),
         completed_at=completed_at,
         completed=completed,
-        traces=slab.traces,
+        traces=part_batch.traces,
     )

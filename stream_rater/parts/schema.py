@@ -29,7 +29,7 @@ from stream_rater.columns.sharding import columns
 from stream_rater.columns.strings import Names, put
 from stream_rater.contract.tracecontext import Trace
 from stream_rater.rating.model import Evidence, Places
-from stream_rater.rating.systems import Law
+from stream_rater.rating.systems import RatingRule
 
 VERSION = 1
 
@@ -75,8 +75,8 @@ class RoundInPart(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     offset: int
     """Of the round in `round-completed`; it orders the rounds of a ladder."""
-    law: int
-    """Index of its ladder's law."""
+    rule: int
+    """Index of its ladder's rule."""
     time: int
     round_id: str
     ladder: str
@@ -87,7 +87,7 @@ class RoundInPart(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 class _Message(msgspec.Struct, frozen=True, array_like=True):
     version: Annotated[int, msgspec.Meta(ge=VERSION, le=VERSION)]
-    laws: tuple[Law, ...]
+    rules: tuple[RatingRule, ...]
     rounds: tuple[RoundInPart, ...]
     round_index: bytes
     place: bytes
@@ -101,7 +101,7 @@ class _Message(msgspec.Struct, frozen=True, array_like=True):
 class Part:
     """Rows of one shard: n players, each in one of the part's rounds."""
 
-    laws: Sequence[Law]
+    rules: Sequence[RatingRule]
     rounds: Sequence[RoundInPart]
     round_index: Ints
     """(n,) index of each row's round."""
@@ -120,10 +120,10 @@ class Part:
         return self.names.texts
 
     def slice(self, rows: Ints) -> "Part":
-        """A part of these rows only, with the rounds and laws that they need."""
+        """A part of these rows only, with the rounds and rules that they need."""
         rounds, index = np.unique(self.round_index[rows], return_inverse=True)
         return Part(
-            laws=self.laws,
+            rules=self.rules,
             rounds=[self.rounds[i] for i in rounds.tolist()],
             round_index=index,
             place=self.place[rows],
@@ -251,7 +251,7 @@ def encode_pieces(part: Part, rows: Ints, cuts: Sequence[int]) -> list[bytes]:
     heads, head_ends = columns([_encode(each) for each in part.rounds])
     names = part.names.laid_out
     out, ends = _messages(
-        rows, np.array(cuts, np.int64), np.frombuffer(opening + _encode(part.laws), np.uint8),
+        rows, np.array(cuts, np.int64), np.frombuffer(opening + _encode(part.rules), np.uint8),
         heads, head_ends, part.round_index,
         np.frombuffer(part.place.astype("<i4").tobytes(), np.uint8),
         np.frombuffer(part.evidence.astype("<f8").tobytes(), np.uint8),
@@ -274,11 +274,11 @@ def decode(data: bytes, kernel: int = KERNEL_VERSION, *, oldest: int = OLDEST_KE
         message = _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UnknownPart(f"part: {error}") from None
-    for law in message.laws:
-        _check_kernel(law.kernel, kernel, oldest)
+    for rule in message.rules:
+        _check_kernel(rule.kernel, kernel, oldest)
     _check_columns(message)
     return Part(
-        laws=message.laws,
+        rules=message.rules,
         rounds=message.rounds,
         round_index=np.frombuffer(message.round_index, "<i4").astype(np.int64),
         place=np.frombuffer(message.place, "<i4"),
@@ -312,6 +312,6 @@ def _check_columns(message: _Message) -> None:
     index = np.frombuffer(message.round_index, "<i4")
     if rows and not 0 <= int(index.min()) <= int(index.max()) < len(message.rounds):
         raise UnknownPart("part: a row of no round")
-    laws = {each.law for each in message.rounds}
-    if laws and not 0 <= min(laws) <= max(laws) < len(message.laws):
-        raise UnknownPart("part: a round of no law")
+    rules = {each.rule for each in message.rounds}
+    if rules and not 0 <= min(rules) <= max(rules) < len(message.rules):
+        raise UnknownPart("part: a round without a rule")

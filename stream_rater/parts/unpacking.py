@@ -15,7 +15,7 @@ from stream_rater.columns.siphash import Key, derived, hashed
 from stream_rater.columns.strings import are_distinct, put
 from stream_rater.parts.schema import VERSION
 
-OFFSET, LAW, TIME, ID, ID_END, LADDER, LADDER_END, AT, AT_END, TRACE, TRACE_END = range(11)
+OFFSET, RULE, TIME, ID, ID_END, LADDER, LADDER_END, AT, AT_END, TRACE, TRACE_END = range(11)
 ROUND = 11
 """What is found of a round: numbers, and where a text, or its trace, starts and ends."""
 
@@ -24,12 +24,12 @@ ROW = 4
 """What is found of a row, beside its evidence: the number of its round is among all that are found.
 """
 
-LAWS, LAWS_END, ROUNDS, ROWS, DISTINCT, SHARDS, HOME = range(7)
+RULES, RULES_END, ROUNDS, ROWS, DISTINCT, SHARDS, HOME = range(7)
 MESSAGE = 7
-"""What is found of a message: where its laws are, after which round and row its own end, whether no
-two of its players have the same mark, for how many shards it was cut (0: unknown), and to which one
-of these all of its players belong (NOWHERE: unknown, or not all to one). One that is left alone has
-no laws."""
+"""Columns of what is found of a message: its rules; after which round and row its own end;
+whether no two of its players have the same mark; for how many shards it was cut (0: unknown); and
+the one of these that all its players belong to (NOWHERE: unknown, or more than one). A message that
+is left to the decoder has no rules."""
 
 SEEN = 24
 """Bytes of a row's evidence."""
@@ -155,13 +155,13 @@ def _skipped(data: Bytes, at: int, end: int) -> int:
 
 
 @inlined
-def _round(data: Bytes, at: int, end: int, laws: int, to: Ints, r: int) -> int:
+def _round(data: Bytes, at: int, end: int, rules: int, to: Ints, r: int) -> int:
     """Behind the round at `at`."""
     size, at = _sized(data, at, end, LIST)
     if at < 0 or not 6 <= size <= 7:
         return NOWHERE
     to[OFFSET, r], at = _number(data, at, end)
-    to[LAW, r], at = _number(data, at, end)
+    to[RULE, r], at = _number(data, at, end)
     to[TIME, r], at = _number(data, at, end)
     for column in (ID, LADDER, AT):
         to[column, r], at = _text(data, at, end)
@@ -174,7 +174,7 @@ def _round(data: Bytes, at: int, end: int, laws: int, to: Ints, r: int) -> int:
             to[TRACE, r], to[TRACE_END, r] = start, at
         elif at >= 0 and data[start] != NIL:
             return NOWHERE
-    return at if 0 <= to[LAW, r] < laws else NOWHERE
+    return at if 0 <= to[RULE, r] < rules else NOWHERE
 
 
 @inlined
@@ -253,13 +253,13 @@ def unpack(
         end = ends[m]
         size, at = _sized(data, start, end, LIST)
         version, laws_at = _number(data, at, end)
-        laws, _ = _sized(data, laws_at, end, LIST)
+        rules, _ = _sized(data, laws_at, end, LIST)
         known = version == VERSION and OLD_SIZE <= size <= SIZE
         laws_end = _skipped(data, laws_at, end) if known else NOWHERE
         count, at = _sized(data, laws_end, end, LIST)
         r = 0
         while at >= 0 and r < count:
-            at = _round(data, at, end, laws, rounds, first_round + r)
+            at = _round(data, at, end, rules, rounds, first_round + r)
             r += 1
         n, at = _rows(data, at, end, first_round, count, first, rows, evidence)
         shards, at = _number(data, at, end) if size == SIZE else (0, at)
@@ -267,7 +267,7 @@ def unpack(
             found[m, SHARDS] = shards
             found[m, HOME] = _home(data, rows, first, first + n, shards)
             _mark(data, rounds, rows, first, first + n, marks, key)
-            found[m, LAWS], found[m, LAWS_END] = laws_at, laws_end
+            found[m, RULES], found[m, RULES_END] = laws_at, laws_end
             found[m, DISTINCT] = are_distinct(marks[first : first + n])
             first_round, first = first_round + count, first + n
         found[m, ROUNDS], found[m, ROWS] = first_round, first

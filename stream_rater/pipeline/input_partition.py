@@ -16,21 +16,21 @@ from stream_rater.pipeline.ports import (
     Step,
     ask,
 )
-from stream_rater.rounds.batch import Told
-from stream_rater.rounds.duplicates import Verdicts
+from stream_rater.rounds.batch import RoundHead
+from stream_rater.rounds.duplicates import DuplicateWindow
 from stream_rater.rounds.validation import Invalid
 
 REJECTED_BYTES = 64 * 2**20
 
 
-class Source:
+class InputPartition:
     """Reads records in order from before the committed offset c; counts those from c on.
 
     Offsets in [c - W, c) are read for their round ids only. Gaps are allowed: Kafka's transaction
     markers take offsets, too.
     """
 
-    def __init__(self, verdicts: Verdicts, *, start: int, committed: int) -> None:
+    def __init__(self, verdicts: DuplicateWindow, *, start: int, committed: int) -> None:
         self._verdicts = verdicts
         self._committed = committed
         self._next_offset = start
@@ -53,7 +53,7 @@ class Source:
         self._ran_dry = self._ran_dry or idle
         return self._next_offset < self._committed and not self._ran_dry
 
-    def judge(self, record: Record, found: Told | Invalid) -> Rejection | bool:
+    def judge(self, record: Record, found: RoundHead | Invalid) -> Rejection | bool:
         """Whether the round found in a record counts, or why the record is rejected; False if it is
         read only for its id."""
         if record.offset < self._next_offset:
@@ -117,19 +117,19 @@ def committed_by(partitions: frozenset[int]) -> Step[dict[int, int | None]]:
     return {**committed, **remains.after_rejected}
 
 
-def hold_much(sources: Collection[Source], most: int) -> bool:
+def hold_much(sources: Collection[InputPartition], most: int) -> bool:
     """Whether one holds more than so many records, or all of them together more than REJECTED_BYTES
     to be rejected."""
     rejected = sum(each.rejected_bytes for each in sources)
     return rejected > REJECTED_BYTES or any(len(each) > most for each in sources)
 
 
-def behind(sources: Mapping[int, Source], *, idle: bool) -> list[int]:
+def behind(sources: Mapping[int, InputPartition], *, idle: bool) -> list[int]:
     """Partitions of which nothing new was read yet, only ids; `idle`: the last poll was empty."""
     return [p for p, source in sources.items() if source.is_behind(idle=idle)]
 
 
-def all_finished(sources: Mapping[int, Source]) -> tuple[dict[int, int], list[Rejection]]:
+def all_finished(sources: Mapping[int, InputPartition]) -> tuple[dict[int, int], list[Rejection]]:
     """`take_finished` of all partitions that have something: offsets, and the rejections before."""
     offsets: dict[int, int] = {}
     rejections: list[Rejection] = []

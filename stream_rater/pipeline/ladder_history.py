@@ -80,7 +80,7 @@ def notes(kind: str, histories: Mapping[str, History], proposal: str = "") -> li
     ]
 
 
-class Story:
+class LadderLog:
     """The fold of the notes that were read."""
 
     def __init__(self) -> None:
@@ -186,10 +186,10 @@ def objection(ladder: str, own: History, noted: History) -> str:
     )
 
 
-class Notes(Protocol):
+class NoteStore(Protocol):
     """Where notes are read and written."""
 
-    def read(self) -> Story:
+    def read(self) -> LadderLog:
         """The fold of all that there are now."""
 
     def write(self, messages: Sequence[bytes]) -> None:
@@ -197,53 +197,55 @@ class Notes(Protocol):
 
 
 def announce(
-    own: Mapping[str, History], log: Notes, end_of: Callable[[str], int], proposal: str
+    own: Mapping[str, History], log: NoteStore, end_of: Callable[[str], int], proposal: str
 ) -> None:
     """What a worker does at its start with what its ladders file says: it has changes confirmed.
 
     `end_of` tells the end offset of a ladder's partition; `proposal` is an id that nobody has used
     before. Raises AtOdds where the file says other than what is noted, or a change comes too late.
     """
-    story = log.read()
+    ladder_log = log.read()
     for ladder, history in own.items():
-        left = story.proposed(ladder)
+        left = ladder_log.proposed(ladder)
         if left is not None and left.history != tuple(history):
             # Whoever proposed it has died, or is told that it was withdrawn.
             log.write(notes("withdrawn", {ladder: left.history}, left.id))
-    log.write(notes("noted", _to_note(own, story)))
-    story = log.read()
+    log.write(notes("noted", _to_note(own, ladder_log)))
+    ladder_log = log.read()
     for ladder, history in own.items():
-        if why := objection(ladder, history, story.noted(ladder)):
+        if why := objection(ladder, history, ladder_log.noted(ladder)):
             raise AtOdds(why)
-    changed = {each: told for each, told in own.items() if goes_on(told, story.noted(each))}
-    starts = {each: offset_of(told[len(story.noted(each))]) for each, told in changed.items()}
+    changed = {each: told for each, told in own.items() if goes_on(told, ladder_log.noted(each))}
+    starts = {each: offset_of(told[len(ladder_log.noted(each))]) for each, told in changed.items()}
     _check_in_time(starts, end_of)
     log.write(notes("proposed", changed, proposal))
-    story = log.read()
-    proposals = {each: story.proposed(each) for each in changed}
+    ladder_log = log.read()
+    proposals = {each: ladder_log.proposed(each) for each in changed}
     try:
         _check_in_time(starts, end_of)
     except AtOdds:
         _decide("withdrawn", proposals, log)
         raise
     _decide("confirmed", proposals, log)
-    story = log.read()
+    ladder_log = log.read()
     for ladder, history in changed.items():
-        if tuple(story.noted(ladder)[: len(history)]) != tuple(history):
+        if tuple(ladder_log.noted(ladder)[: len(history)]) != tuple(history):
             raise AtOdds(f"ladder {ladder!r}: another worker withdrew its change: start again")
 
 
-def _decide(kind: str, proposals: Mapping[str, Proposal | None], log: Notes) -> None:
+def _decide(kind: str, proposals: Mapping[str, Proposal | None], log: NoteStore) -> None:
     """About these proposals, and no others: whoever made them."""
     for ladder, proposal in proposals.items():
         if proposal is not None:
             log.write(notes(kind, {ladder: proposal.history}, proposal.id))
 
 
-def _to_note(own: Mapping[str, History], story: Story) -> dict[str, History]:
+def _to_note(own: Mapping[str, History], ladder_log: LadderLog) -> dict[str, History]:
     """Ladders that nobody has rated yet, and that have changes: else a worker with an older file
     may note them first. Others may still be edited."""
-    return {each: told for each, told in own.items() if len(told) > 1 and not story.noted(each)}
+    return {
+        each: told for each, told in own.items() if len(told) > 1 and not ladder_log.noted(each)
+    }
 
 
 def _check_in_time(starts: Mapping[str, int], end_of: Callable[[str], int]) -> None:

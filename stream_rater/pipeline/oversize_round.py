@@ -22,20 +22,20 @@ import numpy as np
 from stream_rater.columns.arrays import Flags
 from stream_rater.parts.schema import Part
 from stream_rater.pipeline import estimation
-from stream_rater.pipeline.estimation import Cohort
+from stream_rater.pipeline.estimation import PendingRounds
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.ports import Scatter, Step, ask
-from stream_rater.pipeline.progress import Ahead, Progress
+from stream_rater.pipeline.progress import InFlightWindow, Progress
 from stream_rater.rating.model import Table
 
 AHEAD = 2
 """How many pieces may be in the log and not be seen applied."""
 
 
-class LargeRound:
+class OversizeRound:
     """One round on its way, in pieces of at most so many players."""
 
-    def __init__(self, whole: Cohort, piece_players: int, progress: Progress) -> None:
+    def __init__(self, whole: PendingRounds, piece_players: int, progress: Progress) -> None:
         self.whole = whole
         """The round alone."""
         self._progress = progress
@@ -48,7 +48,7 @@ class LargeRound:
         """All rows, once they are estimated."""
         self._sent = 0
         """How many pieces are acknowledged."""
-        self._ahead = Ahead(progress)
+        self._ahead = InFlightWindow(progress)
 
     @property
     def partition(self) -> int:
@@ -65,7 +65,7 @@ class LargeRound:
         """Whether all its parts are acknowledged."""
         return self._sent == len(self._starts)
 
-    def _piece(self, number: int) -> Cohort:
+    def _piece(self, number: int) -> PendingRounds:
         """Some of its players, as if they were the round."""
         first = self._starts[number]
         return self.whole.piece(first, first + self._starts.step)
@@ -78,8 +78,8 @@ class LargeRound:
         return not self._ahead.has(AHEAD, 0, 0.0)
 
     def read(
-        self, read_priors: Callable[[Cohort], Step[tuple[Table, Flags]]],
-        estimate: Callable[[Cohort, Table], Part], observer: Observer,
+        self, read_priors: Callable[[PendingRounds], Step[tuple[Table, Flags]]],
+        estimate: Callable[[PendingRounds, Table], Part], observer: Observer,
     ) -> Step[None]:  # fmt: skip
         """Steps 4 and 5 for the next piece; with the last one all are estimated."""
         piece = self._piece(len(self._priors))

@@ -37,7 +37,7 @@ COMMIT_EVERY_S = 0.1
 not committed is read again after a crash, and found scattered."""
 
 
-class Pace:
+class PollBackoff:
     """Of one estimator."""
 
     def __init__(self, idle_s: float = IDLE_S) -> None:

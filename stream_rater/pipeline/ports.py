@@ -241,7 +241,7 @@ class ReadPriors(Effect[Mapping[int, Priors]]):
 @dataclass(frozen=True, slots=True)
 class Agree(Effect[Mapping[str, Sequence[str]]]):
     """Note in the log how ladders are rated of which nothing is noted yet; of rival notes the first
-    counts (`story`). Returns what rounds may be rated by, as of now."""
+    counts (`ladder_history`). Returns what rounds may be rated by, as of now."""
 
     histories: Mapping[str, Sequence[str]]
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from stream_rater.columns.arrays import Bytes, Flags, Floats, Ints
 from stream_rater.columns.kernels import kernel
-from stream_rater.columns.strings import LaidOut, lay_out, put, put_number
+from stream_rater.columns.strings import StringColumn, put, put_number
 from stream_rater.contract.events import RatingChanged, escape, joined, to_json
 from stream_rater.contract.tracecontext import Trace
 from stream_rater.parts.rows import Rows
@@ -27,17 +27,17 @@ NUMBERS = 7
 """Of an event that are no integers: these four, performance, and the rating and that before."""
 
 
-def told(rows: Rows, header: Table) -> "Told":
+def told(rows: Rows, header: Table) -> "EncodedEvents":
     """One event a row; `header` has the (n,) beliefs after it."""
     mu, sigma, previous_mu, previous_sigma = belief = [header[name] for name in _BELIEF]
-    rating = systems.ratings(rows.laws, rows.law, mu, sigma)
-    previous = systems.ratings(rows.laws, rows.law, previous_mu, previous_sigma)
+    rating = systems.ratings(rows.rules, rows.rule, mu, sigma)
+    previous = systems.ratings(rows.rules, rows.rule, previous_mu, previous_sigma)
     numbers = np.column_stack((*belief, rows.evidence[:, PERFORMANCE], rating, previous))
     return written(rows, numbers, header["rounds"].astype(np.int64))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Abreast(Collection[Event]):
+class InterleavedEvents(Collection[Event]):
     """Events of several shards: the first of each, then the others, shard by shard.
 
     So a transaction takes in all its partitions at its start, with one or two requests, not with
@@ -68,9 +68,9 @@ def encoded(shard: int, rows: Rows, numbers: Floats, counts: Ints) -> list[Event
     """Each event by its struct: of (n, NUMBERS), and (n,) rounds played."""
     events = []
     round_ids, times = rows.round_ids.texts(), rows.completed_at.texts()
-    players = zip(rows.players, rows.round.tolist(), rows.law.tolist(), strict=True)
+    players = zip(rows.players, rows.round.tolist(), rows.rule.tolist(), strict=True)
     more = zip(rows.place.tolist(), counts.tolist(), numbers.tolist(), strict=True)
-    for ((ladder, player), r, law), (place, count, row) in zip(players, more, strict=True):
+    for ((ladder, player), r, rule), (place, count, row) in zip(players, more, strict=True):
         mu, sigma, previous_mu, previous_sigma, performance, rating, previous_rating = row
         changed = RatingChanged(
             event_id=joined(ladder, round_ids[r], player),
@@ -87,7 +87,7 @@ def encoded(shard: int, rows: Rows, numbers: Floats, counts: Ints) -> list[Event
             rating=rating,
             previous_rating=previous_rating,
             rounds=count,
-            provisional=count < rows.laws[law].provisional_rounds,
+            provisional=count < rows.rules[rule].provisional_rounds,
         )
         key, event_id = joined(ladder, player).encode(), changed.event_id.encode()
         moment = changed.completed_at, rows.traces.get(r)
@@ -101,7 +101,7 @@ Texts = tuple[Bytes, Ints, Ints]
 """As in LaidOut: all of them, where each starts and where it ends."""
 
 
-def _texts(names: LaidOut) -> Texts:
+def _texts(names: StringColumn) -> Texts:
     return names.data, names.starts, names.ends
 
 
@@ -127,21 +127,21 @@ class Spelt(NamedTuple):
     both: Texts
 
 
-def _spelt(ids: LaidOut) -> Spelt:
+def _spelt(ids: StringColumn) -> Spelt:
     plain = _texts(ids)
     if _is_plain(*plain, _ESCAPED):
         return Spelt(plain, plain, plain)
     texts = ids.texts()
     keys = [escape(each) for each in texts]
-    return Spelt(_texts(lay_out(keys)), _texts(_in_json(texts)), _texts(_in_json(keys)))
+    return Spelt(_texts(StringColumn.of(keys)), _texts(_in_json(texts)), _texts(_in_json(keys)))
 
 
-def _in_json(texts: Sequence[str]) -> LaidOut:
-    return lay_out([to_json(each)[1:-1].decode() for each in texts])
+def _in_json(texts: Sequence[str]) -> StringColumn:
+    return StringColumn.of([to_json(each)[1:-1].decode() for each in texts])
 
 
 WORDS: Texts = _texts(
-    lay_out(
+    StringColumn.of(
         [
             '{"event_id":"',
             '","ladder":"',
@@ -186,7 +186,7 @@ def _moments(rows: Rows) -> tuple[list[Moment], Ints]:
     return [(times[i], rows.traces.get(r)) for r, i in told], rows.round
 
 
-class Told:
+class EncodedEvents:
     """Events as bytes: key, id and value of each, one behind the other, (3n,) ends."""
 
     def __init__(self, rows: Rows, data: bytes, ends: Ints) -> None:
@@ -194,14 +194,14 @@ class Told:
         self._ends = ends
         self._moments, self._moment = _moments(rows)
 
-    def of(self, shard: int, rows: slice) -> "Written":
+    def of(self, shard: int, rows: slice) -> "EventSlice":
         """Of these rows, which are a shard's."""
         first = int(self._ends[3 * rows.start - 1]) if rows.start else 0
         ends = self._ends[3 * rows.start : 3 * rows.stop]
-        return Written(shard, self._data, first, ends, self._moments, self._moment[rows])
+        return EventSlice(shard, self._data, first, ends, self._moments, self._moment[rows])
 
 
-class Written(Collection[Event]):
+class EventSlice(Collection[Event]):
     """Some of them. Each is cut out when it is looked at, so that there are never thousands of
     them in memory."""
 
@@ -298,13 +298,13 @@ def _put_id(
     return _put(out, at, players, i)
 
 
-def written(rows: Rows, numbers: Floats, counts: Ints) -> Told:
+def written(rows: Rows, numbers: Floats, counts: Ints) -> EncodedEvents:
     """The same events."""
     if len(rows) == 0:
-        return Told(rows, b"", np.empty(0, np.int64))
+        return EncodedEvents(rows, b"", np.empty(0, np.int64))
     players, ladders = _spelt(rows.players.names), _spelt(rows.players.ladders.names)
     round_ids, times = _spelt(rows.round_ids), _spelt(rows.completed_at).json
-    provisional = np.array([each.provisional_rounds for each in rows.laws], np.int64)[rows.law]
+    provisional = np.array([each.provisional_rounds for each in rows.rules], np.int64)[rows.rule]
     told = np.frombuffer(to_json(numbers.ravel().tolist())[1:-1] + b",", np.uint8)
     size = _room(len(rows), players, ladders, round_ids, times) + len(told)
     out = np.empty(size, np.uint8)
@@ -312,7 +312,7 @@ def written(rows: Rows, numbers: Floats, counts: Ints) -> Told:
         WORDS, players, ladders, round_ids, times, told, rows.round, rows.players.ladder,
         rows.completed, rows.place, counts, provisional, out,
     )  # fmt: skip
-    return Told(rows, out[: ends[-1]].tobytes(), ends)
+    return EncodedEvents(rows, out[: ends[-1]].tobytes(), ends)
 
 
 def _room(rows: int, players: Spelt, ladders: Spelt, round_ids: Spelt, times: Texts) -> int:

@@ -11,7 +11,7 @@ BURST_S = 10.0
 """So many seconds' worth of rejections may come at once."""
 
 
-class Flood:
+class RejectionLimiter:
     """Counts one worker's rejections. `per_second` 0: there is no limit."""
 
     def __init__(self, per_second: float) -> None:

@@ -10,15 +10,15 @@ import msgspec
 import numpy as np
 
 from stream_rater.columns.arrays import Flags, Floats, Ints
-from stream_rater.columns.player_column import Ladders, Roster
+from stream_rater.columns.player_column import LadderColumn, PlayerColumn
 from stream_rater.columns.ranges import bounds, spread
-from stream_rater.columns.strings import LaidOut, chained, lay_out, together
+from stream_rater.columns.strings import StringColumn, chained, together
 from stream_rater.rating import book
 from stream_rater.rating.model import DID_NOT_FINISH, Places, Table, Wave
 from stream_rater.rounds.validation import Standings
 
 
-class Told(Protocol):
+class RoundHead(Protocol):
     """What goes with a round and is never computed with."""
 
     @property
@@ -34,10 +34,10 @@ class Told(Protocol):
         """As reported."""
 
 
-class Rounds(msgspec.Struct, frozen=True, gc=False):
+class RoundBatch(msgspec.Struct, frozen=True, gc=False):
     """R rounds with E entries and P players in all."""
 
-    told: Sequence[Told]
+    heads: Sequence[RoundHead]
     """(R,)"""
     time: Ints
     """(R,) Unix seconds."""
@@ -56,19 +56,19 @@ class Rounds(msgspec.Struct, frozen=True, gc=False):
     """(E,) how many players: more than one in a team."""
     share: Floats
     """(P,) part of the round each player played."""
-    names: LaidOut
+    names: StringColumn
     """(P,) ids of the players."""
 
     def __len__(self) -> int:
-        return len(self.told)
+        return len(self.heads)
 
     @classmethod
-    def of(cls, some: Sequence[Standings], *, named: bool = True) -> "Rounds":
+    def of(cls, some: Sequence[Standings], *, named: bool = True) -> "RoundBatch":
         """Rounds that were read one by one; with nobody's names where none looks at them."""
         if not some:
             return NO_ROUNDS
         return cls(
-            told=[each.head for each in some] if named else some,
+            heads=[each.head for each in some] if named else some,
             time=np.array([each.time for each in some], np.int64),
             weight=np.array([each.weight for each in some], np.float64),
             ceiling=np.array([each.ceiling for each in some], np.float64),
@@ -80,12 +80,12 @@ class Rounds(msgspec.Struct, frozen=True, gc=False):
             names=together([each.names for each in some]) if named else NO_ROUNDS.names,
         )
 
-    def rows(self, chosen: Ints) -> "Rounds":
+    def rows(self, chosen: Ints) -> "RoundBatch":
         """These of them, in this order."""
         entries = spread(bounds(self.entries)[chosen], self.entries[chosen])
         players = spread(bounds(self.sizes)[chosen], self.sizes[chosen])
-        return Rounds(
-            told=[self.told[i] for i in chosen.tolist()],
+        return RoundBatch(
+            heads=[self.heads[i] for i in chosen.tolist()],
             time=self.time[chosen],
             weight=self.weight[chosen],
             ceiling=self.ceiling[chosen],
@@ -122,12 +122,12 @@ class Rounds(msgspec.Struct, frozen=True, gc=False):
             players=_Texts(self) if players is None else players,
         )
 
-    def players(self) -> Roster:
+    def players(self) -> PlayerColumn:
         """The players of all rounds, one round after the other."""
         ladders: dict[str, int] = {}
-        ladder = [ladders.setdefault(told.ladder, len(ladders)) for told in self.told]
+        ladder = [ladders.setdefault(heads.ladder, len(ladders)) for heads in self.heads]
         column = np.repeat(np.array(ladder, np.int64), self.sizes)
-        return Roster(Ladders(lay_out(list(ladders))), column, self.names)
+        return PlayerColumn(LadderColumn(StringColumn.of(list(ladders))), column, self.names)
 
     def rates(self, skip_all_tied: Flags) -> Flags:
         """(R,) whether anything can be learnt: somebody finished, and it is not one big tie to
@@ -154,7 +154,7 @@ class _Players(Sequence[list[str]]):
 class _Texts(Sequence[list[str]]):
     """The players of rounds by id, made of those that are looked at."""
 
-    def __init__(self, rounds: Rounds) -> None:
+    def __init__(self, rounds: RoundBatch) -> None:
         self._rounds = rounds
         self._starts = bounds(rounds.sizes)
 
@@ -166,25 +166,25 @@ class _Texts(Sequence[list[str]]):
         return self._rounds.names.some(slice(start, end)).texts()
 
 
-NO_ROUNDS = Rounds(
-    told=[], time=(_NONE := np.empty(0, np.int64)), weight=np.empty(0), ceiling=np.empty(0),
+NO_ROUNDS = RoundBatch(
+    heads=[], time=(_NONE := np.empty(0, np.int64)), weight=np.empty(0), ceiling=np.empty(0),
     entries=_NONE, sizes=_NONE, place=np.empty(0, np.int32), members=_NONE, share=np.empty(0),
-    names=lay_out([]),
+    names=StringColumn.of([]),
 )  # fmt: skip
 
 
 def wave_of(rounds: Sequence[Standings], header: Table, rows: Ints | None = None) -> Wave:
     """The wave of rounds that were read one by one."""
-    return Rounds.of(rounds, named=False).wave(header, rows, _Players(rounds))
+    return RoundBatch.of(rounds, named=False).wave(header, rows, _Players(rounds))
 
 
-def joined(some: Sequence[Rounds]) -> Rounds:
+def joined(some: Sequence[RoundBatch]) -> RoundBatch:
     """All of these, one after the other."""
     some = [each for each in some if len(each)] or [NO_ROUNDS]
     if len(some) == 1:
         return some[0]
-    return Rounds(
-        told=[told for each in some for told in each.told],
+    return RoundBatch(
+        heads=[heads for each in some for heads in each.heads],
         time=np.concatenate([each.time for each in some]),
         weight=np.concatenate([each.weight for each in some]),
         ceiling=np.concatenate([each.ceiling for each in some]),

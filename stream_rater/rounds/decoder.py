@@ -15,12 +15,12 @@ from stream_rater.columns import timestamps
 from stream_rater.columns.arrays import Flags, Floats, Hashes, Ints
 from stream_rater.columns.kernels import kernel
 from stream_rater.columns.sharding import ANYWHERE, partition_of
-from stream_rater.columns.strings import are_distinct, lay_out
+from stream_rater.columns.strings import StringColumn, are_distinct
 from stream_rater.config import Ladders, Terms
 from stream_rater.contract.events import Round, header
 from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rounds.batch import Rounds, joined
+from stream_rater.rounds.batch import RoundBatch, joined
 from stream_rater.rounds.fastjson import LATER, Scan, runs, scan_all
 from stream_rater.rounds.validation import (
     EARLIEST,
@@ -42,7 +42,7 @@ SHORT_ID = 32
 MOST_LADDERS = 10_000
 """Of which is remembered how they are rated: under a template any name is a ladder's."""
 
-NO_LAW = np.empty(0, np.int64)
+NO_RULE = np.empty(0, np.int64)
 NOBODYS = Round(round_id="", ladder="", completed_at="")
 """Stands for what was not scanned."""
 
@@ -57,12 +57,12 @@ def read_alone(reader: Reader, record: Record, partitions: int = ANYWHERE) -> St
     return standings
 
 
-class Heard(NamedTuple):
+class DecodedRounds(NamedTuple):
     """What records that were read together hold."""
 
-    rounds: Rounds
+    rounds: RoundBatch
     """Those that are valid, in order."""
-    law: Ints
+    rule: Ints
     """(R,) by which of the intake's ratings each is rated."""
     refusals: list[Invalid | None]
     """By record; None where the next of the rounds is its."""
@@ -75,7 +75,7 @@ class Heard(NamedTuple):
 class _Known(NamedTuple):
     """How the rounds of a ladder are rated, whatever their offset, and their limits."""
 
-    law: int
+    rule: int
     most_entries: int
     most_weight: float
     most_ahead_s: float
@@ -99,7 +99,7 @@ def _resolve(distinct: Ints, ends: Ints, hashes: Hashes) -> Flags:
     return found
 
 
-class Intake:
+class RoundDecoder:
     """Reads the records of a set of ladders, in a topic with so many partitions."""
 
     def __init__(self, ladders: Ladders, partitions: int = ANYWHERE) -> None:
@@ -111,15 +111,15 @@ class Intake:
         self._numbers: dict[int, int] = {}
         self._known: dict[str, _Known] = {}
 
-    def law(self, ladder: str, offset: float) -> int:
+    def rule(self, ladder: str, offset: float) -> int:
         """By which of the ratings a known ladder's round at this offset is rated."""
         told = self._ask(ladder)
-        return told.law if told is not _ASK else self._number(self.reader.terms(ladder, offset))
+        return told.rule if told is not _ASK else self._number(self.reader.terms(ladder, offset))
 
-    def rates(self, rounds: Rounds, law: Ints) -> Flags:
+    def rates(self, rounds: RoundBatch, rule: Ints) -> Flags:
         """(R,) whether anything can be learnt from each, which is rated so."""
         skip = np.array([each.skip_all_tied for each in self.ratings], np.bool_)
-        return rounds.rates(skip[law])
+        return rounds.rates(skip[rule])
 
     def _number(self, terms: Terms) -> int:
         number = self._numbers.setdefault(id(terms.rating), len(self.ratings))
@@ -147,30 +147,30 @@ class Intake:
             self._number(terms), limits.max_entries, limits.max_weight, limits.max_skew_s, home
         )
 
-    def read(self, records: Sequence[Record]) -> Heard:
+    def read(self, records: Sequence[Record]) -> DecodedRounds:
         """What they hold, in order."""
         values = [each.value or b"" for each in records]
         small = [each if len(each) <= ALONE_BYTES else b"" for each in values]
         left = iter(records)
-        heard = [
+        decoded = [
             self._read(list(islice(left, len(some))), some) for some in runs(small, TOGETHER_BYTES)
         ]
-        if len(heard) == 1:
-            return heard[0]
-        return Heard(
-            joined([each.rounds for each in heard]),
-            np.concatenate([NO_LAW, *(each.law for each in heard)]),
-            [refusal for each in heard for refusal in each.refusals],
+        if len(decoded) == 1:
+            return decoded[0]
+        return DecodedRounds(
+            joined([each.rounds for each in decoded]),
+            np.concatenate([NO_RULE, *(each.rule for each in decoded)]),
+            [refusal for each in decoded for refusal in each.refusals],
         )
 
-    def _read(self, records: Sequence[Record], values: Sequence[bytes]) -> Heard:
+    def _read(self, records: Sequence[Record], values: Sequence[bytes]) -> DecodedRounds:
         """Of some, scanned in one call."""
         limits = self._ladders.limits
         scanned = scan_all(values, limits.max_depth)
         rounds = _columns(scanned)
-        law, most_entries, most_weight, most_ahead_s, home = self._held(rounds)
+        rule, most_entries, most_weight, most_ahead_s, home = self._held(rounds)
         plain = (
-            _are_short([each.round_id for each in rounds.told])
+            _are_short([each.round_id for each in rounds.heads])
             & np.array([_is_json(each) for each in records])
             & np.array([len(each) <= limits.max_bytes for each in values])
             & (rounds.time >= EARLIEST)
@@ -181,19 +181,21 @@ class Intake:
             & _resolve(scanned.distinct, scanned.ends, scanned.names.hashes)
             & ((home == [each.partition for each in records]) | (self._partitions == ANYWHERE))
         )  # fmt: skip
-        heard = Heard(rounds, law.astype(np.int64), [None] * len(records))
-        return heard if plain.all() else self._mixed(records, heard, plain)
+        decoded = DecodedRounds(rounds, rule.astype(np.int64), [None] * len(records))
+        return decoded if plain.all() else self._mixed(records, decoded, plain)
 
-    def _held(self, rounds: Rounds) -> Floats:
+    def _held(self, rounds: RoundBatch) -> Floats:
         """(5, R) what _Known has of each one's ladder."""
         which: dict[str, int] = {}
-        number = [which.setdefault(each.ladder, len(which)) for each in rounds.told]
+        number = [which.setdefault(each.ladder, len(which)) for each in rounds.heads]
         return np.array([self._ask(each) for each in which], np.float64)[number].T
 
-    def _mixed(self, records: Sequence[Record], heard: Heard, plain: Flags) -> Heard:
+    def _mixed(
+        self, records: Sequence[Record], decoded: DecodedRounds, plain: Flags
+    ) -> DecodedRounds:
         """Of these the plain ones as heard, the others read one by one."""
-        at_once, refusals = np.flatnonzero(plain), heard.refusals
-        alone, places, laws = list[Standings](), list[int](), list[int]()
+        at_once, refusals = np.flatnonzero(plain), decoded.refusals
+        alone, places, rules = list[Standings](), list[int](), list[int]()
         for i in np.flatnonzero(~plain).tolist():
             try:
                 standings = read_alone(self.reader, records[i], self._partitions)
@@ -202,23 +204,23 @@ class Intake:
                 continue
             alone.append(standings)
             places.append(i)
-            laws.append(self.law(standings.ladder, records[i].offset))
+            rules.append(self.rule(standings.ladder, records[i].offset))
         order = np.argsort(np.append(at_once, np.array(places, np.int64)))
-        law = np.append(heard.law[at_once], np.array(laws, np.int64))[order]
-        return Heard(
-            joined([heard.rounds.rows(at_once), Rounds.of(alone)]).rows(order), law, refusals
+        rule = np.append(decoded.rule[at_once], np.array(rules, np.int64))[order]
+        return DecodedRounds(
+            joined([decoded.rounds.rows(at_once), RoundBatch.of(alone)]).rows(order), rule, refusals
         )
 
 
-def _columns(scanned: Scan) -> Rounds:
+def _columns(scanned: Scan) -> RoundBatch:
     """Each message's round, as far as it was scanned."""
-    told = [each or NOBODYS for each in scanned.told]
+    heads = [each or NOBODYS for each in scanned.told]
     count, lines = np.diff(scanned.ends, prepend=0), len(scanned.place)
-    return Rounds(
-        told=told,
-        time=timestamps.seconds(lay_out([each.completed_at for each in told])),
-        weight=np.array([each.weight for each in told], np.float64),
-        ceiling=np.array([_ceiling(each) for each in told], np.float64),
+    return RoundBatch(
+        heads=heads,
+        time=timestamps.seconds(StringColumn.of([each.completed_at for each in heads])),
+        weight=np.array([each.weight for each in heads], np.float64),
+        ceiling=np.array([_ceiling(each) for each in heads], np.float64),
         entries=count,
         sizes=count,
         place=scanned.place,

@@ -14,12 +14,12 @@ from collections import deque
 
 from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.contract.record import Record
-from stream_rater.rounds.batch import Told
+from stream_rater.rounds.batch import RoundHead
 from stream_rater.rounds.decoder import read_alone
 from stream_rater.rounds.validation import Invalid, Reader, Standings
 
 
-class Verdicts:
+class DuplicateWindow:
     """Judges one partition's records in order, remembering the ids of the last W offsets; the topic
     has so many partitions."""
 
@@ -36,7 +36,7 @@ class Verdicts:
         self.check(record.offset, standings)
         return standings
 
-    def check(self, offset: int, told: Told) -> None:
+    def check(self, offset: int, told: RoundHead) -> None:
         """Remember a valid round; raises Invalid where it is a duplicate."""
         oldest = offset - self._window
         if self._recent and self._recent[0][0] < oldest:

@@ -28,8 +28,8 @@ from stream_rater.columns.strings import (
     FEW,
     NEW_LINE,
     SECRET_KEY,
-    LaidOut,
     Names,
+    StringColumn,
     are_distinct,
     close_up,
     put,
@@ -252,7 +252,7 @@ class Scan(NamedTuple):
     """By message whether nobody stands in it twice, or LATER."""
     place: Places
     """In order of place, message by message."""
-    names: LaidOut
+    names: StringColumn
 
     def each(self) -> list[Scanned | None]:
         """One by one."""
@@ -292,7 +292,7 @@ def scan_all(rounds: Sequence[bytes], max_depth: int) -> Scan:
     told = [next(around) if some else None for some in np.diff(line_ends, prepend=0).tolist()]
     if not data.isascii():
         told = [event if _is_utf8(each) else None for event, each in zip(told, rounds, strict=True)]
-    laid_out = LaidOut(
+    laid_out = StringColumn(
         names[:size].copy(), starts[:count].copy(), ends[:count].copy(), hashes[:count].copy()
     )
     return Scan(told, line_ends, distinct, place[:count].copy(), laid_out)

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from stream_rater.adapters.memory import Worker, estimator_worker, updater_worker
+from stream_rater.adapters.memory import MemoryDriver, estimator_worker, updater_worker
 from stream_rater.adapters.memory_servers import Log, Store
 from stream_rater.config import ANY_LADDER, Ladders
 from stream_rater.contract.events import rating_changed_from_json
@@ -68,13 +68,13 @@ class Engine:
 Machine = Generator[Effect[Any], Any, Any]
 
 
-def _start(worker: Worker, machine: Machine) -> tuple[Worker, Machine, Effect[Any]]:
+def _start(worker: MemoryDriver, machine: Machine) -> tuple[MemoryDriver, Machine, Effect[Any]]:
     return worker, machine, next(machine)
 
 
 def _turn(
-    worker: Worker, machine: Machine, effect: Effect[Any]
-) -> tuple[Worker, Machine, Effect[Any]]:
+    worker: MemoryDriver, machine: Machine, effect: Effect[Any]
+) -> tuple[MemoryDriver, Machine, Effect[Any]]:
     worker.now_s = time.monotonic()
     return worker, machine, machine.send(worker.perform(effect))
 

@@ -16,7 +16,7 @@ MOST = 1000
 Told = Callable[[float], None]
 
 
-class Waits:
+class LatencyTracker:
     """Follows records of one role; `clock` gives Unix seconds.
 
     `waited` is told the seconds of each that is finished, `ahead` by how much a record's time lay

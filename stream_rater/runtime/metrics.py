@@ -27,9 +27,9 @@ from stream_rater.contract.record import Record
 from stream_rater.contract.tracecontext import trace_of
 from stream_rater.pipeline.observer import Observer, Traced, unwatched
 from stream_rater.pipeline.ports import Polled, Rejection
-from stream_rater.rounds.batch import Told
+from stream_rater.rounds.batch import RoundHead
 from stream_rater.rounds.validation import CODES
-from stream_rater.runtime.latency import Waits
+from stream_rater.runtime.latency import LatencyTracker
 
 FAST_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
@@ -257,7 +257,7 @@ class ServiceObserver(Observer):
         """Why, by shard."""
         self.refused_ladders: dict[str, str] = {}
         """Why, by ladder."""
-        self._waits = Waits(
+        self._waits = LatencyTracker(
             metrics.latency.labels(role).observe, metrics.ahead.labels(role).set, time.time
         )
         self._accepted = metrics.rounds.labels("accepted")  # looked up once, not for each round
@@ -283,7 +283,7 @@ class ServiceObserver(Observer):
     def reading_back(self, partitions: Collection[int]) -> None:
         self.behind = partitions
 
-    def rounds_accepted(self, records: Sequence[Record], rounds: Sequence[Told]) -> None:
+    def rounds_accepted(self, records: Sequence[Record], rounds: Sequence[RoundHead]) -> None:
         self._accepted.inc(len(rounds))
         if not self._log.is_enabled_for(DEBUG):  # told of so many, it takes time not to be told
             return

@@ -1,9 +1,9 @@
 """Compile the kernels now, and check that this machine computes the bits that all others do.
 
-`python -m stream_rater.runtime.selfcheck` is part of `make setup`: workers then start with compiled code for
-Elo-MMR, offline commands for its full histories, too, and all commands with the modules' bytecode.
-With `--all`, as an image's build has it, for every system, but not for full histories. Each worker
-runs `check` at its start.
+`python -m stream_rater.runtime.selfcheck` is part of `make setup`. Workers then start with compiled
+code for Elo-MMR, offline commands also for its full histories, and all commands with bytecode.
+With `--all`, which an image's build uses, it compiles every system, but not full histories. Each
+worker runs `check` at its start.
 """
 
 import compileall
@@ -21,7 +21,7 @@ from llvmlite import binding as llvm
 from stream_rater.adapters import redis_encoding
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.sharding import shards_of
-from stream_rater.columns.strings import are_distinct, lay_out
+from stream_rater.columns.strings import StringColumn, are_distinct
 from stream_rater.config import Ladder, one_ladder
 from stream_rater.lab.replay import Pool
 from stream_rater.rating.parameters import (
@@ -111,8 +111,8 @@ def fingerprint() -> str:
     digest.update(shards_of(["a", "abcd", "Straße"], 1000).tobytes())
     depth.json_depth(b"[]", 0)  # the kernel, which small rounds do not need
     scan(_round(1), 16)  # as well
-    lay_out(["a", "b"]).texts()  # as of rounds without teams
-    are_distinct(lay_out(["a", "b"]).hashes)  # as of large ones
+    StringColumn.of(["a", "b"]).texts()  # as of rounds without teams
+    are_distinct(StringColumn.of(["a", "b"]).hashes)  # as of large ones
     redis_encoding.reads(0, [("x", "a")], 50)
     redis_encoding.writes(0, [(("x", "a"), b"a")], 50)
     digest.update(bytes([depth.msgpack_depth(b"\x91\x91\x01", 16)]))

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
+from stream_rater.adapters.driver import Driver, Stopping
 from stream_rater.adapters.kafka import Fenced, Input
 from stream_rater.adapters.ladder_notes import LadderNotes
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin
-from stream_rater.adapters.worker import Stopping, Worker
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config import TEMPLATE, BadConfiguration, Ladders, Settings
@@ -88,8 +88,8 @@ def check_ladders(ladders: Ladders, notes: LadderNotes, ends: Callable[[], Seque
 def import_notes(store: RedisStore, notes: LadderNotes) -> None:
     """Bring what an older release noted in Redis into the log. Two workers may do so at once."""
     if found := store.layout.old_notes():
-        story = notes.read()
-        missing = {each: told for each, told in found.items() if not story.noted(each)}
+        ladder_log = notes.read()
+        missing = {each: told for each, told in found.items() if not ladder_log.noted(each)}
         notes.write(noted("noted", missing))
 
 
@@ -98,7 +98,7 @@ class Role:
     """One running state machine."""
 
     name: str
-    worker: Worker
+    worker: Driver
     observer: ServiceObserver
     machine: Step[Any]
     failure: BaseException | None = None
@@ -219,7 +219,7 @@ class Service:
         observer = ServiceObserver(self.metrics, name, log.logger(name), spans_of(name, topic))
         input_.on_committed = observer.positions
         self._lag.add(topic, input_.lag, observer)
-        worker = Worker(
+        worker = Driver(
             self._settings, input_, self._admin, RedisStore(self._settings), name,
             stop=self._stop,
             on_effect=lambda stage, s: self.metrics.seconds.labels(name, stage).observe(s),

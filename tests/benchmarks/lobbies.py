@@ -56,7 +56,7 @@ class Ours:
     """Beliefs in memory, rated by waves."""
 
     def __init__(self, players: int) -> None:
-        self._law = systems.law_of(CONFIG)
+        self._law = systems.rule_of(CONFIG)
         self._beliefs: Beliefs = newcomers(
             players, self._law.kept + 1, CONFIG.initial_mu, CONFIG.initial_sigma, coded=True
         )

@@ -12,7 +12,7 @@ import msgspec
 
 from stream_rater.cli import app
 from stream_rater.parts import decoder, schema
-from stream_rater.parts.decoder import Piece
+from stream_rater.parts.decoder import PartView
 from stream_rater.parts.schema import Part, Rebuilt, UnknownPart
 from tests.last_parts import as_last
 
@@ -33,7 +33,7 @@ def decode(data: bytes, *arguments: Any, **more: Any) -> Part:
     return replace(part, rounds=[msgspec.structs.replace(each, trace=None) for each in part.rounds])
 
 
-def read_all(messages: Sequence[bytes], *_: Any) -> list[Piece | None]:
+def read_all(messages: Sequence[bytes], *_: Any) -> list[PartView | None]:
     """Each by itself."""
     return [None] * len(messages)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stream_rater.columns.strings import lay_out
+from stream_rater.columns.strings import StringColumn
 from stream_rater.contract import events
 from stream_rater.contract.events import MAX_ID_BYTES, MAX_RANK
 from stream_rater.rounds.fastjson import Scanned, runs, scan, scan_all
@@ -169,7 +169,9 @@ def test_rounds_scanned_together_are_as_alone(
             assert lines.place.tolist() == others.place.tolist()
             assert lines.names.texts == others.names.texts
             for names in (lines.names, others.names):
-                assert names.laid_out.hashes.tolist() == lay_out(names.texts).hashes.tolist()
+                assert (
+                    names.laid_out.hashes.tolist() == StringColumn.of(names.texts).hashes.tolist()
+                )
             assert lines.names.distinct == (len(set(lines.names.texts)) == len(lines))
             assert others.names.distinct == lines.names.distinct
 

@@ -8,14 +8,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stream_rater.columns import timestamps
-from stream_rater.columns.strings import lay_out
+from stream_rater.columns.strings import StringColumn
 from stream_rater.config import Change, Ladder, Ladders, Limits
 from stream_rater.contract.events import parse_time
 from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import Elo, EloMMR
 from stream_rater.rounds import decoder as intake_
-from stream_rater.rounds.batch import Rounds
-from stream_rater.rounds.decoder import Intake, read_alone
+from stream_rater.rounds.batch import RoundBatch
+from stream_rater.rounds.decoder import RoundDecoder, read_alone
 from stream_rater.rounds.validation import Invalid
 from tests.rounds import MSGPACK_HEADERS, as_json, as_msgpack, ranked
 
@@ -84,7 +84,7 @@ def test_together_as_alone(told: list[tuple[dict[str, Any], Any, str, int]], at_
     """Whatever there is, in whichever of two partitions, and wherever a call ends."""
     records = [record(i, *each) for i, each in enumerate(told)]
     records += [Record(0, len(told), None, unreadable="too much"), Record(0, len(told) + 1, None)]
-    reader = Intake(LADDERS).reader
+    reader = RoundDecoder(LADDERS).reader
     valid, refusals, ratings = [], [], []
     for each in records:
         try:
@@ -95,20 +95,21 @@ def test_together_as_alone(told: list[tuple[dict[str, Any], Any, str, int]], at_
             refusals.append((invalid.code, str(invalid), invalid.ladder, invalid.round_id))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(intake_, "TOGETHER_BYTES", at_once)
-        intake = Intake(LADDERS, 2)
-        heard = intake.read(records)
+        round_decoder = RoundDecoder(LADDERS, 2)
+        decoded = round_decoder.read(records)
     assert [
-        None if no is None else (no.code, str(no), no.ladder, no.round_id) for no in heard.refusals
+        None if no is None else (no.code, str(no), no.ladder, no.round_id)
+        for no in decoded.refusals
     ] == refusals
-    assert [id(intake.ratings[number]) for number in heard.law] == list(map(id, ratings))
-    assert columns(heard.rounds) == columns(Rounds.of(valid))
+    assert [id(round_decoder.ratings[number]) for number in decoded.rule] == list(map(id, ratings))
+    assert columns(decoded.rounds) == columns(RoundBatch.of(valid))
     rates = [s.rates(skip_all_tied=r.skip_all_tied) for s, r in zip(valid, ratings, strict=True)]
-    assert intake.rates(heard.rounds, heard.law).tolist() == rates
+    assert round_decoder.rates(decoded.rounds, decoded.rule).tolist() == rates
 
 
-def columns(rounds: Rounds) -> list[Any]:
+def columns(rounds: RoundBatch) -> list[Any]:
     """All of them."""
-    told = [(each.round_id, each.ladder, each.completed_at) for each in rounds.told]
+    told = [(each.round_id, each.ladder, each.completed_at) for each in rounds.heads]
     names = ("time", "weight", "ceiling", "entries", "sizes", "place", "members", "share")
     return [told, rounds.names.texts(), *(getattr(rounds, name).tolist() for name in names)]
 
@@ -116,11 +117,11 @@ def columns(rounds: Rounds) -> list[Any]:
 def test_ladders_without_end_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Under a template any name is a ladder's."""
     monkeypatch.setattr(intake_, "MOST_LADDERS", 3)
-    intake = Intake(Ladders(ladders={"*": Ladder(rating=ELO_MMR)}))
+    round_decoder = RoundDecoder(Ladders(ladders={"*": Ladder(rating=ELO_MMR)}))
     for i in range(10):
-        heard = intake.read([Record(0, i, as_json(ladder=f"l{i}"), received_s=4e9)])
-        assert heard.law.tolist() == [0]
-        assert len(intake._known) <= 3
+        decoded = round_decoder.read([Record(0, i, as_json(ladder=f"l{i}"), received_s=4e9)])
+        assert decoded.rule.tolist() == [0]
+        assert len(round_decoder._known) <= 3
 
 
 DIGITS = st.integers(0, 99).map("{:02}".format)
@@ -144,7 +145,7 @@ CLOCKS = st.tuples(
 @example([f"2026-{month:02}-{day}T00:00:00Z" for month in range(1, 13) for day in (30, 31)])
 def test_times_are_those_of_the_decoder(texts: list[str]) -> None:
     """Where they are told at all; and all that are written as usual, are."""
-    for text, found in zip(texts, timestamps.seconds(lay_out(texts)).tolist(), strict=True):
+    for text, found in zip(texts, timestamps.seconds(StringColumn.of(texts)).tolist(), strict=True):
         try:
             wanted = parse_time(text)
         except (ValueError, OverflowError):
@@ -158,4 +159,4 @@ def test_times_are_those_of_the_decoder(texts: list[str]) -> None:
 
 def test_no_time() -> None:
     """Of none."""
-    assert timestamps.seconds(lay_out([])).tolist() == np.empty(0).tolist()
+    assert timestamps.seconds(StringColumn.of([])).tolist() == np.empty(0).tolist()

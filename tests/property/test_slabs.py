@@ -13,13 +13,13 @@ from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.strings import Names
 from stream_rater.contract.tracecontext import Trace
 from stream_rater.parts import decoder, schema
-from stream_rater.parts.decoder import Piece
+from stream_rater.parts.decoder import PartView
 from stream_rater.parts.rows import rows_of
 from stream_rater.parts.schema import NotAPart, Part, UnknownPart
-from tests.unit.machines import LAW, part
+from tests.unit.machines import RULE, part
 
-VERSION, LAWS, ROUNDS, ROUND_INDEX, PLACE, EVIDENCE, PLAYERS = range(7)
-OTHER = msgspec.structs.replace(LAW, config="other", floor=-1.5, rho=-1.0)
+VERSION, RULES, ROUNDS, ROUND_INDEX, PLACE, EVIDENCE, PLAYERS = range(7)
+OTHER = msgspec.structs.replace(RULE, config="other", floor=-1.5, rho=-1.0)
 TRACE = Trace(f"00-{1:032x}-{2:016x}-01", "a=b")
 
 
@@ -27,11 +27,11 @@ def some(*players: str, first: int = 7, size: int = 1) -> Part:
     """Rounds with offsets of all sizes, two laws and ladders, and a trace; texts of any length."""
     plain = part((first, players), (2**39, ["x"]), (-1, ["yy", "zzz"]))
     rounds = [
-        msgspec.structs.replace(each, law=i % 2, ladder=ladder, round_id=size * each.round_id)
+        msgspec.structs.replace(each, rule=i % 2, ladder=ladder, round_id=size * each.round_id)
         for i, (each, ladder) in enumerate(zip(plain.rounds, ("a", "ß", "a"), strict=True))
     ]
     rounds[1] = msgspec.structs.replace(rounds[1], trace=TRACE)
-    return replace(plain, laws=[LAW, OTHER], rounds=rounds)
+    return replace(plain, rules=[RULE, OTHER], rounds=rounds)
 
 
 MESSAGES = [
@@ -43,14 +43,14 @@ MESSAGES = [
 ]  # fmt: skip
 
 
-def told(piece: Piece) -> list[object]:
+def told(piece: PartView) -> list[object]:
     """All that stage 2 learns of a part."""
     rows = rows_of([piece])
     ids, times = rows.round_ids.texts(), rows.completed_at.texts()
     return [
-        (player, ids[r], times[rows.completed[r]], rows.traces.get(r), rows.laws[law], *numbers)
-        for player, r, law, *numbers in zip(
-            rows.players, rows.round.tolist(), rows.law.tolist(), rows.offset.tolist(),
+        (player, ids[r], times[rows.completed[r]], rows.traces.get(r), rows.rules[rule], *numbers)
+        for player, r, rule, *numbers in zip(
+            rows.players, rows.round.tolist(), rows.rule.tolist(), rows.offset.tolist(),
             rows.time.tolist(), rows.place.tolist(), rows.evidence.tobytes().hex(" ", 24).split(),
             strict=True,
         )
@@ -62,8 +62,8 @@ def decoded(message: bytes) -> list[object]:
     of = schema.decode(message)
     each = [of.rounds[i] for i in of.round_index.tolist()]
     return [
-        ((r.ladder, player), r.round_id, r.completed_at, r.trace, of.laws[r.law], r.offset, r.time,
-         place, evidence.tobytes().hex())
+        ((r.ladder, player), r.round_id, r.completed_at, r.trace, of.rules[r.rule], r.offset,
+         r.time, place, evidence.tobytes().hex())
         for r, player, place, evidence in zip(
             each, of.players, of.place.tolist(), of.evidence, strict=True
         )
@@ -86,14 +86,14 @@ def test_longest_forms() -> None:
     messages = [MESSAGES[0], message, MESSAGES[1], MESSAGES[3]]
     pieces = [piece for piece in decoder.read_all(messages) if piece is not None]
     assert list(map(told, pieces)) == list(map(decoded, messages))
-    assert len({id(piece.slab) for piece in pieces}) == 3
+    assert len({id(piece.part_batch) for piece in pieces}) == 3
     rows = rows_of([pieces[3], pieces[0], pieces[2]])
     assert list(rows.players) == [
         row[0]
         for i in (3, 0, 2)
         for row in told(pieces[i])  # type: ignore[index]
     ]
-    assert len({*rows.laws}) == len(rows.laws) == 2
+    assert len({*rows.rules}) == len(rows.rules) == 2
 
 
 @given(st.sampled_from(MESSAGES), st.binary(max_size=12), st.integers(0, 2000), st.integers(0, 12))
@@ -137,8 +137,8 @@ def changed(index: int, value: Any) -> bytes:
     "message",
     [
         changed(VERSION, lambda _: 2),
-        changed(LAWS, lambda laws: laws[:1]),
-        changed(LAWS, lambda laws: laws[0]),
+        changed(RULES, lambda rules: rules[:1]),
+        changed(RULES, lambda rules: rules[0]),
         changed(ROUNDS, lambda rounds: rounds[:2]),
         changed(ROUNDS, lambda rounds: [[each[0], -1, *each[2:]] for each in rounds]),
         changed(ROUND_INDEX, lambda _: np.array([0, 0, 1, 2, 3], "<i4").tobytes()),
@@ -160,7 +160,7 @@ def test_what_does_not_fit_together(message: bytes) -> None:
 
 def test_a_part_of_another_kernel_is_left_to_the_decoder() -> None:
     """Which tells why not."""
-    newer = replace(some("ann"), laws=[LAW, msgspec.structs.replace(LAW, kernel=77)])
+    newer = replace(some("ann"), rules=[RULE, msgspec.structs.replace(RULE, kernel=77)])
     message = schema.encode(newer)
     assert decoder.read_all([message]) == [None]
     with pytest.raises(UnknownPart, match="newer release"):

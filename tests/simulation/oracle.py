@@ -10,7 +10,7 @@ from stream_rater.contract.events import Headers, RatingChanged, joined, rating_
 from stream_rater.contract.record import Player, Record
 from stream_rater.lab.replay import Pool
 from stream_rater.pipeline.ports import REBUILT, Position
-from stream_rater.rounds.duplicates import Verdicts
+from stream_rater.rounds.duplicates import DuplicateWindow
 from stream_rater.rounds.validation import Invalid, Reader, Standings
 
 Told = tuple[str, int | None, float, float, float, float, float, int, Headers]
@@ -56,7 +56,7 @@ def replay(log: Log, ladders: Ladders, window: int) -> Expected:
     reader = Reader(ladders)
     pools = {ladder: Pool(config) for ladder, config in ladders.ladders.items()}
     for records in log.rounds:
-        verdicts = Verdicts(reader, window, len(log.rounds))
+        verdicts = DuplicateWindow(reader, window, len(log.rounds))
         for record in records:
             try:
                 standings = verdicts.judge(record)

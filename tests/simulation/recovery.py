@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from stream_rater.adapters.memory_servers import Log
 from stream_rater.config import Ladders
 from stream_rater.contract.record import Player, Record
-from stream_rater.lab.cutoff import Reach
+from stream_rater.lab.cutoff import Cutoff
 from stream_rater.lab.rebuild import Rebuild, fill, passed
 from stream_rater.parts import schema
 from stream_rater.parts.schema import NotAPart
@@ -29,7 +29,7 @@ class GivenUp(Exception):
 
 
 def rebuild(
-    log: Log, store: StoreWithPast, ladders: Ladders, window: int, reaching: type[Reach],
+    log: Log, store: StoreWithPast, ladders: Ladders, window: int, reaching: type[Cutoff],
     steps: float = math.inf,
 ) -> None:  # fmt: skip
     """As the command does, with its own functions; raises GivenUp after so many steps."""

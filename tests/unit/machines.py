@@ -23,10 +23,10 @@ from stream_rater.pipeline.ports import (
 )
 from stream_rater.pipeline.updater import Updater
 from stream_rater.rating.parameters import EloMMR
-from stream_rater.rating.systems import law_of
+from stream_rater.rating.systems import rule_of
 
 CONFIG = EloMMR(weight_limit=0.2, sigma_limit=80.0, rho=1.0, history=4)
-LAW = law_of(CONFIG)
+RULE = rule_of(CONFIG)
 
 NOWHERE = Position()
 """Of a shard whose store is empty."""
@@ -41,7 +41,7 @@ def part(
     for so many shards."""
     players = [player for _, names in rounds for player in names]
     return Part(
-        laws=[LAW],
+        rules=[RULE],
         rounds=[
             RoundInPart(offset, 0, 1000 * offset, f"r{offset}", ladder, f"time {offset}")
             for offset, _ in rounds

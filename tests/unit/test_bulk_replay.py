@@ -7,15 +7,15 @@ from itertools import chain
 import numpy as np
 import pytest
 
-from stream_rater.columns.player_column import Roster
+from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.config import Change, Ladder, Ladders
 from stream_rater.contract.record import Player, Record
-from stream_rater.lab.bulk_replay import Census, Crowd, Played, _depths
-from stream_rater.lab.cutoff import Reach
+from stream_rater.lab.bulk_replay import BulkReplay, Census, Played, _depths
+from stream_rater.lab.cutoff import Cutoff
 from stream_rater.lab.offline import Replay
 from stream_rater.lab.rebuild import Rebuild
 from stream_rater.rating.parameters import Elo, EloMMR
-from stream_rater.rounds.batch import Rounds
+from stream_rater.rounds.batch import RoundBatch
 from tests.rounds import as_json, day, ranked, read
 from tests.unit.machines import CONFIG
 
@@ -59,7 +59,7 @@ def one_by_one() -> Mapping[Player, bytes]:
 def test_in_waves_as_one_by_one(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
     """However many rounds are taken at once: ladders of all kinds, one that changes on the way."""
     monkeypatch.setattr("stream_rater.lab.rebuild.AT_ONCE", at_once)
-    work = Rebuild(LADDERS, 10, 1, Reach({}, {0: COUNT}, 1))
+    work = Rebuild(LADDERS, 10, 1, Cutoff({}, {0: COUNT}, 1))
     for first in range(0, COUNT, 70):
         work.feed(ROUNDS[first : first + 70])
     assert dict(chain.from_iterable(work.beliefs())) == one_by_one()
@@ -69,9 +69,9 @@ def test_who_is_who() -> None:
     """Namesakes of two ladders are two players, whatever ladders and players are called."""
     census = Census()
     players = [("a", "x"), ("b", "x"), ("a/", "0/x"), ("", "1/x"), ("a", "ü\n")]
-    assert census.rows(Roster.of(players)).tolist() == [0, 1, 2, 3, 4]
+    assert census.rows(PlayerColumn.of(players)).tolist() == [0, 1, 2, 3, 4]
     assert census.players(np.array([4, 2, 0])) == [players[4], players[2], players[0]]
-    more = Roster.of([*players[::-1], ("new", "x")])
+    more = PlayerColumn.of([*players[::-1], ("new", "x")])
     assert census.rows(more).tolist() == [4, 3, 2, 1, 0, 5]
     assert census.players(np.array([5, 1])) == [("new", "x"), players[1]]
 
@@ -86,9 +86,9 @@ def test_as_early_as_may_be() -> None:
 
 def test_turns() -> None:
     """Rounds with the same parameters share one; those with others have their own."""
-    crowd = Crowd()
+    crowd = BulkReplay()
     crowd.make_room(7)
-    rounds = Rounds.of([read(CONFIG, *ranked([1, 2], who)) for who in ("ab", "cd", "bc", "ef")])
+    rounds = RoundBatch.of([read(CONFIG, *ranked([1, 2], who)) for who in ("ab", "cd", "bc", "ef")])
     offset = np.arange(4)
     played = Played(rounds, np.array([0, 0, 0, 1]), offset + 3, offset)
     turns = list(crowd.turns(played, np.array([0, 1, 2, 3, 1, 2, 4, 5])))

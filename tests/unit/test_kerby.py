@@ -258,4 +258,4 @@ def test_nonsense_is_refused_with_its_place(change: dict[str, Any], place: str) 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_mu_is_shown(name: str) -> None:
     """They have no sigma to subtract."""
-    assert systems.law_of(config(name)).rating(12.0, 350.0) == 12.0
+    assert systems.rule_of(config(name)).rating(12.0, 350.0) == 12.0

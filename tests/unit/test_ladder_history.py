@@ -10,7 +10,7 @@ from stream_rater.pipeline.ladder_history import (
     AT_ONCE,
     AtOdds,
     History,
-    Story,
+    LadderLog,
     UnknownNote,
     allowed_before,
     announce,
@@ -35,12 +35,12 @@ class Log:
         self.meanwhile: Iterator[object] = iter(())
         """Between any two steps of an announcer; it dies where that raises."""
 
-    def read(self) -> Story:
+    def read(self) -> LadderLog:
         next(self.meanwhile, None)
-        story = Story()
+        ladder_log = LadderLog()
         for each in self.notes:
-            story.read(each)
-        return story
+            ladder_log.read(each)
+        return ladder_log
 
     def write(self, messages: Sequence[bytes]) -> None:
         next(self.meanwhile, None)
@@ -58,10 +58,10 @@ class Log:
         """A round is reported, and a worker with this file, who has polled it, rates it by the new
         parameters, or by the old ones; None: it may not rate it."""
         offset, self.end = self.end, self.end + 1
-        story = Story()
+        ladder_log = LadderLog()
         for each in self.notes:
-            story.read(each)
-        if offset >= allowed_before(own, story.of("a")):
+            ladder_log.read(each)
+        if offset >= allowed_before(own, ladder_log.of("a")):
             return None
         return own == NEW and offset >= CHANGE
 
@@ -116,8 +116,8 @@ def test_of_rival_notes_the_first_counts() -> None:
     log.write(notes("noted", {"a": OLD, "b": ("3:z",)}))
     log.write(notes("noted", {"a": ("0:q",)}))
     log.write(notes("proposed", {"a": ("0:q", "7:y"), "c": NEW}))
-    story = log.read()
-    assert (story.of("a"), story.of("b"), story.of("c")) == (OLD, ("3:z",), ())
+    ladder_log = log.read()
+    assert (ladder_log.of("a"), ladder_log.of("b"), ladder_log.of("c")) == (OLD, ("3:z",), ())
 
 
 def test_the_first_decision_counts() -> None:
@@ -136,8 +136,8 @@ def test_a_rebuild_begins_anew() -> None:
     log = log_of(0)
     log.write(notes("noted", {"b": OLD}) + notes("proposed", {"a": NEW}))
     log.write(notes("restated", {"a": ("0:q",)}))
-    story = log.read()
-    assert (story.of("a"), story.of("b")) == (("0:q",), OLD)
+    ladder_log = log.read()
+    assert (ladder_log.of("a"), ladder_log.of("b")) == (("0:q",), OLD)
 
 
 def test_many_ladders_are_several_notes() -> None:
@@ -145,10 +145,10 @@ def test_many_ladders_are_several_notes() -> None:
     histories = {f"ladder-{i}": OLD for i in range(2 * AT_ONCE + 1)}
     messages = notes("noted", histories)
     assert len(messages) == 3
-    story = Story()
+    ladder_log = LadderLog()
     for each in messages:
-        story.read(each)
-    assert all(story.of(ladder) == OLD for ladder in histories)
+        ladder_log.read(each)
+    assert all(ladder_log.of(ladder) == OLD for ladder in histories)
 
 
 @pytest.mark.parametrize("junk", [b"", b"\xff", b"{", b"[]", b"7", b'{"kind": 7}', b"[" * 10_000])
@@ -162,7 +162,7 @@ def test_what_is_no_note_is_left(junk: bytes) -> None:
 def test_a_note_of_a_newer_release_is_refused() -> None:
     """It may change everything."""
     with pytest.raises(UnknownNote, match="'later'"):
-        Story().read(b'{"kind": "later", "histories": {"a": ["0:x"]}}')
+        LadderLog().read(b'{"kind": "later", "histories": {"a": ["0:x"]}}')
 
 
 def test_changes_of_a_ladder_that_nobody_rated_are_noted_at_the_start() -> None:

@@ -1,7 +1,7 @@
 """How long records wait: one of each poll is followed until it is finished."""
 
 from stream_rater.contract.record import Record
-from stream_rater.runtime.latency import MOST, Waits
+from stream_rater.runtime.latency import MOST, LatencyTracker
 
 
 class Rig:
@@ -11,7 +11,7 @@ class Rig:
         self.now_s = 1000.0
         self.waited: list[float] = []
         self.ahead: list[float] = []
-        self.waits = Waits(self.waited.append, self.ahead.append, lambda: self.now_s)
+        self.waits = LatencyTracker(self.waited.append, self.ahead.append, lambda: self.now_s)
 
     def poll(self, *records: tuple[int, int, float], finished: int = 0) -> None:
         """Records as (partition, offset, arrival)."""

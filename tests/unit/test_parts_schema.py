@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.columns.strings import Names, lay_out
+from stream_rater.columns.strings import Names, StringColumn
 from stream_rater.contract.tracecontext import Trace
 from stream_rater.parts import schema
 from stream_rater.parts.schema import NotAPart, Rebuilt, UnknownPart
@@ -20,7 +20,7 @@ from tests.unit.machines import part
 MESSAGE = schema.encode(part((7, "ab"), (9, "c")))
 VALID = f"00-{1:032x}-{2:016x}-01"
 
-VERSION, LAWS, ROUNDS, ROUND_INDEX, PLACE, EVIDENCE, PLAYERS = range(7)
+VERSION, RULES, ROUNDS, ROUND_INDEX, PLACE, EVIDENCE, PLAYERS = range(7)
 
 
 def changed(index: int, value: Any) -> bytes:
@@ -34,7 +34,7 @@ def test_round_trip() -> None:
     """Every column comes back as it was, floats to the bit."""
     before = part((7, "ab"), (9, "cde"), performance=1 / 3)
     after = schema.decode(schema.encode(before))
-    assert list(after.laws) == list(before.laws)
+    assert list(after.rules) == list(before.rules)
     assert list(after.rounds) == list(before.rounds)
     assert list(after.players) == list(before.players)
     for name in ("round_index", "place", "evidence"):
@@ -48,7 +48,9 @@ def test_names_are_written_as_the_encoder_would(sizes: list[int], laid_out: bool
     players = [str(i % 10) * size for i, size in enumerate(sizes)]
     before = replace(part((7, "a" * len(sizes))), names=Names(players))
     if laid_out:
-        before = replace(before, names=Names(lay_out(["x", *players, "y"]), 1, len(players) + 1))
+        before = replace(
+            before, names=Names(StringColumn.of(["x", *players, "y"]), 1, len(players) + 1)
+        )
     elements = msgspec.msgpack.decode(schema.encode(before))
     assert elements[PLAYERS] == players
     assert msgspec.msgpack.encode(elements[PLAYERS]) in schema.encode(before)
@@ -110,7 +112,7 @@ def test_slice_keeps_only_the_rounds_it_needs() -> None:
     [
         changed(VERSION, 2),
         changed(VERSION, 100),
-        changed(LAWS, []),
+        changed(RULES, []),
         changed(ROUNDS, []),
         changed(ROUND_INDEX, np.array([0, 0, 2], "<i4").tobytes()),
         changed(ROUND_INDEX, np.array([0, -1, 1], "<i4").tobytes()),
@@ -143,17 +145,17 @@ def test_part_of_another_kernel() -> None:
 def test_part_that_an_older_release_left() -> None:
     """It is applied, if its evidence means the same; a newer release's is left alone."""
     oldest = schema.OLDEST_KERNEL
-    assert schema.decode(by_kernel(oldest), kernel=oldest + 2).laws[0].kernel == oldest
-    assert schema.decode(by_kernel(oldest + 2), kernel=oldest + 2).laws[0].kernel == oldest + 2
+    assert schema.decode(by_kernel(oldest), kernel=oldest + 2).rules[0].kernel == oldest
+    assert schema.decode(by_kernel(oldest + 2), kernel=oldest + 2).rules[0].kernel == oldest + 2
     with pytest.raises(UnknownPart):
         schema.decode(by_kernel(oldest + 3), kernel=oldest + 2)
 
 
 def by_kernel(version: int) -> bytes:
     """The message, of another kernel version."""
-    laws = msgspec.msgpack.decode(MESSAGE)[LAWS]
-    laws[0][1] = version
-    return changed(LAWS, laws)
+    rules = msgspec.msgpack.decode(MESSAGE)[RULES]
+    rules[0][1] = version
+    return changed(RULES, rules)
 
 
 @pytest.mark.parametrize("message", [b"", b"{}", b"garbage", b"\x90", b"\x91\xa1x", b"\xdc\x00"])

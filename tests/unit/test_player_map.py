@@ -5,9 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_rater.columns import player_map
-from stream_rater.columns.player_map import NOTHING, TAKEN, Fingerprints, Marks, by_shard, shards_in
+from stream_rater.columns.player_map import (
+    NOTHING,
+    TAKEN,
+    Fingerprints,
+    PlayerMap,
+    by_shard,
+    shards_in,
+)
 from stream_rater.columns.sharding import shards_of
-from stream_rater.columns.strings import lay_out
+from stream_rater.columns.strings import StringColumn
 
 
 def crowd(*numbers: int) -> Fingerprints:
@@ -25,7 +32,7 @@ def crowd(*numbers: int) -> Fingerprints:
 )
 def test_marks_are_a_dict(calls: list[tuple[bool, list[tuple[int, int]]]]) -> None:
     """Whatever is noted and forgotten in any order, with many who look for the same place."""
-    marks, wanted = Marks(), dict[int, int]()
+    marks, wanted = PlayerMap(), dict[int, int]()
     everybody = crowd(*range(41))
     for noting, pairs in calls:
         players, numbers = crowd(*(p for p, _ in pairs)), np.array([n for _, n in pairs], np.int64)
@@ -45,7 +52,7 @@ def test_marks_are_a_dict(calls: list[tuple[bool, list[tuple[int, int]]]]) -> No
 
 def test_marks_grow_and_shrink() -> None:
     """Far more than there is room for at first; all of it forgotten again, but for one."""
-    marks = Marks()
+    marks = PlayerMap()
     players = crowd(*range(100_000))
     numbers = np.arange(100_000)
     for start in range(0, 100_000, 7000):
@@ -62,7 +69,7 @@ ids = st.text(max_size=9)
 
 def fingerprints(players: list[tuple[str, str]], shards: int) -> Fingerprints:
     """Each alone on its ladder."""
-    names = lay_out([name for _, name in players])
+    names = StringColumn.of([name for _, name in players])
     return player_map.fingerprints(
         names, [ladder for ladder, _ in players], [1] * len(players), shards
     )
@@ -84,7 +91,7 @@ def test_fingerprints_of_ladders_together(ladders: list[list[str]]) -> None:
     names = list(map(str, range(len(ladders))))
     players = [(name, each) for name, own in zip(names, ladders, strict=True) for each in own]
     if players:
-        laid_out = lay_out([each for _, each in players])
+        laid_out = StringColumn.of([each for _, each in players])
         found = player_map.fingerprints(laid_out, names, list(map(len, ladders)), 7)
         assert found.tolist() == fingerprints(players, 7).tolist()
 

@@ -13,9 +13,15 @@ from stream_rater.parts import decoder, schema
 from stream_rater.parts.rows import Rows, rows_of
 from stream_rater.parts.schema import Part
 from stream_rater.pipeline.ports import Event
-from stream_rater.pipeline.rating_events import NUMBERS, Abreast, Told, encoded, written
+from stream_rater.pipeline.rating_events import (
+    NUMBERS,
+    EncodedEvents,
+    InterleavedEvents,
+    encoded,
+    written,
+)
 from stream_rater.rating.model import DID_NOT_FINISH
-from tests.unit.machines import LAW, part
+from tests.unit.machines import RULE, part
 
 KINDS = [0.0, -0.0, 1.0, -1234.5, 1e300, 5e-324, 1e-7, 1e16, 0.1 + 0.2, np.float32(1 / 3)]
 UNUSUAL = ['a"', "a\\b", "a:b", "{a", "a}", "100%", "tab\tbed", "\x00", "\x1f"]
@@ -33,7 +39,7 @@ def some(*players: str) -> tuple[Rows, Floats, Ints]:
     place[1] = DID_NOT_FINISH
     count = len(rows.players)
     numbers = np.resize(np.array(KINDS), (count, NUMBERS))
-    counts = np.resize(LAW.provisional_rounds + np.array([-1, 0, 2**23]), count)
+    counts = np.resize(RULE.provisional_rounds + np.array([-1, 0, 2**23]), count)
     return as_rows(replace(rows, rounds=rounds, place=place)), numbers, counts
 
 
@@ -42,7 +48,7 @@ def as_rows(of: Part) -> Rows:
     return rows_of([decoder.read(schema.encode(of))])
 
 
-def cut(told: Told, rows: slice) -> list[Event]:
+def cut(told: EncodedEvents, rows: slice) -> list[Event]:
     """What is told of these rows, in shard 3."""
     events = told.of(3, rows)
     assert len(events) == len(list(events))
@@ -100,5 +106,5 @@ def test_all_shards_begin_before_any_goes_on() -> None:
     told = written(*some("a", "b", "c"))
     one, none, two = told.of(3, slice(0, 1)), list[Event](), told.of(4, slice(1, 3))
     (a,), (b, c) = one, two
-    assert list(Abreast([one, none, two])) == [a, b, c]
-    assert list(Abreast([two, one])) == [b, a, c]
+    assert list(InterleavedEvents([one, none, two])) == [a, b, c]
+    assert list(InterleavedEvents([two, one])) == [b, a, c]

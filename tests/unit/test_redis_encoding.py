@@ -9,7 +9,7 @@ from redis.connection import Connection
 
 from stream_rater.adapters.redis_encoding import MOST_TOGETHER, reads, writes
 from stream_rater.adapters.store_keys import belief_key
-from stream_rater.columns.player_column import Roster
+from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.contract.record import Player
 
 ids = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -45,7 +45,7 @@ def test_reads(rows: list[Player], shard: int, hashes: int) -> None:
     """Everybody is asked for once, hash by hash, as the client would pack it."""
     for some, found in (
         (rows, reads(shard, rows, hashes)),
-        (rows[1:], reads(shard, Roster.of(rows)[1:], hashes)),
+        (rows[1:], reads(shard, PlayerColumn.of(rows)[1:], hashes)),
     ):
         order = found.order.tolist()
         assert sorted(order) == list(range(len(some)))

@@ -70,8 +70,8 @@ def _patterns(workload: Workload) -> list[bytes]:
     reader, pool = Reader(ANY_LADDER), Pool(Ladder(rating=DEFAULT_RATING))
     for offset, each in enumerate(rounds):
         pool.rate(reader.read(each.value), offset)
-    law = pool.law
+    rule = pool.rule
     records = pool.records([name for name, _ in pool])
-    beliefs = record.decode(records, law.kept + 1, law.initial_mu, law.initial_sigma)
+    beliefs = record.decode(records, rule.kept + 1, rule.initial_mu, rule.initial_sigma)
     beliefs.header["last"] = NEVER
     return record.encode(beliefs)

@@ -53,14 +53,14 @@ class Stopping(Exception):
     """Asked to stop, at a poll, where nothing is in hand."""
 
 
-class Ahead(NamedTuple):
+class OpenTransaction(NamedTuple):
     """What an open transaction holds that was begun while Redis applied, ahead of its Publish."""
 
     events: Collection[Event]
     took_s: float
 
 
-class Worker:
+class Driver:
     """One member of a group: performs effects until it is asked to stop.
 
     `on_effect` is told each effect's name and seconds.
@@ -88,7 +88,7 @@ class Worker:
         self._notes = LadderNotes(settings, admin, stop)
         self._estimates = role == "estimator"
         self._prepared = False
-        self._ahead: Ahead | None = None
+        self._ahead: OpenTransaction | None = None
         self.polled_s = time.monotonic()
         """When the machine last came to a poll."""
         self.on_polled: Callable[[Polled], None] = lambda _: None
@@ -170,7 +170,7 @@ class Worker:
             if effect.events:
                 began_s = time.perf_counter()
                 self._begin(effect.events)
-                self._ahead = Ahead(effect.events, time.perf_counter() - began_s)
+                self._ahead = OpenTransaction(effect.events, time.perf_counter() - began_s)
 
         applied = self._store.apply(effect.applications, meanwhile)
         if time.monotonic() >= self._sample_due_s:
@@ -245,5 +245,5 @@ class Worker:
         self._transactions.end(effect.offsets)
 
 
-def _took_s(ahead: Ahead | None) -> float:
+def _took_s(ahead: OpenTransaction | None) -> float:
     return ahead.took_s if ahead else 0.0
