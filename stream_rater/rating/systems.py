@@ -16,7 +16,7 @@ import numpy as np
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.rating import belief, book, elo_r, performance
-from stream_rater.rating.model import Beliefs, Evidence, Wave
+from stream_rater.rating.model import Beliefs, Evidence, Variances, Wave
 from stream_rater.rating.parameters import (
     Climbing,
     Codeforces,
@@ -116,14 +116,11 @@ def estimate(config: RatingConfig, wave: Wave) -> Evidence:
         from stream_rater.rating import memoryless  # all baselines: 13 ms that few need
 
         return memoryless.estimate(config, wave)
-    weight_limit, sigma_limit = config.limits
+    weights = np.array(config.newcomer_weights, dtype=np.float64)
+    variances = Variances(*config.limits, config.drift_per_day, weights)
     evidence: Evidence = performance.estimate(
-        wave.round_starts, wave.weight, wave.ceiling, wave.time, wave.place, wave.entry_starts,
-        wave.share, wave.mu, wave.sigma, wave.rounds, wave.last_time,
-        weight_limit, sigma_limit, config.drift_per_day,
-        np.array(config.newcomer_weights, dtype=np.float64),
-        config.initial_mu, 1.0 if config.ties == "full" else 0.5,
-    )  # fmt: skip
+        wave.arrays, variances, config.initial_mu, 1.0 if config.ties == "full" else 0.5
+    )
     return evidence
 
 
