@@ -145,11 +145,6 @@ def test_a_fault_that_failed_writes_nothing(
     assert rows_of(root) == before
 
 
-def quick(main: Callable[..., int], patch: pytest.MonkeyPatch, *arguments: str) -> None:
-    patch.setattr(sys, "argv", ["it", "--write", *arguments])
-    main()
-
-
 @pytest.mark.parametrize(
     ("main", "option"),
     [
@@ -165,8 +160,13 @@ def test_some_figures_are_not_written(
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     """Those of a quick run, of another setting, of another release: wrong usage."""
+    monkeypatch.setattr(sys, "argv", ["it", "--write", *option])
+    for measures in ("tests.chaos.__main__.play", "tests.benchmarks.__main__._measure"):
+        monkeypatch.setattr(measures, lambda *_: pytest.fail("it measures"))
+    for measures in ("_run", "_compare"):
+        monkeypatch.setattr(stream, measures, lambda *_: pytest.fail("it measures"))
     with pytest.raises(SystemExit) as ended:
-        quick(main, monkeypatch, *option)
+        main()
     assert ended.value.code == 2
     assert f"--write and {option[0]}: such figures are not written" in capsys.readouterr().err
 
