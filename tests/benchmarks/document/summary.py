@@ -7,7 +7,6 @@ from tests.benchmarks.document.rows import Row
 from tests.benchmarks.document.tables import figure, number
 
 Rows = dict[str, Row]
-PAGE = "docs/benchmarks.md"
 
 
 def _throughput(rows: Rows) -> tuple[str, Row]:
@@ -66,7 +65,7 @@ FIGURES: dict[str, Callable[[Rows], tuple[str, Row]]] = {
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """A line for each of these figures that was measured; on what machines, and where more is."""
+    """A line for each of these figures that was measured, and on what machines."""
     by_name = {row.name: row for row in rows}
     lines, machines = ["| measured | figure | taken |", "|---|---|---|"], dict[str, None]()
     for what, told in FIGURES.items():
@@ -76,5 +75,5 @@ def summary(rows: Sequence[Row]) -> str:
             continue
         lines.append(f"| {what} | {value} | {row.origin.date[:10]} |")
         machines[row.origin.machine] = None
-    where = "".join(f"Measured on: {each}. " for each in machines)
-    return "\n".join(lines) + f"\n\n{where}What is measured and how: [benchmarks]({PAGE}).\n"
+    where = " ".join(f"Measured on: {each}." for each in machines)
+    return "\n".join(lines) + f"\n\n{where}\n"
