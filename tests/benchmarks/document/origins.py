@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from stream_rater.rating.compiled import KERNEL_VERSION
+from stream_rater.columns.kernels import KERNEL_VERSION
 from tests.benchmarks.document.rows import Origin
 
 ROOT = Path(__file__).resolve().parents[3]
