@@ -13,9 +13,12 @@ COMPILE := $(VENV_PYTHON) -m uv pip compile --universal --python-version 3.11 --
 # A file at a time; in their order, which has the long ones before the short ones.
 PARALLEL := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
+# Of bench, bench-stream, chaos and soak: WRITE=1 writes the figures into docs/benchmarks.md, too.
+WRITTEN := $(if $(WRITE),--write)
+
 .DEFAULT_GOAL := help
 .PHONY: help setup servers demo test docs bench bench-stream figure lint lock chart contract
-.PHONY: contract-check image-check chaos soak audit up down clean
+.PHONY: contract-check image-check chaos soak tables audit up down clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,21 +38,24 @@ test: lint ## Everything that .ci/run runs: lint, types, all tests (ARGS="-k nam
 docs: ## Build the site of docs/ into build/docs, links checked (ARGS=serve: show it)
 	@$(LOCAL).docs $(ARGS)
 
-bench: servers ## Benchmarks: one JSON object a line on standard output (ARGS=...)
+bench: servers ## Benchmarks: one JSON object a line on standard output (ARGS=..., WRITE=1)
 	@$(LOCAL).peers
-	@$(VENV_PYTHON) -m tests.benchmarks $(ARGS)
+	@$(VENV_PYTHON) -m tests.benchmarks $(ARGS) $(WRITTEN)
 
-bench-stream: servers ## The service under load: rate, cost, latency (ARGS="--quick lobby5")
+bench-stream: servers ## The service under load: rate, cost, latency (ARGS=lobby5, WRITE=1)
 	@$(LOCAL).peers
-	@PYTHONPATH=deploy $(VENV_PYTHON) -m tests.benchmarks.stream $(ARGS)
+	@PYTHONPATH=deploy $(VENV_PYTHON) -m tests.benchmarks.stream $(ARGS) $(WRITTEN)
 
-soak: servers ## Fuzz the decoder and simulate faults at length (SEEDS=N MINUTES=M)
+soak: servers ## Fuzz the decoder and simulate faults at length (SEEDS=N, MINUTES=M, WRITE=1)
 	@$(VENV_PYTHON) -m tests.simulation.soak \
-		$(if $(SEEDS),--seeds $(SEEDS)) $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
+		$(if $(SEEDS),--seeds $(SEEDS)) $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS) $(WRITTEN)
 
-chaos: servers ## Break real servers and workers, compare every rating; needs Go (ARGS="--quick rolling")
+chaos: servers ## Break real servers and workers, compare every rating; needs Go (ARGS=rolling, WRITE=1)
 	@$(LOCAL).go_tools toxiproxy
-	@PYTHONPATH=deploy $(VENV_PYTHON) -m tests.chaos $(ARGS)
+	@PYTHONPATH=deploy $(VENV_PYTHON) -m tests.chaos $(ARGS) $(WRITTEN)
+
+tables: servers ## Write the documents' tables anew (FROM=FILE ARGS="--commit C": add a saved run)
+	@$(VENV_PYTHON) -m tests.benchmarks.document $(FROM) $(ARGS)
 
 figure: servers ## A season under a real Prometheus, and its dashboard drawn (ARGS=...)
 	@PYTHONPATH=deploy $(VENV_PYTHON) -m watching $(ARGS)

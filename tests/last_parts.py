@@ -2,14 +2,14 @@
 
 import msgspec
 
-from stream_rater.rating.systems import Law
+from stream_rater.rating.systems import RatingRule
 
 
 class LastRound(msgspec.Struct, frozen=True, array_like=True):
     """A round in a part."""
 
     offset: int
-    law: int
+    rule: int
     time: int
     round_id: str
     ladder: str
@@ -20,7 +20,7 @@ class LastPart(msgspec.Struct, frozen=True, array_like=True):
     """The message."""
 
     version: int
-    laws: tuple[Law, ...]
+    rules: tuple[RatingRule, ...]
     rounds: tuple[LastRound, ...]
     round_index: bytes
     place: bytes

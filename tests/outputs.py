@@ -15,8 +15,9 @@ from typing import Any
 
 import msgspec
 
-from stream_rater import cli, embedded
-from stream_rater.names import lay_out
+from stream_rater.cli import app
+from stream_rater.columns.strings import StringColumn
+from stream_rater.runtime import embedded
 from tests.rounds import MSGPACK_HEADERS, as_json, as_msgpack, ranked
 
 LADDERS = 12
@@ -68,13 +69,13 @@ def rated(folder: Path) -> bytes:
     source, out = folder / "rounds.jsonl", folder / "rated.jsonl"
     source.write_bytes(b"\n".join(rounds()))
     with suppress(SystemExit):  # since some rounds are invalid
-        cli.main(["rate", str(source), "--records", "--out", str(out)])
+        app.main(["rate", str(source), "--records", "--out", str(out)])
     return out.read_bytes()
 
 
 def main(folder: Path) -> Iterator[str]:
     """A line each."""
-    yield f"hash {lay_out(['ann']).hashes.item()}"
+    yield f"hash {StringColumn.of(['ann']).hashes.item()}"
     engine = streamed()
     log, store = engine.log, engine.store
     outputs = {

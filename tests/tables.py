@@ -12,10 +12,11 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from stream_rater.columns.arrays import Floats
 from stream_rater.config import Ladder, one_ladder
-from stream_rater.events import RoundCompleted, round_from_json
+from stream_rater.contract.events import RoundCompleted, round_from_json
 from stream_rater.lab.replay import Pool
-from stream_rater.rating.model import DID_NOT_FINISH, Floats, Places
+from stream_rater.rating.model import DID_NOT_FINISH, Places
 from stream_rater.rating.parameters import (
     MinusSigma,
     PairwiseElo,
@@ -24,7 +25,7 @@ from stream_rater.rating.parameters import (
     Thurstone,
     TrueSkill,
 )
-from stream_rater.standings import MIN_ENTRIES, Reader, Standings
+from stream_rater.rounds.validation import MIN_ENTRIES, Reader, Standings
 
 SEASON_1 = 749
 """Rounds; the boundary is not in the data (shared/data/README.md: 748 to 750)."""
@@ -99,7 +100,7 @@ def kendall_tau(config: RatingConfig, rounds: Sequence[Standings]) -> float:
     """Share of discordant pairs by the displayed ratings before each round."""
     pool = Pool(Ladder(rating=config))
     rating: dict[str, float] = {}
-    newcomer = pool.law.rating(config.initial_mu, config.initial_sigma)
+    newcomer = pool.rule.rating(config.initial_mu, config.initial_sigma)
     wrong, pairs = 0.0, 0
     for offset, standings in enumerate(rounds):
         shown = np.array([rating.get(player, newcomer) for player in standings.players])
@@ -108,7 +109,7 @@ def kendall_tau(config: RatingConfig, rounds: Sequence[Standings]) -> float:
         rated = pool.rate(standings, offset)
         if rated is not None:
             _, evidence = rated  # all these systems are memoryless: it is mu and sigma
-            after = pool.law.rating(evidence[:, 1], evidence[:, 2])
+            after = pool.rule.rating(evidence[:, 1], evidence[:, 2])
             rating.update(zip(standings.players, after.tolist(), strict=True))
     return wrong / pairs
 

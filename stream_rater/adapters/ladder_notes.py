@@ -15,8 +15,8 @@ from stream_rater.adapters.producers import Parts
 from stream_rater.adapters.reader import PASSING, lone_consumer
 from stream_rater.adapters.topics import Admin
 from stream_rater.config import Settings
+from stream_rater.pipeline.ladder_history import History, LadderLog, UnknownNote, notes
 from stream_rater.pipeline.ports import Denied, LogTrouble
-from stream_rater.pipeline.story import History, Story, UnknownNote, notes
 
 TIMEOUT_S = 10.0
 AT_ONCE = 10_000
@@ -35,12 +35,12 @@ class LadderNotes:
         self._settings = settings
         self._admin = admin
         self._topic = admin.topics.notes
-        self._story = Story()
+        self._story = LadderLog()
         self._next = 0
         self._consumer: Consumer | None = None
         self._producer = Parts(settings, self._topic, stop)
 
-    def read(self) -> Story:
+    def read(self) -> LadderLog:
         """The fold of all notes that there are now; raises LogTrouble."""
         (end,) = self._admin.ends(self._topic, 1)
         if self._next == 0:
@@ -95,12 +95,12 @@ class LadderNotes:
 
     def agree(self, histories: Mapping[str, History]) -> dict[str, History]:
         """Note ladders of which nothing is noted yet; by what rounds of each may be rated now."""
-        story = self.read()
-        new = {ladder: own for ladder, own in histories.items() if not story.noted(ladder)}
+        ladder_log = self.read()
+        new = {ladder: own for ladder, own in histories.items() if not ladder_log.noted(ladder)}
         if new:
             self.write(notes("noted", new))
-            story = self.read()
-        return {ladder: story.of(ladder) for ladder in histories}
+            ladder_log = self.read()
+        return {ladder: ladder_log.of(ladder) for ladder in histories}
 
     def close(self) -> None:
         """Close the reader's connection; it is opened again where it is needed."""

@@ -11,6 +11,8 @@ from contextlib import suppress
 from typing import Any
 
 from stream_rater.adapters.memory_servers import Group, Log, Records, Store
+from stream_rater.contract.record import Record
+from stream_rater.pipeline.ladder_history import notes
 from stream_rater.pipeline.ports import (
     Agree,
     Apply,
@@ -27,7 +29,6 @@ from stream_rater.pipeline.ports import (
     Publish,
     ReadBeliefs,
     ReadPriors,
-    Record,
     Regrouped,
     Rejection,
     Remains,
@@ -35,7 +36,6 @@ from stream_rater.pipeline.ports import (
     Seek,
     ShardEnds,
 )
-from stream_rater.pipeline.story import notes
 
 Steps = Generator[None, None, Any]
 """An effect being performed: yields after each atomic piece, returns the outcome."""
@@ -43,7 +43,7 @@ Steps = Generator[None, None, Any]
 POLL_RECORDS = 500
 
 
-class Worker:
+class MemoryDriver:
     """One member of a group with its producer: performs one machine's effects."""
 
     def __init__(self, log: Log, store: Store, group: Group, source: list[Records]) -> None:
@@ -136,7 +136,7 @@ class Worker:
 
     def _committed(self, effect: Committed) -> Steps:
         yield
-        for transaction in self.group.pending.values():
+        for transaction in self.group.transactions.values():
             if effect.partitions & transaction.offsets.keys():
                 raise LogTrouble("committed offsets are not stable: a transaction is pending")
         return {p: self.group.committed.get(p) for p in effect.partitions}
@@ -174,14 +174,14 @@ class Worker:
 
     def _agree(self, effect: Agree) -> Steps:
         yield
-        story = self.log.read()
+        ladder_log = self.log.read()
         for ladder, own in effect.histories.items():
-            if not story.noted(ladder):
+            if not ladder_log.noted(ladder):
                 yield
                 self.log.write(notes("noted", {ladder: own}))
         yield
-        story = self.log.read()
-        return {ladder: story.of(ladder) for ladder in effect.histories}
+        ladder_log = self.log.read()
+        return {ladder: ladder_log.of(ladder) for ladder in effect.histories}
 
     def _read_priors(self, effect: ReadPriors) -> Steps:
         read = {}
@@ -227,7 +227,7 @@ class Worker:
         """Send the records, then the offsets, which are not stable from then on, then end it."""
         producer, generation = self.producer, self._generation
         ahead, self._ahead = self._ahead, None
-        if ahead is None and producer in self.group.pending:
+        if ahead is None and producer in self.group.transactions:
             raise LogTrouble("the producer's last transaction has not ended")
         left = list(events) if ahead is None else []
         half = len(left) // 2
@@ -252,11 +252,11 @@ class Worker:
             raise Regrouped("fenced: the group has a new generation")
 
 
-def estimator_worker(log: Log, store: Store) -> Worker:
+def estimator_worker(log: Log, store: Store) -> MemoryDriver:
     """A member of the estimators' group."""
-    return Worker(log, store, log.estimators, log.rounds)
+    return MemoryDriver(log, store, log.estimators, log.rounds)
 
 
-def updater_worker(log: Log, store: Store) -> Worker:
+def updater_worker(log: Log, store: Store) -> MemoryDriver:
     """A member of the updaters' group."""
-    return Worker(log, store, log.updaters, log.parts)
+    return MemoryDriver(log, store, log.updaters, log.parts)

@@ -4,18 +4,10 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from stream_rater.events import Headers
-from stream_rater.pipeline.ports import (
-    Event,
-    Held,
-    LogTrouble,
-    Player,
-    Position,
-    Priors,
-    Record,
-    Rejection,
-)
-from stream_rater.pipeline.story import Story
+from stream_rater.contract.events import Headers
+from stream_rater.contract.record import Player, Record
+from stream_rater.pipeline.ladder_history import LadderLog
+from stream_rater.pipeline.ports import Event, Held, LogTrouble, Position, Priors, Rejection
 from stream_rater.rating.record import HEADER_SIZE
 
 
@@ -36,7 +28,7 @@ class Group:
         self.generation = 0
         self.owners: dict[int, object] = {}
         self.committed: dict[int, int] = {}
-        self.pending: dict[int, Transaction] = {}
+        self.transactions: dict[int, Transaction] = {}
         """Transactions not ended, by producer: their offsets are not stable."""
 
     def assign(self, members: Sequence[object]) -> None:
@@ -58,7 +50,7 @@ class Records(list[Record]):
 
 
 class Log:
-    """The topics and the two groups; notes about ladders are read and written as `story` asks."""
+    """The topics, the two groups, and the notes about ladders (`ladder_history.NoteStore`)."""
 
     def __init__(self, partitions: int, shards: int) -> None:
         self.rounds = [Records() for _ in range(partitions)]
@@ -96,12 +88,12 @@ class Log:
         log.append(Record(shard, len(log), value))
         return len(log) - 1
 
-    def read(self) -> Story:
+    def read(self) -> LadderLog:
         """What the ladders' notes add up to."""
-        story = Story()
+        ladder_log = LadderLog()
         for each in self.notes:
-            story.read(each)
-        return story
+            ladder_log.read(each)
+        return ladder_log
 
     def write(self, messages: Sequence[bytes]) -> None:
         """Add notes about ladders."""
@@ -115,12 +107,12 @@ class Log:
         """A producer's transaction, begun if it has none; raises LogTrouble if it is fenced."""
         if producer in self._fenced:
             raise LogTrouble("fenced: the producer has a successor, or its transaction timed out")
-        return group.pending.setdefault(producer, Transaction())
+        return group.transactions.setdefault(producer, Transaction())
 
     def commit(self, group: Group, producer: int) -> None:
         """End a producer's transaction, if it has one; raises LogTrouble if it is fenced."""
         self.transaction(group, producer)
-        transaction = group.pending.pop(producer)
+        transaction = group.transactions.pop(producer)
         for event in transaction.events:
             self.changed[event.shard].append(event)
         self.rejected.extend(transaction.rejections)
@@ -128,7 +120,7 @@ class Log:
 
     def abort(self, group: Group, producer: int) -> None:
         """Undo a producer's transaction, if it has one."""
-        group.pending.pop(producer, None)
+        group.transactions.pop(producer, None)
 
     def fence(self, group: Group, producer: int) -> None:
         """Abort, and take nothing more from this producer."""

@@ -23,8 +23,8 @@ from stream_rater.adapters.access import (
     client_options,
     trouble_of,
 )
+from stream_rater.adapters.deadlines import Deadlines
 from stream_rater.adapters.kafka import TIMEOUT_S, Input
-from stream_rater.adapters.patience import Patience
 from stream_rater.config import Settings
 from stream_rater.pipeline.ports import LogTrouble, Regrouped
 
@@ -98,7 +98,7 @@ class Transactions:
         self._log = logging.Logger("stream_rater.librdkafka.transactions", logging.INFO)
         self._log.addHandler(Breaks(self._broke))
         self._input = input_
-        self._patience = Patience(stop)
+        self._patience = Deadlines(stop)
         self._longest_s = settings.transaction_timeout_ms / 1000.0
         self._producer: Producer | None = None
         self._doubt = ""
@@ -225,7 +225,7 @@ class Parts:
 
     def __init__(self, settings: Settings, topic: str, stop: threading.Event | None = None) -> None:
         self._topic = topic
-        self._patience = Patience(stop)
+        self._patience = Deadlines(stop)
         self._options = client_options(settings) | {
             "enable.idempotence": True,
             "acks": "all",

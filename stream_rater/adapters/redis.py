@@ -16,13 +16,11 @@ from typing import Any
 import redis
 from redis.exceptions import MovedError, NoPermissionError
 
-from stream_rater.adapters.layout import Layout, LayoutMismatch
-from stream_rater.adapters.packing import reads, writes
 from stream_rater.adapters.redis_checks import check
 from stream_rater.adapters.redis_client import (
     FAILURES,
-    Batch,
     Call,
+    CallBatch,
     Client,
     at_one_instant,
     bulk,
@@ -33,18 +31,13 @@ from stream_rater.adapters.redis_client import (
     of_words,
     servers,
 )
+from stream_rater.adapters.redis_encoding import reads, writes
+from stream_rater.adapters.store_keys import belief_key, position_key
+from stream_rater.adapters.store_metadata import LayoutMismatch, StoreMetadata
+from stream_rater.columns.arrays import Ints
 from stream_rater.config import Settings
-from stream_rater.pipeline.ports import (
-    Application,
-    Denied,
-    Held,
-    Player,
-    Position,
-    Priors,
-    StoreTrouble,
-)
-from stream_rater.pipeline.sharding import belief_key, position_key
-from stream_rater.rating.model import Ints
+from stream_rater.contract.record import Player
+from stream_rater.pipeline.ports import Application, Denied, Held, Position, Priors, StoreTrouble
 from stream_rater.rating.record import HEADER_SIZE
 
 LIBRARY = "stream_rater_4"
@@ -127,7 +120,7 @@ class RedisStore:
     def __init__(self, settings: Settings) -> None:
         self._client = connect(settings)
         self._buckets = settings.buckets
-        self.layout = Layout(self._client, self._guard)
+        self.layout = StoreMetadata(self._client, self._guard)
 
     # --- at start ---
 
@@ -168,7 +161,7 @@ class RedisStore:
         """Of each shard, its position and the players' records, of one instant."""
         asked = [reads(shard, wanted, self._buckets) for shard, wanted in players.items()]
         batches = [
-            Batch(position_key(shard), (_where(shard), each.data), 1 + each.commands)
+            CallBatch(position_key(shard), (_where(shard), each.data), 1 + each.commands)
             for shard, each in zip(players, asked, strict=True)
         ]
         replies = self._guard(lambda: at_one_instant(self._client, batches))

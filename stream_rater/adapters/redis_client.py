@@ -149,7 +149,7 @@ def _called(function: str, call: Call) -> tuple[bytes, ...]:
     return of_words(words, opening), call.keys, *map(_bulk, call.arguments)
 
 
-class Batch(NamedTuple):
+class CallBatch(NamedTuple):
     """Commands that read, which an answer is wanted of that is of one instant."""
 
     key: str
@@ -160,7 +160,7 @@ class Batch(NamedTuple):
     """How many."""
 
 
-def at_one_instant(client: Client, batches: Iterable[Batch]) -> list[list[Any]]:
+def at_one_instant(client: Client, batches: Iterable[CallBatch]) -> list[list[Any]]:
     """Replies of each batch, all of them in one round trip to each server.
 
     StoreTrouble where a cluster's slot is not where we thought; next time we know better.
@@ -238,7 +238,7 @@ def of_words(count: int, *some: bytes) -> bytes:
 MULTI, EXEC = of_words(1, bulk("MULTI")), of_words(1, bulk("EXEC"))
 
 
-def _packed(batch: Batch) -> tuple[bytes, ...]:
+def _packed(batch: CallBatch) -> tuple[bytes, ...]:
     """One command is of one instant anyway."""
     return batch.data if batch.commands == 1 else (MULTI, *batch.data, EXEC)
 

@@ -5,15 +5,15 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from stream_rater.columns.arrays import Flags
+from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config import Ladder, Ladders
+from stream_rater.contract.record import Record
 from stream_rater.lab.replay import Pool
-from stream_rater.pipeline.intake import Intake
-from stream_rater.pipeline.marks import Flags
-from stream_rater.pipeline.ports import Record
-from stream_rater.pipeline.sharding import ANYWHERE
-from stream_rater.pipeline.verdicts import Verdicts
-from stream_rater.rounds import Rounds
-from stream_rater.standings import Invalid, Standings
+from stream_rater.rounds.batch import RoundBatch
+from stream_rater.rounds.decoder import RoundDecoder
+from stream_rater.rounds.duplicates import DuplicateWindow
+from stream_rater.rounds.validation import Invalid, Standings
 
 
 class Judge:
@@ -21,15 +21,15 @@ class Judge:
     before in it."""
 
     def __init__(self, ladders: Ladders, window: int, partitions: int = ANYWHERE) -> None:
-        self.intake = Intake(ladders, partitions)
+        self.round_decoder = RoundDecoder(ladders, partitions)
         self._window = window
         self._partitions = partitions
-        self._verdicts: dict[int, Verdicts] = {}
+        self._verdicts: dict[int, DuplicateWindow] = {}
 
-    def _of(self, partition: int) -> Verdicts:
+    def _of(self, partition: int) -> DuplicateWindow:
         verdicts = self._verdicts.get(partition)
         if verdicts is None:
-            verdicts = Verdicts(self.intake.reader, self._window, self._partitions)
+            verdicts = DuplicateWindow(self.round_decoder.reader, self._window, self._partitions)
             self._verdicts[partition] = verdicts
         return verdicts
 
@@ -37,10 +37,10 @@ class Judge:
         """The round in a record; raises Invalid."""
         return self._of(record.partition).judge(record)
 
-    def are_new(self, records: Sequence[Record], rounds: Rounds) -> Flags:
+    def are_new(self, records: Sequence[Record], rounds: RoundBatch) -> Flags:
         """(R,) which of the valid rounds of as many records are no duplicates."""
         new = []
-        for record, told in zip(records, rounds.told, strict=True):
+        for record, told in zip(records, rounds.heads, strict=True):
             try:
                 self._of(record.partition).check(record.offset, told)
             except Invalid:
@@ -65,8 +65,8 @@ class Replay:
 
     def _pool(self, ladder: str, offset: int) -> Pool:
         """A ladder's pool, by what holds at an offset."""
-        intake = self._judge.intake
-        rating = intake.ratings[intake.law(ladder, offset)]
+        round_decoder = self._judge.round_decoder
+        rating = round_decoder.ratings[round_decoder.rule(ladder, offset)]
         pool = self.pools.get(ladder)
         if pool is None:
             pool = self.pools[ladder] = Pool(Ladder(rating=rating))

@@ -18,15 +18,16 @@ from itertools import compress, pairwise
 
 import numpy as np
 
+from stream_rater.columns.arrays import Ints
+from stream_rater.columns.player_column import BeliefColumn
+from stream_rater.columns.sharding import shards_of_names
+from stream_rater.columns.strings import Names, StringColumn, together
 from stream_rater.config import Ladders
-from stream_rater.lab.crowd import Crowd, Played, Turn, all_played
+from stream_rater.contract.record import Record
+from stream_rater.lab.bulk_replay import BulkReplay, Played, Turn, all_played
+from stream_rater.lab.cutoff import Cutoff, Offsets
 from stream_rater.lab.offline import Judge
-from stream_rater.lab.reach import Offsets, Reach
-from stream_rater.names import LaidOut, Names, together
-from stream_rater.pipeline.ports import REBUILT, UNFINISHED, Application, Position, Record
-from stream_rater.pipeline.roster import Entries, Roster
-from stream_rater.pipeline.sharding import shards_of_names
-from stream_rater.rating.model import Ints
+from stream_rater.pipeline.ports import REBUILT, UNFINISHED, Application, Position
 
 BATCH = 10_000
 """Beliefs written in one go."""
@@ -45,17 +46,17 @@ class InUse(Exception):
 class Rebuild:
     """The replay that remembers everybody at their reach."""
 
-    def __init__(self, ladders: Ladders, window: int, partitions: int, reach: Reach) -> None:
+    def __init__(self, ladders: Ladders, window: int, partitions: int, reach: Cutoff) -> None:
         self._judge = Judge(ladders, window, partitions)
         self._reach = reach
         self._least = reach.least()
-        self._crowd = Crowd()
+        self._crowd = BulkReplay()
         self._waiting: list[Played] = []
         self._players = 0
         """Of those rounds."""
         self._held = np.zeros(0, np.bool_)
         """Rows whose later rounds do not count."""
-        self._aside: list[tuple[Ints, LaidOut]] = []
+        self._aside: list[tuple[Ints, StringColumn]] = []
         """Those of them that had a belief by then, with it."""
         self._ladders: dict[str, None] = {}
         self.rounds = 0
@@ -66,19 +67,19 @@ class Rebuild:
     def feed(self, records: Sequence[Record]) -> None:
         """Rate the rounds in records of `round-completed` that are valid: at once, or with others
         that are fed later."""
-        heard = self._judge.intake.read(records)
-        read = heard.valid(records)
-        new = self._judge.are_new(read, heard.rounds)
+        decoded = self._judge.round_decoder.read(records)
+        read = decoded.valid(records)
+        new = self._judge.are_new(read, decoded.rounds)
         self.rounds += int(np.count_nonzero(new))
-        self.updates += int(heard.rounds.sizes[new].sum())
-        self._ladders |= dict.fromkeys(told.ladder for told in compress(heard.rounds.told, new))
+        self.updates += int(decoded.rounds.sizes[new].sum())
+        self._ladders |= dict.fromkeys(head.ladder for head in compress(decoded.rounds.heads, new))
         played = Played(
-            heard.rounds,
-            heard.law,
+            decoded.rounds,
+            decoded.rule,
             np.array([each.partition for each in read], np.int64),
             np.array([each.offset for each in read], np.int64),
         )
-        teach = new & self._judge.intake.rates(heard.rounds, heard.law)
+        teach = new & self._judge.round_decoder.rates(decoded.rounds, decoded.rule)
         self._waiting.append(played if teach.all() else played.rows(np.flatnonzero(teach)))
         self._players += int(self._waiting[-1].rounds.sizes.sum())
         if self._players >= AT_ONCE:
@@ -89,12 +90,12 @@ class Rebuild:
         if not self._players:
             return
         played, census = all_played(self._waiting), self._reach.census
-        rows = census.rows(Roster.of_rounds(played.rounds))
+        rows = census.rows(played.rounds.players())
         self._crowd.make_room(len(census))
         self._held = np.append(self._held, np.zeros(len(census) - len(self._held), np.bool_))
         for turn in self._crowd.turns(played, rows):
             self._hold(turn)
-            self._crowd.rate(turn, self._judge.intake.ratings[int(turn.played.law[0])])
+            self._crowd.rate(turn, self._judge.round_decoder.ratings[int(turn.played.rule[0])])
         self._waiting, self._players = [], 0
 
     def _hold(self, turn: Turn) -> None:
@@ -112,14 +113,14 @@ class Rebuild:
         """Those that have rounds."""
         return list(self._ladders)
 
-    def beliefs(self) -> Iterator[Entries]:
+    def beliefs(self) -> Iterator[BeliefColumn]:
         """Every belief that the store must hold, some at a time. Nothing can be fed afterwards."""
         self._rate()
         for rows, records in self._told():
             self.written += len(rows)
-            yield Entries(self._reach.census.players(rows), records)
+            yield BeliefColumn(self._reach.census.players(rows), records)
 
-    def _told(self) -> Iterator[tuple[Ints, LaidOut]]:
+    def _told(self) -> Iterator[tuple[Ints, StringColumn]]:
         """Rows, and the beliefs in them."""
         if self._aside:
             aside = np.concatenate([rows for rows, _ in self._aside])
@@ -141,7 +142,7 @@ def passed(applied: Offsets, marks: Offsets) -> dict[int, int]:
     return {shard: mark + 1 for shard, mark in marks.items() if mark == applied.get(shard, 0)}
 
 
-def fill(beliefs: Iterable[Entries], applied: Offsets, marks: Offsets, write: Write) -> None:
+def fill(beliefs: Iterable[BeliefColumn], applied: Offsets, marks: Offsets, write: Write) -> None:
     """Write beliefs to a store whose shards, all marked, are empty and UNFINISHED; raises InUse.
 
     No state on the way can be taken for a whole one, not even by a store that goes back to it.
@@ -158,7 +159,7 @@ def fill(beliefs: Iterable[Entries], applied: Offsets, marks: Offsets, write: Wr
         _write(last, write)
 
 
-def _by_shard(beliefs: Entries, shards: int) -> dict[int, Application]:
+def _by_shard(beliefs: BeliefColumn, shards: int) -> dict[int, Application]:
     owners = shards_of_names(beliefs.players.names, shards)
     ordered = beliefs.rows(np.argsort(owners, kind="stable"))
     ends = np.cumsum(np.bincount(owners, minlength=shards))

@@ -8,13 +8,14 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from stream_rater.columns.arrays import Ints
 from stream_rater.config import Ladder
 from stream_rater.rating import record, systems
 from stream_rater.rating.factor import factors_of
-from stream_rater.rating.model import Beliefs, Evidence, Ints, Table, Wave, newcomers
+from stream_rater.rating.model import Beliefs, Evidence, Table, Wave, newcomers
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rounds import wave_of
-from stream_rater.standings import Standings
+from stream_rater.rounds.batch import wave_of
+from stream_rater.rounds.validation import Standings
 
 
 class Pool:
@@ -22,9 +23,9 @@ class Pool:
 
     def __init__(self, ladder: Ladder) -> None:
         self.rating = ladder.rating
-        self.law = systems.law_of(ladder.rating)
+        self.rule = systems.rule_of(ladder.rating)
         self._rows: dict[str, int] = {}
-        self._beliefs = self._empty(1024, self.law.kept + 1 if self.law.kept else 8)
+        self._beliefs = self._empty(1024, self.rule.kept + 1 if self.rule.kept else 8)
 
     def follow(self, rating: RatingConfig) -> None:
         """Rate by these parameters from now on; who has not played yet begins by them, too.
@@ -33,22 +34,22 @@ class Pool:
         """
         if rating is self.rating:
             return
-        self.rating, self.law = rating, systems.law_of(rating)
-        if self.law.kept == 0:
+        self.rating, self.rule = rating, systems.rule_of(rating)
+        if self.rule.kept == 0:
             self._beliefs = Beliefs(self._beliefs.header, factors_of(self._beliefs))
         header, factors = self._beliefs.header, self._beliefs.factors
         new = header["rounds"] == 0
         header[new] = self._empty(1, 1).header
-        if self.law.kept + 1 > factors.shape[1]:
-            self._grow(len(header), self.law.kept + 1)
+        if self.rule.kept + 1 > factors.shape[1]:
+            self._grow(len(header), self.rule.kept + 1)
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def _empty(self, players: int, capacity: int) -> Beliefs:
-        law = self.law
-        coded = law.kept > 0
-        return newcomers(players, capacity, law.initial_mu, law.initial_sigma, coded=coded)
+        rule = self.rule
+        coded = rule.kept > 0
+        return newcomers(players, capacity, rule.initial_mu, rule.initial_sigma, coded=coded)
 
     def _grow(self, players: int, capacity: int) -> None:
         old = self._beliefs
@@ -91,12 +92,12 @@ class Pool:
 
         Returns what stage 1 saw, and the evidence. What `rate` does, without names.
         """
-        if self.law.kept == 0:
+        if self.rule.kept == 0:
             self._lengthen(int(self._beliefs.header["count"][rows].max()))
         wave = wave_of(rounds, self._beliefs.header, rows)
         evidence = systems.estimate(self.rating, wave)
         same = np.zeros(len(rows), np.int64)
-        systems.update(self._beliefs, rows, evidence, [self.law], same)
+        systems.update(self._beliefs, rows, evidence, [self.rule], same)
         systems.note_round(self._beliefs, rows, same + offset, same + rounds[0].time)
         return wave, evidence
 

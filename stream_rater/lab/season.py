@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from msgspec import structs
 
+from stream_rater.columns.arrays import Ints
+from stream_rater.columns.strings import Names
 from stream_rater.config import ANY_LADDER
-from stream_rater.lab.roll import Roll
-from stream_rater.names import Names
-from stream_rater.pipeline.ports import Record
-from stream_rater.pipeline.verdicts import Verdicts
-from stream_rater.rating.model import Ints
-from stream_rater.standings import Invalid, Reader, Standings, twice_in_round
+from stream_rater.contract.record import Record
+from stream_rater.lab.player_index import PlayerIndex
+from stream_rater.rounds.duplicates import DuplicateWindow
+from stream_rater.rounds.validation import Invalid, Reader, Standings, twice_in_round
 
 NOBODY = Names([])
 
@@ -45,7 +45,7 @@ class Session:
 class _Enrolment:
     """Finds each round's rows, and with them, in passing, whether anybody stands there twice."""
 
-    def __init__(self, rolls: dict[str, Roll]) -> None:
+    def __init__(self, rolls: dict[str, PlayerIndex]) -> None:
         self.rolls = rolls
         self.rows: Ints = np.empty(0, np.int64)
         """Of the round checked last."""
@@ -54,7 +54,7 @@ class _Enrolment:
         """Enrol the players of a round; raises Invalid."""
         roll = self.rolls.get(standings.ladder)
         if roll is None:
-            roll = self.rolls[standings.ladder] = Roll()
+            roll = self.rolls[standings.ladder] = PlayerIndex()
         before = len(roll)
         self.rows, twice = roll.rows(standings.names)
         if twice is not None:
@@ -64,14 +64,14 @@ class _Enrolment:
 
 def sessions_of(
     records: Iterable[Record], window: int, reject: Callable[[int, Invalid], None],
-    rolls: dict[str, Roll] | None = None,
+    rolls: dict[str, PlayerIndex] | None = None,
 ) -> Iterator[Session]:  # fmt: skip
     """Each valid round by itself; `reject` hears of the others, with their offset.
 
     `rolls`, if given, is filled with who is who, by ladder.
     """
     enrolment = _Enrolment({} if rolls is None else rolls)
-    verdicts = Verdicts(Reader(ANY_LADDER, enrolment.check), window)
+    verdicts = DuplicateWindow(Reader(ANY_LADDER, enrolment.check), window)
     for record in records:
         try:
             standings = verdicts.judge(record)

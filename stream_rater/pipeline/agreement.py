@@ -1,9 +1,9 @@
-"""That all workers rate a ladder by the same parameters, whatever their files say.
+"""All workers rate a ladder by the same parameters, whatever their files say.
 
-The log remembers each ladder's history: from which offset on it is rated by which parameters
-(`story`). An estimator reads it to its end after it has polled a round and before it sends any part
-of it. It rates only rounds of which its own ladders file says the same. So one with an old file,
-even a zombie, sees a change before it can rate a round by what no longer holds.
+Kafka keeps each ladder's history: from which offset on it is rated by which parameters
+(`ladder_history`). After an estimator has polled a round, and before it sends any part of it, it
+reads these notes to their end. It rates the round only if its own ladders file says the same. So an
+estimator with an old file, even a zombie, sees a change before it can rate by the old parameters.
 """
 
 import math
@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from stream_rater.columns.arrays import Flags
 from stream_rater.config import Ladders
-from stream_rater.pipeline.estimation import Cohort
-from stream_rater.pipeline.marks import Flags
+from stream_rater.pipeline.estimation import PendingRounds
+from stream_rater.pipeline.ladder_history import History, allowed_before, objection
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.ports import Agree, Step, ask
-from stream_rater.pipeline.story import History, allowed_before, objection
 
 NOT_ANNOUNCED = "a change in the ladders file is not announced: start this worker again"
 
@@ -50,9 +50,11 @@ class Agreement:
             self._until_s = until_s
         return at_odds
 
-    def agreed(self, wave: Cohort, until_s: float, observer: Observer) -> Step[Cohort]:
+    def agreed(
+        self, wave: PendingRounds, until_s: float, observer: Observer
+    ) -> Step[PendingRounds]:
         """Compare our file with the notes, and keep of a wave's rounds those that it may rate."""
-        ladders = {told.ladder for told in wave.rounds.told}
+        ladders = {head.ladder for head in wave.rounds.heads}
         if not ladders:
             return wave
         noted = yield from ask(Agree(self.own(ladders)))
@@ -75,10 +77,10 @@ class Agreement:
         """Whether all rounds may be rated, as far as we know."""
         return not self._odds
 
-    def allowed(self, cohort: Cohort) -> Flags:
+    def allowed(self, pending: PendingRounds) -> Flags:
         """(R,) whether each round may be rated, as far as we know."""
         if self.is_full:
-            return np.ones(len(cohort), np.bool_)
-        ends = [self._odds.get(told.ladder, math.inf) for told in cohort.rounds.told]
-        allowed: Flags = cohort.offsets < np.array(ends)
+            return np.ones(len(pending), np.bool_)
+        ends = [self._odds.get(told.ladder, math.inf) for told in pending.rounds.heads]
+        allowed: Flags = pending.offsets < np.array(ends)
         return allowed

@@ -5,10 +5,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from stream_rater.pipeline.estimation import Cohort, joined
-from stream_rater.pipeline.marks import Fingerprints, Flags
+from stream_rater.columns.arrays import Flags, Ints
+from stream_rater.columns.player_map import Fingerprints
+from stream_rater.pipeline.estimation import PendingRounds, joined
 from stream_rater.pipeline.waves import Waves
-from stream_rater.rating.model import Ints
 
 BLOCK = 2000
 """Players that are held together: what comes is added to fewer, and begins another block
@@ -25,7 +25,7 @@ class Backlog:
     def __init__(self, wave_players: int) -> None:
         self._wave_players = wave_players
         self._waves = Waves()
-        self._blocks: list[Cohort] = []
+        self._blocks: list[PendingRounds] = []
         """In order of their tickets."""
         self._dead = 0
         """Players in them whose rounds are finished."""
@@ -39,31 +39,31 @@ class Backlog:
     def __len__(self) -> int:
         return len(self._waves)
 
-    def add(self, cohort: Cohort) -> None:
+    def add(self, pending: PendingRounds) -> None:
         """Rounds that come after all that are there."""
-        if not len(cohort):
+        if not len(pending):
             return
-        cohort.tickets = np.arange(self._issued, self._issued + len(cohort))
-        self._issued += len(cohort)
-        self._enter(cohort)
+        pending.tickets = np.arange(self._issued, self._issued + len(pending))
+        self._issued += len(pending)
+        self._enter(pending)
 
-    def _enter(self, cohort: Cohort) -> None:
-        self._waves.add(cohort.tickets, cohort.sizes, cohort.fingerprints)
-        self._count(cohort, 1)
-        self._hold(cohort)
+    def _enter(self, pending: PendingRounds) -> None:
+        self._waves.add(pending.tickets, pending.sizes, pending.fingerprints)
+        self._count(pending, 1)
+        self._hold(pending)
 
-    def _hold(self, cohort: Cohort) -> None:
-        if self._blocks and self._blocks[-1].count + cohort.count <= BLOCK:
-            cohort = joined([self._blocks.pop(), cohort])
-        self._blocks.append(cohort)
+    def _hold(self, pending: PendingRounds) -> None:
+        if self._blocks and self._blocks[-1].count + pending.count <= BLOCK:
+            pending = joined([self._blocks.pop(), pending])
+        self._blocks.append(pending)
 
-    def _count(self, cohort: Cohort, more: int) -> None:
-        self.waiting += more * int(np.minimum(cohort.sizes, self._wave_players).sum())
-        self.oversize += more * int(np.count_nonzero(cohort.sizes > self._wave_players))
+    def _count(self, pending: PendingRounds, more: int) -> None:
+        self.waiting += more * int(np.minimum(pending.sizes, self._wave_players).sum())
+        self.oversize += more * int(np.count_nonzero(pending.sizes > self._wave_players))
 
     def wave(
         self, fitting: Callable[[Ints], Ints], ready: Callable[[Fingerprints, Ints], Flags]
-    ) -> Cohort:
+    ) -> PendingRounds:
         """Rounds that no earlier one blocks, in the order they came, up to a wave's players: of
         tickets the fitting ones, and of these whose players, so many of each, are ready."""
         candidates, chosen, room = self._waves.candidates(), [NO_SIZES], self._wave_players
@@ -79,7 +79,7 @@ class Backlog:
             room -= int(ends[-1]) if count else 0
         return self.those(np.concatenate(chosen))
 
-    def _found(self, tickets: Ints) -> Iterator[tuple[Cohort, Ints]]:
+    def _found(self, tickets: Ints) -> Iterator[tuple[PendingRounds, Ints]]:
         """Blocks, and the places in them, of rounds whose tickets rise."""
         ends = np.searchsorted(tickets, [each.tickets[-1] for each in self._blocks], "right")
         for block, (first, last) in zip(self._blocks, pairwise([0, *ends.tolist()]), strict=True):
@@ -96,7 +96,7 @@ class Backlog:
         found = [block.players(places) for block, places in self._found(tickets)]
         return np.concatenate([NOBODY, *found])
 
-    def those(self, tickets: Ints) -> Cohort:
+    def those(self, tickets: Ints) -> PendingRounds:
         """The rounds."""
         return joined([block.rows(places) for block, places in self._found(tickets)])
 
@@ -104,11 +104,11 @@ class Backlog:
         """Which of these are not finished."""
         return self._waves.have(tickets)
 
-    def finish(self, cohort: Cohort) -> None:
+    def finish(self, pending: PendingRounds) -> None:
         """These candidates are done."""
-        self._waves.finish(cohort.tickets, cohort.sizes, cohort.fingerprints)
-        self._count(cohort, -1)
-        self._dead += cohort.count
+        self._waves.finish(pending.tickets, pending.sizes, pending.fingerprints)
+        self._count(pending, -1)
+        self._dead += pending.count
         held = sum(each.count for each in self._blocks)
         if self._dead == held:
             self._blocks, self._dead = [], 0

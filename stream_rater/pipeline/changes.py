@@ -10,14 +10,14 @@ from itertools import chain
 
 import numpy as np
 
-from stream_rater.names import LaidOut
-from stream_rater.pipeline.convoy import Convoy
-from stream_rater.pipeline.marks import Flags
+from stream_rater.columns.arrays import Flags
+from stream_rater.columns.player_column import BeliefColumn
+from stream_rater.columns.strings import StringColumn
+from stream_rater.parts.decoder import PartView
+from stream_rater.parts.rows import Rows, rows_of
 from stream_rater.pipeline.ports import Application, Event, Held, Position
-from stream_rater.pipeline.roster import Entries
-from stream_rater.pipeline.rows import Rows, rows_of
-from stream_rater.pipeline.slab import Piece
-from stream_rater.pipeline.telling import told
+from stream_rater.pipeline.rating_events import told
+from stream_rater.pipeline.shard_group import ShardGroup
 from stream_rater.rating import record, systems
 from stream_rater.rating.model import Beliefs, Table, newcomers
 
@@ -37,10 +37,10 @@ class Change:
     events: Collection[Event] = field(repr=False)
 
 
-def computed(convoy: Convoy, held: Mapping[int, Held]) -> list[Change]:
+def computed(group: ShardGroup, held: Mapping[int, Held]) -> list[Change]:
     """Apply a convoy's parts to what its shards hold (steps 12 and 13); raises UnknownRecord."""
-    rows = convoy.rows
-    before = _decoded(rows, list(chain.from_iterable(held[s].records for s in convoy.batches)))
+    rows = group.rows
+    before = _decoded(rows, list(chain.from_iterable(held[s].records for s in group.batches)))
     fresh = rows.offset > before.header["last"]
     if not fresh.all():
         chosen = np.flatnonzero(fresh)
@@ -48,20 +48,20 @@ def computed(convoy: Convoy, held: Mapping[int, Held]) -> list[Change]:
         before = Beliefs(before.header[chosen], before.factors[chosen])
     after = _updated(rows, before)
     data, starts = record.encode_all(after)
-    beliefs = Entries(rows.players, LaidOut(data, starts[:-1], starts[1:]))
+    beliefs = BeliefColumn(rows.players, StringColumn(data, starts[:-1], starts[1:]))
     events = told(rows, after.header)
     done, end = [], 0
-    for shard, cut in convoy.cuts.items():
+    for shard, cut in group.cuts.items():
         flags = fresh[cut]
         start, end = end, end + int(np.count_nonzero(flags))
-        applied, mine = convoy.batches[shard].end, slice(start, end)
+        applied, mine = group.batches[shard].end, slice(start, end)
         position = Position(applied, held[shard].position.applied, np.packbits(flags).tobytes())
         application = Application(position, beliefs[mine])
         done.append(Change(shard, len(flags), end - start, application, events.of(shard, mine)))
     return done
 
 
-def recalled(shard: int, parts: Sequence[Piece], held: Held, published: int) -> Change:
+def recalled(shard: int, parts: Sequence[PartView], held: Held, published: int) -> Change:
     """The events of the last call, from its fresh rows and the beliefs it left (step 11).
 
     `parts` are all of that call, of which the first `published` need no events any more.
@@ -87,21 +87,21 @@ def _headers(records: Sequence[bytes | None]) -> Table:
 
 
 def _decoded(rows: Rows, records: Sequence[bytes | None]) -> Beliefs:
-    """The beliefs of the rows; newcomers by their ladder's law."""
+    """The beliefs of the rows; newcomers by their ladder's rule."""
     assert len(rows) == len(records)
-    capacity = max((each.kept for each in rows.laws), default=0) + 1
+    capacity = max((each.kept for each in rows.rules), default=0) + 1
     beliefs = record.decode(records, capacity, 0.0, 1.0)
     new = np.flatnonzero(beliefs.header["rounds"] == 0)
     if len(new):
-        initial = [newcomers(1, 0, each.initial_mu, each.initial_sigma) for each in rows.laws]
+        initial = [newcomers(1, 0, each.initial_mu, each.initial_sigma) for each in rows.rules]
         by_law = np.concatenate([each.header for each in initial])
-        beliefs.header[new] = by_law[rows.law[new]]
+        beliefs.header[new] = by_law[rows.rule[new]]
     return beliefs
 
 
 def _updated(rows: Rows, beliefs: Beliefs) -> Beliefs:
     """The same beliefs after the rows' rounds."""
     every = np.arange(len(rows))
-    systems.update(beliefs, every, rows.evidence, list(rows.laws), rows.law)
+    systems.update(beliefs, every, rows.evidence, list(rows.rules), rows.rule)
     systems.note_round(beliefs, every, rows.offset, rows.time)
     return beliefs

@@ -13,23 +13,26 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from stream_rater import rounds
-from stream_rater.names import Names, spread
-from stream_rater.pipeline import marks, parts
-from stream_rater.pipeline.intake import Heard
-from stream_rater.pipeline.marks import Fingerprints, Flags
+from stream_rater.columns import player_map
+from stream_rater.columns.arrays import Flags, Ints
+from stream_rater.columns.kernels import kernel
+from stream_rater.columns.player_map import Fingerprints
+from stream_rater.columns.ranges import bounds, spread
+from stream_rater.columns.strings import Names
+from stream_rater.contract.record import Player, Record
+from stream_rater.contract.tracecontext import Trace, trace_of
+from stream_rater.parts import schema
+from stream_rater.parts.schema import Part, RoundInPart
 from stream_rater.pipeline.observer import Traced
-from stream_rater.pipeline.parts import Part, RoundInPart
-from stream_rater.pipeline.ports import Player, Priors, Record
-from stream_rater.pipeline.roster import Roster
+from stream_rater.pipeline.ports import Priors
 from stream_rater.rating import record, systems
-from stream_rater.rating.compiled import kernel
-from stream_rater.rating.model import HEADER, Ints, Table
+from stream_rater.rating.model import HEADER, Table
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.record import UnknownRecord
-from stream_rater.rating.systems import Law
-from stream_rater.rounds import Rounds, bounds
-from stream_rater.trace import Trace, trace_of
+from stream_rater.rating.systems import RatingRule
+from stream_rater.rounds import batch
+from stream_rater.rounds.batch import RoundBatch
+from stream_rater.rounds.decoder import DecodedRounds
 
 
 def distinct(numbers: Ints) -> tuple[list[int], Ints]:
@@ -40,17 +43,17 @@ def distinct(numbers: Ints) -> tuple[list[int], Ints]:
     return np.flatnonzero(which).tolist(), (np.cumsum(which) - 1)[numbers]
 
 
-class Cohort:
+class PendingRounds:
     """R valid rounds that go through the steps together, and all their P players in a row."""
 
     def __init__(
-        self, rounds: Rounds, law: Ints, partitions: Ints, offsets: Ints,
+        self, rounds: RoundBatch, rule: Ints, partitions: Ints, offsets: Ints,
         traces: Sequence[Trace | None], fingerprints: Fingerprints, tickets: Ints,
     ) -> None:  # fmt: skip
         """(R,) by which of the intake's ratings each is rated, where it was read, what trace it
         carried; (P,) fingerprints; (R,) tickets by which they wait, once they do."""
         self.rounds = rounds
-        self.law = law
+        self.rule = rule
         self.partitions = partitions
         self.offsets = offsets
         self.traces = traces
@@ -73,7 +76,7 @@ class Cohort:
     @cached_property
     def by_shard(self) -> tuple[Ints, list[tuple[int, slice]]]:
         """An order of the players by shard, and each shard with where in that order they are."""
-        return marks.by_shard(self.fingerprints)
+        return player_map.by_shard(self.fingerprints)
 
     def per_player(self, column: npt.ArrayLike) -> Ints:
         """(P,) what is told of each round."""
@@ -84,41 +87,41 @@ class Cohort:
         """Those of the rounds in these places."""
         return self.fingerprints[spread(bounds(self.sizes)[places], self.sizes[places])]
 
-    def rows(self, places: Ints) -> "Cohort":
+    def rows(self, places: Ints) -> "PendingRounds":
         """The rounds in these places, which rise."""
         if len(places) == len(self):
             return self
         if not len(places):
             return NO_ROUNDS
-        return Cohort(
-            self.rounds.rows(places), self.law[places], self.partitions[places],
+        return PendingRounds(
+            self.rounds.rows(places), self.rule[places], self.partitions[places],
             self.offsets[places], [self.traces[i] for i in places.tolist()],
             self.players(places), self.tickets[places],
         )  # fmt: skip
 
-    def those(self, chosen: Flags) -> "Cohort":
+    def those(self, chosen: Flags) -> "PendingRounds":
         """Of the rounds only these."""
         return self if chosen.all() else self.rows(np.flatnonzero(chosen))
 
-    def piece(self, first: int, last: int) -> "Cohort":
+    def piece(self, first: int, last: int) -> "PendingRounds":
         """Some players of a single round, as if they were the round; its entries are left out."""
         some = slice(first, min(last, self.count))
         rounds = msgspec.structs.replace(
             self.rounds, sizes=np.array([some.stop - first]), names=self.rounds.names.some(some)
         )
-        return Cohort(
-            rounds, self.law, self.partitions, self.offsets, self.traces,
+        return PendingRounds(
+            rounds, self.rule, self.partitions, self.offsets, self.traces,
             self.fingerprints[some], self.tickets,
         )  # fmt: skip
 
 
-def joined(some: Sequence[Cohort]) -> Cohort:
+def joined(some: Sequence[PendingRounds]) -> PendingRounds:
     """All of these, one after the other."""
     if len(some) == 1:
         return some[0]
-    return Cohort(
-        rounds.joined([each.rounds for each in some]),
-        np.concatenate([_NONE, *(each.law for each in some)]),
+    return PendingRounds(
+        batch.joined([each.rounds for each in some]),
+        np.concatenate([_NONE, *(each.rule for each in some)]),
         np.concatenate([_NONE, *(each.partitions for each in some)]),
         np.concatenate([_NONE, *(each.offsets for each in some)]),
         [trace for each in some for trace in each.traces],
@@ -127,18 +130,18 @@ def joined(some: Sequence[Cohort]) -> Cohort:
     )
 
 
-def pending(records: Sequence[Record], heard: Heard, shards: int) -> Cohort:
+def pending_rounds(records: Sequence[Record], decoded: DecodedRounds, shards: int) -> PendingRounds:
     """Rounds as heard in records of which each has one; nobody has a ticket yet."""
-    found, sizes = heard.rounds, heard.rounds.sizes
-    ladders = [told.ladder for told in found.told]
-    return Cohort(
+    found, sizes = decoded.rounds, decoded.rounds.sizes
+    ladders = [head.ladder for head in found.heads]
+    return PendingRounds(
         found,
-        heard.law,
+        decoded.rule,
         np.array([each.partition for each in records], np.int64),
         np.array([each.offset for each in records], np.int64),
         [trace_of(each.headers) for each in records],
-        marks.fingerprints(found.names, ladders, sizes, shards),
-        np.full(len(found), marks.NOTHING),
+        player_map.fingerprints(found.names, ladders, sizes, shards),
+        np.full(len(found), player_map.NOTHING),
     )
 
 
@@ -146,24 +149,24 @@ _NONE, _NOBODY = np.empty(0, np.int64), np.empty(0, np.uint64)
 NO_ROUNDS = joined([])
 
 
-def asked(cohort: Cohort) -> dict[int, Sequence[Player]]:
-    """The cohort's players by shard, in its order."""
-    order, cuts = cohort.by_shard
-    everybody = Roster.of_rounds(cohort.rounds).rows(order)
+def asked(pending: PendingRounds) -> dict[int, Sequence[Player]]:
+    """The players of these rounds by shard, in the rounds' order."""
+    order, cuts = pending.by_shard
+    everybody = pending.rounds.players().rows(order)
     return {shard: everybody[where] for shard, where in cuts}
 
 
-def by_shard(cohort: Cohort) -> dict[int, Fingerprints]:
+def by_shard(pending: PendingRounds) -> dict[int, Fingerprints]:
     """The same, as fingerprints."""
-    order, cuts = cohort.by_shard
-    players = cohort.fingerprints[order]
+    order, cuts = pending.by_shard
+    players = pending.fingerprints[order]
     return {shard: players[where] for shard, where in cuts}
 
 
-def headers_of(cohort: Cohort, read: Mapping[int, Priors]) -> tuple[Table, dict[int, str]]:
-    """(P,) headers of the cohort's players, from what each shard's were read; and why those of a
+def headers_of(pending: PendingRounds, read: Mapping[int, Priors]) -> tuple[Table, dict[int, str]]:
+    """(P,) headers of the rounds' players, from what each shard's were read; and why those of a
     shard cannot be understood: then they are zeros."""
-    order, cuts = cohort.by_shard
+    order, cuts = pending.by_shard
     told = [read[shard].headers for shard, _ in cuts]
     sizes = [record.HEADER_SIZE * (where.stop - where.start) for _, where in cuts]
     if list(map(len, told)) == sizes:
@@ -187,14 +190,16 @@ def _as_they_were(held: Table, order: Ints) -> Table:
     return headers
 
 
-def classified(cohort: Cohort, headers: Table, accepted: Flags) -> tuple[Cohort, Cohort, Table]:
+def classified(
+    pending: PendingRounds, headers: Table, accepted: Flags
+) -> tuple[PendingRounds, PendingRounds, Table]:
     """Step 5: rounds to scatter, rounds that were scattered, and the former's priors, for which
     `headers` are overwritten."""
-    known, scattered = _classified(headers, accepted, cohort.offsets, cohort.sizes)
+    known, scattered = _classified(headers, accepted, pending.offsets, pending.sizes)
     chosen = known & ~scattered
-    ready = cohort.those(chosen)
-    priors = headers if ready is cohort else headers[cohort.per_player(chosen)]
-    return ready, cohort.those(known & scattered), priors
+    ready = pending.those(chosen)
+    priors = headers if ready is pending else headers[pending.per_player(chosen)]
+    return ready, pending.those(known & scattered), priors
 
 
 @kernel
@@ -219,29 +224,31 @@ def _classified(headers: Table, accepted: Flags, offsets: Ints, sizes: Ints) -> 
     return known, scattered
 
 
-def estimate(cohort: Cohort, priors: Table, ratings: Sequence[RatingConfig], shards: int) -> Part:
+def estimate(
+    pending: PendingRounds, priors: Table, ratings: Sequence[RatingConfig], shards: int
+) -> Part:
     """All rows as one part, to be cut for so many shards; `priors` in the order of the rows,
-    `ratings` by the number of a law."""
-    numbers, law = distinct(cohort.law)
-    laws: list[Law] = []
+    `ratings` by the number of a rule."""
+    numbers, rule = distinct(pending.rule)
+    rules: list[RatingRule] = []
     place = np.empty(len(priors), np.int32)
-    evidence = np.empty((len(priors), parts.EVIDENCE_COLUMNS))
+    evidence = np.empty((len(priors), schema.EVIDENCE_COLUMNS))
     for number, rating in enumerate([ratings[i] for i in numbers]):
-        chosen = law == number
-        mine = cohort.those(chosen)
-        rows = slice(None) if mine is cohort else cohort.per_player(chosen)
+        chosen = rule == number
+        mine = pending.those(chosen)
+        rows = slice(None) if mine is pending else pending.per_player(chosen)
         own = priors[rows]
-        laws.append(systems.law_of(rating))
-        _rate_newcomers(own, laws[number].initial_mu, laws[number].initial_sigma)
+        rules.append(systems.rule_of(rating))
+        _rate_newcomers(own, rules[number].initial_mu, rules[number].initial_sigma)
         place[rows] = np.repeat(mine.rounds.place, mine.rounds.members)
         evidence[rows] = systems.estimate(rating, mine.rounds.wave(own))
     return Part(
-        laws=laws,
-        rounds=_rounds_in_part(cohort, law),
-        round_index=cohort.per_player(np.arange(len(cohort))),
+        rules=rules,
+        rounds=_rounds_in_part(pending, rule),
+        round_index=pending.per_player(np.arange(len(pending))),
         place=place,
         evidence=evidence,
-        names=Names(cohort.rounds.names),
+        names=Names(pending.rounds.names),
         shards=shards,
     )
 
@@ -254,25 +261,25 @@ def _rate_newcomers(priors: Table, mu: float, sigma: float) -> None:
             priors[i].mu, priors[i].sigma = mu, sigma
 
 
-def _rounds_in_part(cohort: Cohort, law: Ints) -> list[RoundInPart]:
-    columns = cohort.offsets.tolist(), law.tolist(), cohort.rounds.time.tolist()
+def _rounds_in_part(pending: PendingRounds, rule: Ints) -> list[RoundInPart]:
+    columns = pending.offsets.tolist(), rule.tolist(), pending.rounds.time.tolist()
     return [
-        RoundInPart(offset, law, time, told.round_id, told.ladder, told.completed_at, trace)
-        for told, trace, offset, law, time in zip(
-            cohort.rounds.told, cohort.traces, *columns, strict=True
+        RoundInPart(offset, rule, time, told.round_id, told.ladder, told.completed_at, trace)
+        for told, trace, offset, rule, time in zip(
+            pending.rounds.heads, pending.traces, *columns, strict=True
         )
     ]
 
 
-def messages(part: Part, cohort: Cohort, most_rows: int) -> list[tuple[int, bytes]]:
-    """The part's rows, the cohort's, by shard, as (shard, message) of at most so many rows."""
-    order, by_shard = cohort.by_shard
+def messages(part: Part, pending: PendingRounds, most_rows: int) -> list[tuple[int, bytes]]:
+    """The part's rows by shard, as (shard, message) of at most so many rows."""
+    order, by_shard = pending.by_shard
     shards, cuts = list[int](), list[int]()
     for shard, where in by_shard:
         ends = [*range(where.start + most_rows, where.stop, most_rows), where.stop]
         shards += [shard] * len(ends)
         cuts += ends
-    return list(zip(shards, parts.encode_pieces(part, order, cuts), strict=True))
+    return list(zip(shards, schema.encode_pieces(part, order, cuts), strict=True))
 
 
 def part_ends(messages: Sequence[tuple[int, bytes]], offsets: Sequence[int]) -> dict[int, int]:
@@ -283,9 +290,9 @@ def part_ends(messages: Sequence[tuple[int, bytes]], offsets: Sequence[int]) -> 
     return ends
 
 
-def traced(cohort: Cohort) -> Iterator[Traced]:
+def traced(pending: PendingRounds) -> Iterator[Traced]:
     """The rounds that carry a trace."""
-    places = zip(cohort.partitions.tolist(), cohort.offsets.tolist(), strict=True)
-    for told, trace, place in zip(cohort.rounds.told, cohort.traces, places, strict=True):
+    places = zip(pending.partitions.tolist(), pending.offsets.tolist(), strict=True)
+    for told, trace, place in zip(pending.rounds.heads, pending.traces, places, strict=True):
         if trace is not None:
             yield Traced(trace, told.ladder, told.round_id, *place)

@@ -24,17 +24,25 @@ from typing import NoReturn
 
 import numpy as np
 
+from stream_rater.columns.arrays import Flags, Ints
+from stream_rater.columns.player_map import shards_in
 from stream_rater.config import Ladders
+from stream_rater.contract.record import Record
+from stream_rater.parts.schema import Part
 from stream_rater.pipeline import estimation
 from stream_rater.pipeline.agreement import Agreement
 from stream_rater.pipeline.backlog import Backlog
-from stream_rater.pipeline.estimation import NO_ROUNDS, Cohort
-from stream_rater.pipeline.flood import Flood
-from stream_rater.pipeline.intake import Heard, Intake
-from stream_rater.pipeline.large import LargeRound
-from stream_rater.pipeline.marks import Flags, shards_in
+from stream_rater.pipeline.estimation import NO_ROUNDS, PendingRounds
+from stream_rater.pipeline.input_partition import (
+    InputPartition,
+    all_finished,
+    behind,
+    committed_by,
+    hold_much,
+)
 from stream_rater.pipeline.observer import Observer
-from stream_rater.pipeline.pace import (
+from stream_rater.pipeline.oversize_round import OversizeRound
+from stream_rater.pipeline.poll_backoff import (
     AHEAD,
     COMMIT_EVERY_S,
     IDLE_S,
@@ -42,9 +50,8 @@ from stream_rater.pipeline.pace import (
     LONGEST_AHEAD_S,
     MANY_PLAYERS,
     READ_AHEAD,
-    Pace,
+    PollBackoff,
 )
-from stream_rater.pipeline.parts import Part
 from stream_rater.pipeline.ports import (
     REGROUPING_S,
     CommitSource,
@@ -53,7 +60,6 @@ from stream_rater.pipeline.ports import (
     Poll,
     Priors,
     ReadPriors,
-    Record,
     Rejection,
     Repartitioned,
     Scatter,
@@ -65,12 +71,13 @@ from stream_rater.pipeline.ports import (
     pause_s,
     shard_ends,
 )
-from stream_rater.pipeline.progress import Ahead, Progress
-from stream_rater.pipeline.source import Source, all_finished, behind, committed_by, hold_much
-from stream_rater.pipeline.verdicts import Verdicts
-from stream_rater.rating.model import Ints, Table
-from stream_rater.rounds import Told
-from stream_rater.standings import Invalid
+from stream_rater.pipeline.progress import InFlightWindow, Progress
+from stream_rater.pipeline.rejection_limiter import RejectionLimiter
+from stream_rater.rating.model import Table
+from stream_rater.rounds.batch import RoundHead
+from stream_rater.rounds.decoder import DecodedRounds, RoundDecoder
+from stream_rater.rounds.duplicates import DuplicateWindow
+from stream_rater.rounds.validation import Invalid
 
 ROWS_PER_PART = 5000
 """Of a message at most, and of a piece in which a round larger than a wave is sent."""
@@ -96,7 +103,7 @@ class Estimator:
         idle_s: float = IDLE_S,
         commit_every_s: float = COMMIT_EVERY_S,
     ) -> None:
-        self._intake = Intake(ladders, partitions)
+        self._intake = RoundDecoder(ladders, partitions)
         self._agreement = Agreement(ladders)
         self._shards = shards
         self._partitions = partitions
@@ -113,20 +120,20 @@ class Estimator:
         self._to_open: frozenset[int] = frozenset()
         """Those of them that are newly owned."""
         self._now_s = 0.0
-        self._flood = Flood(rejects_per_second)
+        self._flood = RejectionLimiter(rejects_per_second)
         self._refused: set[int] = set()
         """Shards that were refused when last asked for beliefs."""
         self._forget_everything()
 
     def _forget_everything(self) -> None:
-        self._sources: dict[int, Source] = {}
-        self._large: LargeRound | None = None
+        self._sources: dict[int, InputPartition] = {}
+        self._large: OversizeRound | None = None
         """The round on its way that is larger than a wave."""
         self._backlog = Backlog(self._wave_players)
         self._progress = Progress(self._shards)
-        self._ahead = Ahead(self._progress, LONGEST_AHEAD_S)
+        self._ahead = InFlightWindow(self._progress, LONGEST_AHEAD_S)
         """Waves."""
-        self._pace = Pace(self._idle_s)
+        self._pace = PollBackoff(self._idle_s)
         self._news = True
         """Whether a wave may be found where none was: not for every turn are they all looked at."""
 
@@ -172,8 +179,10 @@ class Estimator:
                 self._observer.rounds_missing(partition, c, start)
             c = max(c or 0, start)
             offsets[partition] = self._window_start(c, start)
-            verdicts = Verdicts(self._intake.reader, self._window)
-            self._sources[partition] = Source(verdicts, start=offsets[partition], committed=c)
+            verdicts = DuplicateWindow(self._intake.reader, self._window)
+            self._sources[partition] = InputPartition(
+                verdicts, start=offsets[partition], committed=c
+            )
         self._to_open = frozenset()
         self._observer.reading_back(partitions)
         yield from ask(Seek(offsets))
@@ -225,21 +234,21 @@ class Estimator:
 
     # --- steps 2 and 3 ---
 
-    def _read(self, records: Sequence[Record], heard: Heard) -> None:
+    def _read(self, records: Sequence[Record], decoded: DecodedRounds) -> None:
         """Admit the rounds that were heard in records, if they count and teach anything."""
-        told = iter(heard.rounds.told)
-        found = [next(told) if refusal is None else refusal for refusal in heard.refusals]
+        told = iter(decoded.rounds.heads)
+        found = [next(told) if refusal is None else refusal for refusal in decoded.refusals]
         counts = list(map(self._counts, records, found))
-        valid = [refusal is None for refusal in heard.refusals]
-        cohort = estimation.pending(heard.valid(records), heard, self._shards)
-        cohort = cohort.those(np.array(list(compress(counts, valid)), np.bool_))
-        self._observer.rounds_accepted(list(compress(records, counts)), cohort.rounds.told)
-        teach = self._intake.rates(cohort.rounds, cohort.law)
-        self._done(cohort.those(~teach))
-        self._backlog.add(cohort.those(teach))
+        valid = [refusal is None for refusal in decoded.refusals]
+        pending = estimation.pending_rounds(decoded.valid(records), decoded, self._shards)
+        pending = pending.those(np.array(list(compress(counts, valid)), np.bool_))
+        self._observer.rounds_accepted(list(compress(records, counts)), pending.rounds.heads)
+        teach = self._intake.rates(pending.rounds, pending.rule)
+        self._done(pending.those(~teach))
+        self._backlog.add(pending.those(teach))
         self._news = True
 
-    def _counts(self, record: Record, found: Told | Invalid) -> bool:
+    def _counts(self, record: Record, found: RoundHead | Invalid) -> bool:
         """Whether what was found in a record is a round to be rated."""
         source = self._sources.get(record.partition)
         verdict = source is not None and source.judge(record, found)
@@ -249,7 +258,7 @@ class Estimator:
             return False
         return verdict
 
-    def _wave(self) -> Cohort:
+    def _wave(self) -> PendingRounds:
         """Candidates whose players await nothing, up to a wave's size."""
         if not (self._news or self._progress.moved):
             return NO_ROUNDS
@@ -273,13 +282,13 @@ class Estimator:
                 break
             whole = self._backlog.those(np.array([ticket]))
             if self._agreement.allowed(whole).all():
-                self._large = LargeRound(whole, self._piece_players, self._progress)
+                self._large = OversizeRound(whole, self._piece_players, self._progress)
         small = tickets[~large]
         if self._agreement.is_full:
             return small
         return small[self._agreement.allowed(self._backlog.those(small))]
 
-    def _agreed(self, wave: Cohort) -> Step[Cohort]:
+    def _agreed(self, wave: PendingRounds) -> Step[PendingRounds]:
         """The rounds of a wave that are to be rated by what our file says."""
         return (yield from self._agreement.agreed(wave, self._now_s + REFUSED_S, self._observer))
 
@@ -309,11 +318,11 @@ class Estimator:
     def _accept(self, read: Mapping[int, Priors]) -> set[int]:
         return {s for s, priors in read.items() if self._progress.accept(s, priors.applied)}
 
-    def _read_priors(self, cohort: Cohort) -> Step[tuple[Table, Flags]]:
-        """(P,) headers of the cohort's players, and whether each one's shard was accepted."""
-        read = yield from ask(ReadPriors(estimation.asked(cohort)))
+    def _read_priors(self, pending: PendingRounds) -> Step[tuple[Table, Flags]]:
+        """(P,) headers of the rounds' players, and whether each one's shard was accepted."""
+        read = yield from ask(ReadPriors(estimation.asked(pending)))
         accepted = self._accept(read)
-        headers, unreadable = estimation.headers_of(cohort, read)
+        headers, unreadable = estimation.headers_of(pending, read)
         for shard, reason in unreadable.items():
             self._refuse(shard, reason)
         for shard in self._refused.intersection(read) - unreadable.keys():
@@ -321,14 +330,14 @@ class Estimator:
             self._observer.shard_opened(shard)
         counts = np.zeros(self._shards, np.bool_)
         counts[list(accepted - unreadable.keys())] = True
-        return headers, counts[shards_in(cohort.fingerprints)]
+        return headers, counts[shards_in(pending.fingerprints)]
 
     def _refuse(self, shard: int, reason: str) -> None:
         self._progress.refuse(shard, self._now_s + REFUSED_S)
         self._refused.add(shard)
         self._observer.shard_refused(shard, reason)
 
-    def _scatter(self, ready: Cohort, priors: Table) -> Step[None]:
+    def _scatter(self, ready: PendingRounds, priors: Table) -> Step[None]:
         with self._observer.at_work(estimation.traced(ready)):
             part = self._estimate(ready, priors)
             messages = estimation.messages(part, ready, self._rows_per_part)
@@ -336,31 +345,31 @@ class Estimator:
         self._finish(ready, estimation.part_ends(messages, offsets))
         self._observer.rounds_scattered(len(ready), ready.count)
 
-    def _estimate(self, cohort: Cohort, priors: Table) -> Part:
-        return estimation.estimate(cohort, priors, self._intake.ratings, self._shards)
+    def _estimate(self, pending: PendingRounds, priors: Table) -> Part:
+        return estimation.estimate(pending, priors, self._intake.ratings, self._shards)
 
-    def _resume(self, resumed: Cohort) -> Step[None]:
+    def _resume(self, resumed: PendingRounds) -> Step[None]:
         """Somebody scattered these: their parts are in the log, somewhere before its end."""
         self._finish(resumed, dict(enumerate((yield from shard_ends(self._shards)))))
         self._observer.rounds_resumed(len(resumed))
 
-    def _finish(self, cohort: Cohort, part_ends: Mapping[int, int]) -> None:
+    def _finish(self, pending: PendingRounds, part_ends: Mapping[int, int]) -> None:
         """The rounds are wholly scattered: their players' next ones wait for the store."""
-        self._ahead.sent(part_ends, estimation.by_shard(cohort), self._now_s)
-        self._close(cohort)
+        self._ahead.sent(part_ends, estimation.by_shard(pending), self._now_s)
+        self._close(pending)
 
-    def _close(self, cohort: Cohort) -> None:
+    def _close(self, pending: PendingRounds) -> None:
         """They are no longer to be rated."""
-        self._backlog.finish(cohort)
+        self._backlog.finish(pending)
         self._news = True
-        self._done(cohort)
+        self._done(pending)
 
-    def _done(self, cohort: Cohort) -> None:
+    def _done(self, pending: PendingRounds) -> None:
         """Nothing is left to do for these rounds."""
-        partitions, _ = estimation.distinct(cohort.partitions)
+        partitions, _ = estimation.distinct(pending.partitions)
         for partition in partitions:
-            mine = cohort.partitions == partition
-            self._sources[partition].finish(cohort.offsets[mine].tolist())
+            mine = pending.partitions == partition
+            self._sources[partition].finish(pending.offsets[mine].tolist())
 
     def _rate_large(self) -> Step[None]:
         """The next piece of a round larger than a wave (`large`)."""

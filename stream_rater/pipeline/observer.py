@@ -4,9 +4,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
-from stream_rater.pipeline.ports import Record, Rejection
-from stream_rater.rounds import Told
-from stream_rater.trace import Trace
+from stream_rater.contract.record import Record
+from stream_rater.contract.tracecontext import Trace
+from stream_rater.pipeline.ports import Rejection
+from stream_rater.rounds.batch import RoundHead
 
 
 class Traced(NamedTuple):
@@ -34,7 +35,7 @@ class Observer:
     def reading_back(self, partitions: Collection[int]) -> None:
         """Of these, from now on, only the ids before the committed offset are being read."""
 
-    def rounds_accepted(self, records: Sequence[Record], rounds: Sequence[Told]) -> None:
+    def rounds_accepted(self, records: Sequence[Record], rounds: Sequence[RoundHead]) -> None:
         """Valid rounds, if any, were read together, each in its record."""
 
     def round_rejected(self, rejection: Rejection) -> None:

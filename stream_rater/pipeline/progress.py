@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stream_rater.pipeline.marks import NOTHING, Fingerprints, Flags, Marks, shards_in
-from stream_rater.rating.model import Ints
+from stream_rater.columns.arrays import Flags, Ints
+from stream_rater.columns.player_map import NOTHING, Fingerprints, PlayerMap, shards_in
 
 
 class Progress:
@@ -26,7 +26,7 @@ class Progress:
 
     def __init__(self, shards: int) -> None:
         self._floor = [0] * shards
-        self._awaits = Marks()
+        self._awaits = PlayerMap()
         self._in_flight: list[deque[tuple[int, Fingerprints]]] = [deque() for _ in range(shards)]
         """By shard, where parts end that were not seen applied, rising, and who is in them."""
         self._behind: set[int] = set()
@@ -117,7 +117,7 @@ class Sent:
     sent_s: float
 
 
-class Ahead:
+class InFlightWindow:
     """What is in the log and was not seen wholly applied, in order; each piece counts for so long
     at most, or the updater of one shard would hold up what the others have to do."""
 

@@ -8,15 +8,16 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from stream_rater.pipeline import slab
+from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.columns.player_column import PlayerColumn
+from stream_rater.columns.sharding import shards_of
+from stream_rater.contract.record import Record
+from stream_rater.parts import decoder
+from stream_rater.parts.decoder import PartView
+from stream_rater.parts.rows import rows_of
+from stream_rater.parts.schema import CutForFewer, NotAPart, Rebuilt, UnknownPart
 from stream_rater.pipeline.observer import Traced
-from stream_rater.pipeline.parts import CutForFewer, NotAPart, Rebuilt, UnknownPart
-from stream_rater.pipeline.ports import UNFINISHED, Held, Position, Record
-from stream_rater.pipeline.roster import Roster
-from stream_rater.pipeline.rows import rows_of
-from stream_rater.pipeline.sharding import shards_of
-from stream_rater.pipeline.slab import Piece
-from stream_rater.rating.compiled import KERNEL_VERSION
+from stream_rater.pipeline.ports import UNFINISHED, Held, Position
 
 REBUILD = "stop the workers and run `stream-rater rebuild --replace`"
 
@@ -26,7 +27,7 @@ class Item:
     """A part as read."""
 
     offset: int
-    piece: Piece
+    piece: PartView
     """No one stands in it twice."""
 
 
@@ -39,7 +40,7 @@ class Batch:
     items: Sequence[Item]
 
     @property
-    def parts(self) -> list[Piece]:
+    def parts(self) -> list[PartView]:
         """In order."""
         return [item.piece for item in self.items]
 
@@ -49,7 +50,7 @@ class Batch:
         return sum(len(item.piece) for item in self.items)
 
     @property
-    def players(self) -> Roster:
+    def players(self) -> PlayerColumn:
         """Of all rows, part by part."""
         return rows_of(self.parts).players
 
@@ -152,10 +153,10 @@ class Shard:
         return 0 if self.unsettled else sum(len(item.piece) for item in self.queue)
 
     def read(
-        self, record: Record, kernel: int = KERNEL_VERSION, piece: Piece | None = None
+        self, record: Record, kernel: int = KERNEL_VERSION, piece: PartView | None = None
     ) -> None:
         """Queue the part in a record, to be applied by kernels of this version; raises NotAPart,
-        having queued one of no rows. `piece` is what `slab.read_all` found of it."""
+        having queued one of no rows. `piece` is what `part_batch.read_all` found of it."""
         if self.barrier or record.offset < self.next_offset:
             return
         if record.unreadable:
@@ -166,7 +167,7 @@ class Shard:
             self.barrier = f"offsets [{self.next_offset}, {record.offset}) are not in the log"
             return
         try:
-            part = slab.read(record.value or b"", kernel) if piece is None else piece
+            part = decoder.read(record.value or b"", kernel) if piece is None else piece
             self._check_cut(part, record.partition)
         except UnknownPart as error:
             self.barrier = f"offset {record.offset}: {error}"
@@ -175,11 +176,11 @@ class Shard:
             self._meet(mark, record.offset)
             return
         except NotAPart:
-            self._queue(Item(record.offset, slab.NO_ROWS))
+            self._queue(Item(record.offset, decoder.NO_ROWS))
             raise
         self._queue(Item(record.offset, part))
 
-    def _check_cut(self, part: Piece, shard: int) -> None:
+    def _check_cut(self, part: PartView, shard: int) -> None:
         """A part is applied only if it was cut for as many shards as there are, and holds players
         of this shard alone; raises CutForFewer or UnknownPart.
 
@@ -197,7 +198,7 @@ class Shard:
         if len(part) and not self._is_home(part, shard):
             raise UnknownPart(f"its players are elsewhere among {self.among} shards: {REBUILD}")
 
-    def _is_home(self, part: Piece, shard: int) -> bool:
+    def _is_home(self, part: PartView, shard: int) -> bool:
         if part.shards:
             return part.home == shard
         return bool((shards_of(part.players, self.among) == shard).all())
@@ -205,7 +206,7 @@ class Shard:
     def _meet(self, mark: Rebuilt, offset: int) -> None:
         """A store older than the rebuild, or empty, cannot be caught up from the log before it."""
         if offset < max(self.applied, self.rebuilt):
-            self._queue(Item(offset, slab.NO_ROWS))
+            self._queue(Item(offset, decoder.NO_ROWS))
         else:
             self.barrier = (
                 f"offset {offset}: the store was rebuilt here, for {mark.shards} shards, and what "

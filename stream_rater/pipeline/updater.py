@@ -24,11 +24,14 @@ why [c, a) is always exactly the last call, and why one remembered prior per bel
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
-from stream_rater.pipeline import changes, slab
+from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.contract.record import Record
+from stream_rater.parts import decoder
+from stream_rater.parts.decoder import PartView
+from stream_rater.parts.schema import NotAPart
+from stream_rater.pipeline import changes
 from stream_rater.pipeline.changes import Change, Disagreement
-from stream_rater.pipeline.convoy import Convoy, convoys
 from stream_rater.pipeline.observer import Observer
-from stream_rater.pipeline.parts import NotAPart
 from stream_rater.pipeline.ports import (
     REBUILT,
     REGROUPING_S,
@@ -40,7 +43,6 @@ from stream_rater.pipeline.ports import (
     Poll,
     Publish,
     ReadBeliefs,
-    Record,
     Regrouped,
     Seek,
     Step,
@@ -50,10 +52,9 @@ from stream_rater.pipeline.ports import (
     pause_s,
     shard_ends,
 )
+from stream_rater.pipeline.rating_events import InterleavedEvents
 from stream_rater.pipeline.shard import Batch, Shard, traced
-from stream_rater.pipeline.slab import Piece
-from stream_rater.pipeline.telling import Abreast
-from stream_rater.rating.compiled import KERNEL_VERSION
+from stream_rater.pipeline.shard_group import ShardGroup, convoys
 from stream_rater.rating.record import UnknownRecord
 
 RECHECK_S = 1.0
@@ -189,11 +190,11 @@ class Updater:
             for shard in polled.lost | polled.gained:
                 self._shards.pop(shard, None)
                 self._refused_until.pop(shard, None)
-        pieces = slab.read_all([record.value or b"" for record in polled.records], self.kernel)
+        pieces = decoder.read_all([record.value or b"" for record in polled.records], self.kernel)
         for record, piece in zip(polled.records, pieces, strict=True):
             self._read(record, piece)
 
-    def _read(self, record: Record, piece: Piece | None) -> None:
+    def _read(self, record: Record, piece: PartView | None) -> None:
         shard = self._shards.get(record.partition)
         if shard is None:
             return
@@ -254,12 +255,12 @@ class Updater:
 
     def _update(self, batches: Mapping[int, Batch]) -> Step[None]:
         some = list(convoys(batches, self._rows_per_call))
-        players = {s: roster for convoy in some for s, roster in convoy.players.items()}
+        players = {s: roster for group in some for s, roster in group.players.items()}
         held = yield from ask(ReadBeliefs(players))
         computed = {
             each.shard: each
-            for convoy in some
-            for each in self._compute(self._ready(convoy, held), held)
+            for group in some
+            for each in self._compute(self._ready(group, held), held)
         }
         if not computed:
             return
@@ -275,27 +276,27 @@ class Updater:
     def _application(self, changes_: Sequence[Change]) -> Apply:
         """With what will be told of it."""
         told = [each.events for each in changes_ if not self._shards[each.shard].replaying]
-        return Apply({each.shard: each.application for each in changes_}, Abreast(told))
+        return Apply({each.shard: each.application for each in changes_}, InterleavedEvents(told))
 
-    def _ready(self, convoy: Convoy, held: Mapping[int, Held]) -> Convoy:
+    def _ready(self, group: ShardGroup, held: Mapping[int, Held]) -> ShardGroup:
         """Of those shards only that are as they were."""
         ready = []
-        for number in convoy.batches:
+        for number in group.batches:
             if held[number].position == self._shards[number].position:
                 ready.append(number)
             else:
                 del self._shards[number]
-        return convoy.those(ready)
+        return group.those(ready)
 
-    def _compute(self, convoy: Convoy, held: Mapping[int, Held]) -> Sequence[Change]:
+    def _compute(self, group: ShardGroup, held: Mapping[int, Held]) -> Sequence[Change]:
         """Where a record is unknown, its shard is refused, and no other."""
         try:
-            return changes.computed(convoy, held) if convoy.batches else ()
+            return changes.computed(group, held) if group.batches else ()
         except UnknownRecord as error:
-            if len(convoy.batches) > 1:
-                alone = (convoy.those([number]) for number in convoy.batches)
+            if len(group.batches) > 1:
+                alone = (group.those([number]) for number in group.batches)
                 return [change for each in alone for change in self._compute(each, held)]
-            for number in convoy.batches:
+            for number in group.batches:
                 self._refuse(number, str(error), held[number].position.applied)
             return ()
 
@@ -319,7 +320,11 @@ class Updater:
         def publication() -> Publish | None:
             ours = [change for change in done if change.shard in self._shards]
             offsets = {change.shard: change.application.position.applied for change in ours}
-            return Publish(Abreast([change.events for change in ours]), offsets) if ours else None
+            return (
+                Publish(InterleavedEvents([change.events for change in ours]), offsets)
+                if ours
+                else None
+            )
 
         told = yield from insist(publication, lambda: self._poll(REGROUPING_S, full=True))
         if told is None:

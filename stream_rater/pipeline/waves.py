@@ -7,9 +7,9 @@ other. Adding and finishing a round costs a few steps per player, whatever else 
 
 import numpy as np
 
-from stream_rater.pipeline.marks import NOTHING, Fingerprints, Flags, Marks
-from stream_rater.rating.compiled import kernel
-from stream_rater.rating.model import Ints
+from stream_rater.columns.arrays import Flags, Ints
+from stream_rater.columns.kernels import kernel
+from stream_rater.columns.player_map import NOTHING, Fingerprints, PlayerMap
 
 LAST = -1
 """Where no other link follows."""
@@ -50,7 +50,7 @@ class Waves:
         """By place."""
         self._behind = _NONE
         """By place, how many of its players still have an earlier round before it."""
-        self._latest = Marks()
+        self._latest = PlayerMap()
         """By player the latest round that is not finished."""
         self._before, self._after = _NONE, _NONE
         """By link the places of a round and of one that waits for it: a link for each player who

@@ -26,20 +26,21 @@ from typing import Any
 
 import numpy as np
 
+from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.columns.kernels import kernel
 from stream_rater.rating import factor, mode
 from stream_rater.rating.baselines.places import tie_bounds
-from stream_rater.rating.compiled import kernel
 from stream_rater.rating.elementary import exp, log, tanh
 from stream_rater.rating.history import copy, insert
 from stream_rater.rating.model import (
     DID_NOT_FINISH,
     Evidence,
     Factors,
-    Floats,
-    Ints,
     Places,
     Table,
+    Variances,
     Wave,
+    WaveArrays,
 )
 from stream_rater.rating.parameters import EloR
 from stream_rater.rating.performance import (
@@ -105,19 +106,21 @@ def split_performances(place: Places, mu: Floats, u: Floats, found: Floats) -> N
         found[i] = x
 
 
+NO_WEIGHTS = np.empty(0)
+"""Newcomers weigh as much as everybody: Elo-R has no such weights."""
+
+
 @kernel
-def _rounds(
-    round_starts: Ints, weight: Floats, ceiling: Floats, time: Ints, place: Places,
-    entry_starts: Ints, share: Floats, mu: Floats, sigma: Floats, rounds: Ints, last_time: Ints,
-    weight_limit: float, sigma_limit: float, initial_mu: float, split: bool,
-) -> Floats:  # fmt: skip
+def _rounds(wave: WaveArrays, variances: Variances, initial_mu: float, split: bool) -> Floats:
+    round_starts, entry_starts, place = wave.round_starts, wave.entry_starts, wave.place
+    share, mu, sigma = wave.share, wave.mu, wave.sigma
     out = np.empty((len(mu), 3))
-    for r in range(len(weight)):
+    for r in range(len(wave.weight)):
         first, end = round_starts[r], round_starts[r + 1]
         a, b = entry_starts[first], entry_starts[end]
         player_variances(
-            weight[r], rounds[a:b], time[r], last_time[a:b], np.empty(0),
-            weight_limit, sigma_limit, 0.0, out[a:b],
+            wave.weight[r], wave.rounds[a:b], wave.time[r], wave.last_time[a:b], variances,
+            out[a:b],
         )  # fmt: skip
         prior = sigma[a:b] * sigma[a:b] + out[a:b, 2]
         entry_mu, u = np.empty(end - first), np.empty(end - first)
@@ -134,7 +137,7 @@ def _rounds(
             split_performances(place[first:end], entry_mu, u, found)
         for e in range(first, end):
             i, j = entry_starts[e], entry_starts[e + 1]
-            performance = min(found[e - first], ceiling[r])
+            performance = min(found[e - first], wave.ceiling[r])
             if is_solo(share, i, j):
                 out[i, 0] = performance
             else:
@@ -146,12 +149,8 @@ def _rounds(
 
 def estimate(config: EloR, wave: Wave) -> Evidence:
     """Evidence (P, 3): performance, delta^2 and eta^2, each player's own by the round's weight."""
-    weight_limit, sigma_limit = config.limits
-    evidence: Evidence = _rounds(
-        wave.round_starts, wave.weight, wave.ceiling, wave.time, wave.place, wave.entry_starts,
-        wave.share, wave.mu, wave.sigma, wave.rounds, wave.last_time,
-        weight_limit, sigma_limit, config.initial_mu, config.ties == "split",
-    )  # fmt: skip
+    variances = Variances(*config.limits, 0.0, NO_WEIGHTS)
+    evidence: Evidence = _rounds(wave.arrays, variances, config.initial_mu, config.ties == "split")
     return evidence
 
 

@@ -6,16 +6,14 @@ share no player, so that all of them can be rated in one call without one seeing
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.rating.rounding import grid_of
 
-Floats = npt.NDArray[np.float64]
-Singles = npt.NDArray[np.float32]
-Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int64]
 """(n, capacity) logistic factors as a record has them: see `factor`."""
 History = npt.NDArray[np.float64]
@@ -59,6 +57,33 @@ posterior's log-derivative is o * tanh((x - p) * a), so its weight is w = 2 a o 
 """
 
 
+class WaveArrays(NamedTuple):
+    """The columns of a Wave, as kernels take them."""
+
+    round_starts: Ints
+    weight: Floats
+    ceiling: Floats
+    time: Ints
+    place: Places
+    entry_starts: Ints
+    share: Floats
+    mu: Floats
+    sigma: Floats
+    rounds: Ints
+    last_time: Ints
+
+
+class Variances(NamedTuple):
+    """What beta^2 and gamma^2 are computed from (section 4), as kernels take it."""
+
+    weight_limit: float
+    sigma_limit: float
+    drift_per_day: float
+    """In points^2."""
+    newcomer_weights: Floats
+    """Of a player's first rounds, in turn."""
+
+
 @dataclass(frozen=True, slots=True)
 class Wave:
     """Rounds that share no player, with what stage 1 needs to know of each player.
@@ -91,6 +116,14 @@ class Wave:
     """(P,) time of the last round before; ignored where there was none."""
     players: Sequence[Sequence[str]] = ()
     """(R,) each round's players by id, for systems that know some by name."""
+
+    @property
+    def arrays(self) -> WaveArrays:
+        """All columns but the players' ids."""
+        return WaveArrays(
+            self.round_starts, self.weight, self.ceiling, self.time, self.place, self.entry_starts,
+            self.share, self.mu, self.sigma, self.rounds, self.last_time,
+        )  # fmt: skip
 
 
 Evidence = Floats

@@ -18,10 +18,11 @@ import math
 
 import numpy as np
 
-from stream_rater.rating import direct, shared, small
-from stream_rater.rating.compiled import giving, inlined, kernel
+from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.columns.kernels import giving, inlined, kernel
+from stream_rater.rating import direct, large_rounds, small_rounds
 from stream_rater.rating.elementary import inverse_root
-from stream_rater.rating.model import DID_NOT_FINISH, Floats, Ints, Places
+from stream_rater.rating.model import DID_NOT_FINISH, Places, Variances, WaveArrays
 from stream_rater.rating.roots import falls, has_open, let_fall
 from stream_rater.rating.survey import HIGH, KNOWN, LOW, survey
 
@@ -57,7 +58,7 @@ def solve_rounds(round_starts: Ints, place: Places, mu: Floats, u: Floats, tie: 
     for r in range(rounds):
         a, b = round_starts[r], round_starts[r + 1]
         survey(mu, u, a, b, tie, known[r])
-        if b - a > small.SMALL:
+        if b - a > small_rounds.SMALL:
             many[large] = r
             large += 1
         elif place[b - 1] != DID_NOT_FINISH:
@@ -66,9 +67,9 @@ def solve_rounds(round_starts: Ints, place: Places, mu: Floats, u: Floats, tie: 
         else:
             found[a:b] = math.nan
     if less > 0:
-        small.solve_small(round_starts, few[:less], known, place, mu, u, tie, found)
+        small_rounds.solve_small(round_starts, few[:less], known, place, mu, u, tie, found)
     if large > 0:
-        shared.solve_large(round_starts, many[:large], known, place, mu, u, tie, found)
+        large_rounds.solve_large(round_starts, many[:large], known, place, mu, u, tie, found)
     for r in range(rounds):
         a, b = round_starts[r], round_starts[r + 1]
         if not falls(place, found, a, b):
@@ -81,15 +82,17 @@ def solve_rounds(round_starts: Ints, place: Places, mu: Floats, u: Floats, tie: 
 
 @inlined
 def player_variances(
-    round_weight: float, rounds: Ints, time: int, last_time: Ints, newcomer_weights: Floats,
-    weight_limit: float, sigma_limit: float, drift_per_day: float, out: Floats,
+    round_weight: float, rounds: Ints, time: int, last_time: Ints, variances: Variances,
+    out: Floats,
 ) -> None:  # fmt: skip
     """Each player's beta^2 and gamma^2 into out[:, 1] and out[:, 2]; times in seconds.
 
     w = weight_limit * round weight * newcomer weight, s = sigma_limit, d = drift per day:
     gamma^2 = w s^2 + d * days, beta^2 = (1 + 1/w) s^2 + d / w.
     """
-    s2 = sigma_limit * sigma_limit
+    weight_limit, drift_per_day = variances.weight_limit, variances.drift_per_day
+    newcomer_weights = variances.newcomer_weights
+    s2 = variances.sigma_limit * variances.sigma_limit
     usual = max(weight_limit * round_weight, LEAST_WEIGHT)
     usual_beta2 = (1.0 + 1.0 / usual) * s2 + drift_per_day / usual
     n = len(rounds)
@@ -164,12 +167,12 @@ def _prior(sigma: Floats, out: Floats) -> Floats:
 
 @kernel
 def _find_entries(
-    entry_starts: Ints, share: Floats, mu: Floats, sigma: Floats, initial_mu: float, out: Floats,
-    entry_mu: Floats, u: Floats,
-) -> None:  # fmt: skip
+    wave: WaveArrays, initial_mu: float, out: Floats, entry_mu: Floats, u: Floats
+) -> None:
     """Each entry's rating and u = C/delta, from its players' and their beta^2, gamma^2 in `out`."""
+    share, mu, sigma = wave.share, wave.mu, wave.sigma
     for e in range(len(entry_mu)):
-        i, j = entry_starts[e], entry_starts[e + 1]
+        i, j = wave.entry_starts[e], wave.entry_starts[e + 1]
         if is_solo(share, i, j):
             entry_mu[e], delta2 = mu[i], sigma[i] * sigma[i] + out[i, 2] + out[i, 1]
         else:
@@ -179,13 +182,11 @@ def _find_entries(
 
 
 @kernel
-def _credit(
-    found: Floats, entry_starts: Ints, share: Floats, mu: Floats, sigma: Floats, initial_mu: float,
-    out: Floats,
-) -> None:  # fmt: skip
+def _credit(wave: WaveArrays, found: Floats, initial_mu: float, out: Floats) -> None:
     """Each player's evidence from the entries' performances `found`."""
+    share, mu, sigma = wave.share, wave.mu, wave.sigma
     for e in range(len(found)):
-        i, j = entry_starts[e], entry_starts[e + 1]
+        i, j = wave.entry_starts[e], wave.entry_starts[e + 1]
         if is_solo(share, i, j):
             out[i, 0] = found[e]
         else:
@@ -195,63 +196,63 @@ def _credit(
 
 @kernel
 def _estimate(
-    round_starts: Ints, weight: Floats, ceiling: Floats, time: Ints, place: Places,
-    entry_starts: Ints, share: Floats, mu: Floats, sigma: Floats, rounds: Ints, last_time: Ints,
-    weight_limit: float, sigma_limit: float, drift_per_day: float, newcomer_weights: Floats,
-    initial_mu: float, tie: float, out: Floats,
-) -> None:  # fmt: skip
+    wave: WaveArrays, variances: Variances, initial_mu: float, tie: float, out: Floats
+) -> None:
     """Evidence for the players of some rounds into `out`."""
-    alone = _is_each_alone(entry_starts, share)
-    u = np.empty(len(place))
-    for r in range(len(weight)):
+    round_starts, entry_starts, sigma = wave.round_starts, wave.entry_starts, wave.sigma
+    alone = _is_each_alone(entry_starts, wave.share)
+    u = np.empty(len(wave.place))
+    for r in range(len(wave.weight)):
         first, end = entry_starts[round_starts[r]], entry_starts[round_starts[r + 1]]
         for a in range(first, end, TOGETHER):
             b = min(a + TOGETHER, end)
             player_variances(
-                weight[r], rounds[a:b], time[r], last_time[a:b], newcomer_weights,
-                weight_limit, sigma_limit, drift_per_day, out[a:b],
+                wave.weight[r], wave.rounds[a:b], wave.time[r], wave.last_time[a:b], variances,
+                out[a:b],
             )  # fmt: skip
             if alone:
                 for i in range(a, b):
                     u[i] = C * inverse_root(sigma[i] * sigma[i] + out[i, 2] + out[i, 1])
-    entry_mu = mu
+    entry_mu = wave.mu
     if not alone:
-        entry_mu = np.empty(len(place))
-        _find_entries(entry_starts, share, mu, sigma, initial_mu, out, entry_mu, u)
-    found = solve_rounds(round_starts, place, entry_mu, u, tie)
-    for r in range(len(weight)):
+        entry_mu = np.empty(len(wave.place))
+        _find_entries(wave, initial_mu, out, entry_mu, u)
+    found = solve_rounds(round_starts, wave.place, entry_mu, u, tie)
+    for r in range(len(wave.weight)):
         a, b = round_starts[r], round_starts[r + 1]
         if alone:
             for i in range(a, b):
-                out[i, 0] = min(found[i], ceiling[r])
+                out[i, 0] = min(found[i], wave.ceiling[r])
         else:
-            np.minimum(found[a:b], ceiling[r], found[a:b])
+            np.minimum(found[a:b], wave.ceiling[r], found[a:b])
     if not alone:
-        _credit(found, entry_starts, share, mu, sigma, initial_mu, out)
+        _credit(wave, found, initial_mu, out)
 
 
 @kernel
-def estimate(
-    round_starts: Ints, weight: Floats, ceiling: Floats, time: Ints, place: Places,
-    entry_starts: Ints, share: Floats, mu: Floats, sigma: Floats, rounds: Ints, last_time: Ints,
-    weight_limit: float, sigma_limit: float, drift_per_day: float, newcomer_weights: Floats,
-    initial_mu: float, tie: float,
-) -> Floats:  # fmt: skip
+def _some_rounds(wave: WaveArrays, first: int, end: int) -> WaveArrays:
+    """The rounds from `first` to before `end`, with their entries and players."""
+    a, b = wave.round_starts[first], wave.round_starts[end]
+    i, j = wave.entry_starts[a], wave.entry_starts[b]
+    return WaveArrays(
+        wave.round_starts[first : end + 1] - a, wave.weight[first:end], wave.ceiling[first:end],
+        wave.time[first:end], wave.place[a:b], wave.entry_starts[a : b + 1] - i, wave.share[i:j],
+        wave.mu[i:j], wave.sigma[i:j], wave.rounds[i:j], wave.last_time[i:j],
+    )  # fmt: skip
+
+
+@kernel
+def estimate(wave: WaveArrays, variances: Variances, initial_mu: float, tie: float) -> Floats:
     """Evidence (P, 3) for every player of a wave (see model.Wave and model.Evidence).
 
     A few rounds at a time, with which the arrays worked in stay in the cache.
     """
-    out = np.empty((len(mu), 3))
+    out = np.empty((len(wave.mu), 3))
     first = 0
-    while first < len(weight):
-        end = rounds_together(round_starts, first)
-        a, b = round_starts[first], round_starts[end]
-        i, j = entry_starts[a], entry_starts[b]
-        _estimate(
-            round_starts[first : end + 1] - a, weight[first:end], ceiling[first:end],
-            time[first:end], place[a:b], entry_starts[a : b + 1] - i, share[i:j], mu[i:j],
-            sigma[i:j], rounds[i:j], last_time[i:j], weight_limit, sigma_limit, drift_per_day,
-            newcomer_weights, initial_mu, tie, out[i:j],
-        )  # fmt: skip
+    while first < len(wave.weight):
+        end = rounds_together(wave.round_starts, first)
+        i = wave.entry_starts[wave.round_starts[first]]
+        j = wave.entry_starts[wave.round_starts[end]]
+        _estimate(_some_rounds(wave, first, end), variances, initial_mu, tie, out[i:j])
         first = end
     return out

@@ -1,8 +1,8 @@
 """One small interface for every rating system: `estimate` for stage 1, `update` for stage 2.
 
-The estimator calls `estimate` with a ladder's configuration. What stage 2 needs of that
-configuration is in a `Law`, which travels with the evidence, so that an updater rates by what the
-estimator rated by, whatever its own files say.
+The estimator calls `estimate` with a ladder's configuration. What stage 2 needs of it is in a
+`RatingRule`, which travels with the evidence. So an updater rates by the estimator's configuration,
+whatever its own files say.
 """
 
 import math
@@ -13,9 +13,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.rating import belief, book, elo_r, performance
-from stream_rater.rating.compiled import KERNEL_VERSION
-from stream_rater.rating.model import Beliefs, Evidence, Floats, Ints, Wave
+from stream_rater.rating.model import Beliefs, Evidence, Variances, Wave
 from stream_rater.rating.parameters import (
     Climbing,
     Codeforces,
@@ -29,7 +30,7 @@ from stream_rater.rating.parameters import (
 from stream_rater.rating.rounding import single
 
 
-class Law(msgspec.Struct, frozen=True, array_like=True):
+class RatingRule(msgspec.Struct, frozen=True, array_like=True):
     """A ladder's parameters in the form stage 2 uses, and how its ratings are shown."""
 
     system: str
@@ -63,17 +64,17 @@ class Law(msgspec.Struct, frozen=True, array_like=True):
         return at_least(shown, self.floor)
 
 
-def ratings(laws: Sequence[Law], law: Ints, mu: Floats, sigma: Floats) -> Floats:
-    """The same for each of many; law[i] is the index of the law of the i-th."""
-    sigmas = np.array([each.shown_sigmas for each in laws])[law]
-    offset = np.array([each.shown_sigma_offset for each in laws])[law]
-    floor = np.array([-math.inf if each.floor is None else each.floor for each in laws])[law]
+def ratings(rules: Sequence[RatingRule], rule: Ints, mu: Floats, sigma: Floats) -> Floats:
+    """The same for each of many; rule[i] is the index of the rule of the i-th."""
+    sigmas = np.array([each.shown_sigmas for each in rules])[rule]
+    offset = np.array([each.shown_sigma_offset for each in rules])[rule]
+    floor = np.array([-math.inf if each.floor is None else each.floor for each in rules])[rule]
     at_least: Floats = np.maximum(mu - sigmas * (sigma - offset), floor)
     return at_least
 
 
 @lru_cache(maxsize=1000)
-def law_of(config: RatingConfig) -> Law:
+def rule_of(config: RatingConfig) -> RatingRule:
     """What stage 2 and the events need of a configuration."""
     sigmas, offset = 2.0, config.limits[1] if isinstance(config, Evolving | EloR) else 0.0
     without_sigma = isinstance(config, Codeforces | Climbing)
@@ -81,7 +82,7 @@ def law_of(config: RatingConfig) -> Law:
         sigmas, offset = 0.0, 0.0
     elif isinstance(config.display, MinusSigma):
         sigmas, offset = config.display.minus_sigma, 0.0
-    return Law(
+    return RatingRule(
         system=str(config.__struct_config__.tag),
         kernel=KERNEL_VERSION,
         config=fingerprint(config),
@@ -115,27 +116,26 @@ def estimate(config: RatingConfig, wave: Wave) -> Evidence:
         from stream_rater.rating import memoryless  # all baselines: 13 ms that few need
 
         return memoryless.estimate(config, wave)
-    weight_limit, sigma_limit = config.limits
+    weights = np.array(config.newcomer_weights, dtype=np.float64)
+    variances = Variances(*config.limits, config.drift_per_day, weights)
     evidence: Evidence = performance.estimate(
-        wave.round_starts, wave.weight, wave.ceiling, wave.time, wave.place, wave.entry_starts,
-        wave.share, wave.mu, wave.sigma, wave.rounds, wave.last_time,
-        weight_limit, sigma_limit, config.drift_per_day,
-        np.array(config.newcomer_weights, dtype=np.float64),
-        config.initial_mu, 1.0 if config.ties == "full" else 0.5,
-    )  # fmt: skip
+        wave.arrays, variances, config.initial_mu, 1.0 if config.ties == "full" else 0.5
+    )
     return evidence
 
 
-def update(beliefs: Beliefs, rows: Ints, evidence: Evidence, laws: list[Law], law: Ints) -> None:
-    """Stage 2, in place, for the players in `rows`; law[i] is the index of row i's law."""
-    ways = [_WAYS.get(each.system, _replace) for each in laws]
-    rho = np.array([each.momentum for each in laws])[law]
-    kept = np.array([each.kept for each in laws], dtype=np.int64)[law]
+def update(
+    beliefs: Beliefs, rows: Ints, evidence: Evidence, rules: list[RatingRule], rule: Ints
+) -> None:
+    """Stage 2, in place, for the players in `rows`; rule[i] is the index of row i's rule."""
+    ways = [_WAYS.get(each.system, _replace) for each in rules]
+    rho = np.array([each.momentum for each in rules])[rule]
+    kept = np.array([each.kept for each in rules], dtype=np.int64)[rule]
     for way in set(ways):
         if len(set(ways)) == 1:
             way(beliefs, rows, evidence, rho, kept)
         else:
-            own = np.array([each is way for each in ways])[law]
+            own = np.array([each is way for each in ways])[rule]
             way(beliefs, rows[own], evidence[own], rho[own], kept[own])
 
 

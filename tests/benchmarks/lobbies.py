@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from stream_rater.columns.arrays import Ints
 from stream_rater.rating import book, systems
-from stream_rater.rating.model import Beliefs, Ints, Wave, newcomers
+from stream_rater.rating.model import Beliefs, Wave, newcomers
 from stream_rater.rating.parameters import EloMMR
 from tests.benchmarks.measure import Effort, Result, best_s, result
 
@@ -55,7 +56,7 @@ class Ours:
     """Beliefs in memory, rated by waves."""
 
     def __init__(self, players: int) -> None:
-        self._law = systems.law_of(CONFIG)
+        self._law = systems.rule_of(CONFIG)
         self._beliefs: Beliefs = newcomers(
             players, self._law.kept + 1, CONFIG.initial_mu, CONFIG.initial_sigma, coded=True
         )

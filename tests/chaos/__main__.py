@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from local.servers import signals_as_exit
+from tests.benchmarks.document import writing
 from tests.chaos.faults import FAULTS, ON_REQUEST
 from tests.chaos.scene import Outcome
 
@@ -51,6 +52,9 @@ def main() -> int:
         Console(stderr=True, width=WIDE).print(table(outcomes))
         for each in (*outcomes, *failures):
             sys.stdout.write(msgspec.json.encode(each).decode() + "\n")
+        sys.stdout.flush()
+        if given.write:
+            writing.write_run("chaos", (*outcomes, *failures), sys.argv[1:])
     return 1 if failures or any(each.lost or each.doubled or each.wrong for each in outcomes) else 0
 
 
@@ -64,7 +68,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("faults", nargs="*", metavar="FAULT", help=f"of {', '.join(FAULTS)}")
     parser.add_argument("--quick", action="store_true", help="each but once or a few times")
     parser.add_argument("--minutes", type=float, default=MINUTES, help="for all (%(default)g)")
+    writing.add_option(parser)
     given = parser.parse_args()
+    writing.check(parser, write=given.write, unlike={"--quick": given.quick})
     if unknown := set(given.faults) - FAULTS.keys():
         parser.error(f"no such fault: {', '.join(sorted(unknown))}")
     return given
@@ -117,7 +123,7 @@ def played(name: str, *, quick: bool) -> Outcome:
 
 
 def table(outcomes: list[Outcome]) -> Table:
-    """A row for each fault that was played."""
+    """For the terminal."""
     names = Outcome.__struct_fields__
     found = Table(*(name.replace("_", " ") for name in names))
     for outcome in outcomes:

@@ -16,14 +16,15 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, Message, T
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
 from stream_rater.adapters import kafka, memory, memory_servers
+from stream_rater.adapters.driver import Driver
 from stream_rater.adapters.ladder_notes import LadderNotes
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin
-from stream_rater.adapters.worker import Worker
 from stream_rater.config import Settings
-from stream_rater.pipeline.ports import Effect, Event, Poll, Publish, Record, Seek
-from stream_rater.pipeline.story import Notes
-from stream_rater.service import ESTIMATORS, UPDATERS
+from stream_rater.contract.record import Record
+from stream_rater.pipeline.ladder_history import NoteStore
+from stream_rater.pipeline.ports import Effect, Event, Poll, Publish, Seek
+from stream_rater.runtime.service import ESTIMATORS, UPDATERS
 from tests.integration.topics import Bytes, produce, read_topic
 
 ESTIMATOR, UPDATER = "estimator", "updater"
@@ -111,7 +112,7 @@ class Rig(Protocol):
     def cut(self, partition: int, offset: int) -> None:
         """Delete from round-completed what lies before the offset."""
 
-    def notes(self) -> Notes:
+    def notes(self) -> NoteStore:
         """The ladders' notes, as one more process reads and writes them."""
 
     def add_shards(self, count: int) -> None:
@@ -174,7 +175,7 @@ class MemoryRig:
     def cut(self, partition: int, offset: int) -> None:
         self.log.rounds[partition].start = offset
 
-    def notes(self) -> Notes:
+    def notes(self) -> NoteStore:
         return self.log
 
     def add_shards(self, count: int) -> None:
@@ -182,9 +183,9 @@ class MemoryRig:
 
     def leave_open(self, member: Member, effect: Publish) -> None:
         worker: Any = member.performer
-        pending = self._group(member.role).pending
+        transactions = self._group(member.role).transactions
         for _ in worker.steps(effect):
-            if worker.producer in pending and pending[worker.producer].offsets:
+            if worker.producer in transactions and transactions[worker.producer].offsets:
                 return
 
     def committed(self, role: str, partition: int) -> int | None:
@@ -232,7 +233,7 @@ class KafkaRig:
         )
         store = RedisStore(settings)
         store.prepare()
-        worker = Worker(
+        worker = Driver(
             settings, kafka.Input(settings, topic, group), self._admin, store,
             role, stop=threading.Event(), on_effect=lambda name, seconds: None,
         )  # fmt: skip
@@ -266,7 +267,7 @@ class KafkaRig:
         for future in client.delete_records([where]).values():
             future.result(10.0)
 
-    def notes(self) -> Notes:
+    def notes(self) -> NoteStore:
         return LadderNotes(self._settings, self._admin)
 
     def add_shards(self, count: int) -> None:

@@ -5,9 +5,9 @@ import pytest
 import redis
 
 from stream_rater.adapters import redis_client
-from stream_rater.adapters.redis_client import Batch, at_one_instant, bulk, connect, of_words
+from stream_rater.adapters.redis_client import CallBatch, at_one_instant, bulk, connect, of_words
+from stream_rater.adapters.store_keys import belief_key
 from stream_rater.pipeline.ports import Held, Position, StoreTrouble
-from stream_rater.pipeline.sharding import belief_key
 from stream_rater.rating.record import HEADER_SIZE
 from tests import real
 from tests.contract.test_store import BOB, SHARDS, RedisPerformer, application, apply, read
@@ -57,8 +57,8 @@ def test_a_read_that_failed_leaves_no_replies_behind(redis_settings: real.Settin
 def test_a_reply_that_comes_after_a_failure_is_nobodys(redis_settings: real.Settings) -> None:
     """A slow command's reply, behind one that was an error, is not taken for the next command's."""
 
-    def asked(*words: str) -> Batch:
-        return Batch("{0}:x", (of_words(len(words), bulk(*words)),), 1)
+    def asked(*words: str) -> CallBatch:
+        return CallBatch("{0}:x", (of_words(len(words), bulk(*words)),), 1)
 
     with connect(redis_settings) as client:
         for _ in range(3):

@@ -243,7 +243,7 @@ def test_what_goes_ahead_is_told_as_part_of_its_publish(
     """So that `Apply` is Redis and `Publish` Kafka for who asks what a worker waits for."""
     clock_s, told = [0.0], dict[str, list[float]]()
     at = SimpleNamespace(perf_counter=lambda: clock_s[0], monotonic=time.monotonic)
-    monkeypatch.setattr("stream_rater.adapters.worker.time", at)
+    monkeypatch.setattr("stream_rater.adapters.driver.time", at)
     member, (_, *events) = applied_ahead(kafka_rig, 3)
     worker: Any = member.performer
     monkeypatch.setattr(worker, "_on_effect", lambda name, s: told.setdefault(name, []).append(s))

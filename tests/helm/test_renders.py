@@ -12,9 +12,9 @@ import pytest
 import yaml
 from kubernetes_validate.utils import all_versions
 
-from stream_rater.commands import LAST_S
+from stream_rater.cli.commands import LAST_S
 from stream_rater.config import Settings
-from stream_rater.service import STALE_S
+from stream_rater.runtime.service import STALE_S
 from tests import tools
 from tests.helm.chart import (
     CASES,

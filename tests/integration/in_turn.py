@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from typing import Any
 
-from stream_rater import cli
+from stream_rater.cli import app
 
 
 def ended(arguments: Sequence[str], variables: Mapping[str, str]) -> dict[str, Any]:
@@ -21,7 +21,7 @@ def ended(arguments: Sequence[str], variables: Mapping[str, str]) -> dict[str, A
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         try:
-            cli.main(list(arguments), prog_name="stream-rater")
+            app.main(list(arguments), prog_name="stream-rater")
         except SystemExit as end:
             code = end.code
     return {"returncode": code, "stdout": out.getvalue(), "stderr": err.getvalue()}

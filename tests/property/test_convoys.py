@@ -7,23 +7,25 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_rater.events import RatingChanged, joined, to_json
-from stream_rater.names import Names
-from stream_rater.pipeline import changes, parts, slab
-from stream_rater.pipeline.convoy import Convoy
-from stream_rater.pipeline.parts import RoundInPart
-from stream_rater.pipeline.ports import Event, Held, Position, Record
+from stream_rater.columns.strings import Names
+from stream_rater.contract.events import RatingChanged, joined, to_json
+from stream_rater.contract.record import Record
+from stream_rater.contract.tracecontext import Trace
+from stream_rater.parts import decoder, schema
+from stream_rater.parts.decoder import PartView
+from stream_rater.parts.schema import RoundInPart
+from stream_rater.pipeline import changes
+from stream_rater.pipeline.ports import Event, Held, Position
 from stream_rater.pipeline.shard import Shard
-from stream_rater.pipeline.slab import Piece
+from stream_rater.pipeline.shard_group import ShardGroup
 from stream_rater.rating import record, systems
 from stream_rater.rating.model import Beliefs
 from stream_rater.rating.parameters import EloMMR, EloR, Glicko
-from stream_rater.rating.systems import Law, law_of
-from stream_rater.trace import Trace
+from stream_rater.rating.systems import RatingRule, rule_of
 
 SPREAD = {"weight_limit": 0.2, "sigma_limit": 80.0}
-LAWS = [
-    law_of(each)
+RULES = [
+    rule_of(each)
     for each in (
         EloMMR(**SPREAD),
         EloMMR(**SPREAD, initial_mu=1000.0, initial_sigma=200.0, history=2, rho=0.5),
@@ -39,24 +41,26 @@ LAST = 5
 """Offset of the last round of whoever has played."""
 
 
-def advanced(law: Law, beliefs: Beliefs, offset: int, time: int, evidence: Sequence[float]) -> None:
+def advanced(
+    rule: RatingRule, beliefs: Beliefs, offset: int, time: int, evidence: Sequence[float]
+) -> None:
     """One round more of one player."""
     row, zero = np.zeros(1, np.int64), np.zeros(1, np.int64)
-    systems.update(beliefs, row, np.array([evidence]), [law], zero)
+    systems.update(beliefs, row, np.array([evidence]), [rule], zero)
     systems.note_round(beliefs, row, np.array([offset]), np.array([time]))
 
 
-def known(law: Law, rounds: int) -> bytes | None:
+def known(rule: RatingRule, rounds: int) -> bytes | None:
     """The record of who has played so often, the last time at LAST."""
     if rounds == 0:
         return None
-    beliefs = record.decode([None], law.kept + 1, law.initial_mu, law.initial_sigma)
+    beliefs = record.decode([None], rule.kept + 1, rule.initial_mu, rule.initial_sigma)
     for i in range(rounds):
-        advanced(law, beliefs, LAST - rounds + 1 + i, 1000 * i, (1500.0 + 90.0 * i, 4e4, 1e3))
+        advanced(rule, beliefs, LAST - rounds + 1 + i, 1000 * i, (1500.0 + 90.0 * i, 4e4, 1e3))
     return record.encode(beliefs)[0]
 
 
-RECORDS = [[known(law, rounds) for rounds in (0, 1, 2, 4)] for law in LAWS]
+RECORDS = [[known(rule, rounds) for rounds in (0, 1, 2, 4)] for rule in RULES]
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ class Row:
 
 rows = st.builds(
     Row,
-    st.integers(0, len(LAWS) - 1), st.sampled_from(PLAYERS), st.integers(LAST - 1, LAST + 2),
+    st.integers(0, len(RULES) - 1), st.sampled_from(PLAYERS), st.integers(LAST - 1, LAST + 2),
     st.integers(0, 3), st.sampled_from([-300.0, 1500.0, 1600.1, 2800.25]), st.integers(0, 3),
     st.booleans(),
 )  # fmt: skip
@@ -98,17 +102,17 @@ batches = st.lists(rows, max_size=9, unique_by=lambda row: (row.ladder, row.play
 
 def part(of: Sequence[Row]) -> bytes:
     """Their laws in the order in which they come."""
-    laws = list(dict.fromkeys(LAWS[row.ladder] for row in of))
+    rules = list(dict.fromkeys(RULES[row.ladder] for row in of))
     rounds = dict.fromkeys(row.round for row in of)
-    own = {each.ladder: laws.index(LAWS[LADDERS.index(each.ladder)]) for each in rounds}
+    own = {each.ladder: rules.index(RULES[LADDERS.index(each.ladder)]) for each in rounds}
     numbers = {each: i for i, each in enumerate(rounds)}
     with_laws = [
         RoundInPart(e.offset, own[e.ladder], e.time, e.round_id, e.ladder, e.completed_at, e.trace)
         for e in rounds
     ]
-    return parts.encode(
-        parts.Part(
-            laws=laws,
+    return schema.encode(
+        schema.Part(
+            rules=rules,
             rounds=with_laws,
             round_index=np.array([numbers[row.round] for row in of], np.int64),
             place=np.array([row.place for row in of], np.int32),
@@ -120,11 +124,11 @@ def part(of: Sequence[Row]) -> bytes:
 
 def alone(shard: int, row: Row) -> tuple[bytes, Event] | None:
     """What comes of one row, by the plainest means; nothing, if it is not fresh."""
-    law, of = LAWS[row.ladder], row.round
-    beliefs = record.decode([row.held], law.kept + 1, law.initial_mu, law.initial_sigma)
+    rule, of = RULES[row.ladder], row.round
+    beliefs = record.decode([row.held], rule.kept + 1, rule.initial_mu, rule.initial_sigma)
     if row.offset <= beliefs.header["last"][0]:
         return None
-    advanced(law, beliefs, row.offset, of.time, row.evidence)
+    advanced(rule, beliefs, row.offset, of.time, row.evidence)
     header = beliefs.header[0]
     mu, sigma, previous_mu, previous_sigma = (
         float(header[name]) for name in ("mu", "sigma", "previous_mu", "previous_sigma")
@@ -134,8 +138,8 @@ def alone(shard: int, row: Row) -> tuple[bytes, Event] | None:
         event_id=event_id, ladder=of.ladder, player=row.player, round_id=of.round_id,
         completed_at=of.completed_at, rank=row.place or None, mu=mu, sigma=sigma,
         previous_mu=previous_mu, previous_sigma=previous_sigma, performance=row.performance,
-        rating=law.rating(mu, sigma), previous_rating=law.rating(previous_mu, previous_sigma),
-        rounds=count, provisional=count < law.provisional_rounds,
+        rating=rule.rating(mu, sigma), previous_rating=rule.rating(previous_mu, previous_sigma),
+        rounds=count, provisional=count < rule.provisional_rounds,
     )  # fmt: skip
     key = joined(of.ladder, row.player).encode()
     event = Event(shard, key, to_json(changed), event_id.encode(), of.completed_at, of.trace)
@@ -147,11 +151,13 @@ class OfAnybody(Shard):
 
     __slots__ = ()
 
-    def _is_home(self, part: Piece, shard: int) -> bool:
+    def _is_home(self, part: PartView, shard: int) -> bool:
         return True
 
 
-def convoy_of(wanted: Mapping[int, Sequence[Row]], cuts: Sequence[int], together: bool) -> Convoy:
+def convoy_of(
+    wanted: Mapping[int, Sequence[Row]], cuts: Sequence[int], together: bool
+) -> ShardGroup:
     """Each shard's rows in parts of these sizes, in turn; read together or one by one."""
     records = []
     for number, some in wanted.items():
@@ -160,14 +166,14 @@ def convoy_of(wanted: Mapping[int, Sequence[Row]], cuts: Sequence[int], together
             last = first + cuts[(number + offset) % len(cuts)]
             records.append(Record(number, offset, part(some[first:last])))
             first, offset = last, offset + 1
-    pieces = slab.read_all([each.value or b"" for each in records])
+    pieces = decoder.read_all([each.value or b"" for each in records])
     shards = {number: OfAnybody.at(Position(), 0, 1) for number in wanted}
     for each, piece in zip(records, pieces, strict=True):
         assert piece is not None
         shards[each.partition].read(each, piece=piece if together else None)
     batches = {number: shard.cut(1000) for number, shard in shards.items()}
     assert not any(shard.barrier or shard.queue for shard in shards.values())
-    return Convoy({number: batch for number, batch in batches.items() if batch is not None})
+    return ShardGroup({number: batch for number, batch in batches.items() if batch is not None})
 
 
 @settings(deadline=None)
@@ -175,19 +181,17 @@ def convoy_of(wanted: Mapping[int, Sequence[Row]], cuts: Sequence[int], together
 def test_a_convoy_does_what_its_rows_do(wanted: dict[int, list[Row]], data: st.DataObject) -> None:
     """Whatever laws, newcomers, stale rows, shards and parts there are; and so it is recalled."""
     cuts = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=3))
-    convoy = convoy_of(wanted, cuts, data.draw(st.booleans()))
-    asked = {s: list(roster) for s, roster in convoy.players.items()}
+    group = convoy_of(wanted, cuts, data.draw(st.booleans()))
+    asked = {s: list(roster) for s, roster in group.players.items()}
     assert asked == {s: [(LADDERS[r.ladder], r.player) for r in own] for s, own in wanted.items()}
     held = {s: Held(Position(7), [row.held for row in own]) for s, own in wanted.items()}
-    done = changes.computed(convoy, held)
+    done = changes.computed(group, held)
     assert [change.shard for change in done] == list(wanted)
     for change, (shard, own) in zip(done, wanted.items(), strict=True):
         found = [(row, alone(shard, row)) for row in own]
         fresh = [(row, made) for row, made in found if made is not None]
         flags = np.packbits(np.array([made is not None for _, made in found], np.bool_))
-        assert change.application.position == Position(
-            convoy.batches[shard].end, 7, flags.tobytes()
-        )
+        assert change.application.position == Position(group.batches[shard].end, 7, flags.tobytes())
         assert (change.rows, change.fresh) == (len(own), len(fresh))
         assert list(change.application.beliefs) == [
             ((LADDERS[row.ladder], row.player), new) for row, (new, _) in fresh
@@ -196,6 +200,6 @@ def test_a_convoy_does_what_its_rows_do(wanted: dict[int, list[Row]], data: st.D
         new = dict(change.application.beliefs)
         left = [new.get(player, row.held) for player, row in zip(asked[shard], own, strict=True)]
         again = changes.recalled(
-            shard, convoy.batches[shard].parts, Held(change.application.position, left), 0
+            shard, group.batches[shard].parts, Held(change.application.position, left), 0
         )
         assert list(again.events) == list(change.events)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from stream_rater.rating import systems
 from stream_rater.rating.model import newcomers
 from stream_rater.rating.parameters import EloR
-from stream_rater.rounds import wave_of
+from stream_rater.rounds.batch import wave_of
 from tests import elo_r_oracle as oracle
 from tests.rounds import ranked, read
 
@@ -58,7 +58,7 @@ def test_beliefs_equal_the_oracles(config: EloR, season: list[dict[str, Any]]) -
         )
         rows = np.array([NAMES.index(player) for player in standings.players])
         evidence = systems.estimate(config, wave_of([standings], beliefs.header[rows]))
-        systems.update(beliefs, rows, evidence, [systems.law_of(config)], np.zeros_like(rows))
+        systems.update(beliefs, rows, evidence, [systems.rule_of(config)], np.zeros_like(rows))
         expected = oracle.rate_round(
             [slow[i] for i in rows], standings.place.tolist(), config.delta, config.sigma_limit,
             config.ties == "split", standings.weight, standings.ceiling,

@@ -9,10 +9,11 @@ import msgspec
 
 from stream_rater.adapters.memory import Steps
 from stream_rater.adapters.memory_servers import Group
-from stream_rater.lab.reach import Reach
+from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.lab.cutoff import Cutoff
+from stream_rater.parts.schema import Part
 from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.observer import Observer
-from stream_rater.pipeline.parts import Part
 from stream_rater.pipeline.ports import (
     Apply,
     CannotGoOn,
@@ -24,7 +25,6 @@ from stream_rater.pipeline.ports import (
 )
 from stream_rater.pipeline.shard import REBUILD
 from stream_rater.pipeline.updater import Updater
-from stream_rater.rating.compiled import KERNEL_VERSION
 
 from .world import UnkindWorker
 
@@ -53,7 +53,7 @@ class Machines:
     estimator: type[Estimator] = Estimator
     updater: type[Updater] = Updater
     worker: type[UnkindWorker] = UnkindWorker
-    reach: type[Reach] = Reach
+    reach: type[Cutoff] = Cutoff
     """Of a rebuild."""
 
 
@@ -74,8 +74,8 @@ def upgraded(kind: type[M]) -> type[M]:
 
         def _estimate(self, *arguments: Any) -> Part:
             part = super()._estimate(*arguments)
-            laws = [msgspec.structs.replace(law, kernel=self.kernel) for law in part.laws]
-            return replace(part, laws=laws)
+            rules = [msgspec.structs.replace(rule, kernel=self.kernel) for rule in part.rules]
+            return replace(part, rules=rules)
 
     return Next
 
@@ -93,7 +93,7 @@ class Actor:
     """How many of them are done."""
     old: bool = True
     """Of the release that there is from the start, with its ladders file."""
-    pace: float = 1.0
+    backoff: float = 1.0
     """Of its turns, how many it takes: 0 while it sleeps."""
     skew_s: float = 0.0
     """By how much its clock is ahead."""

@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 
 from stream_rater.adapters.memory import Steps
+from stream_rater.columns.arrays import Flags
+from stream_rater.columns.player_map import Fingerprints
+from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config import Ladders
 from stream_rater.pipeline import estimation
-from stream_rater.pipeline.estimation import Cohort
+from stream_rater.pipeline.estimation import PendingRounds
 from stream_rater.pipeline.estimator import Estimator
-from stream_rater.pipeline.marks import Fingerprints, Flags
 from stream_rater.pipeline.ports import (
     Agree,
     CommitSource,
@@ -23,8 +25,7 @@ from stream_rater.pipeline.ports import (
     Step,
     ask,
 )
-from stream_rater.pipeline.progress import Ahead, Progress
-from stream_rater.pipeline.sharding import ANYWHERE
+from stream_rater.pipeline.progress import InFlightWindow, Progress
 from stream_rater.rating.model import Table
 
 from .world import UnkindWorker
@@ -66,7 +67,7 @@ class FloorThatStays(Estimator):
     def _forget_everything(self) -> None:
         super()._forget_everything()
         self._progress = self.Progress(self._shards)
-        self._ahead = Ahead(self._progress)
+        self._ahead = InFlightWindow(self._progress)
 
 
 class PriorsReadApart(UnkindWorker):
@@ -87,8 +88,8 @@ class PriorsReadApart(UnkindWorker):
 class CurrentPrior(Estimator):
     """Step 5 without the remembered prior: a round half applied is estimated from itself."""
 
-    def _read_priors(self, cohort: Cohort) -> Step[tuple[Table, Flags]]:
-        headers, accepted = yield from super()._read_priors(cohort)
+    def _read_priors(self, pending: PendingRounds) -> Step[tuple[Table, Flags]]:
+        headers, accepted = yield from super()._read_priors(pending)
         for name in ("mu", "sigma", "time"):
             headers[f"previous_{name}"] = headers[name]
         return headers, accepted
@@ -102,7 +103,7 @@ class ResumedNotAwaited(Estimator):
     applied when the successor comes to it. None in 6,000 seeds does this: see `scenarios`.
     """
 
-    def _resume(self, resumed: Cohort) -> Step[None]:
+    def _resume(self, resumed: PendingRounds) -> Step[None]:
         self._finish(resumed, dict.fromkeys(range(self._shards), 0))
         yield from ()
 
@@ -116,7 +117,7 @@ class Unacknowledged(Estimator):
         self._late: list[tuple[int, bytes]] = []
         self._late_players: dict[int, Fingerprints] = {}
 
-    def _scatter(self, ready: Cohort, priors: Table) -> Step[None]:
+    def _scatter(self, ready: PendingRounds, priors: Table) -> Step[None]:
         part = self._estimate(ready, priors)
         messages = estimation.messages(part, ready, self._rows_per_part)
         first = messages[0][0]
@@ -150,8 +151,8 @@ class FirstPiece(Estimator):
         if large is not None and large is self._large and large._sent == 1:
             super()._close(large.whole)
 
-    def _close(self, cohort: Cohort) -> None:
-        if left := cohort.those(self._backlog.have(cohort.tickets)):
+    def _close(self, pending: PendingRounds) -> None:
+        if left := pending.those(self._backlog.have(pending.tickets)):
             super()._close(left)
 
 
@@ -231,6 +232,6 @@ class NotesReadOnce(UnkindWorker):
 class FilesNotCompared(Estimator):
     """Step 3 without a look at what was noted: each worker rates by its own ladders file."""
 
-    def _agreed(self, wave: Cohort) -> Step[Cohort]:
+    def _agreed(self, wave: PendingRounds) -> Step[PendingRounds]:
         yield from ()
         return wave

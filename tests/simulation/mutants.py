@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stream_rater.lab.reach import Reach
-from stream_rater.pipeline.ports import Record
-from stream_rater.rating.model import Ints
+from stream_rater.columns.arrays import Ints
+from stream_rater.contract.record import Record
+from stream_rater.lab.cutoff import Cutoff
 
 from . import estimator_mutants as stage_1
 from . import updater_mutants as stage_2
@@ -16,28 +16,28 @@ from .ids import IdsInMemory, IdsInStore
 # --- rebuild's rules ------------------------------------------------------------------------------
 
 
-class ReachesTheEnd(Reach):
+class ReachesTheEnd(Cutoff):
     """Rounds count though their parts are not applied, or not sent."""
 
     def of(self, rows: Ints, partitions: Ints) -> Ints:
         return np.full(len(rows), 2**60)
 
 
-class ReachesTheCommit(Reach):
+class ReachesTheCommit(Cutoff):
     """Rounds count up to the estimators' committed offset, whatever parts there are."""
 
     def of(self, rows: Ints, partitions: Ints) -> Ints:
         return self._scattered[partitions] - 1
 
 
-class ReachesWhatWasIgnored(Reach):
+class ReachesWhatWasIgnored(Cutoff):
     """Parts count that were cut for fewer shards and came after others had been added."""
 
     def _counts(self, cut_for: int, record: Record) -> bool:
         return True
 
 
-class ReachesWhatWasApplied(Reach):
+class ReachesWhatWasApplied(Cutoff):
     """Players without parts that are kept count as new."""
 
     def of(self, rows: Ints, partitions: Ints) -> Ints:

@@ -22,6 +22,8 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from tests.benchmarks.document import faults as document
+from tests.benchmarks.document import writing
 from tests.fuzz.run import INPUTS, fuzz
 
 from .actors import Machines
@@ -119,20 +121,6 @@ class Summary:
     fuzzed_wrong: int
     faults: dict[str, int]
 
-    def rows(self) -> Iterator[tuple[str, int]]:
-        """Of the table."""
-        yield f"seeds, from {self.first:,} on", self.seeds
-        yield (
-            "ratings that differ; events lost, doubled, out of order; rounds stuck",
-            self.violations,
-        )
-        yield "rules left out, one at a time", self.mutants
-        yield "caught by a scenario of their own", self.caught
-        yield "caught by random seeds, too", self.caught_by_seeds
-        yield "broken messages to the decoder", self.fuzzed
-        yield "crashes, hangs", self.fuzzed_wrong
-        yield from ((label, self.faults[kind]) for kind, label in KINDS.items())
-
     def complaints(self, inputs: int) -> Iterator[str]:
         """Why this is no success, if so many inputs were promised to the decoder."""
         if self.violations or not self.seeds:
@@ -173,8 +161,8 @@ def tables(tally: Tally, summary: Summary) -> Iterator[Table]:
     yield by_rule
     whole = Table("simulated", box=MARKDOWN)
     whole.add_column("times", justify="right")
-    for label, times in summary.rows():
-        whole.add_row(label, f"{times:,}")
+    for counted, times in document.counted(asdict(summary)):
+        whole.add_row(counted, f"{times:,}")
     yield whole
 
 
@@ -184,6 +172,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=20_000, help="of the production code")
     parser.add_argument("--minutes", type=float, default=MINUTES)
     parser.add_argument("--first", type=int, default=FIRST, help="the first seed")
+    writing.add_option(parser)
     arguments = parser.parse_args()
     first, minutes, began_s = arguments.first, arguments.minutes, time.time()
     console = Console(stderr=True, width=100)
@@ -199,7 +188,9 @@ def main() -> int:
     complaints = list(summary.complaints(promised(minutes)))
     for each in complaints:
         console.print(each)
-    print(json.dumps(asdict(summary)))
+    print(json.dumps(asdict(summary)), flush=True)
+    if arguments.write:
+        writing.write_run("soak", [fuzzed, asdict(summary)], sys.argv[1:])
     return 1 if complaints else 0
 
 

@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 
 from stream_rater.adapters.memory import Steps
+from stream_rater.contract.record import Record
+from stream_rater.parts.decoder import PartView
+from stream_rater.parts.rows import rows_of
 from stream_rater.pipeline.changes import Change
 from stream_rater.pipeline.ports import (
     REGROUPING_S,
@@ -15,12 +18,9 @@ from stream_rater.pipeline.ports import (
     Held,
     NewProducer,
     Publish,
-    Record,
     Step,
 )
-from stream_rater.pipeline.rows import rows_of
 from stream_rater.pipeline.shard import Batch, Item, Shard
-from stream_rater.pipeline.slab import Piece
 from stream_rater.pipeline.updater import Updater
 from stream_rater.rating.record import HEADER_SIZE, read_headers
 
@@ -90,7 +90,7 @@ class RecallsByOffset(Updater):
 class MarksOverlooked(Updater):
     """Step 9 without the marks: what was lost after a rebuild is replayed from before it."""
 
-    def _read(self, record: Record, piece: Piece | None) -> None:
+    def _read(self, record: Record, piece: PartView | None) -> None:
         if record.partition in self._shards:
             self._shards[record.partition].rebuilt = 2**60
         super()._read(record, piece)
@@ -104,7 +104,7 @@ class CutUnchecked(Updater):
 
         __slots__ = ()
 
-        def _check_cut(self, part: Piece, shard: int) -> None:
+        def _check_cut(self, part: PartView, shard: int) -> None:
             pass
 
     kind_of_shard = Careless

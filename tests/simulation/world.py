@@ -10,17 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stream_rater.adapters.memory import Steps, Worker
+from stream_rater.adapters.memory import MemoryDriver, Steps
 from stream_rater.adapters.memory_servers import Group, Log, Records, Store
+from stream_rater.contract.record import Player, Record
 from stream_rater.pipeline.ports import (
     Apply,
     Held,
-    Player,
     Polled,
     Position,
     ReadBeliefs,
     ReadPriors,
-    Record,
     Scatter,
 )
 
@@ -118,7 +117,7 @@ class StoreWithPast(Store):
         self.beliefs[shard] = dict(beliefs)
 
 
-class UnkindWorker(Worker):
+class UnkindWorker(MemoryDriver):
     """Does what it is asked in whatever order the servers might."""
 
     store: StoreWithPast

@@ -5,10 +5,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from stream_rater.names import Names
-from stream_rater.pipeline import parts
+from stream_rater.columns.strings import Names
+from stream_rater.contract.record import Record
+from stream_rater.parts import schema
+from stream_rater.parts.schema import Part, RoundInPart
 from stream_rater.pipeline.observer import Observer
-from stream_rater.pipeline.parts import Part, RoundInPart
 from stream_rater.pipeline.ports import (
     Agree,
     Committed,
@@ -18,15 +19,14 @@ from stream_rater.pipeline.ports import (
     Position,
     Publish,
     ReadBeliefs,
-    Record,
     ShardEnds,
 )
 from stream_rater.pipeline.updater import Updater
 from stream_rater.rating.parameters import EloMMR
-from stream_rater.rating.systems import law_of
+from stream_rater.rating.systems import rule_of
 
 CONFIG = EloMMR(weight_limit=0.2, sigma_limit=80.0, rho=1.0, history=4)
-LAW = law_of(CONFIG)
+RULE = rule_of(CONFIG)
 
 NOWHERE = Position()
 """Of a shard whose store is empty."""
@@ -41,7 +41,7 @@ def part(
     for so many shards."""
     players = [player for _, names in rounds for player in names]
     return Part(
-        laws=[LAW],
+        rules=[RULE],
         rounds=[
             RoundInPart(offset, 0, 1000 * offset, f"r{offset}", ladder, f"time {offset}")
             for offset, _ in rounds
@@ -56,7 +56,7 @@ def part(
 
 def record(offset: int, of: Part | bytes | None, shard: int = 0) -> Record:
     """A record of performance-estimated."""
-    return Record(shard, offset, parts.encode(of) if isinstance(of, Part) else of)
+    return Record(shard, offset, schema.encode(of) if isinstance(of, Part) else of)
 
 
 class Recorder(Observer):

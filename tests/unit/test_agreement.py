@@ -5,15 +5,15 @@ from collections.abc import Sequence
 
 import pytest
 
+from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config import Change, Ladder, Ladders
 from stream_rater.pipeline.agreement import Agreement
 from stream_rater.pipeline.estimator import REFUSED_S, Estimator
+from stream_rater.pipeline.ladder_history import allowed_before, goes_on, odds
 from stream_rater.pipeline.ports import Agree, Poll, Polled, Scatter
-from stream_rater.pipeline.sharding import ANYWHERE
-from stream_rater.pipeline.story import allowed_before, goes_on, odds
 from stream_rater.rating.parameters import EloMMR
-from tests.unit.cohorts import cohort_of
 from tests.unit.machines import ByHand, Recorder
+from tests.unit.pendings import pending_of
 from tests.unit.test_estimator import ONE, ZERO, a_round, opened, priors, read, scattered
 
 OLD = EloMMR(weight_limit=0.2, sigma_limit=80.0)
@@ -63,7 +63,7 @@ def test_objections_are_remembered_for_a_while() -> None:
     own = agreement.own(["ladder-0"])
     rival = {"ladder-0": [own["ladder-0"][0], "5:x"]}
     assert agreement.compare(rival, 10.0) == {"ladder-0": 5}
-    rounds = cohort_of([2, 2, 2], offsets=[4, 5, 6], ladders=["ladder-0", "ladder-0", "other"])
+    rounds = pending_of([2, 2, 2], offsets=[4, 5, 6], ladders=["ladder-0", "ladder-0", "other"])
     assert agreement.allowed(rounds).tolist() == [True, False, True]
     agreement.retry(9.0)
     assert agreement.allowed(rounds).tolist() == [True, False, True]

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stream_rater.columns.arrays import Flags, Ints
+from stream_rater.columns.player_map import Fingerprints
 from stream_rater.pipeline import backlog as backlog_
 from stream_rater.pipeline import waves
 from stream_rater.pipeline.backlog import Backlog
-from stream_rater.pipeline.estimation import Cohort
-from stream_rater.pipeline.marks import Fingerprints, Flags
-from stream_rater.rating.model import Ints
-from tests.unit.cohorts import cohort_of
+from stream_rater.pipeline.estimation import PendingRounds
+from tests.unit.pendings import pending_of
 
 WAVE = 6
 
@@ -29,36 +29,36 @@ def all_fit(tickets: Ints) -> Ints:
     return tickets
 
 
-def told(cohort: Cohort) -> list[tuple[object, ...]]:
+def told(pending: PendingRounds) -> list[tuple[object, ...]]:
     """Offset, partition, size, players and fingerprints of each round."""
-    ends = np.cumsum(cohort.sizes).tolist()
-    names = cohort.rounds.names.texts()
-    columns = (cohort.offsets.tolist(), cohort.partitions.tolist(), cohort.sizes.tolist(), ends)
+    ends = np.cumsum(pending.sizes).tolist()
+    names = pending.rounds.names.texts()
+    columns = (pending.offsets.tolist(), pending.partitions.tolist(), pending.sizes.tolist(), ends)
     return [
         (
             offset,
             partition,
             size,
             names[end - size : end],
-            cohort.fingerprints[end - size : end].tolist(),
+            pending.fingerprints[end - size : end].tolist(),
         )
         for offset, partition, size, end in zip(*columns, strict=True)
     ]
 
 
-def rounds_of(sizes: list[int], first: int, partition: int = 0) -> Cohort:
+def rounds_of(sizes: list[int], first: int, partition: int = 0) -> PendingRounds:
     """Rounds at offsets from there on."""
-    cohort = cohort_of(sizes, offsets=range(first, first + len(sizes)))
-    cohort.partitions = cohort.partitions + partition
-    return cohort
+    pending = pending_of(sizes, offsets=range(first, first + len(sizes)))
+    pending.partitions = pending.partitions + partition
+    return pending
 
 
 def test_a_wave_is_of_those_that_come_first() -> None:
     """As many as it has room for; what does not fit, or is not ready, or not wanted, stays."""
     backlog = Backlog(WAVE)
-    backlog.add(cohort_of([2, 3, 4, 2, 2], offsets=[10, 20, 30, 40, 50]))
+    backlog.add(pending_of([2, 3, 4, 2, 2], offsets=[10, 20, 30, 40, 50]))
 
-    def offsets(wave: Cohort) -> list[int]:
+    def offsets(wave: PendingRounds) -> list[int]:
         return wave.offsets.tolist()
 
     assert offsets(backlog.wave(all_fit, everybody)) == [10, 20]
@@ -74,7 +74,7 @@ def test_all_are_looked_at_until_a_wave_is_full(
     """Some at a time."""
     monkeypatch.setattr(backlog_, "LOOKED_AT", looked_at)
     backlog = Backlog(WAVE)
-    backlog.add(cohort_of([2] * 9))
+    backlog.add(pending_of([2] * 9))
     wave = backlog.wave(lambda tickets: tickets[tickets % 2 == 0], everybody)
     assert wave.tickets.tolist() == [0, 2, 4]
     wave = backlog.wave(lambda tickets: tickets[tickets > 6], everybody)
@@ -84,7 +84,7 @@ def test_all_are_looked_at_until_a_wave_is_full(
 def test_players_that_wait_are_counted() -> None:
     """Of one larger than a wave as many as a wave has."""
     backlog = Backlog(WAVE)
-    backlog.add(cohort_of([2, 10]))
+    backlog.add(pending_of([2, 10]))
     assert (len(backlog), backlog.waiting, backlog.oversize) == (2, 2 + WAVE, 1)
     backlog.finish(backlog.those(np.array([1])))
     assert (len(backlog), backlog.waiting, backlog.oversize) == (1, 2, 0)
@@ -103,9 +103,9 @@ def test_columns_stay_with_their_rounds(some: list[list[int]], seed: int) -> Non
         patch.setattr(waves, "TIDY", rng.randint(0, 3))
         backlog, held, first = Backlog(WAVE), dict[int, tuple[object, ...]](), 0
         for sizes in some:
-            cohort = rounds_of(sizes, first, partition=rng.randint(0, 2))
-            backlog.add(cohort)
-            held |= dict(zip(cohort.tickets.tolist(), told(cohort), strict=True))
+            pending = rounds_of(sizes, first, partition=rng.randint(0, 2))
+            backlog.add(pending)
+            held |= dict(zip(pending.tickets.tolist(), told(pending), strict=True))
             first += len(sizes)
             if rng.random() < 0.2:
                 gone = rng.randint(0, 2)
@@ -113,9 +113,9 @@ def test_columns_stay_with_their_rounds(some: list[list[int]], seed: int) -> Non
                 held = {ticket: each for ticket, each in held.items() if each[1] != gone}
             free = backlog._waves.candidates().tolist()
             done = np.array(sorted(rng.sample(free, rng.randint(0, len(free)))), np.int64)
-            cohort = backlog.those(done)
-            assert told(cohort) == [held.pop(ticket) for ticket in done.tolist()]
-            backlog.finish(cohort)
+            pending = backlog.those(done)
+            assert told(pending) == [held.pop(ticket) for ticket in done.tolist()]
+            backlog.finish(pending)
             left = np.array(list(held), np.int64)
             assert told(backlog.those(left)) == list(held.values())
             assert backlog.sizes(left).tolist() == [each[2] for each in held.values()]
@@ -132,9 +132,9 @@ def test_who_stays_keeps_nobody_elses_name(block: int, monkeypatch: pytest.Monke
     """However many came with a round that waits, or come after it."""
     monkeypatch.setattr(backlog_, "BLOCK", block)
     backlog = Backlog(3 * WAVE)
-    backlog.add(cohort_of([3] + [2] * 20, ladders=["held up"]))
+    backlog.add(pending_of([3] + [2] * 20, ladders=["held up"]))
     for _ in range(50):
-        backlog.add(cohort_of([2, 2, 2]))
+        backlog.add(pending_of([2, 2, 2]))
         backlog.finish(backlog.wave(lambda tickets: tickets[tickets > 0], everybody))
     assert len(backlog) <= 21
     while len(wave := backlog.wave(lambda tickets: tickets[tickets > 0], everybody)):

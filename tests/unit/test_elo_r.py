@@ -10,7 +10,7 @@ from stream_rater.lab.replay import Pool
 from stream_rater.rating import systems
 from stream_rater.rating.model import newcomers
 from stream_rater.rating.parameters import BadParameters, EloR, from_builtins
-from stream_rater.rounds import wave_of
+from stream_rater.rounds.batch import wave_of
 from tests.rounds import ranked, read
 
 
@@ -33,7 +33,7 @@ def test_the_noise_of_the_codeforces_model() -> None:
 
 def test_a_newcomers_published_rating() -> None:
     """1500 - 2 (350 - 100) = 1000 (section 4)."""
-    assert systems.law_of(EloR()).rating(1500.0, 350.0) == 1000.0
+    assert systems.rule_of(EloR()).rating(1500.0, 350.0) == 1000.0
 
 
 def test_the_uncertainty_settles() -> None:
@@ -69,12 +69,12 @@ def test_a_large_tie_is_solved() -> None:
 
 def test_a_better_performance_later_is_worth_more() -> None:
     """Swapping two performances so that the better comes later raises the rating (section 5)."""
-    laws, rows = [systems.law_of(EloR(history="full"))], np.zeros(1, np.int64)
+    rules, rows = [systems.rule_of(EloR(history="full"))], np.zeros(1, np.int64)
     rated = []
     for order in ([1800.0, 1300.0], [1300.0, 1800.0]):
         beliefs = newcomers(1, 4, 1500.0, 350.0)
         for p in order:
-            systems.update(beliefs, rows, np.array([[p, 250.0**2, 43.64**2]]), laws, rows)
+            systems.update(beliefs, rows, np.array([[p, 250.0**2, 43.64**2]]), rules, rows)
         rated.append(float(beliefs.header["mu"][0]))
     assert rated[0] < rated[1]
 

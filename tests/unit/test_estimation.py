@@ -6,16 +6,17 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stream_rater.columns.player_map import shards_in
+from stream_rater.columns.sharding import shards_of
 from stream_rater.config import ANY_LADDER, Ladder, Ladders
-from stream_rater.pipeline import estimation, parts
-from stream_rater.pipeline.intake import Intake
-from stream_rater.pipeline.marks import shards_in
+from stream_rater.parts import schema
+from stream_rater.pipeline import estimation
 from stream_rater.pipeline.ports import Priors
-from stream_rater.pipeline.sharding import shards_of
 from stream_rater.rating import record
 from stream_rater.rating.model import HEADER, newcomers
 from stream_rater.rating.parameters import Elo
-from tests.unit.cohorts import SHARDS, cohort_of
+from stream_rater.rounds.decoder import RoundDecoder
+from tests.unit.pendings import SHARDS, pending_of
 
 SIZES = st.lists(st.integers(2, 4), min_size=1, max_size=5)
 LADDERS = Ladders(
@@ -25,10 +26,10 @@ LADDERS = Ladders(
 
 def test_headers_come_in_the_order_of_the_players() -> None:
     """Whatever order their shards come in; one that cannot be read is told, and only that one."""
-    cohort = cohort_of([4, 4, 4])
+    pending = pending_of([4, 4, 4])
     beliefs = newcomers(12, 0, 1500.0, 350.0, coded=True)
     beliefs.header["rounds"] = np.arange(12)
-    held, shards = record.encode(beliefs), shards_in(cohort.fingerprints).tolist()
+    held, shards = record.encode(beliefs), shards_in(pending.fingerprints).tolist()
     assert len(set(shards)) == SHARDS
 
     def read(cut: Mapping[int, int]) -> tuple[list[int], set[int]]:
@@ -36,7 +37,7 @@ def test_headers_come_in_the_order_of_the_players() -> None:
         told = {s: b"".join([each for each, at in zip(held, shards, strict=True) if at == s])
                 for s in set(shards)}  # fmt: skip
         priors = {s: Priors(0, data[: len(data) - cut.get(s, 0)]) for s, data in told.items()}
-        headers, unreadable = estimation.headers_of(cohort, priors)
+        headers, unreadable = estimation.headers_of(pending, priors)
         return headers["rounds"].tolist(), set(unreadable)
 
     assert read({}) == (list(range(12)), set())
@@ -49,9 +50,9 @@ def test_headers_come_in_the_order_of_the_players() -> None:
 @given(SIZES, st.data())
 def test_priors_are_those_before_the_round(sizes: list[int], data: st.DataObject) -> None:
     """And rounds scattered, or not yet to be read, are told apart by any one player."""
-    cohort = cohort_of(sizes)
+    pending = pending_of(sizes)
     players = sum(sizes)
-    offset = cohort.per_player(cohort.offsets).tolist()
+    offset = pending.per_player(pending.offsets).tolist()
     ahead = data.draw(st.lists(st.sampled_from([-1, -1, 0, 0, 1]), min_size=players,
                                max_size=players))  # fmt: skip
     accepted = np.array([data.draw(st.integers(0, 9)) > 0 for _ in offset])
@@ -65,9 +66,9 @@ def test_priors_are_those_before_the_round(sizes: list[int], data: st.DataObject
             for name, value in zip(names, belief, strict=True):
                 headers[i][name] = value
     told = headers.copy()
-    ready, resumed, priors = estimation.classified(cohort, headers, accepted)
+    ready, resumed, priors = estimation.classified(pending, headers, accepted)
     wanted, first = [], 0
-    for at, size in zip(cohort.offsets.tolist(), sizes, strict=True):
+    for at, size in zip(pending.offsets.tolist(), sizes, strict=True):
         rows = range(first, first + size)
         first += size
         later = any(told[i]["version"] and told[i]["last"] > at for i in rows)
@@ -90,25 +91,27 @@ def test_priors_are_those_before_the_round(sizes: list[int], data: st.DataObject
 @given(SIZES, st.lists(st.booleans(), max_size=5), st.integers(1, 5))
 def test_messages_hold_every_row_once(sizes: list[int], others: list[bool], most: int) -> None:
     """In its player's shard, with its own round and law, and the evidence of its round alone."""
-    intake = Intake(LADDERS)
-    cohort = cohort_of(sizes, ladders=["other" if o else "x" for o in others], intake=intake)
+    round_decoder = RoundDecoder(LADDERS)
+    pending = pending_of(
+        sizes, ladders=["other" if o else "x" for o in others], round_decoder=round_decoder
+    )
     priors = newcomers(sum(sizes), 0, 1500.0, 350.0).header
-    part = estimation.estimate(cohort, priors.copy(), intake.ratings, 4)
+    part = estimation.estimate(pending, priors.copy(), round_decoder.ratings, 4)
     found = []
-    for shard, message in estimation.messages(part, cohort, most):
-        got = parts.decode(message)
+    for shard, message in estimation.messages(part, pending, most):
+        got = schema.decode(message)
         assert len(got.players) <= most
         assert len(got.rounds) == len(set(got.round_index.tolist()))
         assert (shards_of(got.players, SHARDS) == shard).all()
         for i, name in enumerate(got.players):
             told = got.rounds[got.round_index[i]]
-            law = got.laws[told.law].system
-            found.append((told.offset, got.place[i], name, law, got.evidence[i].tolist()))
+            rule = got.rules[told.rule].system
+            found.append((told.offset, got.place[i], name, rule, got.evidence[i].tolist()))
     wanted = []
     for r, size in enumerate(sizes):
-        alone = cohort.rows(np.array([r]))
-        seen = estimation.estimate(alone, priors[:size].copy(), intake.ratings, 4).evidence
-        system = str(intake.ratings[alone.law[0]].__struct_config__.tag)
+        alone = pending.rows(np.array([r]))
+        seen = estimation.estimate(alone, priors[:size].copy(), round_decoder.ratings, 4).evidence
+        system = str(round_decoder.ratings[alone.rule[0]].__struct_config__.tag)
         rows = zip(alone.rounds.names.texts(), alone.rounds.place, seen.tolist(), strict=True)
         wanted += [(alone.offsets[0], place, name, system, row) for name, place, row in rows]
     assert sorted(found) == sorted(wanted)
@@ -116,7 +119,7 @@ def test_messages_hold_every_row_once(sizes: list[int], others: list[bool], most
 
 def test_a_piece_of_a_round() -> None:
     """What a large round is cut into, as its columns say."""
-    (whole,) = [cohort_of([5])]
+    (whole,) = [pending_of([5])]
     pieces = [whole.piece(start, start + 2) for start in (0, 2, 4)]
     assert [each.rounds.names.texts() for each in pieces] == [["p0", "p1"], ["p2", "p3"], ["p4"]]
     assert [each.sizes.tolist() for each in pieces] == [[2], [2], [1]]

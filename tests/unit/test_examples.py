@@ -29,8 +29,8 @@ from local.tools import ROOT
 from stream_rater.config import DEFAULT_RATING, read_ladders
 from stream_rater.lab.lines import read_lines
 from stream_rater.rating.parameters import EloMMR
-from stream_rater.rating.systems import law_of
-from stream_rater.standings import Reader
+from stream_rater.rating.systems import rule_of
+from stream_rater.rounds.validation import Reader
 
 EXAMPLES = ROOT / "deploy" / "examples"
 LADDERS = EXAMPLES / "ladders.toml"
@@ -100,7 +100,7 @@ def test_the_defaults_are_those_of_a_ladder_with_default_parameters() -> None:
         DEFAULT_RATING.initial_mu,
         DEFAULT_RATING.initial_sigma,
     )
-    assert NEWCOMER.shown == law_of(DEFAULT_RATING).rating(NEWCOMER.mu, NEWCOMER.sigma)
+    assert NEWCOMER.shown == rule_of(DEFAULT_RATING).rating(NEWCOMER.mu, NEWCOMER.sigma)
 
 
 # --- line-ups -------------------------------------------------------------------------------------

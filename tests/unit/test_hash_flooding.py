@@ -11,12 +11,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-import stream_rater.names as names_module
-from stream_rater.lab.roll import Roll
-from stream_rater.names import Hashes, Names, are_distinct, distinct, lay_out
-from stream_rater.pipeline import marks, parts, slab
-from stream_rater.pipeline.marks import Marks
-from stream_rater.scanning import scan_all
+from stream_rater.columns import player_map
+from stream_rater.columns import strings as names_module
+from stream_rater.columns.arrays import Hashes
+from stream_rater.columns.player_map import PlayerMap
+from stream_rater.columns.strings import Names, StringColumn, are_distinct, distinct
+from stream_rater.lab.player_index import PlayerIndex
+from stream_rater.parts import decoder, schema
+from stream_rater.rounds.fastjson import scan_all
 from tests.rounds import as_json, ranked
 from tests.unit.machines import part
 
@@ -67,7 +69,7 @@ def colliding(count: int, bits: int, start: int = FNV_START) -> list[str]:
 
 def of_texts(ids: list[str]) -> Hashes:
     """As the hashes of texts that are laid out."""
-    return lay_out(ids).hashes
+    return StringColumn.of(ids).hashes
 
 
 def of_a_round(ids: list[str]) -> Hashes:
@@ -78,7 +80,7 @@ def of_a_round(ids: list[str]) -> Hashes:
 def of_a_part(ids: list[str]) -> Hashes:
     """As an updater marks them in a part."""
     players: Any = ids
-    (piece,) = slab.read_all([parts.encode(part((7, players), ladder=LADDER))])
+    (piece,) = decoder.read_all([schema.encode(part((7, players), ladder=LADDER))])
     assert piece is not None
     return piece.marks
 
@@ -118,7 +120,7 @@ def test_the_table_of_different_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(names_module, "hashed", lambda *of: np.uint64(hashed(*of)))
     monkeypatch.setattr(names_module, "_distinct", names_module._distinct.py_func)
     ids = colliding(1000, 19)
-    assert distinct(lay_out(ids))[0].texts() == ids
+    assert distinct(StringColumn.of(ids))[0].texts() == ids
     assert compared < 1000
 
 
@@ -131,10 +133,10 @@ def longest_run(table: Hashes) -> int:
 def test_the_table_of_marks() -> None:
     """512 players in 1024 places stand together by less than 200, whatever their ladder: FNV-1a of
     such ids collides from each start that has the low byte 0, as one ladder in 256 has it."""
-    ids = lay_out(colliding(512, 23, start=0))
+    ids = StringColumn.of(colliding(512, 23, start=0))
     for ladder in map(str, range(LADDERS)):
-        table = Marks()
-        players = marks.fingerprints(ids, [ladder], [512], 1)
+        table = PlayerMap()
+        players = player_map.fingerprints(ids, [ladder], [512], 1)
         table.note(players, np.zeros(512, np.int64))
         assert longest_run(table._table) < 200
 
@@ -146,6 +148,6 @@ def test_the_table_of_the_roll() -> None:
     hashes = fnv(np.full(len(tried), FNV_START, np.uint64), bytes_of(tried))
     same = np.flatnonzero((hashes ^ hashes >> np.uint64(32)) & np.uint64(1023) == 0)[:500]
     assert len(same) == 500
-    roll = Roll()
+    roll = PlayerIndex()
     roll.rows(Names([tried[i] for i in same.tolist()]))
     assert longest_run(roll._slots) < 200

@@ -14,7 +14,7 @@ from stream_rater.rating.baselines.kerby import interpolate
 from stream_rater.rating.model import newcomers
 from stream_rater.rating.normal import hazard
 from stream_rater.rating.parameters import BadParameters, RatingConfig, from_builtins
-from stream_rater.rounds import wave_of
+from stream_rater.rounds.batch import wave_of
 from tests.rounds import ranked, read
 
 SYSTEMS = {
@@ -258,4 +258,4 @@ def test_nonsense_is_refused_with_its_place(change: dict[str, Any], place: str) 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_mu_is_shown(name: str) -> None:
     """They have no sigma to subtract."""
-    assert systems.law_of(config(name)).rating(12.0, 350.0) == 12.0
+    assert systems.rule_of(config(name)).rating(12.0, 350.0) == 12.0

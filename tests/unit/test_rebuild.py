@@ -9,24 +9,25 @@ import numpy as np
 import pytest
 
 from stream_rater.adapters.memory_servers import Store
-from stream_rater.config import one_ladder
-from stream_rater.lab.offline import Replay
-from stream_rater.lab.reach import Misplaced, Offsets, Reach
-from stream_rater.lab.rebuild import InUse, Rebuild, Write, fill, passed
-from stream_rater.pipeline import parts
-from stream_rater.pipeline.parts import NotAPart, Part, UnknownPart, mark
-from stream_rater.pipeline.ports import REBUILT, UNFINISHED, Application, Player, Position, Record
-from stream_rater.pipeline.roster import Entries, Roster
-from stream_rater.pipeline.shard import Shard
-from stream_rater.pipeline.sharding import shards_of
-from stream_rater.rating.compiled import KERNEL_VERSION
-from stream_rater.rebuild_command import (
+from stream_rater.cli.rebuild import (
     check_kept,
     check_published,
     check_remembered,
     check_rounds_kept,
 )
-from stream_rater.terminal import Failed
+from stream_rater.cli.terminal import Failed
+from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
+from stream_rater.columns.sharding import shards_of
+from stream_rater.config import one_ladder
+from stream_rater.contract.record import Player, Record
+from stream_rater.lab.cutoff import Cutoff, Misplaced, Offsets
+from stream_rater.lab.offline import Replay
+from stream_rater.lab.rebuild import InUse, Rebuild, Write, fill, passed
+from stream_rater.parts import schema
+from stream_rater.parts.schema import NotAPart, Part, UnknownPart, mark
+from stream_rater.pipeline.ports import REBUILT, UNFINISHED, Application, Position
+from stream_rater.pipeline.shard import Shard
 from tests.rounds import as_json, ranked
 from tests.unit.machines import CONFIG, part, record
 
@@ -45,22 +46,22 @@ def at_home(of: Part, shard: int) -> Part:
 def told(each: Record) -> list[tuple[Player, int]]:
     """Whom a part tells of, and the offsets of which rounds; nothing, if it is none."""
     try:
-        of = parts.decode(each.value or b"", oldest=0)
+        of = schema.decode(each.value or b"", oldest=0)
     except NotAPart:
         return []
     rounds = [of.rounds[i] for i in of.round_index.tolist()]
     return [((r.ladder, name), r.offset) for r, name in zip(rounds, of.players, strict=True)]
 
 
-def of_a(reach: Reach, partition: int = 0) -> int:
+def of_a(reach: Cutoff, partition: int = 0) -> int:
     """How far A's rounds reach, if they are in this partition."""
-    rows = reach.census.rows(Roster.of([A]))
+    rows = reach.census.rows(PlayerColumn.of([A]))
     return int(reach.of(rows, np.array([partition]))[0])
 
 
-def reach(g: int, *parts: tuple[int, str], scattered: Offsets = SCATTERED) -> Reach:
+def reach(g: int, *parts: tuple[int, str], scattered: Offsets = SCATTERED) -> Cutoff:
     """Of one shard with parts of one round each, as (source offset, players)."""
-    found = Reach({0: g}, scattered, 1)
+    found = Cutoff({0: g}, scattered, 1)
     found.note([record(offset, part(each)) for offset, each in enumerate(parts)])
     return found
 
@@ -96,16 +97,16 @@ def test_nobody_reaches_less_than_the_least() -> None:
 
 def test_parts_that_cannot_be_read() -> None:
     """A foreigner's is passed over; a newer release's is refused, an older one's read."""
-    found = Reach({}, {0: 0}, 1, kernel=1)
+    found = Cutoff({}, {0: 0}, 1, kernel=1)
     found.note([record(0, b"litter")])
     with pytest.raises(UnknownPart):
         found.note([record(1, part((5, "a")))])
-    Reach({}, {0: 0}, 1, kernel=99).note([record(1, part((5, "a")))])
+    Cutoff({}, {0: 0}, 1, kernel=99).note([record(1, part((5, "a")))])
 
 
 def by_kernel(version: int, of: Part) -> Part:
     """The same part, as a release with this kernel writes it."""
-    return replace(of, laws=[msgspec.structs.replace(each, kernel=version) for each in of.laws])
+    return replace(of, rules=[msgspec.structs.replace(each, kernel=version) for each in of.rules])
 
 
 OLD = by_kernel(TOO_OLD, part((8, "ah")))
@@ -125,7 +126,7 @@ def test_parts_read_together(at_once: int) -> None:
     """Whatever is read with them: the largest offset before g, else what is before the smallest
     from there on, else what was scattered."""
     applied, scattered = {0: 6, 1: 4, 2: 2}, {0: 100, 1: 7}
-    found = Reach(applied, scattered, 3)
+    found = Cutoff(applied, scattered, 3)
     for first in range(0, len(IN_THREE_SHARDS), at_once):
         found.note(IN_THREE_SHARDS[first : first + at_once])
     before, after = dict[Player, int](), dict[Player, int]()
@@ -136,7 +137,7 @@ def test_parts_read_together(at_once: int) -> None:
             else:
                 after[player] = min(offset, after.get(player, offset))
     who = [(ladder, name) for ladder in "ab" for name in "abcdefghijk"]
-    rows = found.census.rows(Roster.of(who))
+    rows = found.census.rows(PlayerColumn.of(who))
     for partition, end in scattered.items():
         kept = (after.get(each, end) - 1 for each in who)
         expected = [before.get(each, most) for each, most in zip(who, kept, strict=True)]
@@ -148,7 +149,7 @@ def test_parts_read_together(at_once: int) -> None:
 def test_parts_of_another_number_of_shards() -> None:
     """Applied ones tell where players were; those that wait would be applied in the wrong place."""
     other = next(shard for shard in range(3) if shard != shards_of(["a"], 3)[0])
-    found = Reach({other: 1}, SCATTERED, 3)
+    found = Cutoff({other: 1}, SCATTERED, 3)
     found.note([record(0, part((5, "a")), shard=other)])
     assert of_a(found, 2) == 5
     with pytest.raises(Misplaced, match=f"offset 1 of shard {other} .* 3 shards"):
@@ -160,7 +161,7 @@ def test_parts_deleted_before_those_of_fewer_shards() -> None:
     old shard are kept."""
     home = shards_of(["a"], 3)[0]
     other = (home + 1) % 3
-    found = Reach({other: 2, home: 1}, SCATTERED, 3)
+    found = Cutoff({other: 2, home: 1}, SCATTERED, 3)
     found.note([record(1, part((5, "a")), shard=other)])
     assert of_a(found) == 99
     assert of_a(found, 2) == 5
@@ -196,10 +197,10 @@ def after(count: int) -> Mapping[Player, bytes]:
     return {(name, p): pool.belief_bytes(p) for name, pool in pools for p, _ in pool}
 
 
-def until(**told: int) -> Reach:
+def until(**told: int) -> Cutoff:
     """Each player's reach as told, by a part each; everything, if not told."""
     g = len(told)
-    found = Reach({0: g}, {0: 101}, 1)
+    found = Cutoff({0: g}, {0: 101}, 1)
     found.note([
         record(at if offset >= 0 else g, part((max(offset, 0), player)))
         for at, (player, offset) in enumerate(told.items())
@@ -207,7 +208,7 @@ def until(**told: int) -> Reach:
     return found
 
 
-def rebuilt(reach: Reach) -> dict[Player, bytes]:
+def rebuilt(reach: Cutoff) -> dict[Player, bytes]:
     work = Rebuild(LADDERS, 10, 1, reach)
     work.feed([*ROUNDS, Record(0, 4, b"junk"), a_round(3, "x", "y"), a_round(5, "z", "a", "z")])
     assert work.rounds == len(ROUNDS)
@@ -255,9 +256,9 @@ def test_a_rebuild_that_was_given_up() -> None:
             assert "rebuild of the store was not finished" in misfit
 
 
-def beliefs_of_fifty() -> Iterator[Entries]:
+def beliefs_of_fifty() -> Iterator[BeliefColumn]:
     """Seven at a time."""
-    beliefs = Entries.of([(("a", f"p{i}"), bytes([i])) for i in range(50)])
+    beliefs = BeliefColumn.of([(("a", f"p{i}"), bytes([i])) for i in range(50)])
     return (beliefs[first : first + 7] for first in range(0, 50, 7))
 
 
@@ -316,13 +317,13 @@ def test_parts_deleted_before_they_were_applied() -> None:
 def test_part_that_cannot_be_decompressed_ends_the_rebuild() -> None:
     """Nobody knows whose rounds it tells of."""
     with pytest.raises(UnknownPart, match="offset 7: batch not decompressed"):
-        Reach({}, {0: 0}, 1).note([Record(0, 7, None, unreadable="batch not decompressed")])
+        Cutoff({}, {0: 0}, 1).note([Record(0, 7, None, unreadable="batch not decompressed")])
 
 
 def test_part_that_updaters_ignore_tells_nothing() -> None:
     """It was cut for fewer shards than the mark before it names; one before the mark counts."""
     home = shards_of(["a"], 3)[0]
-    found = Reach({home: 9}, SCATTERED, 3)
+    found = Cutoff({home: 9}, SCATTERED, 3)
     for offset, each in enumerate((part((5, "a"), shards=2), mark(3), part((8, "a"), shards=2))):
         found.note([record(offset, each, home)])
         assert of_a(found) == 5
@@ -339,7 +340,7 @@ def test_part_that_waits_and_was_cut_for_fewer(
     """Updaters ignore it, mark or no mark, whichever release wrote it. Nobody sends a round again
     that is committed: unless it was, the rebuild is refused."""
     home = shards_of(["a"], 3)[0]
-    found = Reach({home: 1}, {0: committed}, 3)
+    found = Cutoff({home: 1}, {0: committed}, 3)
     found.note([record(0, part((3, "a"), shards=2), home)])
     found.note([record(1, by_kernel(kernel, part((5, "a"), shards=2)), home)])
     if sent_again:
@@ -357,7 +358,7 @@ def test_part_behind_a_mark_that_names_more_shards(kernel: int) -> None:
     """A process wrote it that the group had excluded. Its rounds were sent again, and those parts
     may be applied and deleted: it stops no rebuild."""
     home = shards_of(["a"], 3)[0]
-    found = Reach({home: 1}, {0: 6}, 3)
+    found = Cutoff({home: 1}, {0: 6}, 3)
     found.note([record(1, mark(3), home)])
     found.note([record(2, by_kernel(kernel, part((5, "a"), shards=2)), home)])
     found.check()

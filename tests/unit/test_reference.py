@@ -10,16 +10,16 @@ import pytest
 from prometheus_client.metrics import MetricWrapperBase
 
 from local.tools import ROOT
-from stream_rater import cli
 from stream_rater.adapters.topic_rules import wanted
+from stream_rater.cli import app
+from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config import Ladder, Limits, Settings
-from stream_rater.events import Entry, RatingChanged, RoundCompleted
-from stream_rater.metrics import Lag, Metrics
-from stream_rater.rating.compiled import KERNEL_VERSION
+from stream_rater.contract.events import Entry, RatingChanged, RoundCompleted
 from stream_rater.rating.parameters import Climbing, Common, EloMMR, Evolving, RatingConfig
 from stream_rater.rating.record import FACTOR_SIZE, HEADER_SIZE, HISTORY_SIZE
 from stream_rater.rating.record import VERSION as RECORD_VERSION
-from stream_rater.standings import CODES
+from stream_rater.rounds.validation import CODES
+from stream_rater.runtime.metrics import Lag, Metrics
 from tests.chaos.faults import FAULTS
 from tests.pages import names, pages, table, text
 from tests.simulation.faults import KINDS
@@ -38,15 +38,15 @@ def test_every_option_in_the_table_of_commands_exists(usage: str) -> None:
     """And no option is left out, but for --settings, which all have."""
     name = usage.split(maxsplit=1)[0]
     told = set(re.findall(r"--[\w-]+", usage))
-    there = {name for each in cli.main.commands[name].params for name in each.opts}
+    there = {name for each in app.main.commands[name].params for name in each.opts}
     assert told == {name for name in there if name.startswith("--")} - {"--settings"}
 
 
 def test_every_command_is_told() -> None:
     """The table of commands is complete."""
     told = set(re.findall(r"^\| `stream-rater (\w+)", COMMANDS, re.MULTILINE))
-    assert told == set(cli.main.commands)
-    assert all(isinstance(each, click.Command) for each in cli.main.commands.values())
+    assert told == set(app.main.commands)
+    assert all(isinstance(each, click.Command) for each in app.main.commands.values())
 
 
 # --- settings and topics -------------------------------------------------------------------------
@@ -204,6 +204,6 @@ def test_every_package_is_told() -> None:
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
 def test_a_page_begins_with_its_title(page: Path) -> None:
-    """One of the first level, and no other; the benchmarks' is written by themselves."""
+    """One of the first level, and no other."""
     titles = re.findall(r"^# (.*)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.S), re.M)
-    assert len(titles) == 1 or page.name == "benchmarks.md"
+    assert len(titles) == 1

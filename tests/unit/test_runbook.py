@@ -19,7 +19,7 @@ import yaml
 from kubernetes_validate.utils import all_versions
 
 from local.tools import ROOT
-from stream_rater import cli
+from stream_rater.cli import app
 from tests import pages
 from tests.helm import chart
 from tests.helm.chart import GOLDEN, RELEASE
@@ -77,7 +77,7 @@ def test_every_command_is_one(words: list[str]) -> None:
     """Its options exist: by our own parser, by promtool, by what kubectl and redis-cli have."""
     match words:
         case ["stream-rater", name, *arguments]:
-            cli.main.commands[name].make_context(name, arguments)
+            app.main.commands[name].make_context(name, arguments)
         case ["promtool", "query", "instant", "$PROMETHEUS", expression]:
             assert_parses(expression)
         case ["redis-cli", "-u", "$STREAM_RATER_REDIS", "--no-raw", command, *_] | [
@@ -94,7 +94,7 @@ def test_every_command_is_one(words: list[str]) -> None:
             assert_of_the_chart(arguments)
         case ["python3", script, name, *arguments]:
             assert (ROOT / script).exists()
-            cli.main.commands[name].make_context(name, arguments[: arguments.index("<")])
+            app.main.commands[name].make_context(name, arguments[: arguments.index("<")])
         case ["helm", "install" | "upgrade", *arguments]:
             done = chart.helm("template", *arguments, at=ROOT)
             assert done.returncode == 0, done.stderr

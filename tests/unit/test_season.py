@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stream_rater.columns.strings import Names
 from stream_rater.lab.offline import records_of
-from stream_rater.lab.roll import Roll, _same
+from stream_rater.lab.player_index import PlayerIndex, _same
 from stream_rater.lab.season import Session, sessions_of, split
 from stream_rater.lab.synthetic import Kind, season
-from stream_rater.names import Names
 from tests.rounds import as_json, ranked
 
 NAMES = st.lists(st.lists(st.text(max_size=3), unique=True, min_size=1), max_size=6)
@@ -27,7 +27,7 @@ def sessions(*lines: bytes) -> tuple[list[Session], list[str]]:
 @given(NAMES)
 def test_rows_are_those_of_a_dict(rounds: list[list[str]]) -> None:
     """In order of first appearance, whatever the names: empty, one in another, any script."""
-    roll, known = Roll(), {}
+    roll, known = PlayerIndex(), {}
     for names in rounds:
         expected = [known.setdefault(name, len(known)) for name in names]
         assert roll.rows(Names(names))[0].tolist() == expected
@@ -44,7 +44,7 @@ def test_names_are_compared_to_the_last_byte(other: bytes, same: bool) -> None:
 
 def test_a_roll_grows_and_forgets_nobody() -> None:
     """Thousands of names at once, then again in another order; asking adds nobody."""
-    roll = Roll()
+    roll = PlayerIndex()
     names = [f"player-{i}" for i in range(20_000)]
     assert roll.rows(Names(names[:3]))[0].tolist() == [0, 1, 2]
     roll.rows(Names(names))
@@ -55,7 +55,7 @@ def test_a_roll_grows_and_forgets_nobody() -> None:
 
 def test_a_roll_knows_who_stands_there_twice() -> None:
     """In one call, not over two; and what came with them can be forgotten."""
-    roll = Roll()
+    roll = PlayerIndex()
     assert roll.rows(Names(["ann", "bob"]))[1] is None
     assert roll.rows(Names(["bob", "cy"]))[1] is None
     assert roll.rows(Names(["dee", "cy", "bob", "cy"]))[1] == 3

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from stream_rater.rating import systems
 from stream_rater.rating.model import NEVER, Beliefs, newcomers
 from stream_rater.rating.parameters import EloMMR, MinusSigma, fingerprint
-from stream_rater.rating.systems import Law, law_of
-from stream_rater.rounds import wave_of
+from stream_rater.rating.systems import RatingRule, rule_of
+from stream_rater.rounds.batch import wave_of
 from tests.rounds import ranked, read
 
 CONFIG = EloMMR(weight_limit=0.2, sigma_limit=80.0, rho=1.0)
@@ -35,27 +35,27 @@ def config(**fields: Any) -> EloMMR:
 )
 def test_the_displayed_rating(fields: dict[str, Any], expected: float) -> None:
     """mu - 2 (sigma - sigma_limit) unless the ladder says otherwise, and never below its floor."""
-    law = law_of(config(**fields))
-    assert expected == law.rating(1600.0, 100.0)
-    assert [expected] * 2 == law.rating(np.full(2, 1600.0), np.full(2, 100.0)).tolist()
+    rule = rule_of(config(**fields))
+    assert expected == rule.rating(1600.0, 100.0)
+    assert [expected] * 2 == rule.rating(np.full(2, 1600.0), np.full(2, 100.0)).tolist()
 
 
 def test_the_displayed_rating_by_spread() -> None:
     """A ladder given by beta and gamma has a sigma_limit, too."""
     limits = (math.sqrt(1.0 + 1.0 / 0.2) * 80.0, math.sqrt(0.2) * 80.0)
-    law = law_of(EloMMR(beta=limits[0], gamma=limits[1]))
-    assert law.rating(1600.0, 100.0) == pytest.approx(1560.0, abs=1e-9)
+    rule = rule_of(EloMMR(beta=limits[0], gamma=limits[1]))
+    assert rule.rating(1600.0, 100.0) == pytest.approx(1560.0, abs=1e-9)
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.04, 1.0, "inf"])
 def test_a_law_travels(rho: Any) -> None:
     """Through JSON and MessagePack a law stays what it was, infinite momentum included."""
-    law = law_of(config(rho=rho, history="full", floor=100.0))
-    assert law.momentum == (math.inf if rho == "inf" else rho)
-    assert law == msgspec.json.decode(msgspec.json.encode(law), type=Law)
-    assert law == msgspec.msgpack.decode(msgspec.msgpack.encode(law), type=Law)
-    assert (law.kept, law.floor, law.provisional_rounds) == (0, 100.0, 5)
-    assert law.config == fingerprint(config(rho=rho, history="full", floor=100.0))
+    rule = rule_of(config(rho=rho, history="full", floor=100.0))
+    assert rule.momentum == (math.inf if rho == "inf" else rho)
+    assert rule == msgspec.json.decode(msgspec.json.encode(rule), type=RatingRule)
+    assert rule == msgspec.msgpack.decode(msgspec.msgpack.encode(rule), type=RatingRule)
+    assert (rule.kept, rule.floor, rule.provisional_rounds) == (0, 100.0, 5)
+    assert rule.config == fingerprint(config(rho=rho, history="full", floor=100.0))
 
 
 def priors(random: np.random.Generator, count: int) -> Beliefs:
@@ -99,10 +99,10 @@ def test_results_do_not_depend_on_the_grouping_into_waves(seed: int) -> None:
 
 def test_each_row_is_updated_by_its_own_law() -> None:
     """Rows of several ladders in one call use their own rho and K."""
-    laws = [law_of(config(rho="inf", history=3)), law_of(config(rho=0.0, history=2))]
+    rules = [rule_of(config(rho="inf", history=3)), rule_of(config(rho=0.0, history=2))]
     beliefs, rows = newcomers(2, 8, 1500.0, 350.0, coded=True), np.arange(2)
     for p in (1700.0, 1300.0, 1900.0):
-        systems.update(beliefs, rows, np.array([[p, 32_000.0, 1_600.0]] * 2), laws, rows)
+        systems.update(beliefs, rows, np.array([[p, 32_000.0, 1_600.0]] * 2), rules, rows)
     assert beliefs.header["count"].tolist() == [1, 2]
 
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_rater.names import lay_out
+from stream_rater.columns.arrays import Ints
+from stream_rater.columns.player_map import Fingerprints, fingerprints
+from stream_rater.columns.strings import StringColumn
 from stream_rater.pipeline import waves as waves_
-from stream_rater.pipeline.marks import Fingerprints, fingerprints
 from stream_rater.pipeline.waves import Waves
-from stream_rater.rating.model import Ints
 
 
 class ByTicket(Waves):
@@ -53,7 +53,7 @@ def waves_of(*rounds: str) -> ByTicket:
 
 def crowd(players: str) -> Fingerprints:
     """A letter a player."""
-    return fingerprints(lay_out(list(players)), [""], [len(players)], 2)
+    return fingerprints(StringColumn.of(list(players)), [""], [len(players)], 2)
 
 
 def test_rounds_without_common_players_are_free_at_once() -> None:

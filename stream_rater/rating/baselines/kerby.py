@@ -24,14 +24,15 @@ model, the mean of the performance given the result.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from stream_rater.columns.arrays import Flags, Floats, Ints
+from stream_rater.columns.kernels import kernel
 from stream_rater.rating.baselines import pairwise_elo, plackett_luce, thurstone
 from stream_rater.rating.baselines.places import tie_bounds
-from stream_rater.rating.compiled import kernel
-from stream_rater.rating.model import DID_NOT_FINISH, Evidence, Floats, Ints, Places, Wave
+from stream_rater.rating.model import DID_NOT_FINISH, Evidence, Places, Wave, WaveArrays
 from stream_rater.rating.parameters import (
     Climbing,
     Elo,
@@ -39,8 +40,6 @@ from stream_rater.rating.parameters import (
     PlackettLuce,
     Thurstone,
 )
-
-Flags = npt.NDArray[np.bool_]
 
 PAIRS, EXPONENTIAL, GAUSSIAN = 0, 1, 2
 """Which likelihood: of all pairs, or of the whole order by an exponential or a Gaussian model."""
@@ -125,29 +124,46 @@ def interpolate(at: float, knots: Floats, values: Floats) -> float:
     return value
 
 
+class Climb(NamedTuple):
+    """How ratings climb the gradient of a round's likelihood."""
+
+    knots: Floats
+    rates: Floats
+    """Learning rate at each of these ratings; linear between."""
+    scale: float
+    """Points per unit of x."""
+    initial_mu: float
+    anchor: float
+    """Rating of the dummy player who is tied for last; NaN: none."""
+    floor: float
+    """No rating falls below; -inf: no floor."""
+    likelihood: int
+    gaussian: bool
+    average: bool
+
+
 @kernel
-def _rounds(
-    round_starts: Ints, weight: Floats, place: Places, entry_starts: Ints, share: Floats,
-    mu: Floats, sigma: Floats, held: Flags, knots: Floats, rates: Floats, scale: float,
-    initial_mu: float, anchor: float, floor: float, likelihood: int, gaussian: bool, average: bool,
-) -> Floats:  # fmt: skip
+def _rounds(wave: WaveArrays, held: Flags, climb: Climb) -> Floats:
+    round_starts, entry_starts, share = wave.round_starts, wave.entry_starts, wave.share
+    mu, scale, initial_mu = wave.mu, climb.scale, climb.initial_mu
     out = np.empty((len(mu), 3))
-    for r in range(len(weight)):
+    for r in range(len(wave.weight)):
         first, end = round_starts[r], round_starts[r + 1]
         x = np.zeros(end - first)
         for e in range(first, end):
             for i in range(entry_starts[e], entry_starts[e + 1]):
                 x[e - first] += share[i] * (mu[i] - initial_mu) / scale
         g = gradient(
-            place[first:end], x, (anchor - initial_mu) / scale, likelihood, gaussian, average
-        )
+            wave.place[first:end], x, (climb.anchor - initial_mu) / scale, climb.likelihood,
+            climb.gaussian, climb.average,
+        )  # fmt: skip
         for e in range(first, end):
             for i in range(entry_starts[e], entry_starts[e + 1]):
                 slope = share[i] * g[e - first]
-                rate = weight[r] * interpolate(mu[i], knots, rates)
+                rate = wave.weight[r] * interpolate(mu[i], climb.knots, climb.rates)
                 out[i, 0] = mu[i] + scale * slope
-                out[i, 1] = mu[i] if held[i] else max(mu[i] + rate * slope, floor)
-                out[i, 2] = sigma[i]
+                out[i, 1] = mu[i] if held[i] else max(mu[i] + rate * slope, climb.floor)
+                out[i, 2] = wave.sigma[i]
     return out
 
 
@@ -173,10 +189,10 @@ def estimate(config: Climbing, wave: Wave) -> Evidence:
         fixed = frozenset(config.fixed)
         held[:] = [player in fixed for players in wave.players for player in players]
     table = np.array(config.rates, np.float64)
-    evidence: Evidence = _rounds(
-        wave.round_starts, wave.weight, wave.place, wave.entry_starts, wave.share,
-        wave.mu, wave.sigma, held, table[:, 0].copy(), table[:, 1].copy(), config.scale,
-        config.initial_mu, math.nan if config.anchor is None else config.anchor,
+    climb = Climb(
+        table[:, 0].copy(), table[:, 1].copy(), config.scale, config.initial_mu,
+        math.nan if config.anchor is None else config.anchor,
         -math.inf if config.floor is None else config.floor, *_likelihood(config),
     )  # fmt: skip
+    evidence: Evidence = _rounds(wave.arrays, held, climb)
     return evidence

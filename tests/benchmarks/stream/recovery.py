@@ -41,10 +41,10 @@ def recovery(
     ground: Ground, workload: Workload, warm: Sequence[Round], rounds: Sequence[Round], rate: float
 ) -> Iterator[tuple[str, Phase]]:
     """Each story, by the same rounds."""
-    for story, (names, befalls) in STORIES.items():
+    for ladder_log, (names, befalls) in STORIES.items():
         with a_crew(ground, workload, names, SERVICE, session_timeout_ms=SESSION_MS) as crew:
             for worker in crew.workers:
                 worker.wait_ready()
             send(crew.settings, warm)
             crew.await_finished()
-            yield story, phase(crew.settings, rounds, rate, partial(befalls, crew))
+            yield ladder_log, phase(crew.settings, rounds, rate, partial(befalls, crew))

@@ -1,0 +1,249 @@
+"""Performs a machine's effects on the real Kafka and Redis."""
+
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from functools import cache
+from typing import Any, NamedTuple
+
+from confluent_kafka import Producer
+
+from stream_rater.adapters.envelopes import (
+    change_headers,
+    place_of,
+    rejected_message,
+    round_headers,
+)
+from stream_rater.adapters.kafka import Input
+from stream_rater.adapters.ladder_notes import LadderNotes
+from stream_rater.adapters.producers import Parts, Transactions
+from stream_rater.adapters.reader import read_all
+from stream_rater.adapters.redis import RedisStore
+from stream_rater.adapters.topics import Admin
+from stream_rater.config import Settings
+from stream_rater.pipeline.ports import (
+    Agree,
+    Apply,
+    CommitSource,
+    Committed,
+    Denied,
+    Effect,
+    Event,
+    LogStarts,
+    LogTrouble,
+    LookForOffsets,
+    NewProducer,
+    Poll,
+    Polled,
+    Publish,
+    ReadBeliefs,
+    ReadPriors,
+    Remains,
+    Scatter,
+    Seek,
+    ShardEnds,
+)
+
+SAMPLE_EVERY_S = 10.0
+"""How often Redis is asked how it holds a hash that was just written."""
+
+
+class Stopping(Exception):
+    """Asked to stop, at a poll, where nothing is in hand."""
+
+
+class OpenTransaction(NamedTuple):
+    """What an open transaction holds that was begun while Redis applied, ahead of its Publish."""
+
+    events: Collection[Event]
+    took_s: float
+
+
+class Driver:
+    """One member of a group: performs effects until it is asked to stop.
+
+    `on_effect` is told each effect's name and seconds.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        input_: Input,
+        admin: Admin,
+        store: RedisStore,
+        role: str,
+        *,
+        stop: threading.Event,
+        on_effect: Callable[[str, float], None],
+    ) -> None:
+        self.input = input_
+        self._settings = settings
+        self._admin = admin
+        self._store = store
+        self._stop = stop
+        self._on_effect = on_effect
+        self._parts = Parts(settings, admin.topics.parts, stop)
+        self._transactions = Transactions(settings, role, input_, stop)
+        self._notes = LadderNotes(settings, admin, stop)
+        self._estimates = role == "estimator"
+        self._prepared = False
+        self._ahead: OpenTransaction | None = None
+        self.polled_s = time.monotonic()
+        """When the machine last came to a poll."""
+        self.on_polled: Callable[[Polled], None] = lambda _: None
+        """Told what a poll brought."""
+        self.on_encoding: Callable[[str], None] = lambda _: None
+        """Told now and then how Redis holds a hash of beliefs."""
+        self._sample_due_s = 0.0
+        self._actions: dict[type, Callable[[Any], Any]] = {
+            Poll: self._poll,
+            Committed: self._committed,
+            LookForOffsets: self._look_for_offsets,
+            LogStarts: self._log_starts,
+            Seek: lambda e: self.input.seek(e.offsets),
+            NewProducer: self._new_producer,
+            ShardEnds: lambda _: admin.all_ends(admin.topics.parts),
+            Agree: lambda e: self._notes.agree(e.histories),
+            ReadPriors: lambda e: store.read_priors(e.players),
+            ReadBeliefs: lambda e: store.read(e.players),
+            Scatter: lambda e: self._parts.scatter(e.parts),
+            Apply: self._apply,
+            CommitSource: self._commit_source,
+            Publish: self._publish,
+        }
+
+    def perform(self, effect: Effect[Any]) -> Any:
+        """The effect's outcome; raises its trouble, or Stopping."""
+        began_s = time.perf_counter()
+        if not isinstance(effect, Publish | NewProducer):
+            self._withdraw()
+        before = self._ahead
+        try:
+            outcome = self._actions[type(effect)](effect)
+        except Denied as error:
+            with suppress(LogTrouble):  # no other effect follows
+                self._withdraw()
+            raise Denied(f"{self._doing(effect)}: {error}") from None
+        # What is written to Kafka while Redis applies is told as part of its Publish.
+        took_s = time.perf_counter() - began_s + _took_s(before) - _took_s(self._ahead)
+        self._on_effect(type(effect).__name__, took_s)
+        return outcome
+
+    def _withdraw(self) -> None:
+        """What went ahead is as if it had never been."""
+        if self._ahead is not None:
+            self._ahead = None
+            self._transactions.undo()
+
+    def _doing(self, effect: Effect[Any]) -> str:
+        """For who may not do it."""
+        topics = self._admin.topics
+        words: dict[type, str] = {
+            Poll: f"reading {self.input.topic}" if self._prepared else "getting a producer",
+            Scatter: f"writing {topics.parts}",
+            CommitSource: f"writing {topics.rejected} or committing",
+            Apply: f"changing beliefs or writing {topics.changed}",
+            Publish: f"writing {topics.changed} or committing",
+        }
+        return words.get(type(effect), type(effect).__name__)
+
+    def _poll(self, effect: Poll) -> Polled:
+        if self._stop.is_set():
+            raise Stopping
+        self.polled_s = time.monotonic()
+        self._prepare()
+        polled = self.input.poll(effect)
+        self.on_polled(polled)
+        return polled
+
+    def _prepare(self) -> None:
+        """Before anything is ours: others still work while we get what takes its time."""
+        if not self._prepared:
+            if self._estimates:
+                self._parts.ready()
+            self._transactions.ready()
+            self._prepared = True
+
+    def _apply(self, effect: Apply) -> Mapping[int, bool]:
+        def meanwhile() -> None:
+            if effect.events:
+                began_s = time.perf_counter()
+                self._begin(effect.events)
+                self._ahead = OpenTransaction(effect.events, time.perf_counter() - began_s)
+
+        applied = self._store.apply(effect.applications, meanwhile)
+        if time.monotonic() >= self._sample_due_s:
+            self._sample(effect)
+        return applied
+
+    def _sample(self, effect: Apply) -> None:
+        shard, application = next(iter(effect.applications.items()))
+        if application.beliefs:
+            self._sample_due_s = time.monotonic() + SAMPLE_EVERY_S
+            player, _ = application.beliefs[0]
+            if told := self._store.encoding(shard, player):
+                self.on_encoding(told)
+
+    def _committed(self, effect: Committed) -> Mapping[int, int | None]:
+        # Our own former process may have left a transaction open, which only we can abort.
+        self._transactions.ready()
+        return self.input.committed(effect.partitions)
+
+    def _look_for_offsets(self, effect: LookForOffsets) -> Remains:
+        after: dict[int, int] = {}
+        topics = self._admin.topics
+        (count,) = self._admin.partitions_of(topics.rejected)
+        for record in read_all(self._settings, topics.rejected, count):
+            place = place_of(record.headers)
+            if place is not None and place[0] in effect.partitions:
+                after[place[0]] = max(place[1] + 1, after.get(place[0], 0))
+        ends = self._admin.all_ends(topics.rounds)
+        parts, _ = self._admin.partitions_of(topics.parts, topics.rounds)
+        return Remains(after, dict(enumerate(ends)), any(self._admin.starts(topics.parts, parts)))
+
+    def _log_starts(self, effect: LogStarts) -> Mapping[int, int]:
+        found = self._admin.starts(self.input.topic, max(effect.partitions) + 1)
+        return {p: found[p] for p in effect.partitions}
+
+    def _new_producer(self, _: NewProducer) -> None:
+        if self._stop.is_set():
+            raise Stopping
+        self._parts.renew()
+        self._ahead = None
+        self._transactions.renew()
+
+    def _commit_source(self, effect: CommitSource) -> None:
+        def send(producer: Producer) -> None:
+            for rejection in effect.rejections:
+                self._transactions.produce(
+                    producer,
+                    self._admin.topics.rejected,
+                    **rejected_message(rejection, self.input.topic, self._admin.largest_rejection),
+                )
+
+        self._transactions.run(send, effect.offsets)
+
+    def _begin(self, events: Collection[Event]) -> None:
+        """Let the log take them in."""
+        common = cache(round_headers)
+
+        def send(producer: Producer) -> None:
+            topic, produce = self._admin.topics.changed, self._transactions.produce
+            for event in events:
+                headers = change_headers(event, common)
+                produce(producer, topic, event.value, event.key, headers, event.shard)
+
+        self._transactions.begin(send)
+
+    def _publish(self, effect: Publish) -> None:
+        if self._ahead is not None and self._ahead.events != effect.events:
+            self._withdraw()
+        if self._ahead is None:
+            self._begin(effect.events)
+        self._ahead = None
+        self._transactions.end(effect.offsets)
+
+
+def _took_s(ahead: OpenTransaction | None) -> float:
+    return ahead.took_s if ahead else 0.0

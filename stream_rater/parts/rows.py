@@ -1,0 +1,109 @@
+"""Rows of many parts as one set of columns, which stage 2 computes with."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from stream_rater.columns.arrays import Ints
+from stream_rater.columns.player_column import LadderColumn, PlayerColumn
+from stream_rater.columns.strings import StringColumn, distinct
+from stream_rater.contract.tracecontext import Trace
+from stream_rater.parts.decoder import PartBatch, PartView, together
+from stream_rater.parts.unpacking import (
+    AT,
+    AT_END,
+    ID,
+    ID_END,
+    INDEX,
+    LADDER,
+    LADDER_END,
+    NAME,
+    NAME_END,
+    OFFSET,
+    PLACE,
+    RULE,
+    TIME,
+)
+from stream_rater.rating.model import Evidence
+from stream_rater.rating.systems import RatingRule
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """n players, each in one of R rounds; a round counts for each part that it is in."""
+
+    rules: Sequence[RatingRule]
+    rule: Ints
+    """(n,) index of each row's rule."""
+    round: Ints
+    """(n,) index of each row's round."""
+    offset: Ints
+    """(n,) of the round in `round-completed`."""
+    time: Ints
+    """(n,) when the round was completed, Unix seconds."""
+    place: Ints
+    """(n,) as in Wave."""
+    evidence: Evidence
+    """(n, 3) as in Wave's Evidence."""
+    players: PlayerColumn
+    """(n,)"""
+    round_ids: StringColumn
+    """(R,)"""
+    completed_at: StringColumn
+    """Different ones."""
+    completed: Ints
+    """(R,) which of them is each round's."""
+    traces: Mapping[int, Trace | None]
+    """Of the rounds that have one."""
+
+    def __len__(self) -> int:
+        return len(self.rule)
+
+    def those(self, rows: Ints) -> "Rows":
+        """These rows only, beside all rounds."""
+        if len(rows) == len(self):
+            return self
+        return replace(
+            self,
+            rule=self.rule[rows],
+            round=self.round[rows],
+            offset=self.offset[rows],
+            time=self.time[rows],
+            place=self.place[rows],
+            evidence=self.evidence[rows],
+            players=self.players.rows(rows),
+        )
+
+
+def _players(part_batch: PartBatch, rows: Ints) -> PlayerColumn:
+    """(n,) of these of its rows."""
+    rounds = part_batch.rounds
+    ladders, ladder = distinct(StringColumn(part_batch.data, rounds[LADDER], rounds[LADDER_END]))
+    names = StringColumn(part_batch.data, rows[NAME], rows[NAME_END])
+    return PlayerColumn(LadderColumn(ladders), ladder[rows[INDEX]], names)
+
+
+def players_in(part_batch: PartBatch) -> tuple[PlayerColumn, Ints]:
+    """Of all its rows: (n,) players, and (n,) source offsets of their rounds."""
+    return _players(part_batch, part_batch.rows), part_batch.rounds[OFFSET][part_batch.rows[INDEX]]
+
+
+def rows_of(pieces: Sequence[PartView]) -> Rows:
+    """The rows of these parts, of which there are some, one part after the other."""
+    part_batch, index = together(pieces)
+    rows, rounds = part_batch.rows.take(index, axis=1), part_batch.rounds
+    of = rows[INDEX]
+    completed_at, completed = distinct(StringColumn(part_batch.data, rounds[AT], rounds[AT_END]))
+    return Rows(
+        rules=part_batch.rules,
+        rule=rounds[RULE][of],
+        round=of,
+        offset=rounds[OFFSET][of],
+        time=rounds[TIME][of],
+        place=rows[PLACE],
+        evidence=part_batch.evidence[index],
+        players=_players(part_batch, rows),
+        round_ids=StringColumn(part_batch.data, rounds[ID], rounds[ID_END]),
+        completed_at=completed_at,
+        completed=completed,
+        traces=part_batch.traces,
+    )
