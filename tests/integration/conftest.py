@@ -44,6 +44,7 @@ def worker_process(
     """Starts `stream-rater run`: `worker_process(settings, role="all", ready=True, **variables)`.
 
     Returns once it is ready (unless told not to wait); whatever still runs is killed in the end.
+    Workers are forks (`forks`); `forked=False` is for tests that are about a start from nothing.
     """
     started = request.node.stash[STARTED] = []
 

@@ -22,7 +22,7 @@ from stream_rater.adapters.topics import Admin, Topics
 from stream_rater.config import Settings
 from tests import rounds
 from tests.integration import rights
-from tests.integration.processes import WorkerProcess, in_turn, stream_rater, wait_until
+from tests.integration.processes import WorkerProcess, stream_rater, wait_until
 from tests.integration.rights import least
 from tests.integration.secured import (
     USERS,
@@ -178,7 +178,7 @@ def test_the_least_rights_on_a_cluster(
         assert worker.metric("stream_rater_updates_total", outcome="applied") == 4
         for rule in rights.ON_A_CLUSTER:
             less = on_the_cluster(castle, cluster, rule)
-            (ended,) = in_turn([(less, COMMANDS["verify"])])
+            ended = _run("verify", less)
             lines = [line for line in ended.stderr.splitlines() if not line.startswith("{")]
             assert (ended.returncode, len(lines)) == (1, 1), ended.stderr
             said = f"permissions.*{rule[1:]}|{re.escape(rule)}"
@@ -250,7 +250,7 @@ def attempts(castle: Castle, finished: Settings) -> Iterator[dict[Case, Callable
         looking = dict(sorted(looking.items(), key=lambda item: LOOK.index(item[0][0])))
         for case in cases.keys() - futures.keys() - looking.keys():
             futures[case] = pool.submit(_run, case[0], cases[case])
-        in_one = pool.submit(in_turn, [(at, COMMANDS[r]) for (r, _), at in looking.items()])
+        in_one = pool.submit(lambda: [_run(role, at) for (role, _), at in looking.items()])
         yield {case: future.result for case, future in futures.items()} | {
             case: lambda i=i: in_one.result()[i] for i, case in enumerate(looking)
         }

@@ -72,6 +72,7 @@ def test_it_is_what_is_written() -> None:
     assert event_contract.DOCUMENT.read_text() == event_contract.text()
 
 
+@pytest.mark.slow
 def test_asyncapis_parser_reads_it() -> None:
     """`make contract-check`: no error and no warning, and each operation."""
     npm = shutil.which("npm")
