@@ -16,8 +16,8 @@ from local.tools import ROOT
 
 PRELOADED = "tests.integration.preloaded"
 
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload([PRELOADED])
+context = multiprocessing.get_context("forkserver")
+context.set_forkserver_preload([PRELOADED])
 
 
 class Fork:
@@ -30,7 +30,7 @@ class Fork:
         self._arguments = list(arguments)
         for path in (out, err):
             path.touch()
-        self._process = _context.Process(
+        self._process = context.Process(
             target=_perform, args=(self._arguments, dict(environment), str(out), str(err))
         )
         self._process.start()

@@ -76,10 +76,10 @@ class WorkerProcess:
         module: str = THIS_RELEASE,
         *,
         command: Sequence[str] = (),
-        forked: bool = True,
+        forked: bool = False,
     ) -> None:
-        """`command`: instead of this interpreter, the module and the role. A worker of this release
-        is a fork, unless told not to be (see `forks`)."""
+        """`command`: instead of this interpreter, the module and the role. `forked`: a worker of
+        this release is a fork of a process that has imported it (`forks`)."""
         self.settings = settings
         self._log = log
         self._url = ""
@@ -219,7 +219,7 @@ def workers(folder: Path) -> Iterator[Callable[..., WorkerProcess]]:
         *,
         ready: bool = True,
         module: str = THIS_RELEASE,
-        forked: bool = True,
+        forked: bool = False,
         **variables: str,
     ) -> WorkerProcess:
         log = folder / f"worker-{len(started)}.log"
