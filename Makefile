@@ -10,11 +10,13 @@ COMPILE := $(VENV_PYTHON) -m uv pip compile --universal --python-version 3.11 --
 	--generate-hashes --no-emit-index-url --no-emit-find-links \
 	--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) --quiet
 
-# Twice as many processes as processors (tests/conftest.py), because most tests that start servers
-# wait for them. Each process takes one file at a time, the long ones first.
+# As many processes as tests/conftest.py says. Each takes one file at a time, the long ones first.
 PARALLEL := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 # What needs a server, or takes more than a few seconds, is left to `make test`.
 FAST := not integration and not slow
+
+# Bytecode is kept, that of the tests, too: without it each process compiles all of them anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup python servers demo test check bench bench-stream figure lint lock chart contract

@@ -32,10 +32,11 @@ LONG_FIRST = (
 processes but one without work."""
 
 
-def pytest_xdist_auto_num_workers() -> int:
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """For `-n auto`: two processes for each processor, since tests that start servers mostly wait
-    for them."""
-    return 2 * len(os.sched_getaffinity(0))
+    for them; one where they are left out."""
+    processors = len(os.sched_getaffinity(0))
+    return processors if "not integration" in config.option.markexpr else 2 * processors
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
