@@ -10,30 +10,41 @@ COMPILE := $(VENV_PYTHON) -m uv pip compile --universal --python-version 3.11 --
 	--generate-hashes --no-emit-index-url --no-emit-find-links \
 	--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) --quiet
 
-# A file at a time; in their order, which has the long ones before the short ones.
-PARALLEL := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+# As many processes as tests/conftest.py says. Each takes one file at a time, the long ones first.
+PARALLEL := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+# What needs a server, or takes more than a few seconds, is left to `make test`.
+FAST := not integration and not slow
+
+# Bytecode is kept, that of the tests, too: without it each process compiles all of them anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 # Of bench, bench-stream, chaos and soak: WRITE=1 writes the figures into docs/benchmarks.md, too.
 WRITTEN := $(if $(WRITE),--write)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo test docs bench bench-stream figure lint lock chart contract
-.PHONY: contract-check image-check chaos soak tables audit up down clean
+.PHONY: help setup python servers demo test check docs bench bench-stream figure lint lock chart
+.PHONY: contract contract-check image-check chaos soak tables audit up down clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: servers ## Install all: .venv, Redis, Prometheus, Java, Kafka, Helm, Toxiproxy (once)
-	@$(LOCAL).go_tools
+setup: ## Install all: .venv, Redis, Prometheus, Java, Kafka, Helm, Toxiproxy (once)
+	@$(LOCAL).setup all
 
-servers: # without what Go builds: that takes some minutes, and only tests and chaos want it
+servers: # without what Go builds: that takes some minutes, and only `make test` and chaos need it
 	@$(LOCAL).setup
+
+python: # only .venv
+	@$(LOCAL).setup python
 
 demo: servers ## A season of rounds through the service on real Kafka and Redis (ARGS=...)
 	@$(VENV_PYTHON) deploy/demo.py $(ARGS)
 
-test: lint ## Everything that .ci/run runs: lint, types, all tests (ARGS="-k name")
+test: setup lint ## Everything that .ci/run runs: lint, types, all tests (ARGS="-k name")
 	@$(VENV_PYTHON) -m pytest $(PARALLEL) $(ARGS)
+
+check: lint ## The fast half of `make test`: lint, types, tests without servers (ARGS="-k name")
+	@$(VENV_PYTHON) -m pytest $(PARALLEL) -m "$(FAST)" $(ARGS)
 
 docs: ## Build the site of docs/ into build/docs, links checked (ARGS=serve: show it)
 	@$(LOCAL).docs $(ARGS)
@@ -60,7 +71,7 @@ tables: servers ## Write the documents' tables anew (FROM=FILE ARGS="--commit C"
 figure: servers ## A season under a real Prometheus, and its dashboard drawn (ARGS=...)
 	@PYTHONPATH=deploy $(VENV_PYTHON) -m watching $(ARGS)
 
-lint: setup ## Style, format and types only
+lint: python ## Style, format and types only
 	@$(VENV_PYTHON) -m ruff check .
 	@$(VENV_PYTHON) -m ruff format --check .
 	@$(VENV_PYTHON) -m mypy --strict
@@ -68,7 +79,7 @@ lint: setup ## Style, format and types only
 audit: servers ## Installed packages against the lock, offline; SBOM (ONLINE=1: pip-audit, too)
 	@PYTHONPATH=deploy $(VENV_PYTHON) deploy/audit.py $(if $(ONLINE),--online)
 
-lock: setup ## Write the locks anew from pyproject.toml (UPGRADE=1: newest versions)
+lock: python ## Write the locks anew from pyproject.toml (UPGRADE=1: newest versions)
 	@$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	@$(COMPILE) pyproject.toml --extra lab --extra tracing --group dev --group audit --group build \
 		--output-file requirements.lock

@@ -30,9 +30,17 @@ def needed_packages() -> list[Package]:
 
 
 def ensure_venv(say: Callable[[str], None]) -> None:
-    """Make `.venv` for this Python and this place; a moved or foreign one is made anew."""
+    """Make `.venv` for this Python and this place; a moved or foreign one is made anew.
+
+    LocalServerError if `.venv` is a link: making it anew would empty another tree's environment.
+    """
     if _have_venv():
         return
+    if VENV_DIRECTORY.is_symlink():
+        raise LocalServerError(
+            f"{VENV_DIRECTORY.name} is a link to {VENV_DIRECTORY.readlink()}, the environment of "
+            "another tree: remove the link and run this again"
+        )
     say(f"making {VENV_DIRECTORY.name} with Python {sys.version.split()[0]}")
     _run([sys.executable, "-m", "venv", "--clear", str(VENV_DIRECTORY)])
     _VENV_STAMP.write(_venv_identity())

@@ -44,11 +44,12 @@ def worker_process(
     """Starts `stream-rater run`: `worker_process(settings, role="all", ready=True, **variables)`.
 
     Returns once it is ready (unless told not to wait); whatever still runs is killed in the end.
+    Workers of this release are forks (`forks`); `forked=False` asks for a start from nothing.
     """
     started = request.node.stash[STARTED] = []
 
-    def start_noted(*given: Any, **named: Any) -> WorkerProcess:
-        started.append(start(*given, **named))
+    def start_noted(*given: Any, forked: bool = True, **named: Any) -> WorkerProcess:
+        started.append(start(*given, forked=forked, **named))
         return started[-1]
 
     with workers(tmp_path) as start:

@@ -18,6 +18,7 @@ import msgspec
 from local.processes import start_guard
 from local.tools import ROOT
 from stream_rater.config import PREFIX, Settings
+from tests.integration.forks import Fork, run_fork
 
 THIS_RELEASE, NEXT_RELEASE = "stream_rater", "tests.integration.next_release"
 LAST_RELEASE = "tests.integration.last_release"
@@ -51,34 +52,16 @@ def variables_of(settings: Settings) -> dict[str, str]:
 
 
 def stream_rater(
-    *arguments: str,
-    settings: Settings,
-    timeout_s: float = 60.0,
-    module: str = THIS_RELEASE,
-    **variables: str,
+    *arguments: str, settings: Settings, timeout_s: float = 60.0, module: str = THIS_RELEASE
 ) -> "subprocess.CompletedProcess[str]":
-    """Run a command to its end."""
+    """Run a command to its end: this release's in a fork, another module in its own process."""
+    if module == THIS_RELEASE:
+        return run_fork(arguments, environment_of(settings), timeout_s)
     return subprocess.run(
         [sys.executable, "-m", module, *arguments],
-        cwd=ROOT, env=environment_of(settings) | variables, stdin=subprocess.DEVNULL,
+        cwd=ROOT, env=environment_of(settings), stdin=subprocess.DEVNULL,
         capture_output=True, text=True, timeout=timeout_s, check=False,
     )  # fmt: skip
-
-
-def in_turn(
-    commands: Sequence[tuple[Settings, Sequence[str]]], timeout_s: float = 180.0
-) -> "list[subprocess.CompletedProcess[str]]":
-    """Run short commands to their ends, in one process."""
-    told = [
-        {"arguments": list(arguments), "variables": variables_of(settings)}
-        for settings, arguments in commands
-    ]
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.integration.in_turn"],
-        cwd=ROOT, env=environment_of(Settings()), input=json.dumps(told),
-        capture_output=True, text=True, timeout=timeout_s, check=True,
-    )  # fmt: skip
-    return [subprocess.CompletedProcess((), **each) for each in json.loads(done.stdout)]
 
 
 class WorkerProcess:
@@ -91,23 +74,28 @@ class WorkerProcess:
         role: str = "all",
         variables: Mapping[str, str] = {},
         module: str = THIS_RELEASE,
+        *,
         command: Sequence[str] = (),
+        forked: bool = False,
     ) -> None:
-        """`command`: instead of this interpreter, the module and the role."""
+        """`command`: instead of this interpreter, the module and the role. `forked`: a worker of
+        this release is a fork of a process that has imported it (`forks`)."""
         self.settings = settings
         self._log = log
         self._url = ""
         # Ends the worker even if the tests are killed.
         self._guard = start_guard()
-        with log.open("wb") as file:
-            self._process = subprocess.Popen(
-                command or [sys.executable, "-m", module, "run", "--role", role],
-                cwd=ROOT,
-                env=environment_of(settings) | variables,
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-            )
+        environment = environment_of(settings) | variables
+        words = command or [sys.executable, "-m", module, "run", "--role", role]
+        self._process: Fork | subprocess.Popen[bytes]
+        if forked and module == THIS_RELEASE and not command:
+            self._process = Fork(["run", "--role", role], environment, log, log)
+        else:
+            with log.open("wb") as file:
+                self._process = subprocess.Popen(
+                    words, cwd=ROOT, env=environment,
+                    stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
+                )  # fmt: skip
         assert self._guard.stdin is not None
         self._guard.stdin.write(f"{self.pid}\n".encode())
         self._guard.stdin.flush()
@@ -231,10 +219,11 @@ def workers(folder: Path) -> Iterator[Callable[..., WorkerProcess]]:
         *,
         ready: bool = True,
         module: str = THIS_RELEASE,
+        forked: bool = False,
         **variables: str,
     ) -> WorkerProcess:
         log = folder / f"worker-{len(started)}.log"
-        worker = WorkerProcess(settings, log, role, variables, module)
+        worker = WorkerProcess(settings, log, role, variables, module, forked=forked)
         started.append(worker)
         if ready:
             worker.wait_ready()

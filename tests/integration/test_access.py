@@ -10,7 +10,7 @@ import json
 import re
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +23,7 @@ from stream_rater.adapters.topics import Admin, Topics
 from stream_rater.config import Settings
 from tests import rounds
 from tests.integration import rights
-from tests.integration.processes import WorkerProcess, in_turn, stream_rater, wait_until
+from tests.integration.processes import WorkerProcess, stream_rater, wait_until
 from tests.integration.rights import least
 from tests.integration.secured import (
     USERS,
@@ -179,7 +179,7 @@ def test_the_least_rights_on_a_cluster(
         assert worker.metric("stream_rater_updates_total", outcome="applied") == 4
         for rule in rights.ON_A_CLUSTER:
             less = on_the_cluster(castle, cluster, rule)
-            (ended,) = in_turn([(less, COMMANDS["verify"])])
+            ended = _run("verify", less)
             lines = [line for line in ended.stderr.splitlines() if not line.startswith("{")]
             assert (ended.returncode, len(lines)) == (1, 1), ended.stderr
             said = f"permissions.*{rule[1:]}|{re.escape(rule)}"
@@ -211,7 +211,7 @@ COMMANDS = {
     "inspect --player": ["inspect", "--ladder", "eu", "--player", "ann"],
 }
 LOOK = ("verify", "inspect", "inspect --player", "rebuild")
-"""At what workers have done; the last one changes it."""
+"""They look at what workers have done; `rebuild` changes it."""
 REMOVED = [role for role in COMMANDS if role not in ("all", "rebuild")] + ["rebuild"]
 KAFKA_CASES = [(role, str(acl)) for role in REMOVED for acl in least(role, NOWHERE).kafka]
 REDIS_CASES = [
@@ -226,8 +226,8 @@ Case = tuple[str, str]
 
 @pytest.fixture(scope="module")
 def attempts(castle: Castle, finished: Settings) -> Iterator[dict[Case, Callable[[], Ended]]]:
-    """Every case, a few at a time; each ends by itself, or is ended after a while. Those that only
-    look do it in turn."""
+    """Every case, a few at a time; each ends by itself, or is ended after a while. Rebuilds change
+    what others look at: they come after those, in turn."""
     found = read_topic(finished, Topics.of(finished).parts)
     parts = [Bytes(each.value(), partition=each.partition() or 0) for each in found]
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -247,13 +247,19 @@ def attempts(castle: Castle, finished: Settings) -> Iterator[dict[Case, Callable
             future.exception()
         library = castle.user(castle.place(), "all")
         RedisStore(library).prepare()
-        looking = {c: at for c, at in cases.items() if c[0] in LOOK and c not in futures}
-        looking = dict(sorted(looking.items(), key=lambda item: LOOK.index(item[0][0])))
-        for case in cases.keys() - futures.keys() - looking.keys():
-            futures[case] = pool.submit(_run, case[0], cases[case])
-        in_one = pool.submit(in_turn, [(at, COMMANDS[r]) for (r, _), at in looking.items()])
+        rebuilds = [case for case in CASES if case[0] == "rebuild" and case not in futures]
+        for case in CASES:
+            if case not in futures and case not in rebuilds:
+                futures[case] = pool.submit(_run, case[0], cases[case])
+        looks = [future for (role, _), future in futures.items() if role in LOOK]
+
+        def rebuild_in_turn() -> list[Ended]:
+            wait(looks)
+            return [_run("rebuild", cases[case]) for case in rebuilds]
+
+        in_turn = pool.submit(rebuild_in_turn)
         yield {case: future.result for case, future in futures.items()} | {
-            case: lambda i=i: in_one.result()[i] for i, case in enumerate(looking)
+            case: lambda i=i: in_turn.result()[i] for i, case in enumerate(rebuilds)
         }
         pool.shutdown(cancel_futures=True)
 

@@ -75,7 +75,7 @@ def lag(worker: WorkerProcess, topic: str) -> dict[int, float]:
 def test_probes_and_metrics(settings: real.SettingsFactory, worker_process: Start) -> None:
     """Probes say ok, metrics count what was done; other paths are not found."""
     at = settings()
-    worker = worker_process(at)
+    worker = worker_process(at, forked=False)
     assert worker.get("/healthz") == (200, "ok\n")
     assert worker.get("/readyz") == (200, "ok\n")
     assert worker.get("/")[0] == worker.get("/metric")[0] == 404
@@ -171,7 +171,7 @@ def test_sigterm_finishes_what_is_in_hand(
 ) -> None:
     """Stopped in the midst of work: exit 0 within 10 s, and a successor has nothing to mend."""
     at = settings()
-    worker = worker_process(at)
+    worker = worker_process(at, forked=False)
     produce(at, [a_round(number) for number in range(1000)])
     wait_until(lambda: worker.metric("stream_rater_events_total") > 100, "it is at work")
     began_s = time.monotonic()
@@ -279,7 +279,7 @@ def both(worker: WorkerProcess, name: str) -> tuple[float, float]:
 def test_logs_are_json_lines(settings: real.SettingsFactory, worker_process: Start) -> None:
     """Not on a terminal: one JSON object a line, until Ctrl-C ends an idle worker at once."""
     at = settings()
-    worker = worker_process(at)
+    worker = worker_process(at, forked=False)
     produce(at, [Bytes(b"bad"), a_round(1)])
     wait_until(lambda: bool(worker.events("round rejected")), "it is told")
     wait_until(Finished(at), "it is idle")

@@ -7,8 +7,8 @@ import re
 import shlex
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -24,20 +24,21 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from local.servers import Addresses, start_redis
-from local.tools import ROOT, find_redis_server
+from local.tools import find_redis_server
 from stream_rater.adapters.access import QUIET
 from stream_rater.adapters.redis_client import connect
 from stream_rater.adapters.store_metadata import LAYOUT_KEY
 from stream_rater.adapters.topics import Admin, Topics
 from stream_rater.config import Settings
 from tests import real
-from tests.integration.processes import WorkerProcess, environment_of, stream_rater
+from tests.integration.processes import WorkerProcess, stream_rater
 from tests.integration.topics import make_topics
 
 NOWHERE = "127.0.0.1:1"
 
 Start = tuple[list[str], Settings]
 """Arguments of `run`, and settings."""
+Ended = subprocess.CompletedProcess[str]
 
 
 def changed(settings: Settings, **changes: object) -> Settings:
@@ -139,33 +140,27 @@ STARTS: dict[str, tuple[int, str, Callable[[Settings, Path], Start]]] = {
 @pytest.fixture(scope="module")
 def started(
     addresses: Addresses, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, "subprocess.Popen[str]"]]:
-    """All of them, on topics and databases of their own."""
+) -> Iterator[dict[str, Future[Ended]]]:
+    """All of them at once, on topics and databases of their own."""
     BUSY.bind(("127.0.0.1", 0))
     BUSY.listen()
-    with ExitStack() as stack:
-        processes = {}
+    with ExitStack() as stack, ThreadPoolExecutor(len(STARTS)) as pool:
+        ends = {}
         for name, (_, _, prepare) in STARTS.items():
             place = stack.enter_context(real.a_place(addresses))
             arguments, settings = prepare(place, tmp_path_factory.mktemp("start"))
-            process = subprocess.Popen(
-                [sys.executable, "-m", "stream_rater", "run", *arguments],
-                cwd=ROOT, env=environment_of(settings), text=True,
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            )  # fmt: skip
-            stack.callback(process.kill)
-            processes[name] = process
-        yield processes
+            ends[name] = pool.submit(stream_rater, "run", *arguments, settings=settings)
+        yield ends
     BUSY.close()
 
 
 @pytest.mark.parametrize("name", STARTS)
-def test_one_clear_line(started: dict[str, "subprocess.Popen[str]"], name: str) -> None:
+def test_one_clear_line(started: dict[str, Future[Ended]], name: str) -> None:
     """The reason in one line on standard error, nothing else, and the right exit code."""
     code, says, _ = STARTS[name]
-    out, err = started[name].communicate(timeout=40.0)
-    lines = [line for line in err.splitlines() if not line.startswith("{")]
-    assert (started[name].returncode, out, len(lines)) == (code, "", 1), err
+    ended = started[name].result()
+    lines = [line for line in ended.stderr.splitlines() if not line.startswith("{")]
+    assert (ended.returncode, ended.stdout, len(lines)) == (code, "", 1), ended.stderr
     assert re.fullmatch(rf"stream-rater: .*{says}.*", lines[0]), lines[0]
 
 

@@ -10,7 +10,10 @@ AT_ONCE = 200
 """Small enough to be spread over processes, and enough that every fault happens among them."""
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
+@pytest.mark.parametrize(
+    "first",
+    [0, *(pytest.param(first, marks=pytest.mark.slow) for first in range(AT_ONCE, SEEDS, AT_ONCE))],
+)
 def test_seeds(first: int) -> None:
     """Beliefs byte-equal, every event and rejection exactly once and in order, nothing stuck; and
     faults of every kind on the way."""
