@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from stream_rater.adapters.redis import RedisStore
+from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import shards_of
 from stream_rater.config import Settings
 from stream_rater.contract.events import RatingChanged, joined
@@ -89,7 +90,8 @@ def _held(
     numbers = shards_of([player for _, player in players], shards).tolist()
     for who, shard in zip(players, numbers, strict=True):
         asked.setdefault(shard, []).append(who)
-    for shard, held in store.read(asked).items():
+    columns = {shard: PlayerColumn.of(found) for shard, found in asked.items()}
+    for shard, held in store.read(columns).items():
         for who, found in zip(asked[shard], held.records, strict=True):
             if found is None:
                 yield who, None

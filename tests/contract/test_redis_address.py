@@ -5,6 +5,7 @@ import pytest
 
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.redis_client import connect
+from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.config import BadConfiguration
 from stream_rater.pipeline.ports import StoreTrouble
 from tests import real
@@ -19,7 +20,7 @@ def test_a_cluster_is_to_be_told(cluster_settings: real.Settings) -> None:
     with pytest.raises(StoreTrouble, match="STREAM_RATER_REDIS_CLUSTER"):
         for number in range(3):  # each of three masters has one of these slots
             store.check_layout({str(number): ""})
-            store.read({shard: [BOB] for shard in range(SHARDS)})
+            store.read(dict.fromkeys(range(SHARDS), PlayerColumn.of([BOB])))
 
 
 @pytest.mark.integration

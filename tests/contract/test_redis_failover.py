@@ -10,6 +10,7 @@ import pytest
 from local.servers import Server, start_redis
 from local.tools import find_redis_server
 from stream_rater.adapters.redis import RedisStore
+from stream_rater.columns.player_column import BeliefColumn
 from stream_rater.config import Settings
 from stream_rater.pipeline.ports import Application, Position, StoreTrouble
 from tests.contract.test_store import BOB
@@ -72,7 +73,7 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
 
 def apply(store: RedisStore, turn: int) -> bool:
     """Whether a shard's next belief was written."""
-    call = Application(Position(turn + 1, turn), [(BOB, b"%d" % turn)])
+    call = Application(Position(turn + 1, turn), BeliefColumn.of([(BOB, b"%d" % turn)]))
     return store.apply({0: call})[0]
 
 

@@ -7,6 +7,7 @@ import redis
 from stream_rater.adapters import redis_client
 from stream_rater.adapters.redis_client import CallBatch, at_one_instant, bulk, connect, of_words
 from stream_rater.adapters.store_keys import belief_key
+from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.pipeline.ports import Held, Position, StoreTrouble
 from stream_rater.rating.record import HEADER_SIZE
 from tests import real
@@ -35,7 +36,7 @@ def test_the_client_reads_as_well_without_the_shortcut(
         monkeypatch.setattr(redis_client, "READER", name)
         with connect(redis_settings) as client:
             line = redis_client.servers(client)[0].connection_pool.get_connection()
-            shortcuts.append(redis_client.arrived_on(line) is not None)
+            shortcuts.append(redis_client.reader_of(line) is not None)
         assert read(performer, 1, BOB).records == [b"x" * HEADER_SIZE]
     assert shortcuts == [True, False]
 
@@ -48,7 +49,7 @@ def test_a_read_that_failed_leaves_no_replies_behind(redis_settings: real.Settin
         client.set(key, "no hash")
         for _ in range(3):
             with pytest.raises(StoreTrouble, match="WRONGTYPE"):
-                performer.store.read({shard: [("l", "ann")] for shard in (0, 1, 2)})
+                performer.store.read(dict.fromkeys((0, 1, 2), PlayerColumn.of([("l", "ann")])))
         client.delete(key)
     assert apply(performer, 1, application(0, 7, {("l", "ann"): b"x"}))
     assert read(performer, 1, ("l", "ann")) == Held(Position(7, 0, b""), [b"x"])
@@ -82,7 +83,7 @@ def misled(performer: RedisPerformer) -> None:
 def test_a_slot_that_moved_is_found(cluster_settings: real.Settings) -> None:
     """The first read is trouble, the next one goes where the cluster says."""
     performer = RedisPerformer(cluster_settings)
-    shards = {shard: [BOB] for shard in range(SHARDS)}
+    shards = dict.fromkeys(range(SHARDS), PlayerColumn.of([BOB]))
     expected = performer.store.read(shards)
     misled(performer)
     with pytest.raises(StoreTrouble, match="a slot moved"):

@@ -15,8 +15,10 @@ from stream_rater.adapters.memory_servers import Store as MemoryStore
 from stream_rater.adapters.redis import LIBRARY, RedisStore
 from stream_rater.adapters.redis_client import connect
 from stream_rater.adapters.store_metadata import LayoutMismatch
+from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.contract.record import Player
 from stream_rater.pipeline.ports import (
+    NO_PLAYERS,
     REBUILT,
     UNFINISHED,
     Application,
@@ -69,7 +71,7 @@ def store(request: pytest.FixtureRequest) -> Performer:
 def application(
     start: int, applied: int, beliefs: Mapping[Player, bytes], fresh: bytes = b""
 ) -> Application:
-    return Application(Position(applied, start, fresh), list(beliefs.items()))
+    return Application(Position(applied, start, fresh), BeliefColumn.of(list(beliefs.items())))
 
 
 def apply(store: Performer, shard: int, *call: Application) -> bool:
@@ -79,12 +81,12 @@ def apply(store: Performer, shard: int, *call: Application) -> bool:
 
 
 def read(store: Performer, shard: int, *players: Player) -> Held:
-    held = store.perform(ReadBeliefs({shard: players}))[shard]
+    held = store.perform(ReadBeliefs({shard: PlayerColumn.of(players)}))[shard]
     return Held(held.position, list(held.records))
 
 
 def priors(store: Performer, shard: int, *players: Player) -> Priors:
-    found: Priors = store.perform(ReadPriors({shard: players}))[shard]
+    found: Priors = store.perform(ReadPriors({shard: PlayerColumn.of(players)}))[shard]
     return found
 
 
@@ -139,14 +141,15 @@ def test_shards_are_apart(store: Performer) -> None:
     assert apply(store, 4, application(0, 1, {BOB: b"four"}))
     calls = {shard: application(0, shard + 10, {BOB: b"%d" % shard}) for shard in (4, 2, 0)}
     assert store.perform(Apply(calls)) == {4: False, 2: True, 0: True}
-    held = store.perform(ReadBeliefs({shard: [BOB] for shard in (3, 4, 0, 2)}))
+    held = store.perform(ReadBeliefs(dict.fromkeys((3, 4, 0, 2), PlayerColumn.of([BOB]))))
     assert {s: (h.position.applied, list(h.records)) for s, h in held.items()} == {
         3: (0, [None]),
         4: (1, [b"four"]),
         0: (10, [b"0"]),
         2: (12, [b"2"]),
     }
-    assert {s: p.applied for s, p in store.perform(ReadPriors({2: [BOB], 3: []})).items()} == {
+    asked = ReadPriors({2: PlayerColumn.of([BOB]), 3: NO_PLAYERS})
+    assert {s: p.applied for s, p in store.perform(asked).items()} == {
         2: 12,
         3: 0,
     }
@@ -344,12 +347,12 @@ def test_an_unreachable_store_is_trouble(redis_settings: real.Settings) -> None:
     """Whatever goes wrong with Redis is StoreTrouble, without what the call held."""
     nowhere = msgspec.structs.replace(redis_settings, redis="redis://127.0.0.1:1/0")
     with pytest.raises(StoreTrouble, match="refused") as caught:
-        RedisStore(nowhere).read({0: [("l", "secret")]})
+        RedisStore(nowhere).read({0: PlayerColumn.of([("l", "secret")])})
     assert "secret" not in str(caught.value)
     with connect(redis_settings) as client:
         client.set("{0}:position", "not a hash")
     with pytest.raises(StoreTrouble, match="WRONGTYPE") as caught:
-        RedisPerformer(redis_settings).store.read({0: [("l", "secret")]})
+        RedisPerformer(redis_settings).store.read({0: PlayerColumn.of([("l", "secret")])})
     assert "secret" not in str(caught.value)
 
 

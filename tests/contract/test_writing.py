@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stream_rater.columns.player_column import BeliefColumn
 from stream_rater.pipeline.ports import (
+    NO_BELIEFS,
     REGROUPING_S,
     REGROUPINGS,
     Application,
@@ -128,7 +130,10 @@ def applied_ahead(rig: Rig, count: int = AHEAD) -> tuple[Member, list[Event]]:
     """A member that applied something and let the log take in what is to be told of it."""
     member = read_from_start(rig, UPDATER)
     events = [event(number % 2, f"{number:05}") for number in range(count)]
-    calls = {shard: Application(Position(1), [(("l", "ann"), b"belief")]) for shard in (0, 1)}
+    calls = {
+        shard: Application(Position(1), BeliefColumn.of([(("l", "ann"), b"belief")]))
+        for shard in (0, 1)
+    }
     assert member.do(Apply(calls, list(events))) == {0: True, 1: True}
     assert rig.events_meanwhile() == []
     return member, events
@@ -171,7 +176,7 @@ def test_events_that_went_ahead_are_undone_however_soon(
     for turn in range(1, 41):
         member.do(Publish([first], {0: turn}))
         told, first = [*told, first], event(0, f"{turn:05}")
-        member.do(Apply({0: Application(Position(turn + 1, turn), [])}, [first]))
+        member.do(Apply({0: Application(Position(turn + 1, turn), NO_BELIEFS)}, [first]))
         assert member.do(Committed(ALL)) == {0: turn, 1: None, 2: None}
     assert kafka_rig.events() == seen(told)
 
@@ -217,7 +222,7 @@ def test_who_is_denied_leaves_no_events_open(
     with pytest.raises(
         Denied, match=r"changing beliefs or writing .*rating-changed: redis: NOPERM"
     ):
-        member.do(Apply({0: Application(Position(2, 1), [])}, events))
+        member.do(Apply({0: Application(Position(2, 1), NO_BELIEFS)}, events))
     assert kafka_rig.events() == []
 
 
@@ -254,12 +259,12 @@ def test_what_goes_ahead_is_told_as_part_of_its_publish(
         begin(events)
 
     monkeypatch.setattr(worker, "_begin", begin_in_a_second)
-    call = Application(Position(2, 1), [])
+    call = Application(Position(2, 1), NO_BELIEFS)
     for publishes in ([Publish(events, {0: 1})], [ShardEnds(), Publish(events, {0: 2})]):
         assert member.do(Apply({0: call}, events)) == {0: True}
         for each in publishes:
             member.do(each)
-        call = Application(Position(3, 2), [])
+        call = Application(Position(3, 2), NO_BELIEFS)
     assert told == {"Apply": [0.0, 0.0], "Publish": [1.0, 1.0], "ShardEnds": [0.0]}
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Topics
+from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import shards_of
 from stream_rater.config import Settings
 from stream_rater.contract.events import rating_changed_from_json
@@ -101,7 +102,7 @@ def _beliefs(settings: Settings, players: list[Player]) -> dict[Player, bytes | 
     for player, shard in zip(players, shards.tolist(), strict=True):
         asked.setdefault(shard, []).append(player)
     store = RedisStore(settings)
-    held = store.read(asked)
+    held = store.read({shard: PlayerColumn.of(wanted) for shard, wanted in asked.items()})
     store.close()
     return {
         player: None if record is None else _without_offset(record)

@@ -10,6 +10,7 @@ from stream_rater.adapters.access import QUIET
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin, Topics
 from stream_rater.config import Settings
+from stream_rater.pipeline.ports import NO_PLAYERS
 from stream_rater.runtime.service import ESTIMATORS, UPDATERS
 from tests import real
 from tests.integration.processes import WorkerProcess, wait_until
@@ -54,7 +55,7 @@ def test_rounds_that_were_deleted_are_not_replayed_without(
     at = settings(session_timeout_ms=2000)
     rated(at, worker_process)
     store = RedisStore(at)
-    before = store.count_beliefs(), store.read(dict.fromkeys(range(4), ()))
+    before = store.count_beliefs(), store.read(dict.fromkeys(range(4), NO_PLAYERS))
     rounds = Topics.of(at).rounds
     ends = Admin(at).ends(rounds, 4)
     partition = max(range(4), key=ends.__getitem__)
@@ -66,7 +67,7 @@ def test_rounds_that_were_deleted_are_not_replayed_without(
     assert refused.returncode == 1
     assert f"partition {partition} of the rounds starts at 3" in refused.stderr
     assert refused.stderr.count("\n") == 1
-    assert (store.count_beliefs(), store.read(dict.fromkeys(range(4), ()))) == before
+    assert (store.count_beliefs(), store.read(dict.fromkeys(range(4), NO_PLAYERS))) == before
 
 
 def assert_goes_on(at: Settings, worker_process: Start) -> None:

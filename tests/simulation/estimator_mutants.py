@@ -14,6 +14,7 @@ from stream_rater.pipeline import estimation
 from stream_rater.pipeline.estimation import PendingRounds
 from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.ports import (
+    NO_PLAYERS,
     Agree,
     CommitSource,
     LookForOffsets,
@@ -67,7 +68,7 @@ class FloorThatStays(Estimator):
     def _forget_everything(self) -> None:
         super()._forget_everything()
         self._progress = self.Progress(self._shards)
-        self._ahead = InFlightWindow(self._progress)
+        self._in_flight = InFlightWindow(self._progress)
 
 
 class PriorsReadApart(UnkindWorker):
@@ -81,7 +82,7 @@ class PriorsReadApart(UnkindWorker):
         read = {}
         for shard in effect.players:
             yield
-            read[shard] = Priors(self.store.read_priors(shard, ()).applied, headers[shard])
+            read[shard] = Priors(self.store.read_priors(shard, NO_PLAYERS).applied, headers[shard])
         return read
 
 
@@ -132,7 +133,7 @@ class Unacknowledged(Estimator):
                 self._late_players[shard] = np.concatenate([late, players])
 
     def _commit(self) -> Step[None]:
-        due = any(each._unfinished[0] in each._finished for each in self._sources.values() if each)
+        due = any(each._unfinished[0] in each._finished for each in self._inputs.values() if each)
         yield from super()._commit()
         if due and self._late:
             offsets = yield from ask(Scatter(self._late))
@@ -145,11 +146,11 @@ class FirstPiece(Estimator):
     """Step 6 for a round larger than a wave: it counts as scattered once its first piece is
     acknowledged; the others follow."""
 
-    def _rate_large(self) -> Step[None]:
-        large = self._large
-        yield from super()._rate_large()
-        if large is not None and large is self._large and large._sent == 1:
-            super()._close(large.whole)
+    def _rate_oversize(self) -> Step[None]:
+        oversize = self._oversize
+        yield from super()._rate_oversize()
+        if oversize is not None and oversize is self._oversize and oversize._sent == 1:
+            super()._close(oversize.whole)
 
     def _close(self, pending: PendingRounds) -> None:
         if left := pending.those(self._backlog.have(pending.tickets)):
@@ -162,7 +163,7 @@ class CommitsMaximum(Estimator):
     def _commit(self) -> Step[None]:
         offsets: dict[int, int] = {}
         rejections: list[Rejection] = []
-        for partition, source in self._sources.items():
+        for partition, source in self._inputs.items():
             if source._finished:
                 offsets[partition] = max(source._finished) + 1
                 rejections += source._rejections.values()

@@ -35,7 +35,7 @@ class IdsInStore(Estimator):
         polled = yield from ask(next(polling))
         self._second = set[tuple[int, int]]()
         for record in polled.records:
-            source = self._sources.get(record.partition)
+            source = self._inputs.get(record.partition)
             if source is not None and record.offset >= source._next_offset:
                 yield from self._note(record)
         try:
@@ -46,7 +46,7 @@ class IdsInStore(Estimator):
 
     def _note(self, record: Record) -> Step[None]:
         try:
-            found = read_alone(self._intake.reader, record, PARTITIONS)
+            found = read_alone(self._decoder.reader, record, PARTITIONS)
         except Invalid:
             return
         name, reading = f"{found.ladder}:{found.round_id}", (str(next(self._readings)),)
@@ -59,5 +59,5 @@ class IdsInStore(Estimator):
         if not counts or (record.partition, record.offset) not in self._second:
             return counts
         twice = Invalid("duplicate-round", "noted in the store")
-        self._sources[record.partition]._reject(record, twice)
+        self._inputs[record.partition]._reject(record, twice)
         return False

@@ -145,8 +145,8 @@ class PublishesWhatWentAhead(UnkindWorker):
     """Step 14 with all that the log took in during step 13, of shards that refused it, too."""
 
     def _publish(self, effect: Publish) -> Steps:
-        if self._ahead is not None:
-            self._ahead = effect.events
+        if self._open is not None:
+            self._open = effect.events
         yield from super()._publish(effect)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from stream_rater.adapters.memory import MemoryDriver, Steps
 from stream_rater.adapters.memory_servers import Group, Log, Records, Store
+from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.contract.record import Player, Record
 from stream_rater.pipeline.ports import (
     Apply,
@@ -56,9 +57,7 @@ class StoreWithPast(Store):
         """What a shard holds."""
         return self.positions.get(shard, Position()), dict(self.beliefs.get(shard, {}))
 
-    def apply(
-        self, shard: int, position: Position, beliefs: Sequence[tuple[Player, bytes]]
-    ) -> bool:
+    def apply(self, shard: int, position: Position, beliefs: BeliefColumn) -> bool:
         before = self.state(shard)
         done = super().apply(shard, position, beliefs)
         if done:
@@ -66,7 +65,7 @@ class StoreWithPast(Store):
             self._ever.setdefault(shard, [before]).append(self.state(shard))
         return done
 
-    def read(self, shard: int, players: Sequence[Player]) -> Held:
+    def read(self, shard: int, players: PlayerColumn) -> Held:
         if self.stale and self._rng.random() < self.stale and shard in self._ever:
             self.faults["stale"] += 1
             position, beliefs = self._rng.choice(self._ever[shard])

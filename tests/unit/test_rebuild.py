@@ -26,7 +26,7 @@ from stream_rater.lab.offline import Replay
 from stream_rater.lab.rebuild import InUse, Rebuild, Write, fill, passed
 from stream_rater.parts import schema
 from stream_rater.parts.schema import NotAPart, Part, UnknownPart, mark
-from stream_rater.pipeline.ports import REBUILT, UNFINISHED, Application, Position
+from stream_rater.pipeline.ports import NO_BELIEFS, REBUILT, UNFINISHED, Application, Position
 from stream_rater.pipeline.shard import Shard
 from tests.rounds import as_json, ranked
 from tests.unit.machines import CONFIG, part, record
@@ -301,7 +301,7 @@ def test_filling() -> None:
 def test_a_store_that_somebody_writes_to() -> None:
     """Is given up."""
     store = unfinished()
-    application = Application(Position(3, UNFINISHED), ())
+    application = Application(Position(3, UNFINISHED), NO_BELIEFS)
     store.apply(1, application.position, application.beliefs)
     with pytest.raises(InUse):
         filled(store)
