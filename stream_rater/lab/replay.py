@@ -115,7 +115,7 @@ class Pool:
         """The record of one player as the service stores it. Raises Unrecordable if the history is
         full."""
         if self._beliefs.in_full:
-            raise record.Unrecordable("no record holds a full history: set history to a number")
+            raise record.Unrecordable("no record can hold a full history: set history to a number")
         row = slice(self._rows[player], self._rows[player] + 1)
         return record.encode(Beliefs(self._beliefs.header[row], self._beliefs.factors[row]))[0]
 

@@ -1,7 +1,7 @@
 """Elo-MMx: Elo-MMR with a Gaussian performance model (section 3, "Gaussian performance model").
 
-Stage 1 is in `gaussian`. The belief stays Gaussian, so what it becomes is known at once: prior and
-performance are two Gaussians, multiplied.
+Stage 1 is in `gaussian`. The belief stays Gaussian, so the new belief is known at once: it is the
+product of two Gaussians, the prior and the performance.
 """
 
 import numpy as np
@@ -19,7 +19,8 @@ def _enter(
     initial_mu: float, i: int, j: int, share: Floats, mu: Floats, prior: Floats, beta2: Floats
 ) -> tuple[float, float]:
     """(mu, delta) of the entry of players [i, j): deviations from the initial rating add up, and so
-    do variances (section 3.3). One player who played the whole round is not to be rounded so."""
+    do variances (section 3.3). A single player who played the whole round needs no team arithmetic
+    and no rounding by it."""
     if j == i + 1 and share[i] == 1.0:
         return mu[i], np.sqrt(prior[i] + beta2[i])
     team_mu, variance = initial_mu, 0.0
@@ -34,7 +35,8 @@ def _learn(
     performance: float, i: int, j: int, team_mu: float, delta: float, initial_mu: float,
     share: Floats, mu: Floats, prior: Floats, beta2: Floats, out: Floats,
 ) -> None:  # fmt: skip
-    """What each member's prior and the team's performance, less the others, make: two Gaussians."""
+    """Write each member's evidence: the product of the prior and of the team's performance minus
+    the other members."""
     for m in range(i, j):
         found, noise = performance, beta2[m]
         if j > i + 1 or share[m] != 1.0:
@@ -53,7 +55,7 @@ def _rate_all(
     initial_mu: float, split: bool, prior: Floats, beta2: Floats, entry_mu: Floats,
     delta: Floats, found: Floats, room: Room, out: Floats,
 ) -> None:  # fmt: skip
-    """One round after the other into `out`, worked on in the arrays before that."""
+    """Rate one round after the other into `out`. The arrays before it are scratch space."""
     for r in range(len(weight)):
         first, end = round_starts[r], round_starts[r + 1]
         a, b, n = entry_starts[first], entry_starts[end], end - first
