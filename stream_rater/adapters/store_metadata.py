@@ -61,7 +61,7 @@ class StoreMetadata:
             held: Any = self._client.hget(LAYOUT_KEY, name)
             if held is not None and held != value.encode():
                 raise LayoutMismatch(
-                    f"the store was laid out with {name} = {held.decode()}, and this service has "
+                    f"the store was laid out with {name} = {held.decode()}, this service has "
                     f"{value}: {NO_WAY_BACK if name in OF_THE_ROUNDS else WAY_OUT}"
                 )
 
@@ -72,7 +72,7 @@ class StoreMetadata:
             held: Any = self._guard(partial(self._client.hget, LAYOUT_KEY, name))
             if held is not None and held.decode() != layout[name]:
                 raise LayoutMismatch(
-                    f"the store was laid out with {name} = {held.decode()}, and this service has "
+                    f"the store was laid out with {name} = {held.decode()}, this service has "
                     f"{layout[name]}: {NO_WAY_BACK}"
                 )
 

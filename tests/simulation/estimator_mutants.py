@@ -1,4 +1,4 @@
-"""Step 1 to 7 with one rule left out at a time."""
+"""Mutants of steps 1 to 7, each with one rule left out."""
 
 from dataclasses import replace
 from typing import Any
@@ -33,7 +33,7 @@ from .world import UnkindWorker
 
 
 class MisplacedTaken(Estimator):
-    """Step 2 without a look at where a round lies."""
+    """Step 2 without the check of a round's partition."""
 
     def __init__(self, ladders: Ladders, shards: int, partitions: int, **options: Any) -> None:
         super().__init__(ladders, shards, ANYWHERE, **options)
@@ -47,17 +47,17 @@ class NoFloor(Estimator):
 
 
 class ShardsUncounted(Estimator):
-    """Step 1 without a look at how many shards there are now."""
+    """Step 1 without the check of the number of shards."""
 
     def _raise_floors(self) -> Step[None]:
         self._progress.take_over((yield from ask(ShardEnds()))[: self._shards])
 
 
 class FloorThatStays(Estimator):
-    """Step 4 without the raise: a store that went back is believed again."""
+    """Step 4 without raising the floor: a store that went back is trusted again."""
 
     class Progress(Progress):
-        """Progress whose floors are those of step 1."""
+        """Progress whose floors stay as step 1 set them."""
 
         def accept(self, shard: int, applied: int) -> bool:
             floor = self._floor[shard]
@@ -87,7 +87,8 @@ class PriorsReadApart(UnkindWorker):
 
 
 class CurrentPrior(Estimator):
-    """Step 5 without the remembered prior: a round half applied is estimated from itself."""
+    """Step 5 without the remembered prior: a round that is partly applied is estimated from
+    itself."""
 
     def _read_priors(self, pending: PendingRounds) -> Step[tuple[Table, Flags]]:
         headers, accepted = yield from super()._read_priors(pending)
@@ -97,11 +98,12 @@ class CurrentPrior(Estimator):
 
 
 class ResumedNotAwaited(Estimator):
-    """Step 5 without the await: a round found scattered holds nobody up.
+    """Step 5 without the await: players of a round that was found scattered do not wait.
 
-    It takes a zombie that scatters two rounds of one player after its successor has set its floors,
-    and commits nothing in between, or it would hear that it is one; half of the first must be
-    applied when the successor comes to it. None in 6,000 seeds does this: see `scenarios`.
+    It fails only if a zombie scatters two rounds of one player after its successor has set its
+    floors, and commits nothing in between, since a commit would tell it that it is a zombie; and if
+    the first round is half applied when the successor comes to it. None of 6,000 seeds does this:
+    see `scenarios`.
     """
 
     def _resume(self, resumed: PendingRounds) -> Step[None]:
@@ -110,8 +112,8 @@ class ResumedNotAwaited(Estimator):
 
 
 class Unacknowledged(Estimator):
-    """Step 6 without waiting: only the parts of a wave's first shard are waited for; the others are
-    sent after the next commit."""
+    """Step 6 without the acknowledgements: only the parts of a wave's first shard are waited for.
+    The others are sent after the next commit."""
 
     def _forget_everything(self) -> None:
         super()._forget_everything()
@@ -143,8 +145,7 @@ class Unacknowledged(Estimator):
 
 
 class FirstPiece(Estimator):
-    """Step 6 for a round larger than a wave: it counts as scattered once its first piece is
-    acknowledged; the others follow."""
+    """Step 6 that counts an oversize round as scattered once its first piece is acknowledged."""
 
     def _rate_oversize(self) -> Step[None]:
         oversize = self._oversize
@@ -175,24 +176,24 @@ class CommitsMaximum(Estimator):
 
 
 class OffsetsForgotten(UnkindWorker):
-    """Step 1 from the log's start where the group has no offset."""
+    """Step 1 that starts at the log's start if the group has no offset."""
 
     def _look_for_offsets(self, effect: LookForOffsets) -> Steps:
-        told = yield from super()._look_for_offsets(effect)
-        return replace(told, after_rejected={})
+        remains = yield from super()._look_for_offsets(effect)
+        return replace(remains, after_rejected={})
 
 
 class ReadsDeletedAgain(UnkindWorker):
-    """Step 1 by the last rejections though parts were deleted."""
+    """Step 1 that uses the last rejections even if parts were deleted."""
 
     def _look_for_offsets(self, effect: LookForOffsets) -> Steps:
-        told = yield from super()._look_for_offsets(effect)
-        return replace(told, parts_deleted=False)
+        remains = yield from super()._look_for_offsets(effect)
+        return replace(remains, parts_deleted=False)
 
 
 class PlainCommits(UnkindWorker):
-    """Step 7 without a transaction where nothing is rejected. Kafka checks such a commit, which may
-    come late, for its member and generation alone."""
+    """Step 7 that commits without a transaction if nothing is rejected. Kafka checks only the
+    member and the generation of such a commit, which may arrive late."""
 
     commits_plainly = True
 
@@ -208,7 +209,7 @@ class PlainCommits(UnkindWorker):
 
 
 class RejectionsOutside(UnkindWorker):
-    """Step 7 with rejections sent on their own, before the offsets are committed."""
+    """Step 7 that sends rejections before the offsets are committed, outside the transaction."""
 
     def _commit_source(self, effect: CommitSource) -> Steps:
         if effect.rejections:
@@ -218,7 +219,7 @@ class RejectionsOutside(UnkindWorker):
 
 
 class NotesReadOnce(UnkindWorker):
-    """Step 3 with the ladders' notes as they were when the worker read them first."""
+    """Step 3 with the ladders' notes as the worker first read them."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -231,7 +232,7 @@ class NotesReadOnce(UnkindWorker):
 
 
 class FilesNotCompared(Estimator):
-    """Step 3 without a look at what was noted: each worker rates by its own ladders file."""
+    """Step 3 without a comparison with the notes: each worker rates by its own ladders file."""
 
     def _agreed(self, wave: PendingRounds) -> Step[PendingRounds]:
         yield from ()

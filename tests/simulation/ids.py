@@ -1,4 +1,4 @@
-"""Step 2 left out in two ways: where else one might remember which round ids there were."""
+"""Mutants of step 2 that remember round ids elsewhere."""
 
 import itertools
 
@@ -13,17 +13,16 @@ from .game import PARTITIONS
 
 
 class IdsInMemory(Estimator):
-    """Step 2 with the round ids that this process has seen, not those of the W offsets before."""
+    """Step 2 with the round ids that this process has seen, instead of those of the W offsets
+    before."""
 
     def _window_start(self, c: int, log_start: int) -> int:
         return c
 
 
 class IdsInStore(Estimator):
-    """Step 2 with round ids noted in the store when they are read: who comes second is a duplicate.
-
-    Of rival notes the store keeps the first, as Redis does with SET NX.
-    """
+    """Step 2 with round ids noted in the store when they are read: the second reader of an id finds
+    a duplicate. The store keeps the first of several notes, as Redis does with SET NX."""
 
     _readings = itertools.count()
 

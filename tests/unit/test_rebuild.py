@@ -253,7 +253,7 @@ def test_a_rebuild_that_was_given_up() -> None:
             fill(beliefs_of_fifty(), {}, MARKS, giving_up(store, calls))
         for position in store.positions.values():
             misfit = Shard.at(position, 3, 1).misfit(0, 10)
-            assert "rebuild of the store was not finished" in misfit
+            assert "rebuild of the store is unfinished" in misfit
 
 
 def beliefs_of_fifty() -> Iterator[BeliefColumn]:

@@ -199,7 +199,7 @@ def test_store_from_before_a_rebuild(held: bytes | None, committed: int) -> None
     for last in (shard, marked(Held(Position(1), [held]), committed)):
         assert cut(last) is None
         assert last.stopped
-        assert last.barrier.startswith("offset 1: the store was rebuilt here, for 7 shards, ")
+        assert last.barrier.startswith("offset 1: the store was rebuilt here for 7 shards, ")
         assert last.barrier.endswith("run `stream-rater rebuild --replace`")
 
 

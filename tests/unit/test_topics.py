@@ -154,8 +154,9 @@ def test_unequal_numbers_of_partitions_are_refused(parts: int, changed: int, sho
         there[f"p.{topic}"] = there[f"p.{topic}"]._replace(partitions=count)
     (line,), _ = judged(AT, there)
     assert line == (
-        f"p.performance-estimated has {parts} partitions and p.rating-changed {changed}, both must "
-        "have one a shard: run `kafka-topics.sh --bootstrap-server one:9092,two:9092 --alter "
+        f"p.performance-estimated has {parts} partitions and p.rating-changed has {changed}, and "
+        "both must have one for each shard: "
+        "run `kafka-topics.sh --bootstrap-server one:9092,two:9092 --alter "
         f"--topic p.{short or 'performance-estimated'} --partitions 4`"
     )
 
