@@ -249,9 +249,8 @@ class Input:
                 self.consumer.seek(each)
 
     def _hurry_to_rejoin(self) -> None:
-        """Let librdkafka rejoin the group at once. By itself it joins once a second, and moving a
-        partition takes two joins. A metadata response triggers the next join. Without one it is
-        only slower."""
+        """Let librdkafka rejoin the group at once, by a metadata response. By itself it joins once
+        a second, and moving a partition takes two joins."""
         self._rejoins = False
         with suppress(KafkaException):
             self.consumer.list_topics(self.topic, REJOIN_S)
@@ -274,8 +273,8 @@ class Input:
 
     @property
     def settled(self) -> bool:
-        """Whether the worker owns partitions, or has been a member for SETTLE_S. A new member's
-        first assignment is empty, because other members must release partitions first."""
+        """Whether the worker owns partitions, or has been a member for SETTLE_S: a new member's
+        first assignment is empty, because others must release partitions first."""
         return bool(self._owned) or time.monotonic() > self._joined_s + SETTLE_S
 
     def membership(self) -> Any:
@@ -313,8 +312,7 @@ class Input:
         return [TopicPartition(self.topic, p, o) for p, o in offsets.items()]
 
     def committed(self, partitions: frozenset[int]) -> dict[int, int | None]:
-        """The committed offsets, once no transaction is pending on them; None: never committed.
-        Raises LogTrouble."""
+        """The committed offsets, once no transaction is pending on them; None: never committed."""
         asked = self._tps(dict.fromkeys(partitions, 0))
         reply: Any = self._deadlines.call(
             TIMEOUT_S, lambda slice_s: self.consumer.committed(asked, timeout=slice_s)
@@ -329,9 +327,8 @@ class Input:
     def seek(self, offsets: Mapping[int, int]) -> None:
         """Read from these offsets, and drop what was fetched before.
 
-        A kept partition is never unassigned. During a rebalance, librdkafka would take that as the
-        answer to the rebalance; other members would then own partitions whose loss the machine was
-        not told of.
+        A kept partition is never unassigned: during a rebalance, librdkafka would take that as its
+        answer, and other members would own partitions whose loss the machine was not told of.
         """
         self._unreadable.begin_at(offsets)
         mine = {p: o for p, o in offsets.items() if p in self._owned}

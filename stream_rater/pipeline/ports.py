@@ -51,7 +51,7 @@ class OffsetsForgotten(CannotGoOn):
     def __init__(self, least: Mapping[int, int]) -> None:
         lowest = ", ".join(f"partition {p} (not below {least[p]})" for p in sorted(least))
         super().__init__(
-            "the estimators' group no longer has a committed offset of round-completed for "
+            "the estimators' group has no committed offset of round-completed any more for "
             f"{lowest}: Kafka deletes offsets some days after the last worker left "
             "(offsets.retention.minutes). Commit the offset after the last finished record, "
             "the last value of the metric stream_rater_next_offset, and start the workers again"
@@ -64,7 +64,7 @@ class Resharded(CannotGoOn):
 
     def __init__(self, shards: int, found: int) -> None:
         super().__init__(
-            f"performance-estimated has {found} partitions now and had {shards} when this worker "
+            f"performance-estimated has {found} partitions and had {shards} when this worker "
             "started: stop all workers, run `stream-rater rebuild --replace`, and start them again"
         )
 

@@ -1,4 +1,4 @@
-"""A Redis Cluster must be told from one server, and an address must make sense."""
+"""A Redis Cluster must be configured as one, and an address must make sense."""
 
 import msgspec
 import pytest
@@ -14,7 +14,7 @@ from tests.contract.test_store import BOB, SHARDS
 
 @pytest.mark.integration
 def test_a_cluster_is_to_be_told(cluster_settings: real.Settings) -> None:
-    """One node of a cluster asked as if it were all: the setting is named."""
+    """If a node of a cluster is used as a single server, the error names the setting."""
     node, *_ = cluster_settings.redis.split(",")
     store = RedisStore(msgspec.structs.replace(cluster_settings, redis=node, redis_cluster=False))
     with pytest.raises(StoreTrouble, match="STREAM_RATER_REDIS_CLUSTER"):
@@ -25,7 +25,8 @@ def test_a_cluster_is_to_be_told(cluster_settings: real.Settings) -> None:
 
 @pytest.mark.integration
 def test_no_cluster_where_one_is_told(settings: real.SettingsFactory) -> None:
-    """A server alone taken for a cluster, and nobody there at all."""
+    """A single server configured as a cluster raises an error, and so does an address without a
+    server."""
     with pytest.raises(StoreTrouble, match=r"[Cc]luster"):
         RedisStore(settings(redis_cluster=True, redis=settings().redis.rpartition("/")[0]))
     with pytest.raises(StoreTrouble):
@@ -33,7 +34,7 @@ def test_no_cluster_where_one_is_told(settings: real.SettingsFactory) -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "cluster", "told"),
+    ("address", "cluster", "message"),
     [
         ("redis://127.0.0.1:1/3", True, "no database but 0"),
         ("127.0.0.1:1,127.0.0.1", True, "127.0.0.1"),
@@ -42,7 +43,7 @@ def test_no_cluster_where_one_is_told(settings: real.SettingsFactory) -> None:
         ("redis://127.0.0.1:1?decode_responses=true", True, "must not set decode_responses"),
     ],
 )
-def test_addresses_that_make_no_sense(address: str, cluster: bool, told: str) -> None:
-    """A named error, before anybody is asked."""
-    with pytest.raises(BadConfiguration, match=told):
+def test_addresses_that_make_no_sense(address: str, cluster: bool, message: str) -> None:
+    """The error is raised before anything is sent."""
+    with pytest.raises(BadConfiguration, match=message):
         connect(real.Settings(redis=address, redis_cluster=cluster))

@@ -1,4 +1,4 @@
-"""How the store reads from Redis: plain commands in transactions, on one server and a cluster."""
+"""Reads from Redis: plain commands in transactions, on one server and on a cluster."""
 
 import msgspec
 import pytest
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.integration
 
 
 def test_many_players_share_a_hash(redis_settings: real.Settings) -> None:
-    """More than one command holds, and one of them more often than once."""
+    """There are more players in a hash than one command reads, and one is read several times."""
     performer = RedisPerformer(msgspec.structs.replace(redis_settings, buckets=1))
     records = {("l", f"p{n}"): bytes([n % 256]) * HEADER_SIZE for n in range(1000)}
     assert apply(performer, 0, application(0, 1, records))
@@ -28,7 +28,8 @@ def test_many_players_share_a_hash(redis_settings: real.Settings) -> None:
 def test_the_client_reads_as_well_without_the_shortcut(
     redis_settings: real.Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As with a release of the client that has what we look for elsewhere."""
+    """Reads work without the hiredis reader, as with a release of redis-py that keeps it
+    elsewhere."""
     performer = RedisPerformer(redis_settings)
     assert apply(performer, 1, application(0, 1, {BOB: b"x" * HEADER_SIZE}))
     shortcuts = []
@@ -42,7 +43,7 @@ def test_the_client_reads_as_well_without_the_shortcut(
 
 
 def test_a_read_that_failed_leaves_no_replies_behind(redis_settings: real.Settings) -> None:
-    """The next one on this connection gets its own."""
+    """The next read on this connection gets its own replies."""
     performer = RedisPerformer(redis_settings)
     key = belief_key(1, "l", b"ann", redis_settings.buckets)
     with connect(redis_settings) as client:
@@ -56,7 +57,7 @@ def test_a_read_that_failed_leaves_no_replies_behind(redis_settings: real.Settin
 
 
 def test_a_reply_that_comes_after_a_failure_is_nobodys(redis_settings: real.Settings) -> None:
-    """A slow command's reply, behind one that was an error, is not taken for the next command's."""
+    """The reply to a slow command, after an error, is not taken for the next command's."""
 
     def asked(*words: str) -> CallBatch:
         return CallBatch("{0}:x", (of_words(len(words), bulk(*words)),), 1)
@@ -71,7 +72,7 @@ def test_a_reply_that_comes_after_a_failure_is_nobodys(redis_settings: real.Sett
 
 
 def misled(performer: RedisPerformer) -> None:
-    """Let its client take each slot for another node's."""
+    """Make the client take every slot for another node's."""
     client = performer.store._client
     slots = client.nodes_manager.slots_cache
     nodes = {node.name: [node] for node in client.get_primaries()}
@@ -81,7 +82,7 @@ def misled(performer: RedisPerformer) -> None:
 
 
 def test_a_slot_that_moved_is_found(cluster_settings: real.Settings) -> None:
-    """The first read is trouble, the next one goes where the cluster says."""
+    """The first read raises StoreTrouble, and the next one goes where the cluster says."""
     performer = RedisPerformer(cluster_settings)
     shards = dict.fromkeys(range(SHARDS), PlayerColumn.of([BOB]))
     expected = performer.store.read(shards)
@@ -92,7 +93,7 @@ def test_a_slot_that_moved_is_found(cluster_settings: real.Settings) -> None:
 
 
 def test_a_slot_that_moved_is_found_by_who_writes(cluster_settings: real.Settings) -> None:
-    """So, too: nothing was written where the call was trouble, and the next one is carried out."""
+    """The first call raises StoreTrouble and writes nothing, and the next one is applied."""
     performer = RedisPerformer(cluster_settings)
     calls = {shard: application(0, 1, {BOB: b"x"}) for shard in range(SHARDS)}
     misled(performer)

@@ -1,7 +1,8 @@
-"""Commands of `stream-rater` in one process, one after the other: a short one's time is its start.
+"""Runs commands of `stream-rater` one after the other in one process, because a short command
+mostly takes the time of its start.
 
-Standard input has a JSON list of {"arguments", "variables"}; standard output one of {"returncode",
-"stdout", "stderr"}.
+Standard input holds a JSON list of {"arguments", "variables"}; standard output gets one of
+{"returncode", "stdout", "stderr"}.
 """
 
 import io
@@ -16,7 +17,7 @@ from stream_rater.cli import app
 
 
 def ended(arguments: Sequence[str], variables: Mapping[str, str]) -> dict[str, Any]:
-    """What came of one, as a process of its own would tell."""
+    """The outcome of one command, as that of a process."""
     os.environ.update(variables)
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):

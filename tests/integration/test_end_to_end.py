@@ -1,4 +1,4 @@
-"""The whole path on real servers, against `rate` on the same rounds and the same configuration."""
+"""The whole path on real servers, compared with `rate` on the same rounds and configuration."""
 
 import base64
 import gzip
@@ -43,7 +43,7 @@ rho = 0.04
 
 
 class Season(NamedTuple):
-    """Real rounds, and what `rate` makes of them."""
+    """Real rounds, and the results of `rate`."""
 
     rounds: Path
     ladders: Path
@@ -61,7 +61,7 @@ def _lines(shared: Path) -> Iterator[bytes]:
 
 
 LAST = 6
-"""Where the source offset stands in a record."""
+"""Where the source offset is in a record."""
 
 
 def _without_offset(record: bytes) -> bytes:
@@ -71,7 +71,7 @@ def _without_offset(record: bytes) -> bytes:
 
 @pytest.fixture(scope="module")
 def season(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Season:
-    """All of formula-one and the first rounds of codeforces, rated offline."""
+    """All rounds of formula-one and the first rounds of codeforces, rated offline."""
     folder = tmp_path_factory.mktemp("season")
     rounds, ladders, out = folder / "rounds.jsonl", folder / "ladders.toml", folder / "ratings"
     results: Counter[tuple[str, str, str]] = Counter()
@@ -96,7 +96,7 @@ def season(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Season:
 
 
 def _beliefs(settings: Settings, players: list[Player]) -> dict[Player, bytes | None]:
-    """What Redis holds of these players, without source offsets."""
+    """The records of these players in Redis, without source offsets."""
     asked: dict[int, list[Player]] = {}
     shards = shards_of([player for _, player in players], settings.shards)
     for player, shard in zip(players, shards.tolist(), strict=True):
@@ -121,7 +121,8 @@ def _submit(season: Season, settings: Settings) -> None:
 
 
 def _check_all(season: Season, settings: Settings) -> None:
-    """Beliefs equal `rate`'s, `verify` agrees, and each result was told once, in order."""
+    """Check that beliefs equal those of `rate`, that `verify` agrees, and that each result was
+    published once, in order."""
     verified = stream_rater("verify", "--wait", "200", settings=settings, timeout_s=240)
     assert verified.returncode == 0, verified.stderr
     assert "all equal, bit for bit" in verified.stdout
@@ -147,7 +148,7 @@ def place(season: Season, settings: SettingsFactory) -> Settings:
 def test_the_service_rates_as_a_sequential_replay_does(
     count: int, season: Season, place: Settings, worker_process: StartWorker
 ) -> None:
-    """With one worker and with three: the same bytes in Redis, each rating-changed once."""
+    """With one worker and with three: the same bytes in Redis, and each rating-changed once."""
     workers = [worker_process(place) for _ in range(count)]
     _submit(season, place)
     _check_all(season, place)
@@ -157,7 +158,8 @@ def test_the_service_rates_as_a_sequential_replay_does(
 def test_a_killed_worker_loses_and_doubles_nothing(
     season: Season, place: Settings, worker_process: StartWorker
 ) -> None:
-    """SIGKILL in the middle of the season, another worker in its place: the same outcome."""
+    """A worker is killed in the middle of the season, and another takes its place: the outcome is
+    the same."""
     first, _ = worker_process(place), worker_process(place)
     _submit(season, place)
     wait_until(lambda: _published(place) > 1000, "the season is under way")

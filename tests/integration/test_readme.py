@@ -20,7 +20,8 @@ STOP_S = 10.0
 
 
 def walk() -> list[str]:
-    """The shell blocks of "Run the service": first terminal, second terminal, without servers."""
+    """The shell blocks of "Run the service": the first terminal and the second terminal, without
+    servers."""
     text = (ROOT / "README.md").read_text().split("\n## Run the service", 1)[1]
     return re.findall(r"^```sh\n(.*?)^```$", text.split("\n## ", 1)[0], re.DOTALL | re.MULTILINE)
 
@@ -29,7 +30,7 @@ def walk() -> list[str]:
 def first_terminal(
     script: str, environment: Mapping[str, str], log: Path
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """A shell whose last command is the service; ended with the block."""
+    """A shell whose last command is the service, and which ends with the block."""
     with log.open("wb") as file:
         shell = subprocess.Popen(
             ["bash", "-ec", script], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
@@ -46,7 +47,8 @@ def first_terminal(
 def test_the_walk_through_the_service_works_as_it_stands(
     settings: SettingsFactory, tmp_path: Path
 ) -> None:
-    """Every command ends well, the last of them verifies, and Ctrl-C ends the service with 0."""
+    """Every command succeeds, the last one verifies, and Ctrl-C ends the service with exit code
+    0."""
     port = free_port()
     environment = environment_of(settings(http=f"{LOOPBACK}:{port}"))
     for variable in ("MAKELEVEL", "MAKEFLAGS", "MFLAGS"):  # no part of the user's shell

@@ -1,6 +1,7 @@
-"""What a start cannot go on from: one clear line, exit code 2 for configuration, 1 for servers.
+"""Starts that must fail: one clear line, and exit code 2 for configuration or 1 for servers.
 
-All are started at once, since some wait long before they give up; then each test awaits its own.
+All are started at once, because some wait long before they give up. Then each test waits for its
+own.
 """
 
 import re
@@ -37,7 +38,7 @@ from tests.integration.topics import make_topics
 NOWHERE = "127.0.0.1:1"
 
 Start = tuple[list[str], Settings]
-"""Arguments of `run`, and settings."""
+"""The arguments of `run`, and the settings."""
 
 
 def changed(settings: Settings, **changes: object) -> Settings:
@@ -79,7 +80,7 @@ def unequal_topics(settings: Settings, folder: Path) -> Start:
 
 
 def topic(name: str, **config: str) -> Callable[[Settings, Path], Start]:
-    """One that is there beforehand, with these settings (`_` for `.`)."""
+    """A topic that exists beforehand, with these settings (`_` for `.`)."""
 
     def start(settings: Settings, folder: Path) -> Start:
         given = {each.replace("_", "."): value for each, value in config.items()}
@@ -133,14 +134,14 @@ STARTS: dict[str, tuple[int, str, Callable[[Settings, Path], Start]]] = {
     "no Kafka": (1, rf"kafka at {NOWHERE}: ", lambda s, _: ([], changed(s, kafka=NOWHERE))),
     "no Redis": (1, r"redis: .*refused", lambda s, _: ([], changed(s, redis=NOWHERE))),
 }  # fmt: skip
-"""Exit code, what the line says, and how to get there."""
+"""The exit code, a part of the line, and how to cause it."""
 
 
 @pytest.fixture(scope="module")
 def started(
     addresses: Addresses, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, "subprocess.Popen[str]"]]:
-    """All of them, on topics and databases of their own."""
+    """All starts, on topics and databases of their own."""
     BUSY.bind(("127.0.0.1", 0))
     BUSY.listen()
     with ExitStack() as stack:
@@ -161,7 +162,7 @@ def started(
 
 @pytest.mark.parametrize("name", STARTS)
 def test_one_clear_line(started: dict[str, "subprocess.Popen[str]"], name: str) -> None:
-    """The reason in one line on standard error, nothing else, and the right exit code."""
+    """The reason is one line on standard error, with nothing else, and the exit code is right."""
     code, says, _ = STARTS[name]
     out, err = started[name].communicate(timeout=40.0)
     lines = [line for line in err.splitlines() if not line.startswith("{")]
@@ -170,8 +171,8 @@ def test_one_clear_line(started: dict[str, "subprocess.Popen[str]"], name: str) 
 
 
 def mend(line: str) -> tuple[str, str]:
-    """Do what the line's command does, which is not among the jars that `make setup` installs;
-    returns the topic and the setting."""
+    """Do what the command in the line does, which is not installed by `make setup`. Returns the
+    topic and the setting."""
     command = re.search(r"run `(kafka-configs\.sh .*?)`", line)
     assert command is not None, line
     match shlex.split(command[1]):
@@ -191,8 +192,9 @@ def mend(line: str) -> tuple[str, str]:
 def test_topics_with_kafkas_defaults_are_refused_until_they_are_mended(
     settings: real.SettingsFactory, worker_process: Callable[..., WorkerProcess]
 ) -> None:
-    """Made beforehand: kept for 7 days, by the producers' clocks. Each start names one setting that
-    loses rounds; once the commands were run, the service starts and warns of the clocks."""
+    """The topics were created beforehand with Kafka's defaults: kept for 7 days, by the producers'
+    clocks. Each start names one setting that loses rounds. Once the commands were run, the service
+    starts, and warns about the clocks."""
     at = settings()
     names = Topics.of(at)
     client = AdminClient({"bootstrap.servers": at.kafka}, logger=QUIET)
@@ -222,7 +224,7 @@ def test_topics_with_kafkas_defaults_are_refused_until_they_are_mended(
 
 
 def test_a_redis_that_evicts_is_refused(settings: real.SettingsFactory, tmp_path: Path) -> None:
-    """In one line, by `run` as by `rebuild`."""
+    """The refusal is one line, from `run` and from `rebuild`."""
     if find_redis_server() is None:
         pytest.skip("Redis is given, and none is installed here")
     evicting = {"maxmemory": "1gb", "maxmemory-policy": "allkeys-lfu"}

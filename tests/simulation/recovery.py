@@ -1,4 +1,4 @@
-"""What an operator does after the store is lost: `rebuild`, on the simulated log and store."""
+"""The operator's recovery after the store is lost: `rebuild` on the simulated log and store."""
 
 import itertools
 import math

@@ -60,7 +60,7 @@ def test_waves_are_few_and_large_while_the_store_is_behind() -> None:
     for i in range(2 * module.WAVES_IN_FLIGHT):  # until they have as many players as two full ones
         send_pair(hand, i)
     read(hand, a_round(98, "a", "b"))
-    assert set(priors(hand, applied=0).players.values()) == {()}
+    assert not any(priors(hand, applied=0).players.values())
     read(hand, a_round(99, "c", "d"))
     assert set(priors(hand, applied=1).players.values()) == {()}
     read(hand)
@@ -74,7 +74,7 @@ def test_a_store_that_stays_behind_holds_nobody_up_for_long() -> None:
     for i in range(module.WAVES_IN_FLIGHT):
         send_pair(hand, i, now_s=10.0)
     read(hand, a_round(2, "a", "b"), now_s=10.0 + module.LONGEST_IN_FLIGHT_S)
-    assert set(priors(hand, applied=0).players.values()) == {()}
+    assert not any(priors(hand, applied=0).players.values())
     read(hand, now_s=10.1 + module.LONGEST_IN_FLIGHT_S)
     assert sum(map(len, priors(hand, applied=0).players.values())) == 2
 
@@ -86,7 +86,7 @@ def test_sending_rests_while_the_store_is_far_behind() -> None:
     for i in range(module.PLAYERS_IN_FLIGHT + 1):
         send_pair(hand, i, now_s=float(i))
     read(hand, a_round(99, "a", "b"), now_s=99.0)
-    assert set(priors(hand, applied=0).players.values()) == {()}
+    assert not any(priors(hand, applied=0).players.values())
     read(hand)
     priors(hand, applied=99)
     read(hand)

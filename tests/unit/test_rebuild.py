@@ -152,7 +152,7 @@ def test_parts_of_another_number_of_shards() -> None:
     found = Cutoff({other: 1}, SCATTERED, 3)
     found.note([record(0, part((5, "a")), shard=other)])
     assert of_a(found, 2) == 5
-    with pytest.raises(Misplaced, match=f"offset 1 of shard {other} .* 3 shards"):
+    with pytest.raises(Misplaced, match=f"offset 1 of shard {other} waits .* among 3"):
         found.note([record(0, part((5, "a")), other), record(1, part((6, "a")), other)])
 
 

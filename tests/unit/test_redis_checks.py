@@ -73,7 +73,9 @@ def test_one_that_evicts_none_of_our_keys_is_accepted(policy: str, limit_bytes: 
 def test_info_tells_where_config_does_not(config: dict[str, str] | None) -> None:
     """Hosted servers deny CONFIG, or answer it with less."""
     server: Any = Server(config, informed("allkeys-lru", 1000))
-    with pytest.raises(StoreMismatch, match="maxmemory-policy is allkeys-lru and maxmemory 1000"):
+    with pytest.raises(
+        StoreMismatch, match="maxmemory-policy is allkeys-lru and maxmemory is 1000"
+    ):
         check(server)
     kept: Any = Server(config, informed("volatile-lru", 1000))
     assert check(kept) == []
@@ -100,4 +102,4 @@ def test_small_hashes_are_warned_of() -> None:
     """Beside what is said of memory."""
     server: Any = Server({"hash-max-listpack-value": "64"} | configured("noeviction", 0), None)
     (line,) = check(server)
-    assert line.startswith("redis: hash-max-listpack-value is 64; ")
+    assert line.startswith("redis: hash-max-listpack-value is 64. ")

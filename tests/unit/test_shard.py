@@ -64,7 +64,7 @@ def test_part_cut_for_fewer_shards() -> None:
     batch = shard.cut(1000)
     assert batch is not None
     assert [(item.offset, len(item.piece)) for item in batch.items] == [(0, 0), (1, 2)]
-    with pytest.raises(CutForFewer, match="cut for 2 shards, there are 3"):
+    with pytest.raises(CutForFewer, match="cut for 2 shards, and there are 3"):
         Shard.at(NOWHERE, 0, 3).read(record(0, part((100, HERE), shards=2)))
 
 
