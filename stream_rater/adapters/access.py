@@ -100,7 +100,8 @@ def _security(settings: Settings) -> dict[str, str]:
 
 
 def _check_complete(settings: Settings, *, sasl: bool, tls: bool) -> None:
-    """Refuse settings that would connect less securely than they suggest."""
+    """Refuse settings that contradict each other, and would connect in another way than
+    intended."""
     named = bool(settings.kafka_sasl_username), bool(settings.kafka_sasl_password)
     if sasl and settings.kafka_sasl_mechanism.upper().startswith(WITH_PASSWORD) and not all(named):
         raise BadConfiguration("SASL needs kafka_sasl_username and kafka_sasl_password")

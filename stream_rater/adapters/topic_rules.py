@@ -42,7 +42,7 @@ DELETE, COMPACT = "delete", "compact"
 FOR_EVER = "-1"
 BROKERS_CLOCK = "LogAppendTime"
 
-UNKNOWN = "not told"
+UNKNOWN = "not returned by the broker"
 """Shown in place of a value that the broker does not return."""
 
 

@@ -34,9 +34,9 @@ PLAYERS_IN_FLIGHT = 20
 applied."""
 
 WAVES_IN_FLIGHT, LONGEST_IN_FLIGHT_S = 2, 0.5
-"""The estimator also stops sending while WAVES_IN_FLIGHT waves of some size were not seen applied,
-each counted for at most LONGEST_IN_FLIGHT_S. Rounds that arrive meanwhile make one larger wave. A
-hot ladder then takes 15 % less CPU time."""
+"""The estimator also stops sending while WAVES_IN_FLIGHT waves, with enough players in all, were
+not seen applied; each counts for at most LONGEST_IN_FLIGHT_S. Rounds that arrive meanwhile make one
+larger wave. A hot ladder then takes 15 % less CPU time."""
 
 COMMIT_EVERY_S = 0.1
 """The shortest time between two commits of offsets. A transaction takes some 10 ms. Records that

@@ -65,7 +65,7 @@ def mistakes(change: RatingChanged, number: int, last: RatingChanged | None) -> 
     if last is None:
         return
     if last.rounds >= number:
-        yield f"{change.event_id}: told after {last.event_id}"
+        yield f"{change.event_id}: published after {last.event_id}"
     elif (last.mu, last.sigma) != (change.previous_mu, change.previous_sigma):
         yield f"{change.event_id}: does not go on from {last.event_id}"
 

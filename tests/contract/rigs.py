@@ -77,14 +77,15 @@ class Member:
         return polled.records
 
     def poll_until(self, holds: Callable[[], bool], *, full: bool = False) -> None:
-        """Poll until it holds."""
+        """Poll until `holds` returns true."""
         deadline_s = time.monotonic() + GAIN_S
         while not holds():
             assert time.monotonic() < deadline_s, (self.role, self.owned, self.records[-3:])
             self.poll(full=full)
 
     def read(self, count: int) -> list[tuple[int, int]]:
-        """Poll until so many records came since the last call; (partition, offset) of each."""
+        """Poll until `count` records arrived since the last call. Returns (partition, offset) of
+        each."""
         self.poll_until(lambda: len(self.records) >= count)
         read = [(record.partition, record.offset) for record in self.records]
         self.records = []
@@ -95,16 +96,16 @@ class Rig(Protocol):
     """A log and its groups."""
 
     def join(self, role: str, *, evictable: bool = False) -> Member:
-        """A new member; it learns what it owns by polling."""
+        """A new member, which learns by polling what it owns."""
 
     def leave(self, member: Member) -> None:
-        """The member leaves its group as one that is stopped does."""
+        """Let a member leave its group, as a stopped worker does."""
 
     def evict(self, member: Member, others: Sequence[Member]) -> None:
-        """The group takes the others for its only members, and this one is not told."""
+        """Rebalance the group to the other members, without telling this one."""
 
     def count_in(self, newcomer: Member) -> None:
-        """The group takes the newcomer in, and nobody else is told."""
+        """Rebalance the group with a new member, without telling the others."""
 
     def submit(self, partition: int, *records: Bytes) -> None:
         """Append a record to round-completed."""

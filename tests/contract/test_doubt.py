@@ -149,7 +149,9 @@ def test_a_producer_whose_connection_broke_is_replaced(rig: Rig) -> None:
     assert transactions.ready() is producer
     rig.proxy.cut(rig.leader("__transaction_state"))
     rig.proxy.mend()
-    wait_until(lambda: transactions.ready() is not producer, "the client has told")
+    wait_until(
+        lambda: transactions.ready() is not producer, "the client reports the broken connection"
+    )
     transactions.run(rig.sends(SECOND), {0: 2})
     assert rig.log.events() == seen([FIRST, SECOND])
 

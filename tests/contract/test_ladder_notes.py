@@ -11,14 +11,14 @@ from tests.contract.rigs import ESTIMATOR, KafkaRig, Member, Rig
 
 def agreed(member: Member, **own: str) -> dict[str, str]:
     """The histories that rounds may be rated by if a worker's file says this; entries as words."""
-    found = member.do(Agree({ladder: told.split() for ladder, told in own.items()}))
+    found = member.do(Agree({ladder: words.split() for ladder, words in own.items()}))
     return {ladder: " ".join(entries) for ladder, entries in found.items()}
 
 
 def start(rig: Rig, end: int, **own: str) -> None:
     """Announce this file, as a worker does at its start, if the rounds' partition ends there."""
     announce(
-        {each: told.split() for each, told in own.items()},
+        {each: words.split() for each, words in own.items()},
         rig.notes(),
         lambda _: end,
         uuid.uuid4().hex,

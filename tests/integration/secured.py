@@ -187,8 +187,8 @@ class SecuredRedis:
 
     def allow(self, user: str, *rules: str) -> None:
         """Give a user exactly these rights, as in an ACL file, and the password."""
-        told = ("reset", "on", f">{password_of(user)}", *rules)
-        self.client.execute_command("ACL", "SETUSER", user, *told)
+        rules_ = ("reset", "on", f">{password_of(user)}", *rules)
+        self.client.execute_command("ACL", "SETUSER", user, *rules_)
 
     def empty(self) -> None:
         """Delete all beliefs and functions."""

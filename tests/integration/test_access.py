@@ -192,8 +192,8 @@ def test_a_worker_says_when_it_cannot_know_whether_redis_evicts(
 ) -> None:
     """With the documented rights it knows. Without INFO it starts all the same."""
     worker = worker_process(castle.user(castle.place(), "all", less))
-    told = [each["event"] for each in worker.events() if "it is unknown" in each["event"]]
-    assert len(told) == warnings
+    said = [each["event"] for each in worker.events() if "it is unknown" in each["event"]]
+    assert len(said) == warnings
 
 
 # --- with one less -------------------------------------------------------------------------------
@@ -314,13 +314,13 @@ def test_secrets_stay_secret(
     worker = worker_process(msgspec.structs.replace(user, **changes))
     produce(castle.opened(at), some_rounds())
     wait_until(Finished(castle.opened(at)), "all is rated")
-    told = said_by(worker)
-    assert "wave scattered" in told and "stream_rater_rounds_total" in told
+    said = said_by(worker)
+    assert "wave scattered" in said and "stream_rater_rounds_total" in said
     castle.redis.client.execute_command("ACL", "SETUSER", user.kafka_sasl_username, "-@all")
     assert worker.wait(20.0) == 1
-    told += worker.log()
-    assert "no permissions" in told
-    assert not SECRET.search(told)
+    said += worker.log()
+    assert "no permissions" in said
+    assert not SECRET.search(said)
 
 
 WRONG = {

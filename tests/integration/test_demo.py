@@ -70,11 +70,11 @@ def test_the_demo_ends_with_what_it_measured(tmp_path: Path) -> None:
     with a_demo(tmp_path) as demo:
         output, errors = demo.communicate(timeout=SEASON_S)
     assert demo.returncode == 0, output + errors
-    for told in (
+    for text in (
         "200 reported", "none missing, none twice", "updates per second", f"p50 {LATENCY}",
         f"p99 {LATENCY}", "beats", "team 2:", "beliefs compared: all equal, bit for bit",
     ):  # fmt: skip
-        assert told in output
+        assert text in output
     assert "nan" not in output and errors == ""
     assert_nothing_is_left(tmp_path)
 

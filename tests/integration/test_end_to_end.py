@@ -128,13 +128,13 @@ def _check_all(season: Season, settings: Settings) -> None:
     assert "all equal, bit for bit" in verified.stdout
     assert _beliefs(settings, list(season.beliefs)) == season.beliefs
 
-    told: Counter[tuple[str, str, str]] = Counter()
+    published: Counter[tuple[str, str, str]] = Counter()
     rounds_of: dict[Player, list[int]] = {}
     for message in read_topic(settings, Topics.of(settings).changed):
         event = rating_changed_from_json(message.value() or b"")
-        told[event.ladder, event.round_id, event.player] += 1
+        published[event.ladder, event.round_id, event.player] += 1
         rounds_of.setdefault((event.ladder, event.player), []).append(event.rounds)
-    assert told == season.results
+    assert published == season.results
     assert all(played == list(range(1, len(played) + 1)) for played in rounds_of.values())
 
 

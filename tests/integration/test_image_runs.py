@@ -40,8 +40,12 @@ def test_the_container_starts_warm_and_rates(
     words = [json.loads(final.all(name)[-1]) for name in ("ENTRYPOINT", "CMD")]
     command, variables = image.in_the_image([*words[0], *words[1]], installed, final)
     at = settings()
-    told = variables | {"STREAM_RATER_HTTP": at.http, "PYTHONPATH": "", "NUMBA_DEBUG_CACHE": "1"}
-    worker = WorkerProcess(at, tmp_path / "log", variables=told, command=command)
+    environment = variables | {
+        "STREAM_RATER_HTTP": at.http,
+        "PYTHONPATH": "",
+        "NUMBA_DEBUG_CACHE": "1",
+    }
+    worker = WorkerProcess(at, tmp_path / "log", variables=environment, command=command)
     try:
         worker.wait_ready()
         produce(at, [Bytes(rounds.as_json(round_id="r"))])

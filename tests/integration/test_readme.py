@@ -75,8 +75,8 @@ def test_the_walk_through_the_service_works_as_it_stands(
         assert shell.wait(STOP_S) == 0, log_tail(log)
     assert 'stream_rater_rejected_total{code="duplicate-round"} 1.0' in metrics
     assert 'stream_rater_lag_records{partition="0",topic=' in metrics
-    told = done.stdout
-    assert '"player":"ada-1"' in told
-    assert "beats bo-1" in told
-    assert "beliefs compared: all equal, bit for bit" in told
-    assert '"ladder":"duel","player":"ann"' in told
+    output = done.stdout
+    assert '"player":"ada-1"' in output
+    assert "beats bo-1" in output
+    assert "beliefs compared: all equal, bit for bit" in output
+    assert '"ladder":"duel","player":"ann"' in output

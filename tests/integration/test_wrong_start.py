@@ -214,8 +214,10 @@ def test_topics_with_kafkas_defaults_are_refused_until_they_are_mended(
         (names.changed, "cleanup.policy"),
     ]
     worker = worker_process(at)
-    told = [each["event"] for each in worker.events() if "message.timestamp.type" in each["event"]]
-    assert [mend(each) for each in told] == [
+    warnings = [
+        each["event"] for each in worker.events() if "message.timestamp.type" in each["event"]
+    ]
+    assert [mend(each) for each in warnings] == [
         (name, "message.timestamp.type") for name in (names.parts, names.changed, names.rejected)
     ]
     admin = Admin(at)

@@ -47,8 +47,8 @@ Faults = Counter[str]
 
 
 def overtaken(log: Log) -> int:
-    """The number of parts, by shard, that are the first of their round and follow a part of a later
-    round of the same partition."""
+    """How many parts are the first of a round and follow, in their shard, a part of a later round
+    of the same partition."""
     found = 0
     for shard in log.parts:
         seen: set[tuple[int, int]] = set()

@@ -49,7 +49,7 @@ CHANGED = Ladders(
 """The changes of an upgrade, besides kernels of the next version."""
 
 PARTITION_OF = {"a": 0, "d": 1, "f": 1}
-"""A ladder for each partition of round-completed: one alone, two together."""
+"""The partition of each ladder: one ladder alone, two together."""
 
 PARTITIONS = 2
 SHARDS = 3

@@ -124,13 +124,13 @@ def _changes(log: Log, once: int) -> dict[Player, list[EventValues]]:
                     sent.trace.headers() if sent.trace else (),
                 )
             )  # fmt: skip
-    for player, told in moved.items():
-        changes.setdefault(player, []).extend(told)
+    for player, values in moved.items():
+        changes.setdefault(player, []).extend(values)
     return changes
 
 
-def _rounds(told: Sequence[EventValues]) -> list[str]:
-    return [f"{round_id} {mu:.6f}" for round_id, _, mu, *_ in told]
+def _rounds(values: Sequence[EventValues]) -> list[str]:
+    return [f"{round_id} {mu:.6f}" for round_id, _, mu, *_ in values]
 
 
 def is_done(log: Log, store: Store) -> bool:
@@ -143,7 +143,7 @@ def is_done(log: Log, store: Store) -> bool:
 
 
 def where(log: Log, store: Store) -> str:
-    """How far each worker and shard has come."""
+    """How far the two groups and the store have come."""
     applied = [_applied(store, shard) for shard in range(len(log.parts))]
     return (
         f"source {log.estimators.committed} of {list(map(len, log.rounds))}, "

@@ -132,7 +132,9 @@ def test_a_setting_that_is_not_told_is_refused() -> None:
         configuration={k: v for k, v in found.configuration.items() if k != "retention.ms"}
     )
     (line,), _ = judged(AT, there)
-    assert line.startswith("p.round-completed: retention.ms is not told, must be -1: ")
+    assert line.startswith(
+        "p.round-completed: retention.ms is not returned by the broker, must be -1: "
+    )
 
 
 def test_rounds_that_are_too_large_to_be_read_are_refused() -> None:
