@@ -111,8 +111,8 @@ class Actor:
         """Whether all of a transaction was sent except its end."""
         if not isinstance(self.effect, Publish | CommitSource):
             return False
-        pending = self.worker.group.pending.get(self.worker.producer)
-        return pending is not None and bool(pending.offsets)
+        transaction = self.worker.group.transactions.get(self.worker.producer)
+        return transaction is not None and bool(transaction.offsets)
 
     @property
     def sent(self) -> bool:
@@ -185,10 +185,10 @@ class Straggler:
         late."""
         if self.ends is None:
             return "late-call"
-        producer, pending = self.sender.worker.producer, self.group.pending
-        if producer != self.ends and producer in pending:
+        producer, transactions = self.sender.worker.producer, self.group.transactions
+        if producer != self.ends and producer in transactions:
             return "into-the-next"
-        return "late-end" if self.ends in pending else ""
+        return "late-end" if self.ends in transactions else ""
 
     def arrive(self) -> bool:
         """Let one more request arrive. Returns whether others are left."""

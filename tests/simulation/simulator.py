@@ -292,9 +292,9 @@ class Simulation:
     def _time_out(self) -> None:
         """Let the coordinator abort a transaction that takes too long, and fence its producer."""
         group = self.rng.choice([self.log.estimators, self.log.updaters])
-        if group.pending:
+        if group.transactions:
             self.faults["aborted"] += 1
-            self.log.fence(group, self.rng.choice(sorted(group.pending)))
+            self.log.fence(group, self.rng.choice(sorted(group.transactions)))
 
     def _roll_back(self) -> None:
         """Let the store lose its last calls on some shards, or return to another old state."""
@@ -334,7 +334,7 @@ class Simulation:
             actor.backoff = 0.0
         for group in (self.log.estimators, self.log.updaters):
             group.assign([])
-            for producer in sorted(group.pending):
+            for producer in sorted(group.transactions):
                 self.log.fence(group, producer)
         self.store.wipe()
         if days_passed := self.rng.random() < 0.25:
@@ -391,7 +391,7 @@ class Simulation:
             self._start(actor.role)
         alive = {actor.worker.producer for actor in self.actors}
         for group in (self.log.estimators, self.log.updaters):
-            for producer in [p for p in group.pending if p not in alive]:
+            for producer in [p for p in group.transactions if p not in alive]:
                 self.log.fence(group, producer)
         for actor in self.actors:
             actor.backoff = 1.0

@@ -124,7 +124,7 @@ class Stage:
         self.log.add_shards(SHARDS - len(self.log.parts))
         self.actors.clear()
         for group in (self.log.estimators, self.log.updaters):
-            for producer in sorted(group.pending):
+            for producer in sorted(group.transactions):
                 self.log.fence(group, producer)
         self.store.wipe()
         recovery.rebuild(self.log, self.store, self.ladders, WINDOW, self.machines.reach)
