@@ -45,7 +45,7 @@ def test_a_change_is_seen_by_who_was_there_before(rig: Rig) -> None:
     start(rig, 7, a="0:x 7:y")
     assert agreed(old, a="0:x") == {"a": "0:x 7:y"}
     start(rig, 100, a="0:x 7:y")
-    with pytest.raises(AtOdds, match="noted from offset 7 on"):
+    with pytest.raises(AtOdds, match="differ from offset 7 on"):
         start(rig, 8, a="0:x")
 
 

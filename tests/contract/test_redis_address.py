@@ -36,7 +36,7 @@ def test_no_cluster_where_one_is_told(settings: real.SettingsFactory) -> None:
 @pytest.mark.parametrize(
     ("address", "cluster", "message"),
     [
-        ("redis://127.0.0.1:1/3", True, "no database but 0"),
+        ("redis://127.0.0.1:1/3", True, "only database 0"),
         ("127.0.0.1:1,127.0.0.1", True, "127.0.0.1"),
         ("127.0.0.1:1,127.0.0.1:2", False, "set redis_cluster"),
         ("redis://127.0.0.1:1/0?protocol=3", False, "must not set protocol"),

@@ -54,7 +54,7 @@ def test_a_server_that_evicts_is_refused(
     at = settings_of(server, admin, *denied)
     set_memory(admin, "allkeys-lru", LIMIT_BYTES)
     admin.function_flush()
-    with pytest.raises(StoreMismatch, match=f"redis at {server.address}: .* {LIMIT_BYTES}: ") as no:
+    with pytest.raises(StoreMismatch, match=f"redis at {server.address}: .* {LIMIT_BYTES}, ") as no:
         RedisStore(at).prepare()
     assert admin.function_list(library=LIBRARY) == []
     command = str(no.value).partition("run `")[2].partition("`")[0]

@@ -261,7 +261,7 @@ def test_other_functions_of_this_name_are_refused(redis_settings: real.Settings)
         client.function_load(other, replace=True)
         try:
             with pytest.raises(
-                LayoutMismatch, match=f"another {LIBRARY} .*`redis-cli FUNCTION DEL"
+                LayoutMismatch, match=f"{LIBRARY} that differs .*`redis-cli FUNCTION DEL"
             ):
                 RedisStore(redis_settings).prepare()
         finally:

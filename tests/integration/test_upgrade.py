@@ -101,7 +101,7 @@ def test_parameters_change_at_an_offset(
     assert forgotten.get("/healthz")[0] == 200
     assert "from offset 60 on" in refusal(before)
     late = with_file(before, tmp_path / "late.toml", LADDER + CHANGE.format(60) + CHANGE.format(70))
-    assert "too late, its partition of the rounds ends at 80" in refusal(late)
+    assert "too late, because its partition of round-completed already ends at 80" in refusal(late)
 
     forgotten.terminate()
     finished(after)
