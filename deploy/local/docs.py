@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from local import python_env, setup
+from local import python_env, steps
 from local.system import ensure_packages
 from local.tools import ROOT, SERVERS, LocalServerError
 
@@ -32,9 +32,9 @@ def main(arguments: list[str]) -> int:
     """Install what is missing, then run MkDocs; its exit code."""
     command = arguments[0] if arguments else "build"
     if command not in COMMANDS or len(arguments) > 1:
-        setup.say(f"docs: {' or '.join(COMMANDS)}, not {' '.join(arguments)}")
+        steps.say(f"docs: {' or '.join(COMMANDS)}, not {' '.join(arguments)}")
         return 2
-    if code := setup.main(ensure):
+    if code := steps.run(ensure):
         return code
     environment = os.environ | {"PYTHONPATH": str(python_env.DOCS), "NO_MKDOCS_2_WARNING": "1"}
     if MERMAID.exists():
@@ -45,10 +45,10 @@ def main(arguments: list[str]) -> int:
 
 def ensure() -> None:
     """The packages, and Mermaid where npm can bring it."""
-    ensure_packages(python_env.needed_packages(), setup.say)
-    python_env.ensure_venv(setup.say)
-    python_env.ensure_docs(setup.say)
-    ensure_mermaid(setup.say)
+    ensure_packages(python_env.needed_packages(), steps.say)
+    python_env.ensure_venv(steps.say)
+    python_env.ensure_docs(steps.say)
+    ensure_mermaid(steps.say)
 
 
 def ensure_mermaid(say: Callable[[str], None]) -> None:

@@ -16,10 +16,11 @@ from stream_rater.cli.commands import outcome_of
 from stream_rater.cli.failures import named_failures
 from stream_rater.cli.terminal import Failed
 from stream_rater.columns.arrays import Floats
+from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import shards_of
 from stream_rater.config import Settings, service_ladders
 from stream_rater.contract.events import joined, rating_changed_from_json, shown
-from stream_rater.pipeline.ports import Position
+from stream_rater.pipeline.ports import NO_PLAYERS, Position
 from stream_rater.rating import record as belief_record
 from stream_rater.rating.factor import factors_of
 from stream_rater.rating.systems import rule_of
@@ -48,7 +49,7 @@ def _player(settings: Settings, ladder: str, player: str) -> Iterator[str]:
     admin, store = Admin(settings), RedisStore(settings)
     (shards,) = admin.partitions_of(admin.topics.changed)  # as many as parts are cut into
     shard = int(shards_of([player], shards)[0])
-    held = store.read({shard: [(ladder, player)]})[shard]
+    held = store.read({shard: PlayerColumn.of([(ladder, player)])})[shard]
     (record,) = held.records
     if record is None:
         raise Failed(f"ladder {ladder!r} has no player {player!r} (they would be in shard {shard})")
@@ -118,7 +119,7 @@ def _topics(settings: Settings) -> Iterator[str]:
     topics = admin.topics
     names = topics.names
     counts = dict(zip(names, admin.partitions_of(*names), strict=True))
-    held = store.read(dict.fromkeys(range(counts[topics.parts]), ()))
+    held = store.read(dict.fromkeys(range(counts[topics.parts]), NO_PLAYERS))
     positions = [held[shard].position for shard in range(counts[topics.parts])]
     read_by = {topics.rounds: (ESTIMATORS, ()), topics.parts: (UPDATERS, positions)}
     for name, count in counts.items():

@@ -16,8 +16,7 @@ from stream_rater.lab.lines import read_lines
 from stream_rater.lab.offline import records_of
 from stream_rater.lab.season import Session, sessions_of
 from stream_rater.lab.spaces import SPACES
-from stream_rater.lab.tuning import MissingExtra, Problem, tune
-from stream_rater.lab.tuning import told as told_config
+from stream_rater.lab.tuning import MissingExtra, Problem, tune, without_defaults
 from stream_rater.rating.parameters import RatingConfig
 
 
@@ -81,7 +80,7 @@ def tune_file(
     from stream_rater.cli import lab_tables
 
     lab_tables.report_tuning(sessions, train, begin, found)
-    written = msgspec.json.format(msgspec.json.encode(told_config(found)))
+    written = msgspec.json.format(msgspec.json.encode(without_defaults(found)))
     with named_failures():
         if out is None:
             print(written.decode())

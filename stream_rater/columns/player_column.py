@@ -60,9 +60,7 @@ class PlayerColumn(ColumnSequence[Player]):
 
     @classmethod
     def of(cls, players: Sequence[Player]) -> "PlayerColumn":
-        """These players, if they are no roster yet."""
-        if isinstance(players, PlayerColumn):
-            return players
+        """A column of these players."""
         ladders: dict[str, int] = {}
         ladder = [ladders.setdefault(each, len(ladders)) for each, _ in players]
         names = StringColumn.of([name for _, name in players])
@@ -101,9 +99,7 @@ class BeliefColumn(ColumnSequence[tuple[Player, bytes]]):
 
     @classmethod
     def of(cls, beliefs: Sequence[tuple[Player, bytes]]) -> "BeliefColumn":
-        """The same, if these are no entries yet."""
-        if isinstance(beliefs, BeliefColumn):
-            return beliefs
+        """A column of these beliefs."""
         data, ends = columns([record for _, record in beliefs])
         # a copy: kernels are compiled anew for what cannot be written
         records = StringColumn(data.copy(), np.append(0, ends)[:-1], ends)

@@ -1,4 +1,4 @@
-"""Several configurations on the same rounds: one row of measures each."""
+"""Compares configurations on the same rounds: one row of measures for each."""
 
 from collections.abc import Iterable, Sequence
 from time import perf_counter
@@ -14,13 +14,13 @@ from stream_rater.lab.season import Session
 from stream_rater.rating.parameters import RatingConfig
 
 Named = tuple[str, RatingConfig]
-"""A configuration and what it is called."""
+"""A name and its configuration."""
 
 
 class Row(msgspec.Struct, kw_only=True):
-    """One configuration on one file, as `evaluate --format json` writes it.
+    """The results of one configuration on one file, as `evaluate --format json` writes them.
 
-    Measures are None where no round was scored. Times are those of this configuration alone.
+    Measures are None if no round was scored. Times are those of this configuration alone.
     """
 
     file: str
@@ -29,7 +29,7 @@ class Row(msgspec.Struct, kw_only=True):
     rounds: int
     scored_rounds: int
     players: int
-    """Of all rounds together: players times rounds."""
+    """The sum of the rounds' numbers of players."""
     pair_inversion: float | None
     rank_deviation: float | None
     pair_inversion_all: float | None
@@ -38,19 +38,20 @@ class Row(msgspec.Struct, kw_only=True):
     log_loss: float | None
     brier: float | None
     seconds: float
-    """Reading, rating and scoring."""
+    """Seconds for reading, rating and scoring."""
     rating_seconds: float
     rounds_per_second: float
     players_per_second: float
     differences: dict[str, Difference | None] | None = None
-    """To the first configuration on the same file, by measure; None for the first one itself."""
+    """The differences from the first configuration on the same file, by measure; None for the first
+    one."""
 
 
 def compare(
     file: str, sessions: Iterable[Session], configs: Sequence[Named], train: float
 ) -> list[Row]:
-    """A row for each configuration, on the rounds of a file; `train` is the part of the rounds that
-    only builds experience."""
+    """Evaluate each configuration on the rounds of a file. The first `train` of the rounds are
+    rated and not scored."""
     began_s, reading_s = perf_counter(), 0.0
     alone = len(configs) == 1
     if not alone:

@@ -1,6 +1,6 @@
-"""Files of rounds, line by line, decompressed beside what is done with them.
+"""Reads files of rounds line by line, and decompresses them in a thread beside their use.
 
-Light to import, so that a command can begin to read before it loads what rates.
+The module is light to import, so that a command can begin to read before it loads the rating code.
 """
 
 import io
@@ -12,25 +12,27 @@ from pathlib import Path
 from stream_rater.lab.read_ahead import ahead
 
 BLOCK = 1 << 17
-"""Bytes of a file taken at once. Compressed they are half a megabyte of text, or 128 at the most: a
-thread that decompresses them needs the interpreter only as often as that."""
+"""The bytes read from a file at once. If compressed, they hold some half a megabyte of text, and
+128 MiB at most; the decompressing thread needs the interpreter lock only once for each block."""
 
 BLOCKS_AHEAD = 256
-"""128 MiB of text that may wait for who reads it."""
+"""The most blocks that wait to be used, about 128 MiB of text."""
 
 BUFFER = 1 << 18
 
 GZIP = 16 + zlib.MAX_WBITS
-"""How zlib is told to expect gzip's header, and its checksum."""
+"""The zlib option that expects gzip's header and checksum."""
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file, gzip-compressed if its name ends in .gz."""
+    """Yield the lines of a file, which is gzip-compressed if its name ends in .gz. Raises
+    OSError."""
     return _lines(_text(path))
 
 
 def begin_to_read(path: Path) -> Iterator[bytes]:
-    """The same; a thread begins at once, and is up to BLOCKS_AHEAD blocks ahead."""
+    """Yield the lines of a file as `read_lines` does. A thread begins to read at once, and is up to
+    BLOCKS_AHEAD blocks ahead."""
     return _lines(ahead(_text(path), BLOCKS_AHEAD))
 
 
@@ -39,7 +41,7 @@ def _lines(text: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _text(path: Path) -> Iterator[bytes]:
-    """What is in a file, piece by piece; OSError says why it cannot be read."""
+    """Yield the text of a file in blocks. Raises OSError with the reason if it cannot be read."""
     with path.open("rb", buffering=0) as file:
         blocks = iter(partial(file.read, BLOCK), b"")
         try:
@@ -49,7 +51,8 @@ def _text(path: Path) -> Iterator[bytes]:
 
 
 def _decompressed(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """The text of all members of a gzip file; between and after them there may be zeros."""
+    """Yield the text of all members of a gzip file. Zero bytes between and after members are
+    skipped."""
     member = None
     for block in blocks:
         while block := block if member else block.lstrip(b"\0"):
@@ -59,11 +62,11 @@ def _decompressed(blocks: Iterator[bytes]) -> Iterator[bytes]:
             if member.eof:
                 member = None
     if member:
-        raise EOFError("the compressed file has no end")
+        raise EOFError("the compressed file is cut off")
 
 
 class _Text(io.RawIOBase):
-    """Pieces of text one after the other, as a file."""
+    """A file object whose content is the given pieces of text."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces

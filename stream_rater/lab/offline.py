@@ -1,4 +1,4 @@
-"""Rounds from a file through the sequential replay: what `rate` and `verify` run."""
+"""Runs rounds through the sequential replay. `rate` and `verify` use this."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,8 +17,8 @@ from stream_rater.rounds.validation import Invalid, Standings
 
 
 class Judge:
-    """The verdicts on all records of a log with so many partitions, each partition's by what came
-    before in it."""
+    """Judges all records of a log, each by the records before it in its partition. The log has
+    `partitions` partitions."""
 
     def __init__(self, ladders: Ladders, window: int, partitions: int = ANYWHERE) -> None:
         self.round_decoder = RoundDecoder(ladders, partitions)
@@ -34,15 +34,16 @@ class Judge:
         return verdicts
 
     def judge(self, record: Record) -> Standings:
-        """The round in a record; raises Invalid."""
+        """Returns the round in a record. Raises Invalid."""
         return self._of(record.partition).judge(record)
 
     def are_new(self, records: Sequence[Record], rounds: RoundBatch) -> Flags:
-        """(R,) which of the valid rounds of as many records are no duplicates."""
+        """(R,) whether each valid round, read from the record at the same place, is no
+        duplicate."""
         new = []
-        for record, told in zip(records, rounds.heads, strict=True):
+        for record, head in zip(records, rounds.heads, strict=True):
             try:
-                self._of(record.partition).check(record.offset, told)
+                self._of(record.partition).check(record.offset, head)
             except Invalid:
                 new.append(False)
             else:
@@ -51,20 +52,21 @@ class Judge:
 
 
 class Replay:
-    """The sequential truth about a log: every ladder's pool, fed one record at a time."""
+    """Replays a log one record at a time. The state of every ladder's pool after it is the truth
+    that the service must match."""
 
     def __init__(self, ladders: Ladders, window: int, partitions: int = ANYWHERE) -> None:
         self._judge = Judge(ladders, window, partitions)
         self.pools: dict[str, Pool] = {}
-        """By ladder."""
+        """The pool of each ladder."""
 
     def feed(self, record: Record) -> None:
-        """Rate the round in a record of `round-completed`; raises Invalid."""
+        """Rate the round in a record of `round-completed`. Raises Invalid."""
         standings = self._judge.judge(record)
         self._pool(standings.ladder, record.offset).rate(standings, record.offset)
 
     def _pool(self, ladder: str, offset: int) -> Pool:
-        """A ladder's pool, by what holds at an offset."""
+        """The pool of a ladder, set to the parameters that hold at an offset."""
         round_decoder = self._judge.round_decoder
         rating = round_decoder.ratings[round_decoder.rule(ladder, offset)]
         pool = self.pools.get(ladder)
@@ -75,7 +77,8 @@ class Replay:
 
 
 def records_of(lines: Iterable[bytes]) -> Iterator[Record]:
-    """Each line that is not blank as a record, numbered from 0 as in the file, always in time."""
+    """Yield each line that is not blank as a record. Its offset is its line number from 0, and its
+    time is never too late."""
     for number, line in enumerate(lines):
         if line.strip():
             yield Record(0, number, line, received_s=math.inf)

@@ -1,4 +1,4 @@
-"""Rounds as the laboratory plays them again and again: their players are rows, not names."""
+"""Rounds as the laboratory replays them: players are rows instead of names."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -19,39 +19,40 @@ NOBODY = Names([])
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Rounds of one ladder at one time that share no player: they are rated side by side."""
+    """Rounds of one ladder at one time that share no player, so that they can be rated in one
+    call."""
 
     ladder: str
     players: int
-    """Rows that the ladder has come to, those of this session included."""
+    """The number of rows that the ladder has, including those of this session."""
     rows: Ints
-    """(P,) row of each player, round by round, in order of place."""
+    """(P,) the row of each player, round by round, in order of place."""
     rounds: tuple[Standings, ...]
-    """Without names."""
+    """The rounds, without names."""
 
     def rating(self, *, skip_all_tied: bool) -> tuple["Session | None", list[int]]:
-        """Those of the rounds that can teach anything (None: none does), and which they are."""
-        those = [i for i, r in enumerate(self.rounds) if r.rates(skip_all_tied=skip_all_tied)]
-        if len(those) == len(self.rounds):
-            return self, those
-        if not those:
-            return None, those
+        """The rounds that change ratings, or None if none does, and their indices."""
+        indices = [i for i, r in enumerate(self.rounds) if r.rates(skip_all_tied=skip_all_tied)]
+        if len(indices) == len(self.rounds):
+            return self, indices
+        if not indices:
+            return None, indices
         ends = np.cumsum([len(each.share) for each in self.rounds])
         parts = np.split(self.rows, ends[:-1])
-        rows = np.concatenate([parts[i] for i in those])
-        return replace(self, rows=rows, rounds=tuple(self.rounds[i] for i in those)), those
+        rows = np.concatenate([parts[i] for i in indices])
+        return replace(self, rows=rows, rounds=tuple(self.rounds[i] for i in indices)), indices
 
 
 class _Enrolment:
-    """Finds each round's rows, and with them, in passing, whether anybody stands there twice."""
+    """Finds the rows of each round's players, and so whether a player occurs twice."""
 
     def __init__(self, rolls: dict[str, PlayerIndex]) -> None:
         self.rolls = rolls
         self.rows: Ints = np.empty(0, np.int64)
-        """Of the round checked last."""
+        """The rows of the last checked round."""
 
     def check(self, standings: Standings) -> None:
-        """Enrol the players of a round; raises Invalid."""
+        """Find or add the players of a round. Raises Invalid if a player occurs twice."""
         roll = self.rolls.get(standings.ladder)
         if roll is None:
             roll = self.rolls[standings.ladder] = PlayerIndex()
@@ -66,9 +67,10 @@ def sessions_of(
     records: Iterable[Record], window: int, reject: Callable[[int, Invalid], None],
     rolls: dict[str, PlayerIndex] | None = None,
 ) -> Iterator[Session]:  # fmt: skip
-    """Each valid round by itself; `reject` hears of the others, with their offset.
+    """Yield each valid round as a session of its own. `reject` receives the offset and the error of
+    each other record.
 
-    `rolls`, if given, is filled with who is who, by ladder.
+    `rolls`, if given, receives the index of each ladder's players.
     """
     enrolment = _Enrolment({} if rolls is None else rolls)
     verdicts = DuplicateWindow(Reader(ANY_LADDER, enrolment.check), window)
@@ -84,10 +86,10 @@ def sessions_of(
 
 
 def split(session: Session, size: int, rng: np.random.Generator) -> Session:
-    """The same rounds, each dealt at random into rounds of at most `size` entries.
+    """A copy of a session whose rounds are split at random into rounds of at most `size` entries.
 
-    Entries keep their order among themselves (paper, section 6.5). A part of fewer than two joins
-    no round: it is left out. Only rounds without teams can be dealt.
+    Entries keep their order (paper, section 6.5). A rest of fewer than two entries is left out.
+    Rounds with teams cannot be split.
     """
     rows, rounds, start = [], [], 0
     for each in session.rounds:

@@ -20,6 +20,7 @@ from llvmlite import binding as llvm
 
 from stream_rater.adapters import redis_encoding
 from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.columns.sharding import shards_of
 from stream_rater.columns.strings import StringColumn, are_distinct
 from stream_rater.config import Ladder, one_ladder
@@ -113,8 +114,8 @@ def fingerprint() -> str:
     scan(_round(1), 16)  # as well
     StringColumn.of(["a", "b"]).texts()  # as of rounds without teams
     are_distinct(StringColumn.of(["a", "b"]).hashes)  # as of large ones
-    redis_encoding.reads(0, [("x", "a")], 50)
-    redis_encoding.writes(0, [(("x", "a"), b"a")], 50)
+    redis_encoding.reads(0, PlayerColumn.of([("x", "a")]), 50)
+    redis_encoding.writes(0, BeliefColumn.of([(("x", "a"), b"a")]), 50)
     digest.update(bytes([depth.msgpack_depth(b"\x91\x91\x01", 16)]))
     return digest.hexdigest()[:16]
 

@@ -24,16 +24,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 STARTED = pytest.StashKey[list[WorkerProcess]]()
-"""A test's workers that became ready."""
+"""The workers of a test that became ready."""
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport]:
-    """A failed test shows how far its workers came."""
+    """Add the state and the log of its workers to a failed test's report."""
     report = yield
     if report.when == "call" and report.failed:
         for worker in item.stash.get(STARTED, ()):
-            report.sections.append((f"worker {worker.pid}", worker.told()))
+            report.sections.append((f"worker {worker.pid}", worker.report()))
     return report
 
 

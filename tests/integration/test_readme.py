@@ -92,7 +92,8 @@ def environment_at(settings: SettingsFactory, port: int) -> dict[str, str]:
 def test_the_walk_through_the_service_works_as_it_stands(
     settings: SettingsFactory, tmp_path: Path
 ) -> None:
-    """Every command ends well, the last of them verifies, and Ctrl-C ends the service with 0."""
+    """Every command succeeds, the last one verifies, and Ctrl-C ends the service with exit code
+    0."""
     port = free_port()
     environment = environment_at(settings, port)
     service, client, offline = walk()

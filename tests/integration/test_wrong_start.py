@@ -1,6 +1,7 @@
-"""What a start cannot go on from: one clear line, exit code 2 for configuration, 1 for servers.
+"""Starts that must fail: one clear line, and exit code 2 for configuration or 1 for servers.
 
-All are started at once, since some wait long before they give up; then each test awaits its own.
+All are started at once, because some wait long before they give up. Then each test waits for its
+own.
 """
 
 import re
@@ -80,7 +81,7 @@ def unequal_topics(settings: Settings, folder: Path) -> Start:
 
 
 def topic(name: str, **config: str) -> Callable[[Settings, Path], Start]:
-    """One that is there beforehand, with these settings (`_` for `.`)."""
+    """A topic that exists beforehand, with these settings (`_` for `.`)."""
 
     def start(settings: Settings, folder: Path) -> Start:
         given = {each.replace("_", "."): value for each, value in config.items()}
@@ -110,7 +111,7 @@ STARTS: dict[str, tuple[int, str, Callable[[Settings, Path], Start]]] = {
     "unknown system": (
         2, r"ladders\.toml: .*'eu'.*elo-xyz", ladders_file('[ladders.eu.rating]\nsystem="elo-xyz"')
     ),
-    "unequal topics": (2, r"4 partitions and .*rating-changed 3", unequal_topics),
+    "unequal topics": (2, r"4 partitions and .*rating-changed has 3", unequal_topics),
     "topic not compacted": (
         2, r"rating-changed: cleanup\.policy is delete, must be compact: .*kafka-configs\.sh",
         topic("changed", cleanup_policy="delete"),
@@ -125,7 +126,7 @@ STARTS: dict[str, tuple[int, str, Callable[[Settings, Path], Start]]] = {
     "topic too large": (2, r"max\.message\.bytes is 99999999, must be at most", large_topics),
     "other buckets": (2, r"buckets = 77, .* has 4: .*rebuild", laid_out(buckets="77")),
     "other shards": (2, r"shards = 8, .* has 4: .*rebuild", laid_out(shards="8")),
-    "topic made anew": (2, r"topic = old, .*submit the rounds there", laid_out(topic="old")),
+    "topic made anew": (2, r"topic = old, .*submit the rounds again", laid_out(topic="old")),
     "other window": (
         2, r"duplicate_window = 7, .* has 100000: .*rebuild", laid_out(duplicate_window="7")
     ),
@@ -134,7 +135,7 @@ STARTS: dict[str, tuple[int, str, Callable[[Settings, Path], Start]]] = {
     "no Kafka": (1, rf"kafka at {NOWHERE}: ", lambda s, _: ([], changed(s, kafka=NOWHERE))),
     "no Redis": (1, r"redis: .*refused", lambda s, _: ([], changed(s, redis=NOWHERE))),
 }  # fmt: skip
-"""Exit code, what the line says, and how to get there."""
+"""The exit code, a part of the line, and how to cause it."""
 
 
 @pytest.fixture(scope="module")
@@ -165,8 +166,8 @@ def test_one_clear_line(started: dict[str, Future[Ended]], name: str) -> None:
 
 
 def mend(line: str) -> tuple[str, str]:
-    """Do what the line's command does, which is not among the jars that `make setup` installs;
-    returns the topic and the setting."""
+    """Do what the command in the line does, which is not installed by `make setup`. Returns the
+    topic and the setting."""
     command = re.search(r"run `(kafka-configs\.sh .*?)`", line)
     assert command is not None, line
     match shlex.split(command[1]):
@@ -186,8 +187,9 @@ def mend(line: str) -> tuple[str, str]:
 def test_topics_with_kafkas_defaults_are_refused_until_they_are_mended(
     settings: real.SettingsFactory, worker_process: Callable[..., WorkerProcess]
 ) -> None:
-    """Made beforehand: kept for 7 days, by the producers' clocks. Each start names one setting that
-    loses rounds; once the commands were run, the service starts and warns of the clocks."""
+    """The topics were created beforehand with Kafka's defaults: kept for 7 days, by the producers'
+    clocks. Each start names one setting that loses rounds. Once the commands were run, the service
+    starts, and warns about the clocks."""
     at = settings()
     names = Topics.of(at)
     client = AdminClient({"bootstrap.servers": at.kafka}, logger=QUIET)
@@ -207,8 +209,10 @@ def test_topics_with_kafkas_defaults_are_refused_until_they_are_mended(
         (names.changed, "cleanup.policy"),
     ]
     worker = worker_process(at)
-    told = [each["event"] for each in worker.events() if "message.timestamp.type" in each["event"]]
-    assert [mend(each) for each in told] == [
+    warnings = [
+        each["event"] for each in worker.events() if "message.timestamp.type" in each["event"]
+    ]
+    assert [mend(each) for each in warnings] == [
         (name, "message.timestamp.type") for name in (names.parts, names.changed, names.rejected)
     ]
     admin = Admin(at)
@@ -217,7 +221,7 @@ def test_topics_with_kafkas_defaults_are_refused_until_they_are_mended(
 
 
 def test_a_redis_that_evicts_is_refused(settings: real.SettingsFactory, tmp_path: Path) -> None:
-    """In one line, by `run` as by `rebuild`."""
+    """The refusal is one line, from `run` and from `rebuild`."""
     if find_redis_server() is None:
         pytest.skip("Redis is given, and none is installed here")
     evicting = {"maxmemory": "1gb", "maxmemory-policy": "allkeys-lfu"}

@@ -1,4 +1,5 @@
-"""What goes wrong in a simulation, counted where it happens: what never comes proves nothing."""
+"""The faults of a simulation, counted where they happen: a fault that never happens tests
+nothing."""
 
 from collections import Counter
 
@@ -39,14 +40,15 @@ KINDS = {
     "jump-back": "a worker's clock jumped back",
     "early": "records stamped by a broker whose clock was set back",
 }
-"""Kinds of fault, and how the table names them."""
+"""The kinds of fault, with their names in tables."""
 
 Faults = Counter[str]
-"""How many there were, by kind."""
+"""The number of faults by kind."""
 
 
 def overtaken(log: Log) -> int:
-    """Parts that first tell of a round after those of a later round of its partition, by shard."""
+    """How many parts are the first of a round and follow, in their shard, a part of a later round
+    of the same partition."""
     found = 0
     for shard in log.parts:
         seen: set[tuple[int, int]] = set()

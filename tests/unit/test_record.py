@@ -156,7 +156,7 @@ def test_what_no_record_can_hold_is_refused(name: str, value: int) -> None:
 
 def test_a_history_kept_in_full_is_refused() -> None:
     """What was never rounded is no record."""
-    with pytest.raises(Unrecordable, match="in full"):
+    with pytest.raises(Unrecordable, match="full history"):
         record.encode(newcomers(1, 1, 1500.0, 350.0))
 
 

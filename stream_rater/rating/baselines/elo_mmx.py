@@ -1,7 +1,7 @@
 """Elo-MMx: Elo-MMR with a Gaussian performance model (section 3, "Gaussian performance model").
 
-Stage 1 is in `gaussian`. The belief stays Gaussian, so what it becomes is known at once: prior and
-performance are two Gaussians, multiplied.
+Stage 1 is in `gaussian`. The belief stays Gaussian, so the new belief is known at once: it is the
+product of two Gaussians, the prior and the performance.
 """
 
 from typing import NamedTuple
@@ -21,7 +21,8 @@ def _enter(
     initial_mu: float, i: int, j: int, share: Floats, mu: Floats, prior: Floats, beta2: Floats
 ) -> tuple[float, float]:
     """(mu, delta) of the entry of players [i, j): deviations from the initial rating add up, and so
-    do variances (section 3.3). One player who played the whole round is not to be rounded so."""
+    do variances (section 3.3). A single player who played the whole round needs no team arithmetic
+    and no rounding by it."""
     if j == i + 1 and share[i] == 1.0:
         return mu[i], np.sqrt(prior[i] + beta2[i])
     team_mu, variance = initial_mu, 0.0
@@ -36,7 +37,8 @@ def _learn(
     performance: float, i: int, j: int, team_mu: float, delta: float, initial_mu: float,
     share: Floats, mu: Floats, prior: Floats, beta2: Floats, out: Floats,
 ) -> None:  # fmt: skip
-    """What each member's prior and the team's performance, less the others, make: two Gaussians."""
+    """Write each member's evidence: the product of the prior and of the team's performance minus
+    the other members."""
     for m in range(i, j):
         found, noise = performance, beta2[m]
         if j > i + 1 or share[m] != 1.0:
@@ -67,7 +69,7 @@ class Work(NamedTuple):
 def _rate_all(
     wave: WaveArrays, variances: Variances, initial_mu: float, split: bool, work: Work, out: Floats
 ) -> None:
-    """One round after the other into `out` (P, 3)."""
+    """Rate one round after the other into `out` (P, 3); `work` is scratch space."""
     round_starts, entry_starts, sigma = wave.round_starts, wave.entry_starts, wave.sigma
     prior, beta2, entry_mu, delta, found = (
         work.prior, work.beta2, work.entry_mu, work.delta, work.found

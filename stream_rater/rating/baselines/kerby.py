@@ -1,23 +1,23 @@
-"""Kerby's systems: one number per player, which climbs the gradient of the result's likelihood.
+"""Kerby's systems: one number per player, which climbs the gradient of the result's log-likelihood.
 
 "Kerby" is B. Kerby, "Multiplayer generalizations of Elo rating system", 2025. A round has a
 likelihood P(result | x) in ratings x, counted in units of `scale` points; then (section 3)
 
     rating += learning rate * round weight * d ln P / dx,
 
-the learning rate being that at the player's rating before the round (section 5.2), and no rating
-falls below the floor. What all four have in common:
+where the learning rate is that at the player's rating before the round (section 5.2). No rating
+falls below the floor. All four systems have in common:
 
 - **Did not finish**: worse than all who finished; the order among them is not observed (section 4).
-- **Anchor** (section 5.1): a dummy of constant rating, tied for last. It is one more of those who
-  did not finish; if everybody did, nothing is observed between it and those in the last place, nor
-  among these.
-- **Ties** of others: half a win and half a loss, as a draw in chess. Where P is of a whole order
-  (Plackett-Luce, Thurstone) it is half of two: the tied stand by rating, once rising, once falling,
-  and equally rated ones share alike. The note has no such ties.
-- **Teams**: a team's rating is the initial one plus its members' deviations, each times the share
-  of the round played; so a member's gradient is the team's, times the share.
-- **Fixed** players take part, but never move.
+- **Anchor** (section 5.1): a dummy of constant rating, tied for last. It is one more entry that did
+  not finish. If all entries finished, the order of the anchor and of the entries in the last place
+  is not observed.
+- **Ties** of other entries: half a win and half a loss, as a draw in chess. If P is of a whole
+  order (Plackett-Luce, Thurstone), the gradient is the mean of two orders: tied entries by rating,
+  once rising and once falling. Equally rated ones share their mean. The note has no such ties.
+- **Teams**: a team's rating is the initial rating plus its members' deviations, each times the
+  share of the round played. So a member's gradient is the team's times the share.
+- **Fixed** players take part, but their ratings never change.
 
 The `performance` of the evidence is the rating plus `scale` times the gradient: for Thurstone's
 model, the mean of the performance given the result.
@@ -42,12 +42,12 @@ from stream_rater.rating.parameters import (
 )
 
 PAIRS, EXPONENTIAL, GAUSSIAN = 0, 1, 2
-"""Which likelihood: of all pairs, or of the whole order by an exponential or a Gaussian model."""
+"""The likelihood: of all pairs, or of the whole order by an exponential or a Gaussian model."""
 
 
 @kernel
 def _of_order(x: Floats, order: Ints, ranked: int, likelihood: int, out: Floats) -> None:
-    """Add half the gradient of the order `order` (indices of entries, best first) to `out`."""
+    """Add half the gradient of an order (indices of entries, best first) to `out`."""
     g = np.empty(len(x))
     if likelihood == EXPONENTIAL:
         plackett_luce.gradient(x[order], ranked, g)
@@ -59,7 +59,8 @@ def _of_order(x: Floats, order: Ints, ranked: int, likelihood: int, out: Floats)
 
 @kernel
 def _share_alike(x: Floats, order: Ints, lo: Ints, ranked: int, g: Floats) -> None:
-    """Give entries of equal place and equal rating, neighbours in `order`, their mean."""
+    """Give tied entries of equal rating, which are neighbours in `order`, the mean of their
+    gradients."""
     first = 0
     while first < ranked:
         end, total = first, 0.0
@@ -73,7 +74,7 @@ def _share_alike(x: Floats, order: Ints, lo: Ints, ranked: int, g: Floats) -> No
 
 @kernel
 def order_gradient(x: Floats, lo: Ints, hi: Ints, ranked: int, likelihood: int) -> Floats:
-    """d ln P(order) / dx (n,); ties among the first `ranked` half and half."""
+    """(n,) d ln P(order) / dx, where ties among the first `ranked` entries are half and half."""
     falling, rising = np.arange(len(x)), np.arange(len(x))
     tied = False
     for i in range(ranked):
@@ -95,7 +96,7 @@ def order_gradient(x: Floats, lo: Ints, hi: Ints, ranked: int, likelihood: int) 
 def gradient(
     place: Places, x: Floats, anchor: float, likelihood: int, gaussian: bool, average: bool
 ) -> Floats:
-    """d ln P / dx (n,) of a round; entries in order of place; `anchor` NaN for none."""
+    """(n,) d ln P / dx of a round. Entries are in order of place; `anchor` is NaN for none."""
     n = len(x)
     lo, hi = tie_bounds(place)
     ranked = n
@@ -115,7 +116,7 @@ def gradient(
 
 @kernel
 def interpolate(at: float, knots: Floats, values: Floats) -> float:
-    """Linear between rising knots, flat outside."""
+    """Linear interpolation between rising knots, constant outside."""
     value: float = values[0]
     for k in range(len(knots) - 1):
         part = (at - knots[k]) / (knots[k + 1] - knots[k])
@@ -168,7 +169,7 @@ def _rounds(wave: WaveArrays, held: Flags, climb: Climb) -> Floats:
 
 
 def _likelihood(config: Climbing) -> tuple[int, bool, bool]:
-    """Which one; whether pairs are Gaussian; whether they are averaged."""
+    """The likelihood, whether pairs are Gaussian, and whether they are averaged."""
     match config:
         case PlackettLuce():
             return EXPONENTIAL, False, False
@@ -183,7 +184,7 @@ def _likelihood(config: Climbing) -> tuple[int, bool, bool]:
 
 
 def estimate(config: Climbing, wave: Wave) -> Evidence:
-    """Evidence (P, 3): performance, new mu, sigma as it was."""
+    """Evidence (P, 3): performance, new mu, and the unchanged sigma."""
     held = np.zeros(len(wave.mu), np.bool_)
     if config.fixed:
         fixed = frozenset(config.fixed)
