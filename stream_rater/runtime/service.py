@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
@@ -14,10 +14,10 @@ from stream_rater.adapters.driver import Driver, Stopping
 from stream_rater.adapters.kafka import Fenced, Input
 from stream_rater.adapters.ladder_notes import LadderNotes
 from stream_rater.adapters.redis import RedisStore
-from stream_rater.adapters.topics import Admin
+from stream_rater.adapters.topics import Admin, Topics
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.sharding import partition_of
-from stream_rater.config import TEMPLATE, BadConfiguration, Ladders, Settings
+from stream_rater.config import PREFIX, TEMPLATE, BadConfiguration, Ladders, Settings
 from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.ladder_history import AtOdds, announce
 from stream_rater.pipeline.ladder_history import notes as noted
@@ -33,6 +33,7 @@ from stream_rater.pipeline.ports import (
 from stream_rater.pipeline.updater import Updater
 from stream_rater.runtime import certificates, log, selfcheck
 from stream_rater.runtime.metrics import Lag, Metrics, ServiceObserver
+from stream_rater.runtime.recovery import Recovery
 from stream_rater.runtime.spans import spans_of
 
 ESTIMATORS = "stream-rater-estimators"
@@ -68,6 +69,19 @@ def layout_of(settings: Settings, admin: Admin, partitions: Mapping[str, int]) -
         "topic": admin.topic_id(rounds),
         "duplicate_window": str(settings.duplicate_window),
     }
+
+
+def other_counts(
+    settings: Settings, topics: Topics, partitions: Mapping[str, int]
+) -> Iterator[str]:
+    """A line for each count that was set and is not the topics': those that exist decide."""
+    for setting, topic in (("partitions", topics.rounds), ("shards", topics.parts)):
+        asked, there = getattr(settings, setting), partitions[topic]
+        if asked not in (there, getattr(Settings(), setting)):
+            yield (
+                f"{PREFIX}{setting.upper()} is {asked}, but {topic} has {there} partitions: "
+                f"{there} are used; the setting counts only where the service creates the topic"
+            )
 
 
 def check_ladders(ladders: Ladders, notes: LadderNotes, ends: Callable[[], Sequence[int]]) -> None:
@@ -125,6 +139,7 @@ class Role:
     def drive(self, on_end: Callable[[], None]) -> None:
         """Perform effects until asked to stop."""
         outcome, trouble = None, None
+        recovery = Recovery(time.monotonic, self.observer.recovered)
         try:
             while True:
                 effect: Effect[Any] = (
@@ -133,9 +148,11 @@ class Role:
                 outcome, trouble = None, None
                 try:
                     outcome = self.worker.perform(effect)
+                    recovery.succeeded(effect)
                     if isinstance(effect, Poll) and not effect.full:
                         self.trouble = ""
                 except Trouble as error:
+                    recovery.failed(effect)
                     trouble = error
                     self.trouble = str(error)
         except Stopping:
@@ -171,6 +188,8 @@ class Service:
         partitions = admin.check_topics()
         for warning in admin.warnings:
             self.log.warning(warning)
+        for told in other_counts(settings, admin.topics, partitions):
+            self.log.warning(told)
         self._shards = partitions[admin.topics.parts]
         self._prepare_store(admin, partitions, estimates="estimator" in roles)
         self._admin = admin

@@ -116,7 +116,8 @@ def test_the_notes_are_shown() -> None:
     assert told.returncode == 0, told.stderr
     notes = told.stdout.partition("NOTES:")[2]
     assert "helm -n games test rater" in notes
-    assert "kubectl -n games exec rater-stream-rater-estimator-0 -- stream-rater verify" in notes
+    assert "kubectl -n games get statefulset rater-stream-rater-estimator -o json" in notes
+    assert "python3 deploy/operator_pod.py verify --wait 60 <" in notes, "as the runbook says"
     assert "WARNING: Redis is talked to without TLS" in notes
 
 
