@@ -26,7 +26,8 @@ NOT_SETTINGS = frozenset({"STREAM_RATER_SHARED"})
 """Variables with our prefix that tests and benchmarks read."""
 
 OF_KUBERNETES = re.compile(
-    r"STREAM_RATER_(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT(?:_\d+_(?:TCP|UDP|SCTP)\w*)?)"
+    r"STREAM_RATER_(?:\w+_)?"
+    r"(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT(?:_\d+_(?:TCP|UDP|SCTP)\w*)?)"
 )
 """Variables that Kubernetes sets in every pod of a namespace for a service named stream-rater."""
 

@@ -19,5 +19,7 @@ def named_failures() -> Iterator[None]:
         yield
     except (TopicMismatch, LayoutMismatch, StoreMismatch) as error:
         raise BadConfiguration(str(error)) from None
+    except BrokenPipeError:
+        raise  # whoever read our output has enough
     except (Trouble, Denied, OSError, selfcheck.OtherBits) as error:
         raise Failed(str(error)) from None

@@ -12,8 +12,8 @@ from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.store_keys import belief_key
 from stream_rater.adapters.topic_rules import DAY_MS
 from stream_rater.adapters.topics import Admin
-from stream_rater.cli.commands import outcome_of
 from stream_rater.cli.failures import named_failures
+from stream_rater.cli.follow import outcome_of
 from stream_rater.cli.terminal import Failed
 from stream_rater.columns.arrays import Floats
 from stream_rater.columns.sharding import shards_of
