@@ -82,7 +82,7 @@ def _print_lines(
     messages = follow(settings, topic, partitions, from_start=following.from_start)
     printed = 0
     lines = (None if each is None else line(record_of(each)) for each in messages)
-    for text in _in_time(lines, following.wait_s):
+    for text in _in_time(lines, following.wait_s, time.monotonic):
         print(text, flush=True)
         printed += 1
         if printed == following.count:
@@ -95,7 +95,7 @@ def _print_lines(
 
 
 def _in_time(
-    lines: Iterator[str | None], wait_s: float | None, clock: Callable[[], float] = time.monotonic
+    lines: Iterator[str | None], wait_s: float | None, clock: Callable[[], float]
 ) -> Iterator[str]:
     """The lines, until none has come for so long; None stands for a while without one."""
     last_s = clock()

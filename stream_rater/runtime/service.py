@@ -19,7 +19,7 @@ from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config import PREFIX, TEMPLATE, BadConfiguration, Ladders, Settings
 from stream_rater.pipeline.estimator import Estimator
-from stream_rater.pipeline.ladder_history import AtOdds, announce
+from stream_rater.pipeline.ladder_history import AtOdds, LadderLog, announce
 from stream_rater.pipeline.ladder_history import notes as noted
 from stream_rater.pipeline.ports import (
     CannotGoOn,
@@ -84,9 +84,29 @@ def other_counts(
             )
 
 
+def removed(ladders: Ladders, ladder_log: LadderLog) -> str:
+    """A line about a ladder that was rated and that the file does not rate; empty if none is.
+
+    After a rebuild by a file without it, nothing is noted of a ladder: then it may be absent.
+    """
+    gone = [
+        each for each in ladder_log.ladders if ladder_log.noted(each) and not ladders.find(each)
+    ]
+    if not gone:
+        return ""
+    others = {1: "", 2: " (and 1 other)"}.get(len(gone), f" (and {len(gone) - 1} others)")
+    return (
+        f"ladder {gone[0]!r}{others} was rated and is not in the ladders file: its rounds would be "
+        "rejected and its ratings stay as they are; put it back, or, to remove it with its "
+        "ratings, stop all workers and run `stream-rater rebuild --replace`"
+    )
+
+
 def check_ladders(ladders: Ladders, notes: LadderNotes, ends: Callable[[], Sequence[int]]) -> None:
     """Refuse a ladders file at odds with the notes in the log; have its changes confirmed."""
     own = {each: ladders.history(each) for each in ladders.ladders if each != TEMPLATE}
+    if gone := removed(ladders, notes.read()):
+        raise BadConfiguration(gone)
 
     def end_of(ladder: str) -> int:
         found = ends()
