@@ -24,10 +24,11 @@ from stream_rater.cli.terminal import (
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config import BadConfiguration, Settings, service_ladders
 from stream_rater.contract.events import shown
+from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.lab.verify import Verdict, compare
 from stream_rater.rounds.validation import Invalid, Reader
 from stream_rater.runtime import embedded, http, malloc, selfcheck
-from stream_rater.runtime.service import ESTIMATORS, UPDATERS, Service
+from stream_rater.runtime.service import Service
 
 LAST_S = 9.5
 """After a signal to stop, the process has so long, whatever happens."""

@@ -9,7 +9,7 @@ from stream_rater.adapters.topics import TopicMismatch
 from stream_rater.cli.terminal import Failed
 from stream_rater.config import BadConfiguration
 from stream_rater.pipeline.ports import Denied, Trouble
-from stream_rater.runtime import selfcheck
+from stream_rater.runtime.other_bits import OtherBits
 
 
 @contextmanager
@@ -21,5 +21,5 @@ def named_failures() -> Iterator[None]:
         raise BadConfiguration(str(error)) from None
     except BrokenPipeError:
         raise  # whoever read our output has enough
-    except (Trouble, Denied, OSError, selfcheck.OtherBits) as error:
+    except (Trouble, Denied, OSError, OtherBits) as error:
         raise Failed(str(error)) from None

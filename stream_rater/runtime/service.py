@@ -18,6 +18,7 @@ from stream_rater.adapters.topics import Admin, Topics
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config import PREFIX, TEMPLATE, BadConfiguration, Ladders, Settings
+from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.ladder_history import AtOdds, LadderLog, announce
 from stream_rater.pipeline.ladder_history import notes as noted
@@ -35,10 +36,6 @@ from stream_rater.runtime import certificates, log, selfcheck
 from stream_rater.runtime.metrics import Lag, Metrics, ServiceObserver
 from stream_rater.runtime.recovery import Recovery
 from stream_rater.runtime.spans import spans_of
-
-ESTIMATORS = "stream-rater-estimators"
-UPDATERS = "stream-rater-updaters"
-"""Consumer groups (behind the topic prefix)."""
 
 STALE_S = 30.0
 """A role that has not come to a poll for so long is not healthy."""
