@@ -37,8 +37,13 @@ PASSING = frozenset({KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_F
 so that nobody needs a right on it."""
 
 
-def lone_consumer(settings: Settings) -> Consumer:
-    """A client that reads what it is assigned, and belongs to no group."""
+AT_THE_END_MS = 20
+"""A broker lets who reads to the end of a partition, and asks no more, wait so long for that end;
+by default it is half a second."""
+
+
+def lone_consumer(settings: Settings, **options: Any) -> Consumer:
+    """A client that reads what it is assigned, and belongs to no group; with further options."""
     return Consumer(
         client_options(settings)
         | {
@@ -48,7 +53,8 @@ def lone_consumer(settings: Settings) -> Consumer:
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",
             "fetch.error.backoff.ms": 10,
-        },
+        }
+        | {name.replace("_", "."): value for name, value in options.items()},
         logger=QUIET,
     )
 
@@ -129,7 +135,7 @@ def read_back(
     Looks at the end first, and each time at twice as much before that.
     """
     end_s = time.monotonic() + within_s
-    consumer = lone_consumer(settings)
+    consumer = lone_consumer(settings, fetch_wait_max_ms=AT_THE_END_MS)
     try:
         first, last = consumer.get_watermark_offsets(TopicPartition(topic, partition), TIMEOUT_S)
         found: list[Message] = []

@@ -108,8 +108,10 @@ class LadderLog:
 
     def _add(self, kind: str, ladder: str, told: Proposal) -> None:
         if kind == "restated":
-            self._noted[ladder] = told.history
             self._proposed.pop(ladder, None)
+            self._noted[ladder] = told.history
+            if not told.history:  # the file has it no more: as if it had never been rated
+                del self._noted[ladder]
         elif kind == "noted":
             self._noted.setdefault(ladder, told.history)
         elif kind == "proposed":
@@ -182,7 +184,9 @@ def objection(ladder: str, own: History, noted: History) -> str:
     return (
         f"ladder {ladder!r}: other parameters were noted from offset {offset:.0f} on than this "
         "worker's ladders file has: give all workers the same file, or, to rate all rounds anew by "
-        "this one, stop them and run `stream-rater rebuild --replace`"
+        "this one, stop them and run `stream-rater rebuild --replace`; in development, where no "
+        "rating is to be kept, begin afresh with another STREAM_RATER_TOPIC_PREFIX and an empty "
+        "Redis"
     )
 
 

@@ -81,6 +81,9 @@ class Observer:
     def shard_opened(self, shard: int) -> None:
         """A shard's store and log are in order, and it goes on from there."""
 
+    def shard_refilled(self, shard: int, offset: int) -> None:
+        """Everything before `offset` that the store had lost is applied again."""
+
     def part_ignored(self, shard: int, offset: int, reason: str) -> None:
         """A foreign message in the parts' topic."""
 
