@@ -56,6 +56,8 @@ def check_command(words: list[str]) -> None:
             app.main.commands[name].make_context(
                 name, there if len(there) == len(arguments) else [made, *there]
             )
+        case ["python3", "-m", "venv", ".venv"] | [".venv/bin/python", "-m", "pip", "install", "."]:
+            pass
         case [".venv/bin/python", script, *arguments]:
             PARSERS[script](arguments)
         case ["helm", "install" | "upgrade", *arguments]:
