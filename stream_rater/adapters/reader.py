@@ -37,8 +37,14 @@ PASSING = frozenset({KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_F
 uses, and needs no right on that group."""
 
 
-def lone_consumer(settings: Settings) -> Consumer:
-    """A consumer that reads the partitions that it is told to, and joins no group."""
+AT_THE_END_MS = 20
+"""How long a broker lets a consumer wait at the end of a partition where it only reads back. The
+default is half a second."""
+
+
+def lone_consumer(settings: Settings, **options: Any) -> Consumer:
+    """A consumer that reads the partitions that it is told to, and joins no group. `options` are
+    further settings of the client."""
     return Consumer(
         client_options(settings)
         | {
@@ -48,7 +54,8 @@ def lone_consumer(settings: Settings) -> Consumer:
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",
             "fetch.error.backoff.ms": 10,
-        },
+        }
+        | {name.replace("_", "."): value for name, value in options.items()},
         logger=QUIET,
     )
 
@@ -137,7 +144,7 @@ def read_back(
     It begins near the end of the partition, and doubles the range at each further step back.
     """
     end_s = time.monotonic() + within_s
-    consumer = lone_consumer(settings)
+    consumer = lone_consumer(settings, fetch_wait_max_ms=AT_THE_END_MS)
     try:
         first, last = consumer.get_watermark_offsets(TopicPartition(topic, partition), TIMEOUT_S)
         found: list[Message] = []

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from stream_rater.lab.accuracy import averages
-from stream_rater.lab.bootstrap import Difference, difference
+from stream_rater.lab.bootstrap import Difference, differences
 from stream_rater.lab.comparison import Row
 from stream_rater.lab.evaluation import evaluate, trained
 from stream_rater.lab.measures import MEASURES
@@ -15,15 +15,16 @@ from stream_rater.lab.season import Session
 from stream_rater.rating.parameters import RatingConfig
 
 HEADINGS = {
-    "pair_inversion": ("pair inv.", "{:.3f} %"),
-    "rank_deviation": ("rank dev.", "{:.3f} %"),
-    "pair_inversion_all": ("(all)", "{:.3f} %"),
-    "rank_deviation_all": ("(all)", "{:.3f} %"),
+    "pair_inversion": ("pairs in\nright order", "{:.3f} %"),
+    "rank_deviation": ("rank\ndeviation", "{:.3f} %"),
+    "pair_inversion_all": ("right order,\nall players", "{:.3f} %"),
+    "rank_deviation_all": ("deviation,\nall players", "{:.3f} %"),
     "kendall_tau": ("Kendall", "{:.4f}"),
     "log_loss": ("log loss", "{:.4f}"),
     "brier": ("Brier", "{:.4f}"),
 }
-"""How a table shows each measure."""
+"""How a table shows each measure. The paper's pair inversion is the part of all pairs whose order
+was foretold rightly, so that more of it is better."""
 
 
 def show(rows: Sequence[Row]) -> None:
@@ -88,6 +89,6 @@ def report_tuning(
             table.add_row(part, name, *shown(measures))
     base, tuned = (each.scores[first:] for each in outcomes)
     if len(base):
-        differences = (difference(tuned, base, each) for each in MEASURES)
-        table.add_row("rest", "tuned less start", *map(told, differences))
+        found_differences = differences(tuned, base, MEASURES)
+        table.add_row("rest", "tuned less start", *map(told, found_differences.values()))
     Console(file=sys.stderr, width=None if sys.stderr.isatty() else 160).print(table)

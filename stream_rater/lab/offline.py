@@ -2,14 +2,16 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from stream_rater.columns.arrays import Flags
+from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config import Ladder, Ladders
 from stream_rater.contract.record import Record
 from stream_rater.lab.replay import Pool
+from stream_rater.rating.model import Evidence
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.rounds.duplicates import DuplicateWindow
@@ -51,6 +53,15 @@ class Judge:
         return np.array(new, np.bool_)
 
 
+class Rated(NamedTuple):
+    """A valid round and what it did to its ladder's pool."""
+
+    standings: Standings
+    pool: Pool
+    changed: tuple[Ints, Evidence] | None
+    """Rows of its players in the pool and their evidence; None where it changed nothing."""
+
+
 class Replay:
     """Replays a log one record at a time. The state of every ladder's pool after it is the truth
     that the service must match."""
@@ -60,10 +71,11 @@ class Replay:
         self.pools: dict[str, Pool] = {}
         """The pool of each ladder."""
 
-    def feed(self, record: Record) -> None:
+    def feed(self, record: Record) -> Rated:
         """Rate the round in a record of `round-completed`. Raises Invalid."""
         standings = self._judge.judge(record)
-        self._pool(standings.ladder, record.offset).rate(standings, record.offset)
+        pool = self._pool(standings.ladder, record.offset)
+        return Rated(standings, pool, pool.rate(standings, record.offset))
 
     def _pool(self, ladder: str, offset: int) -> Pool:
         """The pool of a ladder, set to the parameters that hold at an offset."""

@@ -111,6 +111,11 @@ class Pool:
         """The rating of the player in this row."""
         return float(self._beliefs.header["mu"][row])
 
+    def headers(self, rows: Ints) -> Table:
+        """The beliefs of the players in these rows, without their histories."""
+        found: Table = self._beliefs.header[rows]
+        return found
+
     def belief_bytes(self, player: str) -> bytes:
         """The record of one player as the service stores it. Raises Unrecordable if the history is
         full."""

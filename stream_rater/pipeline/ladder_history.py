@@ -113,8 +113,10 @@ class LadderLog:
 
     def _add(self, kind: str, ladder: str, proposal: Proposal) -> None:
         if kind == "restated":
-            self._noted[ladder] = proposal.history
             self._proposed.pop(ladder, None)
+            self._noted[ladder] = proposal.history
+            if not proposal.history:  # the file has it no more: as if it had never been rated
+                del self._noted[ladder]
         elif kind == "noted":
             self._noted.setdefault(ladder, proposal.history)
         elif kind == "proposed":
@@ -189,7 +191,9 @@ def objection(ladder: str, own: History, noted: History) -> str:
     return (
         f"ladder {ladder!r}: this worker's ladders file and the notes on Kafka differ from offset "
         f"{offset:.0f} on: give all workers the same file, or, to rate all rounds again by this "
-        "file, stop all workers and run `stream-rater rebuild --replace`"
+        "file, stop all workers and run `stream-rater rebuild --replace`; in development, where no "
+        "rating is to be kept, begin afresh with another STREAM_RATER_TOPIC_PREFIX and an empty "
+        "Redis"
     )
 
 

@@ -91,6 +91,9 @@ class Observer:
     def shard_opened(self, shard: int) -> None:
         """A shard's store and log are consistent, and the shard is processed from now on."""
 
+    def shard_refilled(self, shard: int, offset: int) -> None:
+        """Everything before `offset` that the store had lost is applied again."""
+
     def part_ignored(self, shard: int, offset: int, reason: str) -> None:
         """The parts' topic has a message that is not a part. It is ignored."""
 

@@ -320,6 +320,8 @@ class Updater:
             )  # fmt: skip
             if not replayed:
                 publish.append(change)
+            elif not shard.replaying:
+                self._observer.shard_refilled(change.shard, shard.applied)
         yield from self._publish(publish, settled=False)
 
     # --- step 14 ---

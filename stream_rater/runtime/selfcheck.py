@@ -44,6 +44,7 @@ from stream_rater.rounds import depth
 from stream_rater.rounds.fastjson import scan
 from stream_rater.rounds.validation import Reader
 from stream_rater.runtime import embedded
+from stream_rater.runtime.other_bits import OtherBits
 
 EXPECTED = "f89538fac0d77ea6"
 """What `fingerprint` gives on every machine; it changes with KERNEL_VERSION and with the rounds."""
@@ -64,10 +65,6 @@ SYSTEMS: Final[tuple[RatingConfig, ...]] = (
     Thurstone(learning_rate=32.0, scale=174.0),
 )
 """One of each; whatever else their parameters are, the kernels are the same."""
-
-
-class OtherBits(Exception):
-    """This machine computes ratings that differ from those of the release's test vector."""
 
 
 SMALL_ROUNDS, LARGER_ROUNDS = 20, (60, 2000)

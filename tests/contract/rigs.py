@@ -21,10 +21,10 @@ from stream_rater.adapters.ladder_notes import LadderNotes
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin
 from stream_rater.config import Settings
+from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.ladder_history import NoteStore
 from stream_rater.pipeline.ports import Effect, Event, Poll, Publish, Seek
-from stream_rater.runtime.service import ESTIMATORS, UPDATERS
 from tests.integration.topics import Bytes, produce, read_topic
 
 ESTIMATOR, UPDATER = "estimator", "updater"

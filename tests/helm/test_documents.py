@@ -136,8 +136,8 @@ def test_the_notes_are_shown() -> None:
     notes = told.stdout.partition("NOTES:")[2]
     assert "helm -n games test rater" in notes
     assert "kubectl -n games exec rater-stream-rater-estimator-0 -- stream-rater watch" in notes
-    assert "kubectl -n games get statefulset rater-stream-rater-estimator -o json |" in notes
-    assert "python3 deploy/operator_pod.py verify --wait 60 | kubectl create -f -" in notes
+    assert "kubectl -n games get statefulset rater-stream-rater-estimator -o json >" in notes
+    assert "python3 deploy/operator_pod.py verify --wait 60 <" in notes, "as the page says"
     assert "WARNING: Redis is used without TLS" in notes
 
 

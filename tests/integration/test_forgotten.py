@@ -10,8 +10,8 @@ from stream_rater.adapters.access import QUIET
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin, Topics
 from stream_rater.config import Settings
+from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.pipeline.ports import NO_PLAYERS
-from stream_rater.runtime.service import ESTIMATORS, UPDATERS
 from tests import real
 from tests.integration.processes import WorkerProcess, wait_until
 from tests.integration.test_rebuild import delete_parts, gone, rebuild

@@ -96,7 +96,7 @@ def test_evaluate_shows_a_table(write: Write) -> None:
     config = write("one.json", MMR)
     result = run("evaluate", write("a.jsonl", rounds(30)), "--config", config, "--config", config)
     assert result.exit_code == 0
-    assert "pair inv." in result.stdout and "noise" in result.stdout
+    assert "right order" in result.stdout and "noise" in result.stdout
 
 
 def test_evaluate_has_no_number_where_nothing_was_scored(write: Write) -> None:
@@ -114,7 +114,7 @@ def test_evaluate_takes_the_valid_rounds_and_tells_of_the_others(write: Write) -
     assert result.exit_code == 1
     assert json.loads(result.stdout)[0]["rounds"] == 3
     assert ":4: bad-id" in result.stderr and ":5: duplicate-round" in result.stderr
-    assert result.stderr.splitlines()[-1].endswith("2 rounds were invalid; the others were taken")
+    assert result.stderr.splitlines()[-1].endswith("2 rounds were invalid; the 3 others were taken")
 
 
 def test_wrong_usage_is_one_line(write: Write, tmp_path: Path) -> None:

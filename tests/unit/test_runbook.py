@@ -156,7 +156,7 @@ def test_a_command_with_a_wrong_option_is_found() -> None:
 def test_every_script_is_python() -> None:
     """Between the lines."""
     scripts = pages.HEREDOC.findall(TEXT)
-    assert len(scripts) == 3
+    assert len(scripts) == 2
     for script in scripts:
         ast.parse(script)
 

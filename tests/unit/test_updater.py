@@ -131,7 +131,7 @@ def test_store_that_lost_writes_is_replayed_without_events(
     assert held(hand, Position()) == "ab"
     assert list(hand.expect(Apply).events) == []
     position = applied(hand)
-    assert observer.replayed == [2]
+    assert (observer.replayed, observer.refilled) == ([2], [(0, 2)])
     read(hand)
     assert held(hand, position) == "c"
     applied(hand)
