@@ -338,10 +338,7 @@ class ServiceObserver(Observer):
 
     def shard_refilled(self, shard: int, offset: int) -> None:
         updates = self._replayed.pop(shard, 0)
-        self._log.info(
-            "shard refilled: Redis had lost updates, which were applied again from the log",
-            shard=shard, offset=offset, updates=updates,
-        )  # fmt: skip
+        self._log.info("shard refilled from the log", shard=shard, offset=offset, updates=updates)
 
     def denied(self) -> None:
         """The role ends, because Kafka or Redis does not let it go on."""

@@ -43,7 +43,7 @@ from stream_rater.rating.parameters import (
 from stream_rater.rounds import depth
 from stream_rater.rounds.fastjson import scan
 from stream_rater.rounds.validation import Reader
-from stream_rater.runtime import embedded
+from stream_rater.runtime import compile_progress, embedded
 from stream_rater.runtime.other_bits import OtherBits
 
 EXPECTED = "f89538fac0d77ea6"
@@ -164,6 +164,7 @@ def keep_bytecode() -> None:
 
 def main() -> None:
     """Check, then compile for Elo-MMR, or for every system and tell how long each took."""
+    compile_progress.on_stderr()
     keep_bytecode()
     check()
     if "--all" not in sys.argv[1:]:

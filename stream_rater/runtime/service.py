@@ -102,7 +102,7 @@ def removed(ladders: Ladders, ladder_log: LadderLog) -> str:
 def check_ladders(ladders: Ladders, notes: LadderNotes, ends: Callable[[], Sequence[int]]) -> None:
     """Refuse a ladders file at odds with the notes in the log; have its changes confirmed."""
     own = {each: ladders.history(each) for each in ladders.ladders if each != TEMPLATE}
-    if gone := removed(ladders, notes.read()):
+    if TEMPLATE not in ladders.ladders and (gone := removed(ladders, notes.read())):
         raise BadConfiguration(gone)
 
     def end_of(ladder: str) -> int:

@@ -113,7 +113,8 @@ def test_order_is_each_ladders_own() -> None:
     order = terminal.Order()
     for ladder in "ab":
         for i in range(9):
-            order.add(SimpleNamespace(ladder=ladder, time=i, round_id=f"{i}"))  # type: ignore[arg-type]
+            standings: Any = SimpleNamespace(ladder=ladder, time=i, round_id=f"{i}")
+            order.add(standings)
     assert order._late == 0
 
 

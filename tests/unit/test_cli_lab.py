@@ -69,9 +69,10 @@ def test_evaluate_gives_an_object_for_each_configuration(write: Write) -> None:
         ("a.jsonl", "one.json"), ("a.jsonl", "two.json"),
         ("b.jsonl", "one.json"), ("b.jsonl", "two.json"),
     ]  # fmt: skip
-    assert [(row["rounds"], row["scored_rounds"], row["players"]) for row in rows[1:3]] == [
+    assert [(row["rounds"], row["scored_rounds"], row["results"]) for row in rows[1:3]] == [
         (40, 36, 240), (50, 45, 300),
     ]  # fmt: skip
+    assert all(row["players"] == row["results"] for row in rows), "its first name"
     for row in rows:
         assert all(isinstance(row[measure], float) for measure in MEASURES)
         assert row["rating_seconds"] < row["seconds"]
@@ -96,7 +97,9 @@ def test_evaluate_shows_a_table(write: Write) -> None:
     config = write("one.json", MMR)
     result = run("evaluate", write("a.jsonl", rounds(30)), "--config", config, "--config", config)
     assert result.exit_code == 0
-    assert "right order" in result.stdout and "noise" in result.stdout
+    assert "pairs in right order" in result.stdout and "noise" in result.stdout
+    assert "…" not in result.stdout
+    assert max(map(len, result.stdout.splitlines())) < 80, "as wide as a terminal"
 
 
 def test_evaluate_has_no_number_where_nothing_was_scored(write: Write) -> None:
