@@ -58,6 +58,7 @@ ROLES = {
     },
     "submit": {"round-completed": "WRITE"},
     "watch": {"rating-changed": "READ"},
+    "rejected": {"round-rejected": "READ"},
     "verify": {
         "round-completed": "READ",
         "performance-estimated": "DESCRIBE",
@@ -96,6 +97,7 @@ REDIS = {
     "all": (BELIEFS, POSITIONS, LADDERS, OLD_NOTES, "+fcall", "+hset", *AT_START),
     "submit": (),
     "watch": (),
+    "rejected": (),
     "verify": (
         READ_BELIEFS, READ_POSITIONS, READ_LAYOUT, *READING, "+hget", "+hlen", "+scan", "+select",
     ),

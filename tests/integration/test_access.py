@@ -126,8 +126,9 @@ def finished(castle: Castle, tmp_path_factory: pytest.TempPathFactory) -> Settin
 def test_the_least_rights_suffice(
     castle: Castle, worker_process: Start, tmp_path: Path, roles: Sequence[str]
 ) -> None:
-    """`submit` sends rounds, `watch` shows ratings, `verify` finds all equal and `inspect` works,
-    each as a user with the least rights. The first worker finds Redis empty."""
+    """`submit` sends rounds, `watch` shows ratings and `rejected` the others, `verify` finds all
+    equal and `inspect` works, each as a user with the least rights. The first worker finds Redis
+    empty."""
     castle.redis.empty()
     at = castle.place()
     workers = [worker_process(castle.user(at, role), role=role) for role in roles]
@@ -146,7 +147,9 @@ def test_the_least_rights_suffice(
     verified = stream_rater("verify", settings=castle.user(at, "verify"))
     assert (verified.returncode, verified.stderr) == (0, ""), verified.stderr
     assert verified.stdout.startswith("2 rounds replayed, 1 rejected, 2 beliefs compared: all")
-    assert len(read_topic(castle.opened(at), Topics.of(at).rejected)) == 1
+    rejected = stream_rater(*COMMANDS["rejected"], "--json", settings=castle.user(at, "rejected"))
+    assert (rejected.returncode, rejected.stderr) == (0, "")
+    assert json.loads(rejected.stdout)["code"] == "malformed"
     for role in ("inspect", "inspect --player"):
         inspected = stream_rater(*COMMANDS[role], settings=castle.user(at, role))
         assert (inspected.returncode, inspected.stderr) == (0, ""), inspected.stderr
@@ -206,6 +209,7 @@ COMMANDS = {
     "updater": ["run", "--role", "updater"],
     "submit": ["submit", "deploy/examples/rounds.jsonl"],
     "watch": ["watch", "--from-start", "--count", "1"],
+    "rejected": ["rejected", "--from-start", "--count", "1"],
     "verify": ["verify", "--wait", "0"],
     "rebuild": ["rebuild", "--replace"],
     "inspect": ["inspect"],

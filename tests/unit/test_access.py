@@ -209,7 +209,7 @@ TOPICS = (
 )  # fmt: skip
 COMMANDS = {
     "estimator": "`run --role estimator`", "updater": "`run --role updater`", "all": "`run`",
-    "submit": "`submit`", "watch": "`watch`", "verify": "`verify`",
+    "submit": "`submit`", "watch": "`watch`", "rejected": "`rejected`", "verify": "`verify`",
     "rebuild": "`rebuild`", "inspect": "`inspect`", "inspect --player": "`inspect --player`",
 }  # fmt: skip
 
