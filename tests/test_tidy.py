@@ -139,7 +139,7 @@ def texts() -> list[Path]:
     return sorted(
         p
         for p in [*ROOT.iterdir(), *inside]
-        if p.is_file() and p.suffix in kinds and "__pycache__" not in p.parts
+        if p.is_file() and p.suffix in kinds and p.name != ".git" and "__pycache__" not in p.parts
     )
 
 
