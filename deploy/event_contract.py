@@ -1,8 +1,8 @@
 """`make contract`: the events as an AsyncAPI 3 document, deploy/asyncapi.yaml.
 
-The schemas come from the types that the service decodes and encodes with (`stream_rater.events`).
-What they leave to `stream_rater.standings` to judge is added here as far as JSON Schema can say it;
-a test holds both against each other.
+The schemas come from the types in `stream_rater.contract.events`, which the service decodes and
+encodes with. `stream_rater.rounds.validation` has further rules; those that JSON Schema can express
+are added here. A test compares the two.
 """
 
 import re
@@ -13,11 +13,11 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from stream_rater import events, trace
 from stream_rater.adapters.envelopes import SOURCE
 from stream_rater.config import Limits
-from stream_rater.events import MAX_ID_BYTES, MAX_RANK
-from stream_rater.standings import (
+from stream_rater.contract import events, tracecontext
+from stream_rater.contract.events import MAX_ID_BYTES, MAX_RANK
+from stream_rater.rounds.validation import (
     CODES,
     LEAST_CEILING,
     LEAST_SHARE,
@@ -85,10 +85,13 @@ HEADERS: Final = {
     "ce_time": "When the round was completed, or the rejected record arrived.",
 }
 TRACE: Final = {
-    trace.PARENT: "W3C trace context: as the round carried it, on to all that comes of it.",
-    trace.STATE: "Of vendors on its way, in printable ASCII.",
+    tracecontext.PARENT: "W3C trace context: as the round carried it, on to all that comes of it.",
+    tracecontext.STATE: "Of vendors on its way, in printable ASCII.",
 }
-LONGEST: Final = {trace.PARENT: trace.PARENT_LENGTH, trace.STATE: trace.STATE_LENGTH}
+LONGEST: Final = {
+    tracecontext.PARENT: tracecontext.PARENT_LENGTH,
+    tracecontext.STATE: tracecontext.STATE_LENGTH,
+}
 REJECTED: Final = {
     "error-code": "Why, of a fixed list.",
     "error": "Why, in words, with the place.",
@@ -130,7 +133,7 @@ def _headers(told: dict[str, str], required: bool, content_types: list[str]) -> 
         properties["error-code"]["enum"] = list(CODES)
     for name in LONGEST:
         properties[name]["maxLength"] = LONGEST[name]
-    properties[trace.PARENT]["pattern"] = trace.VALID_PARENT
+    properties[tracecontext.PARENT]["pattern"] = tracecontext.VALID_PARENT
     optional = {"original-bytes", *TRACE}
     schema: Json = {"type": "object", "properties": properties}
     return schema | ({"required": [n for n in properties if n not in optional]} if required else {})

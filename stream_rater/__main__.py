@@ -1,5 +1,5 @@
 """`python -m stream_rater`."""
 
-from stream_rater.cli import main
+from stream_rater.cli.app import main
 
 main()

@@ -1,4 +1,4 @@
-"""`python -m tests.cold`: kernels that a worker still compiles after `stream_rater.warm --all`.
+"""`python -m tests.cold`: kernels that a worker still compiles after `… selfcheck --all`.
 
 Rounds of other sizes, encodings and parameters go through both state machines; what
 gets a compiled form that it had not yet is told, a name a line.
@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import msgspec
 from numba.core.registry import CPUDispatcher
 
-from stream_rater import embedded, warm
 from stream_rater.config import one_ladder
 from stream_rater.rating.parameters import Elo, EloMMR, PairwiseElo, RatingConfig, Thurstone
+from stream_rater.runtime import embedded, selfcheck
 from tests.rounds import MSGPACK_HEADERS, as_json, as_msgpack, ranked
 
 OTHERS = (
@@ -54,11 +54,11 @@ def play(rating: RatingConfig) -> None:
 
 def main() -> Iterator[str]:
     """Names of what was not warm."""
-    warm.check()
-    for rating in warm.SYSTEMS:
-        warm.compile_for(rating)
+    selfcheck.check()
+    for rating in selfcheck.SYSTEMS:
+        selfcheck.compile_for(rating)
     before = compiled()
-    for rating in (*warm.SYSTEMS, *OTHERS):
+    for rating in (*selfcheck.SYSTEMS, *OTHERS):
         play(rating)
     yield from (name for name, forms in compiled().items() if forms > before.get(name, 0))
 

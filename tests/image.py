@@ -28,12 +28,12 @@ from numba.core.caching import _CacheLocator
 
 import stream_rater
 from local.tools import ROOT
-from stream_rater.rating import compiled
+from stream_rater.columns import kernels
 from tests.helm.chart import worker_pods
 
 DOCKERFILE = ROOT / "deploy" / "Dockerfile"
 PREFIX = "/opt/stream-rater"
-COMPILING = "stream_rater.warm --all"
+COMPILING = "stream_rater.runtime.selfcheck --all"
 """The long part of the build."""
 WARM_S = 1.0
 """A ladder's first rounds, by whatever system, from compiled kernels."""
@@ -124,16 +124,16 @@ def lend_kernels(installed: Path) -> None:
     """
     ours = Path(stream_rater.__file__).parent
     (theirs,) = installed.glob("lib/*/site-packages/stream_rater")
-    kept = Path(compiled.numba.config.CACHE_DIR)  # as that module has set it
+    kept = Path(kernels.numba.config.CACHE_DIR)  # as that module has set it
     lent = theirs / kept.relative_to(ours)
     for source in ours.rglob("*.py"):
         copy = theirs / source.relative_to(ours)
         assert copy.read_bytes() == source.read_bytes(), f"{copy} is another"
         os.utime(copy, (source.stat().st_atime, source.stat().st_mtime))
-        kernels = kept / _CacheLocator.get_suitable_cache_subpath(str(source))
+        cached = kept / _CacheLocator.get_suitable_cache_subpath(str(source))
         place = lent / _CacheLocator.get_suitable_cache_subpath(str(copy))
-        if kernels.is_dir() and not place.exists():
-            shutil.copytree(kernels, place)
+        if cached.is_dir() and not place.exists():
+            shutil.copytree(cached, place)
 
 
 def as_the_image(command: Sequence[str], installed: Path, image: Stage, **more: str) -> str:
@@ -175,8 +175,8 @@ class Collector(BaseHTTPRequestHandler):
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 SPAN = f"""
 from stream_rater.pipeline.observer import Traced
-from stream_rater.spans import spans_of
-from stream_rater.trace import Trace
+from stream_rater.runtime.spans import spans_of
+from stream_rater.contract.tracecontext import Trace
 trace = Trace("00-{TRACE_ID}-b7ad6b7169203331-01")
 with spans_of("updater", "parts")([Traced(trace, "eu", "r", 0, 0)]):
     pass
@@ -226,7 +226,7 @@ def main() -> int:
 
 def check(installed: Path, image: Stage) -> None:
     """The image's user finds compiled kernels, and all that should be there and no more."""
-    warm = ["python", "-m", "stream_rater.warm", "--all"]
+    warm = ["python", "-m", "stream_rater.runtime.selfcheck", "--all"]
     cached = as_the_image(warm, installed, image, NUMBA_DEBUG_CACHE="1")
     assert LOADED in cached, "no kernel was compiled at the build"
     assert SAVED not in cached, "a kernel is compiled at the start"

@@ -15,8 +15,9 @@ from typing import Any
 
 import msgspec
 
-from stream_rater import cli, embedded
-from stream_rater.names import lay_out
+from stream_rater.cli import app
+from stream_rater.columns.strings import lay_out
+from stream_rater.runtime import embedded
 from tests.rounds import MSGPACK_HEADERS, as_json, as_msgpack, ranked
 
 LADDERS = 12
@@ -68,7 +69,7 @@ def rated(folder: Path) -> bytes:
     source, out = folder / "rounds.jsonl", folder / "rated.jsonl"
     source.write_bytes(b"\n".join(rounds()))
     with suppress(SystemExit):  # since some rounds are invalid
-        cli.main(["rate", str(source), "--records", "--out", str(out)])
+        app.main(["rate", str(source), "--records", "--out", str(out)])
     return out.read_bytes()
 
 

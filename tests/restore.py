@@ -28,12 +28,12 @@ from local.processes import Server
 from local.redis_node import start_redis
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Topics
+from stream_rater.columns.sharding import shards_of
 from stream_rater.config import Ladder, Settings, one_ladder
 from stream_rater.lab.replay import Pool
 from stream_rater.pipeline.ports import Application, Position
-from stream_rater.pipeline.sharding import shards_of
 from stream_rater.rating.parameters import EloMMR
-from stream_rater.standings import Reader
+from stream_rater.rounds.validation import Reader
 from tests import rounds
 from tests.integration.processes import WorkerProcess, wait_until, workers
 from tests.integration.topics import Bytes, Finished, produce, read_topic

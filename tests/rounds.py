@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from stream_rater.columns.arrays import Floats
 from stream_rater.config import one_ladder
 from stream_rater.rating import belief
-from stream_rater.rating.model import Beliefs, Evidence, Floats, Wave
+from stream_rater.rating.model import Beliefs, Evidence, Wave
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rounds import wave_of
-from stream_rater.standings import Reader, Standings
+from stream_rater.rounds.batch import wave_of
+from stream_rater.rounds.validation import Reader, Standings
 
 MSGPACK_HEADERS = [("content-type", b"application/msgpack")]
 

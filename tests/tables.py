@@ -12,10 +12,11 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from stream_rater.columns.arrays import Floats
 from stream_rater.config import Ladder, one_ladder
-from stream_rater.events import RoundCompleted, round_from_json
+from stream_rater.contract.events import RoundCompleted, round_from_json
 from stream_rater.lab.replay import Pool
-from stream_rater.rating.model import DID_NOT_FINISH, Floats, Places
+from stream_rater.rating.model import DID_NOT_FINISH, Places
 from stream_rater.rating.parameters import (
     MinusSigma,
     PairwiseElo,
@@ -24,7 +25,7 @@ from stream_rater.rating.parameters import (
     Thurstone,
     TrueSkill,
 )
-from stream_rater.standings import MIN_ENTRIES, Reader, Standings
+from stream_rater.rounds.validation import MIN_ENTRIES, Reader, Standings
 
 SEASON_1 = 749
 """Rounds; the boundary is not in the data (shared/data/README.md: 748 to 750)."""

@@ -4,6 +4,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -14,18 +15,12 @@ OURS = [p for p in PYTHON if p.is_relative_to(ROOT / PACKAGE)]
 
 MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_COLUMNS = 400, 70, 100
 
-LAYERS = {
-    "rating": 0,
-    "events": 1, "names": 1, "nesting": 1,
-    "config": 2, "scanning": 2, "times": 2, "trace": 2,
-    "standings": 3,
-    "rounds": 4,
-    "pipeline": 5,
-    "lab": 6, "serving": 6, "adapters": 6, "metrics": 6,
-    "cli": 8, "__main__": 9,
-}  # fmt: skip
-"""Imports point down, or stay within a package. What is not named wires the others together."""
-WIRING = 7
+FLOORS = (
+    ("contract",), ("columns",), ("rating",), ("config",), ("rounds",), ("parts",), ("pipeline",),
+    ("lab", "adapters"), ("runtime",), ("cli",), ("__main__",),
+)  # fmt: skip
+"""All there is right below the package, the ground first. Imports point down, or stay within a
+room."""
 
 CLIENTS = {"confluent_kafka", "redis"}
 
@@ -53,6 +48,17 @@ def imports(tree: ast.Module) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield from (f"{'.' * node.level}{node.module}.{alias.name}" for alias in node.names)
+
+
+def module_of(path: Path) -> str:
+    """The name that a file is imported by."""
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def modules_among(ours: set[str], tree: ast.Module) -> set[str]:
+    """Which of our modules a file imports."""
+    found = set(imports(tree))
+    return (found | {full.rpartition(".")[0] for full in found}) & (ours - {PACKAGE})
 
 
 def roots(tree: ast.Module) -> set[str]:
@@ -86,17 +92,25 @@ def test_functions_are_short() -> None:
 
 
 def test_imports_point_down() -> None:
-    """__main__ -> cli -> {serving, lab} -> pipeline -> rounds -> standings -> events -> rating."""
-    upward = []
-    for path, tree in trees():
-        level = LAYERS.get(own(path), WIRING)
-        for module in imports(tree):
-            if module.startswith(f"{PACKAGE}."):
-                part = module.split(".")[1]
-                below = LAYERS.get(part, WIRING)
-                if not (below < level or part == own(path) or below == level == WIRING):
-                    upward.append(f"{name(path)}: {module}")
+    """A room imports only rooms of lower floors; every room has its floor."""
+    floor = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
+    assert {own(path) for path, _ in trees()} == {*floor, "__init__"}
+    upward = [
+        f"{name(path)}: {module}"
+        for path, tree in trees()
+        for module in imports(tree)
+        if module.startswith(f"{PACKAGE}.")
+        and (room := module.split(".")[1]) != own(path)
+        and (own(path) == "__init__" or floor[room] >= floor[own(path)])
+    ]
     assert upward == []
+
+
+def test_no_import_cycles() -> None:
+    """Nor do the modules of one room import each other in a circle, not even for types alone."""
+    ours = {module_of(path) for path in OURS}
+    needs = {module_of(path): modules_among(ours, tree) for path, tree in trees()}
+    tuple(TopologicalSorter(needs).static_order())  # raises CycleError, which names the circle
 
 
 def test_imports_are_absolute() -> None:
@@ -122,7 +136,8 @@ def test_state_machines_act_on_nothing() -> None:
     """Time, randomness and I/O come in as arguments, so that a seed replays a run."""
     acting = {"asyncio", "logging", "os", "random", "secrets", "socket", "subprocess"}
     acting |= {"threading", "time", "uuid"}
-    found = {name(p): roots(tree) & acting for p, tree in trees("rating", "pipeline")}
+    pure = ("contract", "rating", "rounds", "parts", "pipeline")
+    found = {name(p): roots(tree) & acting for p, tree in trees(*pure)}
     assert {path: acts for path, acts in found.items() if acts} == {}
 
 
@@ -139,7 +154,7 @@ def texts() -> list[Path]:
     return sorted(
         p
         for p in [*ROOT.iterdir(), *inside]
-        if p.is_file() and p.suffix in kinds and p.name != ".git" and "__pycache__" not in p.parts
+        if p.is_file() and p.name != ".git" and p.suffix in kinds and "__pycache__" not in p.parts
     )
 
 

@@ -100,7 +100,7 @@ def ensure_warm_kernels(say: Callable[[str], None]) -> None:
     if stamp.is_current(wanted):
         return
     say("compiling the kernels")
-    command = [str(VENV_PYTHON), "-m", "stream_rater.warm"]
+    command = [str(VENV_PYTHON), "-m", "stream_rater.runtime.selfcheck"]
     if subprocess.run(command, cwd=ROOT, stdout=sys.stderr, check=False).returncode == 0:
         stamp.write(wanted)
     else:

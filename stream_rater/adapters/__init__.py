@@ -1,1 +1,1 @@
-"""Where the world is: Kafka, Redis and their stand-ins in memory. Only it imports them."""
+"""Kafka and Redis, and their stand-ins in memory. Only this package imports their clients."""

@@ -5,9 +5,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from stream_rater import events
-from stream_rater.pipeline.ports import Event, Record, Rejection
-from stream_rater.trace import Trace, trace_of
+from stream_rater.contract import events
+from stream_rater.contract.record import Record
+from stream_rater.contract.tracecontext import Trace, trace_of
+from stream_rater.pipeline.ports import Event, Rejection
 
 SOURCE = "stream-rater"
 

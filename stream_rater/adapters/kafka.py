@@ -18,10 +18,11 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from stream_rater.adapters.access import QUIET, client_options, trouble_of
-from stream_rater.adapters.patience import LAST_MOMENTS_S, Patience
+from stream_rater.adapters.deadlines import LAST_MOMENTS_S, Patience
 from stream_rater.adapters.records import Unreadable, record_of
 from stream_rater.config import Settings
-from stream_rater.pipeline.ports import POLL_RECORDS, LogTrouble, Poll, Polled, Record
+from stream_rater.contract.record import Record
+from stream_rater.pipeline.ports import POLL_RECORDS, LogTrouble, Poll, Polled
 
 TIMEOUT_S = 5.0
 DRAIN_S = 0.05

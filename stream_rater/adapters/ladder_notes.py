@@ -15,8 +15,8 @@ from stream_rater.adapters.producers import Parts
 from stream_rater.adapters.reader import PASSING, lone_consumer
 from stream_rater.adapters.topics import Admin
 from stream_rater.config import Settings
+from stream_rater.pipeline.ladder_history import History, Story, UnknownNote, notes
 from stream_rater.pipeline.ports import Denied, LogTrouble
-from stream_rater.pipeline.story import History, Story, UnknownNote, notes
 
 TIMEOUT_S = 10.0
 AT_ONCE = 10_000

@@ -11,6 +11,8 @@ from contextlib import suppress
 from typing import Any
 
 from stream_rater.adapters.memory_servers import Group, Log, Records, Store
+from stream_rater.contract.record import Record
+from stream_rater.pipeline.ladder_history import notes
 from stream_rater.pipeline.ports import (
     Agree,
     Apply,
@@ -27,7 +29,6 @@ from stream_rater.pipeline.ports import (
     Publish,
     ReadBeliefs,
     ReadPriors,
-    Record,
     Regrouped,
     Rejection,
     Remains,
@@ -35,7 +36,6 @@ from stream_rater.pipeline.ports import (
     Seek,
     ShardEnds,
 )
-from stream_rater.pipeline.story import notes
 
 Steps = Generator[None, None, Any]
 """An effect being performed: yields after each atomic piece, returns the outcome."""

@@ -4,18 +4,10 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from stream_rater.events import Headers
-from stream_rater.pipeline.ports import (
-    Event,
-    Held,
-    LogTrouble,
-    Player,
-    Position,
-    Priors,
-    Record,
-    Rejection,
-)
-from stream_rater.pipeline.story import Story
+from stream_rater.contract.events import Headers
+from stream_rater.contract.record import Player, Record
+from stream_rater.pipeline.ladder_history import Story
+from stream_rater.pipeline.ports import Event, Held, LogTrouble, Position, Priors, Rejection
 from stream_rater.rating.record import HEADER_SIZE
 
 

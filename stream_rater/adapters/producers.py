@@ -23,8 +23,8 @@ from stream_rater.adapters.access import (
     client_options,
     trouble_of,
 )
+from stream_rater.adapters.deadlines import Patience
 from stream_rater.adapters.kafka import TIMEOUT_S, Input
-from stream_rater.adapters.patience import Patience
 from stream_rater.config import Settings
 from stream_rater.pipeline.ports import LogTrouble, Regrouped
 

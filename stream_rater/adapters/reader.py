@@ -20,8 +20,9 @@ from stream_rater.adapters.access import CALLBACK_FAILURES, QUIET, client_option
 from stream_rater.adapters.envelopes import cloud_event_headers
 from stream_rater.adapters.records import Unreadable, record_of
 from stream_rater.config import Settings
-from stream_rater.events import ROUND_COMPLETED
-from stream_rater.pipeline.ports import LogTrouble, Record
+from stream_rater.contract.events import ROUND_COMPLETED
+from stream_rater.contract.record import Record
+from stream_rater.pipeline.ports import LogTrouble
 
 TIMEOUT_S = 30.0
 

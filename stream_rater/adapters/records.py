@@ -5,8 +5,8 @@ from operator import methodcaller
 
 from confluent_kafka import Message
 
-from stream_rater.events import Headers
-from stream_rater.pipeline.ports import Record
+from stream_rater.contract.events import Headers
+from stream_rater.contract.record import Record
 
 _client_headers = methodcaller("headers")
 """Not `message.headers()`: where a header's name is not UTF-8, the client returns a list with holes

@@ -16,8 +16,6 @@ from typing import Any
 import redis
 from redis.exceptions import MovedError, NoPermissionError
 
-from stream_rater.adapters.layout import Layout, LayoutMismatch
-from stream_rater.adapters.packing import reads, writes
 from stream_rater.adapters.redis_checks import check
 from stream_rater.adapters.redis_client import (
     FAILURES,
@@ -33,18 +31,13 @@ from stream_rater.adapters.redis_client import (
     of_words,
     servers,
 )
+from stream_rater.adapters.redis_encoding import reads, writes
+from stream_rater.adapters.store_keys import belief_key, position_key
+from stream_rater.adapters.store_metadata import Layout, LayoutMismatch
+from stream_rater.columns.arrays import Ints
 from stream_rater.config import Settings
-from stream_rater.pipeline.ports import (
-    Application,
-    Denied,
-    Held,
-    Player,
-    Position,
-    Priors,
-    StoreTrouble,
-)
-from stream_rater.pipeline.sharding import belief_key, position_key
-from stream_rater.rating.model import Ints
+from stream_rater.contract.record import Player
+from stream_rater.pipeline.ports import Application, Denied, Held, Position, Priors, StoreTrouble
 from stream_rater.rating.record import HEADER_SIZE
 
 LIBRARY = "stream_rater_4"

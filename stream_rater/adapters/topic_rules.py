@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from stream_rater.adapters.access import LARGEST_RESPONSE_BYTES
 from stream_rater.config import Settings
-from stream_rater.events import (
+from stream_rater.contract.events import (
     LADDERS_NOTED,
     PERFORMANCE_ESTIMATED,
     RATING_CHANGED,

@@ -18,7 +18,6 @@ from confluent_kafka import (
 )
 from confluent_kafka.cimpl import NewTopic
 
-from stream_rater import events
 from stream_rater.adapters.access import (
     DENIALS,
     LARGEST_RESPONSE_BYTES,
@@ -35,6 +34,7 @@ from stream_rater.adapters.topic_rules import (
     wanted,
 )
 from stream_rater.config import BadConfiguration, Settings
+from stream_rater.contract import events
 from stream_rater.pipeline.ports import Denied, LogTrouble
 
 TIMEOUT_S = 10.0

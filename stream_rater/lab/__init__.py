@@ -1,0 +1,1 @@
+"""Offline tools: replay, verify, rebuild, evaluate and tune."""

@@ -27,12 +27,13 @@ evaluation by 0.0004.
 
 import numpy as np
 
+from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.columns.kernels import giving, inlined, kernel
 from stream_rater.lab.measures import FIELDS, MEASURES, WEIGHT_OF
 from stream_rater.lab.ranks import by_rating, inversions
 from stream_rater.rating.baselines.places import tie_bounds
-from stream_rater.rating.compiled import giving, inlined, kernel
 from stream_rater.rating.elementary import exp, log
-from stream_rater.rating.model import Floats, Ints, Places
+from stream_rater.rating.model import Places
 from stream_rater.rating.normal import below
 from stream_rater.rating.performance import C, team
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stream_rater.columns.arrays import Floats
 from stream_rater.lab.accuracy import values_and_weights
-from stream_rater.rating.model import Floats
 
 DRAWS = 2000
 SEED = 1

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from stream_rater.lab.stages import ahead
+from stream_rater.lab.read_ahead import ahead
 
 BLOCK = 1 << 17
 """Bytes of a file taken at once. Compressed they are half a megabyte of text, or 128 at the most: a

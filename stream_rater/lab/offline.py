@@ -5,15 +5,15 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from stream_rater.columns.arrays import Flags
+from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config import Ladder, Ladders
+from stream_rater.contract.record import Record
 from stream_rater.lab.replay import Pool
-from stream_rater.pipeline.intake import Intake
-from stream_rater.pipeline.marks import Flags
-from stream_rater.pipeline.ports import Record
-from stream_rater.pipeline.sharding import ANYWHERE
-from stream_rater.pipeline.verdicts import Verdicts
-from stream_rater.rounds import Rounds
-from stream_rater.standings import Invalid, Standings
+from stream_rater.rounds.batch import Rounds
+from stream_rater.rounds.decoder import Intake
+from stream_rater.rounds.duplicates import Verdicts
+from stream_rater.rounds.validation import Invalid, Standings
 
 
 class Judge:

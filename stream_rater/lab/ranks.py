@@ -11,8 +11,9 @@ million entries), and to count is to look up two numbers.
 import numpy as np
 import numpy.typing as npt
 
-from stream_rater.rating.compiled import giving, inlined, kernel
-from stream_rater.rating.model import Floats, Ints, Places
+from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.columns.kernels import giving, inlined, kernel
+from stream_rater.rating.model import Places
 
 Counters = npt.NDArray[np.int32]
 Lanes = npt.NDArray[np.uint8]

@@ -18,15 +18,16 @@ from itertools import compress, pairwise
 
 import numpy as np
 
+from stream_rater.columns.arrays import Ints
+from stream_rater.columns.player_column import Entries
+from stream_rater.columns.sharding import shards_of_names
+from stream_rater.columns.strings import LaidOut, Names, together
 from stream_rater.config import Ladders
-from stream_rater.lab.crowd import Crowd, Played, Turn, all_played
+from stream_rater.contract.record import Record
+from stream_rater.lab.bulk_replay import Crowd, Played, Turn, all_played
+from stream_rater.lab.cutoff import Offsets, Reach
 from stream_rater.lab.offline import Judge
-from stream_rater.lab.reach import Offsets, Reach
-from stream_rater.names import LaidOut, Names, together
-from stream_rater.pipeline.ports import REBUILT, UNFINISHED, Application, Position, Record
-from stream_rater.pipeline.roster import Entries, Roster
-from stream_rater.pipeline.sharding import shards_of_names
-from stream_rater.rating.model import Ints
+from stream_rater.pipeline.ports import REBUILT, UNFINISHED, Application, Position
 
 BATCH = 10_000
 """Beliefs written in one go."""
@@ -89,7 +90,7 @@ class Rebuild:
         if not self._players:
             return
         played, census = all_played(self._waiting), self._reach.census
-        rows = census.rows(Roster.of_rounds(played.rounds))
+        rows = census.rows(played.rounds.players())
         self._crowd.make_room(len(census))
         self._held = np.append(self._held, np.zeros(len(census) - len(self._held), np.bool_))
         for turn in self._crowd.turns(played, rows):

@@ -8,13 +8,14 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from stream_rater.columns.arrays import Ints
 from stream_rater.config import Ladder
 from stream_rater.rating import record, systems
 from stream_rater.rating.factor import factors_of
-from stream_rater.rating.model import Beliefs, Evidence, Ints, Table, Wave, newcomers
+from stream_rater.rating.model import Beliefs, Evidence, Table, Wave, newcomers
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rounds import wave_of
-from stream_rater.standings import Standings
+from stream_rater.rounds.batch import wave_of
+from stream_rater.rounds.validation import Standings
 
 
 class Pool:

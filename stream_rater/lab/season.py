@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from msgspec import structs
 
+from stream_rater.columns.arrays import Ints
+from stream_rater.columns.strings import Names
 from stream_rater.config import ANY_LADDER
-from stream_rater.lab.roll import Roll
-from stream_rater.names import Names
-from stream_rater.pipeline.ports import Record
-from stream_rater.pipeline.verdicts import Verdicts
-from stream_rater.rating.model import Ints
-from stream_rater.standings import Invalid, Reader, Standings, twice_in_round
+from stream_rater.contract.record import Record
+from stream_rater.lab.player_index import Roll
+from stream_rater.rounds.duplicates import Verdicts
+from stream_rater.rounds.validation import Invalid, Reader, Standings, twice_in_round
 
 NOBODY = Names([])
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stream_rater.columns.arrays import Ints
 from stream_rater.lab.season import NOBODY, Session
-from stream_rater.rating.model import Ints
-from stream_rater.standings import Standings
+from stream_rater.rounds.validation import Standings
 
 SKILL, SPREAD, PERFORMANCE, CHANGE = 1500.0, 350.0, 200.0, 35.0
 DAY_S = 86_400

@@ -15,12 +15,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from stream_rater.columns.arrays import Floats
 from stream_rater.lab.accuracy import averages
 from stream_rater.lab.evaluation import evaluate
 from stream_rater.lab.measures import better
 from stream_rater.lab.season import Session
 from stream_rater.lab.spaces import Dimension, configuration, place
-from stream_rater.rating.model import Floats
 from stream_rater.rating.parameters import RatingConfig
 
 SEED = 1

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from stream_rater.columns.sharding import shards_of
 from stream_rater.config import Ladders
+from stream_rater.contract.record import Player, Record
 from stream_rater.lab.offline import Replay
 from stream_rater.lab.replay import Pool
-from stream_rater.pipeline.ports import Held, Player, Record
-from stream_rater.pipeline.sharding import shards_of
-from stream_rater.standings import Invalid
+from stream_rater.pipeline.ports import Held
+from stream_rater.rounds.validation import Invalid
 
 BATCH = 5000
 

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from stream_rater.columns.arrays import Flags
 from stream_rater.config import Ladders
 from stream_rater.pipeline.estimation import Cohort
-from stream_rater.pipeline.marks import Flags
+from stream_rater.pipeline.ladder_history import History, allowed_before, objection
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.ports import Agree, Step, ask
-from stream_rater.pipeline.story import History, allowed_before, objection
 
 NOT_ANNOUNCED = "a change in the ladders file is not announced: start this worker again"
 

@@ -5,10 +5,10 @@ from itertools import pairwise
 
 import numpy as np
 
+from stream_rater.columns.arrays import Flags, Ints
+from stream_rater.columns.player_map import Fingerprints
 from stream_rater.pipeline.estimation import Cohort, joined
-from stream_rater.pipeline.marks import Fingerprints, Flags
 from stream_rater.pipeline.waves import Waves
-from stream_rater.rating.model import Ints
 
 BLOCK = 2000
 """Players that are held together: what comes is added to fewer, and begins another block

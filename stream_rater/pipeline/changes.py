@@ -10,14 +10,14 @@ from itertools import chain
 
 import numpy as np
 
-from stream_rater.names import LaidOut
-from stream_rater.pipeline.convoy import Convoy
-from stream_rater.pipeline.marks import Flags
+from stream_rater.columns.arrays import Flags
+from stream_rater.columns.player_column import Entries
+from stream_rater.columns.strings import LaidOut
+from stream_rater.parts.decoder import Piece
+from stream_rater.parts.rows import Rows, rows_of
 from stream_rater.pipeline.ports import Application, Event, Held, Position
-from stream_rater.pipeline.roster import Entries
-from stream_rater.pipeline.rows import Rows, rows_of
-from stream_rater.pipeline.slab import Piece
-from stream_rater.pipeline.telling import told
+from stream_rater.pipeline.rating_events import told
+from stream_rater.pipeline.shard_group import Convoy
 from stream_rater.rating import record, systems
 from stream_rater.rating.model import Beliefs, Table, newcomers
 

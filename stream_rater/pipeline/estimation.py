@@ -13,23 +13,26 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from stream_rater import rounds
-from stream_rater.names import Names, spread
-from stream_rater.pipeline import marks, parts
-from stream_rater.pipeline.intake import Heard
-from stream_rater.pipeline.marks import Fingerprints, Flags
+from stream_rater.columns import player_map
+from stream_rater.columns.arrays import Flags, Ints
+from stream_rater.columns.kernels import kernel
+from stream_rater.columns.player_map import Fingerprints
+from stream_rater.columns.ranges import bounds, spread
+from stream_rater.columns.strings import Names
+from stream_rater.contract.record import Player, Record
+from stream_rater.contract.tracecontext import Trace, trace_of
+from stream_rater.parts import schema
+from stream_rater.parts.schema import Part, RoundInPart
 from stream_rater.pipeline.observer import Traced
-from stream_rater.pipeline.parts import Part, RoundInPart
-from stream_rater.pipeline.ports import Player, Priors, Record
-from stream_rater.pipeline.roster import Roster
+from stream_rater.pipeline.ports import Priors
 from stream_rater.rating import record, systems
-from stream_rater.rating.compiled import kernel
-from stream_rater.rating.model import HEADER, Ints, Table
+from stream_rater.rating.model import HEADER, Table
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.record import UnknownRecord
 from stream_rater.rating.systems import Law
-from stream_rater.rounds import Rounds, bounds
-from stream_rater.trace import Trace, trace_of
+from stream_rater.rounds import batch
+from stream_rater.rounds.batch import Rounds
+from stream_rater.rounds.decoder import Heard
 
 
 def distinct(numbers: Ints) -> tuple[list[int], Ints]:
@@ -73,7 +76,7 @@ class Cohort:
     @cached_property
     def by_shard(self) -> tuple[Ints, list[tuple[int, slice]]]:
         """An order of the players by shard, and each shard with where in that order they are."""
-        return marks.by_shard(self.fingerprints)
+        return player_map.by_shard(self.fingerprints)
 
     def per_player(self, column: npt.ArrayLike) -> Ints:
         """(P,) what is told of each round."""
@@ -117,7 +120,7 @@ def joined(some: Sequence[Cohort]) -> Cohort:
     if len(some) == 1:
         return some[0]
     return Cohort(
-        rounds.joined([each.rounds for each in some]),
+        batch.joined([each.rounds for each in some]),
         np.concatenate([_NONE, *(each.law for each in some)]),
         np.concatenate([_NONE, *(each.partitions for each in some)]),
         np.concatenate([_NONE, *(each.offsets for each in some)]),
@@ -137,8 +140,8 @@ def pending(records: Sequence[Record], heard: Heard, shards: int) -> Cohort:
         np.array([each.partition for each in records], np.int64),
         np.array([each.offset for each in records], np.int64),
         [trace_of(each.headers) for each in records],
-        marks.fingerprints(found.names, ladders, sizes, shards),
-        np.full(len(found), marks.NOTHING),
+        player_map.fingerprints(found.names, ladders, sizes, shards),
+        np.full(len(found), player_map.NOTHING),
     )
 
 
@@ -149,7 +152,7 @@ NO_ROUNDS = joined([])
 def asked(cohort: Cohort) -> dict[int, Sequence[Player]]:
     """The cohort's players by shard, in its order."""
     order, cuts = cohort.by_shard
-    everybody = Roster.of_rounds(cohort.rounds).rows(order)
+    everybody = cohort.rounds.players().rows(order)
     return {shard: everybody[where] for shard, where in cuts}
 
 
@@ -225,7 +228,7 @@ def estimate(cohort: Cohort, priors: Table, ratings: Sequence[RatingConfig], sha
     numbers, law = distinct(cohort.law)
     laws: list[Law] = []
     place = np.empty(len(priors), np.int32)
-    evidence = np.empty((len(priors), parts.EVIDENCE_COLUMNS))
+    evidence = np.empty((len(priors), schema.EVIDENCE_COLUMNS))
     for number, rating in enumerate([ratings[i] for i in numbers]):
         chosen = law == number
         mine = cohort.those(chosen)
@@ -272,7 +275,7 @@ def messages(part: Part, cohort: Cohort, most_rows: int) -> list[tuple[int, byte
         ends = [*range(where.start + most_rows, where.stop, most_rows), where.stop]
         shards += [shard] * len(ends)
         cuts += ends
-    return list(zip(shards, parts.encode_pieces(part, order, cuts), strict=True))
+    return list(zip(shards, schema.encode_pieces(part, order, cuts), strict=True))
 
 
 def part_ends(messages: Sequence[tuple[int, bytes]], offsets: Sequence[int]) -> dict[int, int]:

@@ -24,17 +24,25 @@ from typing import NoReturn
 
 import numpy as np
 
+from stream_rater.columns.arrays import Flags, Ints
+from stream_rater.columns.player_map import shards_in
 from stream_rater.config import Ladders
+from stream_rater.contract.record import Record
+from stream_rater.parts.schema import Part
 from stream_rater.pipeline import estimation
 from stream_rater.pipeline.agreement import Agreement
 from stream_rater.pipeline.backlog import Backlog
 from stream_rater.pipeline.estimation import NO_ROUNDS, Cohort
-from stream_rater.pipeline.flood import Flood
-from stream_rater.pipeline.intake import Heard, Intake
-from stream_rater.pipeline.large import LargeRound
-from stream_rater.pipeline.marks import Flags, shards_in
+from stream_rater.pipeline.input_partition import (
+    Source,
+    all_finished,
+    behind,
+    committed_by,
+    hold_much,
+)
 from stream_rater.pipeline.observer import Observer
-from stream_rater.pipeline.pace import (
+from stream_rater.pipeline.oversize_round import LargeRound
+from stream_rater.pipeline.poll_backoff import (
     AHEAD,
     COMMIT_EVERY_S,
     IDLE_S,
@@ -44,7 +52,6 @@ from stream_rater.pipeline.pace import (
     READ_AHEAD,
     Pace,
 )
-from stream_rater.pipeline.parts import Part
 from stream_rater.pipeline.ports import (
     REGROUPING_S,
     CommitSource,
@@ -53,7 +60,6 @@ from stream_rater.pipeline.ports import (
     Poll,
     Priors,
     ReadPriors,
-    Record,
     Rejection,
     Repartitioned,
     Scatter,
@@ -66,11 +72,12 @@ from stream_rater.pipeline.ports import (
     shard_ends,
 )
 from stream_rater.pipeline.progress import Ahead, Progress
-from stream_rater.pipeline.source import Source, all_finished, behind, committed_by, hold_much
-from stream_rater.pipeline.verdicts import Verdicts
-from stream_rater.rating.model import Ints, Table
-from stream_rater.rounds import Told
-from stream_rater.standings import Invalid
+from stream_rater.pipeline.rejection_limiter import Flood
+from stream_rater.rating.model import Table
+from stream_rater.rounds.batch import Told
+from stream_rater.rounds.decoder import Heard, Intake
+from stream_rater.rounds.duplicates import Verdicts
+from stream_rater.rounds.validation import Invalid
 
 ROWS_PER_PART = 5000
 """Of a message at most, and of a piece in which a round larger than a wave is sent."""

@@ -4,9 +4,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
-from stream_rater.pipeline.ports import Record, Rejection
-from stream_rater.rounds import Told
-from stream_rater.trace import Trace
+from stream_rater.contract.record import Record
+from stream_rater.contract.tracecontext import Trace
+from stream_rater.pipeline.ports import Rejection
+from stream_rater.rounds.batch import Told
 
 
 class Traced(NamedTuple):

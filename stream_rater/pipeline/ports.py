@@ -10,13 +10,10 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from stream_rater.events import Headers
-from stream_rater.trace import Trace
+from stream_rater.contract.record import Player, Record
+from stream_rater.contract.tracecontext import Trace
 
 T = TypeVar("T")
-
-Player = tuple[str, str]
-"""(ladder, player id): whose belief it is."""
 
 
 class Trouble(Exception):
@@ -128,20 +125,6 @@ def pause_s(troubles: int) -> float:
 
 
 # --- the log, as both machines read it ---------------------------------------------------------
-
-
-class Record(msgspec.Struct, frozen=True, gc=False):
-    """One record of the machine's input topic."""
-
-    partition: int
-    offset: int
-    value: bytes | None
-    headers: Headers = ()
-    received_s: float = 0.0
-    """When the log took it in, Unix seconds."""
-    key: bytes | None = None
-    unreadable: str = ""
-    """Why its bytes cannot be had: it came in a batch that decompresses to more than we take."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stream_rater.pipeline.marks import NOTHING, Fingerprints, Flags, Marks, shards_in
-from stream_rater.rating.model import Ints
+from stream_rater.columns.arrays import Flags, Ints
+from stream_rater.columns.player_map import NOTHING, Fingerprints, Marks, shards_in
 
 
 class Progress:

@@ -8,15 +8,16 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from stream_rater.pipeline import slab
+from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.columns.player_column import Roster
+from stream_rater.columns.sharding import shards_of
+from stream_rater.contract.record import Record
+from stream_rater.parts import decoder
+from stream_rater.parts.decoder import Piece
+from stream_rater.parts.rows import rows_of
+from stream_rater.parts.schema import CutForFewer, NotAPart, Rebuilt, UnknownPart
 from stream_rater.pipeline.observer import Traced
-from stream_rater.pipeline.parts import CutForFewer, NotAPart, Rebuilt, UnknownPart
-from stream_rater.pipeline.ports import UNFINISHED, Held, Position, Record
-from stream_rater.pipeline.roster import Roster
-from stream_rater.pipeline.rows import rows_of
-from stream_rater.pipeline.sharding import shards_of
-from stream_rater.pipeline.slab import Piece
-from stream_rater.rating.compiled import KERNEL_VERSION
+from stream_rater.pipeline.ports import UNFINISHED, Held, Position
 
 REBUILD = "stop the workers and run `stream-rater rebuild --replace`"
 
@@ -166,7 +167,7 @@ class Shard:
             self.barrier = f"offsets [{self.next_offset}, {record.offset}) are not in the log"
             return
         try:
-            part = slab.read(record.value or b"", kernel) if piece is None else piece
+            part = decoder.read(record.value or b"", kernel) if piece is None else piece
             self._check_cut(part, record.partition)
         except UnknownPart as error:
             self.barrier = f"offset {record.offset}: {error}"
@@ -175,7 +176,7 @@ class Shard:
             self._meet(mark, record.offset)
             return
         except NotAPart:
-            self._queue(Item(record.offset, slab.NO_ROWS))
+            self._queue(Item(record.offset, decoder.NO_ROWS))
             raise
         self._queue(Item(record.offset, part))
 
@@ -205,7 +206,7 @@ class Shard:
     def _meet(self, mark: Rebuilt, offset: int) -> None:
         """A store older than the rebuild, or empty, cannot be caught up from the log before it."""
         if offset < max(self.applied, self.rebuilt):
-            self._queue(Item(offset, slab.NO_ROWS))
+            self._queue(Item(offset, decoder.NO_ROWS))
         else:
             self.barrier = (
                 f"offset {offset}: the store was rebuilt here, for {mark.shards} shards, and what "

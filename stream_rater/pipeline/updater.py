@@ -24,11 +24,14 @@ why [c, a) is always exactly the last call, and why one remembered prior per bel
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
-from stream_rater.pipeline import changes, slab
+from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.contract.record import Record
+from stream_rater.parts import decoder
+from stream_rater.parts.decoder import Piece
+from stream_rater.parts.schema import NotAPart
+from stream_rater.pipeline import changes
 from stream_rater.pipeline.changes import Change, Disagreement
-from stream_rater.pipeline.convoy import Convoy, convoys
 from stream_rater.pipeline.observer import Observer
-from stream_rater.pipeline.parts import NotAPart
 from stream_rater.pipeline.ports import (
     REBUILT,
     REGROUPING_S,
@@ -40,7 +43,6 @@ from stream_rater.pipeline.ports import (
     Poll,
     Publish,
     ReadBeliefs,
-    Record,
     Regrouped,
     Seek,
     Step,
@@ -50,10 +52,9 @@ from stream_rater.pipeline.ports import (
     pause_s,
     shard_ends,
 )
+from stream_rater.pipeline.rating_events import Abreast
 from stream_rater.pipeline.shard import Batch, Shard, traced
-from stream_rater.pipeline.slab import Piece
-from stream_rater.pipeline.telling import Abreast
-from stream_rater.rating.compiled import KERNEL_VERSION
+from stream_rater.pipeline.shard_group import Convoy, convoys
 from stream_rater.rating.record import UnknownRecord
 
 RECHECK_S = 1.0
@@ -189,7 +190,7 @@ class Updater:
             for shard in polled.lost | polled.gained:
                 self._shards.pop(shard, None)
                 self._refused_until.pop(shard, None)
-        pieces = slab.read_all([record.value or b"" for record in polled.records], self.kernel)
+        pieces = decoder.read_all([record.value or b"" for record in polled.records], self.kernel)
         for record, piece in zip(polled.records, pieces, strict=True):
             self._read(record, piece)
 

@@ -7,9 +7,9 @@ other. Adding and finishing a round costs a few steps per player, whatever else 
 
 import numpy as np
 
-from stream_rater.pipeline.marks import NOTHING, Fingerprints, Flags, Marks
-from stream_rater.rating.compiled import kernel
-from stream_rater.rating.model import Ints
+from stream_rater.columns.arrays import Flags, Ints
+from stream_rater.columns.kernels import kernel
+from stream_rater.columns.player_map import NOTHING, Fingerprints, Marks
 
 LAST = -1
 """Where no other link follows."""

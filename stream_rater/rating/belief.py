@@ -21,8 +21,10 @@ import math
 
 import numpy as np
 
+from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.columns.kernels import giving, inlined, kernel
+from stream_rater.columns.prefetch import LINE, prefetch
 from stream_rater.rating import sketch
-from stream_rater.rating.compiled import giving, inlined, kernel
 from stream_rater.rating.elementary import exp, log, tanh
 from stream_rater.rating.history import insert
 from stream_rater.rating.mode import (
@@ -42,18 +44,8 @@ from stream_rater.rating.mode import (
     filled,
     find_modes,
 )
-from stream_rater.rating.model import (
-    HEADER,
-    Codes,
-    Evidence,
-    Factors,
-    Floats,
-    History,
-    Ints,
-    Table,
-)
+from stream_rater.rating.model import HEADER, Codes, Evidence, Factors, History, Table
 from stream_rater.rating.performance import C
-from stream_rater.rating.prefetch import LINE, prefetch
 from stream_rater.rating.rounding import growth, power_of_two, single
 from stream_rater.rating.sketch import KEPT, NEW_A, NEW_P, NEW_R
 from stream_rater.rating.sketch import ROWS as USED

@@ -5,8 +5,9 @@ One pass over the players each, for rows that lie far apart in memory.
 
 import numpy as np
 
-from stream_rater.rating.compiled import kernel
-from stream_rater.rating.model import Floats, Ints, Table
+from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.columns.kernels import kernel
+from stream_rater.rating.model import Table
 
 
 @kernel

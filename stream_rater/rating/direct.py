@@ -11,9 +11,10 @@ import math
 
 import numpy as np
 
-from stream_rater.rating.compiled import kernel
+from stream_rater.columns.arrays import Floats
+from stream_rater.columns.kernels import kernel
 from stream_rater.rating.elementary import exp, log
-from stream_rater.rating.model import Floats, Places
+from stream_rater.rating.model import Places
 from stream_rater.rating.roots import MAX_STEPS, count_ranked, safeguard
 
 TOLERANCE = 1e-4

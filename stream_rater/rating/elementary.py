@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from stream_rater.rating.compiled import kernel
+from stream_rater.columns.kernels import kernel
 from stream_rater.rating.fused import fma
 
 TAYLOR = tuple(1.0 / math.factorial(n) for n in range(14))

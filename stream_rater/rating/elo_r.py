@@ -26,21 +26,13 @@ from typing import Any
 
 import numpy as np
 
+from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.columns.kernels import kernel
 from stream_rater.rating import factor, mode
 from stream_rater.rating.baselines.places import tie_bounds
-from stream_rater.rating.compiled import kernel
 from stream_rater.rating.elementary import exp, log, tanh
 from stream_rater.rating.history import copy, insert
-from stream_rater.rating.model import (
-    DID_NOT_FINISH,
-    Evidence,
-    Factors,
-    Floats,
-    Ints,
-    Places,
-    Table,
-    Wave,
-)
+from stream_rater.rating.model import DID_NOT_FINISH, Evidence, Factors, Places, Table, Wave
 from stream_rater.rating.parameters import EloR
 from stream_rater.rating.performance import (
     credit_members,

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from stream_rater.columns.arrays import Floats
+from stream_rater.columns.kernels import inlined, kernel
 from stream_rater.rating import rounding
-from stream_rater.rating.compiled import inlined, kernel
-from stream_rater.rating.model import Beliefs, Codes, Floats, Table
+from stream_rater.rating.model import Beliefs, Codes, Table
 from stream_rater.rating.rounding import (
     GRID_BITS,
     WEIGHT_BITS,

@@ -1,7 +1,7 @@
 """A history in full: all logistic factors of one belief, rows (p, a, r) in order of performance."""
 
-from stream_rater.rating.compiled import kernel
-from stream_rater.rating.model import Floats
+from stream_rater.columns.arrays import Floats
+from stream_rater.columns.kernels import kernel
 
 
 @kernel

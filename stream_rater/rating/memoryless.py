@@ -7,6 +7,7 @@ dealt to the members as a linear Gaussian model does, in proportion to their par
 
 import numpy as np
 
+from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.rating.baselines import (
     bar,
     codeforces,
@@ -16,7 +17,7 @@ from stream_rater.rating.baselines import (
     topcoder,
     trueskill,
 )
-from stream_rater.rating.model import Evidence, Floats, Ints, Places, Wave
+from stream_rater.rating.model import Evidence, Places, Wave
 from stream_rater.rating.parameters import (
     Bar,
     Climbing,

@@ -11,11 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.rating.rounding import grid_of
 
-Floats = npt.NDArray[np.float64]
-Singles = npt.NDArray[np.float32]
-Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int64]
 """(n, capacity) logistic factors as a record has them: see `factor`."""
 History = npt.NDArray[np.float64]

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from stream_rater.rating.compiled import kernel
+from stream_rater.columns.kernels import kernel
 from stream_rater.rating.elementary import exp, log
 
 INVERSE_SQRT_2_PI = 1.0 / math.sqrt(2.0 * math.pi)

@@ -18,10 +18,11 @@ import math
 
 import numpy as np
 
-from stream_rater.rating import direct, shared, small
-from stream_rater.rating.compiled import giving, inlined, kernel
+from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.columns.kernels import giving, inlined, kernel
+from stream_rater.rating import direct, large_rounds, small_rounds
 from stream_rater.rating.elementary import inverse_root
-from stream_rater.rating.model import DID_NOT_FINISH, Floats, Ints, Places
+from stream_rater.rating.model import DID_NOT_FINISH, Places
 from stream_rater.rating.roots import falls, has_open, let_fall
 from stream_rater.rating.survey import HIGH, KNOWN, LOW, survey
 
@@ -57,7 +58,7 @@ def solve_rounds(round_starts: Ints, place: Places, mu: Floats, u: Floats, tie: 
     for r in range(rounds):
         a, b = round_starts[r], round_starts[r + 1]
         survey(mu, u, a, b, tie, known[r])
-        if b - a > small.SMALL:
+        if b - a > small_rounds.SMALL:
             many[large] = r
             large += 1
         elif place[b - 1] != DID_NOT_FINISH:
@@ -66,9 +67,9 @@ def solve_rounds(round_starts: Ints, place: Places, mu: Floats, u: Floats, tie: 
         else:
             found[a:b] = math.nan
     if less > 0:
-        small.solve_small(round_starts, few[:less], known, place, mu, u, tie, found)
+        small_rounds.solve_small(round_starts, few[:less], known, place, mu, u, tie, found)
     if large > 0:
-        shared.solve_large(round_starts, many[:large], known, place, mu, u, tie, found)
+        large_rounds.solve_large(round_starts, many[:large], known, place, mu, u, tie, found)
     for r in range(rounds):
         a, b = round_starts[r], round_starts[r + 1]
         if not falls(place, found, a, b):

@@ -19,10 +19,10 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from stream_rater.rating.compiled import kernel
-from stream_rater.rating.model import HEADER, NEVER, Beliefs, Codes, Ints, Table, newcomers
+from stream_rater.columns.arrays import Bytes, Ints
+from stream_rater.columns.kernels import kernel
+from stream_rater.rating.model import HEADER, NEVER, Beliefs, Codes, Table, newcomers
 
 VERSION = 2
 HEADER_SIZE = 37
@@ -35,8 +35,6 @@ ROUNDS_SIZE, OFFSET_SIZE, TIME_SIZE = 3, 5, 5
 MOST_ROUNDS = 2 ** (8 * ROUNDS_SIZE) - 1
 NO_OFFSET = -(2 ** (8 * OFFSET_SIZE - 1))
 """Stands for NEVER."""
-
-Bytes = npt.NDArray[np.uint8]
 
 
 class UnknownRecord(ValueError):

@@ -12,9 +12,10 @@ near the root rounding may put a perfectly good last step outside it.
 
 import math
 
-from stream_rater.rating.compiled import inlined, kernel
+from stream_rater.columns.arrays import Floats
+from stream_rater.columns.kernels import inlined, kernel
 from stream_rater.rating.fused import fma
-from stream_rater.rating.model import DID_NOT_FINISH, Floats, Places
+from stream_rater.rating.model import DID_NOT_FINISH, Places
 
 SIXTH = 1.0 / 6.0
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from stream_rater.rating.compiled import kernel
+from stream_rater.columns.kernels import kernel
 
 GRID_BITS = 20
 """Bits of a performance: it lies within 2^19 steps of zero."""

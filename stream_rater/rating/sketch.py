@@ -18,7 +18,8 @@ import math
 
 import numpy as np
 
-from stream_rater.rating.compiled import inlined
+from stream_rater.columns.arrays import Floats
+from stream_rater.columns.kernels import inlined
 from stream_rater.rating.factor import (
     LOGISTIC_DEVIATION,
     LOGISTIC_VARIANCE,
@@ -32,7 +33,7 @@ from stream_rater.rating.factor import (
     weight_of,
 )
 from stream_rater.rating.mode import COUNT, FILL, FREE, GRID, NARROWEST, SCALE, A, P, R
-from stream_rater.rating.model import Codes, Floats
+from stream_rater.rating.model import Codes
 from stream_rater.rating.rounding import growth, single
 
 NEW_P, NEW_A, NEW_R = range(FREE, FREE + 3)

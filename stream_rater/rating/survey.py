@@ -1,8 +1,8 @@
 """What is known of a round before its performances are searched."""
 
-from stream_rater.rating.compiled import inlined
+from stream_rater.columns.arrays import Floats
+from stream_rater.columns.kernels import inlined
 from stream_rater.rating.elementary import log
-from stream_rater.rating.model import Floats
 
 LOW, HIGH, TOTAL, WIDEST, MEAN, SQUARE = range(6)
 """Bounds of its performances; the sum and the maximum of u; sums of u d and u d^2, where d is the

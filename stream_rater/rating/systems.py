@@ -13,9 +13,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.rating import belief, book, elo_r, performance
-from stream_rater.rating.compiled import KERNEL_VERSION
-from stream_rater.rating.model import Beliefs, Evidence, Floats, Ints, Wave
+from stream_rater.rating.model import Beliefs, Evidence, Wave
 from stream_rater.rating.parameters import (
     Climbing,
     Codeforces,

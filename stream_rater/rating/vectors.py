@@ -6,8 +6,8 @@ vector goes one by one.
 
 import numpy as np
 
-from stream_rater.rating.compiled import kernel
-from stream_rater.rating.model import Floats
+from stream_rater.columns.arrays import Floats
+from stream_rater.columns.kernels import kernel
 
 VECTOR = 8
 """Floats of a cache line, and of the widest vector."""

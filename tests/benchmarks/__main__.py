@@ -12,7 +12,7 @@ import msgspec
 from rich.console import Console
 from rich.progress import Progress
 
-from stream_rater import memory
+from stream_rater.runtime import malloc
 from tests.benchmarks import codeforces, lobbies, stage1
 from tests.benchmarks.measure import Effort, Result, Skipped, table
 
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure what is asked for."""
     asked = _parse(arguments)
     console = Console(stderr=True)
-    memory.keep()  # as a worker does; the peers have it, too
+    malloc.keep()  # as a worker does; the peers have it, too
     try:
         names = _chosen(asked.names)
     except KeyError as unknown:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import erfcx
 
-from stream_rater.rating.model import Floats, Ints
+from stream_rater.columns.arrays import Floats, Ints
 
 C = np.pi / np.sqrt(3.0)
 CHUNK = 2**21

@@ -19,13 +19,13 @@ from statistics import median
 import msgspec
 import numpy as np
 
-from stream_rater import events
+from stream_rater.columns.arrays import Floats
 from stream_rater.config import Ladder, one_ladder
+from stream_rater.contract import events
 from stream_rater.lab.lines import read_lines
 from stream_rater.lab.replay import Pool
-from stream_rater.rating.model import Floats
 from stream_rater.rating.parameters import EloMMR
-from stream_rater.standings import Reader, Standings
+from stream_rater.rounds.validation import Reader, Standings
 from tests.benchmarks.measure import Effort, Result, Skipped, best_s, result, times_s
 
 ROOT = Path(__file__).resolve().parents[2]

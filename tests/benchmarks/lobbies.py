@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from stream_rater.columns.arrays import Ints
 from stream_rater.rating import book, systems
-from stream_rater.rating.model import Beliefs, Ints, Wave, newcomers
+from stream_rater.rating.model import Beliefs, Wave, newcomers
 from stream_rater.rating.parameters import EloMMR
 from tests.benchmarks.measure import Effort, Result, best_s, result
 

@@ -10,8 +10,9 @@ from functools import partial
 
 import numpy as np
 
+from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.rating import systems
-from stream_rater.rating.model import PERFORMANCE, Floats, Ints, Wave
+from stream_rater.rating.model import PERFORMANCE, Wave
 from stream_rater.rating.parameters import EloMMR, EloMMX
 from tests.benchmarks.brute import worst_error
 from tests.benchmarks.measure import Effort, Result, best_s, result

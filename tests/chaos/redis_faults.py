@@ -9,7 +9,7 @@ from redis.crc import key_slot
 
 from local.servers import Server
 from stream_rater.adapters.redis_client import connect
-from stream_rater.pipeline.sharding import position_key
+from stream_rater.adapters.store_keys import position_key
 from tests.chaos.crew import Violation
 from tests.chaos.scene import AT_ONCE, Outcome, Scene, a_scene
 from tests.chaos.season import lobbies

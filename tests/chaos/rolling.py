@@ -23,7 +23,7 @@ from confluent_kafka import OFFSET_END, Consumer, TopicPartition
 from stream_rater.adapters.access import QUIET
 from stream_rater.adapters.topics import Topics
 from stream_rater.config import Settings
-from stream_rater.events import rating_changed_from_json
+from stream_rater.contract.events import rating_changed_from_json
 from tests.chaos.crew import Violation, shares
 from tests.chaos.scene import Outcome, Scene, a_scene
 from tests.chaos.season import Season, lobbies

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from stream_rater.adapters.redis import RedisStore
+from stream_rater.columns.sharding import shards_of
 from stream_rater.config import Settings
-from stream_rater.events import RatingChanged, joined
-from stream_rater.pipeline.sharding import shards_of
+from stream_rater.contract.events import RatingChanged, joined
 from stream_rater.rating import record
 
 Who = tuple[str, str]

@@ -21,9 +21,10 @@ from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin
 from stream_rater.adapters.worker import Worker
 from stream_rater.config import Settings
-from stream_rater.pipeline.ports import Effect, Event, Poll, Publish, Record, Seek
-from stream_rater.pipeline.story import Notes
-from stream_rater.service import ESTIMATORS, UPDATERS
+from stream_rater.contract.record import Record
+from stream_rater.pipeline.ladder_history import Notes
+from stream_rater.pipeline.ports import Effect, Event, Poll, Publish, Seek
+from stream_rater.runtime.service import ESTIMATORS, UPDATERS
 from tests.integration.topics import Bytes, produce, read_topic
 
 ESTIMATOR, UPDATER = "estimator", "updater"

@@ -173,7 +173,7 @@ def test_parts_that_are_not_acknowledged_are_trouble(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Though they did not fail either: who is asked to stop does not wait until they do."""
-    monkeypatch.setattr("stream_rater.adapters.patience.LAST_MOMENTS_S", 0.1)
+    monkeypatch.setattr("stream_rater.adapters.deadlines.LAST_MOMENTS_S", 0.1)
     assert rig.parts.scatter([(0, b"a")]) == [0]
     rig.proxy.cut(rig.leader(rig.admin.topics.parts))
     rig.stop.set()

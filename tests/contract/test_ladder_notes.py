@@ -4,8 +4,8 @@ import uuid
 
 import pytest
 
+from stream_rater.pipeline.ladder_history import AtOdds, announce, notes
 from stream_rater.pipeline.ports import Agree, LogTrouble
-from stream_rater.pipeline.story import AtOdds, announce, notes
 from tests.contract.rigs import ESTIMATOR, KafkaRig, Member, Rig
 
 

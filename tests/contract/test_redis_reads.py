@@ -6,8 +6,8 @@ import redis
 
 from stream_rater.adapters import redis_client
 from stream_rater.adapters.redis_client import Batch, at_one_instant, bulk, connect, of_words
+from stream_rater.adapters.store_keys import belief_key
 from stream_rater.pipeline.ports import Held, Position, StoreTrouble
-from stream_rater.pipeline.sharding import belief_key
 from stream_rater.rating.record import HEADER_SIZE
 from tests import real
 from tests.contract.test_store import BOB, SHARDS, RedisPerformer, application, apply, read

@@ -9,19 +9,19 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from stream_rater.adapters.layout import LayoutMismatch
 from stream_rater.adapters.memory import estimator_worker
 from stream_rater.adapters.memory_servers import Log
 from stream_rater.adapters.memory_servers import Store as MemoryStore
 from stream_rater.adapters.redis import LIBRARY, RedisStore
 from stream_rater.adapters.redis_client import connect
+from stream_rater.adapters.store_metadata import LayoutMismatch
+from stream_rater.contract.record import Player
 from stream_rater.pipeline.ports import (
     REBUILT,
     UNFINISHED,
     Application,
     Apply,
     Held,
-    Player,
     Position,
     Priors,
     ReadBeliefs,

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from stream_rater.events import JSON, MSGPACK
+from stream_rater.contract.events import JSON, MSGPACK
 from tests.rounds import event
 
 MUTATIONS = 32

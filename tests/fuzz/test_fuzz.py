@@ -4,9 +4,10 @@ import tracemalloc
 
 import pytest
 
-from stream_rater import events, nesting
-from stream_rater.events import JSON, MSGPACK
-from stream_rater.standings import Invalid
+from stream_rater.contract import events
+from stream_rater.contract.events import JSON, MSGPACK
+from stream_rater.rounds import depth
+from stream_rater.rounds.validation import Invalid
 from tests.fuzz.outcome import READER, RECEIVED, timed_outcome
 from tests.fuzz.recipes import MUTATIONS
 from tests.fuzz.run import LONGEST_S, run, warm
@@ -112,7 +113,7 @@ def test_size_and_nesting_come_before_decoding(
     for name in ("round_from_json", "round_from_msgpack"):
         monkeypatch.setattr(events, name, never)
     if code == "too-large":
-        monkeypatch.setattr(nesting, "json_depth", never)
+        monkeypatch.setattr(depth, "json_depth", never)
     with pytest.raises(Invalid) as refusal:
         READER.read(data, [("content-type", content_type.encode())], RECEIVED)
     assert refusal.value.code == code

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from stream_rater import cli
+from stream_rater.cli import app
 from stream_rater.lab.accuracy import averages
 from stream_rater.lab.evaluation import evaluate
 from stream_rater.lab.lines import read_lines
 from stream_rater.lab.offline import records_of
 from stream_rater.lab.season import sessions_of
 from stream_rater.rating.parameters import EloMMR
-from stream_rater.standings import Invalid
+from stream_rater.rounds.validation import Invalid
 
 CONFIG = {"system": "elo-mmr", "weight_limit": 0.23, "sigma_limit": 54, "rho": 0.04}
 
@@ -25,7 +25,7 @@ def test_codeforces_is_foretold_as_well_as_the_prototype_did(shared: Path, tmp_p
     config = tmp_path / "c.json"
     config.write_text(json.dumps(CONFIG))
     words = ["evaluate", str(shared / "data" / "codeforces.jsonl.gz"), "--config", str(config)]
-    result = CliRunner().invoke(cli.main, [*words, "--format", "json"])
+    result = CliRunner().invoke(app.main, [*words, "--format", "json"])
     (found,) = json.loads(result.stdout)
     assert (found["rounds"], found["scored_rounds"], found["players"]) == (1071, 964, 3_104_991)
     assert found["pair_inversion"] >= 78.45

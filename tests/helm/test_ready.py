@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from stream_rater.http import Server, application
-from stream_rater.metrics import Metrics
+from stream_rater.runtime.http import Server, application
+from stream_rater.runtime.metrics import Metrics
 from tests.helm.chart import the
 
 

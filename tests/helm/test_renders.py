@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from stream_rater.commands import LAST_S
+from stream_rater.cli.commands import LAST_S
 from stream_rater.config import Settings
-from stream_rater.service import STALE_S
+from stream_rater.runtime.service import STALE_S
 from tests import tools
 from tests.helm import kubernetes
 from tests.helm.chart import (

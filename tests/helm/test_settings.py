@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from stream_rater import cli
 from stream_rater.adapters.access import client_options, redis_options
+from stream_rater.cli import app
 from stream_rater.config import PREFIX, SECRETS, Settings, read_settings, service_ladders
 from tests.helm.chart import CASES, Resource, files, of_kind, rendered, worker_pods
 
@@ -119,7 +119,7 @@ def test_the_command_is_one(case: str, tmp_path: Path) -> None:
         assert container["command"] == [*traced, "stream-rater"]
         name, *arguments = container["args"]
         arguments = [moved(each, tmp_path) for each in arguments]
-        context = cli.main.commands[name].make_context(name, arguments)
+        context = app.main.commands[name].make_context(name, arguments)
         assert context.params["role"] == component
 
 

@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from stream_rater.pipeline.sharding import partition_of
+from stream_rater.columns.sharding import partition_of
 from tests import rounds
 from tests.integration.topics import Bytes
 

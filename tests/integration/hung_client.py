@@ -6,9 +6,10 @@ As librdkafka's `send_offsets_to_transaction` may after a broken connection (its
 import threading
 from collections.abc import Mapping
 
-from stream_rater import cli, service
 from stream_rater.adapters.producers import Transactions
-from stream_rater.events import PERFORMANCE_ESTIMATED
+from stream_rater.cli import app
+from stream_rater.contract.events import PERFORMANCE_ESTIMATED
+from stream_rater.runtime import service
 
 _end = Transactions.end
 
@@ -24,4 +25,4 @@ Transactions.end = end  # type: ignore[method-assign]
 service.HUNG_S = 2.0
 
 if __name__ == "__main__":
-    cli.main()
+    app.main()

@@ -10,13 +10,13 @@ from typing import Any
 
 import msgspec
 
-from stream_rater import cli
-from stream_rater.pipeline import parts, slab
-from stream_rater.pipeline.parts import Part, Rebuilt, UnknownPart
-from stream_rater.pipeline.slab import Piece
+from stream_rater.cli import app
+from stream_rater.parts import decoder, schema
+from stream_rater.parts.decoder import Piece
+from stream_rater.parts.schema import Part, Rebuilt, UnknownPart
 from tests.last_parts import as_last
 
-_encode, _decode = parts.encode_pieces, parts.decode
+_encode, _decode = schema.encode_pieces, schema.decode
 
 
 def encode(*arguments: Any) -> list[bytes]:
@@ -38,8 +38,8 @@ def read_all(messages: Sequence[bytes], *_: Any) -> list[Piece | None]:
     return [None] * len(messages)
 
 
-parts.encode_pieces, parts.decode = encode, decode
-slab.read_all = read_all
+schema.encode_pieces, schema.decode = encode, decode
+decoder.read_all = read_all
 
 if __name__ == "__main__":
-    cli.main()
+    app.main()

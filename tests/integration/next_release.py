@@ -3,14 +3,15 @@
 `python -m tests.integration.next_release run ...`
 """
 
-from stream_rater.rating import compiled
+from stream_rater.columns import kernels
 
-compiled.KERNEL_VERSION += 1  # before anybody has looked at it
+kernels.KERNEL_VERSION += 1  # before anybody has looked at it
 
-from stream_rater import cli, warm  # noqa: E402
+from stream_rater.cli import app  # noqa: E402
 from stream_rater.rating import systems  # noqa: E402
 from stream_rater.rating.model import PERFORMANCE, Evidence, Wave  # noqa: E402
 from stream_rater.rating.parameters import RatingConfig  # noqa: E402
+from stream_rater.runtime import selfcheck  # noqa: E402
 
 _estimate = systems.estimate
 
@@ -23,7 +24,7 @@ def estimate(config: RatingConfig, wave: Wave) -> Evidence:
 
 
 systems.estimate = estimate
-warm.EXPECTED = warm.fingerprint()
+selfcheck.EXPECTED = selfcheck.fingerprint()
 
 if __name__ == "__main__":
-    cli.main()
+    app.main()

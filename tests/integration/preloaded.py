@@ -1,9 +1,10 @@
 """What the server of forks does once: import the commands, and load their kernels."""
 
-from stream_rater import cli, commands, inspect_command, rebuild_command, warm
+from stream_rater.cli import app, commands, inspect, rebuild
+from stream_rater.runtime import selfcheck
 
-COMMANDS = (commands, inspect_command, rebuild_command)
-"""Modules that `cli` imports when a command is called."""
+COMMANDS = (commands, inspect, rebuild)
+"""Modules that `app` imports when a command is called."""
 
-main = cli.main
-warm.check()
+main = app.main
+selfcheck.check()

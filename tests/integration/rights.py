@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from stream_rater.adapters.topics import Topics
 from stream_rater.config import Settings
-from stream_rater.service import ESTIMATORS, UPDATERS
+from stream_rater.runtime.service import ESTIMATORS, UPDATERS
 from tests.integration.secured import Acl
 
 READ_BELIEFS = "%R~{*}:belief:*"

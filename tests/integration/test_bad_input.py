@@ -17,9 +17,9 @@ from local.servers import Addresses
 from stream_rater.adapters.reader import read_all
 from stream_rater.adapters.topics import Topics
 from stream_rater.config import Settings, service_ladders
-from stream_rater.events import rating_changed_from_json
-from stream_rater.pipeline.verdicts import Verdicts
-from stream_rater.standings import Invalid, Reader
+from stream_rater.contract.events import rating_changed_from_json
+from stream_rater.rounds.duplicates import Verdicts
+from stream_rater.rounds.validation import Invalid, Reader
 from tests import real
 from tests.integration import wire
 from tests.integration.bad_rounds import (

@@ -12,7 +12,7 @@ import pytest
 import tests.chaos.__main__ as chaos
 from local.tools import KAFKA_VARIABLE, REDIS_VARIABLE, ROOT, given_address
 from stream_rater.adapters.redis import RedisStore
-from stream_rater.events import RatingChanged
+from stream_rater.contract.events import RatingChanged
 from tests import real
 from tests.chaos.crew import Violation, why_ended
 from tests.chaos.rolling import latencies_ms, percentiles, prompt

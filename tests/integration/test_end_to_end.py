@@ -13,10 +13,10 @@ import pytest
 
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Topics
+from stream_rater.columns.sharding import shards_of
 from stream_rater.config import Settings
-from stream_rater.events import rating_changed_from_json
-from stream_rater.pipeline.ports import Player
-from stream_rater.pipeline.sharding import shards_of
+from stream_rater.contract.events import rating_changed_from_json
+from stream_rater.contract.record import Player
 from stream_rater.rating.record import OFFSET_SIZE
 from tests.integration.processes import WorkerProcess, stream_rater, wait_until
 from tests.integration.topics import read_topic

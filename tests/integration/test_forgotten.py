@@ -10,7 +10,7 @@ from stream_rater.adapters.access import QUIET
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin, Topics
 from stream_rater.config import Settings
-from stream_rater.service import ESTIMATORS, UPDATERS
+from stream_rater.runtime.service import ESTIMATORS, UPDATERS
 from tests import real
 from tests.integration.processes import WorkerProcess, wait_until
 from tests.integration.test_rebuild import delete_parts, gone, rebuild

@@ -5,10 +5,10 @@ import json
 import re
 from collections.abc import Callable
 
-from stream_rater.adapters.layout import LADDERS_KEY, LAYOUT_KEY
 from stream_rater.adapters.redis_client import connect
+from stream_rater.adapters.store_metadata import LADDERS_KEY, LAYOUT_KEY
 from stream_rater.adapters.topics import Topics
-from stream_rater.events import rating_changed_from_json
+from stream_rater.contract.events import rating_changed_from_json
 from tests import real
 from tests.integration.bad_rounds import a_round
 from tests.integration.processes import WorkerProcess, stream_rater, wait_until

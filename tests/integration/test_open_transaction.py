@@ -8,7 +8,7 @@ from stream_rater.adapters.access import QUIET, client_options
 from stream_rater.adapters.topics import Admin
 from stream_rater.config import Settings
 from stream_rater.pipeline.ports import LogTrouble
-from stream_rater.service import UPDATERS
+from stream_rater.runtime.service import UPDATERS
 from tests import real
 from tests.integration.processes import stream_rater
 

@@ -7,7 +7,7 @@ from confluent_kafka import Producer
 
 from stream_rater.adapters.access import QUIET
 from stream_rater.adapters.topics import Topics
-from stream_rater.events import rating_changed_from_json
+from stream_rater.contract.events import rating_changed_from_json
 from tests import real
 from tests.integration.bad_rounds import a_round
 from tests.integration.processes import WorkerProcess, stream_rater, wait_until

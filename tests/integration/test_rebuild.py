@@ -11,7 +11,7 @@ from confluent_kafka.cimpl import NewPartitions
 from stream_rater.adapters.redis_client import connect
 from stream_rater.adapters.topics import QUIET, Admin
 from stream_rater.config import Settings
-from stream_rater.service import ESTIMATORS, UPDATERS
+from stream_rater.runtime.service import ESTIMATORS, UPDATERS
 from tests import real
 from tests.integration.processes import WorkerProcess, stream_rater, wait_until
 from tests.integration.test_service import a_round, assert_all_rated_once

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from stream_rater.adapters.topics import Admin, Topics
+from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config import Settings
-from stream_rater.events import rating_changed_from_json
-from stream_rater.rating.compiled import KERNEL_VERSION
+from stream_rater.contract.events import rating_changed_from_json
 from tests import real
 from tests.integration.processes import (
     LAST_RELEASE,

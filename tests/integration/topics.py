@@ -12,7 +12,7 @@ from stream_rater.adapters.topic_rules import wanted
 from stream_rater.adapters.topics import Admin, Topics
 from stream_rater.config import Settings
 from stream_rater.pipeline.ports import LogTrouble
-from stream_rater.service import ESTIMATORS, UPDATERS
+from stream_rater.runtime.service import ESTIMATORS, UPDATERS
 
 LARGEST = 16 * 2**20
 TIMEOUT_S = 30.0

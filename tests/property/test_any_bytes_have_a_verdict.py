@@ -7,7 +7,7 @@ import msgspec
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from stream_rater.events import JSON, MSGPACK
+from stream_rater.contract.events import JSON, MSGPACK
 from tests.fuzz.outcome import check_outcome
 from tests.rounds import event
 

@@ -7,19 +7,21 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_rater.events import RatingChanged, joined, to_json
-from stream_rater.names import Names
-from stream_rater.pipeline import changes, parts, slab
-from stream_rater.pipeline.convoy import Convoy
-from stream_rater.pipeline.parts import RoundInPart
-from stream_rater.pipeline.ports import Event, Held, Position, Record
+from stream_rater.columns.strings import Names
+from stream_rater.contract.events import RatingChanged, joined, to_json
+from stream_rater.contract.record import Record
+from stream_rater.contract.tracecontext import Trace
+from stream_rater.parts import decoder, schema
+from stream_rater.parts.decoder import Piece
+from stream_rater.parts.schema import RoundInPart
+from stream_rater.pipeline import changes
+from stream_rater.pipeline.ports import Event, Held, Position
 from stream_rater.pipeline.shard import Shard
-from stream_rater.pipeline.slab import Piece
+from stream_rater.pipeline.shard_group import Convoy
 from stream_rater.rating import record, systems
 from stream_rater.rating.model import Beliefs
 from stream_rater.rating.parameters import EloMMR, EloR, Glicko
 from stream_rater.rating.systems import Law, law_of
-from stream_rater.trace import Trace
 
 SPREAD = {"weight_limit": 0.2, "sigma_limit": 80.0}
 LAWS = [
@@ -106,8 +108,8 @@ def part(of: Sequence[Row]) -> bytes:
         RoundInPart(e.offset, own[e.ladder], e.time, e.round_id, e.ladder, e.completed_at, e.trace)
         for e in rounds
     ]
-    return parts.encode(
-        parts.Part(
+    return schema.encode(
+        schema.Part(
             laws=laws,
             rounds=with_laws,
             round_index=np.array([numbers[row.round] for row in of], np.int64),
@@ -160,7 +162,7 @@ def convoy_of(wanted: Mapping[int, Sequence[Row]], cuts: Sequence[int], together
             last = first + cuts[(number + offset) % len(cuts)]
             records.append(Record(number, offset, part(some[first:last])))
             first, offset = last, offset + 1
-    pieces = slab.read_all([each.value or b"" for each in records])
+    pieces = decoder.read_all([each.value or b"" for each in records])
     shards = {number: OfAnybody.at(Position(), 0, 1) for number in wanted}
     for each, piece in zip(records, pieces, strict=True):
         assert piece is not None

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from stream_rater.rating import systems
 from stream_rater.rating.model import newcomers
 from stream_rater.rating.parameters import EloR
-from stream_rater.rounds import wave_of
+from stream_rater.rounds.batch import wave_of
 from tests import elo_r_oracle as oracle
 from tests.rounds import ranked, read
 

@@ -11,12 +11,14 @@ import structlog
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stream_rater import events, log
-from stream_rater.events import joined, shown
-from stream_rater.metrics import Metrics, ServiceObserver
-from stream_rater.pipeline.ports import Record, Rejection
-from stream_rater.pipeline.sharding import belief_key, position_key
-from stream_rater.standings import Invalid, Reader
+from stream_rater.adapters.store_keys import belief_key, position_key
+from stream_rater.contract import events
+from stream_rater.contract.events import joined, shown
+from stream_rater.contract.record import Record
+from stream_rater.pipeline.ports import Rejection
+from stream_rater.rounds.validation import Invalid, Reader
+from stream_rater.runtime import log
+from stream_rater.runtime.metrics import Metrics, ServiceObserver
 from tests.fuzz.outcome import READER
 from tests.rounds import as_json
 

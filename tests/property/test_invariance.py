@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stream_rater.columns.arrays import Floats
 from stream_rater.config import Ladder
 from stream_rater.lab.replay import Pool
-from stream_rater.rating.model import PERFORMANCE, Floats
+from stream_rater.rating.model import PERFORMANCE
 from stream_rater.rating.parameters import (
     Bar,
     Codeforces,

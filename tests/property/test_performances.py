@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stream_rater.columns.arrays import Floats
 from stream_rater.rating import systems
-from stream_rater.rating.model import PERFORMANCE, Floats
+from stream_rater.rating.model import PERFORMANCE
 from stream_rater.rating.parameters import EloMMR, EloMMX
-from stream_rater.rating.small import SMALL
+from stream_rater.rating.small_rounds import SMALL
 from tests.rounds import ranked, read, wave_among
 from tests.strategies import configs, gaussian_configs
 

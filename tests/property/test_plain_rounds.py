@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_rater.events import Entry, PlainEntry
-from stream_rater.standings import (
+from stream_rater.contract.events import Entry, PlainEntry
+from stream_rater.rounds.validation import (
     MAX_ID_BYTES,
     MAX_RANK,
     Invalid,

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_rater.rating.model import Beliefs, Floats, newcomers
+from stream_rater.columns.arrays import Floats
+from stream_rater.rating.model import Beliefs, newcomers
 from tests.rounds import logistic_weight, update_all
 
 WEIGHTLESS = 1e30

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stream_rater.names import Names
-from stream_rater.pipeline import parts, slab
-from stream_rater.pipeline.parts import NotAPart, Part, UnknownPart
-from stream_rater.pipeline.rows import rows_of
-from stream_rater.pipeline.slab import Piece
-from stream_rater.rating.compiled import KERNEL_VERSION
-from stream_rater.trace import Trace
+from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.columns.strings import Names
+from stream_rater.contract.tracecontext import Trace
+from stream_rater.parts import decoder, schema
+from stream_rater.parts.decoder import Piece
+from stream_rater.parts.rows import rows_of
+from stream_rater.parts.schema import NotAPart, Part, UnknownPart
 from tests.unit.machines import LAW, part
 
 VERSION, LAWS, ROUNDS, ROUND_INDEX, PLACE, EVIDENCE, PLAYERS = range(7)
@@ -35,7 +35,7 @@ def some(*players: str, first: int = 7, size: int = 1) -> Part:
 
 
 MESSAGES = [
-    parts.encode(each)
+    schema.encode(each)
     for each in (
         some("ann", "bob"), some("Straße", "名前", "\U0001f3c6", first=300, size=40),
         some("a" * 300, first=70_000), part((7, "ab"), (9, "c")), part((7, "")),
@@ -59,7 +59,7 @@ def told(piece: Piece) -> list[object]:
 
 def decoded(message: bytes) -> list[object]:
     """The same, by the decoder; raises what it raises."""
-    of = parts.decode(message)
+    of = schema.decode(message)
     each = [of.rounds[i] for i in of.round_index.tolist()]
     return [
         ((r.ladder, player), r.round_id, r.completed_at, r.trace, of.laws[r.law], r.offset, r.time,
@@ -73,18 +73,18 @@ def decoded(message: bytes) -> list[object]:
 @pytest.mark.parametrize("message", MESSAGES)
 def test_what_is_written_is_read(message: bytes) -> None:
     """Nothing of it is left to the decoder."""
-    (piece,) = slab.read_all([message])
+    (piece,) = decoder.read_all([message])
     assert piece is not None
-    assert told(piece) == decoded(message) == told(slab.read(message))
+    assert told(piece) == decoded(message) == told(decoder.read(message))
     assert [trace for trace, *_ in piece.traced()] == [TRACE] * message.count(b"a=b")
 
 
 def test_longest_forms() -> None:
     """Lists and texts whose sizes take two bytes or four, in slabs of their own and together."""
     many = [f"{i:05}" for i in range(70_000)]
-    message = parts.encode(some(*many, "p" * 70_000))
+    message = schema.encode(some(*many, "p" * 70_000))
     messages = [MESSAGES[0], message, MESSAGES[1], MESSAGES[3]]
-    pieces = [piece for piece in slab.read_all(messages) if piece is not None]
+    pieces = [piece for piece in decoder.read_all(messages) if piece is not None]
     assert list(map(told, pieces)) == list(map(decoded, messages))
     assert len({id(piece.slab) for piece in pieces}) == 3
     rows = rows_of([pieces[3], pieces[0], pieces[2]])
@@ -108,7 +108,7 @@ def test_damage(message: bytes, noise: bytes, at: int, size: int) -> None:
     and what the decoder refuses is not read."""
     at %= len(message)
     damaged = message[:at] + noise + message[at + size :]
-    before, piece, after = slab.read_all([MESSAGES[1], damaged, MESSAGES[3]])
+    before, piece, after = decoder.read_all([MESSAGES[1], damaged, MESSAGES[3]])
     assert before is not None and told(before) == decoded(MESSAGES[1])
     assert after is not None and told(after) == decoded(MESSAGES[3])
     if piece is not None:
@@ -118,10 +118,10 @@ def test_damage(message: bytes, noise: bytes, at: int, size: int) -> None:
         expected = decoded(damaged)
     except (UnknownPart, NotAPart) as error:
         with pytest.raises(type(error)):
-            slab.read(damaged)
+            decoder.read(damaged)
         return
     try:
-        assert told(slab.read(damaged)) == expected
+        assert told(decoder.read(damaged)) == expected
     except UnknownPart as error:
         assert "twice" in str(error) or "too large" in str(error)
 
@@ -153,47 +153,49 @@ def changed(index: int, value: Any) -> bytes:
 )
 def test_what_does_not_fit_together(message: bytes) -> None:
     """Is not read, but left to the decoder, which refuses it."""
-    assert slab.read_all([message, MESSAGES[1]])[0] is None
+    assert decoder.read_all([message, MESSAGES[1]])[0] is None
     with pytest.raises(UnknownPart):
-        slab.read(message)
+        decoder.read(message)
 
 
 def test_a_part_of_another_kernel_is_left_to_the_decoder() -> None:
     """Which tells why not."""
     newer = replace(some("ann"), laws=[LAW, msgspec.structs.replace(LAW, kernel=77)])
-    message = parts.encode(newer)
-    assert slab.read_all([message]) == [None]
+    message = schema.encode(newer)
+    assert decoder.read_all([message]) == [None]
     with pytest.raises(UnknownPart, match="newer release"):
-        slab.read(message)
-    assert slab.read_all([message], kernel=77) != [None]
+        decoder.read(message)
+    assert decoder.read_all([message], kernel=77) != [None]
     assert KERNEL_VERSION < 77
 
 
 def test_a_player_twice() -> None:
     """Refused, though on two ladders it is two."""
     twice = replace(some("ann", "ann"))
-    assert slab.read_all([parts.encode(twice)]) == [None]
+    assert decoder.read_all([schema.encode(twice)]) == [None]
     with pytest.raises(UnknownPart, match="twice"):
-        slab.read(parts.encode(twice))
-    (piece,) = slab.read_all([parts.encode(some("x"))])
+        decoder.read(schema.encode(twice))
+    (piece,) = decoder.read_all([schema.encode(some("x"))])
     assert piece is not None and piece.players[:2] == ["x", "x"]
 
 
 def test_the_same_mark_is_not_the_same_player(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who has another's by chance is a player still."""
-    unpack = slab.unpacking.unpack
+    unpack = decoder.unpacking.unpack
 
     def colliding(*arguments: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
         found = unpack(*arguments)
-        found[:, slab.unpacking.DISTINCT] = False
+        found[:, decoder.unpacking.DISTINCT] = False
         return found
 
-    monkeypatch.setattr(slab.unpacking, "unpack", colliding)
-    assert slab.read_all(MESSAGES[:2]) == [None, None]
-    assert told(slab.read(MESSAGES[0])) == decoded(MESSAGES[0])
+    monkeypatch.setattr(decoder.unpacking, "unpack", colliding)
+    assert decoder.read_all(MESSAGES[:2]) == [None, None]
+    assert told(decoder.read(MESSAGES[0])) == decoded(MESSAGES[0])
 
 
 def test_names_of_a_piece() -> None:
     """Texts, whatever stands between them."""
-    (piece,) = slab.read_all([parts.encode(replace(part((7, "ab")), names=Names(["a\n", "b"])))])
+    (piece,) = decoder.read_all(
+        [schema.encode(replace(part((7, "ab")), names=Names(["a\n", "b"])))]
+    )
     assert piece is not None and piece.players == ["a\n", "b"]

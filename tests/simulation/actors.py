@@ -9,10 +9,11 @@ import msgspec
 
 from stream_rater.adapters.memory import Steps
 from stream_rater.adapters.memory_servers import Group
-from stream_rater.lab.reach import Reach
+from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.lab.cutoff import Reach
+from stream_rater.parts.schema import Part
 from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.observer import Observer
-from stream_rater.pipeline.parts import Part
 from stream_rater.pipeline.ports import (
     Apply,
     CannotGoOn,
@@ -24,7 +25,6 @@ from stream_rater.pipeline.ports import (
 )
 from stream_rater.pipeline.shard import REBUILD
 from stream_rater.pipeline.updater import Updater
-from stream_rater.rating.compiled import KERNEL_VERSION
 
 from .world import UnkindWorker
 

@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 
 from stream_rater.adapters.memory import Steps
+from stream_rater.columns.arrays import Flags
+from stream_rater.columns.player_map import Fingerprints
+from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config import Ladders
 from stream_rater.pipeline import estimation
 from stream_rater.pipeline.estimation import Cohort
 from stream_rater.pipeline.estimator import Estimator
-from stream_rater.pipeline.marks import Fingerprints, Flags
 from stream_rater.pipeline.ports import (
     Agree,
     CommitSource,
@@ -24,7 +26,6 @@ from stream_rater.pipeline.ports import (
     ask,
 )
 from stream_rater.pipeline.progress import Ahead, Progress
-from stream_rater.pipeline.sharding import ANYWHERE
 from stream_rater.rating.model import Table
 
 from .world import UnkindWorker

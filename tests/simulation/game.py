@@ -8,8 +8,8 @@ import msgspec
 
 from stream_rater.adapters.memory_servers import Log
 from stream_rater.config import Change, Ladder, Ladders
-from stream_rater.events import Headers
-from stream_rater.pipeline.story import announce
+from stream_rater.contract.events import Headers
+from stream_rater.pipeline.ladder_history import announce
 from stream_rater.rating.parameters import EloMMR
 
 LADDERS = Ladders(

@@ -2,11 +2,12 @@
 
 import itertools
 
+from stream_rater.contract.record import Record
 from stream_rater.pipeline.estimator import Estimator
-from stream_rater.pipeline.intake import read_alone
-from stream_rater.pipeline.ports import Agree, Record, Step, ask
-from stream_rater.rounds import Told
-from stream_rater.standings import Invalid
+from stream_rater.pipeline.ports import Agree, Step, ask
+from stream_rater.rounds.batch import Told
+from stream_rater.rounds.decoder import read_alone
+from stream_rater.rounds.validation import Invalid
 
 from .game import PARTITIONS
 

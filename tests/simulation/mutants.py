@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stream_rater.lab.reach import Reach
-from stream_rater.pipeline.ports import Record
-from stream_rater.rating.model import Ints
+from stream_rater.columns.arrays import Ints
+from stream_rater.contract.record import Record
+from stream_rater.lab.cutoff import Reach
 
 from . import estimator_mutants as stage_1
 from . import updater_mutants as stage_2

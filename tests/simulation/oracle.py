@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from stream_rater.adapters.memory_servers import Log, Store
+from stream_rater.columns.sharding import shards_of
 from stream_rater.config import Ladders
-from stream_rater.events import Headers, RatingChanged, joined, rating_changed_from_json
+from stream_rater.contract.events import Headers, RatingChanged, joined, rating_changed_from_json
+from stream_rater.contract.record import Player, Record
 from stream_rater.lab.replay import Pool
-from stream_rater.pipeline.ports import REBUILT, Player, Position, Record
-from stream_rater.pipeline.sharding import shards_of
-from stream_rater.pipeline.verdicts import Verdicts
-from stream_rater.standings import Invalid, Reader, Standings
+from stream_rater.pipeline.ports import REBUILT, Position
+from stream_rater.rounds.duplicates import Verdicts
+from stream_rater.rounds.validation import Invalid, Reader, Standings
 
 Told = tuple[str, int | None, float, float, float, float, float, int, Headers]
 """Of an event: round id, rank, mu, sigma, mu and sigma before, performance, rounds, and the trace

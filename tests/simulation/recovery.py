@@ -8,12 +8,13 @@ from collections.abc import Mapping
 
 from stream_rater.adapters.memory_servers import Log
 from stream_rater.config import Ladders
-from stream_rater.lab.reach import Reach
+from stream_rater.contract.record import Player, Record
+from stream_rater.lab.cutoff import Reach
 from stream_rater.lab.rebuild import Rebuild, fill, passed
-from stream_rater.pipeline import parts
-from stream_rater.pipeline.parts import NotAPart
-from stream_rater.pipeline.ports import UNFINISHED, Application, Player, Position, Record
-from stream_rater.pipeline.story import notes
+from stream_rater.parts import schema
+from stream_rater.parts.schema import NotAPart
+from stream_rater.pipeline.ladder_history import notes
+from stream_rater.pipeline.ports import UNFINISHED, Application, Position
 
 from .actors import NEXT_KERNEL
 from .game import PARTITION_OF
@@ -54,7 +55,7 @@ def rebuild(
         work.feed(records)
 
     step()
-    marks = {shard: log.append_part(shard, parts.mark(shards)) for shard in range(shards)}
+    marks = {shard: log.append_part(shard, schema.mark(shards)) for shard in range(shards)}
     moved = passed(applied, marks)
     step()
     log.updaters.committed |= moved
@@ -103,7 +104,7 @@ def recall_offsets(log: Log, noted: Mapping[int, int]) -> None:
 def _cut_for(record: Record) -> float:
     """For how many shards a part was cut; for any, if it is none."""
     try:
-        return parts.decode(record.value or b"", NEXT_KERNEL).shards
+        return schema.decode(record.value or b"", NEXT_KERNEL).shards
     except NotAPart:
         return math.inf
 
@@ -111,7 +112,7 @@ def _cut_for(record: Record) -> float:
 def rows(record: Record) -> list[Row]:
     """Whom and which rounds a part tells of; nothing, if it is none."""
     try:
-        part = parts.decode(record.value or b"", NEXT_KERNEL)
+        part = schema.decode(record.value or b"", NEXT_KERNEL)
     except NotAPart:
         return []
     offsets = [part.rounds[i].offset for i in part.round_index.tolist()]

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from stream_rater.adapters.memory_servers import Group, Log
+from stream_rater.columns.sharding import shards_of
 from stream_rater.pipeline.ports import CommitSource, Effect, LogTrouble, Publish
-from stream_rater.pipeline.sharding import shards_of
 
 from . import oracle, recovery
 from .actors import Actor, Machines, Straggler

@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 
 from stream_rater.adapters.memory import Steps
+from stream_rater.contract.record import Record
+from stream_rater.parts.decoder import Piece
+from stream_rater.parts.rows import rows_of
 from stream_rater.pipeline.changes import Change
 from stream_rater.pipeline.ports import (
     REGROUPING_S,
@@ -15,12 +18,9 @@ from stream_rater.pipeline.ports import (
     Held,
     NewProducer,
     Publish,
-    Record,
     Step,
 )
-from stream_rater.pipeline.rows import rows_of
 from stream_rater.pipeline.shard import Batch, Item, Shard
-from stream_rater.pipeline.slab import Piece
 from stream_rater.pipeline.updater import Updater
 from stream_rater.rating.record import HEADER_SIZE, read_headers
 

@@ -12,15 +12,14 @@ from typing import Any
 
 from stream_rater.adapters.memory import Steps, Worker
 from stream_rater.adapters.memory_servers import Group, Log, Records, Store
+from stream_rater.contract.record import Player, Record
 from stream_rater.pipeline.ports import (
     Apply,
     Held,
-    Player,
     Polled,
     Position,
     ReadBeliefs,
     ReadPriors,
-    Record,
     Scatter,
 )
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from stream_rater.config import ANY_LADDER, Ladders
+from stream_rater.contract.record import Record
 from stream_rater.pipeline import estimation
 from stream_rater.pipeline.estimation import Cohort
-from stream_rater.pipeline.intake import Intake
-from stream_rater.pipeline.ports import Record
+from stream_rater.rounds.decoder import Intake
 from tests.rounds import as_json, ranked
 
 SHARDS = 3

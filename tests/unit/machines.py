@@ -5,10 +5,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from stream_rater.names import Names
-from stream_rater.pipeline import parts
+from stream_rater.columns.strings import Names
+from stream_rater.contract.record import Record
+from stream_rater.parts import schema
+from stream_rater.parts.schema import Part, RoundInPart
 from stream_rater.pipeline.observer import Observer
-from stream_rater.pipeline.parts import Part, RoundInPart
 from stream_rater.pipeline.ports import (
     Agree,
     Committed,
@@ -18,7 +19,6 @@ from stream_rater.pipeline.ports import (
     Position,
     Publish,
     ReadBeliefs,
-    Record,
     ShardEnds,
 )
 from stream_rater.pipeline.updater import Updater
@@ -56,7 +56,7 @@ def part(
 
 def record(offset: int, of: Part | bytes | None, shard: int = 0) -> Record:
     """A record of performance-estimated."""
-    return Record(shard, offset, parts.encode(of) if isinstance(of, Part) else of)
+    return Record(shard, offset, schema.encode(of) if isinstance(of, Part) else of)
 
 
 class Recorder(Observer):

@@ -14,10 +14,11 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from local.tools import ROOT
-from stream_rater import config, http, log
+from stream_rater import config
 from stream_rater.adapters.access import LARGEST_RESPONSE_BYTES, client_options
 from stream_rater.adapters.redis_client import connect
 from stream_rater.config import BadConfiguration, Settings, without_password
+from stream_rater.runtime import http, log
 from tests.integration.rights import ON_A_CLUSTER, REDIS, ROLES
 
 SECRET = "s3cr3t"

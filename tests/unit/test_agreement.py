@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 import pytest
 
+from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config import Change, Ladder, Ladders
 from stream_rater.pipeline.agreement import Agreement
 from stream_rater.pipeline.estimator import REFUSED_S, Estimator
+from stream_rater.pipeline.ladder_history import allowed_before, goes_on, odds
 from stream_rater.pipeline.ports import Agree, Poll, Polled, Scatter
-from stream_rater.pipeline.sharding import ANYWHERE
-from stream_rater.pipeline.story import allowed_before, goes_on, odds
 from stream_rater.rating.parameters import EloMMR
 from tests.unit.cohorts import cohort_of
 from tests.unit.machines import ByHand, Recorder

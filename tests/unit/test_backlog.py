@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stream_rater.columns.arrays import Flags, Ints
+from stream_rater.columns.player_map import Fingerprints
 from stream_rater.pipeline import backlog as backlog_
 from stream_rater.pipeline import waves
 from stream_rater.pipeline.backlog import Backlog
 from stream_rater.pipeline.estimation import Cohort
-from stream_rater.pipeline.marks import Fingerprints, Flags
-from stream_rater.rating.model import Ints
 from tests.unit.cohorts import cohort_of
 
 WAVE = 6

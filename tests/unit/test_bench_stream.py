@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from stream_rater.events import plain_round_from_json
-from stream_rater.pipeline.sharding import shards_of
+from stream_rater.columns.sharding import shards_of
+from stream_rater.contract.events import plain_round_from_json
 from tests.benchmarks.measure import Skipped, result
 from tests.benchmarks.stream.__main__ import main
 from tests.benchmarks.stream.against import compared, load_of, rival_of

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from stream_rater.columns.arrays import Floats
 from stream_rater.lab.bootstrap import Difference, difference
 from stream_rater.lab.measures import FIELDS
-from stream_rater.rating.model import Floats
 
 
 def scores(values: Floats, weights: Floats) -> Floats:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from stream_rater.certificates import not_after
+from stream_rater.runtime.certificates import not_after
 
 
 @pytest.mark.parametrize("year", [2031, 2049, 2050, 2077], ids="in {}".format)

@@ -7,16 +7,17 @@ import msgspec
 import numpy as np
 import pytest
 
-from stream_rater.events import rating_changed_from_json
-from stream_rater.pipeline import changes, parts, slab
+from stream_rater.contract.events import rating_changed_from_json
+from stream_rater.contract.tracecontext import Trace
+from stream_rater.parts import decoder, schema
+from stream_rater.parts.decoder import Piece
+from stream_rater.parts.schema import Part
+from stream_rater.pipeline import changes
 from stream_rater.pipeline.changes import Change, Disagreement
-from stream_rater.pipeline.convoy import Convoy
-from stream_rater.pipeline.parts import Part
 from stream_rater.pipeline.ports import Held, Position
 from stream_rater.pipeline.shard import Batch, Item
-from stream_rater.pipeline.slab import Piece
+from stream_rater.pipeline.shard_group import Convoy
 from stream_rater.rating.record import HEADER_SIZE, UnknownRecord, read_headers
-from stream_rater.trace import Trace
 from tests.unit.machines import NOWHERE, part
 
 
@@ -34,7 +35,7 @@ def recall(shard: int, of: Sequence[Part], held: Held, published: int) -> Change
 
 def read(*of: Part) -> list[Piece]:
     """Parts as the updater reads them."""
-    return [slab.read(parts.encode(each)) for each in of]
+    return [decoder.read(schema.encode(each)) for each in of]
 
 
 def nothing(rows: int, position: Position = NOWHERE) -> Held:
@@ -109,7 +110,7 @@ def test_same_player_on_two_ladders() -> None:
 
 def test_part_of_no_rows_moves_the_position_only() -> None:
     """As a foreign message does."""
-    alone = Convoy({3: Batch(5, [Item(4, slab.NO_ROWS)])})
+    alone = Convoy({3: Batch(5, [Item(4, decoder.NO_ROWS)])})
     (foreign,) = changes.computed(alone, {3: nothing(0, Position(4))})
     for change in (foreign, applied(nothing(0, Position(4)), part((5, "")), end=5)):
         assert change.application.position == Position(5, 4, b"")

@@ -7,11 +7,11 @@ import msgspec
 import pytest
 from numba.core.runtime import _nrt_python, rtsys
 
-from stream_rater import warm
 from stream_rater.config import Ladder, one_ladder
 from stream_rater.lab.replay import Pool
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.standings import Reader
+from stream_rater.rounds.validation import Reader
+from stream_rater.runtime import selfcheck
 
 SIZES = (2, 7, 7, 33, 60, 2000)
 """Each goes another way through stage 1."""
@@ -35,11 +35,11 @@ def rate(config: RatingConfig) -> None:
     """Some rounds with ties, a team and who did not finish."""
     reader, pool = Reader(one_ladder(config)), Pool(Ladder(rating=config))
     for number, size in enumerate(SIZES):
-        pool.rate(reader.read(warm._round(number, max(size, 3)), received_s=math.inf), number)
+        pool.rate(reader.read(selfcheck._round(number, max(size, 3)), received_s=math.inf), number)
 
 
 @pytest.mark.parametrize("history", [4, "full"])
-@pytest.mark.parametrize("config", warm.SYSTEMS, ids=lambda each: type(each).__name__)
+@pytest.mark.parametrize("config", selfcheck.SYSTEMS, ids=lambda each: type(each).__name__)
 def test_nothing_leaks(config: RatingConfig, history: int | str) -> None:
     """As many pieces are freed as were allocated, by every system."""
     config = msgspec.structs.replace(config, history=history)

@@ -10,7 +10,7 @@ import numba
 import numpy as np
 import pytest
 
-from stream_rater.rating.compiled import OPTIONS
+from stream_rater.columns.kernels import OPTIONS
 from stream_rater.rating.elementary import (
     EXP_LIMIT,
     exp,

@@ -10,7 +10,7 @@ from stream_rater.lab.replay import Pool
 from stream_rater.rating import systems
 from stream_rater.rating.model import newcomers
 from stream_rater.rating.parameters import BadParameters, EloR, from_builtins
-from stream_rater.rounds import wave_of
+from stream_rater.rounds.batch import wave_of
 from tests.rounds import ranked, read
 
 

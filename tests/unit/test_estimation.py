@@ -6,15 +6,16 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stream_rater.columns.player_map import shards_in
+from stream_rater.columns.sharding import shards_of
 from stream_rater.config import ANY_LADDER, Ladder, Ladders
-from stream_rater.pipeline import estimation, parts
-from stream_rater.pipeline.intake import Intake
-from stream_rater.pipeline.marks import shards_in
+from stream_rater.parts import schema
+from stream_rater.pipeline import estimation
 from stream_rater.pipeline.ports import Priors
-from stream_rater.pipeline.sharding import shards_of
 from stream_rater.rating import record
 from stream_rater.rating.model import HEADER, newcomers
 from stream_rater.rating.parameters import Elo
+from stream_rater.rounds.decoder import Intake
 from tests.unit.cohorts import SHARDS, cohort_of
 
 SIZES = st.lists(st.integers(2, 4), min_size=1, max_size=5)
@@ -96,7 +97,7 @@ def test_messages_hold_every_row_once(sizes: list[int], others: list[bool], most
     part = estimation.estimate(cohort, priors.copy(), intake.ratings, 4)
     found = []
     for shard, message in estimation.messages(part, cohort, most):
-        got = parts.decode(message)
+        got = schema.decode(message)
         assert len(got.players) <= most
         assert len(got.rounds) == len(set(got.round_index.tolist()))
         assert (shards_of(got.players, SHARDS) == shard).all()

@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from stream_rater.columns.sharding import ANYWHERE, shards_of
 from stream_rater.config import ANY_LADDER
+from stream_rater.contract.record import Record
 from stream_rater.pipeline import estimator as module
-from stream_rater.pipeline import source
+from stream_rater.pipeline import input_partition
 from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.ports import (
     CommitSource,
@@ -19,14 +21,12 @@ from stream_rater.pipeline.ports import (
     Polled,
     Priors,
     ReadPriors,
-    Record,
     Remains,
     Scatter,
     Seek,
     ShardEnds,
     StoreTrouble,
 )
-from stream_rater.pipeline.sharding import ANYWHERE, shards_of
 from stream_rater.rating import record as belief_record
 from stream_rater.rating.model import newcomers
 from tests.rounds import as_json, ranked
@@ -318,7 +318,7 @@ def test_reading_rests_while_large_rejections_wait(
     hand: ByHand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their bytes are held until they are committed."""
-    monkeypatch.setattr(source, "REJECTED_BYTES", 100)
+    monkeypatch.setattr(input_partition, "REJECTED_BYTES", 100)
     owning(hand, 0, ends=(5, 0))
     read(hand, a_round(0, ZERO[0], ZERO[1]), Record(0, 1, b"x" * 101))
     priors(hand, applied=4)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_rater.events import (
+from stream_rater.contract.events import (
     RatingChanged,
     escape,
     header,

@@ -2,6 +2,7 @@
 
 import pytest
 
+from stream_rater.contract.record import Record
 from stream_rater.pipeline.ports import (
     CommitSource,
     Committed,
@@ -9,7 +10,6 @@ from stream_rater.pipeline.ports import (
     OffsetsForgotten,
     Poll,
     Polled,
-    Record,
     Remains,
     Resharded,
     ShardEnds,

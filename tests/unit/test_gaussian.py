@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import erfcx
 
+from stream_rater.columns.arrays import Floats
 from stream_rater.rating import oracle
 from stream_rater.rating.baselines import elo_mmx
 from stream_rater.rating.baselines.gaussian import SMALL, performances
-from stream_rater.rating.model import DID_NOT_FINISH, Floats, Places, Wave
+from stream_rater.rating.model import DID_NOT_FINISH, Places, Wave
 from stream_rater.rating.parameters import EloMMX
 
 POINTS = 1e-4

@@ -11,12 +11,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-import stream_rater.names as names_module
-from stream_rater.lab.roll import Roll
-from stream_rater.names import Hashes, Names, are_distinct, distinct, lay_out
-from stream_rater.pipeline import marks, parts, slab
-from stream_rater.pipeline.marks import Marks
-from stream_rater.scanning import scan_all
+from stream_rater.columns import player_map
+from stream_rater.columns import strings as names_module
+from stream_rater.columns.arrays import Hashes
+from stream_rater.columns.player_map import Marks
+from stream_rater.columns.strings import Names, are_distinct, distinct, lay_out
+from stream_rater.lab.player_index import Roll
+from stream_rater.parts import decoder, schema
+from stream_rater.rounds.fastjson import scan_all
 from tests.rounds import as_json, ranked
 from tests.unit.machines import part
 
@@ -78,7 +80,7 @@ def of_a_round(ids: list[str]) -> Hashes:
 def of_a_part(ids: list[str]) -> Hashes:
     """As an updater marks them in a part."""
     players: Any = ids
-    (piece,) = slab.read_all([parts.encode(part((7, players), ladder=LADDER))])
+    (piece,) = decoder.read_all([schema.encode(part((7, players), ladder=LADDER))])
     assert piece is not None
     return piece.marks
 
@@ -134,7 +136,7 @@ def test_the_table_of_marks() -> None:
     ids = lay_out(colliding(512, 23, start=0))
     for ladder in map(str, range(LADDERS)):
         table = Marks()
-        players = marks.fingerprints(ids, [ladder], [512], 1)
+        players = player_map.fingerprints(ids, [ladder], [512], 1)
         table.note(players, np.zeros(512, np.int64))
         assert longest_run(table._table) < 200
 

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from stream_rater import http
+from stream_rater.runtime import http
 
 TIMEOUT_S = 20.0
 """Who has no answer by then gets none."""

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stream_rater.inspect_command import C, described, kept
+from stream_rater.cli.inspect import C, described, kept
 from stream_rater.rating.model import HEADER
 
 

@@ -14,7 +14,7 @@ from stream_rater.rating.baselines.kerby import interpolate
 from stream_rater.rating.model import newcomers
 from stream_rater.rating.normal import hazard
 from stream_rater.rating.parameters import BadParameters, RatingConfig, from_builtins
-from stream_rater.rounds import wave_of
+from stream_rater.rounds.batch import wave_of
 from tests.rounds import ranked, read
 
 SYSTEMS = {

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import structlog
 
-from stream_rater import log
-from stream_rater.embedded import Engine
-from stream_rater.events import Headers
-from stream_rater.metrics import Metrics, ServiceObserver
+from stream_rater.contract.events import Headers
+from stream_rater.runtime import log
+from stream_rater.runtime.embedded import Engine
+from stream_rater.runtime.metrics import Metrics, ServiceObserver
 from tests.rounds import as_json
 
 NASTY = '\x1b[2J\r\n{"event": "shard refused", "shard": 1}\n\u2028'

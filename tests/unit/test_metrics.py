@@ -1,4 +1,4 @@
-"""stream_rater.metrics: whose trouble it is, by what the clients really say."""
+"""stream_rater.runtime.metrics: whose trouble it is, by what the clients really say."""
 
 import threading
 from types import SimpleNamespace
@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from stream_rater import log
-from stream_rater.metrics import CAUSES, Metrics, ServiceObserver, cause_of
 from stream_rater.pipeline.ports import Denied, Poll
-from stream_rater.service import Role
+from stream_rater.runtime import log
+from stream_rater.runtime.metrics import CAUSES, Metrics, ServiceObserver, cause_of
+from stream_rater.runtime.service import Role
 
 AT = "sasl_ssl://127.0.0.1:9093/bootstrap"
 REASONS = {

@@ -7,10 +7,11 @@ from itertools import product
 import numpy as np
 import pytest
 
+from stream_rater.columns.arrays import Floats
 from stream_rater.rating.baselines import codeforces, glicko, pairwise_elo
 from stream_rater.rating.baselines.odds import FEW, table_of
 from stream_rater.rating.baselines.places import tie_bounds
-from stream_rater.rating.model import DID_NOT_FINISH, Floats, Places
+from stream_rater.rating.model import DID_NOT_FINISH, Places
 
 POINTS = 1e-6
 """Of every performance and rating, at a beta of 200."""

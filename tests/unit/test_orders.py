@@ -10,9 +10,9 @@ import pytest
 from scipy.integrate import quad, solve_ivp
 from scipy.stats import norm
 
+from stream_rater.columns.arrays import Floats
 from stream_rater.rating.baselines import plackett_luce, thurstone
 from stream_rater.rating.baselines.kerby import EXPONENTIAL, GAUSSIAN, order_gradient
-from stream_rater.rating.model import Floats
 
 
 class Exponential:

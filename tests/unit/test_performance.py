@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_rater.rating import performance, small, systems
-from stream_rater.rating.model import Beliefs, Evidence, Floats, newcomers
+from stream_rater.columns.arrays import Floats
+from stream_rater.rating import performance, small_rounds, systems
+from stream_rater.rating.model import Beliefs, Evidence, newcomers
 from stream_rater.rating.oracle import zero
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.rating.performance import LEAST_WEIGHT, performances, player_variances
-from stream_rater.rounds import wave_of
+from stream_rater.rounds.batch import wave_of
 from tests.benchmarks.stage1 import LOGISTIC, wave_of_size
 from tests.rounds import ranked, read
 
@@ -147,23 +148,31 @@ def test_few_steps(size: int) -> None:
     random = np.random.default_rng(3)
     mu = random.normal(1500.0, 300.0, 32 * size)
     u, place = C / random.uniform(100.0, 400.0, 32 * size), np.tile(np.arange(1, size + 1), 32)
-    planes = np.empty((small.PLANES, size, small.LANES))
-    rows = np.empty((small.ROWS, small.LANES))
+    planes = np.empty((small_rounds.PLANES, size, small_rounds.LANES))
+    rows = np.empty((small_rounds.ROWS, small_rounds.LANES))
     odds, guess = np.ones(32 * size), np.zeros(32 * size)
     starts = np.arange(0, 32 * size, size)
     for a in starts:
         part = slice(a, a + size)
-        small.find_odds(place[part], u[part], size, 1.0, u[part].sum(), odds[part])
-    singles = np.zeros((small.SINGLE_PLANES, size, small.LANES), np.float32)
-    single_rows = np.empty((small.SINGLE_ROWS, small.LANES), np.float32)
-    small._step_first(size, starts, place, mu, u, odds, 1.0, True, singles, single_rows, guess)
+        small_rounds.find_odds(place[part], u[part], size, 1.0, u[part].sum(), odds[part])
+    singles = np.zeros((small_rounds.SINGLE_PLANES, size, small_rounds.LANES), np.float32)
+    single_rows = np.empty((small_rounds.SINGLE_ROWS, small_rounds.LANES), np.float32)
+    small_rounds._step_first(
+        size, starts, place, mu, u, odds, 1.0, True, singles, single_rows, guess
+    )
     for k, a in enumerate(starts):
-        small._enter(planes, rows, k, size, a, place, mu, u, odds, guess)
-    rows[small.LOW], rows[small.HIGH] = -9000.0, 9000.0
+        small_rounds._enter(planes, rows, k, size, a, place, mu, u, odds, guess)
+    rows[small_rounds.LOW], rows[small_rounds.HIGH] = -9000.0, 9000.0
     open_after = []
     for _ in range(2):
-        small._move(planes, rows, size, 1.0, True)
-        open_after.append(int((rows[small.LONGEST] > small.TOLERANCE * rows[small.NARROW]).sum()))
+        small_rounds._move(planes, rows, size, 1.0, True)
+        open_after.append(
+            int(
+                (
+                    rows[small_rounds.LONGEST] > small_rounds.TOLERANCE * rows[small_rounds.NARROW]
+                ).sum()
+            )
+        )
     assert open_after[0] <= 20 and open_after[1] <= 1
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from stream_rater.pipeline.marks import TAKEN, Fingerprints
+from stream_rater.columns.player_map import TAKEN, Fingerprints
 from stream_rater.pipeline.progress import Progress
 
 ANN, BOB = 1 << 20, 2 << 20

@@ -13,12 +13,12 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from examples import game_backend, matchmaking
 from local.tools import ROOT
-from stream_rater import cli
+from stream_rater.cli import app
 from stream_rater.config import PREFIX, Ladder, Ladders, Limits, Settings
-from stream_rater.events import rating_changed_from_json
-from stream_rater.metrics import Lag, Metrics
+from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.rating.parameters import Climbing, Common, EloMMR, Evolving, RatingConfig
-from stream_rater.standings import CODES, Reader
+from stream_rater.rounds.validation import CODES, Reader
+from stream_rater.runtime.metrics import Lag, Metrics
 from tests.helm import chart
 
 README = (ROOT / "README.md").read_text()
@@ -64,7 +64,7 @@ def test_every_command_in_a_shell_block_is_one(words: list[str], monkeypatch: An
         case ["export", *settings]:
             assert all(known_setting(each.partition("=")[0]) for each in settings)
         case [".venv/bin/stream-rater", name, *arguments]:
-            cli.main.commands[name].make_context(name, arguments)
+            app.main.commands[name].make_context(name, arguments)
         case [".venv/bin/python", script, *arguments]:
             PARSERS[script](arguments)
         case ["helm", "install" | "upgrade", *arguments]:
@@ -90,15 +90,15 @@ def test_every_option_in_the_table_of_commands_exists(usage: str) -> None:
     """And no option is left out, but for --settings, which all have."""
     name = usage.split(maxsplit=1)[0]
     told = set(re.findall(r"--[\w-]+", usage))
-    there = {name for each in cli.main.commands[name].params for name in each.opts}
+    there = {name for each in app.main.commands[name].params for name in each.opts}
     assert told == {name for name in there if name.startswith("--")} - {"--settings"}
 
 
 def test_every_command_is_told() -> None:
     """The table of commands is complete."""
     told = set(re.findall(r"^\| `stream-rater (\w+)", README, re.MULTILINE))
-    assert told == set(cli.main.commands)
-    assert all(isinstance(each, click.Command) for each in cli.main.commands.values())
+    assert told == set(app.main.commands)
+    assert all(isinstance(each, click.Command) for each in app.main.commands.values())
 
 
 def known_setting(variable: str) -> bool:

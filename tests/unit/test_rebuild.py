@@ -9,24 +9,25 @@ import numpy as np
 import pytest
 
 from stream_rater.adapters.memory_servers import Store
-from stream_rater.config import one_ladder
-from stream_rater.lab.offline import Replay
-from stream_rater.lab.reach import Misplaced, Offsets, Reach
-from stream_rater.lab.rebuild import InUse, Rebuild, Write, fill, passed
-from stream_rater.pipeline import parts
-from stream_rater.pipeline.parts import NotAPart, Part, UnknownPart, mark
-from stream_rater.pipeline.ports import REBUILT, UNFINISHED, Application, Player, Position, Record
-from stream_rater.pipeline.roster import Entries, Roster
-from stream_rater.pipeline.shard import Shard
-from stream_rater.pipeline.sharding import shards_of
-from stream_rater.rating.compiled import KERNEL_VERSION
-from stream_rater.rebuild_command import (
+from stream_rater.cli.rebuild import (
     check_kept,
     check_published,
     check_remembered,
     check_rounds_kept,
 )
-from stream_rater.terminal import Failed
+from stream_rater.cli.terminal import Failed
+from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.columns.player_column import Entries, Roster
+from stream_rater.columns.sharding import shards_of
+from stream_rater.config import one_ladder
+from stream_rater.contract.record import Player, Record
+from stream_rater.lab.cutoff import Misplaced, Offsets, Reach
+from stream_rater.lab.offline import Replay
+from stream_rater.lab.rebuild import InUse, Rebuild, Write, fill, passed
+from stream_rater.parts import schema
+from stream_rater.parts.schema import NotAPart, Part, UnknownPart, mark
+from stream_rater.pipeline.ports import REBUILT, UNFINISHED, Application, Position
+from stream_rater.pipeline.shard import Shard
 from tests.rounds import as_json, ranked
 from tests.unit.machines import CONFIG, part, record
 
@@ -45,7 +46,7 @@ def at_home(of: Part, shard: int) -> Part:
 def told(each: Record) -> list[tuple[Player, int]]:
     """Whom a part tells of, and the offsets of which rounds; nothing, if it is none."""
     try:
-        of = parts.decode(each.value or b"", oldest=0)
+        of = schema.decode(each.value or b"", oldest=0)
     except NotAPart:
         return []
     rounds = [of.rounds[i] for i in of.round_index.tolist()]

@@ -1,6 +1,7 @@
 """Commits that a new generation of the group refuses: once a poll has told what is still ours, that
 is committed, and nobody begins anew."""
 
+from stream_rater.contract.record import Record
 from stream_rater.pipeline.ports import (
     REGROUPING_S,
     REGROUPINGS,
@@ -13,7 +14,6 @@ from stream_rater.pipeline.ports import (
     Position,
     Publish,
     ReadBeliefs,
-    Record,
     Regrouped,
     Scatter,
     Seek,

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from local.tools import ROOT
-from stream_rater import cli
+from stream_rater.cli import app
 from tests.helm import kubernetes
 from tests.helm.chart import GOLDEN, RELEASE
 from tests.tools import promtool
@@ -75,7 +75,7 @@ def test_every_command_is_one(words: list[str]) -> None:
     """Its options exist: by our own parser, by promtool, by what kubectl and redis-cli have."""
     match words:
         case ["stream-rater", name, *arguments]:
-            cli.main.commands[name].make_context(name, arguments)
+            app.main.commands[name].make_context(name, arguments)
         case ["promtool", "query", "instant", "$PROMETHEUS", expression]:
             assert_parses(expression)
         case ["redis-cli", "-u", "$STREAM_RATER_REDIS", "--no-raw", command, *_] | [
@@ -92,7 +92,7 @@ def test_every_command_is_one(words: list[str]) -> None:
             assert_of_the_chart(arguments)
         case ["python3", script, name, *arguments]:
             assert (ROOT / script).exists()
-            cli.main.commands[name].make_context(name, arguments[: arguments.index("<")])
+            app.main.commands[name].make_context(name, arguments[: arguments.index("<")])
         case ["until" | "do" | "done" | "python", *_]:
             pass
         case [program, *_]:

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stream_rater.columns.strings import Names
 from stream_rater.lab.offline import records_of
-from stream_rater.lab.roll import Roll, _same
+from stream_rater.lab.player_index import Roll, _same
 from stream_rater.lab.season import Session, sessions_of, split
 from stream_rater.lab.synthetic import Kind, season
-from stream_rater.names import Names
 from tests.rounds import as_json, ranked
 
 NAMES = st.lists(st.lists(st.text(max_size=3), unique=True, min_size=1), max_size=6)

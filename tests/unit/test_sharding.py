@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_rater.pipeline import sharding
+from stream_rater.columns import sharding
 
 KAFKA_UTILS_TEST = {
     "21": -973932308,

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_rater.events import MAX_ID_BYTES
-from stream_rater.names import hash_each
-from stream_rater.rating.siphash import Key
+from stream_rater.columns.siphash import Key
+from stream_rater.columns.strings import hash_each
+from stream_rater.contract.events import MAX_ID_BYTES
 
 TEXT = bytes((7 * i + 3) % 256 for i in range(MAX_ID_BYTES + 9))
 LENGTHS = range(1, len(TEXT) + 1)

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from stream_rater.columns.arrays import Floats
 from stream_rater.rating import belief, factor, mode, rounding, sketch
 from stream_rater.rating.elementary import exp, log
 from stream_rater.rating.factor import LOGISTIC_DEVIATION, LOGISTIC_VARIANCE
-from stream_rater.rating.model import Beliefs, Codes, Floats, newcomers
+from stream_rater.rating.model import Beliefs, Codes, newcomers
 
 C = math.pi / math.sqrt(3.0)
 STEP, NARROWEST = 2.0**-4, 200.0

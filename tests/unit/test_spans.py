@@ -11,12 +11,12 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from stream_rater import log, spans
-from stream_rater.embedded import Engine
-from stream_rater.metrics import Metrics, ServiceObserver
+from stream_rater.contract.tracecontext import Trace
 from stream_rater.pipeline.observer import Traced, unwatched
 from stream_rater.pipeline.ports import LogTrouble
-from stream_rater.trace import Trace
+from stream_rater.runtime import log, spans
+from stream_rater.runtime.embedded import Engine
+from stream_rater.runtime.metrics import Metrics, ServiceObserver
 from tests.rounds import as_json, ranked
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -106,7 +106,7 @@ def test_a_span_tells_of_trouble(told: InMemorySpanExporter) -> None:
 def test_without_the_api_nothing_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody looks at who is traced, even."""
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
-    source = importlib.util.find_spec("stream_rater.spans")
+    source = importlib.util.find_spec("stream_rater.runtime.spans")
     assert source is not None and source.loader is not None
     bare = importlib.util.module_from_spec(source)
     source.loader.exec_module(bare)

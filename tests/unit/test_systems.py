@@ -13,7 +13,7 @@ from stream_rater.rating import systems
 from stream_rater.rating.model import NEVER, Beliefs, newcomers
 from stream_rater.rating.parameters import EloMMR, MinusSigma, fingerprint
 from stream_rater.rating.systems import Law, law_of
-from stream_rater.rounds import wave_of
+from stream_rater.rounds.batch import wave_of
 from tests.rounds import ranked, read
 
 CONFIG = EloMMR(weight_limit=0.2, sigma_limit=80.0, rho=1.0)

@@ -2,8 +2,9 @@
 
 import pytest
 
+from stream_rater.contract.record import Record
+from stream_rater.parts.schema import mark
 from stream_rater.pipeline import updater as module
-from stream_rater.pipeline.parts import mark
 from stream_rater.pipeline.ports import (
     REBUILT,
     Apply,
@@ -17,7 +18,6 @@ from stream_rater.pipeline.ports import (
     Position,
     Publish,
     ReadBeliefs,
-    Record,
     Seek,
     ShardEnds,
 )

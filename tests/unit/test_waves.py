@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_rater.names import lay_out
+from stream_rater.columns.arrays import Ints
+from stream_rater.columns.player_map import Fingerprints, fingerprints
+from stream_rater.columns.strings import lay_out
 from stream_rater.pipeline import waves as waves_
-from stream_rater.pipeline.marks import Fingerprints, fingerprints
 from stream_rater.pipeline.waves import Waves
-from stream_rater.rating.model import Ints
 
 
 class ByTicket(Waves):

@@ -4,10 +4,11 @@ import math
 
 import numpy as np
 
+from stream_rater.columns.arrays import Floats
+from stream_rater.columns.kernels import kernel
 from stream_rater.rating.baselines.places import tie_bounds
-from stream_rater.rating.compiled import kernel
 from stream_rater.rating.elementary import exp
-from stream_rater.rating.model import Floats, Places
+from stream_rater.rating.model import Places
 
 C = math.pi / math.sqrt(3.0)
 

@@ -8,11 +8,12 @@ import math
 
 import numpy as np
 
+from stream_rater.columns.arrays import Floats
+from stream_rater.columns.kernels import kernel
 from stream_rater.rating.baselines.odds import chance, log_odds, table_of
 from stream_rater.rating.baselines.places import tie_bounds
-from stream_rater.rating.compiled import kernel
 from stream_rater.rating.elementary import log
-from stream_rater.rating.model import Floats, Places
+from stream_rater.rating.model import Places
 from stream_rater.rating.roots import MAX_STEPS, safeguard
 
 C = math.pi / math.sqrt(3.0)

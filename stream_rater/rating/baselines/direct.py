@@ -4,11 +4,12 @@ A lane is an entry, with the x it has come to. Each pass takes the four first Ta
 its -Q about x, and steps to the zero of the cubic: an error of r becomes one of about r^4 / 50.
 """
 
+from stream_rater.columns.arrays import Floats
+from stream_rater.columns.kernels import inlined
 from stream_rater.rating.baselines.hazards import tails
-from stream_rater.rating.compiled import inlined
 from stream_rater.rating.elementary import log
 from stream_rater.rating.fused import fma
-from stream_rater.rating.model import Floats, Places
+from stream_rater.rating.model import Places
 
 MOST = 32
 """Lanes there are."""

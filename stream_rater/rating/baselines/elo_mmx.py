@@ -6,9 +6,10 @@ performance are two Gaussians, multiplied.
 
 import numpy as np
 
+from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.columns.kernels import inlined, kernel
 from stream_rater.rating.baselines.gaussian import Room, new_room, perform
-from stream_rater.rating.compiled import inlined, kernel
-from stream_rater.rating.model import Evidence, Floats, Ints, Places, Wave
+from stream_rater.rating.model import Evidence, Places, Wave
 from stream_rater.rating.parameters import EloMMX
 from stream_rater.rating.performance import player_variances
 

@@ -20,6 +20,8 @@ import math
 
 import numpy as np
 
+from stream_rater.columns.arrays import Floats
+from stream_rater.columns.kernels import inlined
 from stream_rater.rating.baselines.series import (
     LANES,
     ORDER,
@@ -28,9 +30,8 @@ from stream_rater.rating.baselines.series import (
     expand,
     solve,
 )
-from stream_rater.rating.compiled import inlined
 from stream_rater.rating.elementary import exp, log
-from stream_rater.rating.model import Floats, Places
+from stream_rater.rating.model import Places
 from stream_rater.rating.roots import safeguard
 
 TOLERANCE, LARGE_TOLERANCE = 2e-8, 1.5e-7

@@ -15,15 +15,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_rater.columns.arrays import Floats
+from stream_rater.columns.kernels import inlined, kernel
 from stream_rater.rating.baselines.direct import ROOM, small_performances
 from stream_rater.rating.baselines.expansion import (
     ranked_performances,
     unfinished_performances,
 )
 from stream_rater.rating.baselines.series import LANES, Work, new_work
-from stream_rater.rating.compiled import inlined, kernel
 from stream_rater.rating.elementary import log
-from stream_rater.rating.model import DID_NOT_FINISH, Floats, Places
+from stream_rater.rating.model import DID_NOT_FINISH, Places
 from stream_rater.rating.roots import falls, let_fall
 from stream_rater.rating.vectors import aligned
 

@@ -8,10 +8,11 @@ import math
 
 import numpy as np
 
+from stream_rater.columns.arrays import Floats
+from stream_rater.columns.kernels import kernel
 from stream_rater.rating.baselines.odds import chance, log_odds, table_of
 from stream_rater.rating.baselines.places import scores, tie_bounds
-from stream_rater.rating.compiled import kernel
-from stream_rater.rating.model import Floats, Places
+from stream_rater.rating.model import Places
 
 C = math.pi / math.sqrt(3.0)
 

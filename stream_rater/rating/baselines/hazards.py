@@ -10,7 +10,7 @@ a processor works on several players at once.
 
 import numpy as np
 
-from stream_rater.rating.compiled import kernel
+from stream_rater.columns.kernels import kernel
 from stream_rater.rating.elementary import LN2_HIGH, LN2_LOW, LOG2_E
 from stream_rater.rating.fused import fma
 from stream_rater.rating.normal import INVERSE_SQRT_2_PI

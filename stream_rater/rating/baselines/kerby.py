@@ -26,12 +26,12 @@ model, the mean of the performance given the result.
 import math
 
 import numpy as np
-import numpy.typing as npt
 
+from stream_rater.columns.arrays import Flags, Floats, Ints
+from stream_rater.columns.kernels import kernel
 from stream_rater.rating.baselines import pairwise_elo, plackett_luce, thurstone
 from stream_rater.rating.baselines.places import tie_bounds
-from stream_rater.rating.compiled import kernel
-from stream_rater.rating.model import DID_NOT_FINISH, Evidence, Floats, Ints, Places, Wave
+from stream_rater.rating.model import DID_NOT_FINISH, Evidence, Places, Wave
 from stream_rater.rating.parameters import (
     Climbing,
     Elo,
@@ -39,8 +39,6 @@ from stream_rater.rating.parameters import (
     PlackettLuce,
     Thurstone,
 )
-
-Flags = npt.NDArray[np.bool_]
 
 PAIRS, EXPONENTIAL, GAUSSIAN = 0, 1, 2
 """Which likelihood: of all pairs, or of the whole order by an exponential or a Gaussian model."""

@@ -7,10 +7,10 @@ tabulated once for a round (`rating.table`); P / (P + Q) = 1 / (1 + e^-L) follow
 
 import numpy as np
 
-from stream_rater.rating.compiled import kernel
+from stream_rater.columns.arrays import Floats
+from stream_rater.columns.kernels import kernel
 from stream_rater.rating.elementary import exp, log
-from stream_rater.rating.model import Floats
-from stream_rater.rating.table import INVERSE, LEVELS, WIDEST, look_up, room, tabulate
+from stream_rater.rating.sum_table import INVERSE, LEVELS, WIDEST, look_up, room, tabulate
 from stream_rater.rating.vectors import aligned
 
 FEW = 32

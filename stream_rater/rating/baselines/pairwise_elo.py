@@ -12,9 +12,9 @@ import math
 
 import numpy as np
 
+from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.columns.kernels import kernel
 from stream_rater.rating.baselines.odds import chance, log_odds, table_of
-from stream_rater.rating.compiled import kernel
-from stream_rater.rating.model import Floats, Ints
 from stream_rater.rating.normal import hazard
 
 INVERSE_SQRT_2 = 1.0 / math.sqrt(2.0)

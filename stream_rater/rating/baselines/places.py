@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from stream_rater.rating.compiled import kernel
-from stream_rater.rating.model import Floats, Ints, Places
+from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.columns.kernels import kernel
+from stream_rater.rating.model import Places
 
 
 @kernel

@@ -18,9 +18,9 @@ import math
 
 import numpy as np
 
-from stream_rater.rating.compiled import kernel
+from stream_rater.columns.arrays import Floats
+from stream_rater.columns.kernels import kernel
 from stream_rater.rating.elementary import exp, log
-from stream_rater.rating.model import Floats
 from stream_rater.rating.roots import MAX_STEPS
 
 WIDEST_STEP = 0.2

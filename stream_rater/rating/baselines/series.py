@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.columns.kernels import inlined, kernel
 from stream_rater.rating.baselines.hazards import tails, taylor
-from stream_rater.rating.compiled import inlined, kernel
 from stream_rater.rating.fused import fma
-from stream_rater.rating.model import Floats, Ints
 from stream_rater.rating.vectors import aligned
 
 LANES = 32

@@ -20,10 +20,10 @@ the cost is n^1.5. F_k is computed once for checkpoints and once more from each,
 
 import numpy as np
 
+from stream_rater.columns.arrays import Floats
+from stream_rater.columns.kernels import kernel
 from stream_rater.rating.baselines.plackett_luce import log_add
-from stream_rater.rating.compiled import kernel
 from stream_rater.rating.elementary import exp, log
-from stream_rater.rating.model import Floats
 from stream_rater.rating.normal import INVERSE_SQRT_2_PI, density, hazard, mills
 
 REACH = 8.0

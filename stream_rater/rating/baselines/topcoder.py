@@ -2,10 +2,11 @@
 
 import numpy as np
 
+from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.columns.kernels import kernel
 from stream_rater.rating.baselines.hazards import chance_below
 from stream_rater.rating.baselines.places import tie_bounds
-from stream_rater.rating.compiled import kernel
-from stream_rater.rating.model import Floats, Ints, Places
+from stream_rater.rating.model import Places
 from stream_rater.rating.normal import quantile
 
 

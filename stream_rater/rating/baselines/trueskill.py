@@ -11,10 +11,11 @@ import math
 
 import numpy as np
 
+from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.columns.kernels import kernel
 from stream_rater.rating.baselines.places import tie_bounds
-from stream_rater.rating.compiled import kernel
 from stream_rater.rating.elementary import exp
-from stream_rater.rating.model import Floats, Ints, Places
+from stream_rater.rating.model import Places
 from stream_rater.rating.normal import hazard, mills
 
 MAX_SWEEPS = 200

@@ -29,11 +29,11 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from stream_rater.adapters.access import QUIET
 from stream_rater.adapters.producers import NOW
 from stream_rater.adapters.topics import Admin, Topics
+from stream_rater.columns.sharding import shards_of
 from stream_rater.config import Settings, read_settings
-from stream_rater.events import plain_round_from_json, round_from_json
-from stream_rater.pipeline.pace import COMMIT_EVERY_S
-from stream_rater.pipeline.sharding import shards_of
-from stream_rater.service import ESTIMATORS, UPDATERS
+from stream_rater.contract.events import plain_round_from_json, round_from_json
+from stream_rater.pipeline.poll_backoff import COMMIT_EVERY_S
+from stream_rater.runtime.service import ESTIMATORS, UPDATERS
 
 MODEL = "NULL_MODEL"
 """Variable that names the file that tells what the service does."""

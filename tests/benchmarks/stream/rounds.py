@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from stream_rater.events import joined, round_from_json
+from stream_rater.contract.events import joined, round_from_json
 from tests.benchmarks.measure import Skipped
 
 ROOT = Path(__file__).resolve().parents[3]

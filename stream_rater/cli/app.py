@@ -1,0 +1,299 @@
+"""`stream-rater …`: the commands. Exit codes: 0 done, 1 the work failed, 2 wrong usage.
+
+A command imports what it runs when it is called: `evaluate` needs no client of Kafka's or Redis's.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stream_rater.cli.terminal import Failed, brief
+from stream_rater.config import (
+    ANY_LADDER,
+    BadConfiguration,
+    Ladders,
+    Settings,
+    one_ladder,
+    read_ladders,
+    read_rating,
+    read_settings,
+)
+from stream_rater.lab.measures import MEASURES, PARTS
+from stream_rater.lab.spaces import SPACES
+
+ROUNDS = click.Path(exists=True, dir_okay=False, path_type=Path)
+FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+FILE = click.Path(dir_okay=False, path_type=Path)
+COUNT = click.IntRange(min=1)
+RATE = click.FloatRange(min=0.0, min_open=True)
+PART = click.FloatRange(min=0.0, max=1.0, max_open=True)
+CONFIGURATIONS = {".json", ".toml"}
+
+Command = Callable[..., Any]
+
+
+def _one_line(command: Command) -> Command:
+    """Errors that a user can mend end in one line on stderr: 2 for configuration, 1 for work."""
+
+    @wraps(command)
+    def run(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+        except BadConfiguration as error:
+            click.echo(f"stream-rater: {error}", err=True)
+            sys.exit(2)
+        except Failed as error:
+            click.echo(f"stream-rater: {error}", err=True)
+            sys.exit(1)
+        except BrokenPipeError:
+            sys.exit(1)
+
+    return run
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="stream-rater")
+def main() -> None:
+    """Rate players from finished rounds: offline, or streaming on Kafka and Redis."""
+
+
+def _settings(path: Path | None) -> Settings:
+    from stream_rater.runtime import log
+
+    settings = read_settings(path)
+    log.configure(settings.log_level)
+    return settings
+
+
+SETTINGS = click.option(
+    "--settings", "settings_path", type=ROUNDS, help="TOML file; STREAM_RATER_* override it."
+)
+
+
+@main.command()
+@click.argument("rounds", type=ROUNDS)
+@click.option("--config", type=ROUNDS, help="Rating configuration (JSON or TOML).")
+@click.option("--ladders", "ladders_path", type=ROUNDS, help="Ladders file (TOML) instead.")
+@click.option("--out", type=FILE, help="Where to write; standard output otherwise.")
+@click.option("--records", is_flag=True, help="Add each belief's bytes (base64).")
+@_one_line
+def rate(
+    rounds: Path, config: Path | None, ladders_path: Path | None, out: Path | None, records: bool
+) -> None:
+    """Rate the rounds of a JSON-lines file (.gz or not), without any server."""
+    if config and ladders_path:
+        raise BadConfiguration("give --config or --ladders, not both")
+    ladders: Ladders = ANY_LADDER
+    if config:
+        ladders = one_ladder(read_rating(config))
+    if ladders_path:
+        ladders = read_ladders(ladders_path)
+    if records and any(ladder.rating.kept == 0 for ladder in ladders.ladders.values()):
+        raise BadConfiguration('--records: no record holds history "full"; give a number')
+    from stream_rater.cli import commands
+
+    commands.rate(rounds, ladders, out, records=records)
+
+
+@main.command()
+@click.argument("files", type=ROUNDS, nargs=-1, required=True, metavar="ROUNDS...")
+@click.option(
+    "--config",
+    "configs",
+    type=ROUNDS,
+    multiple=True,
+    help="Rating configuration (JSON or TOML); give several to compare.",
+)
+@click.option(
+    "--train",
+    type=PART,
+    default=0.1,
+    show_default=True,
+    help="Part of the rounds that only builds experience.",
+)
+@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table")
+@_one_line
+@brief()
+def evaluate(files: tuple[Path, ...], configs: tuple[Path, ...], train: float, form: str) -> None:
+    """How well ratings foretell the rounds of JSON-lines files.
+
+    Several configurations are compared with the first one. They may also stand one after the other
+    behind a single --config.
+    """
+    given = [*configs, *(path for path in files if path.suffix in CONFIGURATIONS)]
+    rounds = [path for path in files if path.suffix not in CONFIGURATIONS]
+    if not given:
+        raise BadConfiguration("give at least one --config")
+    if not rounds:
+        raise BadConfiguration("give at least one file of rounds")
+    named = [(path.name, read_rating(path)) for path in given]
+    from stream_rater.lab.lines import begin_to_read, read_lines
+
+    sources = [(path, read_lines(path)) for path in rounds]
+    sources[0] = (rounds[0], begin_to_read(rounds[0]))
+    from stream_rater.cli import lab
+
+    lab.evaluate_files(sources, named, train, as_json=form == "json")
+
+
+@main.command()
+@click.argument("rounds", type=ROUNDS)
+@click.option("--system", type=click.Choice(sorted(SPACES)), required=True)
+@click.option(
+    "--train", type=PART, default=0.1, show_default=True, help="Part of the rounds to search on."
+)
+@click.option(
+    "--metric", "measure", type=click.Choice(MEASURES), default="pair_inversion", show_default=True
+)
+@click.option(
+    "--trials", type=COUNT, default=200, show_default=True, help="Configurations to try, about."
+)
+@click.option(
+    "--workers", type=COUNT, default=os.cpu_count() or 1, show_default="cores", help="Processes."
+)
+@click.option("--out", type=FILE, help="Where to write the configuration; else standard output.")
+@_one_line
+def tune(rounds: Path, system: str, measure: str, out: Path | None, **options: Any) -> None:
+    """Search the hyperparameters that foretell the first part of a file's rounds best."""
+    from stream_rater.cli import lab
+
+    lab.tune_file(rounds, system, measure, out, **options)
+
+
+@main.command()
+@click.option("--data", type=FOLDER, required=True, help="Folder of files of rounds.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    required=True,
+    help="Folder for report.md and its figures.",
+)
+@click.option(
+    "--only",
+    "parts",
+    type=click.Choice(PARTS),
+    multiple=True,
+    help="Only this part; several can be given.",
+)
+@click.option(
+    "--system",
+    "systems",
+    type=click.Choice(sorted(SPACES)),
+    multiple=True,
+    help="Only this system; several can be given.",
+)
+@click.option("--rounds", type=COUNT, help="Only so many rounds of each file, the first ones.")
+@click.option("--trials", type=COUNT, help="Configurations to try for each, when tuning.")
+@click.option("--quick", is_flag=True, help="A little of everything, in a minute.")
+@click.option(
+    "--workers",
+    type=COUNT,
+    default=os.cpu_count() or 1,
+    show_default="cores",
+    help="Processes for tuning.",
+)
+@_one_line
+def evidence(
+    data: Path, out: Path, parts: tuple[str, ...], systems: tuple[str, ...], **options: Any
+) -> None:
+    """Redo the evidence of the Elo-MMR paper on your data, and write a report."""
+    from stream_rater.cli.evidence import evidence_report
+
+    evidence_report(data, out, parts or PARTS, systems or tuple(SPACES), **options)
+
+
+@main.command()
+@click.option("--role", type=click.Choice(["all", "estimator", "updater"]), default="all")
+@SETTINGS
+@_one_line
+def run(role: str, settings_path: Path | None) -> None:
+    """Run the service until SIGTERM or Ctrl-C."""
+    settings = _settings(settings_path)
+    roles = frozenset({"estimator", "updater"} if role == "all" else {role})
+    from stream_rater.cli import commands
+
+    commands.run(settings, roles)
+
+
+@main.command()
+@click.argument("rounds", type=ROUNDS)
+@click.option("--per-second", type=RATE, help="At most so many rounds a second.")
+@SETTINGS
+@_one_line
+def submit(rounds: Path, per_second: float | None, settings_path: Path | None) -> None:
+    """Send the rounds of a JSON-lines file to round-completed, each validated before."""
+    from stream_rater.cli import commands
+
+    commands.submit(rounds, _settings(settings_path), per_second)
+
+
+@main.command()
+@click.option("--ladder", help="Only this ladder.")
+@click.option("--player", help="Only this player.")
+@click.option("--from-start", is_flag=True, help="From the first event kept, not from now.")
+@click.option("--json", "as_json", is_flag=True, help="The events as they are, one a line.")
+@click.option("--count", type=COUNT, help="Stop after so many events.")
+@SETTINGS
+@_one_line
+def watch(settings_path: Path | None, **options: Any) -> None:
+    """Follow rating-changed."""
+    from stream_rater.cli import commands
+
+    commands.watch(_settings(settings_path), **options)
+
+
+@main.command()
+@click.option("--replace", is_flag=True, help="Delete what Redis holds of this service first.")
+@SETTINGS
+@_one_line
+def rebuild(replace: bool, settings_path: Path | None) -> None:
+    """Replay the log into an empty Redis, while no worker runs; they then go on from there."""
+    from stream_rater.cli.rebuild import rebuild as rebuild_store
+
+    rebuild_store(_settings(settings_path), replace=replace)
+
+
+@main.command()
+@click.option("--wait", "wait_s", default=60.0, show_default=True,
+              help="Seconds to wait for the workers to catch up.")  # fmt: skip
+@SETTINGS
+@_one_line
+def verify(wait_s: float, settings_path: Path | None) -> None:
+    """Compare every belief in Redis with a sequential replay of the log, bit for bit."""
+    from stream_rater.cli import commands
+
+    commands.verify(_settings(settings_path), wait_s)
+
+
+@main.command()
+@click.option("--ladder", help="With --player: whose belief to tell.")
+@click.option("--player", help="Without one: how topics are kept, how far, who has them.")
+@SETTINGS
+@_one_line
+def inspect(ladder: str | None, player: str | None, settings_path: Path | None) -> None:
+    """Tell what is believed of a player, their last rounds, where it lives; or of all topics."""
+    if (ladder is None) != (player is None):
+        raise BadConfiguration("give --ladder and --player, or neither")
+    from stream_rater.cli.inspect import inspect as show_beliefs
+
+    show_beliefs(_settings(settings_path), ladder, player)
+
+
+@main.command()
+@click.option("--embedded", is_flag=True, help="In memory: no servers, nothing durable.")
+@click.option("--rounds", type=COUNT, default=300, show_default=True, help="Length of the season.")
+@_one_line
+def demo(embedded: bool, rounds: int) -> None:
+    """A made-up season, rated as the service would."""
+    if not embedded:
+        raise BadConfiguration(
+            "`make demo` shows the service on real servers; here, give --embedded"
+        )
+    from stream_rater.cli import commands
+
+    commands.embedded_demo(rounds)

@@ -1,0 +1,119 @@
+"""What `stream-rater evidence` does: data in, a report with tables and figures out."""
+
+import sys
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+from rich.console import Console
+
+from stream_rater.cli.lab import named_failures
+from stream_rater.cli.terminal import Failed, Mistakes
+from stream_rater.config import BadConfiguration, Settings
+from stream_rater.lab import evidence, figures
+from stream_rater.lab.evidence import DataSet, Effort, Entry
+from stream_rater.lab.farming import THRESHOLD
+from stream_rater.lab.lines import read_lines
+from stream_rater.lab.offline import records_of
+from stream_rater.lab.player_index import Roll
+from stream_rater.lab.season import sessions_of
+from stream_rater.lab.tuning import MissingExtra
+from stream_rater.rating.parameters import RatingConfig
+
+SUFFIXES = (".jsonl", ".jsonl.gz")
+FARMER = "tourist"
+"""Whom the paper has farm; he is in `codeforces`."""
+
+Loaded = tuple[DataSet, dict[str, Roll]]
+
+
+class Work:
+    """One run: what to do, and the report as it grows."""
+
+    def __init__(self, effort: Effort, systems: Sequence[str], workers: int, out: Path) -> None:
+        self._effort, self._systems, self._workers, self._out = effort, systems, workers, out
+        self._console = Console(file=sys.stderr)
+        self._lines = ["# Evidence", ""]
+        self._configs: dict[str, dict[str, RatingConfig]] = {}
+
+    def do(self, parts: Collection[str], files: Sequence[Loaded]) -> None:
+        """All the parts; the report is written after each."""
+        data = [each for each, _ in files]
+        if "accuracy" in parts:
+            data = [*data, *evidence.made_up(self._effort)]
+        self._write(figures.datasets(data))
+        if "accuracy" in parts:
+            self._accuracy(data)
+        if "farming" in parts:
+            self._farming(files)
+        if "sizes" in parts:
+            self._sizes([each for each in data if evidence.plain(each)])
+
+    def _accuracy(self, data: Sequence[DataSet]) -> None:
+        entries: list[Entry] = []
+        for each in data:
+            found = evidence.accuracy(
+                each, self._systems, self._effort, self._workers, self._console.log
+            )
+            self._configs[each.name] = {entry.system: entry.outcome.config for entry in found}
+            entries += found
+        full = self._effort.synthetic == evidence.THE_PAPERS
+        self._write(figures.accuracy(entries, beside_paper=full))
+        self._write(figures.times(entries))
+
+    def _farming(self, files: Sequence[Loaded]) -> None:
+        self._console.log("farming")
+        for data, rolls in files:
+            row = next((row for each in rolls.values() if (row := each.find(FARMER))), None)
+            if row is not None and self._effort.rounds is None:
+                careers = evidence.farm(data, row, THRESHOLD)
+                self._write(figures.farming(careers, self._out, f"{FARMER} in {data.name}"))
+                return
+        data, row = evidence.made_up_farm()
+        careers = evidence.farm(data, row, evidence.MADE_UP_THRESHOLD)
+        self._write(figures.farming(careers, self._out, "The best player of a made-up season"))
+
+    def _sizes(self, data: Sequence[DataSet]) -> None:
+        if not data:
+            data = evidence.made_up(self._effort)
+        largest = max(data, key=lambda each: max(each.sizes(), default=0))
+        configs = self._configs.get(largest.name) or {
+            system: evidence.first_guess(system) for system in self._systems
+        }
+        found = evidence.sizes(largest, configs, self._effort, self._console.log)
+        self._write(figures.by_size(found, self._effort.sizes, self._out, largest.name))
+
+    def _write(self, lines: Sequence[str]) -> None:
+        self._lines += lines
+        (self._out / "report.md").write_text("\n".join(self._lines))
+
+
+def evidence_report(
+    data: Path, out: Path, parts: Collection[str], systems: Sequence[str], *,
+    rounds: int | None, trials: int | None, quick: bool, workers: int,
+) -> None:  # fmt: skip
+    """`evidence`: the parts of the paper's evidence, on a folder's files, into a folder."""
+    effort = evidence.QUICK if quick else evidence.FULL
+    effort = replace(effort, rounds=rounds or effort.rounds, trials=trials or effort.trials)
+    paths = sorted(each for each in data.iterdir() if each.name.endswith(SUFFIXES))
+    if not paths:
+        raise BadConfiguration(f"{data}: no file ends in .jsonl or .jsonl.gz")
+    mistakes = [Mistakes(path) for path in paths]
+    with named_failures():
+        out.mkdir(parents=True, exist_ok=True)
+        files = [_load(*each, effort.rounds) for each in zip(paths, mistakes, strict=True)]
+        try:
+            Work(effort, systems, workers, out).do(parts, files)
+        except MissingExtra as error:
+            raise Failed(str(error)) from None
+    for each in mistakes:
+        each.conclude()
+
+
+def _load(path: Path, mistakes: Mistakes, rounds: int | None) -> Loaded:
+    rolls: dict[str, Roll] = {}
+    records = records_of(read_lines(path))
+    window = Settings().duplicate_window
+    sessions = list(islice(sessions_of(records, window, mistakes.add, rolls), rounds))
+    return DataSet(path.name.split(".")[0], sessions), rolls

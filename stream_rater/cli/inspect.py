@@ -1,0 +1,173 @@
+"""`stream-rater inspect`: a player's belief in words and where it lives, or the state of topics."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from stream_rater.adapters.reader import read_back
+from stream_rater.adapters.redis import RedisStore
+from stream_rater.adapters.store_keys import belief_key
+from stream_rater.adapters.topic_rules import DAY_MS
+from stream_rater.adapters.topics import Admin
+from stream_rater.cli.commands import outcome_of
+from stream_rater.cli.failures import named_failures
+from stream_rater.cli.terminal import Failed
+from stream_rater.columns.arrays import Floats
+from stream_rater.columns.sharding import shards_of
+from stream_rater.config import Settings, service_ladders
+from stream_rater.contract.events import joined, rating_changed_from_json, shown
+from stream_rater.pipeline.ports import Position
+from stream_rater.rating import record as belief_record
+from stream_rater.rating.factor import factors_of
+from stream_rater.rating.systems import law_of
+from stream_rater.runtime.service import ESTIMATORS, UPDATERS
+
+C = math.pi / math.sqrt(3.0)
+"""Of a factor's weight, 2 a o / C^2 (`rating.model`)."""
+
+LAST_ROUNDS = 5
+LOOK_BACK_S = 5.0
+"""How many of a player's rounds are told, and how long they are looked for at most."""
+
+
+def inspect(settings: Settings, ladder: str | None, player: str | None) -> None:
+    """Print what is held of a player of a ladder, or without one of all topics."""
+    with named_failures():
+        lines = _player(settings, ladder or "", player) if player else _topics(settings)
+        for line in lines:
+            print(line)
+
+
+# --- a player ------------------------------------------------------------------------------------
+
+
+def _player(settings: Settings, ladder: str, player: str) -> Iterator[str]:
+    admin, store = Admin(settings), RedisStore(settings)
+    (shards,) = admin.partitions_of(admin.topics.changed)  # as many as parts are cut into
+    shard = int(shards_of([player], shards)[0])
+    held = store.read({shard: [(ladder, player)]})[shard]
+    (record,) = held.records
+    if record is None:
+        raise Failed(f"ladder {ladder!r} has no player {player!r} (they would be in shard {shard})")
+    terms = service_ladders(settings).find(ladder)
+    beliefs = belief_record.decode([record], 0, 0.0, 1.0)
+    header: Any = beliefs.header[0]
+    yield f"{shown(player)} on {shown(ladder)}"
+    if terms is not None:
+        yield f"shown: {law_of(terms.rating).rating(header['mu'], header['sigma']):.1f}"
+    yield from described(header, factors_of(beliefs)[0])
+    key = belief_key(shard, ladder, player.encode(), settings.buckets)
+    encoding = store.encoding(shard, (ladder, player)) or "unknown encoding"
+    yield f"in Redis: shard {shard}, {len(record)} bytes in the hash {shown(key)} ({encoding})"
+    yield from _last_rounds(settings, admin.topics.changed, shard, joined(ladder, player))
+
+
+def _last_rounds(settings: Settings, topic: str, shard: int, key: str) -> Iterator[str]:
+    messages, begin = read_back(
+        settings, topic, shard, key.encode(), count=LAST_ROUNDS, within_s=LOOK_BACK_S
+    )
+    yield f"last rounds, by {topic}, partition {shard}, from offset {begin} on:"
+    for message in messages:
+        event = rating_changed_from_json(message.value() or b"")
+        yield f"  {event.completed_at}  {outcome_of(event)}"
+    if not messages:
+        yield "  none"
+
+
+def described(header: Any, factors: Floats) -> Iterator[str]:
+    """A belief in words: `header` one of HEADER, `factors` (capacity, 3): rows (p, a, r)."""
+    yield f"believed: {_about(header['mu'], header['sigma'])}, after {header['rounds']} rounds"
+    yield (
+        f"before the last one: {_about(header['previous_mu'], header['previous_sigma'])}; "
+        f"it was completed at {_moment(int(header['time']))}, "
+        f"at offset {header['last']} of its partition"
+    )
+    if not header["count"]:
+        return
+    held = factors[: header["count"]]
+    weights = 2.0 * held[:, 1] * header["scale"] * held[:, 2] / C**2
+    total = float(header["precision"] + weights.sum())
+    yield (
+        f"by a Gaussian factor: {_about(header['center'], 1.0 / math.sqrt(header['precision']))}, "
+        f"{header['precision'] / total:.0%} of the weight"
+    )
+    yield f"and {len(held)} performances, with their parts of the weight, the heaviest first:"
+    for i in np.argsort(-weights, kind="stable"):
+        yield f"  {held[i, 0]:8.1f} {weights[i] / total:6.1%}"
+
+
+def _about(mu: float, sigma: float) -> str:
+    return f"{mu:.1f} give or take {sigma:.1f}"
+
+
+def _moment(seconds: int) -> str:
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat()
+    except (ValueError, OverflowError, OSError):
+        return f"{seconds} s"
+
+
+# --- all topics ----------------------------------------------------------------------------------
+
+
+def _topics(settings: Settings) -> Iterator[str]:
+    admin, store = Admin(settings), RedisStore(settings)
+    topics = admin.topics
+    names = topics.names
+    counts = dict(zip(names, admin.partitions_of(*names), strict=True))
+    held = store.read(dict.fromkeys(range(counts[topics.parts]), ()))
+    positions = [held[shard].position for shard in range(counts[topics.parts])]
+    read_by = {topics.rounds: (ESTIMATORS, ()), topics.parts: (UPDATERS, positions)}
+    for name, count in counts.items():
+        copies = admin.copies(name)
+        yield kept(name, count, min(of for _, of in copies), admin.configuration(name))
+        yield from _table(admin, name, copies, *read_by.get(name, ("", ())))
+        yield from _hidden(admin, name, count)
+        yield ""
+
+
+def _hidden(admin: Admin, topic: str, count: int) -> Iterator[str]:
+    """What readers of committed records do not see yet."""
+    ends = admin.ends(topic, count)
+    for p, (end, stable) in enumerate(zip(ends, admin.stable_ends(topic, count), strict=True)):
+        if stable < end:
+            yield f"  {p:>5} from {stable} on hidden to readers by an open transaction"
+
+
+def kept(topic: str, partitions: int, copies: int, configuration: Mapping[str, str]) -> str:
+    """What a topic is, by the names that Kafka has for it."""
+    retention_ms = int(configuration["retention.ms"])
+    days = "for ever" if retention_ms < 0 else f"{retention_ms / DAY_MS:g} days"
+    return (
+        f"{topic}: partitions {partitions}, replication.factor {copies}, "
+        f"min.insync.replicas {configuration['min.insync.replicas']}, "
+        f"cleanup.policy {configuration['cleanup.policy']}, "
+        f"retention.ms {retention_ms} ({days})"
+    )
+
+
+def _table(
+    admin: Admin,
+    topic: str,
+    copies: Sequence[tuple[int, int]],
+    group: str,
+    applied: Sequence[Position],
+) -> Iterator[str]:
+    """A line a partition; with the group that reads it, and what Redis has applied of it."""
+    count = len(copies)
+    starts, ends = admin.starts(topic, count), admin.ends(topic, count)
+    columns: dict[str, Sequence[object]] = {"in sync": [f"{i}/{of}" for i, of in copies]}
+    columns |= {"from": starts, "to": ends}
+    if group:
+        committed, owners = admin.committed(group, topic, count), admin.owners(group, topic)
+        done = [max(committed[p] or 0, starts[p]) for p in range(count)]
+        columns |= {"done": done}
+        columns |= {"in Redis": [each.applied for each in applied]} if applied else {}
+        columns |= {"behind": [ends[p] - done[p] for p in range(count)]}
+        columns |= {"owner": [f" {owners.get(p, 'nobody')}" for p in range(count)]}
+    yield f"  {'':>5}" + "".join(f" {name:>10}" for name in columns)
+    for p in range(count):
+        yield f"  {p:>5}" + "".join(f" {told[p]!s:>10}" for told in columns.values())

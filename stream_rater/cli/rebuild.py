@@ -1,0 +1,182 @@
+"""`stream-rater rebuild`: the store anew from the log."""
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from stream_rater.adapters.ladder_notes import LadderNotes
+from stream_rater.adapters.producers import Parts
+from stream_rater.adapters.reader import read_batches
+from stream_rater.adapters.redis import RedisStore
+from stream_rater.adapters.topics import Admin
+from stream_rater.cli.failures import named_failures
+from stream_rater.cli.terminal import Failed, track_batches
+from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.config import TEMPLATE, BadConfiguration, Ladders, Settings, service_ladders
+from stream_rater.contract.record import Record
+from stream_rater.lab.cutoff import Misplaced, Reach
+from stream_rater.lab.rebuild import InUse, Rebuild, fill, passed
+from stream_rater.parts.schema import UnknownPart, mark
+from stream_rater.pipeline.ladder_history import notes
+from stream_rater.runtime import malloc, selfcheck
+from stream_rater.runtime.service import ESTIMATORS, UPDATERS, layout_of
+
+
+def rebuild(settings: Settings, *, replace: bool) -> None:
+    """Replay the log into an empty store, or with `replace` into any."""
+    ladders = service_ladders(settings)
+    began_s = time.monotonic()
+    malloc.keep()
+    with named_failures():
+        selfcheck.check()
+        admin = Admin(settings)
+        admin.create_topics()
+        partitions = admin.check_topics()
+        layout = layout_of(settings, admin, partitions)
+        store = RedisStore(settings)
+        store.prepare()
+        _check_idle(admin, settings)
+        store.layout.check_rebuildable(layout)
+        if not (replace or store.layout.is_empty()):
+            raise BadConfiguration("the store holds ratings: give --replace to rebuild it anew")
+        try:
+            work = _rebuild(admin, settings, ladders, store, partitions)
+        except (UnknownPart, Misplaced, InUse) as error:
+            raise Failed(str(error)) from None
+        log = LadderNotes(settings, admin)
+        named = (each for each in ladders.ladders if each != TEMPLATE)
+        every = dict.fromkeys((*work.ladders, *named, *log.read().ladders))
+        log.write(notes("restated", {ladder: ladders.history(ladder) for ladder in every}))
+        log.close()
+        store.layout.end_rebuild(layout, KERNEL_VERSION)
+        store.close()
+    took_s = time.monotonic() - began_s
+    print(
+        f"{work.rounds} rounds replayed, {work.written} beliefs written in {took_s:.1f} s "
+        f"({work.updates / took_s:,.0f} updates a second)"
+    )
+
+
+def _rebuild(
+    admin: Admin, settings: Settings, ladders: Ladders, store: RedisStore,
+    partitions: Mapping[str, int],
+) -> Rebuild:  # fmt: skip
+    """Read everything; only then delete what there is, and write."""
+    rounds, parts = admin.topics.rounds, admin.topics.parts
+    shards = partitions[parts]
+    published = admin.committed(UPDATERS, parts, shards)
+    applied = {shard: offset or 0 for shard, offset in published.items()}
+    finished = admin.committed(ESTIMATORS, rounds, partitions[rounds])
+    parts_start = admin.starts(parts, shards)
+    check_kept(parts_start, applied)
+    check_rounds_kept(admin.starts(rounds, partitions[rounds]))
+    check_remembered(finished, admin.ends(rounds, partitions[rounds]), parts_start)
+    scattered = {partition: offset or 0 for partition, offset in finished.items()}
+    reach, ends = Reach(applied, scattered, shards), admin.ends(parts, shards)
+    for some in _all(admin, settings, parts, shards, "parts"):
+        reach.note(some)
+    reach.check()
+    check_published(published, reach.with_parts)
+    work = Rebuild(ladders, settings.duplicate_window, partitions[rounds], reach)
+    for some in _all(admin, settings, rounds, partitions[rounds], "rounds"):
+        work.feed(some)
+    _check_idle(admin, settings)
+    marks = _mark(settings, parts, shards)
+    check_quiet(marks, ends)
+    moved = passed(applied, marks)
+    admin.commit(UPDATERS, parts, moved)
+    applied |= moved
+    store.layout.begin_rebuild(shards)
+    _check_idle(admin, settings)
+    fill(track_batches(work.beliefs(), "beliefs"), applied, marks, store.apply)
+    if _committed(admin, UPDATERS, parts, shards) != applied:
+        raise InUse("workers ran while the store was being rebuilt: stop them, run it again")
+    return work
+
+
+def _mark(settings: Settings, topic: str, shards: int) -> dict[int, int]:
+    """Tell each shard's log of the rebuild; the marks' offsets.
+
+    From now on the store as it was, and any copy of it, is refused.
+    """
+    marks = Parts(settings, topic).scatter([(shard, mark(shards)) for shard in range(shards)])
+    return dict(enumerate(marks))
+
+
+def _all(
+    admin: Admin, settings: Settings, topic: str, partitions: int, label: str
+) -> Iterator[list[Record]]:
+    """All records of a topic, some at a time, with a progress bar."""
+    total = sum(admin.ends(topic, partitions)) - sum(admin.starts(topic, partitions))
+    return track_batches(read_batches(settings, topic, partitions), label, total)
+
+
+def _check_idle(admin: Admin, settings: Settings) -> None:
+    for group in (ESTIMATORS, UPDATERS):
+        members = admin.members(group)
+        if members:
+            raise Failed(
+                f"{members} workers are in the group {settings.topic_prefix}{group}: stop them "
+                f"first (one that was killed leaves after {settings.session_timeout_ms} ms)"
+            )
+
+
+def _committed(admin: Admin, group: str, topic: str, partitions: int) -> dict[int, int]:
+    """Where workers of a group go on, by partition."""
+    found = admin.committed(group, topic, partitions)
+    return {partition: offset or 0 for partition, offset in found.items()}
+
+
+def check_kept(starts: Sequence[int], applied: Mapping[int, int]) -> None:
+    """Parts that were never published must still be there."""
+    for shard, start in enumerate(starts):
+        if start > applied[shard]:
+            raise Failed(
+                f"shard {shard} starts at {start}, after the committed offset {applied[shard]}: "
+                f"commit {start} for it to go on without the events in between"
+            )
+
+
+def check_quiet(marks: Mapping[int, int], ends: Sequence[int]) -> None:
+    """Nothing may come between what was read and its mark."""
+    for shard, offset in marks.items():
+        if offset != ends[shard]:
+            raise InUse(
+                f"somebody wrote to shard {shard} while it was read, a worker that was paused "
+                "perhaps: run it again"
+            )
+
+
+def check_published(published: Mapping[int, int | None], with_parts: Collection[int]) -> None:
+    """The updaters' offsets tell what was published: what is behind them will be, again perhaps."""
+    for shard, offset in published.items():
+        if offset is None and shard in with_parts:
+            raise Failed(
+                f"shard {shard} has no committed offset any more (Kafka's "
+                "offsets.retention.minutes): nobody knows which of its events were published: "
+                "commit the offset after the last part whose were for the updaters' group, 0 if "
+                "none was"
+            )
+
+
+def check_rounds_kept(starts: Sequence[int]) -> None:
+    """Every round counts: a replay of those that are left would give other ratings."""
+    for partition, start in enumerate(starts):
+        if start > 0:
+            raise Failed(
+                f"partition {partition} of the rounds starts at {start}: the rounds before it were "
+                "deleted, and ratings cannot be computed without them: restore a snapshot of "
+                "Redis, or begin with another topic_prefix and submit the rounds there"
+            )
+
+
+def check_remembered(
+    finished: Mapping[int, int | None], ends: Sequence[int], parts_start: Sequence[int]
+) -> None:
+    """Where parts were deleted, only the estimators' offsets tell which rounds were rated."""
+    for partition, offset in finished.items():
+        if offset is None and ends[partition] and any(parts_start):
+            raise Failed(
+                f"partition {partition} of the rounds has no committed offset any more (Kafka's "
+                "offsets.retention.minutes), and parts were deleted: nobody knows which rounds "
+                "were rated: commit the offset after the last of them for the estimators' group"
+            )

@@ -1,0 +1,183 @@
+"""Numbers noted by player, for thousands of players in one call.
+
+A player is known here by a fingerprint: the shard, and as much of a hash of ladder and id as 64
+bits leave room for. Two players of a shard may have the same one. So nothing may be noted by it
+that is wrong of the other: that both must wait is, at worst, a wait too many.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from stream_rater.columns.arrays import Bytes, Hashes, Ints
+from stream_rater.columns.kernels import kernel
+from stream_rater.columns.sharding import shard_of
+from stream_rater.columns.siphash import Key, derived, hashed
+from stream_rater.columns.strings import SECRET_KEY, LaidOut, lay_out
+
+Fingerprints = npt.NDArray[np.uint64]
+
+SHARD_BITS = 20
+"""Of a fingerprint, the lowest; more shards than that no topic has."""
+IN_SHARD = np.uint64((1 << SHARD_BITS) - 1)
+TAKEN = np.uint64(1 << 63)
+"""Set in each fingerprint, so that 0 is none."""
+NOTHING = -1
+"""Where no number is noted: those that are, are not below 0."""
+
+SPREAD = np.uint64(0x9E3779B97F4A7C15)
+SMALLEST = 1024
+
+
+@kernel
+def _fingerprints(
+    data: Bytes, starts: Ints, ends: Ints, ladders: Hashes, sizes: Ints, shards: int, key: Key
+) -> Fingerprints:
+    """Of players by name, so many on each ladder, of which there are hashes."""
+    out = np.empty(len(ends), np.uint64)
+    i = 0
+    for k in range(len(sizes)):
+        own = derived(key, ladders[k])
+        for _ in range(sizes[k]):
+            h = hashed(own, data, starts[i], ends[i])
+            shard = np.uint64(shard_of(data, starts[i], ends[i], shards))
+            out[i] = np.uint64(h << np.uint64(SHARD_BITS)) | shard | TAKEN
+            i += 1
+    return out
+
+
+def fingerprints(
+    names: LaidOut, ladders: Sequence[str], sizes: npt.ArrayLike, shards: int
+) -> Fingerprints:
+    """(P,) of players by name, so many on each ladder; good within this process."""
+    hashes, counts = lay_out(ladders).hashes, np.array(sizes, np.int64)
+    return _fingerprints(names.data, names.starts, names.ends, hashes, counts, shards, SECRET_KEY)
+
+
+def shards_in(players: Fingerprints) -> Ints:
+    """(P,) each player's shard."""
+    return (players & IN_SHARD).astype(np.int64)
+
+
+@kernel
+def _by_shard(players: Fingerprints) -> tuple[Ints, Ints]:
+    """An order by shard, else as they come, and where in it each shard ends."""
+    ends = np.zeros(1 + np.int64((players & IN_SHARD).max()), np.int64)
+    for player in players:
+        ends[np.int64(player & IN_SHARD)] += 1
+    ends = np.cumsum(ends)
+    free = ends.copy()
+    order = np.empty(len(players), np.int64)
+    for i in range(len(players) - 1, -1, -1):
+        shard = np.int64(players[i] & IN_SHARD)
+        free[shard] -= 1
+        order[free[shard]] = i
+    return order, ends
+
+
+def by_shard(players: Fingerprints) -> tuple[Ints, list[tuple[int, slice]]]:
+    """An order by shard, else as they come, and each shard that has players with where they are."""
+    order, ends = _by_shard(players)
+    cuts, start = [], 0
+    for shard, end in enumerate(ends.tolist()):
+        if end > start:
+            cuts.append((shard, slice(start, end)))
+        start = end
+    return order, cuts
+
+
+@kernel
+def _home(players: Fingerprints, player: np.uint64) -> int:
+    """Where a player's place is looked for first; the table's size is a power of two."""
+    return int(np.int64((player * SPREAD) >> np.uint64(33)) & (len(players) - 1))
+
+
+@kernel
+def _place(players: Fingerprints, player: np.uint64) -> int:
+    """Where a player stands, or would stand."""
+    i = _home(players, player)
+    while players[i] != 0 and players[i] != player:
+        i = (i + 1) & (len(players) - 1)
+    return i
+
+
+@kernel
+def _note(table: Fingerprints, noted: Ints, players: Fingerprints, numbers: Ints) -> Ints:
+    before = np.empty(len(players), np.int64)
+    for k in range(len(players)):
+        i = _place(table, players[k])
+        before[k] = noted[i] if table[i] == players[k] else NOTHING
+        table[i], noted[i] = players[k], numbers[k]
+    return before
+
+
+@kernel
+def _find(table: Fingerprints, noted: Ints, players: Fingerprints) -> Ints:
+    found = np.empty(len(players), np.int64)
+    for k in range(len(players)):
+        i = _place(table, players[k])
+        found[k] = noted[i] if table[i] == players[k] else NOTHING
+    return found
+
+
+@kernel
+def _forget(table: Fingerprints, noted: Ints, players: Fingerprints, numbers: Ints) -> int:
+    """How many were forgotten."""
+    forgotten = 0
+    for k in range(len(players)):
+        i = _place(table, players[k])
+        if table[i] == players[k] and noted[i] == numbers[k]:
+            _empty(table, noted, i)
+            forgotten += 1
+    return forgotten
+
+
+@kernel
+def _empty(table: Fingerprints, noted: Ints, i: int) -> None:
+    """Free a place; who stands behind it, because it was taken, moves up."""
+    last = len(table) - 1
+    k = i
+    while True:
+        k = (k + 1) & last
+        if table[k] == 0:
+            break
+        if (k - _home(table, table[k])) & last >= (k - i) & last:
+            table[i], noted[i] = table[k], noted[k]
+            i = k
+    table[i] = 0
+
+
+class Marks:
+    """A number by player, in a table with open addressing that is at most half full."""
+
+    def __init__(self) -> None:
+        self._size = 0
+        self._table: Fingerprints = np.zeros(SMALLEST, np.uint64)
+        self._noted: Ints = np.zeros(SMALLEST, np.int64)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def note(self, players: Fingerprints, numbers: Ints) -> Ints:
+        """(n,) what was noted before: NOTHING, or of a player who stands here twice, the former."""
+        while 2 * (self._size + len(players)) > len(self._table):
+            self._grow()
+        before = _note(self._table, self._noted, players, numbers)
+        self._size += int(np.count_nonzero(before == NOTHING))
+        return before
+
+    def find(self, players: Fingerprints) -> Ints:
+        """(n,) what is noted."""
+        return _find(self._table, self._noted, players)
+
+    def forget(self, players: Fingerprints, numbers: Ints) -> None:
+        """Forget those of whom this very number is noted."""
+        self._size -= _forget(self._table, self._noted, players, numbers)
+
+    def _grow(self) -> None:
+        taken = np.flatnonzero(self._table)
+        players, numbers = self._table[taken], self._noted[taken]
+        self._table = np.zeros(2 * len(self._table), np.uint64)
+        self._noted = np.zeros(len(self._table), np.int64)
+        _note(self._table, self._noted, players, numbers)

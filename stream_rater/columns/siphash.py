@@ -1,0 +1,107 @@
+"""SipHash-1-3: a hash of bytes under a key of 128 bits.
+
+Without the key nobody can choose texts that meet in a hash table more often than random texts do.
+Each table of ours that holds texts from outside takes its slots from this hash, under a secret key.
+
+J.-P. Aumasson and D. J. Bernstein, "SipHash: a fast short-input PRF", 2012, in the variant with one
+round a word and three rounds at the end. CPython and Rust use that one for their own tables.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_rater.columns.arrays import Bytes
+from stream_rater.columns.kernels import inlined
+
+Word = np.uint64
+
+
+class Key(NamedTuple):
+    """The two halves of a key."""
+
+    low: Word
+    high: Word
+
+
+State = tuple[Word, Word, Word, Word]
+
+START = (
+    Word(0x736F6D6570736575), Word(0x646F72616E646F6D),
+    Word(0x6C7967656E657261), Word(0x7465646279746573),
+)  # fmt: skip
+"""The state under the key 0, in ASCII "somepseudorandomlygeneratedbytes"."""
+END = Word(0xFF)
+"""Enters the state behind the last word."""
+LAST_ROUNDS = 3
+
+WORD, HALF = Word(8), Word(4)
+"""How many bytes they have."""
+BYTE_BITS = Word(8)
+ZERO, ONE = Word(0), Word(1)
+
+
+@inlined
+def _rotated(word: Word, bits: int) -> Word:
+    """To the left."""
+    return Word((word << Word(bits)) | (word >> Word(64 - bits)))
+
+
+@inlined
+def _round(a: Word, b: Word, c: Word, d: Word) -> State:
+    a, c = Word(a + b), Word(c + d)
+    b, d = Word(_rotated(b, 13) ^ a), Word(_rotated(d, 16) ^ c)
+    a, c = Word(_rotated(a, 32) + d), Word(c + b)
+    b, d = Word(_rotated(b, 17) ^ c), Word(_rotated(d, 21) ^ a)
+    return a, b, _rotated(c, 32), d
+
+
+@inlined
+def _bytes_at(data: Bytes, at: Word, count: Word) -> Word:
+    """So many bytes, at most a word, as a little-endian number. If the count is a constant, this is
+    compiled to a single load."""
+    number = Word(data[at])
+    for k in range(ONE, count):
+        number |= Word(data[at + k]) << Word(BYTE_BITS * k)
+    return number
+
+
+@inlined
+def _rest(data: Bytes, at: Word, size: Word) -> Word:
+    """What the whole words of a text leave over, as a little-endian number; the text has `size`
+    bytes, and its rest begins at `at`. No byte around the text is read."""
+    rest = size % WORD
+    if rest == ZERO:
+        return ZERO
+    if size > WORD:  # the text's last 8 bytes, without those that were in a whole word
+        return _bytes_at(data, at + rest - WORD, WORD) >> Word(BYTE_BITS * (WORD - rest))
+    if rest >= HALF:  # two halves, which may overlap
+        last = rest - HALF
+        return Word(
+            _bytes_at(data, at, HALF) | _bytes_at(data, at + last, HALF) << Word(BYTE_BITS * last)
+        )
+    return _bytes_at(data, at, rest)
+
+
+@inlined
+def hashed(key: Key, data: Bytes, start: int, end: int) -> Word:
+    """The hash of data[start:end], which may be empty."""
+    a, b, c, d = START[0] ^ key.low, START[1] ^ key.high, START[2] ^ key.low, START[3] ^ key.high
+    at, size = Word(start), Word(max(end - start, 0))
+    for _ in range(size // WORD):
+        word = _bytes_at(data, at, WORD)
+        a, b, c, d = _round(a, b, c, d ^ word)
+        a ^= word
+        at += WORD
+    word = (size << Word(56)) | _rest(data, at, size)
+    a, b, c, d = _round(a, b, c, d ^ word)
+    a, c = a ^ word, c ^ END
+    for _ in range(LAST_ROUNDS):
+        a, b, c, d = _round(a, b, c, d)
+    return Word(a ^ b ^ c ^ d)
+
+
+@inlined
+def derived(key: Key, of: Word) -> Key:
+    """A key of its own for each hash `of` something under another key."""
+    return Key(Word(key.low ^ of), key.high)

@@ -1,0 +1,220 @@
+"""How far each player's rounds are in the store when `applied` is g: what `rebuild` goes up to.
+
+g is the updaters' committed offset: all parts before it are published, nothing from it on is. For
+each player that is
+
+- who has parts before g: up to the largest source offset in them,
+- who has none before g, but later ones: up to before the smallest source offset in those,
+- who has none at all (parts are kept for days only): all rounds before the estimators' committed
+  offset, since those were wholly scattered, and long ago,
+- who has parts before g in another shard only, from when there were fewer: likewise, but no less
+  than those tell. Parts that came later, to its shard of now, may be deleted before them.
+
+A part that was cut for fewer shards than there are, or than a mark before it names, is ignored by
+updaters, and tells nothing. One that waits before any such mark must not be of a round that is
+committed: nobody would send it again. Then updaters of as many shards must apply it before. One
+behind such a mark was sent by a process that the group had already excluded: whoever had its rounds
+next sent them again, for as many shards as there were.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+
+import numpy as np
+
+from stream_rater.columns.arrays import Ints
+from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.columns.player_column import Roster
+from stream_rater.columns.sharding import partition_of, shards_of_names
+from stream_rater.contract.record import Record
+from stream_rater.lab.bulk_replay import Census
+from stream_rater.parts import decoder, schema
+from stream_rater.parts.decoder import Piece
+from stream_rater.parts.rows import players_in
+from stream_rater.parts.schema import NotAPart, Rebuilt, UnknownPart
+from stream_rater.rounds.fastjson import runs
+
+NONE_BEFORE, NONE_AFTER = -1, 2**62
+
+Offsets = Mapping[int, int]
+"""Committed offset by partition, for all of them; 0 where nothing was committed."""
+
+
+class Misplaced(ValueError):
+    """A part waits in a shard that is not its player's any more."""
+
+
+class _Noted:
+    """Of each row the largest, or the smallest, of the offsets noted."""
+
+    def __init__(self, census: Census, pick: np.ufunc, none: int) -> None:
+        self._census = census
+        self._pick = pick
+        self._none = none
+        self._found = np.empty(0, np.int64)
+
+    def note(self, rows: Ints, offsets: Ints) -> None:
+        """One offset for each of these rows."""
+        self._make_room()
+        self._pick.at(self._found, rows, offsets)
+
+    def _make_room(self) -> None:
+        """There is an offset for each row of the census."""
+        known = len(self._census)
+        if known > len(self._found):
+            more = max(known, 2 * len(self._found)) - len(self._found)
+            self._found = np.append(self._found, np.full(more, self._none, np.int64))
+
+    def of(self, rows: Ints) -> Ints:
+        """The offset of each row, or `none`."""
+        self._make_room()
+        return self._found[rows]
+
+    def least(self) -> int:
+        """The smallest of all that were noted; NONE_AFTER if nothing was."""
+        noted = self._found[self._found != self._none]
+        return int(noted.min()) if len(noted) else NONE_AFTER
+
+
+class Reach:
+    """The source offset of each player's last round that counts."""
+
+    def __init__(
+        self, applied: Offsets, scattered: Offsets, shards: int, kernel: int = KERNEL_VERSION
+    ) -> None:
+        self.census = Census()
+        self._applied = applied
+        self._scattered = np.array([scattered[p] for p in range(len(scattered))], np.int64)
+        self._shards = shards
+        self._kernel = kernel
+        self._before = _Noted(self.census, np.maximum, NONE_BEFORE)
+        """Largest source offset before g, in the player's own shard."""
+        self._elsewhere = _Noted(self.census, np.maximum, NONE_BEFORE)
+        """The same in shards that were once its own."""
+        self._after = _Noted(self.census, np.minimum, NONE_AFTER)
+        """Smallest source offset from g on."""
+        self._marked: dict[int, int] = {}
+        """By shard how many shards the last mark names."""
+        self.with_parts: set[int] = set()
+        """Shards in which there are parts."""
+        self._ignored: list[tuple[Roster, Ints]] = []
+        """Rows of ignored parts that may be the only ones of their rounds, by player and source
+        offset."""
+
+    def note(self, records: Sequence[Record]) -> None:
+        """Look at records of `performance-estimated`; raises UnknownPart or Misplaced."""
+        left = iter(records)
+        for some in runs([each.value or b"" for each in records], decoder.TOGETHER_BYTES):
+            self._note_together(list(islice(left, len(some))), decoder.read_all(some, self._kernel))
+
+    def _note_together(self, records: Sequence[Record], pieces: Sequence[Piece | None]) -> None:
+        """The parts in some records, all that one slab has."""
+        read, sizes, counts = list[Record](), list[int](), list[bool]()
+        alone = list[bool]()
+        for piece, each in zip(pieces, records, strict=True):
+            if piece is None:
+                self._note_alone(each)
+                continue
+            counts.append(self._counts(piece.shards, each))
+            alone.append(not counts[-1] and not self._sent_again(piece.shards, each))
+            sizes.append(len(piece))
+            self.with_parts.add(each.partition)
+            if counts[-1]:
+                read.append(each)
+        if not counts:
+            return
+        players, offsets = players_in(next(each.slab for each in pieces if each is not None))
+        left = np.flatnonzero(np.repeat(alone, sizes))
+        if len(left):
+            self._ignored.append((players.rows(left), offsets[left]))
+        if read:
+            rows = np.flatnonzero(np.repeat(counts, sizes))
+            own = [size for size, count in zip(sizes, counts, strict=True) if count]
+            self._note(read, own, players.rows(rows), offsets[rows])
+
+    def check(self) -> None:
+        """Once all parts are noted: raise Misplaced where one that updaters ignore tells of a round
+        that is committed, and no part that they apply does."""
+        for players, offsets in self._ignored:
+            ladders = [partition_of(each, len(self._scattered)) for each in players.ladders.texts]
+            partition = np.array(ladders, np.int64)[players.ladder]
+            rows = self.census.rows(players)
+            there = np.maximum(self._before.of(rows), self._elsewhere.of(rows)) >= offsets
+            there |= self._after.of(rows) <= offsets
+            lost = ~there & (offsets < self._scattered[partition])
+            if lost.any():
+                where = int(np.argmax(lost))
+                raise Misplaced(
+                    f"a part of the round at offset {offsets[where]} of partition "
+                    f"{partition[where]} was cut for fewer than {self._shards} shards and was not "
+                    "applied"
+                )
+
+    def _counts(self, cut_for: int, record: Record) -> bool:
+        """Whether updaters apply, or have applied, a part that was cut for so many shards (0:
+        unknown)."""
+        now = self._shards if self._waits(record) else self._marked.get(record.partition, 0)
+        return not 0 < cut_for < now
+
+    def _sent_again(self, cut_for: int, record: Record) -> bool:
+        """Whether a part that was cut for so many shards lies behind a mark that names more."""
+        return 0 < cut_for < self._marked.get(record.partition, 0)
+
+    def _note_alone(self, record: Record) -> None:
+        """What is not written as parts are, or by an older kernel, or no part at all."""
+        if record.unreadable:
+            raise UnknownPart(f"offset {record.offset}: {record.unreadable}")
+        try:
+            part = schema.decode(record.value or b"", self._kernel, oldest=0)
+        except Rebuilt as mark:
+            self._marked[record.partition] = mark.shards
+            return
+        except NotAPart:
+            return
+        self.with_parts.add(record.partition)
+        rounds = [part.rounds[i] for i in part.round_index.tolist()]
+        ladders = [each.ladder for each in rounds]
+        offsets = np.array([each.offset for each in rounds], np.int64)
+        players = Roster.of(list(zip(ladders, part.players, strict=True)))
+        if self._counts(part.shards, record):
+            self._note([record], [len(rounds)], players, offsets)
+        elif not self._sent_again(part.shards, record):
+            self._ignored.append((players, offsets))
+
+    def _note(
+        self, records: Sequence[Record], sizes: Sequence[int], players: Roster, offsets: Ints
+    ) -> None:
+        """So many rows of each record's part, by player and source offset."""
+        shard = np.repeat(np.array([each.partition for each in records]), sizes)
+        waits = np.repeat(np.array([self._waits(each) for each in records]), sizes)
+        at_home = shards_of_names(players.names, self._shards) == shard
+        misplaced = waits & ~at_home
+        if misplaced.any():
+            which = np.searchsorted(np.cumsum(sizes), np.argmax(misplaced), side="right")
+            each = records[int(which)]
+            raise Misplaced(
+                f"offset {each.offset} of shard {each.partition} waits to be applied, and its "
+                f"players are elsewhere among {self._shards} shards"
+            )
+        rows = self.census.rows(players)
+        for noted, chosen in (
+            (self._before, at_home & ~waits), (self._after, waits), (self._elsewhere, ~at_home),
+        ):  # fmt: skip
+            if chosen.any():
+                noted.note(rows[chosen], offsets[chosen])
+
+    def _waits(self, record: Record) -> bool:
+        """Whether it is from g on."""
+        return record.offset >= self._applied.get(record.partition, 0)
+
+    def of(self, rows: Ints, partitions: Ints) -> Ints:
+        """(P,) of the players in these rows of the census, whose rounds are in these partitions."""
+        before, after = self._before.of(rows), self._after.of(rows)
+        kept = np.where(after < NONE_AFTER, after, self._scattered[partitions]) - 1
+        reached = np.where(before > NONE_BEFORE, before, kept)
+        return np.maximum(reached, self._elsewhere.of(rows))
+
+    def least(self) -> int:
+        """No player's reach is less."""
+        after = min(self._after.least(), int(self._scattered.min()))
+        return min(self._before.least(), after - 1)

@@ -1,0 +1,190 @@
+"""Who is who: players' names to rows, for whole rounds at once.
+
+A dict would do, but for millions of results its look-ups take longer than the rating: each chases
+three pointers to far memory, one after the other. Here a kernel runs through a round's names, laid
+end to end, with open addressing into one table of 8 bytes a slot. It first asks for the slots that
+they hash to, and for what these lead to, so that the processor waits for many at once. Names are
+compared as bytes: equal hashes never mix up two players.
+"""
+
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from stream_rater.columns.arrays import Bytes, Hashes, Ints
+from stream_rater.columns.kernels import giving, inlined, kernel
+from stream_rater.columns.prefetch import prefetch
+from stream_rater.columns.strings import LaidOut, Names, put
+
+T = TypeVar("T", bound=np.generic)
+
+HALF, ROW = np.uint64(32), np.uint64(0xFFFFFFFF)
+EMPTY = np.uint64(0)
+
+BLOCK = 64
+"""Names that are fetched at once: what they lead to stays near."""
+
+
+@inlined
+def _same(a: Bytes, first: int, end: int, b: Bytes, at: int, until: int) -> bool:
+    if end - first != until - at:
+        return False
+    one, other, k, size = np.uint64(first), np.uint64(at), np.uint64(0), np.uint64(end - first)
+    while k < size and a[one + k] == b[other + k]:
+        k += np.uint64(1)
+    return bool(k == size)
+
+
+@inlined
+def _slot(slots: Hashes, h: np.uint64) -> np.uint64:
+    """Where to begin to look for a hash."""
+    return (h ^ (h >> HALF)) & np.uint64(len(slots) - 1)
+
+
+@inlined
+def _enter(slots: Hashes, h: np.uint64, row: int) -> None:
+    """Put a row where its hash leads; a slot is the hash's upper half and the row, from 1."""
+    mask = np.uint64(len(slots) - 1)
+    slot = _slot(slots, h)
+    while slots[slot] != EMPTY:
+        slot = (slot + np.uint64(1)) & mask
+    slots[slot] = (h >> HALF << HALF) | np.uint64(row + 1)
+
+
+@giving
+def _fetch(hashes: Hashes, slots: Hashes, names: Bytes, starts: Ints, stamps: Ints) -> None:
+    """Ask for what is looked at for these names."""
+    rows = np.empty(BLOCK, np.int64)
+    for i in range(len(hashes)):  # each loop asks for what the one before it has led to
+        prefetch(slots, int(_slot(slots, hashes[i])), 0)
+    for i in range(len(hashes)):
+        rows[i] = max(np.int64(slots[_slot(slots, hashes[i])] & ROW) - 1, np.int64(0))
+        prefetch(starts, rows[i], 0)
+        prefetch(stamps, rows[i], 0)
+    for i in range(len(hashes)):
+        prefetch(names, starts[rows[i]], 0)
+
+
+@inlined
+def _find(
+    data: Bytes, first: int, end: int, h: np.uint64, slots: Hashes, names: Bytes, starts: Ints
+) -> int:
+    """The row of a name, or -1."""
+    mask = np.uint64(len(slots) - 1)
+    slot = _slot(slots, h)
+    while slots[slot] != EMPTY:
+        if slots[slot] >> HALF == h >> HALF:
+            row = int(slots[slot] & ROW) - 1
+            if _same(data, first, end, names, starts[row], starts[row + 1]):
+                return row
+        slot = (slot + np.uint64(1)) & mask
+    return -1
+
+
+@kernel
+def _rows(
+    data: Bytes, firsts: Ints, ends: Ints, hashes: Hashes, slots: Hashes, names: Bytes,
+    starts: Ints, stamps: Ints, known: Hashes, count: int, stamp: int, out: Ints,
+) -> tuple[int, int]:  # fmt: skip
+    """Rows of the names in `data` into `out`, new ones entered.
+
+    Returns how many are known now, and the index of a name that came before in this call, or -1.
+    There must be room for all of them to be new.
+    """
+    twice = -1
+    for begin in range(0, len(ends), BLOCK):
+        until = min(begin + BLOCK, len(ends))
+        _fetch(hashes[begin:until], slots, names, starts, stamps)
+        for i in range(begin, until):
+            first, end = firsts[i], ends[i]
+            row = _find(data, first, end, hashes[i], slots, names, starts)
+            if row < 0:
+                row = count
+                count += 1
+                known[row], starts[count] = hashes[i], put(names, starts[row], data, first, end)
+                _enter(slots, hashes[i], row)
+            elif stamps[row] == stamp:
+                twice = i
+            stamps[row] = stamp
+            out[i] = row
+    return count, twice
+
+
+@kernel
+def _enter_all(slots: Hashes, known: Hashes) -> None:
+    for row in range(len(known)):
+        _enter(slots, known[row], row)
+
+
+class Roll:
+    """The players seen so far; each has the row of its first appearance."""
+
+    def __init__(self) -> None:
+        self._count = self._calls = 0
+        self._slots = np.zeros(1024, np.uint64)
+        self._names = np.zeros(4096, np.uint8)
+        self._starts = np.zeros(513, np.int64)
+        """Of each name, and of the next one, which is its end."""
+        self._stamps = np.zeros(512, np.int64)
+        """The last call with each name."""
+        self._known = np.zeros(512, np.uint64)
+        """Hash of each name."""
+
+    def __len__(self) -> int:
+        return self._count
+
+    def rows(self, names: Names) -> tuple[Ints, int | None]:
+        """Row of each name, new ones entered; and the index of one that stands there twice."""
+        found = names.laid_out
+        self._make_room(len(names), len(found.data))
+        self._calls += 1
+        out = np.empty(len(names), np.int64)
+        self._count, twice = _rows(
+            found.data, found.starts, found.ends, found.hashes, self._slots, self._names,
+            self._starts, self._stamps, self._known, self._count, self._calls, out,
+        )  # fmt: skip
+        return out, None if twice < 0 else twice
+
+    def names(self, rows: Ints) -> list[str]:
+        """The names of these rows."""
+        return self.laid_out(rows).texts()
+
+    def laid_out(self, rows: Ints) -> LaidOut:
+        """The same as bytes; who comes later stands behind them."""
+        return LaidOut(self._names, self._starts[rows], self._starts[rows + 1])
+
+    def forget_after(self, count: int) -> None:
+        """Only the first so many are known again."""
+        self._count = count
+        self._fill_slots(len(self._slots))
+
+    def find(self, name: str) -> int | None:
+        """The row of a name, if it is known."""
+        count = self._count
+        row = int(self.rows(Names([name]))[0][0])
+        if row < count:
+            return row
+        self.forget_after(count)
+        return None
+
+    def _make_room(self, names: int, size: int) -> None:
+        most = self._count + names
+        self._names = _grown(self._names, int(self._starts[self._count]) + size)
+        self._starts = _grown(self._starts, most + 1)
+        self._stamps, self._known = _grown(self._stamps, most), _grown(self._known, most)
+        if 2 * most > len(self._slots):
+            self._fill_slots(1 << (4 * most).bit_length())
+
+    def _fill_slots(self, size: int) -> None:
+        self._slots = np.zeros(size, np.uint64)
+        _enter_all(self._slots, self._known[: self._count])
+
+
+def _grown(array: npt.NDArray[T], needed: int) -> npt.NDArray[T]:
+    """The array with room for `needed` rows, zeros where there were none."""
+    if needed <= len(array):
+        return array
+    larger = np.zeros((max(needed, 2 * len(array)), *array.shape[1:]), array.dtype)
+    larger[: len(array)] = array
+    return larger

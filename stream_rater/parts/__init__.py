@@ -1,0 +1,1 @@
+"""The records of `performance-estimated`: how they are written and read."""

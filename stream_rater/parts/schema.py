@@ -1,0 +1,317 @@
+"""A part: the slice of a wave that one shard needs, as one message of `performance-estimated`.
+
+Columnar: what belongs to a round is said once, what belongs to a player is a column. It carries all
+that stage 2 computes with, so the updater needs no configuration of its own.
+
+Every version is a MessagePack array that begins with its number, now and ever after. So what does
+not begin so is no part, and leaves a shard's state as it is; what does and cannot be understood is
+refused, never guessed.
+
+A part names the number of shards that it was cut for. After shards were added, a worker that was
+paused since before may wake up and send parts that were cut for fewer: they are ignored, since its
+successor sends what they hold to where it belongs now.
+
+One number is that of no part but of a mark. `rebuild` leaves one in each shard: what the store held
+there is in no log before it. Releases that do not know it refuse it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Annotated
+
+import msgspec
+import numpy as np
+
+from stream_rater.columns.arrays import Bytes, Ints
+from stream_rater.columns.kernels import KERNEL_VERSION, kernel
+from stream_rater.columns.sharding import columns
+from stream_rater.columns.strings import Names, put
+from stream_rater.contract.tracecontext import Trace
+from stream_rater.rating.model import Evidence, Places
+from stream_rater.rating.systems import Law
+
+VERSION = 1
+
+MARK = 2
+
+OLDEST_KERNEL = 2
+"""Evidence of kernels from this version on means the same to stage 2: parts that workers of such a
+release left are applied. Those of a newer one wait for its workers."""
+
+EVIDENCE_COLUMNS = 3
+
+SHORT_LIST, LONG_LIST, SHORT_TEXT, LONG_TEXT, LONG_BYTES = 0x90, 0xDC, 0xA0, 0xDA, 0xC5
+"""MessagePack's codes: of short lists and texts with the size in it, of others with two bytes."""
+LONGEST_HEAD = 5
+LISTS_AND_COLUMNS = 5
+"""In a message."""
+PLACE_BYTES, EVIDENCE_BYTES = 4, 8 * EVIDENCE_COLUMNS
+"""Of a row; the index of its round takes as many as its place."""
+
+
+class UnknownPart(ValueError):
+    """A message that is no part of a version that this release understands, or a damaged one."""
+
+
+class NotAPart(ValueError):
+    """A message that no release ever wrote: a foreigner's."""
+
+
+class CutForFewer(NotAPart):
+    """A part that was cut when there were fewer shards, and sent after others were added."""
+
+
+class Rebuilt(NotAPart):
+    """The mark of a rebuild."""
+
+    def __init__(self, shards: int) -> None:
+        super().__init__(f"the mark of a rebuild for {shards} shards")
+        self.shards = shards
+
+
+class RoundInPart(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One round of a wave."""
+
+    offset: int
+    """Of the round in `round-completed`; it orders the rounds of a ladder."""
+    law: int
+    """Index of its ladder's law."""
+    time: int
+    round_id: str
+    ladder: str
+    completed_at: str
+    trace: Trace | None = None
+    """Parts of older releases end before it, and those releases read no further."""
+
+
+class _Message(msgspec.Struct, frozen=True, array_like=True):
+    version: Annotated[int, msgspec.Meta(ge=VERSION, le=VERSION)]
+    laws: tuple[Law, ...]
+    rounds: tuple[RoundInPart, ...]
+    round_index: bytes
+    place: bytes
+    evidence: bytes
+    players: list[str]
+    shards: int = 0
+    """Parts of older releases end before it, and those releases read no further."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows of one shard: n players, each in one of the part's rounds."""
+
+    laws: Sequence[Law]
+    rounds: Sequence[RoundInPart]
+    round_index: Ints
+    """(n,) index of each row's round."""
+    place: Places
+    """(n,) as in Wave."""
+    evidence: Evidence
+    """(n, 3) as in Wave's Evidence."""
+    names: Names
+    """(n,) of the players."""
+    shards: int = 0
+    """How many shards there were when it was cut; 0: unknown, it is of an older release."""
+
+    @property
+    def players(self) -> Sequence[str]:
+        """(n,) ids."""
+        return self.names.texts
+
+    def slice(self, rows: Ints) -> "Part":
+        """A part of these rows only, with the rounds and laws that they need."""
+        rounds, index = np.unique(self.round_index[rows], return_inverse=True)
+        return Part(
+            laws=self.laws,
+            rounds=[self.rounds[i] for i in rounds.tolist()],
+            round_index=index,
+            place=self.place[rows],
+            evidence=self.evidence[rows],
+            names=self.names.rows(rows),
+            shards=self.shards,
+        )
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Message).decode
+_decode_mark = msgspec.msgpack.Decoder(tuple[int, int]).decode
+_MARK_BEGINS = _encode((MARK, 0))[:2]
+
+
+@kernel
+def _put_head(out: Bytes, at: int, size: int, short: int, most: int, long: int) -> int:
+    """The head of a list, text or bytes of this size: in one byte up to `most`, else in three or
+    five (in two, where there is a form in between: not of lists), `long` being the code of the form
+    of 16 bits."""
+    if size <= most:
+        out[at] = short | size
+        return at + 1
+    width = 1 if size < 2**8 and long != LONG_LIST else 2 if size < 2**16 else 4
+    out[at] = long - 1 + width // 2
+    for k in range(width):
+        out[at + 1 + k] = (size >> (8 * (width - 1 - k))) & 255
+    return at + 1 + width
+
+
+@kernel
+def _put_list_head(out: Bytes, at: int, size: int) -> int:
+    return _put_head(out, at, size, SHORT_LIST, 15, LONG_LIST)
+
+
+@kernel
+def _put_bytes_head(out: Bytes, at: int, size: int) -> int:
+    return _put_head(out, at, size, 0, -1, LONG_BYTES)
+
+
+@kernel
+def _counted(index: Ints) -> tuple[Ints, Ints]:
+    """The different ones among numbers of which equal ones stand together, and of each number which
+    of those it is."""
+    different, which = np.empty(len(index), np.int64), np.empty(len(index), np.int64)
+    count = 0
+    for i in range(len(index)):
+        if i == 0 or index[i] != index[i - 1]:
+            different[count] = index[i]
+            count += 1
+        which[i] = count - 1
+    return different[:count], which
+
+
+@kernel
+def _put_message(
+    out: Bytes, at: int, rows: Ints, opening: Bytes, heads: Bytes, head_ends: Ints,
+    round_index: Ints, place: Bytes, evidence: Bytes, names: Bytes, starts: Ints, ends: Ints,
+    closing: Bytes,
+) -> int:  # fmt: skip
+    """The message of these rows; of `place` and `evidence` each row has its bytes."""
+    rounds, which = _counted(round_index[rows])
+    at = _put_list_head(out, put(out, at, opening, 0, len(opening)), len(rounds))
+    for r in rounds:
+        at = put(out, at, heads, head_ends[r - 1] if r else 0, head_ends[r])
+    at = _put_bytes_head(out, at, PLACE_BYTES * len(rows))
+    for number in which:
+        for k in range(PLACE_BYTES):
+            out[at + k] = (number >> (8 * k)) & 255
+        at += PLACE_BYTES
+    at = _put_bytes_head(out, at, PLACE_BYTES * len(rows))
+    for i in rows:
+        at = put(out, at, place, PLACE_BYTES * i, PLACE_BYTES * (i + 1))
+    at = _put_bytes_head(out, at, EVIDENCE_BYTES * len(rows))
+    for i in rows:
+        at = put(out, at, evidence, EVIDENCE_BYTES * i, EVIDENCE_BYTES * (i + 1))
+    at = _put_list_head(out, at, len(rows))
+    for i in rows:
+        at = _put_head(out, at, ends[i] - starts[i], SHORT_TEXT, 31, LONG_TEXT)
+        at = put(out, at, names, starts[i], ends[i])
+    return put(out, at, closing, 0, len(closing))
+
+
+@kernel
+def _messages(
+    rows: Ints, cuts: Ints, opening: Bytes, heads: Bytes, head_ends: Ints,
+    round_index: Ints, place: Bytes, evidence: Bytes, names: Bytes, starts: Ints, ends: Ints,
+    closing: Bytes,
+) -> tuple[Bytes, Ints]:  # fmt: skip
+    """Messages one after the other, and where each ends."""
+    size = len(cuts) * (len(opening) + len(closing) + LISTS_AND_COLUMNS * LONGEST_HEAD)
+    for k in range(len(rows)):
+        i = rows[k]
+        r = round_index[i]
+        size += head_ends[r] - (head_ends[r - 1] if r else 0)
+        size += 2 * PLACE_BYTES + EVIDENCE_BYTES + LONGEST_HEAD + ends[i] - starts[i]
+    out, message_ends = np.empty(size, np.uint8), np.empty(len(cuts), np.int64)
+    at = first = 0
+    for k in range(len(cuts)):
+        at = _put_message(
+            out, at, rows[first : cuts[k]], opening, heads, head_ends,
+            round_index, place, evidence, names, starts, ends, closing,
+        )  # fmt: skip
+        message_ends[k], first = at, cuts[k]
+    return out, message_ends
+
+
+def mark(shards: int) -> bytes:
+    """What a rebuild for so many shards leaves in each of them."""
+    return _encode((MARK, shards))
+
+
+def encode(part: Part) -> bytes:
+    """The message."""
+    (message,) = encode_pieces(part, np.arange(len(part.place)), [len(part.place)])
+    return message
+
+
+def encode_pieces(part: Part, rows: Ints, cuts: Sequence[int]) -> list[bytes]:
+    """A message for each piece of these rows, up to each of the cuts, with the rounds it needs.
+
+    Rows of a round stand together. What is said of a round is encoded once, and copied.
+    """
+    opening = bytes([SHORT_LIST | len(_Message.__struct_fields__)]) + _encode(VERSION)
+    heads, head_ends = columns([_encode(each) for each in part.rounds])
+    names = part.names.laid_out
+    out, ends = _messages(
+        rows, np.array(cuts, np.int64), np.frombuffer(opening + _encode(part.laws), np.uint8),
+        heads, head_ends, part.round_index,
+        np.frombuffer(part.place.astype("<i4").tobytes(), np.uint8),
+        np.frombuffer(part.evidence.astype("<f8").tobytes(), np.uint8),
+        names.data, names.starts, names.ends,
+        np.frombuffer(_encode(part.shards), np.uint8),
+    )  # fmt: skip
+    return [out[start:end].tobytes() for start, end in pairwise([0, *ends.tolist()])]
+
+
+def decode(data: bytes, kernel: int = KERNEL_VERSION, *, oldest: int = OLDEST_KERNEL) -> Part:
+    """The part in a message, if it is of a kernel version from `oldest` to ours, `kernel`.
+
+    Raises UnknownPart, or NotAPart, of a mark Rebuilt.
+    """
+    if not _begins_like_a_part(data):
+        raise NotAPart(f"no part of any version, it begins with {data[:8].hex() or 'nothing'}")
+    try:
+        if data.startswith(_MARK_BEGINS):
+            raise Rebuilt(_decode_mark(data)[1])
+        message = _decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UnknownPart(f"part: {error}") from None
+    for law in message.laws:
+        _check_kernel(law.kernel, kernel, oldest)
+    _check_columns(message)
+    return Part(
+        laws=message.laws,
+        rounds=message.rounds,
+        round_index=np.frombuffer(message.round_index, "<i4").astype(np.int64),
+        place=np.frombuffer(message.place, "<i4"),
+        evidence=np.frombuffer(message.evidence, "<f8").reshape(-1, EVIDENCE_COLUMNS),
+        names=Names(message.players),
+        shards=message.shards,
+    )
+
+
+def _check_kernel(computed_by: int, ours: int, oldest: int) -> None:
+    says = f"part: computed by kernel version {computed_by}, this worker has {ours}"
+    if computed_by > ours:
+        raise UnknownPart(f"{says}: it waits for a worker of the newer release")
+    if computed_by < oldest:
+        raise UnknownPart(f"{says}: let workers of the older release finish first")
+
+
+def _begins_like_a_part(data: bytes) -> bool:
+    """An array (short, of 16 or of 32 bits' length) whose first element is a small number."""
+    array = data[:1]
+    head = 1 if b"\x90" <= array <= b"\x9f" else {b"\xdc": 3, b"\xdd": 5}.get(array, 0)
+    return head > 0 and b"\x00" < data[head : head + 1] <= b"\x7f"
+
+
+def _check_columns(message: _Message) -> None:
+    """The columns are as long as they must be, and every index points at something."""
+    rows = len(message.players)
+    widths = ((message.round_index, 4), (message.place, 4), (message.evidence, 24))
+    if any(len(column) != rows * width for column, width in widths):
+        raise UnknownPart(f"part: columns differ in length from its {rows} players")
+    index = np.frombuffer(message.round_index, "<i4")
+    if rows and not 0 <= int(index.min()) <= int(index.max()) < len(message.rounds):
+        raise UnknownPart("part: a row of no round")
+    laws = {each.law for each in message.rounds}
+    if laws and not 0 <= min(laws) <= max(laws) < len(message.laws):
+        raise UnknownPart("part: a round of no law")

@@ -1,0 +1,275 @@
+"""Where in messages that are parts their columns stand: found by a kernel, many in one call.
+
+It takes what is written as `parts.encode` writes it, in MessagePack's shortest forms or others;
+what is not, or is damaged, it leaves to the decoder, which finds the mistake if there is one.
+Nothing is taken here that the decoder would refuse, or would read in another way.
+"""
+
+import numpy as np
+
+from stream_rater.columns.arrays import Bytes, Ints
+from stream_rater.columns.kernels import inlined, kernel
+from stream_rater.columns.player_map import Fingerprints
+from stream_rater.columns.sharding import shard_of
+from stream_rater.columns.siphash import Key, derived, hashed
+from stream_rater.columns.strings import are_distinct, put
+from stream_rater.parts.schema import VERSION
+
+OFFSET, LAW, TIME, ID, ID_END, LADDER, LADDER_END, AT, AT_END, TRACE, TRACE_END = range(11)
+ROUND = 11
+"""What is found of a round: numbers, and where a text, or its trace, starts and ends."""
+
+INDEX, PLACE, NAME, NAME_END = range(4)
+ROW = 4
+"""What is found of a row, beside its evidence: the number of its round is among all that are found.
+"""
+
+LAWS, LAWS_END, ROUNDS, ROWS, DISTINCT, SHARDS, HOME = range(7)
+MESSAGE = 7
+"""What is found of a message: where its laws are, after which round and row its own end, whether no
+two of its players have the same mark, for how many shards it was cut (0: unknown), and to which one
+of these all of its players belong (NOWHERE: unknown, or not all to one). One that is left alone has
+no laws."""
+
+SEEN = 24
+"""Bytes of a row's evidence."""
+LEAST_ROUND, LEAST_ROW = 7, 33
+"""Bytes that they take."""
+
+OLD_SIZE, SIZE = 7, 8
+"""Elements of a message: of an older release, which does not say for how many shards, and of ours.
+"""
+
+PADDING = bytes(16)
+"""To be put behind the last message: heads are read before it is known whether they end in time."""
+
+NOWHERE = -1
+
+LIST, TEXT, BYTES = (0x90, 16, 0xDC, 0xDD), (0xA0, 32, 0xD9, 0xDB), (0, 0, 0xC4, 0xC6)
+"""MessagePack's codes: from which on, and for how many sizes, the size is in it; and the first and
+the last of those that have it behind them, the last in four bytes, those before in half as many."""
+
+UINT8, UINT64, INT8, INT64, FLOAT32, FLOAT64 = 0xCC, 0xCF, 0xD0, 0xD3, 0xCA, 0xCB
+NIL, FALSE, TRUE = 0xC0, 0xC2, 0xC3
+
+
+@inlined
+def _unsigned(data: Bytes, at: int, width: int) -> int:
+    value = np.int64(0)
+    for k in range(width):
+        value = (value << 8) | np.int64(data[at + k])
+    return int(value)
+
+
+@inlined
+def _sized(data: Bytes, at: int, end: int, kind: tuple[int, int, int, int]) -> tuple[int, int]:
+    """The size of what begins at `at`, and behind its head; NOWHERE if it is nothing of the kind,
+    as below."""
+    if not 0 <= at < end:
+        return 0, NOWHERE
+    short, shorts, first, last = kind
+    code = int(np.int64(data[at]))
+    if short <= code < short + shorts:
+        return code - short, at + 1
+    if first <= code <= last:
+        width = 4 >> (last - code)
+        return _unsigned(data, at + 1, width), at + 1 + width
+    return 0, NOWHERE
+
+
+@inlined
+def _number(data: Bytes, at: int, end: int) -> tuple[int, int]:
+    """The integer at `at`, and behind it."""
+    if not 0 <= at < end:
+        return 0, NOWHERE
+    code = int(np.int64(data[at]))
+    if code < 0x80 or code >= 0xE0:
+        return code - 256 * (code >= 0xE0), at + 1
+    if UINT8 <= code <= UINT64:
+        width = 1 << (code - UINT8)
+        value = _unsigned(data, at + 1, width)
+        return value, at + 1 + width if value >= 0 else NOWHERE
+    if INT8 <= code <= INT64:
+        width = 1 << (code - INT8)
+        shift = 64 - 8 * width
+        return (_unsigned(data, at + 1, width) << shift) >> shift, at + 1 + width
+    return 0, NOWHERE
+
+
+@kernel
+def _is_utf8(data: Bytes, i: int, end: int) -> bool:
+    while i < end:
+        lead = data[i]
+        if lead < 0x80:
+            i += 1
+            continue
+        size = 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
+        if lead < 0xC2 or lead > 0xF4 or i + size > end:
+            return False
+        for k in range(1, size):
+            if data[i + k] & 0xC0 != 0x80:
+                return False
+        second = data[i + 1]
+        if (lead == 0xE0 and second < 0xA0) or (lead == 0xF0 and second < 0x90):  # too long a form
+            return False
+        if (lead == 0xED and second >= 0xA0) or (lead == 0xF4 and second >= 0x90):
+            return False
+        i += size
+    return True
+
+
+@inlined
+def _text(data: Bytes, at: int, end: int) -> tuple[int, int]:
+    """Where the text at `at` starts, and behind it."""
+    size, start = _sized(data, at, end, TEXT)
+    if start < 0 or start + size > end or not _is_utf8(data, start, start + size):
+        return 0, NOWHERE
+    return start, start + size
+
+
+@kernel
+def _skipped(data: Bytes, at: int, end: int) -> int:
+    """Behind whatever stands at `at`."""
+    left = 1
+    while left > 0:
+        if not 0 <= at < end:
+            return NOWHERE
+        left -= 1
+        code = data[at]
+        size, inside = _sized(data, at, end, LIST)
+        _, text_end = _text(data, at, end)
+        _, number_end = _number(data, at, end)
+        if inside >= 0:
+            left, at = left + size, inside
+        elif text_end >= 0:
+            at = text_end
+        elif number_end >= 0:
+            at = number_end
+        elif code in (FLOAT32, FLOAT64):
+            at += 5 if code == FLOAT32 else 9
+        elif code in (NIL, FALSE, TRUE):
+            at += 1
+        else:
+            return NOWHERE
+    return at if at <= end else NOWHERE
+
+
+@inlined
+def _round(data: Bytes, at: int, end: int, laws: int, to: Ints, r: int) -> int:
+    """Behind the round at `at`."""
+    size, at = _sized(data, at, end, LIST)
+    if at < 0 or not 6 <= size <= 7:
+        return NOWHERE
+    to[OFFSET, r], at = _number(data, at, end)
+    to[LAW, r], at = _number(data, at, end)
+    to[TIME, r], at = _number(data, at, end)
+    for column in (ID, LADDER, AT):
+        to[column, r], at = _text(data, at, end)
+        to[column + 1, r] = at
+    to[TRACE, r] = to[TRACE_END, r] = 0
+    if size == 7 and at >= 0:
+        start = at
+        at = _skipped(data, at, end)
+        if at > start + 1:  # not nil
+            to[TRACE, r], to[TRACE_END, r] = start, at
+        elif at >= 0 and data[start] != NIL:
+            return NOWHERE
+    return at if 0 <= to[LAW, r] < laws else NOWHERE
+
+
+@inlined
+def _bytes(data: Bytes, at: int, end: int) -> tuple[int, int]:
+    """Where bytes that are a column start, and behind them."""
+    size, start = _sized(data, at, end, BYTES)
+    return (start, start + size) if 0 <= start <= end - size else (0, NOWHERE)
+
+
+@inlined
+def _int32(data: Bytes, at: int) -> int:
+    """Little-endian."""
+    value = np.int64(0)
+    for k in range(4):
+        value |= np.int64(data[at + k]) << (8 * k)
+    return int((value << 32) >> 32)
+
+
+@inlined
+def _rows(
+    data: Bytes, at: int, end: int, first_round: int, rounds: int, first: int,
+    to: Ints, evidence: Bytes,
+) -> tuple[int, int]:  # fmt: skip
+    """How many rows the columns at `at` have, and behind them."""
+    index, index_end = _bytes(data, at, end)
+    place, place_end = _bytes(data, index_end, end)
+    seen, seen_end = _bytes(data, place_end, end)
+    count, at = _sized(data, seen_end, end, LIST)
+    sizes = index_end - index, place_end - place, seen_end - seen
+    if at < 0 or sizes != (4 * count, 4 * count, SEEN * count):
+        return 0, NOWHERE
+    for i in range(count):
+        own = _int32(data, index + 4 * i)
+        to[NAME, first + i], at = _text(data, at, end)
+        to[NAME_END, first + i] = at
+        if at < 0 or not 0 <= own < rounds:
+            return 0, NOWHERE
+        to[INDEX, first + i] = first_round + own
+        to[PLACE, first + i] = _int32(data, place + 4 * i)
+    put(evidence, SEEN * first, data, seen, seen_end)
+    return count, at
+
+
+@inlined
+def _mark(
+    data: Bytes, rounds: Ints, rows: Ints, first: int, last: int, marks: Fingerprints, key: Key
+) -> None:
+    for i in range(first, last):
+        r = rows[INDEX, i]
+        own = derived(key, hashed(key, data, rounds[LADDER, r], rounds[LADDER_END, r]))
+        marks[i] = hashed(own, data, rows[NAME, i], rows[NAME_END, i])
+
+
+@inlined
+def _home(data: Bytes, rows: Ints, first: int, last: int, shards: int) -> int:
+    """The shard, of so many, that all of these players belong to; NOWHERE if there is none."""
+    if shards <= 0 or last <= first:
+        return NOWHERE
+    home = shard_of(data, rows[NAME, first], rows[NAME_END, first], shards)
+    for i in range(first + 1, last):
+        if shard_of(data, rows[NAME, i], rows[NAME_END, i], shards) != home:
+            return NOWHERE
+    return home
+
+
+@kernel
+def unpack(
+    data: Bytes, ends: Ints, rounds: Ints, rows: Ints, evidence: Bytes, marks: Fingerprints,
+    key: Key,
+) -> Ints:  # fmt: skip
+    """(M, MESSAGE) of messages in a row; with (ROUND, -) `rounds`, (ROW, -) `rows` and what belongs
+    to a row: SEEN bytes of `evidence`, and in `marks` a hash of ladder and name under the key."""
+    found = np.zeros((len(ends), MESSAGE), np.int64)
+    start = first_round = first = 0
+    for m in range(len(ends)):
+        end = ends[m]
+        size, at = _sized(data, start, end, LIST)
+        version, laws_at = _number(data, at, end)
+        laws, _ = _sized(data, laws_at, end, LIST)
+        known = version == VERSION and OLD_SIZE <= size <= SIZE
+        laws_end = _skipped(data, laws_at, end) if known else NOWHERE
+        count, at = _sized(data, laws_end, end, LIST)
+        r = 0
+        while at >= 0 and r < count:
+            at = _round(data, at, end, laws, rounds, first_round + r)
+            r += 1
+        n, at = _rows(data, at, end, first_round, count, first, rows, evidence)
+        shards, at = _number(data, at, end) if size == SIZE else (0, at)
+        if at == end:
+            found[m, SHARDS] = shards
+            found[m, HOME] = _home(data, rows, first, first + n, shards)
+            _mark(data, rounds, rows, first, first + n, marks, key)
+            found[m, LAWS], found[m, LAWS_END] = laws_at, laws_end
+            found[m, DISTINCT] = are_distinct(marks[first : first + n])
+            first_round, first = first_round + count, first + n
+        found[m, ROUNDS], found[m, ROWS] = first_round, first
+        start = end
+    return found

@@ -1,0 +1,1 @@
+"""From the bytes of `round-completed` to checked rounds as columns."""

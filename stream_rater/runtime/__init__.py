@@ -1,0 +1,1 @@
+"""A worker process: start, health, metrics, logs and shutdown."""

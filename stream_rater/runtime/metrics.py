@@ -1,0 +1,389 @@
+"""Every metric, declared once, and the observer that feeds them and the log.
+
+Nothing here is labelled by player, round or ladder: labels stay few. What can be counted is there
+from the start, at zero: a counter that appears with its first event hides that event from `rate`.
+"""
+
+import re
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from logging import DEBUG
+
+import structlog
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Info,
+    ProcessCollector,
+    disable_created_metrics,
+)
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from stream_rater.contract.record import Record
+from stream_rater.contract.tracecontext import trace_of
+from stream_rater.pipeline.observer import Observer, Traced, unwatched
+from stream_rater.pipeline.ports import Polled, Rejection
+from stream_rater.rounds.batch import Told
+from stream_rater.rounds.validation import CODES
+from stream_rater.runtime.latency import Waits
+
+FAST_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+
+WAITS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 120.0, 600.0)
+
+CAUSES = ("kafka", "redis", "tls", "denied")
+"""Of troubles: whose failure made a role begin anew. TLS: a handshake of either's, not accepted by
+one side. Denied: either's, for a wrong password or a missing right."""
+
+ADDRESS = re.compile(r"\w*ssl://\S+")
+"""Before whatever librdkafka tells of a broker that it talks to by TLS."""
+TLS = re.compile(r"certificate|ssl alert|(?:\[ssl: |ssl routines::?)(?!unexpected[_ ]eof)")
+"""Not so an end of the connection, which OpenSSL tells as an error of its own, too."""
+DENIED = re.compile(
+    r"authenticat|authoriz|username-password|no permissions|\b(?:noauth|noperm|wrongpass)\b"
+)
+
+ENCODINGS = ("listpack", "hashtable")
+"""How Redis holds a hash: small ones compactly, others as a table of about twice the size."""
+
+LOG_EVERY_S = 1.0
+"""Repeated troubles of one kind are logged at most so often; the counters count them all."""
+
+
+class Metrics:
+    """The metrics of one process."""
+
+    def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # series that nobody reads
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self._declare_work()
+        self._declare_health()
+        self._declare_surroundings()
+        for labelled, values in (
+            (self.rounds, ("accepted", "rejected", "scattered", "resumed")),
+            (self.rejected, CODES),
+            (self.updates, ("applied", "repeated", "replayed")),
+            (self.events, ("published", "settled")),
+            (self.hashes, ENCODINGS),
+        ):
+            for value in values:
+                labelled.labels(value)
+
+    def _declare_work(self) -> None:
+        self.rounds = Counter(
+            "stream_rater_rounds_total",
+            "Rounds by outcome: accepted (valid), rejected, scattered (estimated and sent), "
+            "resumed (found scattered by a predecessor)",
+            ["outcome"], registry=self.registry,
+        )  # fmt: skip
+        self.rejected = Counter(
+            "stream_rater_rejected_total",
+            "Rejected rounds by error code",
+            ["code"],
+            registry=self.registry,
+        )
+        self.resting = Gauge(
+            "stream_rater_resting_partitions",
+            "Partitions of round-completed not read for a while: too many of their rounds were "
+            "rejected",
+            registry=self.registry,
+        )
+        self.updates = Counter(
+            "stream_rater_updates_total",
+            "Rows by outcome: applied, repeated (already in the store), replayed (the store had "
+            "lost them)",
+            ["outcome"], registry=self.registry,
+        )  # fmt: skip
+        self.events = Counter(
+            "stream_rater_events_total",
+            "rating-changed events by outcome: published, settled (for a predecessor)",
+            ["outcome"], registry=self.registry,
+        )  # fmt: skip
+        self.latency = Histogram(
+            "stream_rater_latency_seconds",
+            "From the arrival of a record in Kafka until it is finished, one of each poll: of a "
+            "round until its parts are in the log (estimator), of a part until its events are "
+            "committed (updater)",
+            ["role"], buckets=WAITS_S, registry=self.registry,
+        )  # fmt: skip
+        self.seconds = Histogram(
+            "stream_rater_stage_seconds",
+            "Time of one effect, by role and effect (Poll includes waiting)",
+            ["role", "stage"], buckets=FAST_S, registry=self.registry,
+        )  # fmt: skip
+
+    def _declare_health(self) -> None:
+        self.ready = Gauge(
+            "stream_rater_ready",
+            "1 where /readyz answers 200, else 0",
+            registry=self.registry,
+        )
+        self.owned = Gauge(
+            "stream_rater_owned",
+            "Partitions of round-completed (estimator) or shards (updater) owned",
+            ["role"], registry=self.registry,
+        )  # fmt: skip
+        self.partitions = Gauge(
+            "stream_rater_partitions",
+            "Partitions of round-completed (estimator) or shards (updater) that there are",
+            ["role"], registry=self.registry,
+        )  # fmt: skip
+        self.assignments = Counter(
+            "stream_rater_assignments_total",
+            "Times that what a role owns changed",
+            ["role"],
+            registry=self.registry,
+        )
+        self.refused = Gauge(
+            "stream_rater_refused_shards",
+            "Shards that wait for an operator",
+            registry=self.registry,
+        )
+        self.refused_ladders = Gauge(
+            "stream_rater_refused_ladders",
+            "Ladders that wait for workers to have the same parameters",
+            registry=self.registry,
+        )
+        self.troubles = Counter(
+            "stream_rater_restarts_total",
+            "Times a state machine started over after trouble, by whose: kafka, redis, or tls (a "
+            "handshake of either's); denied: it ended, for a wrong password or a missing right",
+            ["role", "cause"],
+            registry=self.registry,
+        )
+
+    def _declare_surroundings(self) -> None:
+        self.info = Info(
+            "stream_rater",
+            "Release and kernel version; workers of two kernel versions compute other bits",
+            registry=self.registry,
+        )
+        self.hashes = Counter(
+            "stream_rater_sampled_hashes_total",
+            "Hashes of beliefs looked at in Redis, by encoding: a hashtable takes twice the memory "
+            "of a listpack",
+            ["encoding"], registry=self.registry,
+        )  # fmt: skip
+        self.certificates = Gauge(
+            "stream_rater_certificate_expiry_timestamp_seconds",
+            "When a certificate of our own, or the first that is to be trusted, is over",
+            ["server", "use"], registry=self.registry,
+        )  # fmt: skip
+        self.clock = Gauge(
+            "stream_rater_clock_timestamp_seconds",
+            "This worker's clock when scraped, to compare with the scraper's",
+            registry=self.registry,
+        )
+        self.clock.set_function(time.time)
+        self.ahead = Gauge(
+            "stream_rater_clock_ahead_seconds",
+            "By how much the time of the last sampled record lies ahead of this worker's clock",
+            ["role"], registry=self.registry,
+        )  # fmt: skip
+
+
+class Lag(Collector):
+    """How far each owned partition has come, when scraped."""
+
+    def __init__(self) -> None:
+        self._sources: list[tuple[str, Callable[[], Mapping[int, int]], ServiceObserver]] = []
+
+    def add(
+        self, topic: str, ends: Callable[[], Mapping[int, int]], observer: "ServiceObserver"
+    ) -> None:
+        """A topic whose owned partitions' end offsets `ends` knows."""
+        self._sources.append((topic, ends, observer))
+
+    def collect(self) -> Iterable[Metric]:
+        lag = GaugeMetricFamily(
+            "stream_rater_lag_records",
+            "Records not yet finished, by topic and partition",
+            labels=["topic", "partition"],
+        )
+        position = GaugeMetricFamily(
+            "stream_rater_next_offset",
+            "The next offset to be finished, by topic and partition",
+            labels=["topic", "partition"],
+        )
+        for topic, ends, observer in self._sources:
+            for partition, end in ends().items():
+                finished = observer.finished.get(partition, end)
+                lag.add_metric([topic, str(partition)], max(0, end - finished))
+                position.add_metric([topic, str(partition)], finished)
+        return [lag, position]
+
+
+def cause_of(reason: str) -> str:
+    """Whose trouble it is, by the words of its reason."""
+    told = ADDRESS.sub("", reason.lower())
+    if TLS.search(told):
+        return "tls"
+    if DENIED.search(told):
+        return "denied"
+    return "redis" if reason.startswith("redis") else "kafka"
+
+
+def _traced(record: Record) -> dict[str, str]:
+    """The trace that a record's lines belong to, as a field of them; nothing without one."""
+    trace = trace_of(record.headers)
+    return {} if trace is None else {"trace_id": trace.id}
+
+
+class ServiceObserver(Observer):
+    """Counts and logs what one machine tells."""
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        role: str,
+        log: structlog.stdlib.BoundLogger,
+        spans: Callable[[Iterable[Traced]], AbstractContextManager[object]] = unwatched,
+    ) -> None:
+        self._spans = spans
+        self._metrics = metrics
+        self._role = role
+        self._log = log
+        self._logged_s: dict[str, float] = {}
+        self.finished: dict[int, int] = {}
+        """The next offset to be finished, by partition."""
+        self.behind: Collection[int] = ()
+        """Partitions of which only the ids before the committed offset are read so far."""
+        self.refused: dict[int, str] = {}
+        """Why, by shard."""
+        self.refused_ladders: dict[str, str] = {}
+        """Why, by ladder."""
+        self._waits = Waits(
+            metrics.latency.labels(role).observe, metrics.ahead.labels(role).set, time.time
+        )
+        self._accepted = metrics.rounds.labels("accepted")  # looked up once, not for each round
+        metrics.assignments.labels(role)
+        for cause in CAUSES:
+            metrics.troubles.labels(role, cause)
+
+    def polled(self, polled: Polled) -> None:
+        """What a poll brought."""
+        self._waits.polled(polled.records, self.finished)
+
+    def owned(self, partitions: frozenset[int]) -> None:
+        self._metrics.owned.labels(self._role).set(len(partitions))
+        self._metrics.assignments.labels(self._role).inc()
+        self._waits.keep(partitions)
+        self.refused = {s: why for s, why in self.refused.items() if s in partitions}
+        if not partitions:
+            self.refused_ladders = {}
+            self._metrics.refused_ladders.set(0)
+        self._metrics.refused.set(len(self.refused))
+        self._log.info("owned", partitions=sorted(partitions))
+
+    def reading_back(self, partitions: Collection[int]) -> None:
+        self.behind = partitions
+
+    def rounds_accepted(self, records: Sequence[Record], rounds: Sequence[Told]) -> None:
+        self._accepted.inc(len(rounds))
+        if not self._log.is_enabled_for(DEBUG):  # told of so many, it takes time not to be told
+            return
+        for record, told in zip(records, rounds, strict=True):
+            self._log.debug(
+                "round accepted", ladder=told.ladder, round=told.round_id,
+                partition=record.partition, offset=record.offset, **_traced(record),
+            )  # fmt: skip
+
+    def round_rejected(self, rejection: Rejection) -> None:
+        code, record = rejection.code, rejection.record
+        self._metrics.rounds.labels("rejected").inc()
+        self._metrics.rejected.labels(code).inc()
+        told = {"ladder": rejection.ladder, "round": rejection.round_id}
+        self._sometimes(
+            code, "round rejected", code=code, error=rejection.message, partition=record.partition,
+            offset=record.offset, **{name: known for name, known in told.items() if known},
+            **_traced(record),
+        )  # fmt: skip
+
+    def partitions_resting(self, partitions: frozenset[int]) -> None:
+        self._metrics.resting.set(len(partitions))
+        if partitions:
+            self._sometimes(
+                "resting", "partitions rest: too many rejections", partitions=sorted(partitions)
+            )
+        else:
+            self._log.info("no partition rests")
+
+    def at_work(self, rounds: Iterable[Traced]) -> AbstractContextManager[object]:
+        return self._spans(rounds)
+
+    def rounds_scattered(self, rounds: int, players: int) -> None:
+        self._metrics.rounds.labels("scattered").inc(rounds)
+        self._log.debug("wave scattered", rounds=rounds, players=players)
+
+    def rounds_resumed(self, rounds: int) -> None:
+        self._metrics.rounds.labels("resumed").inc(rounds)
+
+    def beliefs_applied(
+        self, shard: int, end: int, applied: int, repeated: int, *, replayed: bool
+    ) -> None:
+        self._log.debug(
+            "beliefs applied", shard=shard, offset=end, applied=applied, repeated=repeated
+        )
+        self._metrics.updates.labels("replayed" if replayed else "applied").inc(applied)
+        self._metrics.updates.labels("repeated").inc(repeated)
+
+    def events_published(self, events: int, *, settled: bool) -> None:
+        self._metrics.events.labels("settled" if settled else "published").inc(events)
+
+    def positions(self, next_offsets: Mapping[int, int]) -> None:
+        self.finished.update(next_offsets)
+        self._waits.finished(next_offsets)
+
+    def rounds_missing(self, partition: int, committed: int, start: int) -> None:
+        self._log.error(
+            "rounds were deleted from the log before they were read",
+            partition=partition, from_offset=committed, to_offset=start,
+        )  # fmt: skip
+
+    def started_over(self, reason: str) -> None:
+        self._metrics.troubles.labels(self._role, cause_of(reason)).inc()
+        self._sometimes("trouble", "started over", reason=reason)
+
+    def denied(self) -> None:
+        """The role ends, because Kafka or Redis does not let it go on."""
+        self._metrics.troubles.labels(self._role, "denied").inc()
+
+    def shard_opened(self, shard: int) -> None:
+        if self.refused.pop(shard, None) is not None:
+            self._metrics.refused.set(len(self.refused))
+            self._log.info("shard goes on", shard=shard)
+
+    def part_ignored(self, shard: int, offset: int, reason: str) -> None:
+        self._sometimes(
+            "foreign", "foreign message among the parts", shard=shard, offset=offset, reason=reason
+        )
+
+    def shard_refused(self, shard: int, reason: str, offset: int | None = None) -> None:
+        if self.refused.get(shard) != reason:
+            where = {} if offset is None else {"offset": offset}
+            self._log.error("shard refused", shard=shard, **where, reason=reason)
+        self.refused[shard] = reason
+        self._metrics.refused.set(len(self.refused))
+
+    def ladder_refused(self, ladder: str, offset: float, reason: str) -> None:
+        if self.refused_ladders.get(ladder) != reason:
+            self._log.error("ladder refused", ladder=ladder, offset=offset, reason=reason)
+        self.refused_ladders[ladder] = reason
+        self._metrics.refused_ladders.set(len(self.refused_ladders))
+
+    def ladders_agreed(self, ladders: Iterable[str]) -> None:
+        for ladder in self.refused_ladders.keys() & set(ladders):
+            del self.refused_ladders[ladder]
+            self._metrics.refused_ladders.set(len(self.refused_ladders))
+            self._log.info("ladder goes on", ladder=ladder)
+
+    def _sometimes(self, kind: str, event: str, **fields: object) -> None:
+        now_s = time.monotonic()
+        if now_s - self._logged_s.get(kind, -LOG_EVERY_S) >= LOG_EVERY_S:
+            self._logged_s[kind] = now_s
+            self._log.warning(event, **fields)

@@ -1,0 +1,303 @@
+"""`stream-rater run`: the state machines on real servers, a thread for each role."""
+
+import math
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any
+
+from stream_rater.adapters.kafka import Fenced, Input
+from stream_rater.adapters.ladder_notes import LadderNotes
+from stream_rater.adapters.redis import RedisStore
+from stream_rater.adapters.topics import Admin
+from stream_rater.adapters.worker import Stopping, Worker
+from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.columns.sharding import partition_of
+from stream_rater.config import TEMPLATE, BadConfiguration, Ladders, Settings
+from stream_rater.pipeline.estimator import Estimator
+from stream_rater.pipeline.ladder_history import AtOdds, announce
+from stream_rater.pipeline.ladder_history import notes as noted
+from stream_rater.pipeline.ports import (
+    CannotGoOn,
+    Denied,
+    Effect,
+    LogTrouble,
+    Poll,
+    Step,
+    Trouble,
+)
+from stream_rater.pipeline.updater import Updater
+from stream_rater.runtime import certificates, log, selfcheck
+from stream_rater.runtime.metrics import Lag, Metrics, ServiceObserver
+from stream_rater.runtime.spans import spans_of
+
+ESTIMATORS = "stream-rater-estimators"
+UPDATERS = "stream-rater-updaters"
+"""Consumer groups (behind the topic prefix)."""
+
+STALE_S = 30.0
+"""A role that has not come to a poll for so long is not healthy."""
+
+HUNG_S = 60.0
+"""One that has not for so long is in a call that does not return, as librdkafka's
+`send_offsets_to_transaction` may not after a broken connection (its issue 5456): the process ends.
+Nothing that is meant to wait waits so long."""
+
+SLICE_S = 0.2
+
+SWITCH_S = 0.0003
+"""How soon one role's thread lets the other have the interpreter: by Python's 5 ms each of the many
+calls that a wave makes may wait so long. Measured at 4,400 updates a second: p50 82 ms for 105."""
+
+STOP_S = 8.0
+"""A role that is asked to stop has so long to finish what is in hand; then the process just ends,
+which costs a successor no more than a crash does."""
+
+
+def layout_of(settings: Settings, admin: Admin, partitions: Mapping[str, int]) -> dict[str, str]:
+    """What a store is laid out for."""
+    rounds = admin.topics.rounds
+    return {
+        "shards": str(partitions[admin.topics.parts]),
+        "buckets": str(settings.buckets),
+        "partitions": str(partitions[rounds]),
+        "topic": admin.topic_id(rounds),
+        "duplicate_window": str(settings.duplicate_window),
+    }
+
+
+def check_ladders(ladders: Ladders, notes: LadderNotes, ends: Callable[[], Sequence[int]]) -> None:
+    """Refuse a ladders file at odds with the notes in the log; have its changes confirmed."""
+    own = {each: ladders.history(each) for each in ladders.ladders if each != TEMPLATE}
+
+    def end_of(ladder: str) -> int:
+        found = ends()
+        return found[partition_of(ladder, len(found))]
+
+    try:
+        if own:
+            announce(own, notes, end_of, uuid.uuid4().hex)
+    except AtOdds as error:
+        raise BadConfiguration(str(error)) from None
+
+
+def import_notes(store: RedisStore, notes: LadderNotes) -> None:
+    """Bring what an older release noted in Redis into the log. Two workers may do so at once."""
+    if found := store.layout.old_notes():
+        story = notes.read()
+        missing = {each: told for each, told in found.items() if not story.noted(each)}
+        notes.write(noted("noted", missing))
+
+
+@dataclass
+class Role:
+    """One running state machine."""
+
+    name: str
+    worker: Worker
+    observer: ServiceObserver
+    machine: Step[Any]
+    failure: BaseException | None = None
+    trouble: str = ""
+    """Why it started over and does not read yet."""
+    seen_s: float = 0.0
+    silent_s: float = 0.0
+
+    def silent(self, slice_s: float) -> float:
+        """Seconds since it came to a poll, those when the process itself was frozen left out.
+
+        To be asked every `slice_s`.
+        """
+        polled_s = self.worker.polled_s
+        self.silent_s = self.silent_s + slice_s if polled_s == self.seen_s else 0.0
+        self.seen_s = polled_s
+        return self.silent_s
+
+    def behind(self) -> int:
+        """Records not yet finished, of the partition that has most of them."""
+        ends, finished = self.worker.input.lag(), self.observer.finished
+        return max((end - finished.get(p, end) for p, end in ends.items()), default=0)
+
+    def drive(self, on_end: Callable[[], None]) -> None:
+        """Perform effects until asked to stop."""
+        outcome, trouble = None, None
+        try:
+            while True:
+                effect: Effect[Any] = (
+                    self.machine.send(outcome) if trouble is None else self.machine.throw(trouble)
+                )
+                outcome, trouble = None, None
+                try:
+                    outcome = self.worker.perform(effect)
+                    if isinstance(effect, Poll) and not effect.full:
+                        self.trouble = ""
+                except Trouble as error:
+                    trouble = error
+                    self.trouble = str(error)
+        except Stopping:
+            pass
+        except BaseException as error:
+            self.failure = error
+            if isinstance(error, Denied):
+                self.observer.denied()
+        finally:
+            self._leave()
+            on_end()
+
+    def _leave(self) -> None:
+        try:
+            self.worker.input.close()
+        except Exception as error:
+            self.failure = self.failure or error
+
+
+class Service:
+    """Everything one process runs."""
+
+    def __init__(self, settings: Settings, ladders: Ladders, roles: frozenset[str]) -> None:
+        self._settings = settings
+        self._ladders = ladders
+        self._stop = threading.Event()
+        self.log = log.logger("service")
+        self.metrics = Metrics()
+        self._lag = Lag()
+        self.metrics.registry.register(self._lag)
+        admin = Admin(settings)
+        admin.create_topics()
+        partitions = admin.check_topics()
+        for warning in admin.warnings:
+            self.log.warning(warning)
+        self._shards = partitions[admin.topics.parts]
+        self._prepare_store(admin, partitions, estimates="estimator" in roles)
+        self._admin = admin
+        self._partitions = partitions
+        self._tell_surroundings()
+        self._roles = [self._role(name) for name in sorted(roles)]
+        self.metrics.ready.set_function(lambda: float(not self.unready()))
+
+    def _prepare_store(self, admin: Admin, partitions: dict[str, int], *, estimates: bool) -> None:
+        store = RedisStore(self._settings)
+        for warning in store.prepare():
+            self.log.warning(warning)
+        store.check_layout(layout_of(self._settings, admin, partitions))
+        store.layout.begin(KERNEL_VERSION)
+        if estimates:
+            notes, rounds = LadderNotes(self._settings, admin), admin.topics.rounds
+            import_notes(store, notes)
+            check_ladders(self._ladders, notes, lambda: admin.ends(rounds, partitions[rounds]))
+            notes.close()
+        store.close()
+
+    def _tell_surroundings(self) -> None:
+        slow = selfcheck.warning()
+        if slow is not None:
+            self.log.warning(slow)
+        release = metadata.version("stream-rater")
+        self.metrics.info.info({"version": release, "kernel": str(KERNEL_VERSION)})
+        settings = self._settings
+        for server, use, path in (
+            ("kafka", "client", settings.kafka_ssl_certificate),
+            ("kafka", "authority", settings.kafka_ssl_ca),
+            ("redis", "client", settings.redis_certificate),
+            ("redis", "authority", settings.redis_ca),
+        ):
+            end_s = certificates.not_after(path) if path else None
+            if end_s is not None:  # of the file as it is now, which is what the clients read
+                self.metrics.certificates.labels(server, use).set(end_s)
+
+    def _role(self, name: str) -> Role:
+        estimating = name == "estimator"
+        topics = self._admin.topics
+        topic = topics.rounds if estimating else topics.parts
+        group = ESTIMATORS if estimating else UPDATERS
+        input_ = Input(self._settings, topic, group, self._stop, calm=estimating)
+        self.metrics.partitions.labels(name).set(self._partitions[topic])
+        observer = ServiceObserver(self.metrics, name, log.logger(name), spans_of(name, topic))
+        input_.on_committed = observer.positions
+        self._lag.add(topic, input_.lag, observer)
+        worker = Worker(
+            self._settings, input_, self._admin, RedisStore(self._settings), name,
+            stop=self._stop,
+            on_effect=lambda stage, s: self.metrics.seconds.labels(name, stage).observe(s),
+        )  # fmt: skip
+        worker.on_polled = observer.polled
+        worker.on_encoding = lambda encoding: self.metrics.hashes.labels(encoding).inc()
+        if estimating:
+            machine = Estimator(
+                self._ladders, self._shards, self._partitions[topic],
+                window=self._settings.duplicate_window,
+                wave_players=self._settings.wave_players,
+                rejects_per_second=self._settings.rejects_per_second, observer=observer,
+            ).run()  # fmt: skip
+        else:
+            machine = Updater(self._shards, observer=observer).run()
+        return Role(name, worker, observer, machine)
+
+    def run(self) -> None:
+        """Until `stop` is called or a role fails; raises what made it fail."""
+        sys.setswitchinterval(SWITCH_S)
+        threads = [
+            threading.Thread(target=role.drive, args=(self.stop,), name=role.name, daemon=True)
+            for role in self._roles
+        ]
+        for thread in threads:
+            thread.start()
+        self.log.info("running", roles=[role.name for role in self._roles])
+        late = self._await(threads)
+        for role in self._roles:
+            if isinstance(role.failure, Fenced | Denied | CannotGoOn):
+                raise LogTrouble(f"{role.name}: {role.failure}")
+            if role.failure is not None:
+                raise role.failure
+        if late:
+            raise LogTrouble(f"{', '.join(late)} did not finish within {STOP_S:g} s")
+        self.log.info("stopped")
+
+    def _await(self, threads: Sequence[threading.Thread]) -> list[str]:
+        """Until all have ended, in slices, so that signals are served; the names of those late."""
+        while not self._stop.wait(SLICE_S):
+            if hung := [role.name for role in self._roles if role.silent(SLICE_S) > HUNG_S]:
+                raise LogTrouble(f"{', '.join(hung)}: in a call that does not return")
+        deadline_s = time.monotonic() + STOP_S
+        for thread in threads:
+            thread.join(max(0.0, deadline_s - time.monotonic()))
+        return [thread.name for thread in threads if thread.is_alive()]
+
+    def stop(self) -> None:
+        """Finish what is in hand, commit, leave."""
+        self._stop.set()
+
+    def unhealthy(self) -> list[str]:
+        """Why the process should be restarted: roles that no longer come to a poll."""
+        now_s = time.monotonic()
+        return [
+            f"{role.name}: no poll for {now_s - role.worker.polled_s:.0f} s"
+            for role in self._roles
+            if now_s - role.worker.polled_s > STALE_S
+        ]
+
+    def unready(self) -> list[str]:
+        """Why the process does not rate all that it owns, about as soon as it comes."""
+        reasons = self.unhealthy()
+        most = self._settings.ready_lag or math.inf
+        for role in self._roles:
+            if (behind := role.behind()) > most:
+                reasons.append(f"{role.name}: {behind} records of a partition behind")
+            if not role.worker.input.joined:
+                reasons.append(f"{role.name}: not in its consumer group yet")
+            elif not role.worker.input.settled:
+                reasons.append(f"{role.name}: no share of its consumer group's work yet")
+            unopened = role.worker.input.unopened()
+            if unopened and not role.observer.refused:
+                reasons.append(f"{role.name}: not opened yet: {unopened}")
+            elif back := role.observer.behind:
+                reasons.append(f"{role.name}: still reading the round ids of {sorted(back)}")
+            if role.trouble:
+                reasons.append(f"{role.name}: {role.trouble}")
+            reasons += [f"shard {s}: {why}" for s, why in role.observer.refused.items()]
+            reasons += role.observer.refused_ladders.values()
+        return reasons

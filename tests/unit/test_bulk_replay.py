@@ -1,0 +1,103 @@
+"""Rounds rated in waves, players as rows: the same bytes as one round after the other."""
+
+import random
+from collections.abc import Mapping
+from itertools import chain
+
+import numpy as np
+import pytest
+
+from stream_rater.columns.player_column import Roster
+from stream_rater.config import Change, Ladder, Ladders
+from stream_rater.contract.record import Player, Record
+from stream_rater.lab.bulk_replay import Census, Crowd, Played, _depths
+from stream_rater.lab.cutoff import Reach
+from stream_rater.lab.offline import Replay
+from stream_rater.lab.rebuild import Rebuild
+from stream_rater.rating.parameters import Elo, EloMMR
+from stream_rater.rounds.batch import Rounds
+from tests.rounds import as_json, day, ranked, read
+from tests.unit.machines import CONFIG
+
+OTHER = EloMMR(weight_limit=0.1, sigma_limit=60.0, rho=0.5, drift_per_day=2.0, initial_mu=1000.0)
+LADDERS = Ladders(
+    ladders={
+        "a": Ladder(rating=CONFIG, changes=(Change(from_offset=150, rating=OTHER),)),
+        "b": Ladder(rating=EloMMR(weight_limit=0.2, sigma_limit=80.0, skip_all_tied=True)),
+        "*": Ladder(rating=Elo(learning_rate=32.0, scale=174.0)),
+    }
+)
+COUNT = 300
+
+
+def a_round(offset: int, rng: random.Random) -> Record:
+    """Of any ladder, among few players: some unfinished, or all; some tied, or all; some teams."""
+    names = rng.sample([f"p{i}" for i in range(40)] + ["Straße", "a\nb", "0/p1"], rng.randint(2, 9))
+    places = [rng.choice([0, 1, 2, 2, 3, 4]) for _ in names]
+    if rng.random() < 0.1:
+        places = [rng.choice([0, 1])] * len(names)
+    team = {"team": ["t0", f"t{rng.randint(1, 5)}"], "shares": [1, 0.5], "rank": 2}
+    value = as_json(
+        *ranked(places, names), *([team] if rng.random() < 0.3 else []),
+        round_id=f"r{offset}", ladder=rng.choice("abcd"), completed_at=day(rng.randint(0, 99)),
+    )  # fmt: skip
+    return Record(0, offset, value, received_s=4e9)
+
+
+ROUNDS = [a_round(offset, random.Random(offset)) for offset in range(COUNT)]
+
+
+def one_by_one() -> Mapping[Player, bytes]:
+    replay = Replay(LADDERS, 10)
+    for each in ROUNDS:
+        replay.feed(each)
+    pools = replay.pools.items()
+    return {(name, p): pool.belief_bytes(p) for name, pool in pools for p, _ in pool}
+
+
+@pytest.mark.parametrize("at_once", [1, 37, 10_000])
+def test_in_waves_as_one_by_one(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    """However many rounds are taken at once: ladders of all kinds, one that changes on the way."""
+    monkeypatch.setattr("stream_rater.lab.rebuild.AT_ONCE", at_once)
+    work = Rebuild(LADDERS, 10, 1, Reach({}, {0: COUNT}, 1))
+    for first in range(0, COUNT, 70):
+        work.feed(ROUNDS[first : first + 70])
+    assert dict(chain.from_iterable(work.beliefs())) == one_by_one()
+
+
+def test_who_is_who() -> None:
+    """Namesakes of two ladders are two players, whatever ladders and players are called."""
+    census = Census()
+    players = [("a", "x"), ("b", "x"), ("a/", "0/x"), ("", "1/x"), ("a", "ü\n")]
+    assert census.rows(Roster.of(players)).tolist() == [0, 1, 2, 3, 4]
+    assert census.players(np.array([4, 2, 0])) == [players[4], players[2], players[0]]
+    more = Roster.of([*players[::-1], ("new", "x")])
+    assert census.rows(more).tolist() == [4, 3, 2, 1, 0, 5]
+    assert census.players(np.array([5, 1])) == [("new", "x"), players[1]]
+
+
+def test_as_early_as_may_be() -> None:
+    """A round waits for those of its players' rounds that came before, and for no other."""
+    latest = np.zeros(6, np.int64)
+    starts, rows = np.array([0, 2, 4, 6, 8]), np.array([0, 1, 2, 3, 1, 2, 4, 5])
+    assert _depths(starts, rows, latest).tolist() == [0, 0, 1, 0]
+    assert not latest.any()
+
+
+def test_turns() -> None:
+    """Rounds with the same parameters share one; those with others have their own."""
+    crowd = Crowd()
+    crowd.make_room(7)
+    rounds = Rounds.of([read(CONFIG, *ranked([1, 2], who)) for who in ("ab", "cd", "bc", "ef")])
+    offset = np.arange(4)
+    played = Played(rounds, np.array([0, 0, 0, 1]), offset + 3, offset)
+    turns = list(crowd.turns(played, np.array([0, 1, 2, 3, 1, 2, 4, 5])))
+    assert [turn.played.offset.tolist() for turn in turns] == [[0, 1], [3], [2]]
+    assert [turn.played.rounds.names.texts() for turn in turns] == [
+        list("abcd"),
+        ["e", "f"],
+        ["b", "c"],
+    ]
+    assert [turn.rows.tolist() for turn in turns] == [[0, 1, 2, 3], [4, 5], [1, 2]]
+    assert turns[0].offsets.tolist() == [0, 0, 1, 1]
+    assert turns[2].partitions.tolist() == [5, 5]

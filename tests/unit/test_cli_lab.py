@@ -1,0 +1,233 @@
+"""`evaluate`, `tune` and `evidence` as typed."""
+
+import gc
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+
+from stream_rater.cli import app
+from stream_rater.cli.terminal import Failed, brief
+from stream_rater.config import read_rating
+from stream_rater.lab import evidence, figures
+from stream_rater.lab.measures import MEASURES
+from stream_rater.lab.synthetic import Kind, season
+from tests.rounds import event, ranked
+
+MMR = {"system": "elo-mmr", "weight_limit": 0.2, "sigma_limit": 80}
+Write = Callable[[str, Any], str]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Writes a value as JSON; a list as lines."""
+
+    def written(name: str, value: Any) -> str:
+        values = value if isinstance(value, list) else [value]
+        path = tmp_path / name
+        path.write_bytes(b"\n".join(map(msgspec.json.encode, values)) + b"\n")
+        return str(path)
+
+    return written
+
+
+def rounds(count: int) -> list[dict[str, Any]]:
+    """A made-up season as events."""
+    return [
+        event(
+            *ranked(list(range(1, 7)), [f"p{row}" for row in session.rows.tolist()]),
+            round_id=f"r{number}",
+        )
+        for number, session in enumerate(season(Kind(20, count, 6), 4))
+    ]
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app.main, words)
+
+
+def told(*words: str) -> list[dict[str, Any]]:
+    result = run("evaluate", *words, "--format", "json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    found: list[dict[str, Any]] = json.loads(result.stdout)
+    return found
+
+
+def test_evaluate_gives_an_object_for_each_configuration(write: Write) -> None:
+    """With the measures, times and speed; from the second on with differences to the first."""
+    files = write("a.jsonl", rounds(40)), write("b.jsonl", rounds(50))
+    configs = write("one.json", MMR), write("two.json", MMR | {"weight_limit": 0.5})
+    rows = told(*files, "--config", configs[0], "--config", configs[1])
+    assert [(row["file"], row["config"]) for row in rows] == [
+        ("a.jsonl", "one.json"), ("a.jsonl", "two.json"),
+        ("b.jsonl", "one.json"), ("b.jsonl", "two.json"),
+    ]  # fmt: skip
+    assert [(row["rounds"], row["scored_rounds"], row["players"]) for row in rows[1:3]] == [
+        (40, 36, 240), (50, 45, 300),
+    ]  # fmt: skip
+    for row in rows:
+        assert all(isinstance(row[measure], float) for measure in MEASURES)
+        assert row["rating_seconds"] < row["seconds"]
+        assert row["players_per_second"] == pytest.approx(6.0 * row["rounds_per_second"])
+    assert [row["differences"] is None for row in rows] == [True, False, True, False]
+    gap = rows[1]["differences"]["brier"]
+    assert gap["mean"] == pytest.approx(rows[1]["brier"] - rows[0]["brier"])
+    assert gap["low"] <= gap["mean"] <= gap["high"]
+
+
+def test_evaluate_trains_on_as_much_as_told(write: Write) -> None:
+    """One configuration alone, streamed, is scored as beside another one."""
+    file, config = write("a.jsonl", rounds(40)), write("one.json", MMR)
+    alone = told(file, "--config", config, "--train", "0.5")[0]
+    beside = told(file, "--config", config, config, "--train", "0.5")[1]
+    assert alone["scored_rounds"] == beside["scored_rounds"] == 20
+    assert [alone[m] for m in MEASURES] == [beside[m] for m in MEASURES]
+
+
+def test_evaluate_shows_a_table(write: Write) -> None:
+    """Measures, and what is noise."""
+    config = write("one.json", MMR)
+    result = run("evaluate", write("a.jsonl", rounds(30)), "--config", config, "--config", config)
+    assert result.exit_code == 0
+    assert "pair inv." in result.stdout and "noise" in result.stdout
+
+
+def test_evaluate_has_no_number_where_nothing_was_scored(write: Write) -> None:
+    """Null in JSON, a dash in the table."""
+    file, config = write("a.jsonl", rounds(2)), write("one.json", MMR)
+    row = told(file, "--config", config)[0]
+    assert row["pair_inversion"] is None and row["pair_inversion_all"] is not None
+    assert "–" in run("evaluate", file, "--config", config).stdout
+
+
+def test_evaluate_takes_the_valid_rounds_and_tells_of_the_others(write: Write) -> None:
+    """With the line, on stderr; the exit code is 1."""
+    file = write("a.jsonl", [*rounds(3), {"round_id": "x"}, rounds(1)[0]])
+    result = run("evaluate", file, "--config", write("one.json", MMR), "--format", "json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)[0]["rounds"] == 3
+    assert ":4: bad-id" in result.stderr and ":5: duplicate-round" in result.stderr
+    assert result.stderr.splitlines()[-1].endswith("2 rounds were invalid; the others were taken")
+
+
+def test_wrong_usage_is_one_line(write: Write, tmp_path: Path) -> None:
+    """No configuration, no rounds, a bad configuration, a broken archive."""
+    file, config = write("a.jsonl", rounds(3)), write("one.json", MMR)
+    bad, broken = write("bad.json", {"system": "elo-mmr"}), tmp_path / "broken.jsonl.gz"
+    broken.write_bytes(b"no gzip")
+    for words, code in (
+        ([file], 2), ([config], 2), ([file, "--config", bad], 2),
+        ([str(broken), "--config", config], 1),
+        (["--config", config, str(broken), "--config", config], 1),
+    ):  # fmt: skip
+        result = run("evaluate", *words)
+        assert (result.exit_code, len(result.stderr.splitlines())) == (code, 1), result.stderr
+
+
+def test_tune_writes_a_configuration_that_evaluate_takes(write: Write, tmp_path: Path) -> None:
+    """To a file or to standard output, the same; the report of both parts is on stderr."""
+    words = ["tune", write("a.jsonl", rounds(60)), "--system", "codeforces", "--train", "0.5",
+             "--trials", "12", "--workers", "1"]  # fmt: skip
+    out = tmp_path / "tuned.json"
+    result = run(*words, "--out", str(out))
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "first 30 to tune" in result.stderr and "tuned less start" in result.stderr
+    assert read_rating(out) is not None
+    assert json.loads(run(*words).stdout) == json.loads(out.read_bytes())
+
+
+def test_tune_needs_something_to_score(write: Write) -> None:
+    """A first part without experienced players is said to be one."""
+    result = run("tune", write("a.jsonl", rounds(20)), "--system", "bar", "--workers", "1")
+    assert result.exit_code == 1
+    assert "2 rounds to tune on say nothing about pair_inversion" in result.stderr
+
+
+def test_missing_extra_is_one_line(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without SciPy there is no tuning."""
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    result = run("tune", write("a.jsonl", rounds(60)), "--system", "bar", "--train", "0.5",
+                 "--workers", "1")  # fmt: skip
+    assert result.exit_code == 1
+    assert result.stderr.endswith("scipy is not installed: stream-rater[lab] brings it\n")
+
+
+@pytest.mark.slow
+def test_evidence_writes_a_report_of_every_part(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables 1 to 3 and Figures 2 and 3, as Markdown with two pictures."""
+    monkeypatch.setattr(evidence, "MADE_UP_FARM", Kind(60, 120, 60))
+    write("mine.jsonl", rounds(60))
+    out = tmp_path / "out"
+    systems = "elo-mmr", "codeforces"
+    words = [word for system in systems for word in ("--system", system)]
+    result = run("evidence", "--data", str(tmp_path), "--out", str(out), "--quick",
+                 "--workers", "1", *words)  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    report = (out / "report.md").read_text()
+    for name in ("mine", "synth-small", "synth-large"):
+        for system in systems:
+            assert report.count(f"| {name} | {system} |") == 2  # accuracy and time
+    assert "## Farming" in report and "## Small rounds" in report
+    assert "| Brier |\n" in report, "the paper's seasons were larger"
+    for picture in ("farming.png", "sizes.png"):
+        assert f"]({picture})" in report
+        assert (out / picture).read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_season_too_short_for_experience_is_tuned_by_all() -> None:
+    """Where nobody has played five rounds in the first part, as in the paper's synth-large."""
+    data = evidence.DataSet("short", list(season(Kind(40, 40, 40), 1)))
+    found = evidence.tuned(data, "codeforces", 12, 1)
+    assert found != evidence.first_guess("codeforces")
+
+
+def test_the_papers_figures_stand_beside_seasons_as_large_as_its_own() -> None:
+    """In a column of their own, a dash where there is none."""
+    data = evidence.DataSet("synth-large", list(season(Kind(9, 12, 3), 1)))
+    effort = replace(evidence.QUICK, trials=1)
+    entries = evidence.accuracy(data, ["elo-mmr", "bar"], effort, 1, lambda _: None)
+    told = [line for line in figures.accuracy(entries, beside_paper=True) if line.startswith("| ")]
+    assert [line.rsplit("|", 2)[1] for line in told] == [" paper ", " --- ", " 84.0 / 11.1 ", " – "]
+
+
+def test_evidence_does_only_what_is_asked(write: Write, tmp_path: Path) -> None:
+    """One part, of one system; an empty folder is wrong usage."""
+    out = tmp_path / "out"
+    words = ["--out", str(out), "--quick", "--only", "sizes", "--system", "codeforces"]
+    assert run("evidence", "--data", str(tmp_path), *words).exit_code == 2
+    write("mine.jsonl", rounds(60))
+    assert run("evidence", "--data", str(tmp_path), *words).exit_code == 0
+    report = (out / "report.md").read_text()
+    assert "## Small rounds" in report and "## Accuracy" not in report
+    assert not (out / "farming.png").exists()
+
+
+def test_the_laboratory_starts_without_clients() -> None:
+    """Nor with what only `tune`, tables and figures need, or numba alone would take up."""
+    heavy = "confluent_kafka redis scipy.optimize scipy.linalg cffi yaml rich matplotlib"
+    code = (
+        "import sys, stream_rater.cli.app, stream_rater.cli.lab\n"
+        "from stream_rater.rating.rounding import single; single(1.0)\n"
+        f"print(*set('{heavy}'.split()) & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+def test_a_brief_run_looks_for_no_garbage() -> None:
+    """And leaves the interpreter as it was, even when it fails."""
+    gc.enable()
+    before_s = sys.getswitchinterval()
+    with pytest.raises(Failed), brief():
+        assert not gc.isenabled() and sys.getswitchinterval() < before_s
+        raise Failed
+    assert gc.isenabled() and sys.getswitchinterval() == before_s

@@ -1,0 +1,118 @@
+"""Verdicts: a pure function of a record and the W offsets before it."""
+
+import random
+
+import pytest
+
+from stream_rater.columns.sharding import partition_of
+from stream_rater.config import ANY_LADDER
+from stream_rater.contract.record import Record
+from stream_rater.rounds.duplicates import Verdicts
+from stream_rater.rounds.validation import Invalid, Reader
+from tests.rounds import as_json
+
+WINDOW = 5
+
+
+def record(offset: int, value: bytes, partition: int = 0) -> Record:
+    """A record that arrived long after its round."""
+    return Record(partition, offset, value, received_s=4e9)
+
+
+def verdict(verdicts: Verdicts, offset: int, value: bytes, partition: int = 0) -> str:
+    """`valid`, or the code."""
+    try:
+        verdicts.judge(record(offset, value, partition))
+    except Invalid as invalid:
+        return invalid.code
+    return "valid"
+
+
+def named(round_id: str, ladder: str = "a") -> bytes:
+    """A valid round of this name."""
+    return as_json(round_id=round_id, ladder=ladder)
+
+
+@pytest.fixture
+def verdicts() -> Verdicts:
+    """Nothing read yet."""
+    return Verdicts(Reader(ANY_LADDER), WINDOW)
+
+
+def test_duplicate_within_the_window(verdicts: Verdicts) -> None:
+    """Same ladder, same round id: rejected, with the place of the first."""
+    assert verdict(verdicts, 10, named("r")) == "valid"
+    with pytest.raises(Invalid, match="stands at offset 10") as caught:
+        verdicts.judge(record(15, named("r")))
+    assert caught.value.code == "duplicate-round"
+
+
+def test_beyond_the_window_an_id_is_new(verdicts: Verdicts) -> None:
+    """W offsets and no more."""
+    assert verdict(verdicts, 10, named("r")) == "valid"
+    assert verdict(verdicts, 16, named("r")) == "valid"
+
+
+def test_same_id_on_another_ladder(verdicts: Verdicts) -> None:
+    """Ids are unique per ladder."""
+    assert verdict(verdicts, 0, named("r", "a")) == "valid"
+    assert verdict(verdicts, 1, named("r", "b")) == "valid"
+
+
+def test_invalid_record_takes_no_id(verdicts: Verdicts) -> None:
+    """A rejected round may be reported again, mended."""
+    bad = {"player": "ann", "rank": 0}, {"player": "bob", "rank": 1}
+    spoilt = as_json(*bad, round_id="r", ladder="a")
+    assert verdict(verdicts, 0, spoilt) == "bad-rank"
+    assert verdict(verdicts, 1, named("r")) == "valid"
+
+
+def test_round_that_rates_nobody_takes_its_id(verdicts: Verdicts) -> None:
+    """All unfinished: accepted, and its id counts as seen."""
+    nobody = [{"player": p, "dnf": True} for p in ("ann", "bob")]
+    assert verdict(verdicts, 0, as_json(*nobody, round_id="r", ladder="a")) == "valid"
+    assert verdict(verdicts, 1, named("r")) == "duplicate-round"
+
+
+def test_duplicate_of_a_duplicate(verdicts: Verdicts) -> None:
+    """A repetition counts as an occurrence: else a verdict would hang on more than W offsets."""
+    assert verdict(verdicts, 0, named("r")) == "valid"
+    assert verdict(verdicts, 4, named("r")) == "duplicate-round"
+    assert verdict(verdicts, 8, named("r")) == "duplicate-round"
+
+
+def test_whoever_reads_the_window_first_judges_alike() -> None:
+    """A successor who starts W offsets before c comes to the same verdicts from c on."""
+    rng = random.Random(3)
+    log = [
+        b"junk" if rng.random() < 0.1 else named(f"r{rng.randrange(6)}", rng.choice("ab"))
+        for _ in range(300)
+    ]
+    whole = Verdicts(Reader(ANY_LADDER), WINDOW)
+    expected = [verdict(whole, offset, value) for offset, value in enumerate(log)]
+    assert set(expected) == {"valid", "malformed", "duplicate-round"}
+    for c in range(0, 300, 7):
+        start = max(0, c - WINDOW)
+        successor = Verdicts(Reader(ANY_LADDER), WINDOW)
+        found = [verdict(successor, o, value) for o, value in enumerate(log[start:], start)]
+        assert found[c - start :] == expected[c:]
+
+
+def test_remembers_no_more_than_the_window(verdicts: Verdicts) -> None:
+    """Memory is bounded by W, with gaps in the offsets, too."""
+    for i in range(100):
+        verdict(verdicts, 3 * i, named(f"r{i}"))
+    assert len(verdicts._latest) == len(verdicts._recent) == 2
+
+
+def test_a_round_in_another_ladders_partition() -> None:
+    """It is rejected, and says what the producer must do; it does not count as seen."""
+    home = partition_of("a", 4)
+    verdicts = [Verdicts(Reader(ANY_LADDER), WINDOW, 4) for _ in range(4)]
+    found = {p: verdict(verdicts[p], 0, named("r"), p) for p in range(4)}
+    assert found == {p: "valid" if p == home else "wrong-partition" for p in range(4)}
+    other = (home + 1) % 4
+    with pytest.raises(Invalid, match=f"'a' has its rounds in partition {home}, .* in {other}"):
+        verdicts[other].judge(record(1, named("s"), other))
+    with pytest.raises(Invalid, match=r"key must be the ladder, .* partitioner=murmur2_random"):
+        verdicts[other].judge(record(1, named("s"), other))

@@ -1,0 +1,187 @@
+"""The ladders' notes: what they add up to, whoever writes them and wherever he dies."""
+
+import contextlib
+import itertools
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from stream_rater.pipeline.ladder_history import (
+    AT_ONCE,
+    AtOdds,
+    History,
+    Story,
+    UnknownNote,
+    allowed_before,
+    announce,
+    notes,
+)
+
+CHANGE = 20
+OLD, NEW = ("0:x",), ("0:x", "20:y")
+
+
+class Died(Exception):
+    """An announcer's process ended."""
+
+
+class Log:
+    """Notes and rounds, in one process after the other; each `read` and `write` is counted."""
+
+    def __init__(self) -> None:
+        self.notes: list[bytes] = []
+        self.end = 0
+        """Of the rounds."""
+        self.meanwhile: Iterator[object] = iter(())
+        """Between any two steps of an announcer; it dies where that raises."""
+
+    def read(self) -> Story:
+        next(self.meanwhile, None)
+        story = Story()
+        for each in self.notes:
+            story.read(each)
+        return story
+
+    def write(self, messages: Sequence[bytes]) -> None:
+        next(self.meanwhile, None)
+        self.notes += messages
+
+    def end_of(self, _: str) -> int:
+        next(self.meanwhile, None)
+        return self.end
+
+    def start(self, own: History) -> None:
+        """A worker with this file."""
+        announce({"a": own}, self, self.end_of, f"proposal {len(self.notes)}")
+
+    def rate_one(self, own: History) -> bool | None:
+        """A round is reported, and a worker with this file, who has polled it, rates it by the new
+        parameters, or by the old ones; None: it may not rate it."""
+        offset, self.end = self.end, self.end + 1
+        story = Story()
+        for each in self.notes:
+            story.read(each)
+        if offset >= allowed_before(own, story.of("a")):
+            return None
+        return own == NEW and offset >= CHANGE
+
+
+def log_of(end: int) -> Log:
+    """A ladder that was rated by the old file up to an offset."""
+    log = Log()
+    log.write(notes("noted", {"a": OLD}))
+    log.end = end
+    return log
+
+
+@pytest.mark.parametrize("end", range(24))
+@pytest.mark.parametrize("dies_after", [None, *range(10)])
+def test_no_round_is_rated_both_ways(end: int, dies_after: int | None) -> None:
+    """Rounds come, and zombies with the old file rate them, between any two steps of a worker that
+    starts with the new one, wherever it dies: what holds in the end says how each was rated."""
+    log, rated = log_of(end), dict[int, bool]()
+
+    def rounds_come() -> Iterator[None]:
+        for step in itertools.count():
+            if step == dies_after:
+                raise Died
+            for own in (OLD, NEW):
+                offset, by_new = log.end, log.rate_one(own)
+                if by_new is not None:
+                    assert rated.setdefault(offset, by_new) == by_new
+            yield
+
+    log.meanwhile = rounds_come()
+    with contextlib.suppress(Died, AtOdds):
+        log.start(NEW)
+    log.meanwhile = iter(())
+    for own in (NEW, OLD):
+        try:
+            log.start(own)
+        except AtOdds:
+            continue
+    for _ in range(3):
+        for own in (OLD, NEW):
+            offset, by_new = log.end, log.rate_one(own)
+            if by_new is not None:
+                rated[offset] = by_new
+    holds = log.read().of("a")
+    assert holds in (OLD, NEW)
+    assert {offset: holds == NEW and offset >= CHANGE for offset in rated} == rated
+
+
+def test_of_rival_notes_the_first_counts() -> None:
+    """And a proposal that does not go on where the notes end is none."""
+    log = Log()
+    log.write(notes("noted", {"a": OLD, "b": ("3:z",)}))
+    log.write(notes("noted", {"a": ("0:q",)}))
+    log.write(notes("proposed", {"a": ("0:q", "7:y"), "c": NEW}))
+    story = log.read()
+    assert (story.of("a"), story.of("b"), story.of("c")) == (OLD, ("3:z",), ())
+
+
+def test_the_first_decision_counts() -> None:
+    """Of a confirmation and a withdrawal; one of another history is none."""
+    for first, second, holds in (("confirmed", "withdrawn", NEW), ("withdrawn", "confirmed", OLD)):
+        log = log_of(0)
+        log.write(notes("proposed", {"a": NEW}))
+        log.write(notes("confirmed", {"a": ("0:x", "9:z")}))
+        assert log.read().of("a") == (*OLD, "20:not confirmed")
+        log.write(notes(first, {"a": NEW}) + notes(second, {"a": NEW}))
+        assert log.read().of("a") == holds
+
+
+def test_a_rebuild_begins_anew() -> None:
+    """Whatever was noted or proposed of the ladders that it rated; others stay."""
+    log = log_of(0)
+    log.write(notes("noted", {"b": OLD}) + notes("proposed", {"a": NEW}))
+    log.write(notes("restated", {"a": ("0:q",)}))
+    story = log.read()
+    assert (story.of("a"), story.of("b")) == (("0:q",), OLD)
+
+
+def test_many_ladders_are_several_notes() -> None:
+    """A message has a size."""
+    histories = {f"ladder-{i}": OLD for i in range(2 * AT_ONCE + 1)}
+    messages = notes("noted", histories)
+    assert len(messages) == 3
+    story = Story()
+    for each in messages:
+        story.read(each)
+    assert all(story.of(ladder) == OLD for ladder in histories)
+
+
+@pytest.mark.parametrize("junk", [b"", b"\xff", b"{", b"[]", b"7", b'{"kind": 7}', b"[" * 10_000])
+def test_what_is_no_note_is_left(junk: bytes) -> None:
+    """A stranger's message changes nothing."""
+    log = log_of(0)
+    log.write([junk])
+    assert log.read().of("a") == OLD
+
+
+def test_a_note_of_a_newer_release_is_refused() -> None:
+    """It may change everything."""
+    with pytest.raises(UnknownNote, match="'later'"):
+        Story().read(b'{"kind": "later", "histories": {"a": ["0:x"]}}')
+
+
+def test_changes_of_a_ladder_that_nobody_rated_are_noted_at_the_start() -> None:
+    """Before a worker with an older file notes it; one without changes may still be edited."""
+    log = Log()
+    log.start(OLD)
+    assert log.notes == []
+    log.end = 100
+    log.start(NEW)
+    assert log.read().of("a") == NEW
+    with pytest.raises(AtOdds, match="noted from offset 20 on"):
+        log.start(OLD)
+
+
+def test_a_late_decision_is_about_its_own_proposal() -> None:
+    """Not about one of the same history that another worker made since."""
+    log = log_of(0)
+    log.write(notes("proposed", {"a": NEW}, "first") + notes("withdrawn", {"a": NEW}, "first"))
+    log.write(notes("proposed", {"a": NEW}, "second") + notes("confirmed", {"a": NEW}, "first"))
+    assert log.read().of("a") == (*OLD, "20:not confirmed")
+    log.write(notes("confirmed", {"a": NEW}, "second"))
+    assert log.read().of("a") == NEW

@@ -1,0 +1,287 @@
+"""A round larger than a wave: in pieces, other rounds between them, and yet one round."""
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
+
+import msgspec
+import numpy as np
+import pytest
+
+from stream_rater.adapters.memory import estimator_worker, updater_worker
+from stream_rater.adapters.memory_servers import Log, Store
+from stream_rater.columns.arrays import Floats
+from stream_rater.config import ANY_LADDER
+from stream_rater.contract.record import Record
+from stream_rater.parts import schema
+from stream_rater.pipeline import estimator as estimating
+from stream_rater.pipeline.estimator import Estimator
+from stream_rater.pipeline.observer import Traced
+from stream_rater.pipeline.ports import (
+    CommitSource,
+    Poll,
+    Polled,
+    Publish,
+    ReadPriors,
+    Scatter,
+    ShardEnds,
+)
+from stream_rater.pipeline.updater import Updater
+from tests.rounds import as_json, ranked
+from tests.unit.machines import ByHand, Recorder
+from tests.unit.test_estimator import (
+    a_round,
+    by_hand,
+    opened,
+    owning,
+    priors,
+    read,
+    scattered,
+)
+
+WAVE = 4
+MANY = [f"m{i}" for i in range(2 * WAVE + 2)]
+"""Three pieces."""
+LARGE = a_round(0, *MANY)
+
+
+@pytest.fixture
+def hand() -> ByHand:
+    """An estimator of waves of four, who owns two partitions."""
+    hand = by_hand(Recorder(), wave_players=WAVE)
+    owning(hand, 0, 1)
+    return hand
+
+
+def asked(effect: ReadPriors) -> set[str]:
+    """Whose priors were asked for."""
+    return {player for players in effect.players.values() for _, player in players}
+
+
+def sent(hand: ByHand, *ends: int) -> list[str]:
+    """Acknowledge the parts in hand, each shard's so that they end there; whose they are."""
+    messages = hand.expect(Scatter).parts
+    scattered(hand, *[ends[shard] - 1 for shard, _ in messages])
+    return [player for _, data in messages for player in schema.decode(data).players]
+
+
+def look(hand: ByHand, applied: int) -> None:
+    """The machine, with nothing to rate, looks how far the store is."""
+    assert asked(priors(hand, applied=applied)) == set()
+
+
+def read_all(hand: ByHand, last: int | None = None) -> None:
+    """All pieces' priors, everybody's the same, up to the first thing done with them."""
+    for _ in range(3):
+        priors(hand, last=last)
+        if isinstance(hand.effect, Poll):
+            read(hand)
+
+
+def test_pieces_are_read_with_other_rounds_between(hand: ByHand) -> None:
+    """One a turn, and reading goes on."""
+    read(hand, LARGE)
+    assert asked(priors(hand)) == set(MANY[:WAVE])
+    hand.answer(Poll, Polled(0.0, records=[a_round(0, "a", "b", partition=1)]), full=False)
+    assert asked(priors(hand)) == {"a", "b"}
+    assert sorted(sent(hand, 5, 5)) == ["a", "b"]
+    assert asked(priors(hand)) == set(MANY[WAVE : 2 * WAVE])
+    hand.answer(CommitSource, offsets={1: 1})
+
+
+def test_a_piece_is_read_again_that_did_not_count(hand: ByHand) -> None:
+    """Because the store is behind what was seen of it."""
+    read(hand, LARGE)
+    priors(hand, applied=3)
+    read(hand)
+    assert asked(priors(hand, applied=2)) == set(MANY[WAVE : 2 * WAVE])
+    read(hand)
+    look(hand, 3)
+    assert asked(priors(hand, applied=3)) == set(MANY[WAVE : 2 * WAVE])
+
+
+def test_pieces_wait_for_the_store_and_others_do_not(hand: ByHand) -> None:
+    """Two may be on their way, the next follows when the first is applied; only with the last one
+    the round is scattered."""
+    read(hand, LARGE)
+    read_all(hand)
+    got = sent(hand, 10, 10)
+    hand.answer(Poll, Polled(0.0), timeout_s=pytest.approx(0.011))  # the store has work for longer
+    look(hand, 0)
+    got += sent(hand, 11, 11)
+    read(hand)
+    look(hand, 9)
+    hand.answer(Poll, Polled(0.0, records=[a_round(0, "a", "b", partition=1)]), full=False)
+    assert asked(priors(hand, applied=9)) == {"a", "b"}
+    assert sorted(sent(hand, 20, 20)) == ["a", "b"]
+    hand.answer(CommitSource, offsets={1: 1})
+    read(hand)
+    look(hand, 10)
+    got += sent(hand, 30, 30)
+    hand.answer(CommitSource, offsets={0: 1})
+    assert sorted(got) == sorted(MANY)
+
+
+def test_next_round_of_a_player_waits_for_all_pieces(hand: ByHand) -> None:
+    """Also of one whose own piece was applied long ago."""
+    read(hand, LARGE, a_round(1, MANY[0], "a"))
+    read_all(hand)
+    for end in (10, 11):
+        sent(hand, end, end)
+        read(hand)
+        look(hand, end)
+    sent(hand, 12, 12)
+    hand.answer(CommitSource, offsets={0: 1})
+    read(hand)
+    assert asked(priors(hand, applied=12)) == {MANY[0], "a"}
+
+
+def evidence(machine: ByHand, large: Record = LARGE) -> dict[str, Floats]:
+    """Of all parts that are sent, by player."""
+    found = {}
+    read(machine, large)
+    end = 0
+    while not isinstance(machine.effect, CommitSource):
+        end += 10
+        if isinstance(machine.effect, ReadPriors):
+            priors(machine, applied=end)
+        elif isinstance(machine.effect, Scatter):
+            for _, data in machine.effect.parts:
+                part = schema.decode(data)
+                found |= dict(zip(part.players, part.evidence, strict=True))
+            sent(machine, end, end)
+        else:
+            read(machine)
+    return found
+
+
+def test_in_pieces_it_is_the_same_round(hand: ByHand) -> None:
+    """Everybody is rated against all others, to the last bit as if it were one wave."""
+    whole = by_hand(Recorder(), wave_players=100)
+    owning(whole, 0, 1)
+    in_one, in_pieces = evidence(whole), evidence(hand)
+    assert in_one.keys() == in_pieces.keys() == set(MANY)
+    assert all(np.array_equal(in_one[player], in_pieces[player]) for player in MANY)
+
+
+def test_a_lost_one_is_begun_anew(hand: ByHand) -> None:
+    """Nothing more is sent of it; who regains its partition reads its priors again, once what was
+    sent is applied."""
+    read(hand, LARGE)
+    read_all(hand)
+    sent(hand, 10, 10)
+    hand.answer(Poll, Polled(0.0, lost=frozenset({0})))
+    hand.answer(Poll, Polled(0.0, gained=frozenset({0})))
+    opened(hand, committed={0: 0}, ends=(10, 10))
+    read(hand, LARGE)
+    look(hand, 9)
+    read(hand)
+    look(hand, 10)
+    assert asked(priors(hand, applied=10)) == set(MANY[:WAVE])
+
+
+def test_others_keep_theirs_when_a_partition_is_lost(hand: ByHand) -> None:
+    """It goes on with the next piece."""
+    read(hand, LARGE)
+    read_all(hand)
+    sent(hand, 10, 10)
+    hand.answer(Poll, Polled(0.0, lost=frozenset({1})))
+    look(hand, 9)
+    assert sorted(sent(hand, 11, 11)) == sorted(MANY[WAVE : 2 * WAVE])
+
+
+def test_one_found_scattered_is_awaited_not_sent(hand: ByHand) -> None:
+    """Any of its players may tell, in any piece."""
+    read(hand, LARGE)
+    priors(hand)
+    read(hand)
+    priors(hand)
+    read(hand)
+    priors(hand, last=9)
+    hand.answer(ShardEnds, [6, 7])
+    hand.answer(CommitSource, offsets={0: 1})
+
+
+def test_reading_goes_on_behind_a_few(hand: ByHand) -> None:
+    """Each counts as a wave of players, not as all that it has; one at a time is in hand."""
+    several = [
+        a_round(number, *(f"{number}-{i}" for i in range(2 * WAVE)))
+        for number in range(estimating.READ_AHEAD + 1)
+    ]
+    read(hand, *several[:-1])
+    assert asked(priors(hand)) == {f"0-{i}" for i in range(WAVE)}
+    hand.answer(Poll, Polled(0.0, records=several[-1:]), full=False)
+    assert asked(priors(hand)) == {f"0-{i}" for i in range(WAVE, 2 * WAVE)}
+    hand.expect(Poll, full=True)
+
+
+def test_it_is_watched_and_counted_once() -> None:
+    """However many pieces it has: one span where it is traced, one round scattered."""
+    seen: list[object] = []
+
+    class Watching(Recorder):
+        def at_work(self, rounds: Iterable[Traced]) -> AbstractContextManager[object]:
+            seen.extend(each.round_id for each in rounds)
+            return nullcontext()
+
+        def rounds_scattered(self, rounds: int, players: int) -> None:
+            seen.append((rounds, players))
+
+    hand = by_hand(Watching(), wave_players=WAVE)
+    owning(hand, 0, 1)
+    parent = ("traceparent", f"00-{1:032x}-{1:016x}-01".encode())
+    evidence(hand, msgspec.structs.replace(LARGE, headers=[parent]))
+    assert seen == ["r0", (1, len(MANY))]
+
+
+# --- with a store, and an updater ---
+
+CROWD, PIECE, SMALL = 50_000, 1000, 5
+
+
+def crowd() -> bytes:
+    """A round of fifty pieces."""
+    names = [f"p{i:06d}" for i in range(CROWD)]
+    return as_json(*ranked(range(1, CROWD + 1), names), round_id="large", ladder="crowd")
+
+
+def lobby(number: int) -> bytes:
+    """A round of another ladder's."""
+    names = [f"l{number}-{i}" for i in range(SMALL)]
+    return as_json(*ranked(range(1, SMALL + 1), names), round_id=f"s{number}", ladder="lobbies")
+
+
+def of_both(effect: Publish) -> tuple[int, list[str]]:
+    """How many events of the large round, and which lobbies'."""
+    rounds = [each.event_id.decode().split(":")[1] for each in effect.events]
+    return rounds.count("large"), [each for each in set(rounds) if each != "large"]
+
+
+def test_other_ladders_do_not_wait_for_a_large_round() -> None:
+    """A lobby is reported with each transaction of the updater's, which is ten times slower than
+    the estimator. While 50,000 are rated, no more of them come before a lobby than a few pieces:
+    what was in the log when it was read, and what was on its way there."""
+    log, store = Log(1, 4), Store()
+    estimator = Estimator(ANY_LADDER, 4, 1, wave_players=PIECE)
+    machines = []
+    for group, worker, machine in (
+        (log.estimators, estimator_worker(log, store), estimator.run()),
+        (log.updaters, updater_worker(log, store), Updater(len(log.parts)).run()),
+    ):
+        group.assign([worker])
+        machines.append((worker, machine, next(machine)))
+    log.submit(0, crowd(), received_s=4e9)
+    rated, lobbies, waited = 0, 0, []
+    reported_at: dict[str, int] = {}
+    while rated < CROWD:
+        for i in (*(0,) * 10, 1):
+            worker, machine, effect = machines[i]
+            if isinstance(effect, Publish):
+                large, done = of_both(effect)
+                rated += large
+                waited += [rated - reported_at.pop(each) for each in done]
+                reported_at[f"s{lobbies}"] = rated
+                log.submit(0, lobby(lobbies), received_s=4e9)
+                lobbies += 1
+            machines[i] = (worker, machine, machine.send(worker.perform(effect)))
+    assert max(waited) <= 3 * PIECE
+    assert len(waited) >= CROWD / PIECE / 2

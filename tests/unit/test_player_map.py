@@ -1,0 +1,103 @@
+"""Marks: a number by player, as a dict would keep it."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream_rater.columns import player_map
+from stream_rater.columns.player_map import NOTHING, TAKEN, Fingerprints, Marks, by_shard, shards_in
+from stream_rater.columns.sharding import shards_of
+from stream_rater.columns.strings import lay_out
+
+
+def crowd(*numbers: int) -> Fingerprints:
+    """Players by number."""
+    return np.array(numbers, np.uint64) | TAKEN
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.booleans(), st.lists(st.tuples(st.integers(0, 40), st.integers(0, 3)), max_size=12)
+        ),
+        max_size=30,
+    )
+)
+def test_marks_are_a_dict(calls: list[tuple[bool, list[tuple[int, int]]]]) -> None:
+    """Whatever is noted and forgotten in any order, with many who look for the same place."""
+    marks, wanted = Marks(), dict[int, int]()
+    everybody = crowd(*range(41))
+    for noting, pairs in calls:
+        players, numbers = crowd(*(p for p, _ in pairs)), np.array([n for _, n in pairs], np.int64)
+        if noting:
+            before = marks.note(players, numbers).tolist()
+            for (player, number), told in zip(pairs, before, strict=True):
+                assert told == wanted.get(player, NOTHING)
+                wanted[player] = number
+        else:
+            marks.forget(players, numbers)
+            for player, number in pairs:
+                if wanted.get(player) == number:
+                    del wanted[player]
+        assert len(marks) == len(wanted)
+        assert marks.find(everybody).tolist() == [wanted.get(p, NOTHING) for p in range(41)]
+
+
+def test_marks_grow_and_shrink() -> None:
+    """Far more than there is room for at first; all of it forgotten again, but for one."""
+    marks = Marks()
+    players = crowd(*range(100_000))
+    numbers = np.arange(100_000)
+    for start in range(0, 100_000, 7000):
+        marks.note(players[start : start + 7000], numbers[start : start + 7000])
+    assert len(marks) == 100_000
+    assert (marks.find(players) == numbers).all()
+    marks.forget(players[::-1], np.where(numbers == 5, 6, numbers)[::-1])
+    assert len(marks) == 1
+    assert np.flatnonzero(marks.find(players) != NOTHING).tolist() == [5]
+
+
+ids = st.text(max_size=9)
+
+
+def fingerprints(players: list[tuple[str, str]], shards: int) -> Fingerprints:
+    """Each alone on its ladder."""
+    names = lay_out([name for _, name in players])
+    return player_map.fingerprints(
+        names, [ladder for ladder, _ in players], [1] * len(players), shards
+    )
+
+
+@given(st.lists(st.tuples(ids, ids), min_size=1, max_size=20, unique=True), st.integers(1, 2000))
+def test_fingerprints_hold_the_shard(players: list[tuple[str, str]], shards: int) -> None:
+    """The players' own, whoever else is asked for; and those of different ones differ."""
+    found = fingerprints(players, shards)
+    assert shards_in(found).tolist() == shards_of([name for _, name in players], shards).tolist()
+    assert len(set(found.tolist())) == len(players)
+    for player, fingerprint in zip(players, found.tolist(), strict=True):
+        assert fingerprints([player], shards).tolist() == [fingerprint]
+
+
+@given(st.lists(st.lists(ids, max_size=4), min_size=1, max_size=5))
+def test_fingerprints_of_ladders_together(ladders: list[list[str]]) -> None:
+    """Are those of each player alone: so many belong to each ladder, be it none."""
+    names = list(map(str, range(len(ladders))))
+    players = [(name, each) for name, own in zip(names, ladders, strict=True) for each in own]
+    if players:
+        laid_out = lay_out([each for _, each in players])
+        found = player_map.fingerprints(laid_out, names, list(map(len, ladders)), 7)
+        assert found.tolist() == fingerprints(players, 7).tolist()
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=50))
+def test_players_by_shard(shards: list[int]) -> None:
+    """As a stable sort would put them, and each shard that has any with its own."""
+    order, cuts = by_shard(np.array(shards, np.uint64) | TAKEN)
+    assert order.tolist() == sorted(range(len(shards)), key=shards.__getitem__)
+    found = {shard: [shards[i] for i in order[where].tolist()] for shard, where in cuts}
+    assert found == {shard: [shard] * shards.count(shard) for shard in sorted(set(shards))}
+
+
+def test_no_fingerprint_is_nobodys() -> None:
+    """0 stands for a free place."""
+    assert (fingerprints([("", "")] * 3, 1) != 0).all()

@@ -1,0 +1,94 @@
+"""When the estimator looks for rounds, how long its polls gather, and when sending rests."""
+
+import numpy as np
+
+from stream_rater.columns.sharding import shards_of
+from stream_rater.pipeline import estimator as module
+from stream_rater.pipeline.poll_backoff import BUSY_S, FEW_ROUNDS, GATHER_S
+from stream_rater.pipeline.ports import CommitSource, Poll, Polled, Scatter
+from tests.unit.machines import ByHand, Recorder
+from tests.unit.test_estimator import SHARDS, a_round, by_hand, owning, priors, read, scattered
+
+
+def test_polls_slow_down_while_waiting_in_vain() -> None:
+    """From a millisecond to the idle time, in proportion to the time waited."""
+    hand = by_hand(Recorder())
+    owning(hand, 0, ends=(5, 5))
+    read(hand, a_round(0, "a", "b"))
+    timeouts = []
+    for _ in range(1200):
+        priors(hand, applied=4)
+        timeouts.append(hand.answer(Poll, Polled(0.0)).timeout_s)
+    assert timeouts[0] == BUSY_S
+    assert max(timeouts) == timeouts[-1] == 0.1
+    assert timeouts == sorted(timeouts)
+
+
+def test_polls_gather_while_many_small_rounds_come() -> None:
+    """After a wave of many rounds, not after one of few."""
+    hand = by_hand(Recorder(), wave_players=100)
+    owning(hand, 0)
+    gathered = []
+    offset = 0
+    for count in (FEW_ROUNDS, FEW_ROUNDS + 1, FEW_ROUNDS):
+        rounds = [a_round(offset + i, f"{offset + i}x", f"{offset + i}y") for i in range(count)]
+        offset += count
+        gathered.append(hand.answer(Poll, Polled(0.0, records=rounds)).gather_s)
+        priors(hand)
+        scattered(hand, *range(len(hand.expect(Scatter).parts)))
+        hand.answer(CommitSource)
+    gathered.append(hand.expect(Poll).gather_s)
+    assert gathered == [0.0, 0.0, GATHER_S, 0.0]
+
+
+# --- while the store is behind ---
+
+
+def send_pair(hand: ByHand, number: int, now_s: float = 0.0) -> None:
+    """A wave of one round of two newcomers, whose parts are at this offset."""
+    names = [f"x{number}", f"y{number}"]
+    read(hand, a_round(number, *names), now_s=now_s)
+    priors(hand)
+    scattered(hand, *[number] * len(np.unique(shards_of(names, SHARDS))))
+    hand.answer(CommitSource)
+
+
+def test_waves_are_few_and_large_while_the_store_is_behind() -> None:
+    """What comes while two are not seen applied makes one together, once the first is."""
+    hand = by_hand(Recorder(), wave_players=2 * module.AHEAD)
+    owning(hand, 0)
+    for i in range(2 * module.AHEAD):  # until they have as many players as two full ones
+        send_pair(hand, i)
+    read(hand, a_round(98, "a", "b"))
+    assert set(priors(hand, applied=0).players.values()) == {()}
+    read(hand, a_round(99, "c", "d"))
+    assert set(priors(hand, applied=1).players.values()) == {()}
+    read(hand)
+    assert sum(map(len, priors(hand, applied=1).players.values())) == 4
+
+
+def test_a_store_that_stays_behind_holds_nobody_up_for_long() -> None:
+    """As where one shard is refused, and its neighbours have long applied their parts."""
+    hand = by_hand(Recorder(), wave_players=2)
+    owning(hand, 0)
+    for i in range(module.AHEAD):
+        send_pair(hand, i, now_s=10.0)
+    read(hand, a_round(2, "a", "b"), now_s=10.0 + module.LONGEST_AHEAD_S)
+    assert set(priors(hand, applied=0).players.values()) == {()}
+    read(hand, now_s=10.1 + module.LONGEST_AHEAD_S)
+    assert sum(map(len, priors(hand, applied=0).players.values())) == 2
+
+
+def test_sending_rests_while_the_store_is_far_behind() -> None:
+    """Players in flight are remembered, so they are bounded."""
+    hand = by_hand(Recorder(), wave_players=2)
+    owning(hand, 0)
+    for i in range(module.IN_FLIGHT + 1):
+        send_pair(hand, i, now_s=float(i))
+    read(hand, a_round(99, "a", "b"), now_s=99.0)
+    assert set(priors(hand, applied=0).players.values()) == {()}
+    read(hand)
+    priors(hand, applied=99)
+    read(hand)
+    priors(hand, applied=99)
+    hand.expect(Scatter)

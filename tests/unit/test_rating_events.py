@@ -1,0 +1,104 @@
+"""Telling: the quick way to make events makes those of the slow one, byte by byte."""
+
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pytest
+
+from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.contract.events import rating_changed_from_json
+from stream_rater.contract.tracecontext import Trace
+from stream_rater.parts import decoder, schema
+from stream_rater.parts.rows import Rows, rows_of
+from stream_rater.parts.schema import Part
+from stream_rater.pipeline.ports import Event
+from stream_rater.pipeline.rating_events import NUMBERS, Abreast, Told, encoded, written
+from stream_rater.rating.model import DID_NOT_FINISH
+from tests.unit.machines import LAW, part
+
+KINDS = [0.0, -0.0, 1.0, -1234.5, 1e300, 5e-324, 1e-7, 1e16, 0.1 + 0.2, np.float32(1 / 3)]
+UNUSUAL = ['a"', "a\\b", "a:b", "{a", "a}", "100%", "tab\tbed", "\x00", "\x1f"]
+
+
+def some(*players: str) -> tuple[Rows, Floats, Ints]:
+    """Rounds of one player, two and three ladders, with numbers of every kind."""
+    rows = part((5, players), (1_000_000, ["x"]), (7, ["yy", "zzz"]))
+    ladders, traces = ("a", "bé", "a"), (None, Trace(f"00-{1:032x}-{1:016x}-01"), None)
+    rounds = [
+        msgspec.structs.replace(each, ladder=ladder, trace=trace)
+        for each, ladder, trace in zip(rows.rounds, ladders, traces, strict=True)
+    ]
+    place = np.arange(1, 1 + len(rows.players), dtype=np.int32)
+    place[1] = DID_NOT_FINISH
+    count = len(rows.players)
+    numbers = np.resize(np.array(KINDS), (count, NUMBERS))
+    counts = np.resize(LAW.provisional_rounds + np.array([-1, 0, 2**23]), count)
+    return as_rows(replace(rows, rounds=rounds, place=place)), numbers, counts
+
+
+def as_rows(of: Part) -> Rows:
+    """A part's."""
+    return rows_of([decoder.read(schema.encode(of))])
+
+
+def cut(told: Told, rows: slice) -> list[Event]:
+    """What is told of these rows, in shard 3."""
+    events = told.of(3, rows)
+    assert len(events) == len(list(events))
+    assert all(each in events for each in events)
+    return list(events)
+
+
+@pytest.mark.parametrize("players", [["p"], ["ann", "bob"], ["Straße", "名前", "\x7f", "'/"]])
+def test_the_quick_way_makes_the_same(players: list[str]) -> None:
+    """Keys, ids, values, times and traces, of all rows and of any that follow each other."""
+    rows, numbers, counts = some(*players)
+    events = encoded(3, rows, numbers, counts)
+    told = written(rows, numbers, counts)
+    for first in range(len(rows) + 1):
+        for last in range(first, len(rows) + 1):
+            assert cut(told, slice(first, last)) == events[first:last]
+
+
+def test_what_is_told() -> None:
+    """Of one who did not finish, and of one who did."""
+    told = written(*some("ann", "bob"))
+    events = [rating_changed_from_json(each.value) for each in told.of(3, slice(0, 5))]
+    assert [(each.player, each.rank) for each in events[:2]] == [("ann", 1), ("bob", None)]
+    assert [each.provisional for each in events[:3]] == [True, False, False]
+    assert {each.ladder for each in events} == {"a", "bé"}
+
+
+@pytest.mark.parametrize("unusual", UNUSUAL)
+@pytest.mark.parametrize("place", ["player", "ladder", "round_id", "completed_at"])
+def test_what_must_be_escaped(unusual: str, place: str) -> None:
+    """Wherever it stands, in keys and in JSON; a time stands in no key."""
+    rows, numbers, counts = some(unusual if place == "player" else "p")
+    if place != "player":
+        given = part((5, "p"))
+        given = replace(
+            given, rounds=[msgspec.structs.replace(given.rounds[0], **{place: unusual})]
+        )
+        rows = as_rows(given)
+    numbers, counts = numbers[: len(rows)], counts[: len(rows)]
+    every = slice(0, len(rows))
+    assert cut(written(rows, numbers, counts), every) == encoded(3, rows, numbers, counts)
+    told = rating_changed_from_json(next(iter(cut(written(rows, numbers, counts), every))).value)
+    assert getattr(told, place) == unusual
+
+
+def test_nobody_is_told_of() -> None:
+    """Where no row was fresh."""
+    rows, numbers, counts = some("ann")
+    none = np.empty(0, np.int64)
+    assert cut(written(rows.those(none), numbers[:0], counts[:0]), slice(0, 0)) == []
+
+
+def test_all_shards_begin_before_any_goes_on() -> None:
+    """The order within a shard stays."""
+    told = written(*some("a", "b", "c"))
+    one, none, two = told.of(3, slice(0, 1)), list[Event](), told.of(4, slice(1, 3))
+    (a,), (b, c) = one, two
+    assert list(Abreast([one, none, two])) == [a, b, c]
+    assert list(Abreast([two, one])) == [b, a, c]

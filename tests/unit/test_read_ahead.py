@@ -1,0 +1,50 @@
+"""Stages: items come in order, from a thread, and so do failures."""
+
+import itertools
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from stream_rater.lab.read_ahead import AHEAD, ahead
+from stream_rater.rounds.validation import Invalid
+
+
+def test_items_come_as_they_were_made() -> None:
+    """In order, all of them, however many."""
+    assert list(ahead(range(10 * AHEAD))) == list(range(10 * AHEAD))
+
+
+@pytest.mark.parametrize("error", [OSError("unreadable"), Invalid("bad-id", "unreadable")])
+def test_a_failure_is_raised_where_the_items_are_used(error: Exception) -> None:
+    """After those made before it, with its message."""
+
+    def failing() -> Iterator[int]:
+        yield 1
+        raise error
+
+    items = ahead(failing())
+    assert next(items) == 1
+    with pytest.raises(type(error), match=r"^unreadable$"):
+        next(items)
+
+
+def test_a_stage_is_not_far_ahead() -> None:
+    """What nobody takes is not made: the queue has a bound."""
+    made = itertools.count()
+    items = ahead(iter(made.__next__, None))
+    assert next(items) == 0
+    items.close()  # type: ignore[attr-defined]
+    assert next(made) <= AHEAD + 3
+
+
+def test_a_stage_begins_at_once() -> None:
+    """Before anybody takes an item."""
+    began = threading.Event()
+
+    def items() -> Iterator[int]:
+        began.set()
+        yield 1
+
+    stage = ahead(items())
+    assert began.wait(10.0) and list(stage) == [1]

@@ -1,0 +1,82 @@
+"""adapters.packing: what Redis is sent is what plain loops would send."""
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from hypothesis import given
+from hypothesis import strategies as st
+from redis.connection import Connection
+
+from stream_rater.adapters.redis_encoding import MOST_TOGETHER, reads, writes
+from stream_rater.adapters.store_keys import belief_key
+from stream_rater.columns.player_column import Roster
+from stream_rater.contract.record import Player
+
+ids = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+players = st.tuples(st.sampled_from(["ranked", "a:b", "ß"]), ids)
+shards = st.integers(0, 999)
+buckets = st.integers(1, 3) | st.integers(1, 2**31 - 1)
+
+
+def behind_length(*strings: bytes) -> bytes:
+    """Each behind its length."""
+    return b"".join(len(each).to_bytes(4, "little") + each for each in strings)
+
+
+def key_of(shard: int, player: Player, hashes: int) -> str:
+    """Of the hash that a player is in."""
+    ladder, name = player
+    return belief_key(shard, ladder, name.encode(), hashes)
+
+
+def groups(
+    shard: int, rows: Sequence[Player], hashes: int, order: Sequence[int]
+) -> list[list[int]]:
+    """Players in this order, those of a hash together, but not too many."""
+    found = []
+    for _, some in groupby(order, lambda i: key_of(shard, rows[i], hashes)):
+        these = list(some)
+        found += [these[i : i + MOST_TOGETHER] for i in range(0, len(these), MOST_TOGETHER)]
+    return found
+
+
+@given(st.lists(players, max_size=30), shards, buckets)
+def test_reads(rows: list[Player], shard: int, hashes: int) -> None:
+    """Everybody is asked for once, hash by hash, as the client would pack it."""
+    for some, found in (
+        (rows, reads(shard, rows, hashes)),
+        (rows[1:], reads(shard, Roster.of(rows)[1:], hashes)),
+    ):
+        order = found.order.tolist()
+        assert sorted(order) == list(range(len(some)))
+        together = groups(shard, some, hashes, order)
+        keys = [key_of(shard, some[group[0]], hashes) for group in together]
+        assert len(set(keys)) == len(keys) == found.commands
+        packed = Connection().pack_commands(
+            ("HMGET", key, *(some[i][1].encode() for i in group))
+            for key, group in zip(keys, together, strict=True)
+        )
+        assert found.data == b"".join(packed)
+
+
+@given(st.lists(st.tuples(players, st.binary(max_size=300)), max_size=30), shards, buckets)
+def test_writes(beliefs: list[tuple[Player, bytes]], shard: int, hashes: int) -> None:
+    """Each hash is declared as a key, and what is written to it stands at the key's place."""
+    rows = [player for player, _ in beliefs]
+    order = reads(shard, rows, hashes).order.tolist()
+    together = groups(shard, rows, hashes, order)
+    strings, keys = [], [key_of(shard, rows[some[0]], hashes) for some in together]
+    for some in together:
+        strings.append(len(some).to_bytes(4, "little"))
+        strings += [behind_length(rows[i][1].encode(), beliefs[i][1]) for i in some]
+    found = writes(shard, beliefs, hashes)
+    assert found.hashes == len(keys)
+    declared = b"".join(Connection().pack_command("FCALL", *keys))
+    assert declared.endswith(b"$5\r\nFCALL\r\n" + found.keys)
+    assert found.beliefs == b"".join(strings)
+
+
+def test_not_too_many_at_once() -> None:
+    """Where one hash has far more than it should."""
+    rows = [("ranked", f"p{i}") for i in range(2 * MOST_TOGETHER + 1)]
+    assert reads(0, rows, 1).commands == 3

@@ -1,0 +1,113 @@
+"""The release's test vector: every bit of a rating, on every machine."""
+
+import os
+import shutil
+import subprocess
+import sys
+from importlib.util import cache_from_source
+from pathlib import Path
+from typing import get_args
+
+import numba
+import pytest
+
+from local.tools import ROOT
+from stream_rater.rating.parameters import RatingConfig
+from stream_rater.runtime import selfcheck
+
+SELFCHECK = "stream_rater.runtime.selfcheck"
+PACKAGE = Path(selfcheck.__file__).parents[1]
+WITHOUT_MIGHT = ("setpriv", "--bounding-set=-dac_override", "--inh-caps=-all")
+"""So that modes hold for root, too."""
+
+
+def test_this_machine_computes_the_releases_bits() -> None:
+    """What `run` checks at its start; whoever changes a bit changes KERNEL_VERSION and EXPECTED."""
+    selfcheck.check()
+
+
+def test_other_bits_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names both vectors."""
+    monkeypatch.setattr(selfcheck, "EXPECTED", "0" * 16)
+    with pytest.raises(selfcheck.OtherBits, match="expects 0000000000000000"):
+        selfcheck.check()
+
+
+def test_a_processor_without_fused_multiply_adds_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be right, and too slow for anybody: a line says why."""
+    monkeypatch.setattr(selfcheck.platform, "machine", lambda: "x86_64")
+    for has in (False, True):
+        monkeypatch.setattr(selfcheck.llvm, "get_host_cpu_features", lambda has=has: {"fma": has})
+        assert (selfcheck.warning() is None) == has
+    monkeypatch.setattr(selfcheck.platform, "machine", lambda: "aarch64")  # all of these have it
+    monkeypatch.setattr(selfcheck.llvm, "get_host_cpu_features", lambda: {"neon": True})
+    assert selfcheck.warning() is None
+
+
+def test_a_read_only_image_starts_warm(tmp_path: Path) -> None:
+    """Compiled kernels that cannot be written to serve all the same: none is compiled anew, and
+    nothing is left behind."""
+    selfcheck.check()
+    selfcheck.compile_for(selfcheck.SYSTEMS[0])
+    selfcheck.compile_for_full_histories()
+    shipped, scratch = tmp_path / "shipped", tmp_path / "tmp"
+    kernels = shipped / Path(numba.config.CACHE_DIR).name
+    shutil.copytree(numba.config.CACHE_DIR, kernels)
+    for folder in (shipped, kernels, *kernels.iterdir()):
+        folder.chmod(0o555)
+    scratch.mkdir()
+    variables = {"NUMBA_CACHE_DIR": str(shipped), "NUMBA_DEBUG_CACHE": "1", "TMPDIR": str(scratch)}
+    done = subprocess.run(
+        [*(WITHOUT_MIGHT if os.geteuid() == 0 else ()), sys.executable, "-m", SELFCHECK],
+        cwd=ROOT, env=os.environ | variables, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert f"data loaded from '{scratch}" in done.stdout
+    assert "saved" not in done.stdout
+    assert list(scratch.iterdir()) == []
+
+
+def test_kernels_of_other_sources_are_never_taken(tmp_path: Path) -> None:
+    """A folder that was named for all releases has one of its own for each."""
+    found = []
+    changes = {"0": "config.py", "1": "rating/model.py", "2": "columns/strings.py"}
+    for version, changed in changes.items():
+        package = tmp_path / version / "stream_rater"
+        shutil.copytree(PACKAGE, package, ignore=lambda *_: ["__pycache__"])
+        with (package / changed).open("a") as source:
+            source.write(f"# {version}\n")
+        done = subprocess.run(
+            [sys.executable, "-c",
+             "from stream_rater.columns.kernels import numba; print(numba.config.CACHE_DIR)"],
+            cwd=tmp_path / version, env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "kernels")},
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        found.append(Path(done.stdout.strip()))
+    assert len(set(found)) == 3
+    assert {each.parent for each in found} == {tmp_path / "kernels"}
+
+
+def test_every_system_can_be_compiled_beforehand() -> None:
+    """None is forgotten."""
+    assert {type(each) for each in selfcheck.SYSTEMS} == set(get_args(RatingConfig))
+
+
+def test_nothing_is_left_to_compile() -> None:
+    """Whatever rounds come, of whichever ladder: their kernels are those of `warm --all`."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.cold"],
+        cwd=ROOT, env=os.environ | {"PYTHONPATH": "deploy"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
+def test_bytecode_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all modules, even where Python is told not to write any; and refusals are no matter."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))
+    selfcheck.keep_bytecode()
+    sources = PACKAGE.rglob("*.py")
+    assert all(Path(cache_from_source(str(each))).is_file() for each in sources)
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path / "file"))
+    selfcheck.keep_bytecode()

@@ -1,0 +1,345 @@
+"""Every verdict of the contract on `round-completed`, in JSON and in MessagePack."""
+
+import math
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from stream_rater.config import Ladder, Ladders, Limits
+from stream_rater.contract.events import JSON, MAX_RANK, MSGPACK, parse_time
+from stream_rater.rating.model import DID_NOT_FINISH, newcomers
+from stream_rater.rating.parameters import EloMMR
+from stream_rater.rounds.batch import wave_of
+from stream_rater.rounds.validation import Invalid, Reader, Standings
+from tests.rounds import as_json, as_msgpack, event
+
+LIMITS = Limits(max_entries=5)
+LADDERS = Ladders(
+    ladders={"ranked-eu": Ladder(rating=EloMMR(weight_limit=0.2, sigma_limit=80.0), limits=LIMITS)}
+)
+READER = Reader(LADDERS)
+RECEIVED = parse_time("2026-11-20T20:15:06Z")
+ANN, BOB, CY = ({"player": name, "rank": i + 1} for i, name in enumerate(("ann", "bob", "cy")))
+
+
+def read(data: bytes | None, content_type: str = JSON, received_s: float = math.inf) -> Standings:
+    return READER.read(data, [("content-type", content_type.encode())], received_s)
+
+
+def verdict(data: bytes | None, content_type: str = JSON, received_s: float = math.inf) -> str:
+    """The code of a refusal, or "valid"."""
+    try:
+        read(data, content_type, received_s)
+    except Invalid as refusal:
+        assert "\n" not in str(refusal)
+        assert 0 < len(str(refusal)) < 400
+        return refusal.code
+    return "valid"
+
+
+def verdicts(*standings: Any, **fields: Any) -> set[str]:
+    """What JSON and MessagePack give for the same round: one verdict, it should be."""
+    return {
+        verdict(as_json(*standings, **fields), received_s=RECEIVED),
+        verdict(as_msgpack(*standings, **fields), MSGPACK, RECEIVED),
+    }
+
+
+def test_a_valid_round() -> None:
+    """Entries come in order of place, equal ranks as given, unfinished last."""
+    dee, eve = {"player": "dee", "dnf": True}, {"player": "eve", "rank": 2}
+    found = read(as_json(dee, CY, BOB, eve, ANN, weight=2, performance_ceiling=1900))
+    assert found.players == ["ann", "bob", "eve", "cy", "dee"]
+    assert found.place.tolist() == [1, 2, 2, 3, DID_NOT_FINISH]
+    assert found.entry_starts.tolist() == [0, 1, 2, 3, 4, 5]
+    assert (found.round_id, found.ladder, found.weight, found.ceiling) == (
+        "r-1", "ranked-eu", 2.0, 1900.0,
+    )  # fmt: skip
+    assert (found.completed_at, found.time) == ("2026-11-20T20:15:05Z", RECEIVED - 1)
+
+
+def test_the_last_rank_is_before_the_unfinished() -> None:
+    """Whatever the rank, who did not finish comes after it."""
+    found = read(as_json({"player": "dee", "dnf": True}, {"player": "ann", "rank": MAX_RANK}))
+    assert found.players == ["ann", "dee"]
+
+
+def test_teams_keep_their_members_together() -> None:
+    """Players stand entry by entry, each with its share and its entry's place."""
+    pair = {"team": ["x", "y"], "rank": 2, "shares": [1, 0.5]}
+    found = read(as_json(pair, {"team": ["a", "b", "c"], "rank": 1}))
+    assert found.players == ["a", "b", "c", "x", "y"]
+    assert found.entry_starts.tolist() == [0, 3, 5]
+    assert found.share.tolist() == [1.0, 1.0, 1.0, 1.0, 0.5]
+    assert found.player_places().tolist() == [1, 1, 1, 2, 2]
+
+
+def test_json_and_msgpack_read_alike() -> None:
+    """The encoding leaves no trace; JSON is the default."""
+    expected = read(as_json(BOB, ANN))
+    packed = read(as_msgpack(BOB, ANN), "Application/MsgPack; charset=utf-8")
+    assert expected.players == packed.players == READER.read(as_json(BOB, ANN)).players
+    assert expected.place.tolist() == packed.place.tolist()
+
+
+VALID: list[dict[str, Any]] = [
+    {},
+    {"weight": 1e-300},
+    {"weight": 1000},
+    {"performance_ceiling": None},
+    {"performance_ceiling": -500},
+    {"standings": [ANN, {"player": "bob", "rank": MAX_RANK}]},
+    {"standings": [{"player": "ann", "rank": 1}, {"player": "bob", "rank": 1}]},
+    {"standings": [{"player": "ann", "dnf": True}, {"player": "bob", "dnf": True}]},
+    {"standings": [ANN, {"player": "bob", "rank": 7, "dnf": True}]},  # dnf overrules a rank
+    {"standings": [ANN, {"player": "bob", "rank": 2, "team": None, "shares": None}]},
+    {"standings": [ANN, {"team": ["x", "y"], "rank": 2, "shares": [1e-6, 1]}]},
+    {"standings": [ANN, {"player": "bob", "rank": 2, "mmr": 5}], "map": {"name": ["x"]}},
+    {"standings": [ANN, {"player": "Ω:%{}\x00\U0001f600", "rank": 2}]},
+    {"standings": [ANN, {"player": "x" * 128, "rank": 2}]},
+    {"standings": [ANN, {"player": "é" * 64, "rank": 2}]},
+    {"round_id": "\U0001f600" * 32},
+    {"completed_at": "2026-11-20T20:15:05.123456789+02:00"},
+    {"completed_at": "1900-01-01T00:00:00Z"},
+    {"completed_at": "2026-11-21T20:15:06Z"},  # a day ahead, exactly
+]
+
+
+@pytest.mark.parametrize("fields", VALID)
+def test_valid(fields: dict[str, Any]) -> None:
+    """Odd but within the contract, in both encodings; unknown fields are let pass."""
+    assert verdicts(**fields) == {"valid"}
+
+
+def second(**entry: Any) -> dict[str, Any]:
+    """The field of a round whose second entry is this."""
+    return {"standings": [ANN, entry]}
+
+
+REFUSED: list[tuple[str, dict[str, Any]]] = [
+    ("unknown-ladder", {"ladder": "ranked-us"}),
+    ("too-few-entries", {"standings": []}),
+    ("too-few-entries", {"standings": [ANN]}),
+    ("too-many-entries", {"standings": [{"player": str(i), "rank": 1} for i in range(6)]}),
+    ("duplicate-player", second(player="ann", rank=2)),
+    ("duplicate-player", second(player="ann", dnf=True)),
+    ("duplicate-player", second(team=["x", "x"], rank=2)),
+    ("duplicate-player", second(team=["x", "ann"], rank=2)),
+    ("bad-rank", second(player="bob")),
+    ("bad-rank", second(player="bob", dnf=False)),
+    ("bad-rank", second(player="bob", rank=None)),
+    ("bad-rank", second(player="bob", rank=0)),
+    ("bad-rank", second(player="bob", rank=-1)),
+    ("bad-rank", second(player="bob", rank=MAX_RANK + 1)),
+    ("bad-rank", second(player="bob", rank=2**31)),
+    ("bad-rank", second(player="bob", rank=2**64 - 1)),
+    ("bad-rank", second(player="bob", rank=2.0)),
+    ("bad-rank", second(player="bob", rank=2.5)),
+    ("bad-rank", second(player="bob", rank=True)),
+    ("bad-rank", second(player="bob", rank="2")),
+    ("bad-rank", second(player="bob", rank=[2])),
+    ("bad-weight", {"weight": 0}),
+    ("bad-weight", {"weight": -1.5}),
+    ("bad-weight", {"weight": 1000.001}),
+    ("bad-weight", {"weight": True}),
+    ("bad-weight", {"weight": "1"}),
+    ("bad-weight", {"weight": None}),
+    ("bad-shares", second(team=["x", "y"], rank=2, shares=[1])),
+    ("bad-shares", second(team=["x", "y"], rank=2, shares=[1, 1, 1])),
+    ("bad-shares", second(team=["x", "y"], rank=2, shares=[1, 0])),
+    ("bad-shares", second(team=["x", "y"], rank=2, shares=[1, -1])),
+    ("bad-shares", second(team=["x", "y"], rank=2, shares=[1, 1.1])),
+    ("bad-shares", second(team=["x", "y"], rank=2, shares=[1, 1e-200])),
+    ("bad-shares", second(team=["x", "y"], rank=2, shares=[1, None])),
+    ("bad-shares", second(team=["x", "y"], rank=2, shares=[1, "1"])),
+    ("bad-shares", second(team=["x", "y"], rank=2, shares=1)),
+    ("bad-shares", second(player="bob", rank=2, shares=[])),
+    ("bad-id", second(player="", rank=2)),
+    ("bad-id", second(player="x" * 129, rank=2)),
+    ("bad-id", second(player="é" * 64 + "x", rank=2)),
+    ("bad-id", second(player="\U0001f600" * 33, rank=2)),
+    ("bad-id", second(player=7, rank=2)),
+    ("bad-id", second(team=["x", ""], rank=2)),
+    ("bad-id", second(team=["x", "y" * 129], rank=2)),
+    ("bad-id", second(team=["x", None], rank=2)),
+    ("bad-id", second(team="xy", rank=2)),
+    ("bad-id", {"round_id": ""}),
+    ("bad-id", {"round_id": "x" * 129}),
+    ("bad-id", {"round_id": 5}),
+    ("bad-id", {"round_id": None}),
+    ("bad-id", {"ladder": ""}),
+    ("bad-id", {"ladder": "é" * 65}),
+    ("bad-id", {"ladder": ["ranked-eu"]}),
+    ("bad-time", {"completed_at": ""}),
+    ("bad-time", {"completed_at": "yesterday"}),
+    ("bad-time", {"completed_at": 1_795_205_705}),
+    ("bad-time", {"completed_at": None}),
+    ("bad-time", {"completed_at": "2026-11-20"}),
+    ("bad-time", {"completed_at": "2026-11-20T20:15:05"}),
+    ("bad-time", {"completed_at": "2026-02-29T20:15:05Z"}),
+    ("bad-time", {"completed_at": "2016-12-31T23:59:60Z"}),  # no clock we read has leap seconds
+    ("bad-time", {"completed_at": "0000-01-01T00:00:00Z"}),
+    ("bad-time", {"completed_at": "0001-01-01T00:00:00+14:00"}),
+    ("bad-time", {"completed_at": "1899-12-31T23:59:59Z"}),
+    ("bad-time", {"completed_at": "2026-11-21T20:15:07Z"}),
+    ("bad-time", {"completed_at": "9999-12-31T23:59:59-14:00"}),
+    ("bad-time", {"completed_at": "2026-11-20T20:15:05." + "0" * 100 + "Z"}),
+    ("malformed", second(rank=2)),
+    ("malformed", second(team=[], rank=2)),
+    ("malformed", second(team=["x"], player="bob", rank=2)),
+    ("malformed", second(player="bob", rank=2, dnf=1)),
+    ("malformed", {"standings": None}),
+    ("malformed", {"standings": "ann"}),
+    ("malformed", {"standings": ["ann", "bob"]}),
+    ("malformed", {"standings": {"ann": 1}}),
+    ("malformed", {"performance_ceiling": "high"}),
+    ("malformed", {"performance_ceiling": -1e300}),
+]
+
+
+@pytest.mark.parametrize(("code", "fields"), REFUSED)
+def test_refused(code: str, fields: dict[str, Any]) -> None:
+    """Each mistake has its code, the same in both encodings."""
+    assert verdicts(**fields) == {code}
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_numbers_that_are_none(value: float) -> None:
+    """NaN and infinities, which only MessagePack can say, are refused by field."""
+    assert verdict(as_msgpack(weight=value), MSGPACK) == "bad-weight"
+    assert verdict(as_msgpack(ANN, {"player": "b", "rank": value}), MSGPACK) == "bad-rank"
+    team = {"team": ["x", "y"], "rank": 2, "shares": [1.0, value]}
+    assert verdict(as_msgpack(ANN, team), MSGPACK) == "bad-shares"
+    expected = "valid" if value > 0.0 else "malformed"  # an infinite ceiling is none
+    assert verdict(as_msgpack(performance_ceiling=value), MSGPACK) == expected
+
+
+@pytest.mark.parametrize("missing", ["round_id", "ladder", "completed_at", "standings"])
+def test_a_missing_field(missing: str) -> None:
+    """A field left out has its code, too."""
+    table = event()
+    del table[missing]
+    codes = {"round_id": "bad-id", "ladder": "bad-id", "completed_at": "bad-time"}
+    assert verdict(msgspec.json.encode(table)) == codes.get(missing, "malformed")
+    assert verdict(msgspec.msgpack.encode(table), MSGPACK) == codes.get(missing, "malformed")
+
+
+GOOD, PACKED = as_json(), as_msgpack()
+
+BROKEN: list[tuple[str, bytes | None]] = [
+    ("malformed", None),
+    ("malformed", b""),
+    ("malformed", b" "),
+    ("malformed", b"null"),
+    ("malformed", b"[]"),
+    ("malformed", b'"ann"'),
+    ("malformed", GOOD[:-1]),
+    ("malformed", GOOD + b"{}"),
+    ("malformed", b"\xef\xbb\xbf" + GOOD),
+    ("malformed", GOOD.replace(b"ann", b"\xff")),
+    ("malformed", GOOD.replace(b"ann", b"\xed\xa0\x80")),  # a surrogate in UTF-8
+    ("malformed", GOOD.replace(b"ann", rb"\ud800")),
+    ("malformed", GOOD.replace(b"ann", rb"\udc00\ud800")),
+    ("malformed", GOOD.replace(b'"rank":1', b'"rank":NaN')),
+    ("malformed", GOOD.replace(b'"rank":1', b'"rank":01')),
+    ("valid", GOOD.replace(b"ann", rb"\ud83d\ude00")),  # a proper pair
+    ("bad-rank", GOOD.replace(b'"rank":1', b'"rank":1e400')),
+    ("bad-rank", GOOD.replace(b'"rank":1', b'"rank":1' + b"0" * 30)),
+    ("bad-rank", GOOD.replace(b'"rank":1', b'"rank":1' + b"0" * 400)),
+    ("bad-rank", GOOD.replace(b'"rank":1', b'"rank":' + b"9" * 5000)),
+    ("bad-weight", GOOD[:-1] + b',"weight":1e999}'),
+    ("bad-weight", GOOD[:-1] + b',"weight":' + b"9" * 5000 + b"}"),
+]
+
+
+@pytest.mark.parametrize(("code", "data"), BROKEN)
+def test_broken_json(code: str, data: bytes | None) -> None:
+    """Bytes that are no JSON, or JSON with numbers no float holds."""
+    assert verdict(data) == code
+
+
+UNPACKABLE = [
+    *(None, b"", b"\xc0", b"\xc1", b"\x90", b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff"),
+    *(PACKED[:-1], PACKED + b"\x00", GOOD, msgspec.msgpack.encode({**event(), 1: 2})),
+    PACKED.replace(b"\xa3ann", b"\xa3\xff\xff\xff"),
+    PACKED.replace(b"\xa3ann", b"\xa3\xed\xa0\x80"),
+]
+
+
+@pytest.mark.parametrize("data", UNPACKABLE)
+def test_broken_msgpack(data: bytes | None) -> None:
+    """Bytes that are no MessagePack, or whose strings are no UTF-8."""
+    assert verdict(data, MSGPACK) == "malformed"
+
+
+def nested(depth: int) -> Any:
+    """Lists within lists."""
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def test_depth() -> None:
+    """16 levels, the message's own map included, are let pass; 17 are not."""
+    assert verdicts(extra=nested(15)) == {"valid"}
+    assert verdicts(extra=nested(16)) == {"too-deep"}
+    assert verdict(b"[" * 1_000_000) == "too-deep"
+    assert verdict(b"\x91" * 1_000_000, MSGPACK) == "too-deep"
+    assert verdicts(extra=r"[[[[[[[[[[[[[[[[[[[[{{{{\"[") == {"valid"}
+
+
+def test_size() -> None:
+    """The limit's last byte is let pass; one more is too large, before anything is parsed."""
+    reader = Reader(Ladders(ladders=LADDERS.ladders, limits=Limits(max_bytes=len(GOOD))))
+    assert reader.read(GOOD).players == ["ann", "bob"]
+    with pytest.raises(Invalid, match="bytes") as refusal:
+        reader.read(GOOD + b" ")
+    assert refusal.value.code == "too-large"
+
+
+def test_limits_are_the_ladders_own() -> None:
+    """Entries, weight and skew are limited per ladder."""
+    strict = Limits(max_entries=2, max_weight=1.0, max_skew_s=0)
+    rating = LADDERS.ladders["ranked-eu"].rating
+    reader = Reader(Ladders(ladders={"*": Ladder(rating=rating, limits=strict)}))
+    for expected, data, received in (
+        ("too-many-entries", as_json(ANN, BOB, CY, ladder="any"), RECEIVED),
+        ("bad-weight", as_json(weight=1.5), RECEIVED),
+        ("bad-time", as_json(), RECEIVED - 2),
+    ):
+        with pytest.raises(Invalid) as refusal:
+            reader.read(data, received_s=received)
+        assert refusal.value.code == expected
+
+
+@pytest.mark.parametrize("header", [b"", b"\xff\xfe", b"text/plain", None])
+def test_any_other_content_type_is_json(header: Any) -> None:
+    """Only msgpack in `content-type` changes the decoder; Kafka has headers without a value."""
+    assert READER.read(GOOD, [("ce_id", b"1"), ("content-type", header)]).round_id == "r-1"
+
+
+def test_what_can_be_learnt() -> None:
+    """A round teaches if somebody finished; one big tie only where it is not to be skipped."""
+    dnf = read(as_json({"player": "a", "dnf": True}, {"player": "b", "dnf": True}))
+    tied = read(as_json(ANN, {"player": "b", "rank": 1}))
+    mixed = read(as_json(ANN, {"player": "b", "dnf": True}))
+    actual = [[r.rates(skip_all_tied=skip) for skip in (False, True)] for r in (dnf, tied, mixed)]
+    assert actual == [[False, False], [True, False], [True, True]]
+
+
+def test_a_wave_joins_its_rounds() -> None:
+    """Rounds become columns, with starts that run on from round to round."""
+    team = {"team": ["x", "y"], "rank": 1, "shares": [1, 0.5]}
+    rounds = [read(as_json(ANN, BOB, weight=2)), read(as_json(team, CY, performance_ceiling=9))]
+    priors = newcomers(5, 1, 1500.0, 350.0).header
+    priors["mu"] = np.arange(5.0)
+    wave = wave_of(rounds, priors)
+    assert wave.round_starts.tolist() == [0, 2, 4]
+    assert wave.entry_starts.tolist() == [0, 1, 2, 4, 5]
+    assert wave.place.tolist() == [1, 2, 1, 3]
+    assert wave.share.tolist() == [1.0, 1.0, 1.0, 0.5, 1.0]
+    assert ([2.0, 1.0], [math.inf, 9.0]) == (wave.weight.tolist(), wave.ceiling.tolist())
+    assert wave.mu.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
