@@ -20,7 +20,7 @@ from stream_rater.rounds.validation import MAX_TIME_LENGTH
 from stream_rater.runtime import embedded
 from tests import tools
 from tests.rounds import event
-from tests.unit.test_standings import REFUSED, VALID, second
+from tests.unit.test_validation import REFUSED, VALID, second
 
 DOCUMENT = yaml.safe_load(event_contract.DOCUMENT.read_text())
 MESSAGES: dict[str, Any] = DOCUMENT["components"]["messages"]
