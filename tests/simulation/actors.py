@@ -94,7 +94,7 @@ class Actor:
     """How many pieces of the effect are done."""
     old: bool = True
     """Whether it has the first release and its ladders file."""
-    backoff: float = 1.0
+    pace: float = 1.0
     """The fraction of its turns that it takes; 0 while it sleeps."""
     skew_s: float = 0.0
     """How far its clock is ahead."""

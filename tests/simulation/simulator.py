@@ -96,15 +96,15 @@ class Simulation:
         )
         machine = (self._estimator() if estimating else self._updater()).run()
         effect = next(machine)
-        actor = Actor(role, worker, machine, effect, worker.steps(effect), backoff=self._pace())
+        actor = Actor(role, worker, machine, effect, worker.steps(effect), pace=self._pace())
         actor.old = not self.upgrading
         actor.skew_s = self.rng.uniform(0.0, 1e6)
         self.actors.append(actor)
 
     def _pace(self) -> float:
-        backoff = self.rng.choice(self.weather.paces)
-        self.faults["slow"] += backoff < 1.0
-        return backoff
+        pace = self.rng.choice(self.weather.paces)
+        self.faults["slow"] += pace < 1.0
+        return pace
 
     def _estimator(self) -> Estimator:
         kind = self.machines.estimator
@@ -129,7 +129,7 @@ class Simulation:
     def _rebalance(self) -> None:
         self.faults["rebalance"] += self.log.updaters.generation > 0
         for role in ("estimator", "updater"):
-            members = [a.worker for a in self.actors if a.role == role and a.backoff]
+            members = [a.worker for a in self.actors if a.role == role and a.pace]
             self.rng.shuffle(members)
             self._group(role).assign(members)
 
@@ -193,7 +193,7 @@ class Simulation:
             self._start_again(actor)
             return
         self._tick(actor)
-        if actor.backoff == 1.0 or self.rng.random() < actor.backoff:
+        if actor.pace == 1.0 or self.rng.random() < actor.pace:
             if self._trace:
                 self._trace(f"{actor} {actor.pieces} {actor.effect!s:.200}")
             actor.advance()
@@ -244,9 +244,9 @@ class Simulation:
         """Begin or end a long pause of a worker. The other workers continue, and may or may not
         have noticed it."""
         actor = self.rng.choice(self.actors)
-        self.faults["pause"] += actor.backoff > 0.0
-        self.faults["zombie"] += actor.backoff == 0.0 and actor.unaware
-        actor.backoff = 0.0 if actor.backoff else self._pace()
+        self.faults["pause"] += actor.pace > 0.0
+        self.faults["zombie"] += actor.pace == 0.0 and actor.unaware
+        actor.pace = 0.0 if actor.pace else self._pace()
 
     def _jump(self) -> None:
         """Set a worker's clock forward, as no monotonic clock should be."""
@@ -331,7 +331,7 @@ class Simulation:
                 self._straggle(actor)
         self.actors = overlooked
         for actor in self.actors:
-            actor.backoff = 0.0
+            actor.pace = 0.0
         for group in (self.log.estimators, self.log.updaters):
             group.assign([])
             for producer in sorted(group.transactions):
@@ -394,6 +394,6 @@ class Simulation:
             for producer in [p for p in group.transactions if p not in alive]:
                 self.log.fence(group, producer)
         for actor in self.actors:
-            actor.backoff = 1.0
+            actor.pace = 1.0
             actor.worker.unkindness = Unkindness(self.weather.small_bites)
         self._rebalance()
