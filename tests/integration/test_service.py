@@ -125,7 +125,7 @@ def inspected(at: Settings) -> None:
     assert "(listpack)" in player.stdout
     assert re.search(
         r"\nlast rounds, by \S*rating-changed, partition \d, from offset 0 on:\n"
-        r"  2\S+ +rank \d +960.0 -> +\d+\.\d \([+-]\d+\.\d\)  \S+\n$",
+        r"  2\S+ +rank \d +\(new\) -> +\d+\.\d  \S+\n$",
         player.stdout,
     )
     nobody = stream_rater("inspect", "--ladder", "ladder-1", "--player", "q", settings=at)
