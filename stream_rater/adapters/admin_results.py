@@ -24,6 +24,7 @@ def offset_of(future: Any) -> int:
 
 
 def result_of(future: "Future[Any]") -> Any:
+    """The result of a request. Raises LogTrouble or Denied."""
     try:
         return future.result(TIMEOUT_S)
     except KafkaException as error:

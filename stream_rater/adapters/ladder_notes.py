@@ -1,6 +1,6 @@
 """The ladders' notes on Kafka: reads the topic `ladders-noted` to its end, and writes to it.
 
-A caller has polled a round before it reads the notes. `read` asks for the end of the topic after
+An estimator polls a round before it reads the notes. `read` asks for the end of the topic after
 that, so it sees every note that was acknowledged before the round was polled.
 """
 

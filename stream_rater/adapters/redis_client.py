@@ -308,7 +308,7 @@ def _server_of(client: Client, key: str) -> Client:
 
 
 def find_again(client: Client) -> None:
-    """Forget where servers are: after a failover, the same name may lead to another server."""
+    """Look the servers up again: after a failover, the same name may lead to another server."""
     if is_cluster(client):
         client.nodes_manager.initialize()
     else:

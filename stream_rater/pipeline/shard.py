@@ -236,8 +236,8 @@ class Shard:
         return Batch(self.applied, items)
 
     def cut(self, most_rows: int) -> Batch | None:
-        """Steps 10 and 12: take parts up to `most_rows` rows. The batch ends before a player
-        repeats, and at c while a < c. Returns None if there is nothing to take."""
+        """Steps 10 and 12: take parts until they have `most_rows` rows. The batch ends before a
+        player repeats, and at c while a < c. Returns None if there is nothing to take."""
         if self.unsettled:
             return None
         limit = self.committed if self.replaying else self.next_offset

@@ -133,7 +133,7 @@ def test_an_end_whose_answer_was_lost_is_in_doubt(
         rig.proxy.mend()
 
     monkeypatch.setattr(transactions, "_conclude", conclude_unheard)
-    with pytest.raises(LogTrouble, match=r"end is in doubt: .*Disconnected"):
+    with pytest.raises(LogTrouble, match=r"end of a transaction is in doubt: .*Disconnected"):
         transactions.end({0: 1}) if how == "end" else transactions.undo()
     monkeypatch.undo()
     transactions.run(rig.sends(SECOND), {0: 2})

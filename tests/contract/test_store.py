@@ -304,7 +304,7 @@ def test_another_layout_is_refused(redis_settings: real.Settings) -> None:
             store.check_layout(other)
         store.layout.check_rebuildable(other)
     for check in (store.check_layout, store.layout.check_rebuildable):
-        with pytest.raises(LayoutMismatch, match=r"topic = abc, .* abd: .*submit the rounds there"):
+        with pytest.raises(LayoutMismatch, match=r"topic = abc, .* abd: .*submit the rounds again"):
             check({"shards": "4", "topic": "abd"})
 
 
