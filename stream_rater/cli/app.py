@@ -54,8 +54,6 @@ def _one_line(command: Command) -> Command:
         except Failed as error:
             click.echo(f"stream-rater: {error}", err=True)
             sys.exit(1)
-        except BrokenPipeError:
-            _end_quietly()
 
     return run
 
@@ -70,7 +68,25 @@ def _end_quietly() -> NoReturn:
     sys.exit(ENOUGH)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class Commands(click.Group):
+    """All commands, each of which ends quietly once nobody reads its output, its help too."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """As click does it; shows the help of the group."""
+        try:
+            return super().make_context(*args, **kwargs)
+        except BrokenPipeError:
+            _end_quietly()
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """As click does it; runs a command, or shows its help."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            _end_quietly()
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="stream-rater")
 @click.pass_context
 def main(context: click.Context) -> None:

@@ -6,8 +6,6 @@ import sys
 import time
 from pathlib import Path
 
-from rich.console import Console
-
 from stream_rater.adapters.reader import Submitter, read_all
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin
@@ -19,6 +17,7 @@ from stream_rater.cli.terminal import (
     Order,
     counted,
     records_in,
+    tables,
     track,
 )
 from stream_rater.columns.kernels import KERNEL_VERSION
@@ -178,4 +177,4 @@ def _other_kernels(begun_by: int) -> str:
 
 def embedded_demo(rounds: int) -> None:
     """A season on the in-memory adapters."""
-    embedded.play(rounds, Console())
+    embedded.play(rounds, tables())

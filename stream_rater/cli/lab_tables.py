@@ -11,6 +11,7 @@ from itertools import groupby
 from rich.console import Console
 from rich.table import Table
 
+from stream_rater.cli.terminal import tables
 from stream_rater.lab.accuracy import averages
 from stream_rater.lab.bootstrap import Difference, differences
 from stream_rater.lab.comparison import Row
@@ -34,7 +35,7 @@ was foretold rightly, so that more of it is better."""
 
 def show(rows: Sequence[Row]) -> None:
     """Tables on standard output, one for each file and one for its differences."""
-    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 160)
+    console = tables()
     for file, some in groupby(rows, lambda row: row.file):
         of_file = list(some)
         console.print(accuracy_table(file, of_file))

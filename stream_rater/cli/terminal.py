@@ -12,6 +12,7 @@ from stream_rater.config import BadConfiguration
 from stream_rater.contract.events import shown
 
 if TYPE_CHECKING:  # they take longer to load than `--help` should take
+    from rich.console import Console
     from rich.progress import Progress
 
     from stream_rater.contract.record import Record
@@ -51,6 +52,20 @@ def brief() -> Iterator[None]:
         gc.freeze()
         gc.enable()
         sys.setswitchinterval(interval_s)
+
+
+def tables() -> "Console":
+    """Standard output for tables: as wide as the terminal, or as they need.
+
+    Raises BrokenPipeError where nobody reads it any more, where rich ends the process by itself.
+    """
+    from rich.console import Console
+
+    class Output(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    return Output(file=sys.stdout, width=None if sys.stdout.isatty() else 160)
 
 
 def progress(*, percent: bool = False) -> "Progress":

@@ -64,6 +64,14 @@ def stream_rater(
     )  # fmt: skip
 
 
+PROGRESS = ("waiting for the workers", "compiling kernel", "another process compiles")
+
+
+def complaints(stderr: str) -> list[str]:
+    """Lines of standard error that tell more than what a command does or waits for."""
+    return [line for line in stderr.splitlines() if not line.startswith(PROGRESS)]
+
+
 class WorkerProcess:
     """A running worker, whose log is in a file."""
 

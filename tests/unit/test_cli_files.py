@@ -187,14 +187,19 @@ def test_standard_input_is_a_file_as_others(tmp_path: Path) -> None:
     assert done.returncode == 1 and done.stderr.startswith(b"stream-rater: standard input: no JSON")
 
 
-@pytest.mark.parametrize("command", ["rate", "help"])
+@pytest.mark.parametrize("command", ["rate", "help", "evaluate", "demo"])
 def test_a_reader_that_has_enough_ends_a_command_quietly(tmp_path: Path, command: str) -> None:
     """As `head` does; without a traceback, with the exit code that shells give to SIGPIPE."""
     rounds = [
         json.dumps(event(*ranked([1, 2], [f"a{i}", f"b{i}"]), round_id=f"r{i}")).encode()
         for i in range(2000)
     ]
-    words = ["rate", lines(tmp_path / "a.jsonl", rounds)] if command == "rate" else ["--help"]
+    file, config = lines(tmp_path / "a.jsonl", rounds), tmp_path / "c.json"
+    config.write_text('{"system":"elo-mmr","weight_limit":0.2,"sigma_limit":80}')
+    words = {
+        "rate": ["rate", file], "help": ["rate", "--help"], "demo": ["demo", "--embedded"],
+        "evaluate": ["evaluate", file, "--config", str(config)],
+    }[command]  # fmt: skip
     with subprocess.Popen(
         [sys.executable, "-m", "stream_rater", *words],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -204,4 +209,4 @@ def test_a_reader_that_has_enough_ends_a_command_quietly(tmp_path: Path, command
             process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == b""
-        assert process.wait() == (141 if command == "rate" else process.returncode)
+        assert process.wait() == 141
