@@ -233,5 +233,5 @@ def test_a_redis_that_evicts_is_refused(settings: real.SettingsFactory, tmp_path
             assert (refused.returncode, len(lines)) == (2, 1), refused.stderr
             assert re.fullmatch(
                 f"stream-rater: redis at {server.address}: maxmemory-policy is allkeys-lfu and "
-                "maxmemory 1073741824: .*`CONFIG SET maxmemory-policy noeviction`.*", lines[0]
+                "maxmemory is 1073741824, .*`CONFIG SET maxmemory-policy noeviction`.*", lines[0]
             ), lines[0]  # fmt: skip
