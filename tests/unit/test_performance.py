@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.rating import performance, small_rounds, systems
-from stream_rater.rating.model import Beliefs, Evidence, newcomers
+from stream_rater.rating.model import Beliefs, Evidence, Variances, newcomers
 from stream_rater.rating.oracle import zero
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.rating.performance import LEAST_WEIGHT, performances, player_variances
@@ -221,10 +221,13 @@ def variances(**given: Any) -> list[list[float]]:
         "round_weight": 1.0, "rounds": [0, 7], "elapsed_s": [10**6, 10**6],
         "newcomer_weights": [], "weight_limit": 0.25, "sigma_limit": 80.0, "drift_per_day": 0.0,
     } | given  # fmt: skip
+    limits = Variances(
+        table["weight_limit"], table["sigma_limit"], table["drift_per_day"],
+        np.array(table["newcomer_weights"], np.float64),
+    )  # fmt: skip
     player_variances(
-        table["round_weight"], np.array(table["rounds"]), 0, -np.array(table["elapsed_s"]),
-        np.array(table["newcomer_weights"], np.float64), table["weight_limit"],
-        table["sigma_limit"], table["drift_per_day"], out,
+        table["round_weight"], np.array(table["rounds"]), 0, -np.array(table["elapsed_s"]), limits,
+        out,
     )  # fmt: skip
     return out[:, 1:].tolist()
 
