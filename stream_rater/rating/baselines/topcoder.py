@@ -1,4 +1,4 @@
-"""Topcoder, with a volatility that players can farm, as the Elo-MMR paper shows (section 5.1)."""
+"""Topcoder, whose volatility players can exploit, as the Elo-MMR paper shows (section 5.1)."""
 
 import numpy as np
 
