@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import msgspec
+from msgspec import structs
 from rich.console import Console
 
 from stream_rater.adapters.reader import Submitter, follow, read_all
@@ -22,10 +23,11 @@ from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config import BadConfiguration, Ladders, Settings, service_ladders
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json, shown
 from stream_rater.lab.lines import read_lines
-from stream_rater.lab.offline import Replay, records_of
+from stream_rater.lab.offline import Replay, batches_of, records_of
 from stream_rater.lab.replay import Pool
 from stream_rater.lab.verify import Verdict, compare
-from stream_rater.rounds.validation import Invalid, Reader
+from stream_rater.rounds.decoder import RoundDecoder
+from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime import embedded, http, malloc, selfcheck
 from stream_rater.runtime.service import ESTIMATORS, UPDATERS, Service
 
@@ -42,11 +44,10 @@ def rate(path: Path, ladders: Ladders, out: Path | None, *, records: bool) -> No
     """Rate a file's rounds offline and write the final ratings."""
     replay, mistakes = Replay(ladders, Settings().duplicate_window), Mistakes(path)
     with named_failures():
-        for record in track(records_of(read_lines(path)), "rounds"):
-            try:
-                replay.feed(record)
-            except Invalid as invalid:
-                mistakes.add(record.offset, invalid)
+        for some in batches_of(track(records_of(read_lines(path)), "rounds")):
+            for record, refusal in zip(some, replay.feed(some), strict=True):
+                if refusal is not None:
+                    mistakes.add(record.offset, refusal)
         with _opened(out) as file:
             _write_ratings(replay, file, records=records)
     mistakes.conclude()
@@ -133,7 +134,7 @@ def _serve(settings: Settings, service: Service) -> http.Server | None:
 
 def submit(path: Path, settings: Settings, per_second: float | None) -> None:
     """Send a file's valid rounds to Kafka."""
-    reader, mistakes = Reader(service_ladders(settings)), Mistakes(path)
+    decoder, mistakes = RoundDecoder(service_ladders(settings)), Mistakes(path)
     with named_failures():
         admin = Admin(settings)
         if admin.topics.rounds not in admin.partitions():
@@ -144,7 +145,9 @@ def submit(path: Path, settings: Settings, per_second: float | None) -> None:
         for record in track(records_of(read_lines(path)), "rounds", total):
             value = (record.value or b"").strip()
             try:
-                standings = reader.read(value, received_s=time.time())
+                standings = decoder.read(
+                    structs.replace(record, value=value, received_s=time.time())
+                )
             except Invalid as invalid:
                 mistakes.add(record.offset, invalid)
                 continue

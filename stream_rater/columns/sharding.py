@@ -74,12 +74,6 @@ def partition_of(ladder: str, partitions: int) -> int:
 
 
 def shards_of_names(names: StringColumn, shards: int) -> Ints:
-    """The same of ids that are laid out."""
+    """(P,) shard of each player id."""
     found: Ints = _shards(names.data, names.starts, names.ends, shards)
     return found
-
-
-def columns(strings: Sequence[bytes]) -> tuple[Bytes, Ints]:
-    """All of them in a row, and where each ends."""
-    ends = np.fromiter(map(len, strings), np.int64, len(strings)).cumsum()
-    return np.frombuffer(b"".join(strings), np.uint8), ends

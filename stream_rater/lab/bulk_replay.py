@@ -14,13 +14,13 @@ from stream_rater.columns.arrays import Bytes, Ints
 from stream_rater.columns.kernels import kernel
 from stream_rater.columns.player_column import LadderColumn, PlayerColumn
 from stream_rater.columns.ranges import bounds, spread
-from stream_rater.columns.strings import Names, StringColumn, put
+from stream_rater.columns.strings import StringColumn, put
 from stream_rater.lab.player_index import PlayerIndex
 from stream_rater.rating import record, systems
 from stream_rater.rating.model import Beliefs, newcomers
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.systems import RatingRule
-from stream_rater.rounds.batch import RoundBatch, joined
+from stream_rater.rounds.batch import RoundBatch
 
 MARK = 4
 """Bytes before each name: the number of its ladder, to tell it from namesakes."""
@@ -47,8 +47,8 @@ class Census:
         self._roll = PlayerIndex()
         self._numbers: dict[str, int] = {}
         """By ladder."""
-        self._told = LadderColumn(StringColumn.of([]))
-        """LadderColumn as they were last asked for."""
+        self._ladders = LadderColumn(StringColumn.of([]))
+        """As they were last asked for."""
 
     def __len__(self) -> int:
         return len(self._roll)
@@ -61,17 +61,17 @@ class Census:
         data, ends = _marked(
             names.data, names.starts, names.ends, np.array(numbers, np.int64)[players.ladder]
         )
-        return self._roll.rows(Names(StringColumn(data, np.append(0, ends)[:-1], ends)))[0]
+        return self._roll.rows(StringColumn(data, np.append(0, ends)[:-1], ends))
 
     def players(self, rows: Ints) -> PlayerColumn:
         """Who is in these rows."""
-        if len(self._told.names.ends) < len(self._numbers):
-            self._told = LadderColumn(StringColumn.of(list(self._numbers)))
-        names = self._roll.laid_out(rows)
+        if len(self._ladders.names.ends) < len(self._numbers):
+            self._ladders = LadderColumn(StringColumn.of(list(self._numbers)))
+        names = self._roll.names(rows)
         marks = names.data[names.starts[:, np.newaxis] + np.arange(MARK)]
         ladder = marks.view("<u4").ravel().astype(np.int64)
         return PlayerColumn(
-            self._told, ladder, StringColumn(names.data, names.starts + MARK, names.ends)
+            self._ladders, ladder, StringColumn(names.data, names.starts + MARK, names.ends)
         )
 
 
@@ -87,21 +87,21 @@ class Played:
     offset: Ints
     """(R,)"""
 
-    def rows(self, chosen: Ints) -> "Played":
-        """These of them."""
+    def take(self, chosen: Ints) -> "Played":
+        """These rounds only."""
         return Played(
-            self.rounds.rows(chosen), self.rule[chosen], self.partition[chosen], self.offset[chosen]
+            self.rounds.take(chosen), self.rule[chosen], self.partition[chosen], self.offset[chosen]
         )
 
-
-def all_played(some: Sequence[Played]) -> Played:
-    """All of these, of which there is one, one after the other."""
-    return Played(
-        joined([each.rounds for each in some]),
-        np.concatenate([each.rule for each in some]),
-        np.concatenate([each.partition for each in some]),
-        np.concatenate([each.offset for each in some]),
-    )
+    @classmethod
+    def concat(cls, some: Sequence["Played"]) -> "Played":
+        """The rounds of all these, of which there is one, in turn."""
+        return cls(
+            RoundBatch.concat([each.rounds for each in some]),
+            np.concatenate([each.rule for each in some]),
+            np.concatenate([each.partition for each in some]),
+            np.concatenate([each.offset for each in some]),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ class BulkReplay:
         order = np.lexsort((played.rule, depth))
         changes = np.flatnonzero(np.diff(depth[order]) | np.diff(played.rule[order])) + 1
         for some in np.split(order, changes):
-            turn = played.rows(some)
+            turn = played.take(some)
             yield Turn(turn, rows[spread(starts[some], turn.rounds.sizes)])
 
     def rate(self, turn: Turn, config: RatingConfig) -> None:

@@ -92,7 +92,7 @@ def evaluate(
     scores, players = [np.zeros((0, len(FIELDS)))], [0.0]
     for session, those, wave in rated:
         scores.append(np.zeros((len(session.rounds), len(FIELDS))))
-        players.extend(len(each.share) for each in session.rounds)
+        players.extend(session.rounds.sizes.tolist())
         if wave is not None:
             scores[-1][those] = contender.score(wave)
     return Outcome(

@@ -7,14 +7,16 @@ import numpy as np
 from msgspec import structs
 
 from stream_rater.columns.arrays import Ints
-from stream_rater.columns.strings import Names
+from stream_rater.columns.ranges import bounds, spread
+from stream_rater.columns.strings import StringColumn
 from stream_rater.config import ANY_LADDER
 from stream_rater.contract.record import Record
+from stream_rater.lab.offline import Judge, batches_of
 from stream_rater.lab.player_index import PlayerIndex
-from stream_rater.rounds.duplicates import DuplicateWindow
-from stream_rater.rounds.validation import Invalid, Reader, Standings, twice_in_round
+from stream_rater.rounds.batch import RoundBatch
+from stream_rater.rounds.validation import Invalid
 
-NOBODY = Names([])
+NO_NAMES = StringColumn.of([])
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,61 +28,63 @@ class Session:
     """Rows that the ladder has come to, those of this session included."""
     rows: Ints
     """(P,) row of each player, round by round, in order of place."""
-    rounds: tuple[Standings, ...]
+    rounds: RoundBatch
     """Without names."""
 
     def rating(self, *, skip_all_tied: bool) -> tuple["Session | None", list[int]]:
         """Those of the rounds that can teach anything (None: none does), and which they are."""
-        those = [i for i, r in enumerate(self.rounds) if r.rates(skip_all_tied=skip_all_tied)]
-        if len(those) == len(self.rounds):
-            return self, those
-        if not those:
-            return None, those
-        ends = np.cumsum([len(each.share) for each in self.rounds])
-        parts = np.split(self.rows, ends[:-1])
-        rows = np.concatenate([parts[i] for i in those])
-        return replace(self, rows=rows, rounds=tuple(self.rounds[i] for i in those)), those
-
-
-class _Enrolment:
-    """Finds each round's rows, and with them, in passing, whether anybody stands there twice."""
-
-    def __init__(self, rolls: dict[str, PlayerIndex]) -> None:
-        self.rolls = rolls
-        self.rows: Ints = np.empty(0, np.int64)
-        """Of the round checked last."""
-
-    def check(self, standings: Standings) -> None:
-        """Enrol the players of a round; raises Invalid."""
-        roll = self.rolls.get(standings.ladder)
-        if roll is None:
-            roll = self.rolls[standings.ladder] = PlayerIndex()
-        before = len(roll)
-        self.rows, twice = roll.rows(standings.names)
-        if twice is not None:
-            roll.forget_after(before)
-            raise twice_in_round(standings.players[twice])
+        teach = self.rounds.rates(np.full(len(self.rounds), skip_all_tied))
+        chosen = np.flatnonzero(teach)
+        if len(chosen) == len(self.rounds):
+            return self, chosen.tolist()
+        if not len(chosen):
+            return None, []
+        sizes = self.rounds.sizes
+        rows = self.rows[spread(bounds(sizes)[chosen], sizes[chosen])]
+        return replace(self, rows=rows, rounds=self.rounds.take(chosen)), chosen.tolist()
 
 
 def sessions_of(
     records: Iterable[Record], window: int, reject: Callable[[int, Invalid], None],
     rolls: dict[str, PlayerIndex] | None = None,
 ) -> Iterator[Session]:  # fmt: skip
-    """Each valid round by itself; `reject` hears of the others, with their offset.
+    """Each valid round by itself; `reject` is called with the offset of each other record, and why.
 
     `rolls`, if given, is filled with who is who, by ladder.
     """
-    enrolment = _Enrolment({} if rolls is None else rolls)
-    verdicts = DuplicateWindow(Reader(ANY_LADDER, enrolment.check), window)
-    for record in records:
-        try:
-            standings = verdicts.judge(record)
-        except Invalid as invalid:
-            reject(record.offset, invalid)
-            continue
-        players = len(enrolment.rolls[standings.ladder])
-        nameless = structs.replace(standings, names=NOBODY)
-        yield Session(standings.ladder, players, enrolment.rows, (nameless,))
+    rolls = {} if rolls is None else rolls
+    judge = Judge(ANY_LADDER, window)
+    for some in batches_of(records):
+        decoded = judge.decode(some)
+        for record, refusal in zip(some, decoded.refusals, strict=True):
+            if refusal is not None:
+                reject(record.offset, refusal)
+        yield from _sessions(decoded.rounds, rolls)
+
+
+def _sessions(rounds: RoundBatch, rolls: dict[str, PlayerIndex]) -> Iterator[Session]:
+    """A session for each of these rounds."""
+    entry_starts, player_starts = bounds(rounds.entries).tolist(), bounds(rounds.sizes).tolist()
+    for i, head in enumerate(rounds.heads):
+        roll = rolls.get(head.ladder)
+        if roll is None:
+            roll = rolls[head.ladder] = PlayerIndex()
+        one, entries = slice(i, i + 1), slice(entry_starts[i], entry_starts[i + 1])
+        first, last = player_starts[i], player_starts[i + 1]
+        rows = roll.rows(rounds.names.slice(first, last))
+        nameless = RoundBatch(
+            heads=rounds.heads[one],
+            time=rounds.time[one],
+            weight=rounds.weight[one],
+            ceiling=rounds.ceiling[one],
+            entries=rounds.entries[one],
+            sizes=rounds.sizes[one],
+            place=rounds.place[entries],
+            members=rounds.members[entries],
+            share=rounds.share[first:last],
+            names=NO_NAMES,
+        )
+        yield Session(head.ladder, len(roll), rows, nameless)
 
 
 def split(session: Session, size: int, rng: np.random.Generator) -> Session:
@@ -90,22 +94,25 @@ def split(session: Session, size: int, rng: np.random.Generator) -> Session:
     no round: it is left out. Only rounds without teams can be dealt.
     """
     rows, rounds, start = [], [], 0
-    for each in session.rounds:
-        entries = len(each.place)
-        assert entries == len(each.share), "a round with teams cannot be dealt"
+    for i in range(len(session.rounds)):
+        whole = session.rounds[i].batch
+        entries = len(whole.place)
+        assert entries == len(whole.share), "a round with teams cannot be dealt"
         dealt = rng.permutation(entries)
         for first in range(0, entries, size):
             chosen = np.sort(dealt[first : first + size])
             if len(chosen) < 2:
                 continue
             rows.append(session.rows[start + chosen])
-            rounds.append(
-                structs.replace(
-                    each,
-                    place=each.place[chosen],
-                    entry_starts=np.arange(len(chosen) + 1),
-                    share=each.share[chosen],
-                )
-            )
+            rounds.append(among(whole, chosen))
         start += entries
-    return replace(session, rows=np.concatenate(rows), rounds=tuple(rounds))
+    return replace(session, rows=np.concatenate(rows), rounds=RoundBatch.concat(rounds))
+
+
+def among(whole: RoundBatch, entries: Ints) -> RoundBatch:
+    """One round without teams and names, with these of its entries only."""
+    size = np.array([len(entries)])
+    return structs.replace(
+        whole, entries=size, sizes=size, place=whole.place[entries],
+        members=whole.members[entries], share=whole.share[entries],
+    )  # fmt: skip

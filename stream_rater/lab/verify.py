@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from stream_rater.columns.sharding import shards_of
 from stream_rater.config import Ladders
 from stream_rater.contract.record import Player, Record
-from stream_rater.lab.offline import Replay
+from stream_rater.lab.offline import Replay, batches_of
 from stream_rater.lab.replay import Pool
 from stream_rater.pipeline.ports import Held
-from stream_rater.rounds.validation import Invalid
 
 BATCH = 5000
 
@@ -41,12 +40,10 @@ def compare(
     belief with the store's."""
     verdict = Verdict()
     replay = Replay(ladders, window, partitions)
-    for record in records:
-        try:
-            replay.feed(record)
-            verdict.rounds += 1
-        except Invalid:
-            verdict.rejected += 1
+    for some in batches_of(records):
+        refusals = replay.feed(some)
+        verdict.rounds += refusals.count(None)
+        verdict.rejected += len(refusals) - refusals.count(None)
     for ladder, pool in replay.pools.items():
         for players in _batches([player for player, _ in pool]):
             _compare(verdict, ladder, pool, players, shards, read)

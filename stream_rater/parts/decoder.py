@@ -210,21 +210,22 @@ NO_ROWS = PartView(
 """What a message that is no part does to a shard."""
 
 
-def together(pieces: Sequence[PartView]) -> tuple[PartBatch, Ints]:
-    """A slab with all of them, and (n,) which of its rows are theirs, one piece after the other."""
-    slabs = list({id(each.part_batch): each.part_batch for each in pieces}.values())
-    ends = accumulate(len(each.marks) for each in slabs)
-    bases = {id(each): end - len(each.marks) for each, end in zip(slabs, ends, strict=True)}
-    firsts = np.array([bases[id(each.part_batch)] + each.first for each in pieces], np.int64)
-    index = spread(firsts, np.array([len(each) for each in pieces], np.int64))
-    return slabs[0] if len(slabs) == 1 else _joined(slabs), index
+def concat(views: Sequence[PartView]) -> tuple[PartBatch, Ints]:
+    """One batch that has all these parts, and (n,) which of its rows are theirs, part by part."""
+    batches = list({id(each.part_batch): each.part_batch for each in views}.values())
+    ends = accumulate(len(each.marks) for each in batches)
+    bases = {id(each): end - len(each.marks) for each, end in zip(batches, ends, strict=True)}
+    firsts = np.array([bases[id(each.part_batch)] + each.first for each in views], np.int64)
+    rows = spread(firsts, np.array([len(each) for each in views], np.int64))
+    return batches[0] if len(batches) == 1 else _concat(batches), rows
 
 
-def _joined(slabs: Sequence[PartBatch]) -> PartBatch:
+def _concat(batches: Sequence[PartBatch]) -> PartBatch:
+    """All of these batches in turn."""
     rules: dict[RatingRule, int] = {}
     all_rounds, all_rows, traces = list[Ints](), list[Ints](), dict[int, Trace | None]()
     size = count = 0
-    for part_batch in slabs:
+    for part_batch in batches:
         rounds, rows = part_batch.rounds.copy(), part_batch.rows.copy()
         numbers = [rules.setdefault(each, len(rules)) for each in part_batch.rules]
         rounds[RULE] = np.array(numbers, np.int64)[rounds[RULE]]
@@ -236,11 +237,11 @@ def _joined(slabs: Sequence[PartBatch]) -> PartBatch:
         all_rounds.append(rounds)
         all_rows.append(rows)
     return PartBatch(
-        np.concatenate([each.data for each in slabs]),
+        np.concatenate([each.data for each in batches]),
         list(rules),
         np.concatenate(all_rounds, axis=1),
         np.concatenate(all_rows, axis=1),
-        np.concatenate([each.evidence for each in slabs]),
-        np.concatenate([each.marks for each in slabs]),
+        np.concatenate([each.evidence for each in batches]),
+        np.concatenate([each.marks for each in batches]),
         traces,
     )

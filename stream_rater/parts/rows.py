@@ -7,7 +7,7 @@ from stream_rater.columns.arrays import Ints
 from stream_rater.columns.player_column import LadderColumn, PlayerColumn
 from stream_rater.columns.strings import StringColumn, distinct
 from stream_rater.contract.tracecontext import Trace
-from stream_rater.parts.decoder import PartBatch, PartView, together
+from stream_rater.parts.decoder import PartBatch, PartView, concat
 from stream_rater.parts.unpacking import (
     AT,
     AT_END,
@@ -58,8 +58,8 @@ class Rows:
     def __len__(self) -> int:
         return len(self.rule)
 
-    def those(self, rows: Ints) -> "Rows":
-        """These rows only, beside all rounds."""
+    def take(self, rows: Ints) -> "Rows":
+        """These rows only, which rise, beside all rounds."""
         if len(rows) == len(self):
             return self
         return replace(
@@ -70,7 +70,7 @@ class Rows:
             time=self.time[rows],
             place=self.place[rows],
             evidence=self.evidence[rows],
-            players=self.players.rows(rows),
+            players=self.players.take(rows),
         )
 
 
@@ -89,7 +89,7 @@ def players_in(part_batch: PartBatch) -> tuple[PlayerColumn, Ints]:
 
 def rows_of(pieces: Sequence[PartView]) -> Rows:
     """The rows of these parts, of which there are some, one part after the other."""
-    part_batch, index = together(pieces)
+    part_batch, index = concat(pieces)
     rows, rounds = part_batch.rows.take(index, axis=1), part_batch.rounds
     of = rows[INDEX]
     completed_at, completed = distinct(StringColumn(part_batch.data, rounds[AT], rounds[AT_END]))

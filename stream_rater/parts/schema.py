@@ -25,8 +25,7 @@ import numpy as np
 
 from stream_rater.columns.arrays import Bytes, Ints
 from stream_rater.columns.kernels import KERNEL_VERSION, kernel
-from stream_rater.columns.sharding import columns
-from stream_rater.columns.strings import Names, put
+from stream_rater.columns.strings import StringColumn, put
 from stream_rater.contract.tracecontext import Trace
 from stream_rater.rating.model import Evidence, Places
 from stream_rater.rating.systems import RatingRule
@@ -109,7 +108,7 @@ class Part:
     """(n,) as in Wave."""
     evidence: Evidence
     """(n, 3) as in Wave's Evidence."""
-    names: Names
+    names: StringColumn
     """(n,) of the players."""
     shards: int = 0
     """How many shards there were when it was cut; 0: unknown, it is of an older release."""
@@ -117,9 +116,9 @@ class Part:
     @property
     def players(self) -> Sequence[str]:
         """(n,) ids."""
-        return self.names.texts
+        return self.names.texts()
 
-    def slice(self, rows: Ints) -> "Part":
+    def take(self, rows: Ints) -> "Part":
         """A part of these rows only, with the rounds and rules that they need."""
         rounds, index = np.unique(self.round_index[rows], return_inverse=True)
         return Part(
@@ -128,7 +127,7 @@ class Part:
             round_index=index,
             place=self.place[rows],
             evidence=self.evidence[rows],
-            names=self.names.rows(rows),
+            names=self.names.take(rows),
             shards=self.shards,
         )
 
@@ -248,11 +247,10 @@ def encode_pieces(part: Part, rows: Ints, cuts: Sequence[int]) -> list[bytes]:
     Rows of a round stand together. What is said of a round is encoded once, and copied.
     """
     opening = bytes([SHORT_LIST | len(_Message.__struct_fields__)]) + _encode(VERSION)
-    heads, head_ends = columns([_encode(each) for each in part.rounds])
-    names = part.names.laid_out
+    heads, names = StringColumn.of_bytes([_encode(each) for each in part.rounds]), part.names
     out, ends = _messages(
         rows, np.array(cuts, np.int64), np.frombuffer(opening + _encode(part.rules), np.uint8),
-        heads, head_ends, part.round_index,
+        heads.data, heads.ends, part.round_index,
         np.frombuffer(part.place.astype("<i4").tobytes(), np.uint8),
         np.frombuffer(part.evidence.astype("<f8").tobytes(), np.uint8),
         names.data, names.starts, names.ends,
@@ -283,7 +281,7 @@ def decode(data: bytes, kernel: int = KERNEL_VERSION, *, oldest: int = OLDEST_KE
         round_index=np.frombuffer(message.round_index, "<i4").astype(np.int64),
         place=np.frombuffer(message.place, "<i4"),
         evidence=np.frombuffer(message.evidence, "<f8").reshape(-1, EVIDENCE_COLUMNS),
-        names=Names(message.players),
+        names=StringColumn.of(message.players),
         shards=message.shards,
     )
 

@@ -44,7 +44,7 @@ def computed(group: ShardGroup, held: Mapping[int, Held]) -> list[Change]:
     fresh = rows.offset > before.header["last"]
     if not fresh.all():
         chosen = np.flatnonzero(fresh)
-        rows = rows.those(chosen)
+        rows = rows.take(chosen)
         before = Beliefs(before.header[chosen], before.factors[chosen])
     after = _updated(rows, before)
     data, starts = record.encode_all(after)
@@ -77,7 +77,7 @@ def recalled(shard: int, parts: Sequence[PartView], held: Held, published: int) 
     untold = np.flatnonzero(fresh)
     untold = untold[untold >= sum(len(part) for part in parts[:published])]
     header = _headers([held.records[row] for row in untold.tolist()])
-    events = told(rows.those(untold), header).of(shard, slice(0, len(untold)))
+    events = told(rows.take(untold), header).of(shard, slice(0, len(untold)))
     return Change(shard, len(rows), int(fresh.sum()), Application(held.position, ()), events)
 
 

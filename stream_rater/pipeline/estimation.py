@@ -18,7 +18,6 @@ from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.kernels import kernel
 from stream_rater.columns.player_map import Fingerprints
 from stream_rater.columns.ranges import bounds, spread
-from stream_rater.columns.strings import Names
 from stream_rater.contract.record import Player, Record
 from stream_rater.contract.tracecontext import Trace, trace_of
 from stream_rater.parts import schema
@@ -30,7 +29,6 @@ from stream_rater.rating.model import HEADER, Table
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.record import UnknownRecord
 from stream_rater.rating.systems import RatingRule
-from stream_rater.rounds import batch
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.decoder import DecodedRounds
 
@@ -79,59 +77,56 @@ class PendingRounds:
         return player_map.by_shard(self.fingerprints)
 
     def per_player(self, column: npt.ArrayLike) -> Ints:
-        """(P,) what is told of each round."""
-        told: Ints = np.repeat(np.asarray(column), self.sizes)
-        return told
+        """(P,) the value of each player's round."""
+        values: Ints = np.repeat(np.asarray(column), self.sizes)
+        return values
 
     def players(self, places: Ints) -> Fingerprints:
         """Those of the rounds in these places."""
         return self.fingerprints[spread(bounds(self.sizes)[places], self.sizes[places])]
 
-    def rows(self, places: Ints) -> "PendingRounds":
+    def take(self, places: Ints) -> "PendingRounds":
         """The rounds in these places, which rise."""
         if len(places) == len(self):
             return self
         if not len(places):
             return NO_ROUNDS
         return PendingRounds(
-            self.rounds.rows(places), self.rule[places], self.partitions[places],
+            self.rounds.take(places), self.rule[places], self.partitions[places],
             self.offsets[places], [self.traces[i] for i in places.tolist()],
             self.players(places), self.tickets[places],
         )  # fmt: skip
 
-    def those(self, chosen: Flags) -> "PendingRounds":
-        """Of the rounds only these."""
-        return self if chosen.all() else self.rows(np.flatnonzero(chosen))
-
-    def piece(self, first: int, last: int) -> "PendingRounds":
-        """Some players of a single round, as if they were the round; its entries are left out."""
-        some = slice(first, min(last, self.count))
+    def slice(self, first: int, last: int) -> "PendingRounds":
+        """Of a single round the players from `first` to before `last`, as if they were the round;
+        its entries are left out."""
+        last = min(last, self.count)
         rounds = msgspec.structs.replace(
-            self.rounds, sizes=np.array([some.stop - first]), names=self.rounds.names.some(some)
+            self.rounds, sizes=np.array([last - first]), names=self.rounds.names.slice(first, last)
         )
         return PendingRounds(
             rounds, self.rule, self.partitions, self.offsets, self.traces,
-            self.fingerprints[some], self.tickets,
+            self.fingerprints[first:last], self.tickets,
         )  # fmt: skip
 
-
-def joined(some: Sequence[PendingRounds]) -> PendingRounds:
-    """All of these, one after the other."""
-    if len(some) == 1:
-        return some[0]
-    return PendingRounds(
-        batch.joined([each.rounds for each in some]),
-        np.concatenate([_NONE, *(each.rule for each in some)]),
-        np.concatenate([_NONE, *(each.partitions for each in some)]),
-        np.concatenate([_NONE, *(each.offsets for each in some)]),
-        [trace for each in some for trace in each.traces],
-        np.concatenate([_NOBODY, *(each.fingerprints for each in some)]),
-        np.concatenate([_NONE, *(each.tickets for each in some)]),
-    )
+    @classmethod
+    def concat(cls, some: Sequence["PendingRounds"]) -> "PendingRounds":
+        """The rounds of all these in turn."""
+        if len(some) == 1:
+            return some[0]
+        return cls(
+            RoundBatch.concat([each.rounds for each in some]),
+            np.concatenate([_NONE, *(each.rule for each in some)]),
+            np.concatenate([_NONE, *(each.partitions for each in some)]),
+            np.concatenate([_NONE, *(each.offsets for each in some)]),
+            [trace for each in some for trace in each.traces],
+            np.concatenate([_NOBODY, *(each.fingerprints for each in some)]),
+            np.concatenate([_NONE, *(each.tickets for each in some)]),
+        )
 
 
 def pending_rounds(records: Sequence[Record], decoded: DecodedRounds, shards: int) -> PendingRounds:
-    """Rounds as heard in records of which each has one; nobody has a ticket yet."""
+    """The rounds that were decoded from these records, one from each; none has a ticket yet."""
     found, sizes = decoded.rounds, decoded.rounds.sizes
     ladders = [head.ladder for head in found.heads]
     return PendingRounds(
@@ -146,13 +141,13 @@ def pending_rounds(records: Sequence[Record], decoded: DecodedRounds, shards: in
 
 
 _NONE, _NOBODY = np.empty(0, np.int64), np.empty(0, np.uint64)
-NO_ROUNDS = joined([])
+NO_ROUNDS = PendingRounds.concat([])
 
 
 def asked(pending: PendingRounds) -> dict[int, Sequence[Player]]:
     """The players of these rounds by shard, in the rounds' order."""
     order, cuts = pending.by_shard
-    everybody = pending.rounds.players().rows(order)
+    everybody = pending.rounds.players().take(order)
     return {shard: everybody[where] for shard, where in cuts}
 
 
@@ -167,13 +162,13 @@ def headers_of(pending: PendingRounds, read: Mapping[int, Priors]) -> tuple[Tabl
     """(P,) headers of the rounds' players, from what each shard's were read; and why those of a
     shard cannot be understood: then they are zeros."""
     order, cuts = pending.by_shard
-    told = [read[shard].headers for shard, _ in cuts]
+    found = [read[shard].headers for shard, _ in cuts]
     sizes = [record.HEADER_SIZE * (where.stop - where.start) for _, where in cuts]
-    if list(map(len, told)) == sizes:
+    if list(map(len, found)) == sizes:
         with suppress(UnknownRecord):
-            return _as_they_were(record.read_headers(b"".join(told)), order), {}
+            return _as_they_were(record.read_headers(b"".join(found)), order), {}
     held, unreadable = np.zeros(len(order), HEADER), dict[int, str]()
-    for (shard, where), each in zip(cuts, told, strict=True):
+    for (shard, where), each in zip(cuts, found, strict=True):
         try:
             held[where] = record.read_headers(each)
         except UnknownRecord as error:
@@ -197,9 +192,9 @@ def classified(
     `headers` are overwritten."""
     known, scattered = _classified(headers, accepted, pending.offsets, pending.sizes)
     chosen = known & ~scattered
-    ready = pending.those(chosen)
+    ready = pending.take(np.flatnonzero(chosen))
     priors = headers if ready is pending else headers[pending.per_player(chosen)]
-    return ready, pending.those(known & scattered), priors
+    return ready, pending.take(np.flatnonzero(known & scattered)), priors
 
 
 @kernel
@@ -235,7 +230,7 @@ def estimate(
     evidence = np.empty((len(priors), schema.EVIDENCE_COLUMNS))
     for number, rating in enumerate([ratings[i] for i in numbers]):
         chosen = rule == number
-        mine = pending.those(chosen)
+        mine = pending.take(np.flatnonzero(chosen))
         rows = slice(None) if mine is pending else pending.per_player(chosen)
         own = priors[rows]
         rules.append(systems.rule_of(rating))
@@ -248,7 +243,7 @@ def estimate(
         round_index=pending.per_player(np.arange(len(pending))),
         place=place,
         evidence=evidence,
-        names=Names(pending.rounds.names),
+        names=pending.rounds.names,
         shards=shards,
     )
 
@@ -264,8 +259,8 @@ def _rate_newcomers(priors: Table, mu: float, sigma: float) -> None:
 def _rounds_in_part(pending: PendingRounds, rule: Ints) -> list[RoundInPart]:
     columns = pending.offsets.tolist(), rule.tolist(), pending.rounds.time.tolist()
     return [
-        RoundInPart(offset, rule, time, told.round_id, told.ladder, told.completed_at, trace)
-        for told, trace, offset, rule, time in zip(
+        RoundInPart(offset, rule, time, head.round_id, head.ladder, head.completed_at, trace)
+        for head, trace, offset, rule, time in zip(
             pending.rounds.heads, pending.traces, *columns, strict=True
         )
     ]
@@ -293,6 +288,6 @@ def part_ends(messages: Sequence[tuple[int, bytes]], offsets: Sequence[int]) -> 
 def traced(pending: PendingRounds) -> Iterator[Traced]:
     """The rounds that carry a trace."""
     places = zip(pending.partitions.tolist(), pending.offsets.tolist(), strict=True)
-    for told, trace, place in zip(pending.rounds.heads, pending.traces, places, strict=True):
+    for head, trace, place in zip(pending.rounds.heads, pending.traces, places, strict=True):
         if trace is not None:
-            yield Traced(trace, told.ladder, told.round_id, *place)
+            yield Traced(trace, head.ladder, head.round_id, *place)

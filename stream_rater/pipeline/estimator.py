@@ -3,7 +3,7 @@
 1. On assignment forget everything and fetch the committed offset c; then set floor[s] to the end of
    shard s's parts, for every shard. Read [c - W, c) again for its round ids (`source`).
 2. The verdict on a record is a pure function of the record and the W offsets before it
-   (`verdicts`).
+   (`duplicates`).
 3. Candidates: rounds that share no player with an earlier round not yet scattered (`backlog`), of
    ladders on whose parameters all workers agree (`agreement`).
 4. Read a shard's `applied` and the priors asked for in one call. `applied` < floor: not ready; else
@@ -103,7 +103,7 @@ class Estimator:
         idle_s: float = IDLE_S,
         commit_every_s: float = COMMIT_EVERY_S,
     ) -> None:
-        self._intake = RoundDecoder(ladders, partitions)
+        self._decoder = RoundDecoder(ladders, partitions)
         self._agreement = Agreement(ladders)
         self._shards = shards
         self._partitions = partitions
@@ -179,9 +179,8 @@ class Estimator:
                 self._observer.rounds_missing(partition, c, start)
             c = max(c or 0, start)
             offsets[partition] = self._window_start(c, start)
-            verdicts = DuplicateWindow(self._intake.reader, self._window)
             self._sources[partition] = InputPartition(
-                verdicts, start=offsets[partition], committed=c
+                DuplicateWindow(self._window), start=offsets[partition], committed=c
             )
         self._to_open = frozenset()
         self._observer.reading_back(partitions)
@@ -218,7 +217,7 @@ class Estimator:
             self._drop(polled.lost | polled.gained)
             self._flood.forget(polled.lost | polled.gained)
         if polled.records:
-            self._read(polled.records, self._intake.read(polled.records))
+            self._read(polled.records, self._decoder.decode(polled.records))
         idle = not full and not polled.records
         self._observer.reading_back(behind(self._sources, idle=idle))
         self._flood.rest(self._now_s, self._observer.partitions_resting)
@@ -235,17 +234,17 @@ class Estimator:
     # --- steps 2 and 3 ---
 
     def _read(self, records: Sequence[Record], decoded: DecodedRounds) -> None:
-        """Admit the rounds that were heard in records, if they count and teach anything."""
-        told = iter(decoded.rounds.heads)
-        found = [next(told) if refusal is None else refusal for refusal in decoded.refusals]
+        """Admit the rounds decoded from these records, if they count and teach anything."""
+        heads = iter(decoded.rounds.heads)
+        found = [next(heads) if refusal is None else refusal for refusal in decoded.refusals]
         counts = list(map(self._counts, records, found))
         valid = [refusal is None for refusal in decoded.refusals]
         pending = estimation.pending_rounds(decoded.valid(records), decoded, self._shards)
-        pending = pending.those(np.array(list(compress(counts, valid)), np.bool_))
+        pending = pending.take(np.flatnonzero(list(compress(counts, valid))))
         self._observer.rounds_accepted(list(compress(records, counts)), pending.rounds.heads)
-        teach = self._intake.rates(pending.rounds, pending.rule)
-        self._done(pending.those(~teach))
-        self._backlog.add(pending.those(teach))
+        teach = self._decoder.rates(pending.rounds, pending.rule)
+        self._done(pending.take(np.flatnonzero(~teach)))
+        self._backlog.add(pending.take(np.flatnonzero(teach)))
         self._news = True
 
     def _counts(self, record: Record, found: RoundHead | Invalid) -> bool:
@@ -280,13 +279,13 @@ class Estimator:
         for ticket in tickets[large]:
             if self._large is not None:
                 break
-            whole = self._backlog.those(np.array([ticket]))
+            whole = self._backlog.take(np.array([ticket]))
             if self._agreement.allowed(whole).all():
                 self._large = OversizeRound(whole, self._piece_players, self._progress)
         small = tickets[~large]
         if self._agreement.is_full:
             return small
-        return small[self._agreement.allowed(self._backlog.those(small))]
+        return small[self._agreement.allowed(self._backlog.take(small))]
 
     def _agreed(self, wave: PendingRounds) -> Step[PendingRounds]:
         """The rounds of a wave that are to be rated by what our file says."""
@@ -346,7 +345,7 @@ class Estimator:
         self._observer.rounds_scattered(len(ready), ready.count)
 
     def _estimate(self, pending: PendingRounds, priors: Table) -> Part:
-        return estimation.estimate(pending, priors, self._intake.ratings, self._shards)
+        return estimation.estimate(pending, priors, self._decoder.ratings, self._shards)
 
     def _resume(self, resumed: PendingRounds) -> Step[None]:
         """Somebody scattered these: their parts are in the log, somewhere before its end."""

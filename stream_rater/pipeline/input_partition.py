@@ -30,8 +30,8 @@ class InputPartition:
     markers take offsets, too.
     """
 
-    def __init__(self, verdicts: DuplicateWindow, *, start: int, committed: int) -> None:
-        self._verdicts = verdicts
+    def __init__(self, duplicates: DuplicateWindow, *, start: int, committed: int) -> None:
+        self._duplicates = duplicates
         self._committed = committed
         self._next_offset = start
         self._ran_dry = False
@@ -65,14 +65,14 @@ class InputPartition:
         try:
             if isinstance(found, Invalid):
                 raise found
-            self._verdicts.check(record.offset, found)
+            self._duplicates.check(record.offset, found.ladder, found.round_id)
         except Invalid as invalid:
             return self._reject(record, invalid) if live else False
         return live
 
     def _reject(self, record: Record, invalid: Invalid) -> Rejection:
-        told = (invalid.ladder, invalid.round_id)
-        rejection = Rejection(record, invalid.code, str(invalid), *told)
+        whose = (invalid.ladder, invalid.round_id)
+        rejection = Rejection(record, invalid.code, str(invalid), *whose)
         self._rejections[record.offset] = rejection
         self.rejected_bytes += len(record.value or b"")
         self._finished.add(record.offset)

@@ -30,7 +30,7 @@ class ShardGroup:
         """By shard."""
         return {shard: self.rows.players[cut] for shard, cut in self.cuts.items()}
 
-    def those(self, shards: list[int]) -> "ShardGroup":
+    def take(self, shards: list[int]) -> "ShardGroup":
         """Of these shards only, of which all are its own."""
         if len(shards) == len(self.batches):
             return self

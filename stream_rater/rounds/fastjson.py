@@ -1,16 +1,18 @@
-"""Rounds as nearly all are written, read in one pass: JSON whose every line is a player and a rank.
+"""The fast road: rounds in JSON as nearly all clients write them, found by a kernel in one pass.
 
     {"round_id": ..., ..., "standings": [{"player": "ann", "rank": 1}, ...], ...}
 
-Lines are found by a kernel, which makes no object of any, for many rounds in one call; the rest of
-each goes to the decoder with the list left empty. It takes a fifth of the decoder's time. What is
-written in any other way, be it an escape, another key or a rank that is none, is left to the
-decoder, which finds the mistake if there is one: nothing is taken here that it would refuse, or
-would read in another way.
+An entry is a player or a team, then its rank or `"dnf":true`; a team may have shares before that or
+behind it. The kernel finds the entries of many rounds in one call, and makes no Python object of
+any. What stands around each list goes to msgspec, with the list left empty.
 
-That holds because the list begins where a JSON reader would see it begin: where no text is escaped,
-a quote in front of `standings` opens a key, or ends a text and what follows is no JSON, with lines
-or without. The key must be the only one of its name.
+Whatever is written otherwise (an escape, another key or order of keys, a number in another form) is
+left to `fallback`. The kernel refuses nothing, and checks nothing but the form: it takes only what
+msgspec would decode, to the same values.
+
+That holds because the list begins where a JSON reader would see it begin. In a text without a
+backslash, a quote in front of `standings` opens a key, or it ends a string and what follows is no
+JSON. The key must be the only one of its name.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,44 +20,55 @@ from contextlib import suppress
 from itertools import accumulate
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
-from stream_rater.columns.arrays import Bytes, Hashes, Ints
+from stream_rater.columns.arrays import Bytes, Floats, Hashes, Ints
 from stream_rater.columns.kernels import inlined, kernel
 from stream_rater.columns.siphash import Key, hashed
-from stream_rater.columns.strings import (
-    FEW,
-    NEW_LINE,
-    SECRET_KEY,
-    Names,
-    StringColumn,
-    are_distinct,
-    close_up,
-    put,
-)
+from stream_rater.columns.strings import NEW_LINE, SECRET_KEY, StringColumn, compact, put
 from stream_rater.contract.events import (
-    MAX_ID_BYTES,
     MAX_RANK,
+    UNDECODABLE,
     EmptyRound,
-    Round,
     empty_round_from_json,
     empty_rounds_from_lines,
 )
-from stream_rater.rating.model import Places
+from stream_rater.rating.model import DID_NOT_FINISH, Places
 
-LEAST_LINE = len('{"player":"a","rank":1}')
+LEAST_ENTRY = len('{"player":"a","rank":1}')
+LEAST_NAME = len('"a",')
+"""Bytes that an entry, and that a member of a team, takes at least; the last one has no comma, but
+a bracket."""
 RANK_DIGITS = 10
+SHARE_DIGITS = 15
+"""Decimals of a share: a quotient of integers below 2**53 is correctly rounded."""
+TEAM_DEPTH = 4
+"""How deep a round with a team is nested; without any, one level less."""
 
-SPACE, QUOTE, COMMA, ZERO, BACKSLASH, COLON, OPEN_LIST, CLOSE_LIST, OPEN, CLOSE = b' ",0\\:[]{}'
-PLAYER, RANK, KEY = (np.frombuffer(k, np.uint8) for k in (b'"player"', b'"rank"', b'"standings"'))
-WORD = KEY[1:-1]
+SPACE, QUOTE, COMMA, ZERO, ONE, POINT, BACKSLASH, COLON = b' ",01.\\:'
+OPEN_LIST, CLOSE_LIST, OPEN, CLOSE = b"[]{}"
+PLAYER, TEAM, SHARES, RANK, DNF, TRUE, STANDINGS = (
+    np.frombuffer(word, np.uint8)
+    for word in (
+        b'"player"', b'"team"', b'"shares"', b'"rank"', b'"dnf"', b"true", b'"standings"',
+    )
+)  # fmt: skip
+WORD = STANDINGS[1:-1]
 NOWHERE = -1
-LATER = 2
-DISTINCT = (False, True, None)
-"""What is known of names: for LATER nothing yet."""
 
-UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+class Found(NamedTuple):
+    """What the kernel writes to: columns with room for all that the bytes may hold."""
+
+    place: Places
+    """By entry."""
+    members: Ints
+    """By entry."""
+    starts: Ints
+    """By player, where the name starts; as below."""
+    ends: Ints
+    hashes: Hashes
+    share: Floats
 
 
 @inlined
@@ -92,10 +105,10 @@ def _after_key(data: Bytes, i: int, key: Bytes) -> int:
 
 @kernel
 def _begin(data: Bytes) -> int:
-    """Behind the bracket that opens the list of lines."""
+    """Behind the bracket that opens the list of entries."""
     for i in range(len(data)):
-        if data[i] == QUOTE and _is_at(data, i, KEY):
-            at = _after_key(data, i, KEY)
+        if data[i] == QUOTE and _is_at(data, i, STANDINGS):
+            at = _after_key(data, i, STANDINGS)
             if 0 <= at < len(data) and data[at] == OPEN_LIST:
                 return at + 1
     return NOWHERE
@@ -124,30 +137,105 @@ def _rank(data: Bytes, i: int) -> tuple[int, int]:
 
 
 @inlined
-def _line(data: Bytes, i: int) -> tuple[int, int, int, int]:
-    """Where the name in the line at i starts and ends, its rank, and behind the line."""
-    quote = _after_key(data, _after(data, i, OPEN), PLAYER)
-    end = _text_end(data, quote)
-    key = _after(data, _after(data, end, QUOTE), COMMA)
-    rank, i = _rank(data, _after_key(data, key, RANK))
-    good = quote + 1 < end <= quote + 1 + MAX_ID_BYTES
-    return quote + 1, end, rank, _after(data, i, CLOSE) if good else NOWHERE
+def _share(data: Bytes, i: int) -> tuple[float, int]:
+    """The number at i, which is 0 or 1 with decimals or without, and behind it."""
+    if not 0 <= i < len(data) or not ZERO <= data[i] <= ONE:
+        return 0.0, NOWHERE
+    value, scale, i = np.int64(data[i] - ZERO), np.int64(1), i + 1
+    if i < len(data) and data[i] == POINT:
+        first = i = i + 1
+        while i < min(len(data), first + SHARE_DIGITS) and ZERO <= data[i] < ZERO + 10:
+            value, scale = 10 * value + (data[i] - ZERO), 10 * scale
+            i += 1
+        if i == first:
+            return 0.0, NOWHERE
+    return float(value) / float(scale), i
 
 
 @inlined
-def _lines(
-    data: Bytes, i: int, starts: Ints, ends: Ints, hashes: Hashes, place: Places, key: Key
-) -> tuple[int, int]:
-    """The lines of the list opened before i; how many there are, and where it is closed."""
-    for count in range(len(place)):
-        starts[count], ends[count], place[count], i = _line(data, i)
-        if i < 0:
-            break
-        hashes[count] = hashed(key, data, starts[count], ends[count])
-        if i < len(data) and data[i] == CLOSE_LIST:
-            return count + 1, i
+def _shares(data: Bytes, i: int, share: Floats, first: int, last: int) -> int:
+    """Behind the list of shares at i, of which each of these players must have one."""
+    i = _after(data, i, OPEN_LIST)
+    for p in range(first, last):
+        share[p], i = _share(data, i)
+        i = _after(data, i, CLOSE_LIST if p == last - 1 else COMMA)
+    return i
+
+
+@inlined
+def _name(data: Bytes, quote: int, found: Found, p: int, key: Key) -> int:
+    """Behind the name that begins with this quote."""
+    end = _text_end(data, quote)
+    if end < 0 or end >= len(data) or data[end] != QUOTE or p >= len(found.ends):
+        return NOWHERE
+    found.starts[p], found.ends[p], found.share[p] = quote + 1, end, 1.0
+    found.hashes[p] = hashed(key, data, quote + 1, end)
+    return _skip(data, end + 1)
+
+
+@inlined
+def _team(data: Bytes, i: int, found: Found, first: int, key: Key) -> tuple[int, int]:
+    """Behind the last of the players in the list at i, and behind the list."""
+    i, p = _after(data, i, OPEN_LIST), first
+    while i >= 0:
+        i = _name(data, i, found, p, key)
+        p += 1
+        if 0 <= i < len(data) and data[i] == CLOSE_LIST:
+            return p, _skip(data, i + 1)
         i = _after(data, i, COMMA)
+    return p, NOWHERE
+
+
+@inlined
+def _outcome(data: Bytes, i: int) -> tuple[int, int]:
+    """The place that the key at i tells, and behind it."""
+    value = _after_key(data, i, RANK)
+    if value >= 0:
+        return _rank(data, value)
+    value = _after_key(data, i, DNF)
+    if value >= 0 and _is_at(data, value, TRUE):
+        return DID_NOT_FINISH, value + len(TRUE)
     return 0, NOWHERE
+
+
+@inlined
+def _entry(
+    data: Bytes, i: int, max_depth: int, found: Found, e: int, first: int, key: Key
+) -> tuple[int, int]:
+    """Behind the last player of the entry at i, and behind the entry."""
+    i = _after(data, i, OPEN)
+    quote = _after_key(data, i, PLAYER)
+    if quote >= 0:
+        last, i = first + 1, _name(data, quote, found, first, key)
+    else:
+        list_ = _after_key(data, i, TEAM) if max_depth >= TEAM_DEPTH else NOWHERE
+        last, i = _team(data, list_, found, first, key)
+    i = _after(data, i, COMMA)
+    before = _after_key(data, i, SHARES) if max_depth >= TEAM_DEPTH else NOWHERE
+    if before >= 0:
+        i = _after(data, _shares(data, before, found.share, first, last), COMMA)
+    found.place[e], i = _outcome(data, i)
+    found.members[e] = last - first
+    end = _after(data, i, CLOSE)
+    if end < 0 and before < 0 and max_depth >= TEAM_DEPTH:
+        behind = _after_key(data, _after(data, i, COMMA), SHARES)
+        end = _after(data, _shares(data, behind, found.share, first, last), CLOSE)
+    return last, end
+
+
+@inlined
+def _entries(
+    data: Bytes, i: int, max_depth: int, found: Found, e: int, p: int, key: Key
+) -> tuple[int, int, int]:
+    """Behind the last entry and the last player of the list opened before i, of which the first
+    will be e and p, and where the list is closed."""
+    while 0 <= i < len(data) and e < len(found.place):
+        p, i = _entry(data, i, max_depth, found, e, p, key)
+        e += 1
+        if 0 <= i < len(data) and data[i] == CLOSE_LIST:
+            return e, p, i
+        i = _after(data, i, COMMA)
+    return e, p, NOWHERE
 
 
 @kernel
@@ -175,17 +263,6 @@ def _is_plain_around(data: Bytes, begin: int, close: int, max_depth: int) -> boo
     return True
 
 
-@kernel
-def _in_order(starts: Ints, ends: Ints, hashes: Hashes, place: Places) -> None:
-    """Lines by place, as given where they tie."""
-    for i in range(1, len(place)):
-        if place[i] < place[i - 1]:
-            order = np.argsort(place, kind="mergesort")
-            starts[:], ends[:] = starts[order], ends[order]
-            hashes[:], place[:] = hashes[order], place[order]
-            return
-
-
 @inlined
 def _put_rest(data: Bytes, begin: int, close: int, out: Bytes, at: int) -> int:
     """Copy what is around the list, as one line."""
@@ -199,103 +276,79 @@ def _put_rest(data: Bytes, begin: int, close: int, out: Bytes, at: int) -> int:
 
 @kernel
 def _scan(
-    data: Bytes, round_ends: Ints, max_depth: int,
-    names: Bytes, hashes: Hashes, starts: Ints, ends: Ints, place: Places, rests: Bytes, key: Key,
+    data: Bytes, round_ends: Ints, max_depth: int, found: Found, names: Bytes, rests: Bytes,
+    key: Key,
 ) -> tuple[Ints, int, int]:  # fmt: skip
-    """By round after which line its own end, and whether its names have hashes of their own; and
-    the bytes of all names, and of what is around the lists. One without lines is no such round.
-
-    Of many names, that they have is not looked at: who looks them up finds it in passing.
-    """
-    found = np.zeros((len(round_ends), 2), np.int64)
-    start = first = size = rest = 0
+    """(2, R) after which entry and player each round's own end; and the bytes of all names, and of
+    what stands around the lists. A round that is left to msgspec has no entries."""
+    ends = np.empty((2, len(round_ends)), np.int64)
+    start = e = p = size = rest = 0
     for r in range(len(round_ends)):
         own = data[start : round_ends[r]]
         begin = _begin(own)
-        count, close = _lines(
-            own, begin, starts[first:], ends[first:], hashes[first:], place[first:], key
-        )
-        if count and _is_plain_around(own, begin, close, max_depth):
-            last = first + count
-            _in_order(starts[first:last], ends[first:last], hashes[first:last], place[first:last])
-            size = close_up(own, starts[first:last], ends[first:last], names, size)
+        last_e, last_p, close = _entries(own, begin, max_depth, found, e, p, key)
+        if close >= 0 and _is_plain_around(own, begin, close, max_depth):
+            size = compact(own, found.starts[p:last_p], found.ends[p:last_p], names, size)
             rest = _put_rest(own, begin, close, rests, rest)
-            found[r, 1] = LATER if count > FEW else are_distinct(hashes[first:last])
-            first = last
-        found[r, 0] = first
+            e, p = last_e, last_p
+        ends[0, r], ends[1, r] = e, p
         start = round_ends[r]
-    return found, size, rest
-
-
-class Lines(msgspec.Struct, frozen=True, gc=False):
-    """The lines of a round, in order of place."""
-
-    place: Places
-    names: Names
-
-    def __len__(self) -> int:
-        return len(self.place)
-
-
-Scanned = tuple[Round, Lines]
+    return ends, size, rest
 
 
 class Scan(NamedTuple):
-    """What messages that are scanned in one call hold, all lines in a row."""
+    """What messages that are scanned in one call hold."""
 
-    told: list[EmptyRound | None]
-    """By message what is around its lines; None: it is written otherwise, and its lines, if there
-    are any here, are nobody's."""
-    ends: Ints
-    """By message after which line its own end."""
-    distinct: Ints
-    """By message whether nobody stands in it twice, or LATER."""
+    heads: list[EmptyRound | None]
+    """By message what stands around its list; None: it is left to msgspec, and its entries, if
+    there are any here, are nobody's."""
+    entry_ends: Ints
+    """By message after which entry its own end."""
+    player_ends: Ints
+    """By message after which player its own end."""
     place: Places
-    """In order of place, message by message."""
+    """By entry, in the order of the message; as below."""
+    members: Ints
+    """By entry."""
+    share: Floats
+    """By player."""
     names: StringColumn
-
-    def each(self) -> list[Scanned | None]:
-        """One by one."""
-        scanned: list[Scanned | None] = []
-        first = 0
-        for event, last, distinct in zip(
-            self.told, self.ends.tolist(), self.distinct.tolist(), strict=True
-        ):
-            own = Names(self.names, first, last, distinct=DISTINCT[distinct])
-            lines = Lines(self.place[first:last], own)
-            scanned.append(None if event is None else (event, lines))
-            first = last
-        return scanned
+    """By player, with their hashes."""
 
 
-def scan(data: bytes, max_depth: int) -> Scanned | None:
-    """A round and its lines, nowhere nested deeper than `max_depth`; None: it is written otherwise.
+def _room_for(data: bytes) -> Found:
+    entries, players = len(data) // LEAST_ENTRY, len(data) // LEAST_NAME
+    return Found(
+        np.empty(entries, np.int32), np.empty(entries, np.int64), np.empty(players, np.int64),
+        np.empty(players, np.int64), np.empty(players, np.uint64), np.empty(players),
+    )  # fmt: skip
 
-    A round with lines has a depth of 3, which may not be over the limit.
-    """
-    return scan_all([data], max_depth).each()[0]
 
-
-def scan_all(rounds: Sequence[bytes], max_depth: int) -> Scan:
-    """The same of each round, of which there is one: of many small ones in a few calls."""
-    data = rounds[0] if len(rounds) == 1 else b"".join(rounds)
-    text, most = np.frombuffer(data, np.uint8), len(data) // LEAST_LINE
-    starts, ends, place = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, "i4")
-    names, rests = np.empty(len(data), np.uint8), np.empty(len(data) + len(rounds), np.uint8)
-    hashes, round_ends = np.empty(most, np.uint64), np.array([*accumulate(map(len, rounds))])
-    found, size, rest = _scan(
-        text, round_ends, max_depth, names, hashes, starts, ends, place, rests, SECRET_KEY
+def scan(messages: Sequence[bytes], max_depth: int) -> Scan:
+    """The rounds in these messages, of which there is one, nowhere nested deeper than that."""
+    data = messages[0] if len(messages) == 1 else b"".join(messages)
+    found, round_ends = _room_for(data), np.array([*accumulate(map(len, messages))])
+    names, rests = np.empty(len(data), np.uint8), np.empty(len(data) + len(messages), np.uint8)
+    ends, size, rest = _scan(
+        np.frombuffer(data, np.uint8), round_ends, max_depth, found, names, rests, SECRET_KEY
     )
-    line_ends, distinct = found.T.copy()
-    count = int(line_ends[-1])
+    entry_ends, player_ends = ends
     around = iter(_decoded(rests[:rest].tobytes()))
-    told = [next(around) if some else None for some in np.diff(line_ends, prepend=0).tolist()]
+    counts = np.diff(entry_ends, prepend=0).tolist()
+    heads = [next(around) if count else None for count in counts]
     if not data.isascii():
-        told = [event if _is_utf8(each) else None for event, each in zip(told, rounds, strict=True)]
-    laid_out = StringColumn(
-        names[:size].copy(), starts[:count].copy(), ends[:count].copy(), hashes[:count].copy()
-    )
-    return Scan(told, line_ends, distinct, place[:count].copy(), laid_out)
+        heads = [
+            head if _is_utf8(each) else None for head, each in zip(heads, messages, strict=True)
+        ]
+    entries, players = slice(int(entry_ends[-1])), slice(int(player_ends[-1]))
+    column = StringColumn(
+        names[:size].copy(), found.starts[players].copy(), found.ends[players].copy(),
+        found.hashes[players].copy(),
+    )  # fmt: skip
+    return Scan(
+        heads, entry_ends, player_ends, found.place[entries].copy(), found.members[entries].copy(),
+        found.share[players].copy(), column,
+    )  # fmt: skip
 
 
 def runs(messages: Sequence[bytes], most: int) -> Iterator[list[bytes]]:
@@ -312,10 +365,10 @@ def runs(messages: Sequence[bytes], most: int) -> Iterator[list[bytes]]:
 
 
 def _decoded(rests: bytes) -> Sequence[EmptyRound | None]:
-    """What stands around each list, by lines; None where it is no such round.
+    """What stands around each list, by lines; None where msgspec finds no round in it.
 
-    In one call, if all are such rounds. None then reads on into the next line, as no line closes
-    what another opened; and none is two, as each names its list, of which a line has one.
+    In one call, if all are rounds. None then reads on into the next line, as no line closes what
+    another opened; and none is two, as each names its list, of which a line has one.
     """
     with suppress(*UNDECODABLE):
         return empty_rounds_from_lines(rests)

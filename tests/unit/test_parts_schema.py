@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.columns.strings import Names, StringColumn
+from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.tracecontext import Trace
 from stream_rater.parts import schema
 from stream_rater.parts.schema import NotAPart, Rebuilt, UnknownPart
@@ -46,10 +46,10 @@ def test_round_trip() -> None:
 def test_names_are_written_as_the_encoder_would(sizes: list[int], laid_out: bool) -> None:
     """Of any length and number, be they texts or bytes."""
     players = [str(i % 10) * size for i, size in enumerate(sizes)]
-    before = replace(part((7, "a" * len(sizes))), names=Names(players))
+    before = replace(part((7, "a" * len(sizes))), names=StringColumn.of(players))
     if laid_out:
         before = replace(
-            before, names=Names(StringColumn.of(["x", *players, "y"]), 1, len(players) + 1)
+            before, names=StringColumn.of(["x", *players, "y"]).slice(1, len(players) + 1)
         )
     elements = msgspec.msgpack.decode(schema.encode(before))
     assert elements[PLAYERS] == players

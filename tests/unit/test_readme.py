@@ -17,9 +17,10 @@ from stream_rater.cli import app
 from stream_rater.config import PREFIX, Ladder, Ladders, Limits, Settings
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.rating.parameters import Climbing, Common, EloMMR, Evolving, RatingConfig
-from stream_rater.rounds.validation import CODES, Reader
+from stream_rater.rounds.validation import CODES
 from stream_rater.runtime.metrics import Lag, Metrics
 from tests.helm import chart
+from tests.rounds import Reader
 
 README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
