@@ -7,7 +7,7 @@ road a round came by.
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.ranges import bounds, spread
 from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config import Ladders
-from stream_rater.contract.events import EmptyRound, RoundCompleted, header
+from stream_rater.contract.events import Round, RoundCompleted, header
 from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rounds import fallback, fastjson
@@ -97,7 +97,7 @@ class RoundDecoder:
 
     def _decode(self, records: Sequence[Record], values: Sequence[bytes]) -> DecodedRounds:
         """The rounds in some records, with these values, which are scanned in one call."""
-        refusals: list[Invalid | None] = [self._unread(each) for each in records]
+        refusals: list[Invalid | None] = [None] * len(records)
         checked = [
             self._checked(records, places, reported, refusals)
             for places, reported in self._reported(records, values, refusals)
@@ -112,39 +112,44 @@ class RoundDecoder:
             refusals,
         )
 
-    def _unread(self, record: Record) -> Invalid | None:
-        """Why a record is refused before it is read, if it is."""
-        if record.unreadable:
-            return Invalid("too-large", record.unreadable)
-        size, most = len(record.value or b""), self._limits.max_bytes
-        return (
-            Invalid("too-large", f"{size} bytes, over the limit of {most}") if size > most else None
-        )
-
     def _reported(
         self, records: Sequence[Record], values: Sequence[bytes], refusals: list[Invalid | None]
     ) -> Iterator[tuple[Ints, Reported]]:
-        """The rounds that are in these records, by each road, and which records have them."""
-        packed = [_is_packed(each) for each in records]
-        usual = [i for i, no in enumerate(refusals) if no is None and not packed[i]]
-        heads: list[EmptyRound | None] = [None] * len(records)
-        if usual:
+        """The rounds in these records, by each road, and the places of their records."""
+        self._refuse_unread(records, values, refusals)
+        packed = {i for i, each in enumerate(records) if each.headers and _is_packed(each)}
+        left = [i for i, refusal in enumerate(refusals) if refusal is None]
+        if len(left) > len(packed):
+            usual = [i for i in left if i not in packed] if packed else left
             scan = fastjson.scan([values[i] for i in usual], self._limits.max_depth)
-            for i, head in zip(usual, scan.heads, strict=True):
-                heads[i] = head
-            if any(scan.heads):
-                scanned = [i for i in usual if heads[i] is not None]
-                yield np.array(scanned, np.int64), _scanned(scan)
+            if scan.taken.any():
+                yield np.array(usual, np.int64)[scan.taken], _scanned(scan)
+            others = [usual[i] for i in np.flatnonzero(~scan.taken).tolist()]
+            left = sorted([*others, *packed.intersection(left)])
         decoded: list[RoundCompleted] = []
         places: list[int] = []
-        for i in [i for i, head in enumerate(heads) if head is None and refusals[i] is None]:
+        for i in left:
             try:
-                decoded.append(fallback.decode(values[i], self._limits.max_depth, packed=packed[i]))
-                places.append(i)
+                each = fallback.decode(values[i], self._limits.max_depth, packed=i in packed)
             except Invalid as invalid:
                 refusals[i] = invalid
+            else:
+                decoded.append(each)
+                places.append(i)
         if decoded:
             yield np.array(places, np.int64), fallback.columns_of(decoded)
+
+    def _refuse_unread(
+        self, records: Sequence[Record], values: Sequence[bytes], refusals: list[Invalid | None]
+    ) -> None:
+        """Refuse records that are not read at all."""
+        most = self._limits.max_bytes
+        for i, each in enumerate(records):
+            if each.unreadable:
+                refusals[i] = Invalid("too-large", each.unreadable)
+            elif len(values[i]) > most:
+                text = f"{len(values[i])} bytes, over the limit of {most}"
+                refusals[i] = Invalid("too-large", text)
 
     def _checked(
         self, records: Sequence[Record], places: Ints, reported: Reported,
@@ -152,7 +157,8 @@ class RoundDecoder:
     ) -> tuple[Ints, RoundBatch, Ints]:  # fmt: skip
         """Of rounds as reported the valid ones, whose records are those in these `places`: the
         places of their records, the rounds, and their rules."""
-        own = [records[i] for i in places.tolist()]
+        all_ = len(places) == len(records)
+        own = records if all_ else [records[i] for i in places.tolist()]
         rule, bounds_ = self._terms.of(reported.heads, [each.offset for each in own])
         candidates = Candidates(
             reported=reported,
@@ -180,22 +186,20 @@ def _is_packed(record: Record) -> bool:
 
 
 def _scanned(scan: fastjson.Scan) -> Reported:
-    """The rounds of the messages that were scanned."""
+    """The rounds of the messages that were taken."""
+    entries, sizes = scan.entries, scan.sizes
+    if scan.taken.all():
+        return Reported(
+            cast(list[Round], scan.heads), entries, sizes, scan.place, scan.members, scan.members,
+            scan.share, scan.names,
+        )  # fmt: skip
+    taken = np.flatnonzero(scan.taken)
     heads = [head for head in scan.heads if head is not None]
-    entries = np.diff(scan.entry_ends, prepend=0)
-    sizes = np.diff(scan.player_ends, prepend=0)
-    reported = Reported(
-        heads, entries, sizes, scan.place, scan.members, scan.members, scan.share, scan.names
-    )
-    mine = np.array([head is not None for head in scan.heads])
-    if mine.all() or int(entries[mine].sum()) == len(scan.place):
-        return reported._replace(entries=entries[mine], sizes=sizes[mine])
-    rounds = np.flatnonzero(mine)  # some entries are nobody's
-    of_entries = spread(bounds(entries)[rounds], entries[rounds])
-    of_players = spread(bounds(sizes)[rounds], sizes[rounds])
+    of_entries = spread(bounds(entries)[taken], entries[taken])
+    of_players = spread(bounds(sizes)[taken], sizes[taken])
     members = scan.members[of_entries]
     return Reported(
-        heads, entries[mine], sizes[mine], scan.place[of_entries], members, members,
+        heads, entries[taken], sizes[taken], scan.place[of_entries], members, members,
         scan.share[of_players], scan.names.take(of_players),
     )  # fmt: skip
 

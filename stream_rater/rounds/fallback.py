@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.columns.ranges import bounds
 from stream_rater.columns.strings import StringColumn
 from stream_rater.contract import events
 from stream_rater.contract.events import MAX_RANK, UNDECODABLE, Entry, Round, RoundCompleted
@@ -48,7 +49,7 @@ def columns_of(rounds: Sequence[RoundCompleted]) -> Reported:
     entries = [entry for each in rounds for entry in each.standings]
     counts = np.array([len(each.standings) for each in rounds], np.int64)
     members, shares, players, share = _players(entries)
-    ends = np.append(0, np.cumsum(members))[np.append(0, np.cumsum(counts))]
+    ends = bounds(members)[bounds(counts)]
     return Reported(
         heads=[_head(each) for each in rounds],
         entries=counts,

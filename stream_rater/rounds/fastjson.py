@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_rater.columns.arrays import Bytes, Floats, Hashes, Ints
+from stream_rater.columns.arrays import Bytes, Flags, Floats, Hashes, Ints
 from stream_rater.columns.kernels import inlined, kernel
 from stream_rater.columns.siphash import Key, hashed
 from stream_rater.columns.strings import NEW_LINE, SECRET_KEY, StringColumn, compact, put
@@ -36,9 +36,9 @@ from stream_rater.contract.events import (
 from stream_rater.rating.model import DID_NOT_FINISH, Places
 
 LEAST_ENTRY = len('{"player":"a","rank":1}')
-LEAST_NAME = len('"a",')
-"""Bytes that an entry, and that a member of a team, takes at least; the last one has no comma, but
-a bracket."""
+"""Bytes that an entry takes at least."""
+BYTES_PER_PLAYER = 8
+"""There is room for so many players. Large teams with shorter names are left to msgspec."""
 RANK_DIGITS = 10
 SHARE_DIGITS = 15
 """Decimals of a share: a quotient of integers below 2**53 is correctly rounded."""
@@ -279,9 +279,9 @@ def _scan(
     data: Bytes, round_ends: Ints, max_depth: int, found: Found, names: Bytes, rests: Bytes,
     key: Key,
 ) -> tuple[Ints, int, int]:  # fmt: skip
-    """(2, R) after which entry and player each round's own end; and the bytes of all names, and of
-    what stands around the lists. A round that is left to msgspec has no entries."""
-    ends = np.empty((2, len(round_ends)), np.int64)
+    """(2, R) how many entries and players each round has; and the bytes of all names, and of what
+    stands around the lists. A round that is left to msgspec has no entries."""
+    counts = np.zeros((2, len(round_ends)), np.int64)
     start = e = p = size = rest = 0
     for r in range(len(round_ends)):
         own = data[start : round_ends[r]]
@@ -290,22 +290,23 @@ def _scan(
         if close >= 0 and _is_plain_around(own, begin, close, max_depth):
             size = compact(own, found.starts[p:last_p], found.ends[p:last_p], names, size)
             rest = _put_rest(own, begin, close, rests, rest)
+            counts[0, r], counts[1, r] = last_e - e, last_p - p
             e, p = last_e, last_p
-        ends[0, r], ends[1, r] = e, p
         start = round_ends[r]
-    return ends, size, rest
+    return counts, size, rest
 
 
 class Scan(NamedTuple):
     """What messages that are scanned in one call hold."""
 
     heads: list[EmptyRound | None]
-    """By message what stands around its list; None: it is left to msgspec, and its entries, if
-    there are any here, are nobody's."""
-    entry_ends: Ints
-    """By message after which entry its own end."""
-    player_ends: Ints
-    """By message after which player its own end."""
+    """By message what stands around its list; None if it is left to msgspec."""
+    taken: Flags
+    """By message whether it is not; the entries of others, if there are any here, are nobody's."""
+    entries: Ints
+    """By message, how many."""
+    sizes: Ints
+    """By message, how many players."""
     place: Places
     """By entry, in the order of the message; as below."""
     members: Ints
@@ -317,7 +318,7 @@ class Scan(NamedTuple):
 
 
 def _room_for(data: bytes) -> Found:
-    entries, players = len(data) // LEAST_ENTRY, len(data) // LEAST_NAME
+    entries, players = len(data) // LEAST_ENTRY, len(data) // BYTES_PER_PLAYER
     return Found(
         np.empty(entries, np.int32), np.empty(entries, np.int64), np.empty(players, np.int64),
         np.empty(players, np.int64), np.empty(players, np.uint64), np.empty(players),
@@ -329,30 +330,31 @@ def scan(messages: Sequence[bytes], max_depth: int) -> Scan:
     data = messages[0] if len(messages) == 1 else b"".join(messages)
     found, round_ends = _room_for(data), np.array([*accumulate(map(len, messages))])
     names, rests = np.empty(len(data), np.uint8), np.empty(len(data) + len(messages), np.uint8)
-    ends, size, rest = _scan(
+    (entries, sizes), size, rest = _scan(
         np.frombuffer(data, np.uint8), round_ends, max_depth, found, names, rests, SECRET_KEY
     )
-    entry_ends, player_ends = ends
-    around = iter(_decoded(rests[:rest].tobytes()))
-    counts = np.diff(entry_ends, prepend=0).tolist()
-    heads = [next(around) if count else None for count in counts]
+    taken = entries > 0
+    heads = _around(rests[:rest].tobytes(), messages, taken)
     if not data.isascii():
-        heads = [
-            head if _is_utf8(each) else None for head, each in zip(heads, messages, strict=True)
-        ]
-    entries, players = slice(int(entry_ends[-1])), slice(int(player_ends[-1]))
+        for i in np.flatnonzero(taken).tolist():
+            taken[i] = _is_utf8(messages[i])
+            heads[i] = heads[i] if taken[i] else None
+    e, p = int(entries.sum()), int(sizes.sum())
     column = StringColumn(
-        names[:size].copy(), found.starts[players].copy(), found.ends[players].copy(),
-        found.hashes[players].copy(),
+        names[:size].copy(), found.starts[:p].copy(), found.ends[:p].copy(),
+        found.hashes[:p].copy(),
     )  # fmt: skip
     return Scan(
-        heads, entry_ends, player_ends, found.place[entries].copy(), found.members[entries].copy(),
-        found.share[players].copy(), column,
+        heads, taken, entries, sizes, found.place[:e].copy(), found.members[:e].copy(),
+        found.share[:p].copy(), column,
     )  # fmt: skip
 
 
-def runs(messages: Sequence[bytes], most: int) -> Iterator[list[bytes]]:
+def runs(messages: Sequence[bytes], most: int) -> Iterator[Sequence[bytes]]:
     """Messages that follow each other, together while they have no more bytes than that."""
+    if messages and sum(map(len, messages)) <= most:
+        yield messages
+        return
     some, size = list[bytes](), 0
     for data in messages:
         if some and size + len(data) > most:
@@ -364,18 +366,26 @@ def runs(messages: Sequence[bytes], most: int) -> Iterator[list[bytes]]:
         yield some
 
 
-def _decoded(rests: bytes) -> Sequence[EmptyRound | None]:
-    """What stands around each list, by lines; None where msgspec finds no round in it.
+def _around(rests: bytes, messages: Sequence[bytes], taken: Flags) -> list[EmptyRound | None]:
+    """By message what stands around its list; messages in which msgspec finds no round are taken no
+    more. `rests` has a line of each that is taken.
 
-    In one call, if all are rounds. None then reads on into the next line, as no line closes what
-    another opened; and none is two, as each names its list, of which a line has one.
+    In one call, if all lines are rounds. None then reads on into the next line, as no line closes
+    what another opened; and none is two, as each names its list, of which a line has one.
     """
     with suppress(*UNDECODABLE):
-        return empty_rounds_from_lines(rests)
-    return [_decoded_alone(rest) for rest in rests.split(b"\n")[:-1]]
+        found: list[EmptyRound | None] = [*empty_rounds_from_lines(rests)]
+        if len(found) == len(messages):
+            return found
+        around = iter(found)
+        return [next(around) if each else None for each in taken.tolist()]
+    lines = iter(rests.split(b"\n"))
+    heads = [_round_in(next(lines)) if each else None for each in taken.tolist()]
+    taken[:] = [head is not None for head in heads]
+    return heads
 
 
-def _decoded_alone(rest: bytes) -> EmptyRound | None:
+def _round_in(rest: bytes) -> EmptyRound | None:
     try:
         return empty_round_from_json(rest)
     except UNDECODABLE:

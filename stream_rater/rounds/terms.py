@@ -46,11 +46,13 @@ class LadderTerms:
     def of(self, heads: Sequence[RoundHead], offsets: Sequence[int]) -> tuple[Ints, Bounds]:
         """(R,) the index of the rating configuration of each round, which was read at this offset
         (-1 where the ladder is unknown), and its bounds."""
-        which: dict[str, int] = {}
-        number = [which.setdefault(head.ladder, len(which)) for head in heads]
-        table = np.array([self._remembered(ladder) for ladder in which], np.float64)[number]
-        for i in np.flatnonzero(table[:, 0] == 0).tolist():
-            table[i] = self._look_up(heads[i].ladder, offsets[i])
+        ladders = [head.ladder for head in heads]
+        which = {ladder: i for i, ladder in enumerate(dict.fromkeys(ladders))}
+        table = np.array([self._remembered(ladder) for ladder in which], np.float64)
+        table = table[[*map(which.__getitem__, ladders)]]
+        if not table[:, 0].all():
+            for i in np.flatnonzero(table[:, 0] == 0).tolist():
+                table[i] = self._look_up(ladders[i], offsets[i])
         columns = table.T
         return columns[1].astype(np.int64), Bounds(*columns[2:])
 

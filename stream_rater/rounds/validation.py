@@ -8,9 +8,10 @@ configuration. Codes are those of the event contract; each message says where th
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from stream_rater.columns import timestamps
 from stream_rater.columns.arrays import Flags, Floats, Hashes, Ints
@@ -240,6 +241,16 @@ def _with_any(broken: Flags, sizes: Ints) -> Flags:
     return found
 
 
+def _all_within(values: npt.NDArray[Any], least: float, most: float) -> bool:
+    """Whether no value is smaller or greater, or no number: the quick answer for nearly all."""
+    return len(values) == 0 or bool(values.min() >= least and values.max() <= most)
+
+
+def _none(c: Candidates) -> Flags:
+    """(R,) no round."""
+    return np.zeros(len(c.reported.heads), np.bool_)
+
+
 def _first(broken: Flags, sizes: Ints, i: int) -> tuple[int, int]:
     """The first broken row of round i: its number in the round, and among all."""
     start = int(sizes[:i].sum())
@@ -248,7 +259,7 @@ def _first(broken: Flags, sizes: Ints, i: int) -> tuple[int, int]:
 
 
 def _no_place(c: Candidates) -> Flags:
-    """(E,)"""
+    """(E,) entries without a place."""
     broken: Flags = c.reported.place < DID_NOT_FINISH
     return broken
 
@@ -261,7 +272,7 @@ def _place_message(c: Candidates, i: int) -> str:
 
 
 def _nobody(c: Candidates) -> Flags:
-    """(E,)"""
+    """(E,) entries without players."""
     broken: Flags = c.reported.members == 0
     return broken
 
@@ -272,21 +283,28 @@ def _nobody_message(c: Candidates, i: int) -> str:
 
 
 def _bad_share(c: Candidates) -> Flags:
-    """(P,)"""
+    """(P,) shares that are none."""
     share = c.reported.share
     good: Flags = (share >= LEAST_SHARE) & (share <= 1.0)
     return ~good
 
 
-def _bad_shares(c: Candidates) -> Flags:
-    """(E,)"""
+def _bad_entry_shares(c: Candidates) -> Flags:
+    """(E,) entries with shares that are none, or too few or too many."""
     members = c.reported.members
     broken: Flags = c.reported.shares != members
     return broken | _with_any(_bad_share(c), members)
 
 
+def _bad_shares(c: Candidates) -> Flags:
+    reported = c.reported
+    if reported.shares is reported.members and _all_within(reported.share, LEAST_SHARE, 1.0):
+        return _none(c)
+    return _with_any(_bad_entry_shares(c), reported.entries)
+
+
 def _shares_message(c: Candidates, i: int) -> str:
-    number, at = _first(_bad_shares(c), c.reported.entries, i)
+    number, at = _first(_bad_entry_shares(c), c.reported.entries, i)
     told, size = c.reported.shares[at], c.reported.members[at]
     if told != size:
         return f"standings[{number}].shares: {told} for {size} players"
@@ -299,10 +317,10 @@ def _shares_message(c: Candidates, i: int) -> str:
 
 
 def _no_player(c: Candidates) -> Flags:
-    """(P,)"""
     size = c.reported.names.ends - c.reported.names.starts
-    broken: Flags = (size == 0) | (size > MAX_ID_BYTES)
-    return broken
+    if _all_within(size, 1, MAX_ID_BYTES):
+        return _none(c)
+    return _with_any((size == 0) | (size > MAX_ID_BYTES), c.reported.sizes)
 
 
 def _by_place(c: Candidates, i: int) -> list[str]:
@@ -363,8 +381,8 @@ RULES = (
     Rule("too-many-entries", lambda c: c.reported.entries > c.bounds.most_entries, _many_message),
     Rule("bad-rank", lambda c: _with_any(_no_place(c), c.reported.entries), _place_message),
     Rule("malformed", lambda c: _with_any(_nobody(c), c.reported.entries), _nobody_message),
-    Rule("bad-shares", lambda c: _with_any(_bad_shares(c), c.reported.entries), _shares_message),
-    Rule("bad-id", lambda c: _with_any(_no_player(c), c.reported.sizes), _player_message),
+    Rule("bad-shares", _bad_shares, _shares_message),
+    Rule("bad-id", _no_player, _player_message),
     Rule("duplicate-player", _twice, _twice_message),
     Rule("wrong-partition", _in_another_partition, _partition_message),
 )

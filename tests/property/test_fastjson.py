@@ -4,11 +4,11 @@ import json
 from typing import Any
 
 import msgspec
-import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from stream_rater.columns.ranges import bounds
 from stream_rater.columns.strings import StringColumn
 from stream_rater.contract import events
 from stream_rater.contract.events import MAX_ID_BYTES, MAX_RANK
@@ -49,7 +49,8 @@ PARTS = [
 
 def taken(found: Scan) -> list[bool]:
     """Which messages were taken."""
-    return [head is not None for head in found.heads]
+    assert found.taken.tolist() == [head is not None for head in found.heads]
+    return found.taken.tolist()  # type: ignore[no-any-return]
 
 
 def check(data: bytes, depth: int = DEPTH) -> bool:
@@ -64,9 +65,9 @@ def check(data: bytes, depth: int = DEPTH) -> bool:
     assert found.share.tolist() == wanted.share.tolist()
     assert found.names.texts() == wanted.names.texts()
     assert found.names.hashes.tolist() == wanted.names.hashes.tolist()
-    assert found.entry_ends.tolist() == [len(wanted.place)]
-    assert found.player_ends.tolist() == [len(wanted.share)]
-    for one, other in zip(found[3:6], wanted[3:5], strict=False):
+    assert (found.taken.tolist(), found.entries.tolist()) == ([True], [len(wanted.place)])
+    assert found.sizes.tolist() == [len(wanted.share)]
+    for one, other in zip(found[4:6], wanted[3:5], strict=False):
         assert one.dtype == other.dtype
     fields = ("round_id", "ladder", "completed_at", "weight", "performance_ceiling")
     (head,) = found.heads
@@ -211,8 +212,7 @@ def test_rounds_scanned_together_are_as_alone(
         data.append(each if whole else each[: each.rindex(b"}") - 2])
     for some in runs(data, at_once):
         together = scan(some, DEPTH)
-        entry_starts = np.append(0, together.entry_ends)
-        starts = np.append(0, together.player_ends)
+        entry_starts, starts = bounds(together.entries), bounds(together.sizes)
         for i, each in enumerate(some):
             alone = scan([each], DEPTH)
             assert alone.heads == [together.heads[i]]
