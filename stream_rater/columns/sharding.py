@@ -1,4 +1,4 @@
-"""Which shard a player belongs to, which partition a ladder, and the store's keys.
+"""Which shard a player belongs to, and which partition a ladder.
 
 A shard is `murmur2(player id) mod S`, the hash of Kafka's default partitioner, so that any client
 in any language finds a player's partition of `rating-changed`.
@@ -63,13 +63,15 @@ def shards_of(players: Sequence[str], shards: int) -> Ints:
 
 
 ANYWHERE = 0
-"""So many partitions has a log whose records may lie in any: a file's."""
+"""The number of partitions of a log whose records may lie in any, as in a file."""
 
 
 @lru_cache(10_000)
 def partition_of(ladder: str, partitions: int) -> int:
-    """The partition of `round-completed`, of so many, that holds a ladder's rounds: it is where
-    Kafka's default partitioner puts a record with the ladder as its key."""
+    """The partition of `round-completed`, of so many, that holds a ladder's rounds.
+
+    Kafka's default partitioner puts a record with the ladder as its key there.
+    """
     return int(shards_of([ladder], partitions)[0])
 
 

@@ -115,11 +115,11 @@ class Rebuild:
     def beliefs(self) -> Iterator[BeliefColumn]:
         """Every belief that the store must hold, some at a time. Nothing can be fed afterwards."""
         self._rate()
-        for rows, records in self._told():
+        for rows, records in self._rows_with_records():
             self.written += len(rows)
             yield BeliefColumn(self._reach.census.players(rows), records)
 
-    def _told(self) -> Iterator[tuple[Ints, StringColumn]]:
+    def _rows_with_records(self) -> Iterator[tuple[Ints, StringColumn]]:
         """Rows, and the beliefs in them."""
         if self._aside:
             aside = np.concatenate([rows for rows, _ in self._aside])

@@ -235,7 +235,7 @@ class Shard:
         items: list[Item] = []
         seen: set[int] = set()
         while self.queue and self.queue[0].offset < limit and len(seen) < most_rows:
-            marks = self.queue[0].piece.marks.tolist()
+            marks = self.queue[0].piece.fingerprints.tolist()
             if not seen.isdisjoint(marks):  # or two have the same mark: the cut does no harm
                 break
             seen.update(marks)

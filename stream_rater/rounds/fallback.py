@@ -100,10 +100,10 @@ def _players(entries: Sequence[Entry]) -> tuple[Ints, Ints, list[str], Floats]:
     if None in players or [e for e in entries if e.team is not None or e.shares is not None]:
         teams = [_team(entry) for entry in entries]
         parts = [_parts(entry, len(team)) for entry, team in zip(entries, teams, strict=True)]
-        told = zip(entries, teams, strict=True)
+        both = zip(entries, teams, strict=True)
         return (
             np.array([len(team) for team in teams], np.int64),
-            np.array([len(team if e.shares is None else e.shares) for e, team in told], np.int64),
+            np.array([len(team if e.shares is None else e.shares) for e, team in both], np.int64),
             [player for team in teams for player in team],
             np.array([part for some in parts for part in some], np.float64),
         )

@@ -143,8 +143,8 @@ def _time_mistake(completed_at: str) -> str:
 
 def ceilings_of(heads: Sequence[Round]) -> Floats:
     """(R,) cap on performances; infinite for none."""
-    told = [head.performance_ceiling for head in heads]
-    return np.array([math.inf if each is None else each for each in told], np.float64)
+    reported = [head.performance_ceiling for head in heads]
+    return np.array([math.inf if each is None else each for each in reported], np.float64)
 
 
 class Rule(NamedTuple):
@@ -203,7 +203,7 @@ def _partition_message(c: Candidates, i: int) -> str:
     )
 
 
-# --- what is told once a round -------------------------------------------------------------------
+# --- fields around the list ----------------------------------------------------------------------
 
 
 def _time_message(c: Candidates, i: int) -> str:
@@ -305,9 +305,9 @@ def _bad_shares(c: Candidates) -> Flags:
 
 def _shares_message(c: Candidates, i: int) -> str:
     number, at = _first(_bad_entry_shares(c), c.reported.entries, i)
-    told, size = c.reported.shares[at], c.reported.members[at]
-    if told != size:
-        return f"standings[{number}].shares: {told} for {size} players"
+    count, size = c.reported.shares[at], c.reported.members[at]
+    if count != size:
+        return f"standings[{number}].shares: {count} for {size} players"
     _, player = _first(_bad_share(c), c.reported.members, at)
     share = float(c.reported.share[player])
     return f"standings[{number}].shares: {share} is not in [{LEAST_SHARE}, 1]"

@@ -13,7 +13,7 @@ from stream_rater.pipeline.ladder_history import allowed_before, goes_on, odds
 from stream_rater.pipeline.ports import Agree, Poll, Polled, Scatter
 from stream_rater.rating.parameters import EloMMR
 from tests.unit.machines import ByHand, Recorder
-from tests.unit.pendings import pending_of
+from tests.unit.pending import pending_of
 from tests.unit.test_estimator import ONE, ZERO, a_round, opened, priors, read, scattered
 
 OLD = EloMMR(weight_limit=0.2, sigma_limit=80.0)

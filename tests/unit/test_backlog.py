@@ -13,7 +13,7 @@ from stream_rater.pipeline import backlog as backlog_
 from stream_rater.pipeline import waves
 from stream_rater.pipeline.backlog import Backlog
 from stream_rater.pipeline.estimation import PendingRounds
-from tests.unit.pendings import pending_of
+from tests.unit.pending import pending_of
 
 WAVE = 6
 

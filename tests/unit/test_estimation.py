@@ -16,7 +16,7 @@ from stream_rater.rating import record
 from stream_rater.rating.model import HEADER, newcomers
 from stream_rater.rating.parameters import Elo
 from stream_rater.rounds.decoder import RoundDecoder
-from tests.unit.pendings import SHARDS, pending_of
+from tests.unit.pending import SHARDS, pending_of
 
 SIZES = st.lists(st.integers(2, 4), min_size=1, max_size=5)
 LADDERS = Ladders(
