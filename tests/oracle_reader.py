@@ -104,8 +104,8 @@ def packed_depth(data: bytes) -> int:
 
 def _depth(value: object) -> int:
     if isinstance(value, dict):
-        return 1 + max([0, *map(_depth, value.values())]) if value else 0
-    if isinstance(value, list):
+        return 1 + max(map(_depth, [*value.keys(), *value.values()])) if value else 0
+    if isinstance(value, list | tuple):
         return 1 + max([0, *map(_depth, value)]) if value else 0
     return 0
 

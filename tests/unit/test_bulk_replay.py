@@ -88,7 +88,9 @@ def test_turns() -> None:
     """Rounds with the same parameters share one; those with others have their own."""
     crowd = BulkReplay()
     crowd.make_room(7)
-    rounds = RoundBatch.of([read(CONFIG, *ranked([1, 2], who)) for who in ("ab", "cd", "bc", "ef")])
+    rounds = RoundBatch.concat(
+        [read(CONFIG, *ranked([1, 2], who)).batch for who in ("ab", "cd", "bc", "ef")]
+    )
     offset = np.arange(4)
     played = Played(rounds, np.array([0, 0, 0, 1]), offset + 3, offset)
     turns = list(crowd.turns(played, np.array([0, 1, 2, 3, 1, 2, 4, 5])))

@@ -65,7 +65,7 @@ def test_columns_are_written_as_the_encoder_would(size: int) -> None:
     pieces = rows[:1], rows[1 : size + 1], rows[size + 1 :]
     for message, own in zip(messages, pieces, strict=True):
         assert message == msgspec.msgpack.encode(msgspec.msgpack.decode(message))
-        found, wanted = schema.decode(message), whole.slice(own)
+        found, wanted = schema.decode(message), whole.take(own)
         assert (found.rounds, found.players) == (tuple(wanted.rounds), wanted.players)
         for name in ("round_index", "place", "evidence"):
             np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
@@ -99,9 +99,9 @@ def test_a_damaged_trace(trace: Any) -> None:
         schema.decode(changed(ROUNDS, rounds))
 
 
-def test_slice_keeps_only_the_rounds_it_needs() -> None:
+def test_take_keeps_only_the_rounds_it_needs() -> None:
     """Rows in any order, with their own rounds."""
-    some = part((7, "ab"), (9, "c"), (11, "d")).slice(np.array([3, 1]))
+    some = part((7, "ab"), (9, "c"), (11, "d")).take(np.array([3, 1]))
     assert some.players == ["d", "b"]
     assert [some.rounds[i].offset for i in some.round_index] == [11, 7]
     assert len(some.rounds) == 2

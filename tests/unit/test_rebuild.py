@@ -40,7 +40,7 @@ TOO_OLD = 1
 
 def at_home(of: Part, shard: int) -> Part:
     """Those of its rows whose players belong to this one of three shards."""
-    return of.slice(np.flatnonzero(shards_of(of.players, 3) == shard))
+    return of.take(np.flatnonzero(shards_of(of.players, 3) == shard))
 
 
 def told(each: Record) -> list[tuple[Player, int]]:
