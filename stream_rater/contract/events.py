@@ -53,6 +53,16 @@ class RoundCompleted(Round, frozen=True, kw_only=True):
     standings: list[Entry]
 
 
+class StrictEntry(Entry, frozen=True, gc=False, forbid_unknown_fields=True):
+    """An entry without other fields."""
+
+
+class StrictRound(RoundCompleted, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A round without other fields: it decodes as RoundCompleted does, or not at all."""
+
+    standings: list[StrictEntry]  # type: ignore[assignment]
+
+
 class EmptyRound(Round, frozen=True, kw_only=True, gc=False):
     """A round whose entries have been taken out of it."""
 
@@ -82,6 +92,8 @@ class RatingChanged(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 round_from_json = msgspec.json.Decoder(RoundCompleted).decode
 round_from_msgpack = msgspec.msgpack.Decoder(RoundCompleted).decode
+strict_round_from_json = msgspec.json.Decoder(StrictRound).decode
+strict_round_from_msgpack = msgspec.msgpack.Decoder(StrictRound).decode
 empty_round_from_json = msgspec.json.Decoder(EmptyRound).decode
 empty_rounds_from_lines = msgspec.json.Decoder(EmptyRound).decode_lines
 rating_changed_from_json = msgspec.json.Decoder(RatingChanged).decode

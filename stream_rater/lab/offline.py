@@ -46,7 +46,11 @@ class Judge:
         if len(new) == i:
             return decoded
         chosen = np.array(new, np.int64)
-        return decoded._replace(rounds=decoded.rounds.take(chosen), rule=decoded.rule[chosen])
+        return decoded._replace(
+            rounds=decoded.rounds.take(chosen),
+            rule=decoded.rule[chosen],
+            unknown=decoded.unknown[chosen],
+        )
 
     def _of(self, partition: int) -> DuplicateWindow:
         window = self._duplicates.get(partition)

@@ -240,7 +240,10 @@ class Estimator:
         counts = list(map(self._counts, records, found))
         valid = [refusal is None for refusal in decoded.refusals]
         pending = estimation.pending_rounds(decoded.valid(records), decoded, self._shards)
-        pending = pending.take(np.flatnonzero(list(compress(counts, valid))))
+        kept = np.flatnonzero(list(compress(counts, valid)))
+        pending = pending.take(kept)
+        if unknown := int(np.count_nonzero(decoded.unknown[kept])):
+            self._observer.unknown_fields(unknown)
         self._observer.rounds_accepted(list(compress(records, counts)), pending.rounds.heads)
         teach = self._decoder.rates(pending.rounds, pending.rule)
         self._done(pending.take(np.flatnonzero(~teach)))

@@ -38,6 +38,9 @@ class Observer:
     def rounds_accepted(self, records: Sequence[Record], rounds: Sequence[RoundHead]) -> None:
         """Valid rounds, if any, were read together, each in its record."""
 
+    def unknown_fields(self, rounds: int) -> None:
+        """So many rounds with fields that we do not know, or a rank beside `dnf`, were accepted."""
+
     def round_rejected(self, rejection: Rejection) -> None:
         """A record will go to round-rejected."""
 

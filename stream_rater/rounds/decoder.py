@@ -15,7 +15,7 @@ from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.ranges import bounds, spread
 from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config import Ladders
-from stream_rater.contract.events import Round, RoundCompleted, header
+from stream_rater.contract.events import Round, header
 from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rounds import fallback, fastjson
@@ -34,7 +34,7 @@ from stream_rater.rounds.validation import (
 TOGETHER_BYTES = 2**20
 """Records are scanned in one call while they have no more bytes together."""
 
-NO_RULE = np.empty(0, np.int64)
+NO_RULE, NOT_KNOWN = np.empty(0, np.int64), np.empty(0, np.bool_)
 
 
 class DecodedRounds(NamedTuple):
@@ -44,6 +44,8 @@ class DecodedRounds(NamedTuple):
     """The R valid rounds, in the order of their records."""
     rule: Ints
     """(R,) index of the rating configuration of each round, among the decoder's `ratings`."""
+    unknown: Flags
+    """(R,) whether each round has fields that we do not know, or a rank beside `dnf`."""
     refusals: list[Invalid | None]
     """By record why it is refused; None where it holds the next of the rounds."""
 
@@ -92,6 +94,7 @@ class RoundDecoder:
         return DecodedRounds(
             RoundBatch.concat([each.rounds for each in decoded]),
             np.concatenate([NO_RULE, *(each.rule for each in decoded)]),
+            np.concatenate([NOT_KNOWN, *(each.unknown for each in decoded)]),
             [refusal for each in decoded for refusal in each.refusals],
         )
 
@@ -103,12 +106,13 @@ class RoundDecoder:
             for places, reported in self._reported(records, values, refusals)
         ]
         if len(checked) == 1:
-            _, rounds, rule = checked[0]
-            return DecodedRounds(rounds, rule, refusals)
-        order = np.argsort(np.concatenate([NO_RULE, *(places for places, _, _ in checked)]))
+            _, rounds, rule, unknown = checked[0]
+            return DecodedRounds(rounds, rule, unknown, refusals)
+        order = np.argsort(np.concatenate([NO_RULE, *(each[0] for each in checked)]))
         return DecodedRounds(
-            RoundBatch.concat([rounds for _, rounds, _ in checked]).take(order),
-            np.concatenate([NO_RULE, *(rule for _, _, rule in checked)])[order],
+            RoundBatch.concat([each[1] for each in checked]).take(order),
+            np.concatenate([NO_RULE, *(each[2] for each in checked)])[order],
+            np.concatenate([NOT_KNOWN, *(each[3] for each in checked)])[order],
             refusals,
         )
 
@@ -126,7 +130,7 @@ class RoundDecoder:
                 yield np.array(usual, np.int64)[scan.taken], _scanned(scan)
             others = [usual[i] for i in np.flatnonzero(~scan.taken).tolist()]
             left = sorted([*others, *packed.intersection(left)])
-        decoded: list[RoundCompleted] = []
+        decoded: list[fallback.Decoded] = []
         places: list[int] = []
         for i in left:
             try:
@@ -154,9 +158,9 @@ class RoundDecoder:
     def _checked(
         self, records: Sequence[Record], places: Ints, reported: Reported,
         refusals: list[Invalid | None],
-    ) -> tuple[Ints, RoundBatch, Ints]:  # fmt: skip
-        """Of rounds as reported the valid ones, whose records are those in these `places`: the
-        places of their records, the rounds, and their rules."""
+    ) -> tuple[Ints, RoundBatch, Ints, Flags]:  # fmt: skip
+        """Of rounds as reported, whose records are in these `places`, the valid ones: the places of
+        their records, the rounds, their rules, and whether they have unknown fields."""
         all_ = len(places) == len(records)
         own = records if all_ else [records[i] for i in places.tolist()]
         rule, bounds_ = self._terms.of(reported.heads, [each.offset for each in own])
@@ -169,20 +173,26 @@ class RoundDecoder:
             received_s=np.array([each.received_s for each in own], np.float64),
             partition=np.array([each.partition for each in own], np.int64),
             partitions=self._partitions,
+            unknown_field=lambda i: _unknown_field(own[i]),
         )
         found = check(candidates)
         rounds = _in_order(candidates)
         if not any(found):
-            return places, rounds, rule
+            return places, rounds, rule, reported.unknown
         for i, refusal in zip(places.tolist(), found, strict=True):
             refusals[i] = refusal
         valid = np.flatnonzero([refusal is None for refusal in found])
-        return places[valid], rounds.take(valid), rule[valid]
+        return places[valid], rounds.take(valid), rule[valid], reported.unknown[valid]
 
 
 def _is_packed(record: Record) -> bool:
     """Whether a record is in MessagePack."""
     return "msgpack" in header(record.headers, "content-type").lower()
+
+
+def _unknown_field(record: Record) -> str:
+    """The unknown field of a round in a record that has one."""
+    return fallback.unknown_field(record.value or b"", packed=_is_packed(record))
 
 
 def _scanned(scan: fastjson.Scan) -> Reported:
@@ -191,7 +201,7 @@ def _scanned(scan: fastjson.Scan) -> Reported:
     if scan.taken.all():
         return Reported(
             cast(list[Round], scan.heads), entries, sizes, scan.place, scan.members, scan.members,
-            scan.share, scan.names,
+            scan.share, scan.names, scan.unknown,
         )  # fmt: skip
     taken = np.flatnonzero(scan.taken)
     heads = [head for head in scan.heads if head is not None]
@@ -200,7 +210,7 @@ def _scanned(scan: fastjson.Scan) -> Reported:
     members = scan.members[of_entries]
     return Reported(
         heads, entries[taken], sizes[taken], scan.place[of_entries], members, members,
-        scan.share[of_players], scan.names.take(of_players),
+        scan.share[of_players], scan.names.take(of_players), scan.unknown[taken],
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ MessagePack, or a field has a value of another type.
 
 import re
 from collections.abc import Sequence
-from typing import cast
+from typing import NamedTuple, cast
 
 import msgspec
 import numpy as np
@@ -15,10 +15,13 @@ from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.ranges import bounds
 from stream_rater.columns.strings import StringColumn
 from stream_rater.contract import events
-from stream_rater.contract.events import MAX_RANK, UNDECODABLE, Entry, Round, RoundCompleted
+from stream_rater.contract.events import MAX_RANK, UNDECODABLE, Entry, Round, RoundCompleted, shown
 from stream_rater.rating.model import DID_NOT_FINISH, Places
 from stream_rater.rounds import depth
-from stream_rater.rounds.validation import NO_RANK, OUT_OF_RANGE, Invalid, Reported
+from stream_rater.rounds.validation import NO_RANK, OUT_OF_RANGE, Invalid, Reported, rounds_with
+
+LONGEST_TEXT = 200
+"""Characters of msgspec's text: it repeats a field's name, however long."""
 
 _FIELD_CODES = (
     (re.compile(r"\.rank`"), "bad-rank"),
@@ -30,13 +33,25 @@ _FIELD_CODES = (
 """By the field that msgspec names, the code of a value of another type; else it is `malformed`."""
 
 
-def decode(data: bytes, max_depth: int, *, packed: bool) -> RoundCompleted:
+class Decoded(NamedTuple):
+    """A round, and whether its message has fields that we do not know."""
+
+    event: RoundCompleted
+    unknown: bool
+
+
+def decode(data: bytes, max_depth: int, *, packed: bool) -> Decoded:
     """The round in a message; `packed`: in MessagePack. Raises Invalid."""
     depth_of = depth.msgpack_depth if packed else depth.json_depth
     if depth_of(data, max_depth) > max_depth:
         raise Invalid("too-deep", f"nesting deeper than {max_depth}")
     try:
-        return events.round_from_msgpack(data) if packed else events.round_from_json(data)
+        return Decoded(_strictly(data, packed=packed), unknown=False)
+    except UNDECODABLE:  # a type is wrong, a field unknown, or it is malformed: see which
+        pass
+    try:
+        event = events.round_from_msgpack(data) if packed else events.round_from_json(data)
+        return Decoded(event, unknown=True)
     except msgspec.ValidationError as error:
         codes = [code for pattern, code in _FIELD_CODES if pattern.search(str(error))]
         raise Invalid([*codes, "malformed"][0], str(error)) from None
@@ -44,10 +59,34 @@ def decode(data: bytes, max_depth: int, *, packed: bool) -> RoundCompleted:
         raise Invalid("malformed", str(error)) from None
 
 
-def columns_of(rounds: Sequence[RoundCompleted]) -> Reported:
+def _strictly(data: bytes, *, packed: bool) -> RoundCompleted:
+    """The round in a message that has no unknown fields; raises UNDECODABLE."""
+    decode = events.strict_round_from_msgpack if packed else events.strict_round_from_json
+    return decode(data)
+
+
+def unknown_field(data: bytes, *, packed: bool) -> str:
+    """The first field of a round's message that is unknown, or a rank beside `dnf`, and where."""
+    try:
+        event = _strictly(data, packed=packed)
+    except msgspec.ValidationError as error:
+        return shown(str(error)[:LONGEST_TEXT])
+    number = next(i for i, each in enumerate(event.standings) if _is_at_odds(each))
+    return f"standings[{number}].rank: beside dnf"
+
+
+def _is_at_odds(entry: Entry) -> bool:
+    """Whether it has a rank and did not finish."""
+    return entry.dnf and entry.rank is not None
+
+
+def columns_of(decoded: Sequence[Decoded]) -> Reported:
     """These rounds as columns, their entries in the order of the messages."""
+    rounds = [each.event for each in decoded]
     entries = [entry for each in rounds for entry in each.standings]
     counts = np.array([len(each.standings) for each in rounds], np.int64)
+    unknown = np.array([each.unknown for each in decoded], np.bool_)
+    unknown |= rounds_with([_is_at_odds(entry) for entry in entries], counts)
     members, shares, players, share = _players(entries)
     ends = bounds(members)[bounds(counts)]
     return Reported(
@@ -59,6 +98,7 @@ def columns_of(rounds: Sequence[RoundCompleted]) -> Reported:
         shares=shares,
         share=share,
         names=StringColumn.of(players),
+        unknown=unknown,
     )
 
 

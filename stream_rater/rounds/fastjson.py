@@ -47,10 +47,14 @@ TEAM_DEPTH = 4
 
 SPACE, QUOTE, COMMA, ZERO, ONE, POINT, BACKSLASH, COLON = b' ",01.\\:'
 OPEN_LIST, CLOSE_LIST, OPEN, CLOSE = b"[]{}"
-PLAYER, TEAM, SHARES, RANK, DNF, TRUE, STANDINGS = (
+PLAYER, TEAM, SHARES, RANK, DNF, TRUE = (
     np.frombuffer(word, np.uint8)
+    for word in (b'"player"', b'"team"', b'"shares"', b'"rank"', b'"dnf"', b"true")
+)
+STANDINGS, ROUND_ID, LADDER, COMPLETED_AT, WEIGHT, CEILING = (
+    np.frombuffer(b'"%b"' % word, np.uint8)
     for word in (
-        b'"player"', b'"team"', b'"shares"', b'"rank"', b'"dnf"', b"true", b'"standings"',
+        b"standings", b"round_id", b"ladder", b"completed_at", b"weight", b"performance_ceiling",
     )
 )  # fmt: skip
 WORD = STANDINGS[1:-1]
@@ -238,18 +242,35 @@ def _entries(
     return e, p, NOWHERE
 
 
+@inlined
+def _is_known(data: Bytes, i: int) -> bool:
+    """Whether the key whose first quote is at i is a field of rounds."""
+    first = data[min(i + 1, len(data) - 1)]
+    if first == LADDER[1]:
+        return _is_at(data, i, LADDER)
+    if first == ROUND_ID[1]:
+        return _is_at(data, i, ROUND_ID)
+    if first == COMPLETED_AT[1]:
+        return _is_at(data, i, COMPLETED_AT)
+    if first == STANDINGS[1]:
+        return _is_at(data, i, STANDINGS)
+    return _is_at(data, i, WEIGHT) or _is_at(data, i, CEILING)
+
+
 @kernel
-def _is_plain_around(data: Bytes, begin: int, close: int, max_depth: int) -> bool:
-    """Whether around the list nothing is escaped, nothing else is named so, nor nested deeper, and
-    nothing closed that is not opened there."""
-    named = depth = i = 0
-    quoted = False
+def _unknown_around(data: Bytes, begin: int, close: int, max_depth: int) -> int:
+    """How many keys around the list are no fields of rounds; NOWHERE if there something is escaped,
+    another key has the list's name, or it is nested deeper, or closes what it did not open."""
+    named = depth = i = unknown = 0
+    quoted, before = False, SPACE
     while i < len(data):
         i = close if i == begin else i
         c = data[i]
         if c == BACKSLASH or (quoted and c == NEW_LINE):
-            return False
+            return NOWHERE
         if c == QUOTE:
+            if not quoted and depth == 1 and before in (OPEN, COMMA):
+                unknown += not _is_known(data, i)
             quoted = not quoted
         elif c == WORD[0] and _is_at(data, i, WORD):
             named += 1
@@ -258,9 +279,10 @@ def _is_plain_around(data: Bytes, begin: int, close: int, max_depth: int) -> boo
         elif not quoted and c in (CLOSE, CLOSE_LIST):
             depth -= 1
         if named > 1 or depth > max_depth or depth < 0:
-            return False
+            return NOWHERE
+        before = c if c > SPACE else before
         i += 1
-    return True
+    return unknown
 
 
 @inlined
@@ -279,18 +301,20 @@ def _scan(
     data: Bytes, round_ends: Ints, max_depth: int, found: Found, names: Bytes, rests: Bytes,
     key: Key,
 ) -> tuple[Ints, int, int]:  # fmt: skip
-    """(2, R) how many entries and players each round has; and the bytes of all names, and of what
-    stands around the lists. A round that is left to msgspec has no entries."""
-    counts = np.zeros((2, len(round_ends)), np.int64)
+    """(3, R) how many entries and players each round has, and how many unknown keys are around its
+    list; and the bytes of all names, and of what stands around the lists. A round that is left to
+    msgspec has no entries."""
+    counts = np.zeros((3, len(round_ends)), np.int64)
     start = e = p = size = rest = 0
     for r in range(len(round_ends)):
         own = data[start : round_ends[r]]
         begin = _begin(own)
         last_e, last_p, close = _entries(own, begin, max_depth, found, e, p, key)
-        if close >= 0 and _is_plain_around(own, begin, close, max_depth):
+        unknown = _unknown_around(own, begin, close, max_depth) if close >= 0 else NOWHERE
+        if unknown >= 0:
             size = compact(own, found.starts[p:last_p], found.ends[p:last_p], names, size)
             rest = _put_rest(own, begin, close, rests, rest)
-            counts[0, r], counts[1, r] = last_e - e, last_p - p
+            counts[0, r], counts[1, r], counts[2, r] = last_e - e, last_p - p, unknown
             e, p = last_e, last_p
         start = round_ends[r]
     return counts, size, rest
@@ -307,6 +331,8 @@ class Scan(NamedTuple):
     """By message, how many."""
     sizes: Ints
     """By message, how many players."""
+    unknown: Flags
+    """By message, whether there are keys around its list that are no fields of rounds."""
     place: Places
     """By entry, in the order of the message; as below."""
     members: Ints
@@ -330,7 +356,7 @@ def scan(messages: Sequence[bytes], max_depth: int) -> Scan:
     data = messages[0] if len(messages) == 1 else b"".join(messages)
     found, round_ends = _room_for(data), np.array([*accumulate(map(len, messages))])
     names, rests = np.empty(len(data), np.uint8), np.empty(len(data) + len(messages), np.uint8)
-    (entries, sizes), size, rest = _scan(
+    (entries, sizes, unknown), size, rest = _scan(
         np.frombuffer(data, np.uint8), round_ends, max_depth, found, names, rests, SECRET_KEY
     )
     taken = entries > 0
@@ -345,8 +371,8 @@ def scan(messages: Sequence[bytes], max_depth: int) -> Scan:
         found.hashes[:p].copy(),
     )  # fmt: skip
     return Scan(
-        heads, taken, entries, sizes, found.place[:e].copy(), found.members[:e].copy(),
-        found.share[:p].copy(), column,
+        heads, taken, entries, sizes, unknown > 0, found.place[:e].copy(),
+        found.members[:e].copy(), found.share[:p].copy(), column,
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ MOST_LADDERS = 10_000
 
 
 class _Terms(NamedTuple):
-    """What holds for a ladder's rounds; the last six are those of Bounds."""
+    """What holds for a ladder's rounds; the last seven are those of Bounds."""
 
     steady: bool = True
     """Whether it holds at every offset."""
@@ -29,6 +29,7 @@ class _Terms(NamedTuple):
     most_entries: int = 0
     most_weight: float = 0.0
     most_ahead_s: int = 0
+    strict: bool = False
     home: int = ANYWHERE
 
 
@@ -78,7 +79,7 @@ class LadderTerms:
         home = partition_of(ladder, self._partitions) if self._partitions else ANYWHERE
         return _Terms(
             True, self._number(terms.rating), True, True, limits.max_entries, limits.max_weight,
-            limits.max_skew_s, home,
+            limits.max_skew_s, limits.unknown_fields == "reject", home,
         )  # fmt: skip
 
     def _number(self, rating: RatingConfig) -> int:

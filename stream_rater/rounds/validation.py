@@ -86,6 +86,8 @@ class Reported(NamedTuple):
     """(P,) part of the round that each player played."""
     names: StringColumn
     """(P,) ids of the players."""
+    unknown: Flags
+    """(R,) whether there are fields that we do not know, or a rank beside `dnf`."""
 
 
 class Bounds(NamedTuple):
@@ -98,6 +100,8 @@ class Bounds(NamedTuple):
     most_entries: Floats
     most_weight: Floats
     most_ahead_s: Floats
+    strict: Floats
+    """Whether unknown fields are a mistake."""
     home: Floats
     """The partition that the ladder's rounds belong in, or ANYWHERE where any will do."""
 
@@ -119,6 +123,8 @@ class Candidates(NamedTuple):
     """(R,) where it was found."""
     partitions: int
     """Of the topic, or ANYWHERE."""
+    unknown_field: Callable[[int], str]
+    """The unknown field of a round that has one, and where it is."""
 
 
 def times_of(heads: Sequence[Round]) -> Ints:
@@ -233,9 +239,9 @@ def _many_message(c: Candidates, i: int) -> str:
 # --- entries -------------------------------------------------------------------------------------
 
 
-def _with_any(broken: Flags, sizes: Ints) -> Flags:
+def rounds_with(broken: npt.ArrayLike, sizes: Ints) -> Flags:
     """(R,) rounds with a broken row, where each has so many rows."""
-    found = np.zeros(len(sizes), np.bool_)
+    found, broken = np.zeros(len(sizes), np.bool_), np.asarray(broken)
     if broken.any():
         found[np.searchsorted(np.cumsum(sizes), np.flatnonzero(broken), "right")] = True
     return found
@@ -293,14 +299,14 @@ def _bad_entry_shares(c: Candidates) -> Flags:
     """(E,) entries with shares that are none, or too few or too many."""
     members = c.reported.members
     broken: Flags = c.reported.shares != members
-    return broken | _with_any(_bad_share(c), members)
+    return broken | rounds_with(_bad_share(c), members)
 
 
 def _bad_shares(c: Candidates) -> Flags:
     reported = c.reported
     if reported.shares is reported.members and _all_within(reported.share, LEAST_SHARE, 1.0):
         return _none(c)
-    return _with_any(_bad_entry_shares(c), reported.entries)
+    return rounds_with(_bad_entry_shares(c), reported.entries)
 
 
 def _shares_message(c: Candidates, i: int) -> str:
@@ -320,7 +326,7 @@ def _no_player(c: Candidates) -> Flags:
     size = c.reported.names.ends - c.reported.names.starts
     if _all_within(size, 1, MAX_ID_BYTES):
         return _none(c)
-    return _with_any((size == 0) | (size > MAX_ID_BYTES), c.reported.sizes)
+    return rounds_with((size == 0) | (size > MAX_ID_BYTES), c.reported.sizes)
 
 
 def _by_place(c: Candidates, i: int) -> list[str]:
@@ -366,6 +372,11 @@ RULES = (
     Rule("bad-id", _no_round_id, _round_id_message),
     Rule("bad-id", lambda c: c.bounds.named == 0, _ladder_message),
     Rule("unknown-ladder", lambda c: c.bounds.known == 0, _unknown_message),
+    Rule(
+        "malformed",
+        lambda c: c.reported.unknown & (c.bounds.strict != 0),
+        lambda c, i: c.unknown_field(i),
+    ),
     Rule("bad-time", lambda c: c.time == timestamps.UNUSUAL, _time_message),
     Rule(
         "bad-time", lambda c: c.time < EARLIEST, lambda c, i: "completed_at: before the year 1900"
@@ -379,8 +390,8 @@ RULES = (
     Rule("malformed", lambda c: ~(c.ceiling >= LEAST_CEILING), _ceiling_message),
     Rule("too-few-entries", lambda c: c.reported.entries < MIN_ENTRIES, _few_message),
     Rule("too-many-entries", lambda c: c.reported.entries > c.bounds.most_entries, _many_message),
-    Rule("bad-rank", lambda c: _with_any(_no_place(c), c.reported.entries), _place_message),
-    Rule("malformed", lambda c: _with_any(_nobody(c), c.reported.entries), _nobody_message),
+    Rule("bad-rank", lambda c: rounds_with(_no_place(c), c.reported.entries), _place_message),
+    Rule("malformed", lambda c: rounds_with(_nobody(c), c.reported.entries), _nobody_message),
     Rule("bad-shares", _bad_shares, _shares_message),
     Rule("bad-id", _no_player, _player_message),
     Rule("duplicate-player", _twice, _twice_message),

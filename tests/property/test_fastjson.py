@@ -60,6 +60,7 @@ def check(data: bytes, depth: int = DEPTH) -> bool:
         return False
     decoded = fallback.decode(data, depth, packed=False)
     wanted = fallback.columns_of([decoded])
+    assert found.unknown.tolist() == wanted.unknown.tolist()
     assert found.place.tolist() == wanted.place.tolist()
     assert found.members.tolist() == wanted.members.tolist() == wanted.shares.tolist()
     assert found.share.tolist() == wanted.share.tolist()
@@ -67,11 +68,13 @@ def check(data: bytes, depth: int = DEPTH) -> bool:
     assert found.names.hashes.tolist() == wanted.names.hashes.tolist()
     assert (found.taken.tolist(), found.entries.tolist()) == ([True], [len(wanted.place)])
     assert found.sizes.tolist() == [len(wanted.share)]
-    for one, other in zip(found[4:6], wanted[3:5], strict=False):
+    for one, other in zip(found[5:7], wanted[3:5], strict=False):
         assert one.dtype == other.dtype
     fields = ("round_id", "ladder", "completed_at", "weight", "performance_ceiling")
     (head,) = found.heads
-    assert [getattr(head, name) for name in fields] == [getattr(decoded, name) for name in fields]
+    assert [getattr(head, name) for name in fields] == [
+        getattr(decoded.event, name) for name in fields
+    ]
     return True
 
 
