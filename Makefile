@@ -10,48 +10,68 @@ COMPILE := $(VENV_PYTHON) -m uv pip compile --universal --python-version 3.11 --
 	--generate-hashes --no-emit-index-url --no-emit-find-links \
 	--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) --quiet
 
-# A file at a time; in their order, which has the long ones before the short ones.
-PARALLEL := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+# As many processes as tests/conftest.py says. Each takes one file at a time, the long ones first.
+PARALLEL := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+# What needs a server, or takes more than a few seconds, is left to `make test`.
+FAST := not integration and not slow
+
+# Bytecode is kept, that of the tests, too: without it each process compiles all of them anew.
+unexport PYTHONDONTWRITEBYTECODE
+
+# Of bench, bench-stream, chaos and soak: WRITE=1 writes the figures into docs/benchmarks.md, too.
+WRITTEN := $(if $(WRITE),--write)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo test bench bench-stream figure lint lock chart contract
-.PHONY: contract-check image-check chaos soak audit up down clean
+.PHONY: help setup python servers demo test check docs bench bench-stream figure lint lock chart
+.PHONY: contract contract-check image-check chaos soak tables audit up down clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: servers ## Install all: .venv, Redis, Prometheus, Java, Kafka, Helm, Toxiproxy (once)
-	@$(LOCAL).go_tools
+setup: ## Install all: .venv, Redis, Prometheus, Java, Kafka, Helm, Toxiproxy (once)
+	@$(LOCAL).setup all
 
-servers: # without what Go builds: that takes some minutes, and only tests and chaos want it
+servers: # without what Go builds: that takes some minutes, and only `make test` and chaos need it
 	@$(LOCAL).setup
+
+python: # only .venv
+	@$(LOCAL).setup python
 
 demo: servers ## A season of rounds through the service on real Kafka and Redis (ARGS=...)
 	@$(VENV_PYTHON) deploy/demo.py $(ARGS)
 
-test: lint ## Everything that .ci/run runs: lint, types, all tests (ARGS="-k name")
+test: setup lint ## Everything that .ci/run runs: lint, types, all tests (ARGS="-k name")
 	@$(VENV_PYTHON) -m pytest $(PARALLEL) $(ARGS)
 
-bench: servers ## Benchmarks: one JSON object a line on standard output (ARGS=...)
-	@$(LOCAL).peers
-	@$(VENV_PYTHON) -m tests.benchmarks $(ARGS)
+check: lint ## The fast half of `make test`: lint, types, tests without servers (ARGS="-k name")
+	@$(VENV_PYTHON) -m pytest $(PARALLEL) -m "$(FAST)" $(ARGS)
 
-bench-stream: servers ## The service under load: rate, cost, latency (ARGS="--quick lobby5")
-	@$(LOCAL).peers
-	@PYTHONPATH=deploy $(VENV_PYTHON) -m tests.benchmarks.stream $(ARGS)
+docs: ## Build the site of docs/ into build/docs, links checked (ARGS=serve: show it)
+	@$(LOCAL).docs $(ARGS)
 
-soak: servers ## Fuzz the decoder and simulate faults at length (SEEDS=N MINUTES=M)
+bench: servers ## Benchmarks: one JSON object a line on standard output (ARGS=..., WRITE=1)
+	@$(LOCAL).peers
+	@$(VENV_PYTHON) -m tests.benchmarks $(ARGS) $(WRITTEN)
+
+bench-stream: servers ## The service under load: rate, cost, latency (ARGS=lobby5, WRITE=1)
+	@$(LOCAL).peers
+	@PYTHONPATH=deploy $(VENV_PYTHON) -m tests.benchmarks.stream $(ARGS) $(WRITTEN)
+
+soak: servers ## Fuzz the decoder and simulate faults at length (SEEDS=N, MINUTES=M, WRITE=1)
 	@$(VENV_PYTHON) -m tests.simulation.soak \
-		$(if $(SEEDS),--seeds $(SEEDS)) $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
+		$(if $(SEEDS),--seeds $(SEEDS)) $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS) $(WRITTEN)
 
-chaos: servers ## Break real servers and workers, compare every rating; needs Go (ARGS="--quick rolling")
+chaos: servers ## Break real servers and workers, compare every rating; needs Go (ARGS=rolling, WRITE=1)
 	@$(LOCAL).go_tools toxiproxy
-	@PYTHONPATH=deploy $(VENV_PYTHON) -m tests.chaos $(ARGS)
+	@PYTHONPATH=deploy $(VENV_PYTHON) -m tests.chaos $(ARGS) $(WRITTEN)
+
+tables: servers ## Write the documents' tables anew (FROM=FILE ARGS="--commit C": add a saved run)
+	@$(VENV_PYTHON) -m tests.benchmarks.document $(FROM) $(ARGS)
 
 figure: servers ## A season under a real Prometheus, and its dashboard drawn (ARGS=...)
 	@PYTHONPATH=deploy $(VENV_PYTHON) -m watching $(ARGS)
 
-lint: setup ## Style, format and types only
+lint: python ## Style, format and types only
 	@$(VENV_PYTHON) -m ruff check .
 	@$(VENV_PYTHON) -m ruff format --check .
 	@$(VENV_PYTHON) -m mypy --strict
@@ -59,11 +79,12 @@ lint: setup ## Style, format and types only
 audit: servers ## Installed packages against the lock, offline; SBOM (ONLINE=1: pip-audit, too)
 	@PYTHONPATH=deploy $(VENV_PYTHON) deploy/audit.py $(if $(ONLINE),--online)
 
-lock: setup ## Write the locks anew from pyproject.toml (UPGRADE=1: newest versions)
+lock: python ## Write the locks anew from pyproject.toml (UPGRADE=1: newest versions)
 	@$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	@$(COMPILE) pyproject.toml --extra lab --extra tracing --group dev --group audit --group build \
 		--output-file requirements.lock
 	@$(COMPILE) --group peers --output-file tests/benchmarks/peers.lock
+	@$(COMPILE) --group docs --output-file deploy/docs.lock
 	@$(COMPILE) pyproject.toml --extra otlp --constraints requirements.lock \
 		--output-file deploy/image.lock
 	@$(COMPILE) --group build --group audit --constraints requirements.lock \

@@ -1,13 +1,15 @@
 """What can be set: ladders (one TOML file) and the service's settings (environment or TOML)."""
 
+import difflib
 import hashlib
 import math
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
@@ -19,6 +21,15 @@ TEMPLATE = "*"
 """The ladder id that stands for every ladder not named."""
 
 PREFIX = "STREAM_RATER_"
+
+NOT_SETTINGS = frozenset({"STREAM_RATER_SHARED"})
+"""Variables with our prefix that tests and benchmarks read."""
+
+OF_KUBERNETES = re.compile(
+    r"STREAM_RATER_(?:\w+_)?"
+    r"(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT(?:_\d+_(?:TCP|UDP|SCTP)\w*)?)"
+)
+"""Variables that Kubernetes sets in every pod of a namespace for a service named stream-rater."""
 
 SECRETS = ("kafka_sasl_password", "redis_password")
 """Settings that nobody may see; each can be read from the file that `<name>_file` names."""
@@ -252,7 +263,18 @@ def _named(path: Path | str, action: Any) -> Any:
     except RecursionError:
         raise BadConfiguration(f"{path}: nested too deeply") from None
     except (tomllib.TOMLDecodeError, msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
-        raise BadConfiguration(f"{path}: {error}") from None
+        raise BadConfiguration(f"{path}: {_with_systems(str(error))}") from None
+
+
+NO_SYSTEM = re.compile(r"at `\$\S*\bsystem`$|required field `system`")
+
+
+def _with_systems(mistake: str) -> str:
+    """The mistake, and where it is about the rating system, the systems that there are."""
+    if not NO_SYSTEM.search(mistake):
+        return mistake
+    names = sorted(str(each.__struct_config__.tag) for each in get_args(RatingConfig))
+    return f"{mistake}; the systems are {', '.join(names)}"
 
 
 def check_readable(path: str) -> None:
@@ -296,13 +318,26 @@ def read_settings(
 ) -> Settings:
     """Settings from a TOML file, if any, with the environment's on top."""
     table = read_table(path) if path is not None else {}
-    known = set(Settings.__struct_fields__) - {"kafka_options"}
-    for name, value in environment.items():
-        if name.startswith(PREFIX) and name.removeprefix(PREFIX).lower() in known:
-            table[name.removeprefix(PREFIX).lower()] = value
+    table |= _from_environment(environment)
     where = path or "environment"
     settings: Settings = _named(where, lambda: msgspec.convert(table, Settings, strict=False))
     return _with_secrets(settings, where)
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Settings by name; BadConfiguration for a variable with our prefix that is none of ours."""
+    known = {PREFIX + name.upper(): name for name in Settings.__struct_fields__}
+    del known[PREFIX + "KAFKA_OPTIONS"]
+    found = {}
+    for name, value in environment.items():
+        if name in known:
+            found[known[name]] = value
+        elif name.startswith(PREFIX) and not (
+            name in NOT_SETTINGS or OF_KUBERNETES.fullmatch(name)
+        ):
+            (nearest,) = difflib.get_close_matches(name.upper(), known, n=1, cutoff=0.0)
+            raise BadConfiguration(f"environment: {name} is no setting; the nearest is {nearest}")
+    return found
 
 
 def _with_secrets(settings: Settings, where: Path | str) -> Settings:

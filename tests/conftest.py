@@ -1,4 +1,5 @@
-"""What all tests share: golden numbers and real data, real servers, and Hypothesis' profiles."""
+"""What all tests share: golden numbers and real data, real servers, Hypothesis' profiles, and how
+the tests are spread over processes."""
 
 import os
 from collections.abc import Iterator
@@ -16,6 +17,37 @@ from tests import real
 hypothesis.settings.register_profile("ci", derandomize=True, database=None, deadline=None)
 hypothesis.settings.register_profile("wild", max_examples=2000, deadline=None, print_blob=True)
 hypothesis.settings.load_profile("ci")
+
+HERE = Path(__file__).parent
+LONG_FIRST = (
+    "integration/test_access.py",
+    "simulation/",
+    "integration/test_upgrade.py",
+    "integration/",
+    "contract/",
+    "fuzz/",
+    "golden/",
+)
+"""Files that take longest, in order; the others follow. A long file begun last would leave all
+processes but one without work."""
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """For `-n auto`: two processes for each processor, since tests that start servers mostly wait
+    for them; one where they are left out."""
+    processors = len(os.sched_getaffinity(0))
+    return processors if "not integration" in config.option.markexpr else 2 * processors
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files first."""
+
+    def rank(item: pytest.Item) -> int:
+        path = item.path.relative_to(HERE).as_posix()
+        ranks = (i for i, start in enumerate(LONG_FIRST) if path.startswith(start))
+        return next(ranks, len(LONG_FIRST))
+
+    items.sort(key=rank)
 
 
 @pytest.fixture(scope="session")

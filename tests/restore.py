@@ -1,4 +1,4 @@
-"""Backup and restore of Redis as deploy/RUNBOOK.md tells it, with workers at work, timed.
+"""Backup and restore of Redis as docs/operations/backup.md tells it, with workers at work, timed.
 
 `python -m tests.restore --players 1000000` gives a Redis so many players' beliefs, each of some
 rounds, lets workers rate rounds of some of them, takes a snapshot, lets them rate more, loses all,
@@ -28,10 +28,11 @@ from local.processes import Server
 from local.redis_node import start_redis
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Topics
+from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.columns.sharding import shards_of
 from stream_rater.config import Ladder, Settings, one_ladder
 from stream_rater.lab.replay import Pool
-from stream_rater.pipeline.ports import Application, Position
+from stream_rater.pipeline.ports import NO_PLAYERS, Application, Position
 from stream_rater.rating.parameters import EloMMR
 from tests import rounds
 from tests.integration.processes import WorkerProcess, wait_until, workers
@@ -81,7 +82,11 @@ def fill(settings: Settings, players: int) -> None:
         mine: dict[int, list[Any]] = {}
         for (player, record), shard in zip(beliefs, shards, strict=True):
             mine.setdefault(shard, []).append(((LADDER, player), record))
-        assert all(store.apply({s: Application(Position(), b) for s, b in mine.items()}).values())
+        assert all(
+            store.apply(
+                {s: Application(Position(), BeliefColumn.of(b)) for s, b in mine.items()}
+            ).values()
+        )
     store.close()
 
 
@@ -103,7 +108,7 @@ def rest(client: Any) -> None:
 def positions(settings: Settings) -> dict[int, int]:
     """How far each shard's store has come."""
     store = RedisStore(settings)
-    held = store.read(dict.fromkeys(range(settings.shards), ()))
+    held = store.read(dict.fromkeys(range(settings.shards), NO_PLAYERS))
     store.close()
     return {shard: each.position.applied for shard, each in held.items()}
 
@@ -117,7 +122,8 @@ def digest(settings: Settings, players: int) -> str:
         asked: dict[int, list[tuple[str, str]]] = {}
         for player, shard in zip(names, shards_of(names, settings.shards).tolist(), strict=True):
             asked.setdefault(shard, []).append((LADDER, player))
-        for shard, held in sorted(store.read(asked).items()):
+        columns = {shard: PlayerColumn.of(players) for shard, players in asked.items()}
+        for shard, held in sorted(store.read(columns).items()):
             for (_, player), record in zip(asked[shard], held.records, strict=True):
                 assert record is not None, player
                 found.update(record)
@@ -213,7 +219,7 @@ class Rehearsal:
         wait_until(Finished(at), "all is rated", PATIENCE_S)
 
     def _restored(self, at: Settings, port: int, data: Path, applied: Mapping[int, int]) -> Server:
-        """As the runbook has it: from the snapshot, then append-only, without a restart; meanwhile
+        """As the page has it: from the snapshot, then append-only, without a restart; meanwhile
         the workers apply the log's tail."""
         with self.timed("load_s"):
             server = start_redis(data, port=port, settings={"appendonly": "no"})

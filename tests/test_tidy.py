@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "stream_rater"
-FOLDERS = (PACKAGE, "tests", "deploy", "helm", ".ci", ".github")
+FOLDERS = (PACKAGE, "tests", "deploy", "docs", "helm", ".ci", ".github")
 PYTHON = sorted(p for folder in FOLDERS for p in (ROOT / folder).rglob("*.py"))
 OURS = [p for p in PYTHON if p.is_relative_to(ROOT / PACKAGE)]
 
@@ -180,6 +180,6 @@ def test_nothing_of_one_machine() -> None:
 
 def test_locks_name_no_host() -> None:
     """A lock tells packages and hashes; where they come from is the machine's own business."""
-    locks = [*ROOT.glob("*.lock"), *(ROOT / "tests").rglob("*.lock")]
+    locks = [p for p in texts() if p.suffix == ".lock"]
     assert len(locks) >= 2
     assert [host for lock in locks for host in re.findall(r"://\S+", lock.read_text())] == []

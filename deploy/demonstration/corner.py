@@ -22,7 +22,7 @@ from local.tools import KAFKA_VARIABLE, REDIS_VARIABLE, given_address
 from stream_rater.adapters.redis import LIBRARY
 from stream_rater.adapters.topics import Topics
 from stream_rater.config import PREFIX, Settings
-from stream_rater.runtime.service import ESTIMATORS, UPDATERS
+from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 
 CLAIM = "stream-rater:demo"
 """The key that marks a database as taken."""

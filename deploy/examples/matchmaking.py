@@ -4,19 +4,23 @@ Copy `Ratings` (a local table, always up to date, that needs nothing but conflue
 `win_probability`. On the command line:
 
     python deploy/examples/matchmaking.py --ladder ranked-eu --players ada-1,bo-1
+    python deploy/examples/matchmaking.py --ladder ranked-eu --teams ada-1,bo-1 cleo-1,dov-1
     python deploy/examples/matchmaking.py --ladder ranked-eu --line-up ada-1,bo-1,cleo-1,dov-1
     python deploy/examples/matchmaking.py --ladder royale-eu --lobbies 20
 """
 
 import argparse
+import difflib
 import json
 import math
 import os
 import sys
 import time
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
@@ -28,7 +32,10 @@ BATCH = 1000
 
 BETA = 196.0
 """How much a player's form varies from round to round, in rating points, on ladders with the
-default parameters; see `beta_of` for others."""
+default parameters; `beta_for` takes it from the ladders file for others."""
+
+TEMPLATE = "*"
+"""The ladder of a ladders file that stands for all that are not named."""
 
 INITIAL_MU, INITIAL_SIGMA = 1500.0, 350.0
 """What a ladder with the default parameters knows of a player who has not played yet."""
@@ -46,6 +53,8 @@ class Rating:
     shown: float = 960.0
     """The number to show to players: cautious at first, about mu in the long run."""
     rounds: int = 0
+    provisional: bool = True
+    """Too few rounds for the number to say much: a lobby may want to know."""
 
 
 NEWCOMER = Rating()
@@ -84,6 +93,23 @@ def win_probability(ours: Sequence[Rating], theirs: Sequence[Rating], beta: floa
 def beta_of(weight_limit: float, sigma_limit: float, drift_per_day: float = 0.0) -> float:
     """The spread of performances on a ladder: beta^2 = (1 + 1/w) s^2 + d/w."""
     return math.sqrt((1.0 + 1.0 / weight_limit) * sigma_limit**2 + drift_per_day / weight_limit)
+
+
+def beta_for(path: Path, ladder: str) -> float:
+    """The spread on a ladder by the service's ladders file; ValueError where it tells of none.
+
+    It holds for Elo-MMR, which is what `win_probability` assumes.
+    """
+    ladders = tomllib.loads(path.read_text())["ladders"]
+    if ladder not in ladders and TEMPLATE not in ladders:
+        raise ValueError(f"{path}: no ladder {ladder}")
+    rating = ladders.get(ladder, ladders.get(TEMPLATE))["rating"]
+    if "beta" in rating:
+        return float(rating["beta"])
+    if not {"weight_limit", "sigma_limit"} <= rating.keys():
+        raise ValueError(f"{path}: ladder {ladder}, system {rating['system']}: give --beta")
+    limits = rating["weight_limit"], rating["sigma_limit"]
+    return beta_of(*limits, rating.get("drift_per_day", 0.0))
 
 
 # --- line-ups -------------------------------------------------------------------------------------
@@ -219,8 +245,16 @@ class Ratings:
         table = self.ladders.setdefault(event["ladder"], {})
         if event["rounds"] >= table.get(event["player"], NEWCOMER).rounds:
             table[event["player"]] = Rating(
-                event["mu"], event["sigma"], event["rating"], event["rounds"]
+                event["mu"], event["sigma"], event["rating"], event["rounds"], event["provisional"]
             )
+
+    def table(self, ladder: str) -> Table:
+        """A ladder's ratings; ValueError for one of which there is none: it may be misspelt."""
+        if ladder not in self.ladders:
+            nearest = difflib.get_close_matches(ladder, self.ladders, n=3, cutoff=0.0)
+            known = ", ".join(nearest) or "none yet"
+            raise ValueError(f"nobody has played on {ladder}; ladders like it: {known}")
+        return self.ladders[ladder]
 
     def catch_up(self, timeout_s: float = TIMEOUT_S) -> None:
         """Read up to the present; NotFollowed if that takes too long."""
@@ -248,7 +282,8 @@ def told(name: str, table: Table) -> str:
     rating = table.get(name, NEWCOMER)
     if rating.rounds == 0:
         return f"{name} (has not played yet)"
-    return f"{name} ({rating.mu:.0f} ± {rating.sigma:.0f})"
+    provisional = ", provisional" if rating.provisional else ""
+    return f"{name} ({rating.mu:.0f} ± {rating.sigma:.0f}{provisional})"
 
 
 def print_duel(players: list[str], table: Table, beta: float) -> None:
@@ -260,9 +295,10 @@ def print_duel(players: list[str], table: Table, beta: float) -> None:
     print(f"{told(a, table)} beats {told(b, table)} with probability {chance:.0%}")
 
 
-def print_teams(players: list[str], table: Table, beta: float) -> None:
-    """Two even teams and their chances."""
-    ours, theirs = even_teams(players, table)
+def print_teams(ours: Sequence[str], theirs: Sequence[str], table: Table, beta: float) -> None:
+    """Two teams and their chances."""
+    if not (ours and theirs) or set(ours) & set(theirs):
+        raise ValueError("two teams need players, and nobody plays in both")
     sides = [[table.get(name, NEWCOMER) for name in team] for team in (ours, theirs)]
     for label, team in (("team 1", ours), ("team 2", theirs)):
         print(f"{label}: {', '.join(told(name, table) for name in team)}")
@@ -275,36 +311,54 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Win probabilities and line-ups from ratings.")
     parser.add_argument("--ladder", required=True)
     parser.add_argument("--players", type=names, metavar="A,B", help="who wins?")
+    parser.add_argument("--teams", type=names, nargs=2, metavar=("A,B", "C,D"), help="who wins?")
     parser.add_argument("--line-up", type=names, metavar="A,B,C,D", help="two even teams")
     parser.add_argument("--lobbies", type=int, metavar="SIZE", help="groups of similar players")
-    parser.add_argument("--beta", type=float, default=BETA, help="the ladder's, see beta_of")
+    parser.add_argument("--beta", type=float, help="the ladder's, instead of the ladders file's")
+    parser.add_argument("--ladders", default=environ.get("STREAM_RATER_LADDERS"), metavar="FILE")
     parser.add_argument("--kafka", default=environ.get("STREAM_RATER_KAFKA", "127.0.0.1:9092"))
     parser.add_argument("--topic", default=environ.get("STREAM_RATER_TOPIC_PREFIX", "") + TOPIC)
     given = parser.parse_args(arguments)
-    if not (given.players or given.line_up or given.lobbies):
-        parser.error("give --players, --line-up or --lobbies")
+    if not (given.players or given.teams or given.line_up or given.lobbies):
+        parser.error("give --players, --teams, --line-up or --lobbies")
     return given
+
+
+def beta_given(given: argparse.Namespace) -> float:
+    """The spread that was asked for, or the ladders file's, or that of the default parameters."""
+    if given.beta is not None:
+        return float(given.beta)
+    return beta_for(Path(given.ladders), given.ladder) if given.ladders else BETA
+
+
+def show(given: argparse.Namespace, table: Table, beta: float) -> None:
+    """Whatever was asked for."""
+    if given.players:
+        print_duel(given.players, table, beta)
+    if given.teams:
+        ours, theirs = given.teams
+        print_teams(ours, theirs, table, beta)
+    if given.line_up:
+        ours, theirs = even_teams(given.line_up, table)
+        print_teams(ours, theirs, table, beta)
+    if given.lobbies:
+        for number, lobby in enumerate(lobbies(list(table), table, given.lobbies), start=1):
+            print(f"lobby {number}: {', '.join(told(name, table) for name in lobby)}")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """The command line: 0 done, 1 when the ratings cannot be read, 2 wrong usage."""
     given = parse(arguments)
     try:
+        beta = beta_given(given)
         ratings = Ratings(given.kafka, given.topic)
         ratings.catch_up()
         ratings.close()
-        table = ratings.ladders.get(given.ladder, {})
-        if given.players:
-            print_duel(given.players, table, given.beta)
-        if given.line_up:
-            print_teams(given.line_up, table, given.beta)
-        if given.lobbies:
-            for number, lobby in enumerate(lobbies(list(table), table, given.lobbies), start=1):
-                print(f"lobby {number}: {', '.join(told(name, table) for name in lobby)}")
+        show(given, ratings.table(given.ladder), beta)
     except NotFollowed as error:
         print(f"matchmaking: {error}", file=sys.stderr)
         return 1
-    except ValueError as error:
+    except (ValueError, KeyError, OSError) as error:
         print(f"matchmaking: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

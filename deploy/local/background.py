@@ -19,6 +19,7 @@ from local.prometheus_node import WORKER, start_prometheus
 from local.redis_node import start_redis
 from local.tools import (
     KAFKA_VARIABLE,
+    PROMETHEUS_VARIABLE,
     REDIS_VARIABLE,
     SERVERS,
     LocalServerError,
@@ -29,8 +30,11 @@ STATE: Final = SERVERS / "state.json"
 DATA: Final = SERVERS / "data"
 STOP_TIMEOUT_S: Final = 20.0
 VARIABLES: Final = {"kafka": KAFKA_VARIABLE, "redis": REDIS_VARIABLE}
-OPTIONAL: Final = ("prometheus",)
-"""Started where they are asked for; no variable tells where they are."""
+"""Where these name another server than ours, it is taken, and none is started."""
+OPTIONAL: Final = {"prometheus": PROMETHEUS_VARIABLE}
+"""Started where they are asked for, wherever their variables point."""
+FORMS: Final = {"redis": "redis://{}", "prometheus": "http://{}"}
+"""What is exported, as `redis-cli -u` and `promtool query` take it; others as host:port."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +57,13 @@ class Running:
 
 
 def up(also: Sequence[str] = ()) -> int:
-    """Have both servers run, and those of OPTIONAL; print the two lines to put into a shell."""
+    """Have both servers run, and `also` of OPTIONAL; print a line for each to put into a shell."""
     with state_lock():
         state = load_state()
         addresses = {name: _ensure_running(name, state) for name in (*VARIABLES, *also)}
-    for name, variable in VARIABLES.items():
-        print(f"export {variable}={addresses[name]}")
+    for name, address in addresses.items():
+        form = FORMS.get(name, "{}") if "://" not in address else "{}"
+        print(f"export {(VARIABLES | OPTIONAL)[name]}={form.format(address)}")
     return 0
 
 
@@ -79,7 +84,7 @@ def status() -> int:
     all_run = True
     for name in (*VARIABLES, *(each for each in OPTIONAL if each in state)):
         server = state.get(name)
-        if given := _given(name):
+        if given := _given(name, server):
             print(f"{name}: {given} ({VARIABLES[name]})")
         elif server is not None and server.alive:
             print(f"{name}: {server.address} (process {server.pid})")
@@ -91,10 +96,10 @@ def status() -> int:
 
 def _ensure_running(name: str, state: dict[str, Running]) -> str:
     """The server's address; started first when neither the environment nor `state` has one."""
-    if given := _given(name):
+    known = state.get(name)
+    if given := _given(name, known):
         _say(f"{name} at {given}, as {VARIABLES[name]} says")
         return given
-    known = state.get(name)
     if known is not None and known.alive:
         _say(f"{name} already runs at {known.address} (process {known.pid})")
         return known.address
@@ -111,8 +116,13 @@ def _ensure_running(name: str, state: dict[str, Running]) -> str:
     return server.address
 
 
-def _given(name: str) -> str | None:
-    return given_address(VARIABLES[name]) if name in VARIABLES else None
+def _given(name: str, known: Running | None) -> str | None:
+    """The server of somebody else that the environment names.
+
+    A variable that holds our own server's address was exported from what `up` printed before.
+    """
+    given = given_address(VARIABLES[name]) if name in VARIABLES else None
+    return None if known is not None and given == known.address else given
 
 
 def _start(name: str, port: int | None) -> Server:

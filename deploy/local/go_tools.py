@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from local import setup
+from local import steps
 from local.tools import SERVERS, LocalServerError
 
 GO_MINIMUM: Final = (1, 26)  # Helm 4.3
@@ -79,13 +79,11 @@ TOXIPROXY: Final = GoTool(
 TOOLS: Final = (HELM, HELM_DOCS, TOXIPROXY)
 
 
-def main(arguments: Sequence[str] = ()) -> int:
-    """Build what is missing of those named, of all where none is; 1 with one line on standard
-    error when it cannot be."""
-    if not arguments:
-        return setup.main(lambda: ensure_tools(setup.say))
+def main(arguments: Sequence[str]) -> int:
+    """Build what is missing of the tools named; 1 with one line on standard error when it cannot
+    be."""
     tools = [tool for tool in TOOLS if tool.name in arguments]
-    return setup.main(lambda: ensure_tools(setup.say, tools, needed=True))
+    return steps.run(lambda: ensure_tools(steps.say, tools, needed=True))
 
 
 def ensure_tools(

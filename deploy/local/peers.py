@@ -2,12 +2,12 @@
 
 import sys
 
-from local import python_env, setup
+from local import python_env, steps
 
 
 def main() -> int:
     """Install the peers; 1 with one line on standard error when they cannot be."""
-    return setup.main(lambda: python_env.ensure_peers(setup.say))
+    return steps.run(lambda: python_env.ensure_peers(steps.say))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ VENV_PYTHON: Final = VENV_DIRECTORY / "bin" / "python"
 LOCK: Final = ROOT / "requirements.lock"
 PEERS: Final = VENV_DIRECTORY / "peers"
 PEERS_LOCK: Final = ROOT / "tests" / "benchmarks" / "peers.lock"
+DOCS: Final = VENV_DIRECTORY / "docs"
+DOCS_LOCK: Final = ROOT / "deploy" / "docs.lock"
 PROJECT: Final = ROOT / "pyproject.toml"
 PACKAGE: Final = ROOT / "stream_rater"
 _STAMPS: Final = VENV_DIRECTORY / "stamps"
@@ -28,9 +30,17 @@ def needed_packages() -> list[Package]:
 
 
 def ensure_venv(say: Callable[[str], None]) -> None:
-    """Make `.venv` for this Python and this place; a moved or foreign one is made anew."""
+    """Make `.venv` for this Python and this place; a moved or foreign one is made anew.
+
+    LocalServerError if `.venv` is a link: making it anew would empty another tree's environment.
+    """
     if _have_venv():
         return
+    if VENV_DIRECTORY.is_symlink():
+        raise LocalServerError(
+            f"{VENV_DIRECTORY.name} is a link to {VENV_DIRECTORY.readlink()}, the environment of "
+            "another tree: remove the link and run this again"
+        )
     say(f"making {VENV_DIRECTORY.name} with Python {sys.version.split()[0]}")
     _run([sys.executable, "-m", "venv", "--clear", str(VENV_DIRECTORY)])
     _VENV_STAMP.write(_venv_identity())
@@ -69,6 +79,18 @@ def ensure_peers(say: Callable[[str], None]) -> None:
     shutil.rmtree(PEERS, ignore_errors=True)
     wheels = ("--only-binary", ":all:", "--no-binary", "trueskill", "--no-build-isolation")
     _pip("--target", str(PEERS), "--require-hashes", *wheels, "--requirement", str(PEERS_LOCK))
+    stamp.write(wanted)
+
+
+def ensure_docs(say: Callable[[str], None]) -> None:
+    """Install what builds the site beside the environment's packages, not among them."""
+    stamp, wanted = Stamp(_STAMPS / "docs"), digest(DOCS_LOCK)
+    if stamp.is_current(wanted):
+        return
+    say(f"installing the packages of {DOCS_LOCK.name}")
+    shutil.rmtree(DOCS, ignore_errors=True)
+    wheels = ("--only-binary", ":all:")
+    _pip("--target", str(DOCS), "--require-hashes", *wheels, "--requirement", str(DOCS_LOCK))
     stamp.write(wanted)
 
 

@@ -1,8 +1,11 @@
-"""`make setup`: everything that the demo, the tests and the local servers need.
+"""Set-up: everything that the commands of the Makefile need.
+
+`python -m local.setup python` makes the Python environment (`make check`), without an argument also
+Redis, Prometheus and Kafka (`make demo`), with `all` also the tools that Go builds (`make setup`).
 
 Each step looks first whether it is done (a stamp says from what), so that running it again costs
-a fraction of a second. What it says goes to standard error: standard output belongs to whoever
-called (`make up` prints two lines there, `make bench` JSON).
+a fraction of a second. Messages go to standard error: standard output belongs to the caller
+(`make up` prints two lines there, `make bench` JSON).
 """
 
 import sys
@@ -12,71 +15,71 @@ if sys.version_info < (3, 11):  # noqa: UP036
     found = ".".join(str(part) for part in sys.version_info[:2])
     sys.exit(f"setup: needs Python 3.11 or newer, not {found}; use: make PYTHON=python3.11 ...")
 
-import fcntl
-import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 
-from local import kafka_install, python_env
+from local import go_tools, kafka_install, python_env, steps
+from local.steps import say
 from local.system import PROMETHEUS, REDIS, ensure_packages
-from local.tools import (
-    KAFKA_VARIABLE,
-    REDIS_VARIABLE,
-    SERVERS,
-    LocalServerError,
-    given_address,
-)
+from local.tools import KAFKA_VARIABLE, REDIS_VARIABLE, given_address
 
 
-def main(ensure: Callable[[], None] | None = None) -> int:
-    """Do what is not done; 0 when all is, 1 with one line on standard error when it cannot be."""
-    try:
-        with one_at_a_time():
-            (ensure or ensure_everything)()
-    except LocalServerError as error:
-        say(str(error))
-        return 1
-    except KeyboardInterrupt:
-        say("interrupted; run it again to go on")
-        return 130
-    except (OSError, subprocess.SubprocessError) as error:
-        say(f"failed: {error}")
-        return 1
-    return 0
+def main(arguments: Sequence[str] = ()) -> int:
+    """The command line; 0 when all is done, 2 on an unknown argument."""
+    match list(arguments):
+        case []:
+            return steps.run(ensure_servers)
+        case ["python"]:
+            return steps.run(ensure_python_only)
+        case ["all"]:
+            return steps.run(ensure_everything)
+    say(f"no such set-up: {' '.join(arguments)}")
+    return 2
+
+
+def ensure_python_only() -> None:
+    """The Python environment with the project and its compiled kernels."""
+    ensure_packages(python_env.needed_packages(), say)
+    ensure_python()
+
+
+def ensure_servers() -> None:
+    """The Python environment, Redis, Prometheus and Kafka."""
+    ensure_system_packages()
+    steps.side_by_side(ensure_kafka, ensure_python)
 
 
 def ensure_everything() -> None:
-    """The steps in order; all of the system's packages at once, so that one line can name them."""
+    """All of it, and the tools that Go builds, which take longest."""
+    ensure_system_packages()
+    steps.side_by_side(ensure_kafka, ensure_python, lambda: go_tools.ensure_tools(say))
+
+
+def ensure_system_packages() -> None:
+    """All of the system's packages at once, so that one line can name those that are missing."""
     own_redis = given_address(REDIS_VARIABLE) is None
-    own_kafka = given_address(KAFKA_VARIABLE) is None
     packages = [PROMETHEUS, REDIS] if own_redis else [PROMETHEUS]
-    packages += kafka_install.needed_packages() if own_kafka else []
+    packages += kafka_install.needed_packages() if own_kafka() else []
     ensure_packages([*packages, *python_env.needed_packages()], say)
-    if own_kafka:
+
+
+def own_kafka() -> bool:
+    """Whether Kafka is ours to run."""
+    return given_address(KAFKA_VARIABLE) is None
+
+
+def ensure_kafka() -> None:
+    """Kafka's jars and what makes it start quickly, unless a Kafka is given."""
+    if own_kafka():
         kafka_install.ensure_kafka(say)
+
+
+def ensure_python() -> None:
+    """The virtual environment, its packages, the project and the kernels, in this order."""
     python_env.ensure_venv(say)
     python_env.ensure_python_packages(say)
     python_env.ensure_project(say)
     python_env.ensure_warm_kernels(say)
 
 
-def say(text: str) -> None:
-    """One line on standard error."""
-    print(f"setup: {text}", file=sys.stderr, flush=True)
-
-
-@contextmanager
-def one_at_a_time() -> Iterator[None]:
-    """Let two set-ups of the same tree wait for each other."""
-    SERVERS.mkdir(exist_ok=True)
-    with (SERVERS / "setup.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say("waiting for another setup of this tree")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

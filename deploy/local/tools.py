@@ -18,6 +18,10 @@ REDIS_MINIMUM: Final = 7  # Redis Functions
 
 KAFKA_VARIABLE: Final = "STREAM_RATER_KAFKA"
 REDIS_VARIABLE: Final = "STREAM_RATER_REDIS"
+PROMETHEUS_VARIABLE: Final = "PROMETHEUS"
+
+PLAIN_URL: Final = re.compile(r"redis://([^/@?,]+:\d+)(?:/0?)?")
+"""A Redis on its own, without a password or any database but the first."""
 
 
 class LocalServerError(Exception):
@@ -28,8 +32,13 @@ class LocalServerError(Exception):
 
 
 def given_address(variable: str) -> str | None:
-    """Address of a server that already runs, from the environment; None when it is ours to run."""
-    return os.environ.get(variable, "").strip() or None
+    """Address of a server that already runs, from the environment; None when it is ours to run.
+
+    A URL that says no more than host and port, as `make up` exports for Redis, is given as those.
+    """
+    text = os.environ.get(variable, "").strip()
+    plain = PLAIN_URL.fullmatch(text)
+    return (plain[1] if plain else text) or None
 
 
 def find_java() -> Path | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, Formatter, PercentFormatter
+from matplotlib.ticker import EngFormatter, Formatter, FuncFormatter, PercentFormatter
 from PIL import Image
 
 from watching.ask import Panel, Series
@@ -22,9 +22,18 @@ FORMATS: Mapping[str, Formatter] = {
     "s": EngFormatter("s", sep=""),
     "bytes": EngFormatter("B", places=0, sep=""),
     "percentunit": PercentFormatter(1.0, decimals=None),
-    "ops": EngFormatter("/s", sep=""),
-    "short": EngFormatter(sep=""),
+    "eps": FuncFormatter(lambda value, _: f"{_counted(value)}/s"),
+    "cps": FuncFormatter(lambda value, _: f"{_counted(value)}/s"),
+    "cpm": FuncFormatter(lambda value, _: f"{_counted(value)}/min"),
+    "short": FuncFormatter(lambda value, _: _counted(value)),
 }
+"""By Grafana's names of units."""
+
+
+def _counted(value: float) -> str:
+    """A count: 0.6, 12, 4.4K. What is less than one is no number of thousandths."""
+    return f"{value:g}" if abs(value) < 1000 else str(EngFormatter(sep="")(value)).replace("k", "K")
+
 
 STYLE: Any = {"font.size": 7, "axes.spines.top": False, "axes.spines.right": False}
 DPI = 110

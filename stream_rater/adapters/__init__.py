@@ -1,1 +1,2 @@
-"""Kafka and Redis, and their stand-ins in memory. Only this package imports their clients."""
+"""Adapters to Kafka and Redis, and their twins in memory. Only this package imports the clients of
+Kafka and Redis."""

@@ -1,4 +1,5 @@
-"""How our clients show who they are, and which answers say that they may not do what they ask."""
+"""Security options of the Kafka and Redis clients, and the mapping of Kafka's errors to the
+machines' exceptions."""
 
 import logging
 import ssl
@@ -11,7 +12,8 @@ from stream_rater.config import BadConfiguration, Settings, check_readable
 from stream_rater.pipeline.ports import Denied, LogTrouble, Regrouped
 
 QUIET = logging.getLogger("stream_rater.librdkafka")
-"""librdkafka's own log: whatever matters comes back as an error, which we log once."""
+"""Where librdkafka logs; nothing is printed. What matters comes back as an error, which the service
+logs once."""
 QUIET.addHandler(logging.NullHandler())
 QUIET.propagate = False
 
@@ -28,23 +30,24 @@ DENIALS = frozenset(
         KafkaError._AUTHENTICATION,
     }
 )
-"""What asking again does not help."""
+"""Errors that a retry does not cure."""
 
 REGROUPED = frozenset({KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS})
-"""Of a member that its group still knows: what it says of another is `UNKNOWN_MEMBER_ID`."""
+"""Errors after which the group still knows this member; for another one it says
+`UNKNOWN_MEMBER_ID`."""
 
 LARGEST_RESPONSE_BYTES = 100_000_000
-"""Of one answer to a fetch, and of one batch decompressed: a larger batch cannot be read. It
-decides verdicts, so all that reads the log must have the same."""
+"""The most bytes of one fetch response, and of one batch after decompression. A larger batch cannot
+be read. The limit decides verdicts on records, so every reader of the log uses the same one."""
 
 
 CALLBACK_FAILURES = (KafkaException, SystemError)
-"""What a call that serves callbacks raises. Where the client has its exception already set when it
-calls back, what the callback does first ends in a SystemError, with that exception as its cause."""
+"""What a call raises that serves callbacks. If the client has already set its exception when it
+calls back, the callback ends with a SystemError whose cause is that exception."""
 
 
 def trouble_of(error: BaseException | KafkaError | None) -> LogTrouble | Denied:
-    """What a client's error is to a state machine."""
+    """Translate a client's error to the exception that a state machine handles."""
     if isinstance(error, SystemError):
         return trouble_of(error.__cause__)
     inner = error.args[0] if isinstance(error, KafkaException) else error
@@ -60,11 +63,11 @@ def _kind(code: int) -> type[LogTrouble | Denied]:
 
 
 def client_options(settings: Settings) -> dict[str, Any]:
-    """librdkafka properties that every client of ours has."""
+    """The librdkafka properties of every client."""
     return {
         "bootstrap.servers": settings.kafka,
         "client.id": f"stream-rater-{settings.instance_id or 'worker'}",
-        "retry.backoff.ms": 5,  # back-to-back transactions wait for this: 100 ms by default
+        "retry.backoff.ms": 5,  # a transaction right after another waits for it; default 100
         "reconnect.backoff.ms": 50,
         "reconnect.backoff.max.ms": 1000,
         "log_level": 3,
@@ -77,7 +80,7 @@ def client_options(settings: Settings) -> dict[str, Any]:
 def _security(settings: Settings) -> dict[str, str]:
     protocol = settings.kafka_security_protocol.lower()
     if protocol not in PROTOCOLS:
-        raise BadConfiguration(f"kafka_security_protocol: not one of {', '.join(PROTOCOLS)}")
+        raise BadConfiguration(f"kafka_security_protocol must be one of {', '.join(PROTOCOLS)}")
     sasl, tls = protocol.startswith("sasl"), protocol.endswith("ssl")
     _check_complete(settings, sasl=sasl, tls=tls)
     given = {"security.protocol": protocol if sasl or tls else ""}
@@ -97,22 +100,25 @@ def _security(settings: Settings) -> dict[str, str]:
 
 
 def _check_complete(settings: Settings, *, sasl: bool, tls: bool) -> None:
-    """Refuse what would connect in another way than is meant."""
+    """Refuse settings that contradict each other, and would connect in another way than
+    intended."""
     named = bool(settings.kafka_sasl_username), bool(settings.kafka_sasl_password)
     if sasl and settings.kafka_sasl_mechanism.upper().startswith(WITH_PASSWORD) and not all(named):
-        raise BadConfiguration("kafka_sasl_username and its password are needed for SASL")
+        raise BadConfiguration("SASL needs kafka_sasl_username and kafka_sasl_password")
     if any(named) and not (sasl or "security.protocol" in settings.kafka_options):
-        raise BadConfiguration("kafka_sasl_username: kafka_security_protocol is without SASL")
+        raise BadConfiguration(
+            "kafka_sasl_username is set, but kafka_security_protocol has no SASL"
+        )
     if settings.kafka_ssl_ca and not (tls or "security.protocol" in settings.kafka_options):
-        raise BadConfiguration("kafka_ssl_ca: kafka_security_protocol is without TLS")
+        raise BadConfiguration("kafka_ssl_ca is set, but kafka_security_protocol has no TLS")
 
 
 OURS = frozenset({"protocol", "decode_responses"})
-"""What replies are read by: no URL may set it."""
+"""Client options that the reading of replies depends on. No URL may set them."""
 
 
 def redis_options(settings: Settings, address: str) -> dict[str, Any]:
-    """Arguments of the Redis client beside the URL's; TLS is the URL's to say."""
+    """Arguments of the Redis client besides the URL. The URL's scheme decides on TLS."""
     tls = address.startswith("rediss://")
     files = {
         "ssl_ca_certs": settings.redis_ca,
@@ -120,11 +126,16 @@ def redis_options(settings: Settings, address: str) -> dict[str, Any]:
         "ssl_keyfile": settings.redis_key,
     }
     if any(files.values()) and not tls:
-        raise BadConfiguration("redis_ca: the URL does not begin with rediss://")
+        raise BadConfiguration(
+            "redis_ca is set, but the URL in redis does not begin with rediss://"
+        )
     if "@" in address and (settings.redis_username or settings.redis_password):
-        raise BadConfiguration("redis_username, redis_password: the URL has its own; give one")
+        raise BadConfiguration(
+            "redis_username or redis_password is set, and the URL in redis names a user, too: "
+            "give one of them"
+        )
     if taken := OURS & parse_qs(address.partition("?")[2]).keys():
-        raise BadConfiguration(f"redis: the URL must not set {', '.join(sorted(taken))}")
+        raise BadConfiguration(f"the URL in redis must not set {', '.join(sorted(taken))}")
     given = {"username": settings.redis_username, "password": settings.redis_password, **files}
     for path in filter(None, files.values()):
         check_readable(path)

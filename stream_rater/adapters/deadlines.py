@@ -1,4 +1,4 @@
-"""Waits for the log, in slices: whoever waits may be asked to stop meanwhile."""
+"""Waits for Kafka in slices, so that a worker that is asked to stop does not wait much longer."""
 
 import threading
 import time
@@ -13,14 +13,14 @@ from stream_rater.pipeline.ports import LogTrouble
 T = TypeVar("T")
 
 SLICE_S = 0.25
-"""Waits are cut into slices of this, to notice that the worker is asked to stop."""
+"""The length of a slice: how soon a wait notices that the worker is asked to stop."""
 
 LAST_MOMENTS_S = 3.0
-"""What a wait may still take once the worker is asked to stop."""
+"""The longest that a wait still takes once the worker is asked to stop."""
 
 
 def _may_be_repeated(error: KafkaException) -> bool:
-    """The time of one call was over, whatever it was waiting for."""
+    """Whether the error means only that one call timed out, or that it may be retried."""
     inner = error.args[0]
     return isinstance(inner, KafkaError) and (
         inner.code() == KafkaError._TIMED_OUT or inner.retriable()
@@ -28,25 +28,26 @@ def _may_be_repeated(error: KafkaException) -> bool:
 
 
 class Deadlines:
-    """Waits in slices: to the time-out, or only a little longer once asked to stop."""
+    """Waits up to a time-out, or up to LAST_MOMENTS_S once the worker is asked to stop."""
 
     def __init__(self, stop: threading.Event | None = None) -> None:
         self._stop = stop or threading.Event()
 
     def slices(self, timeout_s: float) -> Iterator[float]:
-        """Seconds to wait, again and again, until it has been long enough."""
+        """Yield the seconds of each slice until the time-out is over."""
         end_s = time.monotonic() + timeout_s
-        hurried = False
+        is_stopping = False
         while (left_s := end_s - time.monotonic()) > 0.0:
-            if self._stop.is_set() and not hurried:
-                hurried = True
+            if self._stop.is_set() and not is_stopping:
+                is_stopping = True
                 left_s = min(left_s, LAST_MOMENTS_S)
                 end_s = time.monotonic() + left_s
             yield min(SLICE_S, left_s)
 
     def call(self, timeout_s: float, action: Callable[[float], T]) -> T:
-        """The outcome of a call that may be repeated when it times out; failures are LogTrouble."""
-        trouble: Exception = LogTrouble("kafka: no time left")
+        """Call `action` with a slice until it succeeds or the time is over. Raises LogTrouble or
+        Denied."""
+        trouble: Exception = LogTrouble("kafka: no time was left for the call")
         for slice_s in self.slices(timeout_s):
             next_s = time.monotonic() + slice_s
             try:
@@ -55,5 +56,5 @@ class Deadlines:
                 trouble = trouble_of(error)
                 if not _may_be_repeated(error):
                     break
-            time.sleep(max(0.0, next_s - time.monotonic()))  # if it came back at once
+            time.sleep(max(0.0, next_s - time.monotonic()))  # where the call returned early
         raise trouble

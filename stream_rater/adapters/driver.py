@@ -1,4 +1,4 @@
-"""Performs a machine's effects on the real Kafka and Redis."""
+"""Performs a machine's effects on Kafka and Redis."""
 
 import threading
 import time
@@ -46,24 +46,24 @@ from stream_rater.pipeline.ports import (
 )
 
 SAMPLE_EVERY_S = 10.0
-"""How often Redis is asked how it holds a hash that was just written."""
+"""How often the driver asks Redis in which encoding it holds a hash that was just written."""
 
 
 class Stopping(Exception):
-    """Asked to stop, at a poll, where nothing is in hand."""
+    """The worker was asked to stop; it is at a poll, where no work is in hand."""
 
 
 class OpenTransaction(NamedTuple):
-    """What an open transaction holds that was begun while Redis applied, ahead of its Publish."""
+    """A transaction that was begun while Redis applied, before its Publish."""
 
     events: Collection[Event]
     took_s: float
 
 
 class Driver:
-    """One member of a group: performs effects until it is asked to stop.
+    """Performs the effects of one group member until it is asked to stop.
 
-    `on_effect` is told each effect's name and seconds.
+    `on_effect` receives the name of each effect and the seconds that it took.
     """
 
     def __init__(
@@ -88,13 +88,14 @@ class Driver:
         self._notes = LadderNotes(settings, admin, stop)
         self._estimates = role == "estimator"
         self._prepared = False
-        self._ahead: OpenTransaction | None = None
+        self._open: OpenTransaction | None = None
         self.polled_s = time.monotonic()
-        """When the machine last came to a poll."""
+        """When the machine last polled, monotonic seconds."""
         self.on_polled: Callable[[Polled], None] = lambda _: None
-        """Told what a poll brought."""
+        """Receives the outcome of each poll."""
         self.on_encoding: Callable[[str], None] = lambda _: None
-        """Told now and then how Redis holds a hash of beliefs."""
+        """Receives, at most every SAMPLE_EVERY_S, the encoding in which Redis holds a hash of
+        beliefs."""
         self._sample_due_s = 0.0
         self._actions: dict[type, Callable[[Any], Any]] = {
             Poll: self._poll,
@@ -114,30 +115,30 @@ class Driver:
         }
 
     def perform(self, effect: Effect[Any]) -> Any:
-        """The effect's outcome; raises its trouble, or Stopping."""
+        """Perform an effect and return its outcome. Raises Trouble, Denied or Stopping."""
         began_s = time.perf_counter()
         if not isinstance(effect, Publish | NewProducer):
-            self._withdraw()
-        before = self._ahead
+            self._abort_open()
+        before = self._open
         try:
             outcome = self._actions[type(effect)](effect)
         except Denied as error:
-            with suppress(LogTrouble):  # no other effect follows
-                self._withdraw()
+            with suppress(LogTrouble):  # this is the last effect
+                self._abort_open()
             raise Denied(f"{self._doing(effect)}: {error}") from None
-        # What is written to Kafka while Redis applies is told as part of its Publish.
-        took_s = time.perf_counter() - began_s + _took_s(before) - _took_s(self._ahead)
+        # The time to send events while Redis applies is counted as part of their Publish.
+        took_s = time.perf_counter() - began_s + _took_s(before) - _took_s(self._open)
         self._on_effect(type(effect).__name__, took_s)
         return outcome
 
-    def _withdraw(self) -> None:
-        """What went ahead is as if it had never been."""
-        if self._ahead is not None:
-            self._ahead = None
+    def _abort_open(self) -> None:
+        """Abort the transaction that was begun before its Publish."""
+        if self._open is not None:
+            self._open = None
             self._transactions.undo()
 
     def _doing(self, effect: Effect[Any]) -> str:
-        """For who may not do it."""
+        """What an effect does, in words for an error message."""
         topics = self._admin.topics
         words: dict[type, str] = {
             Poll: f"reading {self.input.topic}" if self._prepared else "getting a producer",
@@ -158,7 +159,7 @@ class Driver:
         return polled
 
     def _prepare(self) -> None:
-        """Before anything is ours: others still work while we get what takes its time."""
+        """Get the producers before the first poll joins the group, because that takes time."""
         if not self._prepared:
             if self._estimates:
                 self._parts.ready()
@@ -170,7 +171,7 @@ class Driver:
             if effect.events:
                 began_s = time.perf_counter()
                 self._begin(effect.events)
-                self._ahead = OpenTransaction(effect.events, time.perf_counter() - began_s)
+                self._open = OpenTransaction(effect.events, time.perf_counter() - began_s)
 
         applied = self._store.apply(effect.applications, meanwhile)
         if time.monotonic() >= self._sample_due_s:
@@ -182,11 +183,12 @@ class Driver:
         if application.beliefs:
             self._sample_due_s = time.monotonic() + SAMPLE_EVERY_S
             player, _ = application.beliefs[0]
-            if told := self._store.encoding(shard, player):
-                self.on_encoding(told)
+            if encoding := self._store.encoding(shard, player):
+                self.on_encoding(encoding)
 
     def _committed(self, effect: Committed) -> Mapping[int, int | None]:
-        # Our own former process may have left a transaction open, which only we can abort.
+        # A former process of this instance may have left a transaction open. Only a producer of
+        # the same transactional id can abort it.
         self._transactions.ready()
         return self.input.committed(effect.partitions)
 
@@ -210,7 +212,7 @@ class Driver:
         if self._stop.is_set():
             raise Stopping
         self._parts.renew()
-        self._ahead = None
+        self._open = None
         self._transactions.renew()
 
     def _commit_source(self, effect: CommitSource) -> None:
@@ -225,7 +227,7 @@ class Driver:
         self._transactions.run(send, effect.offsets)
 
     def _begin(self, events: Collection[Event]) -> None:
-        """Let the log take them in."""
+        """Begin a transaction and send the events."""
         common = cache(round_headers)
 
         def send(producer: Producer) -> None:
@@ -237,13 +239,13 @@ class Driver:
         self._transactions.begin(send)
 
     def _publish(self, effect: Publish) -> None:
-        if self._ahead is not None and self._ahead.events != effect.events:
-            self._withdraw()
-        if self._ahead is None:
+        if self._open is not None and self._open.events != effect.events:
+            self._abort_open()
+        if self._open is None:
             self._begin(effect.events)
-        self._ahead = None
+        self._open = None
         self._transactions.end(effect.offsets)
 
 
-def _took_s(ahead: OpenTransaction | None) -> float:
-    return ahead.took_s if ahead else 0.0
+def _took_s(open_: OpenTransaction | None) -> float:
+    return open_.took_s if open_ else 0.0

@@ -1,5 +1,5 @@
-"""What goes around the events that are published: CloudEvents headers, traces, why a record was
-rejected and where it came from."""
+"""Headers of the published events: CloudEvents, trace context, and the reason and place of a
+rejection."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ from stream_rater.pipeline.ports import Event, Rejection
 SOURCE = "stream-rater"
 
 LONGEST_CONTENT_TYPE = 256
-"""Of the producer's header, in a rejection."""
+"""The most characters of a record's content type that a rejection repeats."""
 
 Headers = list[tuple[str, Any]]
 
@@ -21,7 +21,7 @@ ALWAYS: Headers = [("content-type", events.JSON.encode()), ("ce_specversion", b"
 
 
 def cloud_event_headers(event_id: str, kind: str, time_: str, source: str = SOURCE) -> Headers:
-    """CloudEvents 1.0 in Kafka's binary mode."""
+    """The headers of a CloudEvent 1.0 in Kafka's binary mode."""
     return [
         ("ce_id", event_id.encode()),
         *ALWAYS,
@@ -32,7 +32,8 @@ def cloud_event_headers(event_id: str, kind: str, time_: str, source: str = SOUR
 
 
 def round_headers(time_: str, trace: Trace | None) -> Headers:
-    """What the events of a round have in common: what they are, and the trace that it carried."""
+    """The headers that all rating changes of a round share: the CloudEvents headers and the trace
+    context."""
     _, *common = cloud_event_headers("", events.RATING_CHANGED, time_)
     return common + (trace.headers() if trace else [])
 
@@ -40,12 +41,13 @@ def round_headers(time_: str, trace: Trace | None) -> Headers:
 def change_headers(
     event: Event, common: Callable[[str, Trace | None], Headers] = round_headers
 ) -> Headers:
-    """Of a rating change; who makes many has `common` remember."""
+    """The headers of a rating change. A caller that sends many passes a `common` with a cache."""
     return [("ce_id", event.event_id), *common(event.time, event.trace)]
 
 
 def rejection_headers(rejection: Rejection, topic: str) -> Headers:
-    """Where a rejected record came from and why, with its own content type."""
+    """The headers of a rejection: the record's place, the reason and the record's own content
+    type."""
     record = rejection.record
     content_type = events.header(record.headers, "content-type") or events.JSON
     event_id = f"{topic}:{record.partition}:{record.offset}"
@@ -64,13 +66,14 @@ def rejection_headers(rejection: Rejection, topic: str) -> Headers:
 
 
 def place_of(headers: events.Headers) -> tuple[int, int] | None:
-    """Partition and offset of the record that a rejection is of; None if it is no rejection."""
-    told = [events.header(headers, f"source-{name}") for name in ("partition", "offset")]
-    return (int(told[0]), int(told[1])) if all(map(str.isdecimal, told)) else None
+    """The partition and offset of the record that a rejection is about, from the rejection's
+    headers; None if it is no rejection."""
+    place = [events.header(headers, f"source-{name}") for name in ("partition", "offset")]
+    return (int(place[0]), int(place[1])) if all(map(str.isdecimal, place)) else None
 
 
 def _moment(record: Record) -> str:
-    """When the log received a record; the epoch where its clock, a client's, makes no sense."""
+    """When Kafka received a record, in RFC 3339; the epoch if its timestamp is no valid time."""
     try:
         return datetime.fromtimestamp(record.received_s, UTC).isoformat()
     except (ValueError, OverflowError, OSError):
@@ -78,11 +81,13 @@ def _moment(record: Record) -> str:
 
 
 def rejected_message(rejection: Rejection, topic: str, largest: int) -> dict[str, Any]:
-    """Key, value and headers for `round-rejected`: the original bytes.
+    """The key, value and headers of a message in `round-rejected`. Key and value are the record's
+    bytes.
 
-    A record that was compressed may hold more than any topic takes in one piece: then it is cut,
-    and a header tells its length. One that cannot be decompressed has no bytes here, and a header
-    says so. All of either is still at its source.
+    A compressed record may hold more bytes than any topic takes in one message. Then they are cut
+    to `largest`, and the header `original-bytes` tells their number. A record that cannot be
+    decompressed has no bytes here; its `original-bytes` is `unknown`. The whole record is still at
+    its source.
     """
     key, value = rejection.record.key, rejection.record.value
     headers = rejection_headers(rejection, topic)

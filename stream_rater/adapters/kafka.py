@@ -1,11 +1,11 @@
-"""The log on Kafka as one worker reads it: a member of a consumer group.
+"""A worker's input on Kafka: a member of a consumer group that reads one topic.
 
-Every failure, and every doubt, is LogTrouble: the machine then asks for new producers and starts
-over.
+Every failure or doubt raises LogTrouble. The machine then asks for new producers and starts over.
 
-Whoever commits says as whom: the member and generation of a poll since which nothing moved. Asked
-for later, librdkafka may have left the group meanwhile (session or poll interval over) and tell of
-no member at all, and a transaction in nobody's name is not fenced by the broker.
+A transaction commits offsets in the name of a group member. `Input` takes the member id and
+generation at a poll after which the assignment did not change. If they were read later, librdkafka
+might have left the group meanwhile (session or poll interval exceeded) and name no member at all.
+The broker does not fence a transaction without a member.
 """
 
 import math
@@ -26,32 +26,34 @@ from stream_rater.pipeline.ports import POLL_RECORDS, LogTrouble, Poll, Polled
 
 TIMEOUT_S = 5.0
 DRAIN_S = 0.05
-"""How long callbacks that are due are served before a static member closes."""
+"""How long a static member serves outstanding callbacks before it closes."""
 
 ENDS_EVERY_S = 1.0
-"""How often the ends of partitions are noted, for metrics."""
+"""How often the ends of partitions are noted for metrics."""
 
 MEMBER_S = 0.05
-"""How often it is noted who we are in the group, if nothing moves: the client asks a thread of its
-own, and keeps Python's lock meanwhile. Of what is older the broker can only say that it is old."""
+"""How often the group membership is read while the assignment does not change. The client asks
+another thread and holds Python's lock meanwhile. With an older generation, the broker only answers
+that it is old."""
 
 HEARTBEAT_MS = 200
 SETTLE_S = 2.0
-"""A newcomer who has no share after so long is in reserve."""
+"""A new member without partitions after this time is a standby."""
 
 REJOIN_S = 0.2
-"""How long a poll waits for an answer about topics."""
+"""How long a poll waits for metadata of the topic."""
 
 WAKE_S = 2.0
-"""For so long after a share moved, a poll that finds nothing wakes those who fetch."""
+"""For this long after an assignment changed, a poll that finds nothing wakes the fetching
+thread."""
 
 FATAL = frozenset({KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID})
-"""Told once; from then on the consumer is silent for ever."""
+"""Errors that are reported once; after them the consumer returns nothing for ever."""
 
 NOTICED = FATAL | {KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION}
 
 FAILED = frozenset({KafkaError._TRANSPORT, KafkaError._SSL})
-"""Of one broker: librdkafka goes on with the others, or tells that none is left."""
+"""Errors of one broker. librdkafka continues with the others, or reports that none is left."""
 
 
 def _is_fatal(error: KafkaError) -> bool:
@@ -67,53 +69,56 @@ PASSING = frozenset(
         KafkaError._MAX_POLL_EXCEEDED,
     }
 )
-"""What a consumer may be told and librdkafka mends itself; a loss of partitions is told apart."""
+"""Errors that librdkafka recovers from by itself. A loss of partitions is reported separately."""
 
 
 class Fenced(Exception):
-    """This worker can never go on: another process uses its `instance_id`."""
+    """This worker cannot continue: another process uses its `instance_id`."""
 
 
 class Input:
-    """A group member that reads one topic from offsets that we choose."""
+    """A member of a consumer group that reads one topic from offsets that the machine chooses."""
 
     def __init__(
         self, settings: Settings, topic: str, group: str, stop: threading.Event | None = None,
         *, calm: bool = False,
     ) -> None:  # fmt: skip
-        """`calm`: nothing is fetched while anything waits, so that answers are few and large."""
+        """`calm`: fetch only while nothing waits in the client's queue, so that responses are few
+        and large."""
         self.topic = topic
-        self._patience = Deadlines(stop)
+        self._deadlines = Deadlines(stop)
         self._lost: set[int] = set()
         self._gained: set[int] = set()
         self._owned: set[int] = set()
         self._reading: set[int] = set()
-        """Owned partitions that were sought; nothing is fetched of the others."""
-        self._resting: set[int] = set()
-        """Those of them that are paused because the machine wants none of them now."""
+        """Owned partitions that were sought. Nothing is fetched of the others."""
+        self._paused: set[int] = set()
+        """Those of `_reading` that are paused because the machine does not want them now."""
         self._next: dict[int, int] = {}
-        """Where each of those that are read goes on. (The client forgets it as shares move.)"""
+        """The next offset of each partition that is read. The client forgets it when assignments
+        change."""
         self._moved_s = -math.inf
-        """When partitions last came or went."""
+        """When partitions were last assigned or revoked."""
         self._unreadable = Unreadable()
         self._ends: dict[int, int] = {}
-        """High watermark by partition; replaced, never changed: metrics read it in their thread."""
+        """The high watermark of each partition. The dict is replaced, never changed, because
+        metrics read it in another thread."""
         self._ends_due_s = 0.0
         self._member: str | None = None
-        """As whom we were in the group at the last poll; None: not at all."""
+        """The member id in the group at the last poll; None if the worker was no member."""
         self._metadata: Any = None
         self._noted_s = -math.inf
-        """When that was noted."""
+        """When the membership was last read."""
         self._rejoins = False
-        """Whether the group may ask us to join again soon."""
+        """Whether the group may soon ask its members to rejoin."""
         self._joined_s = math.inf
-        """Since when the group counts us in, monotonic seconds."""
+        """Since when the worker is a member of the group, monotonic seconds."""
         self._noticed: KafkaError | None = None
+        """An error that the client reported by callback and that no poll has raised yet."""
         self._why = ""
-        """The last failure of one broker, for when all are down."""
-        """What the client told beside the records, and nobody heard yet."""
+        """The last error of one broker, which explains why all are down."""
         self.on_committed: Callable[[Mapping[int, int]], None] = lambda _: None
-        """Told the committed offsets that were read."""
+        """Receives the committed offsets whenever they are read."""
         options = client_options(settings) | {
             "group.id": settings.topic_prefix + group,
             "isolation.level": "read_committed",
@@ -121,15 +126,15 @@ class Input:
             "auto.offset.reset": "error",
             "partition.assignment.strategy": "cooperative-sticky",
             "session.timeout.ms": settings.session_timeout_ms,
-            # A member learns of a rebalance with its next heartbeat: all wait for the last one.
+            # Members learn of a rebalance at their next heartbeat, and all wait for the last one.
             "heartbeat.interval.ms": min(settings.session_timeout_ms // 4, HEARTBEAT_MS),
             "queued.max.messages.kbytes": 65_536,
-            # The first batch comes whole, however large. Not much behind it: all of an answer is
-            # decompressed at once.
+            # The first batch comes whole, however large it is. Little may follow it, because the
+            # client decompresses a whole response at once.
             "fetch.message.max.bytes": 2**20,
             "fetch.wait.max.ms": 100,
-            "fetch.error.backoff.ms": 10,  # after a batch that cannot be read: 500 ms by default
-            "fetch.queue.backoff.ms": 10,  # while something waits in the queue: 1 s by default
+            "fetch.error.backoff.ms": 10,  # after an unreadable batch; default 500
+            "fetch.queue.backoff.ms": 10,  # while the queue holds records; default 1000
             "error_cb": self._notice,
         }
         if calm:
@@ -141,14 +146,15 @@ class Input:
         self._subscribed = False
 
     def _notice(self, error: KafkaError) -> None:
-        told = self._noticed is not None and _is_fatal(self._noticed)
-        if error.code() in NOTICED and not told:
+        is_over = self._noticed is not None and _is_fatal(self._noticed)
+        if error.code() in NOTICED and not is_over:
             self._noticed = error
         elif error.code() in FAILED:
             self._why = error.str()
 
     def _subscribe(self) -> None:
-        """Join the group: at the first poll, since only who polls on can leave it in peace."""
+        """Join the group. This happens at the first poll, because a member that does not poll
+        delays the others."""
         self.consumer.subscribe(
             [self.topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
         )
@@ -161,8 +167,8 @@ class Input:
         numbers = {each.partition for each in partitions}
         self._gained |= numbers
         self._owned |= numbers
-        # Nothing is read before the machine has chosen where to begin. The call tells librdkafka
-        # that we see to it ourselves.
+        # Nothing is read before the machine has chosen an offset. The empty assignment tells
+        # librdkafka that the application assigns the partitions itself.
         consumer.incremental_assign([])
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -171,11 +177,11 @@ class Input:
         numbers = {each.partition for each in partitions}
         consumer.incremental_unassign(self._tps(dict.fromkeys(numbers & self._reading, 0)))
         self._lost |= numbers
-        for mine in (self._gained, self._owned, self._reading, self._resting):
+        for mine in (self._gained, self._owned, self._reading, self._paused):
             mine -= numbers
 
     def poll(self, wish: Poll) -> Polled:
-        """What the next moment brings: the first record is waited for, and others are taken."""
+        """Poll once: wait for a first record, and take the others that are there."""
         try:
             if not self._subscribed:
                 self._subscribe()
@@ -183,7 +189,7 @@ class Input:
             first = self.consumer.poll(wish.timeout_s)
             rest = [] if wish.full else self._others(first, wish)
             if first is None and not wish.full and time.monotonic() < self._moved_s + WAKE_S:
-                self._wake(self._reading - self._resting)
+                self._wake(self._reading - self._paused)
             if max(self._moved_s, time.monotonic() - MEMBER_S) >= self._noted_s:
                 self._note_membership()
             self._note_ends()
@@ -203,13 +209,15 @@ class Input:
         return polled
 
     def _others(self, first: Message | None, wish: Poll) -> list[Message]:
-        """Those that come with the first while there are not enough, and all that are there."""
+        """The records after the first: wait until there are enough or the time to gather is over,
+        then take all that are there."""
         awaited = wish.enough - 1 if first is not None and wish.gather_s else 0
         come = self.consumer.consume(awaited, wish.gather_s) if awaited > 0 else []
         return come + self.consumer.consume(POLL_RECORDS - len(come), 0.0)
 
     def _raise_noticed(self, messages: Sequence[Message]) -> None:
-        """What the client told beside the records; what ends it, among them, is told only once."""
+        """Raise the error that the client reported by callback. A fatal one among the messages goes
+        first, because it is reported only once."""
         if self._noticed is None:
             return
         noticed, self._noticed = self._noticed, None
@@ -220,34 +228,39 @@ class Input:
         raise self._named(next(filter(_is_fatal, errors), noticed))
 
     def _rest(self, wanted: set[int]) -> None:
-        """Pause these of what is read, and go on with the others."""
-        if wanted - self._resting:
-            self.consumer.pause(self._tps(dict.fromkeys(wanted - self._resting, 0)))
-        if back := self._resting - wanted:
+        """Pause these partitions, and resume the others."""
+        if wanted - self._paused:
+            self.consumer.pause(self._tps(dict.fromkeys(wanted - self._paused, 0)))
+        if back := self._paused - wanted:
             self.consumer.resume(self._tps(dict.fromkeys(back, 0)))
             self._wake(back)
-        self._resting = set(wanted)
+        self._paused = set(wanted)
 
     def _wake(self, partitions: Set[int]) -> None:
-        """librdkafka's fetching thread, which has nothing to do while partitions rest or move,
-        does not hear that they go on: it finds out within a second. A seek tells it, even one to
-        where we are."""
+        """Wake librdkafka's fetching thread for these partitions.
+
+        While partitions are paused or move, the thread sleeps, and it notices a change only within
+        a second. A seek wakes it, even a seek to the present position.
+        """
         for each in self._tps({p: self._next[p] for p in partitions}):
-            with suppress(KafkaException):  # it is on the move: whoever ends that, begins to fetch
+            with suppress(
+                KafkaException
+            ):  # the partition is being moved: fetching begins when that ends
                 self.consumer.seek(each)
 
     def _hurry_to_rejoin(self) -> None:
-        """librdkafka joins a group once a second, and a share that moves takes two joins. An answer
-        about topics lets it join again at once; without one it is only slower."""
+        """Let librdkafka rejoin the group at once, by a metadata response. By itself it joins once
+        a second, and moving a partition takes two joins."""
         self._rejoins = False
         with suppress(KafkaException):
             self.consumer.list_topics(self.topic, REJOIN_S)
 
     def _note_membership(self) -> None:
-        """Who we are in the group, as long as what the machine was told is what we own."""
+        """Read member id and metadata in the group, which hold while the assignment is what the
+        machine knows."""
         metadata = self.consumer.consumer_group_metadata()
         self._noted_s = time.monotonic()
-        # In this order: once it has no member id, it gets another only inside a later poll.
+        # Read after the metadata: a client that has no member id gets one only in a later poll.
         self._member = self.consumer.memberid() or None
         self._metadata = metadata if self._member else None
         if self._member is None:
@@ -255,19 +268,20 @@ class Input:
 
     @property
     def joined(self) -> bool:
-        """Whether the group counts us in, if only to say that there is nothing to own yet."""
+        """Whether the worker is a member of the group, with or without partitions."""
         return self._joined_s < math.inf
 
     @property
     def settled(self) -> bool:
-        """Whether we have a share, or would have it by now if there were one for us: a newcomer's
-        first is empty, since others have to give theirs up."""
+        """Whether the worker owns partitions, or has been a member for SETTLE_S: a new member's
+        first assignment is empty, because others must release partitions first."""
         return bool(self._owned) or time.monotonic() > self._joined_s + SETTLE_S
 
     def membership(self) -> Any:
-        """The group metadata of the last poll, for a transaction."""
+        """The group metadata of the last poll, for a transaction. Raises LogTrouble if the worker
+        is no member."""
         if self._metadata is None:
-            raise LogTrouble("kafka: no member of the group any more")
+            raise LogTrouble("kafka: this worker is no longer a member of its group")
         return self._metadata
 
     def _named(self, error: KafkaError) -> Exception:
@@ -298,9 +312,9 @@ class Input:
         return [TopicPartition(self.topic, p, o) for p, o in offsets.items()]
 
     def committed(self, partitions: frozenset[int]) -> dict[int, int | None]:
-        """Stable committed offsets: pending transactions are waited for."""
+        """The committed offsets, once no transaction is pending on them; None: never committed."""
         asked = self._tps(dict.fromkeys(partitions, 0))
-        reply: Any = self._patience.call(
+        reply: Any = self._deadlines.call(
             TIMEOUT_S, lambda slice_s: self.consumer.committed(asked, timeout=slice_s)
         )
         for each in reply:
@@ -311,10 +325,10 @@ class Input:
         return found
 
     def seek(self, offsets: Mapping[int, int]) -> None:
-        """Read from these offsets, with nothing left of what was fetched before.
+        """Read from these offsets, and drop what was fetched before.
 
-        Never by unassigning what we keep: were a rebalance under way, librdkafka would take that
-        for the answer to it, and others would own what we have not been told we lost.
+        A kept partition is never unassigned: during a rebalance, librdkafka would take that as its
+        answer, and other members would own partitions whose loss the machine was not told of.
         """
         self._unreadable.begin_at(offsets)
         mine = {p: o for p, o in offsets.items() if p in self._owned}
@@ -327,11 +341,11 @@ class Input:
             self._next |= mine
             for each in self._tps(begun):
                 self._seek_one(each)
-            # All of them: one that was lost while it rested comes back resting.
+            # All of them: a partition that was lost while it was paused comes back paused.
             self.consumer.resume(self._tps(mine))
         except KafkaException as error:
             raise trouble_of(error) from None
-        self._resting -= mine.keys()
+        self._paused -= mine.keys()
 
     def _seek_one(self, to: TopicPartition) -> None:
         try:
@@ -339,27 +353,29 @@ class Input:
         except KafkaException as error:
             if error.args[0].code() != KafkaError._STATE:
                 raise
-            # It stopped fetching, as after an offset out of range: only this starts it again.
+            # The client stopped fetching it, as after an offset out of range. Only a new assignment
+            # starts it again.
             self.consumer.incremental_unassign([to])
             self.consumer.incremental_assign([to])
 
     def unopened(self) -> list[int]:
-        """Partitions that are owned and not read yet."""
+        """Partitions that are owned and not yet read."""
         return sorted(self._owned - self._reading)
 
     def lag(self) -> dict[int, int]:
-        """High watermark of each owned partition, as a fetch saw it a second ago at most."""
+        """The high watermark of each partition that is read, at most about ENDS_EVERY_S old."""
         return self._ends
 
     def _note_ends(self) -> None:
-        """For `lag`, in the polling thread: the client serves one thread at a time, and another
-        one's call would starve beside a thread that always polls."""
+        """Note high watermarks for `lag`. This runs in the polling thread: the client serves one
+        thread at a time, and a call from another thread would starve beside one that always
+        polls."""
         if time.monotonic() < self._ends_due_s:
             return
         self._ends_due_s = time.monotonic() + ENDS_EVERY_S
         ends = {}
         for partition in self._reading:
-            with suppress(KafkaException):  # nothing was fetched yet
+            with suppress(KafkaException):  # nothing has been fetched yet
                 _, end = self.consumer.get_watermark_offsets(
                     TopicPartition(self.topic, partition), cached=True
                 )
@@ -368,11 +384,11 @@ class Input:
         self._ends = ends
 
     def close(self) -> None:
-        """Leave the group.
+        """Leave the group and close the consumer.
 
-        First nothing is owned any more, then the consumer is closed: librdkafka hangs for ever (and
-        in our callback, so with Python's lock held) if a rebalance comes while it closes. A static
-        member does not leave: a successor of its name takes its partitions over as they are.
+        The member first gives up all partitions, then closes. librdkafka hangs for ever, in a
+        callback that holds Python's lock, if a rebalance comes while it closes. A static member
+        does not leave the group: its successor of the same name takes its partitions over.
         """
         if self._subscribed:
             if not self._static:

@@ -1,7 +1,7 @@
-"""The ladders' notes on Kafka: `ladders-noted`, read to its end and written by one worker.
+"""The ladders' notes on Kafka: reads the topic `ladders-noted` to its end, and writes to it.
 
-Whoever asks has polled a round before. What was acknowledged by then is read, because the end is
-asked for after that.
+An estimator polls a round before it reads the notes. `read` asks for the end of the topic after
+that, so it sees every note that was acknowledged before the round was polled.
 """
 
 import threading
@@ -20,14 +20,14 @@ from stream_rater.pipeline.ports import Denied, LogTrouble
 
 TIMEOUT_S = 10.0
 AT_ONCE = 10_000
-MADE_ANEW = (
-    "notes were deleted, and nobody knows how ladders were rated: stop all workers, delete the "
-    "topic, and run `stream-rater rebuild --replace`, which makes it anew"
+RECREATE = (
+    "notes were deleted, so it is unknown how ladders were rated. Stop all workers, delete the "
+    "topic, and run `stream-rater rebuild --replace`, which creates the topic again"
 )
 
 
 class LadderNotes:
-    """Their fold, as far as it was read, and a producer. Made without asking Kafka for anything."""
+    """Reads and writes the notes of one worker. The constructor makes no request to Kafka."""
 
     def __init__(
         self, settings: Settings, admin: Admin, stop: threading.Event | None = None
@@ -35,32 +35,34 @@ class LadderNotes:
         self._settings = settings
         self._admin = admin
         self._topic = admin.topics.notes
-        self._story = LadderLog()
+        self._ladder_log = LadderLog()
         self._next = 0
         self._consumer: Consumer | None = None
         self._producer = Parts(settings, self._topic, stop)
 
     def read(self) -> LadderLog:
-        """The fold of all notes that there are now; raises LogTrouble."""
+        """The fold of all notes that exist now. Raises LogTrouble or Denied."""
         (end,) = self._admin.ends(self._topic, 1)
         if self._next == 0:
             (start,) = self._admin.starts(self._topic, 1)
             if start > 0:
-                raise LogTrouble(f"{self._topic} starts at {start}: {MADE_ANEW}")
+                raise LogTrouble(f"{self._topic} starts at offset {start}: {RECREATE}")
         if end < self._next:
             raise LogTrouble(
-                f"{self._topic} ends at {end}, before the {self._next} read: {MADE_ANEW}"
+                f"{self._topic} ends at offset {end} and was read up to {self._next}: {RECREATE}"
             )
         deadline_s = time.monotonic() + TIMEOUT_S
         try:
             while self._next < end:
                 if time.monotonic() > deadline_s:
-                    raise LogTrouble(f"kafka: {self._topic} is not read within {TIMEOUT_S:g} s")
+                    raise LogTrouble(
+                        f"kafka: {self._topic} could not be read within {TIMEOUT_S:g} s"
+                    )
                 self._read_some()
         except (LogTrouble, Denied):
-            self.close()  # it may be past notes that were not added
+            self.close()  # the consumer may be past notes that were not added
             raise
-        return self._story
+        return self._ladder_log
 
     def _read_some(self) -> None:
         try:
@@ -71,14 +73,14 @@ class LadderNotes:
             failure = message.error()
             if failure is None:
                 self._add(message.offset() or 0, message.value() or b"")
-            elif failure.code() == KafkaError._PARTITION_EOF:  # behind what is no record, too
+            elif failure.code() == KafkaError._PARTITION_EOF:  # also after transaction markers
                 self._next = message.offset() or 0
             elif failure.code() not in PASSING:
                 raise trouble_of(failure)
 
     def _add(self, offset: int, message: bytes) -> None:
         try:
-            self._story.read(message)
+            self._ladder_log.read(message)
         except UnknownNote as error:
             raise LogTrouble(f"{self._topic}: offset {offset}: {error}") from None
         self._next = offset + 1
@@ -90,11 +92,12 @@ class LadderNotes:
         return self._consumer
 
     def write(self, messages: Sequence[bytes]) -> None:
-        """Add notes; they are there when this returns."""
+        """Append notes. They are in the log when this returns. Raises LogTrouble."""
         self._producer.scatter([(0, message) for message in messages])
 
     def agree(self, histories: Mapping[str, History]) -> dict[str, History]:
-        """Note ladders of which nothing is noted yet; by what rounds of each may be rated now."""
+        """Note the ladders that have no note yet. Returns, by ladder, the history that rounds may
+        be rated by."""
         ladder_log = self.read()
         new = {ladder: own for ladder, own in histories.items() if not ladder_log.noted(ladder)}
         if new:
@@ -103,7 +106,7 @@ class LadderNotes:
         return {ladder: ladder_log.of(ladder) for ladder in histories}
 
     def close(self) -> None:
-        """Close the reader's connection; it is opened again where it is needed."""
+        """Close the consumer. The next read opens another."""
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None

@@ -1,9 +1,8 @@
-"""Workers on the log and the store in memory: for the simulator, the unit tests and
-`demo --embedded`.
+"""Performs a machine's effects in memory, for the simulator, the unit tests and `demo --embedded`.
 
-They keep the promises of Kafka and Redis that the protocol rests on, and no more; the contract
-suite holds both to the same. An effect on several shards is a generator that pauses after each
-shard, so that a simulator can let others in between, or let it die there.
+The driver keeps the guarantees of Kafka and Redis that the protocol relies on, and no others. The
+contract tests hold both drivers to the same guarantees. An effect is a generator that pauses after
+each atomic step, so that a simulator can run other workers in between, or end the worker there.
 """
 
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
@@ -38,13 +37,13 @@ from stream_rater.pipeline.ports import (
 )
 
 Steps = Generator[None, None, Any]
-"""An effect being performed: yields after each atomic piece, returns the outcome."""
+"""An effect in progress: it yields after each atomic step and returns the outcome."""
 
 POLL_RECORDS = 500
 
 
 class MemoryDriver:
-    """One member of a group with its producer: performs one machine's effects."""
+    """A group member and its producer: performs the effects of one machine."""
 
     def __init__(self, log: Log, store: Store, group: Group, source: list[Records]) -> None:
         self.log = log
@@ -56,8 +55,8 @@ class MemoryDriver:
         self._owned: frozenset[int] = frozenset()
         self._generation = -1
         self._reading: dict[int, int] = {}
-        self._ahead: Collection[Event] | None = None
-        """What the open transaction holds that was begun ahead of its Publish."""
+        self._open: Collection[Event] | None = None
+        """The events of a transaction that was begun before its Publish."""
         self._actions: dict[type, Callable[[Any], Steps]] = {
             Poll: self._poll,
             Committed: self._committed,
@@ -76,7 +75,7 @@ class MemoryDriver:
         }
 
     def perform(self, effect: Effect[Any]) -> Any:
-        """Perform an effect at one go."""
+        """Perform an effect without a pause."""
         steps = self.steps(effect)
         while True:
             try:
@@ -85,23 +84,25 @@ class MemoryDriver:
                 return done.value
 
     def steps(self, effect: Effect[Any]) -> Steps:
-        """Perform an effect, pausing after each atomic piece; events go ahead at once."""
+        """Perform an effect, pausing after each atomic step. The events of an Apply are sent at
+        once."""
         if not isinstance(effect, Publish | NewProducer):
-            self._withdraw()
+            self._abort_open()
         if isinstance(effect, Apply) and effect.events:
-            self._go_ahead(effect.events)
+            self._begin(effect.events)
         return self._actions[type(effect)](effect)
 
-    def _go_ahead(self, events: Collection[Event]) -> None:
-        """Let the log take them in while the store applies."""
-        with suppress(LogTrouble):  # of which their Publish will tell
+    def _begin(self, events: Collection[Event]) -> None:
+        """Begin the transaction of the next Publish, as the real driver does while Redis
+        applies."""
+        with suppress(LogTrouble):  # the Publish will fail, too
             self.log.transaction(self.group, self.producer).events.extend(events)
-            self._ahead = events
+            self._open = events
 
-    def _withdraw(self) -> None:
-        """What went ahead is as if it had never been."""
-        if self._ahead is not None:
-            self._ahead = None
+    def _abort_open(self) -> None:
+        """Abort the transaction that was begun before its Publish."""
+        if self._open is not None:
+            self._open = None
             self.log.abort(self.group, self.producer)
 
     def _poll(self, effect: Poll) -> Steps:
@@ -125,7 +126,9 @@ class MemoryDriver:
         if self._generation == self.group.generation:
             return Polled(self.now_s)
         owned = self.group.owned_by(self)
-        slept = self.group.generation > self._generation + 1  # others may have owned what we own
+        slept = (
+            self.group.generation > self._generation + 1
+        )  # other members may have owned these meanwhile
         lost = self._owned if slept else self._owned - owned
         gained = owned if slept else owned - self._owned
         self._generation = self.group.generation
@@ -161,7 +164,7 @@ class MemoryDriver:
 
     def _new_producer(self, effect: NewProducer) -> Steps:
         yield
-        self._ahead = None
+        self._open = None
         self.log.fence(self.group, self.producer)
         self.producer = self.log.new_producer()
 
@@ -217,19 +220,19 @@ class MemoryDriver:
         yield from self._transaction((), effect.rejections, effect.offsets)
 
     def _publish(self, effect: Publish) -> Steps:
-        if self._ahead is not None and self._ahead != effect.events:
-            self._withdraw()
+        if self._open is not None and self._open != effect.events:
+            self._abort_open()
         yield from self._transaction(effect.events, (), effect.offsets)
 
     def _transaction(
         self, events: Collection[Event], rejections: Sequence[Rejection], offsets: Mapping[int, int]
     ) -> Steps:
-        """Send the records, then the offsets, which are not stable from then on, then end it."""
+        """Send the records, then the offsets, which are not stable from then on, then commit."""
         producer, generation = self.producer, self._generation
-        ahead, self._ahead = self._ahead, None
-        if ahead is None and producer in self.group.transactions:
+        begun, self._open = self._open, None
+        if begun is None and producer in self.group.transactions:
             raise LogTrouble("the producer's last transaction has not ended")
-        left = list(events) if ahead is None else []
+        left = list(events) if begun is None else []
         half = len(left) // 2
         for some in (left[:half], left[half:]):
             yield
@@ -243,10 +246,10 @@ class MemoryDriver:
         yield
 
     def _check(self, generation: int) -> None:
-        """Whether who asks is what it was; of those that are a member still, no transaction is left
-        open."""
+        """Raise Regrouped if the group has had one rebalance since the last poll, and LogTrouble if
+        it has had more. With Regrouped, the transaction is aborted."""
         if generation < self.group.generation - 1:
-            raise LogTrouble("fenced: no member of the group any more")
+            raise LogTrouble("fenced: the worker is no longer a member of its group")
         if generation < self.group.generation:
             self.log.abort(self.group, self.producer)
             raise Regrouped("fenced: the group has a new generation")

@@ -1,9 +1,10 @@
-"""The log and the store in memory: what Kafka and Redis keep, without a process of their own."""
+"""In-memory Kafka and Redis: the log, the consumer groups and the store."""
 
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.contract.events import Headers
 from stream_rater.contract.record import Player, Record
 from stream_rater.pipeline.ladder_history import LadderLog
@@ -13,7 +14,7 @@ from stream_rater.rating.record import HEADER_SIZE
 
 @dataclass
 class Transaction:
-    """What a producer has sent and not ended."""
+    """What a producer has sent in a transaction that has not ended."""
 
     events: list[Event] = field(default_factory=list)
     rejections: list[Rejection] = field(default_factory=list)
@@ -21,7 +22,7 @@ class Transaction:
 
 
 class Group:
-    """A consumer group on one topic: who owns which partitions, and the committed offsets."""
+    """A consumer group on one topic: the owner of each partition, and the committed offsets."""
 
     def __init__(self, partitions: int) -> None:
         self.partitions = partitions
@@ -29,28 +30,30 @@ class Group:
         self.owners: dict[int, object] = {}
         self.committed: dict[int, int] = {}
         self.transactions: dict[int, Transaction] = {}
-        """Transactions not ended, by producer: their offsets are not stable."""
+        """Open transactions by producer. The offsets in them are not stable."""
 
     def assign(self, members: Sequence[object]) -> None:
-        """A rebalance: deal the partitions out anew, which fences everyone until the next poll."""
+        """Rebalance: assign all partitions anew. Members are fenced until their next poll."""
         self.generation += 1
         self.owners = (
             {p: members[p % len(members)] for p in range(self.partitions)} if members else {}
         )
 
     def owned_by(self, member: object) -> frozenset[int]:
-        """The partitions of a member, as the coordinator sees it."""
+        """The partitions that the coordinator has assigned to a member."""
         return frozenset(p for p, owner in self.owners.items() if owner is member)
 
 
 class Records(list[Record]):
-    """One partition: the record at offset o is the o-th. Those before `start` cannot be read."""
+    """One partition: the record at offset o has index o. Records before `start` were deleted and
+    cannot be read."""
 
     start = 0
 
 
 class Log:
-    """The topics, the two groups, and the notes about ladders (`ladder_history.NoteStore`)."""
+    """The topics, the two consumer groups, and the ladders' notes (a
+    `ladder_history.NoteStore`)."""
 
     def __init__(self, partitions: int, shards: int) -> None:
         self.rounds = [Records() for _ in range(partitions)]
@@ -64,7 +67,7 @@ class Log:
         self._fenced: set[int] = set()
 
     def add_shards(self, count: int) -> None:
-        """Of which nobody knows yet."""
+        """Add shards, which running workers have not noticed."""
         self.parts += [Records() for _ in range(count)]
         self.changed += [[] for _ in range(count)]
         self.updaters.partitions += count
@@ -77,40 +80,43 @@ class Log:
         received_s: float = 0.0,
         key: bytes | None = None,
     ) -> int:
-        """Append a record to round-completed; returns its offset."""
+        """Append a record to `round-completed`, and return its offset."""
         log = self.rounds[partition]
         log.append(Record(partition, len(log), value, headers, received_s, key))
         return len(log) - 1
 
     def append_part(self, shard: int, value: bytes) -> int:
-        """Append a part; returns its offset."""
+        """Append a part, and return its offset."""
         log = self.parts[shard]
         log.append(Record(shard, len(log), value))
         return len(log) - 1
 
     def read(self) -> LadderLog:
-        """What the ladders' notes add up to."""
+        """The fold of the ladders' notes."""
         ladder_log = LadderLog()
         for each in self.notes:
             ladder_log.read(each)
         return ladder_log
 
     def write(self, messages: Sequence[bytes]) -> None:
-        """Add notes about ladders."""
+        """Append notes about ladders."""
         self.notes += messages
 
     def new_producer(self) -> int:
-        """A producer's id, never used before."""
+        """The id of a new producer."""
         return next(self._producers)
 
     def transaction(self, group: Group, producer: int) -> Transaction:
-        """A producer's transaction, begun if it has none; raises LogTrouble if it is fenced."""
+        """The open transaction of a producer, which is begun if there is none. Raises LogTrouble if
+        the producer is fenced."""
         if producer in self._fenced:
-            raise LogTrouble("fenced: the producer has a successor, or its transaction timed out")
+            raise LogTrouble(
+                "fenced: another producer replaced this one, or its transaction timed out"
+            )
         return group.transactions.setdefault(producer, Transaction())
 
     def commit(self, group: Group, producer: int) -> None:
-        """End a producer's transaction, if it has one; raises LogTrouble if it is fenced."""
+        """Commit a producer's transaction. Raises LogTrouble if the producer is fenced."""
         self.transaction(group, producer)
         transaction = group.transactions.pop(producer)
         for event in transaction.events:
@@ -119,39 +125,38 @@ class Log:
         group.committed.update(transaction.offsets)
 
     def abort(self, group: Group, producer: int) -> None:
-        """Undo a producer's transaction, if it has one."""
+        """Abort a producer's transaction, if it has one."""
         group.transactions.pop(producer, None)
 
     def fence(self, group: Group, producer: int) -> None:
-        """Abort, and take nothing more from this producer."""
+        """Abort the producer's transaction, and refuse everything that it sends later."""
         self.abort(group, producer)
         self._fenced.add(producer)
 
 
 class Store:
-    """Positions and beliefs, by shard."""
+    """The position and the beliefs of each shard."""
 
     def __init__(self) -> None:
         self.positions: dict[int, Position] = {}
         self.beliefs: dict[int, dict[Player, bytes]] = {}
 
-    def read_priors(self, shard: int, players: Sequence[Player]) -> Priors:
-        """Headers and `applied`, at one instant."""
+    def read_priors(self, shard: int, players: PlayerColumn) -> Priors:
+        """The `applied` of a shard and the players' belief headers."""
         held = self.read(shard, players)
         nothing = bytes(HEADER_SIZE)
         headers = b"".join(r[:HEADER_SIZE] if r else nothing for r in held.records)
         return Priors(held.position.applied, headers)
 
-    def read(self, shard: int, players: Sequence[Player]) -> Held:
-        """Records and position, at one instant."""
+    def read(self, shard: int, players: PlayerColumn) -> Held:
+        """The position of a shard and the players' records."""
         beliefs = self.beliefs.get(shard, {})
         position = self.positions.get(shard, Position())
         return Held(position, [beliefs.get(player) for player in players])
 
-    def apply(
-        self, shard: int, position: Position, beliefs: Sequence[tuple[Player, bytes]]
-    ) -> bool:
-        """Compare and set on `applied`."""
+    def apply(self, shard: int, position: Position, beliefs: BeliefColumn) -> bool:
+        """Write beliefs and position by compare-and-set. Returns False, and writes nothing, if
+        `applied` is not `position.start`."""
         if self.positions.get(shard, Position()).applied != position.start:
             return False
         self.positions[shard] = position

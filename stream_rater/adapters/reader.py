@@ -1,4 +1,4 @@
-"""Reading and writing topics without belonging to a group: for commands that are no workers."""
+"""Reads and writes topics outside of any consumer group, for commands that are not workers."""
 
 import time
 import uuid
@@ -27,18 +27,24 @@ from stream_rater.pipeline.ports import LogTrouble
 TIMEOUT_S = 30.0
 
 AT_ONCE = 1000
-"""Messages taken from the client in one call, if so many are there."""
+"""The most messages that one call takes from the client."""
 
 LOOK_BACK = 20_000
-"""Offsets of the first look at a partition's end."""
+"""How many offsets the first look back covers."""
 
 PASSING = frozenset({KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED})
-"""No failures of a reader: the client asks for the coordinator of its group, which is never used,
-so that nobody needs a right on it."""
+"""Errors that a reader ignores. The client asks for the coordinator of its group, which it never
+uses, and needs no right on that group."""
 
 
-def lone_consumer(settings: Settings) -> Consumer:
-    """A client that reads what it is assigned, and belongs to no group."""
+AT_THE_END_MS = 20
+"""How long a broker lets a consumer wait at the end of a partition where it only reads back. The
+default is half a second."""
+
+
+def lone_consumer(settings: Settings, **options: Any) -> Consumer:
+    """A consumer that reads the partitions that it is told to, and joins no group. `options` are
+    further settings of the client."""
     return Consumer(
         client_options(settings)
         | {
@@ -48,7 +54,8 @@ def lone_consumer(settings: Settings) -> Consumer:
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",
             "fetch.error.backoff.ms": 10,
-        },
+        }
+        | {name.replace("_", "."): value for name, value in options.items()},
         logger=QUIET,
     )
 
@@ -56,7 +63,8 @@ def lone_consumer(settings: Settings) -> Consumer:
 def follow(
     settings: Settings, topic: str, partitions: int, *, from_start: bool, wait_s: float = 0.2
 ) -> Iterator[Message | None]:
-    """Messages of all partitions as they come, None after each `wait_s` without one."""
+    """Yield the messages of all partitions as they arrive, and None after each `wait_s` without
+    one. Raises LogTrouble or Denied."""
     consumer = lone_consumer(settings)
     begin = OFFSET_BEGINNING if from_start else OFFSET_END
     consumer.assign([TopicPartition(topic, p, begin) for p in range(partitions)])
@@ -75,13 +83,15 @@ def follow(
 
 
 def read_all(settings: Settings, topic: str, partitions: int) -> Iterator[Record]:
-    """Every record that a topic holds now; each partition's in order."""
+    """Yield every record that a topic holds now. The records of each partition come in order."""
     for some in read_batches(settings, topic, partitions):
         yield from some
 
 
 def read_batches(settings: Settings, topic: str, partitions: int) -> Iterator[list[Record]]:
-    """The same, as many at a time as are there."""
+    """Yield every record that a topic holds now, in lists of those that arrive together. The
+    records of each partition come in order. Raises LogTrouble if nothing arrives for TIMEOUT_S, or
+    Denied."""
     consumer = lone_consumer(settings)
     consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)])
     reading = set(range(partitions))
@@ -90,12 +100,14 @@ def read_batches(settings: Settings, topic: str, partitions: int) -> Iterator[li
         while reading:
             first = consumer.poll(TIMEOUT_S)
             if first is None:
-                raise LogTrouble(f"kafka: nothing to read within {TIMEOUT_S:.0f} s")
+                raise LogTrouble(
+                    f"kafka: {topic} could not be read: nothing arrived for {TIMEOUT_S:.0f} s"
+                )
             unreadable.begin()
             records: list[Record] = []
             for message in (first, *consumer.consume(AT_ONCE, 0.0)):
                 if message.error() is not None:
-                    records += _instead(message, reading, unreadable)
+                    records += _record_of_error(message, reading, unreadable)
                 elif (record := record_of(message)).partition in reading:
                     records.append(record)
             yield records
@@ -107,9 +119,12 @@ def read_batches(settings: Settings, topic: str, partitions: int) -> Iterator[li
         consumer.close()
 
 
-def _instead(message: Message, reading: set[int], unreadable: Unreadable) -> Iterator[Record]:
-    """What is told in a message's place: a partition's end, which is then read no more, or a record
-    that cannot be read. Raises LogTrouble or Denied at what is a failure."""
+def _record_of_error(
+    message: Message, reading: set[int], unreadable: Unreadable
+) -> Iterator[Record]:
+    """Handle an error in the place of a message: the end of a partition, which is removed from
+    `reading`, or a record that cannot be read, which is yielded. Raises LogTrouble or Denied for
+    other errors."""
     error = message.error()
     assert error is not None
     if error.code() == KafkaError._PARTITION_EOF:
@@ -123,13 +138,13 @@ def _instead(message: Message, reading: set[int], unreadable: Unreadable) -> Ite
 def read_back(
     settings: Settings, topic: str, partition: int, key: bytes, *, count: int, within_s: float
 ) -> tuple[list[Message], int]:
-    """The last messages of a key in a partition, at most `count`, oldest first, and the offset from
-    which on there are no others: where there were fewer, the start, or as far as the time went.
+    """The last messages with this key in a partition, at most `count`, oldest first; and the offset
+    down to which the partition was searched. The search ends early after `within_s`.
 
-    Looks at the end first, and each time at twice as much before that.
+    It begins near the end of the partition, and doubles the range at each further step back.
     """
     end_s = time.monotonic() + within_s
-    consumer = lone_consumer(settings)
+    consumer = lone_consumer(settings, fetch_wait_max_ms=AT_THE_END_MS)
     try:
         first, last = consumer.get_watermark_offsets(TopicPartition(topic, partition), TIMEOUT_S)
         found: list[Message] = []
@@ -150,7 +165,8 @@ def read_back(
 def _between(
     consumer: Consumer, place: TopicPartition, end: int, key: bytes, end_s: float
 ) -> list[Message] | None:
-    """Messages of a key from a place to before offset `end`; None if the time was over before."""
+    """The messages with this key from `place` to before offset `end`; None if the time is over
+    first."""
     consumer.assign([place])
     found: list[Message] = []
     while (left_s := end_s - time.monotonic()) > 0.0:
@@ -171,7 +187,7 @@ def _between(
 
 
 class Submitter:
-    """Produces rounds, keyed by ladder, and knows when they have arrived."""
+    """Produces rounds, keyed by ladder, and collects delivery failures."""
 
     def __init__(self, settings: Settings, topic: str) -> None:
         self._topic = topic
@@ -189,7 +205,7 @@ class Submitter:
         )
 
     def submit(self, ladder: str, round_id: str, completed_at: str, value: bytes) -> None:
-        """Send one round; waits while the queue is full."""
+        """Send one round, and wait while the client's queue is full."""
         message: dict[str, Any] = {
             "value": value,
             "key": ladder.encode(),
@@ -208,7 +224,8 @@ class Submitter:
         self._serve(lambda: self._producer.poll(0))
 
     def _serve(self, action: Callable[[], int]) -> int:
-        """Let callbacks run; the client raises there what ends it for good."""
+        """Call the client so that callbacks run. Raises the exception that ends the client, if
+        there is one."""
         try:
             return action()
         except CALLBACK_FAILURES as error:
@@ -222,7 +239,7 @@ class Submitter:
         return callback
 
     def flush(self) -> None:
-        """Wait until all have arrived or failed."""
+        """Wait until all rounds were delivered or have failed."""
         left = self._serve(lambda: self._producer.flush(2 * TIMEOUT_S))
         if left:
             self.failures.append(f"{left} rounds were not acknowledged in time")

@@ -1,4 +1,4 @@
-"""Kafka's messages as the state machines see them; those that the client cannot read, too."""
+"""Converts Kafka's messages to records, including those that the client cannot decompress."""
 
 from collections.abc import Mapping
 from operator import methodcaller
@@ -9,13 +9,13 @@ from stream_rater.contract.events import Headers
 from stream_rater.contract.record import Record
 
 _client_headers = methodcaller("headers")
-"""Not `message.headers()`: where a header's name is not UTF-8, the client returns a list with holes
-in it and an error at once. A call from C checks for the error; a call that the interpreter has
-optimised does not, and the process ends by a segmentation fault."""
+"""Calls `message.headers()` from C. If a header's name is not UTF-8, the client returns a list with
+holes and sets an error at once. A call from C checks for the error. A call that the interpreter has
+optimised does not, and the process ends with a segmentation fault."""
 
 
 def _headers(message: Message) -> Headers:
-    """A message's headers; none where the client cannot represent them."""
+    """The headers of a message; none if the client cannot represent them."""
     try:
         found: Headers | None = _client_headers(message)
     except (SystemError, UnicodeDecodeError):
@@ -24,7 +24,7 @@ def _headers(message: Message) -> Headers:
 
 
 def record_of(message: Message) -> Record:
-    """A message as the state machines see it."""
+    """Convert a message to a record."""
     return Record(
         partition=message.partition() or 0,
         offset=message.offset() or 0,
@@ -36,23 +36,24 @@ def record_of(message: Message) -> Record:
 
 
 class Unreadable:
-    """Records of batches that the client does not decompress, one after the other.
+    """The records of batches that the client cannot decompress, one after the other.
 
-    The client tells the first offset of such a batch, again and again, and never goes on. Sent to
-    the next offset, it fetches the same batch until all its records are behind.
+    The client reports the first offset of such a batch again and again, and never gets past it.
+    After a seek to the next offset it fetches the same batch, until the seek is past its last
+    record.
     """
 
     def __init__(self) -> None:
         self.skips: dict[int, int] = {}
-        """Where to read on, by partition."""
+        """By partition, the offset to seek to."""
         self._next: dict[int, int] = {}
 
     def begin(self) -> None:
-        """Another poll: what is told several times within one is told of one record."""
+        """Begin a poll. Several errors of one partition within a poll are about one record."""
         self.skips = {}
 
     def record(self, message: Message) -> Record | None:
-        """The record that this error stands for."""
+        """The record that an error stands for; None if it was already returned in this poll."""
         partition, error = message.partition() or 0, message.error()
         if partition in self.skips or error is None:
             return None
@@ -61,5 +62,6 @@ class Unreadable:
         return Record(partition, offset, None, unreadable=f"batch not decompressed: {error.str()}")
 
     def begin_at(self, offsets: Mapping[int, int]) -> None:
-        """These partitions are read from here on, maybe from the midst of such a batch."""
+        """Note that partitions are read from these offsets on, which may lie within such a
+        batch."""
         self._next.update(offsets)

@@ -1,10 +1,11 @@
-"""The store on Redis: beliefs in small hashes, read in transactions, written by a Redis Function.
+"""The store on Redis: beliefs are fields of small hashes. Plain commands in a transaction read
+them, and a Redis Function writes them.
 
-One of either a shard, all shards of an effect in one round trip. Neither is retried here: what a
-failed call did is unknown, and the state machines know how to find out.
+Reads and writes are atomic for each shard. All shards of an effect share one round trip. Nothing is
+retried here: the outcome of a failed call is unknown, and the state machines find it out.
 
-Plain commands read at half the price of a function, whose language makes and hashes a string of
-all that passes; compare and set takes a function, or one round trip more.
+Plain commands read at half the cost of a function, because Lua allocates and hashes a string for
+everything that passes through it. Compare-and-set needs a function, or one more round trip.
 """
 
 import itertools
@@ -35,6 +36,7 @@ from stream_rater.adapters.redis_encoding import reads, writes
 from stream_rater.adapters.store_keys import belief_key, position_key
 from stream_rater.adapters.store_metadata import LayoutMismatch, StoreMetadata
 from stream_rater.columns.arrays import Ints
+from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.config import Settings
 from stream_rater.contract.record import Player
 from stream_rater.pipeline.ports import Application, Denied, Held, Position, Priors, StoreTrouble
@@ -43,29 +45,30 @@ from stream_rater.rating.record import HEADER_SIZE
 LIBRARY = "stream_rater_4"
 NO_HEADER = bytes(HEADER_SIZE)
 POSITION = "applied", "start", "fresh"
-DENIED_INSIDE = ("The user executing the script", "ACL failure in script", "because of: NOPERM")
-"""How Redis 7.0, and later ones, tell that a function's user lacks a right, and how any of them
-does of who may not end a transaction."""
+DENIALS = ("The user executing the script", "ACL failure in script", "because of: NOPERM")
+"""What Redis answers to a user without a right: in a function (7.0, and later releases), and at the
+end of a transaction."""
 
 
 def _reason(error: Exception) -> str:
-    """What Redis said, without the command, which holds ids and binary data."""
+    """The error of Redis without the command, which holds ids and binary data."""
     if isinstance(error, MovedError):
-        return "redis: a node of a cluster: set STREAM_RATER_REDIS_CLUSTER=true"
+        return "redis: this is a node of a Redis Cluster: set STREAM_RATER_REDIS_CLUSTER=true"
     return f"redis: {str(error).rpartition(' caused error: ')[2]}"
 
 
 def _load(server: Client, code: str) -> None:
-    """Load the functions into one server, unless it has them."""
+    """Load the functions into one server, unless it has them. Raises LayoutMismatch if it has
+    others."""
     if _loaded_code(server) is None:
         try:
             server.function_load(code, replace=False)
         except redis.ResponseError as error:
-            if "already exists" not in str(error):  # another worker was quicker
+            if "already exists" not in str(error):  # another worker loaded them first
                 raise
     if _loaded_code(server) != code:
         raise LayoutMismatch(
-            f"Redis has another {LIBRARY} than this release: "
+            f"Redis has a function library {LIBRARY} that differs from this release's: "
             f"stop the other workers and run `redis-cli FUNCTION DELETE {LIBRARY}`"
         )
 
@@ -80,8 +83,10 @@ def _loaded_code(server: Client) -> str | None:
 
 
 def _beliefs_on(server: Client) -> int:
-    """How many beliefs one server holds."""
-    keys = server.scan_iter(match="{*}:belief:?*:*", count=10_000)  # not of REBUILT's ladder
+    """The number of beliefs on one server."""
+    keys = server.scan_iter(
+        match="{*}:belief:?*:*", count=10_000
+    )  # not REBUILT, whose ladder is empty
     total = 0
     while batch := list(itertools.islice(keys, 1000)):
         pipeline = server.pipeline(transaction=False)
@@ -97,8 +102,8 @@ def _position(reply: Sequence[bytes | None]) -> Position:
 
 
 @cache
-def _where(shard: int) -> bytes:
-    """The command that reads a shard's position."""
+def _read_position(shard: int) -> bytes:
+    """The encoded command that reads a shard's position."""
     return of_words(2 + len(POSITION), bulk("HMGET", position_key(shard), *POSITION))
 
 
@@ -107,7 +112,7 @@ def _headers(records: Sequence[bytes | None]) -> bytes:
 
 
 def _in_order(order: Ints, values: Sequence[Sequence[bytes | None]]) -> list[bytes | None]:
-    """What is told in this order of the players, in the players' own."""
+    """Move values from the order of the commands to the order of the players."""
     found: list[bytes | None] = [None] * len(order)
     for i, value in zip(order.tolist(), itertools.chain.from_iterable(values), strict=True):
         found[i] = value
@@ -115,7 +120,7 @@ def _in_order(order: Ints, values: Sequence[Sequence[bytes | None]]) -> list[byt
 
 
 class RedisStore:
-    """Positions and beliefs of all shards."""
+    """Reads and writes positions and beliefs of all shards."""
 
     def __init__(self, settings: Settings) -> None:
         self._client = connect(settings)
@@ -125,9 +130,9 @@ class RedisStore:
     # --- at start ---
 
     def prepare(self) -> list[str]:
-        """Check the servers' settings and load the functions; returns warnings, a line each.
+        """Check the servers' settings and load the functions. Returns warnings, one line each.
 
-        StoreMismatch where a server would delete ratings.
+        Raises StoreMismatch if a server would delete ratings, StoreTrouble, or Denied.
         """
         found = self._guard(lambda: [check(server) for server in servers(self._client)])
         self._guard(self._load_functions)
@@ -139,29 +144,32 @@ class RedisStore:
             _load(server, code)
 
     def check_layout(self, layout: Mapping[str, str]) -> None:
-        """Remember how the store is laid out, or refuse one laid out otherwise."""
+        """Store the layout on first use. Raises LayoutMismatch if the store was laid out
+        otherwise."""
         self.layout.check(layout)
 
     # --- the protocol's calls ---
 
-    def read_priors(self, players: Mapping[int, Sequence[Player]]) -> dict[int, Priors]:
-        """`applied` and headers, by shard."""
+    def read_priors(self, players: Mapping[int, PlayerColumn]) -> dict[int, Priors]:
+        """The `applied` and the players' belief headers of each shard. Raises StoreTrouble or
+        Denied."""
         return {
             shard: Priors(position.applied, _headers(records))
             for shard, (position, records) in self._read(players).items()
         }
 
-    def read(self, players: Mapping[int, Sequence[Player]]) -> dict[int, Held]:
-        """Positions and whole records, by shard."""
+    def read(self, players: Mapping[int, PlayerColumn]) -> dict[int, Held]:
+        """The position and the players' whole records of each shard. Raises StoreTrouble or
+        Denied."""
         return {shard: Held(*found) for shard, found in self._read(players).items()}
 
     def _read(
-        self, players: Mapping[int, Sequence[Player]]
+        self, players: Mapping[int, PlayerColumn]
     ) -> dict[int, tuple[Position, list[bytes | None]]]:
-        """Of each shard, its position and the players' records, of one instant."""
+        """The position and the players' records of each shard, read atomically for each shard."""
         asked = [reads(shard, wanted, self._buckets) for shard, wanted in players.items()]
         batches = [
-            CallBatch(position_key(shard), (_where(shard), each.data), 1 + each.commands)
+            CallBatch(position_key(shard), (_read_position(shard), each.data), 1 + each.commands)
             for shard, each in zip(players, asked, strict=True)
         ]
         replies = self._guard(lambda: at_one_instant(self._client, batches))
@@ -173,14 +181,15 @@ class RedisStore:
     def apply(
         self, applications: Mapping[int, Application], meanwhile: Callable[[], None] = nothing
     ) -> dict[int, bool]:
-        """Compare and set, by shard; `meanwhile` has its time while Redis works."""
+        """Write to each shard by compare-and-set; by shard, whether it was written. `meanwhile`
+        runs while Redis works. Raises StoreTrouble or Denied."""
         calls = itertools.starmap(self._call, applications.items())
         function = f"{LIBRARY}_apply"
         replies = self._guard(lambda: called(self._client, function, calls, meanwhile))
         return {shard: reply == 1 for shard, reply in zip(applications, replies, strict=True)}
 
     def _call(self, shard: int, application: Application) -> Call:
-        """What the function is called with: every key that it touches, declared, and arguments."""
+        """A call of the function: every key that it touches, declared, and the arguments."""
         position, packed = application.position, writes(shard, application.beliefs, self._buckets)
         key = position_key(shard)
         return Call(
@@ -191,23 +200,24 @@ class RedisStore:
         )
 
     def encoding(self, shard: int, player: Player) -> str:
-        """How Redis holds the hash with this player's belief; empty where it does not tell."""
+        """The encoding in which Redis holds the hash of a player's belief; empty if Redis does not
+        say."""
         ladder, name = player
         key = belief_key(shard, ladder, name.encode(), self._buckets)
         try:
-            told: Any = self._client.object("encoding", key)
-        except FAILURES:  # nothing depends on it
+            encoding: Any = self._client.object("encoding", key)
+        except FAILURES:  # used for a metric only
             return ""
-        return told.decode() if told else ""
+        return encoding.decode() if encoding else ""
 
     def _guard(self, action: Any) -> Any:
-        """Run an action; whatever Redis raises is StoreTrouble, or Denied."""
+        """Run an action, and raise what Redis raises as StoreTrouble or Denied."""
         try:
             return action()
         except (redis.AuthenticationError, NoPermissionError) as error:
             raise Denied(_reason(error)) from None
         except redis.ResponseError as error:
-            if any(told in str(error) for told in DENIED_INSIDE):
+            if any(denial in str(error) for denial in DENIALS):
                 raise Denied(_reason(error)) from None
             if "Function not found" in str(error):
                 self._guard(self._load_functions)
@@ -220,7 +230,7 @@ class RedisStore:
     # --- for operators ---
 
     def count_beliefs(self) -> int:
-        """How many beliefs the store holds in all."""
+        """The number of beliefs in the store."""
 
         counted: int = self._guard(lambda: sum(map(_beliefs_on, servers(self._client))))
         return counted

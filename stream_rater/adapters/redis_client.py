@@ -1,6 +1,7 @@
-"""Clients of Redis: one server, or a Redis Cluster, in which a shard is at home in one slot.
+"""Clients of Redis, for one server or for a Redis Cluster, in which each shard lies in one slot.
 
-Nothing is retried here, but for what a cluster's node did not do and named another node for.
+Nothing is retried here, except a command that a cluster's node did not run and redirected to
+another node.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -28,43 +29,43 @@ from stream_rater.pipeline.ports import Denied, StoreTrouble
 TIMEOUT_S = 5.0
 
 FAILURES = (redis.RedisError, RedisClusterException)
-"""Whatever a client raises: that of a cluster has a family of its own."""
+"""Everything that a client raises; the cluster client has an exception family of its own."""
 
 ELSEWHERE = (redis.ConnectionError, redis.TimeoutError, AskError, ClusterDownError)
-"""After these a cluster's slot may be with another node."""
+"""Errors after which a cluster's slot may be on another node."""
 
 MUCH_BYTES = 2**16
-"""Is sent; what is less waits for more."""
+"""Flush once this many bytes are buffered."""
 
 NO_CLUSTER = "Cluster mode is not enabled"
 
 Client = Any
-"""redis.Redis or RedisCluster, whose type stubs have little in common."""
+"""redis.Redis or RedisCluster; their type stubs have little in common."""
 
 
 class Call(NamedTuple):
-    """A call of a function."""
+    """A call of a Redis Function."""
 
     key: str
-    """In whose slot all of its keys are."""
+    """The first key; all others share its slot."""
     declared: int
-    """How many keys it declares."""
+    """The number of declared keys."""
     keys: bytes
-    """They, `bulk` one behind the other, the first one first."""
+    """The declared keys, each encoded by `bulk`, the first key first."""
     arguments: tuple[bytes, ...]
 
 
 _cluster_module: Any = untyped_cluster
 _connection_module: Any = untyped_connection
-NOTHING_YET = getattr(untyped_parser, "NOT_ENOUGH_DATA", None)
-"""What the client's reader says before a reply is whole."""
+NOT_COMPLETE = getattr(untyped_parser, "NOT_ENOUGH_DATA", None)
+"""What hiredis' reader returns before a reply is complete; None without hiredis."""
 
 
 def connect(settings: Settings) -> Client:
-    """A client of what is configured; BadConfiguration where that makes no sense.
+    """Make a client from the settings. Raises BadConfiguration if they make no sense.
 
-    One of a cluster asks for its slots at once: StoreTrouble where no node answers, Denied where
-    they answer that we may not.
+    A cluster client asks for the slots at once. It raises StoreTrouble if no node answers, and
+    Denied if the user may not ask.
     """
     first, *others = settings.redis.split(",")
     address = first if "://" in first else f"redis://{first}/0"
@@ -80,18 +81,19 @@ def connect(settings: Settings) -> Client:
         if settings.redis_cluster:
             return _cluster(address, others, options)
         if others:
-            raise ValueError("several addresses are those of a cluster: set redis_cluster")
+            raise ValueError("several addresses mean a cluster: set redis_cluster")
         return redis.Redis.from_url(address, **options)
     except ValueError as error:
         shown = without_password(settings.redis)
-        reason = error if shown == settings.redis else "no URL that makes sense"
+        reason = error if shown == settings.redis else "the URL is not valid"
         raise BadConfiguration(f"redis {shown!r}: {reason}") from None
 
 
 def _cluster(address: str, others: Iterable[str], options: dict[str, Any]) -> Client:
-    """Any node tells of all others: more than one is named for when the first is down."""
+    """Make a cluster client. One node knows all others; further addresses serve when the first is
+    down."""
     if _connection_module.parse_url(address).get("db"):
-        raise ValueError("a cluster has no database but 0")
+        raise ValueError("a cluster has only database 0")
     nodes = []
     for host, _, port in (other.rpartition(":") for other in others):
         nodes.append(_cluster_module.ClusterNode(host, int(port)))
@@ -102,82 +104,84 @@ def _cluster(address: str, others: Iterable[str], options: dict[str, Any]) -> Cl
     except (redis.AuthenticationError, NoPermissionError) as error:
         raise Denied(f"redis: {error}") from None
     except FAILURES as error:
-        # The client says so of a user who may not ask for the slots, too.
-        hint = ", or not to be seen by us (+cluster|slots)" if NO_CLUSTER in str(error) else ""
+        # The client reports the same error for a user who may not ask for the slots.
+        hint = ", or its user lacks the right +cluster|slots" if NO_CLUSTER in str(error) else ""
         raise StoreTrouble(f"redis: {error}{hint}") from None
 
 
 def is_cluster(client: Client) -> bool:
-    """Whether it is a client of a cluster."""
+    """Whether this is a cluster client."""
     return isinstance(client, RedisCluster)
 
 
 def servers(client: Client) -> list[Any]:
-    """Each server that takes writes, as a client of its own."""
+    """A client for each server that accepts writes."""
     if not is_cluster(client):
         return [client]
     return [client.get_redis_connection(node) for node in client.get_primaries()]
 
 
 def nothing() -> None:
-    """Do so."""
+    """Do nothing."""
 
 
 def called(
     client: Client, function: str, calls: Iterable[Call], meanwhile: Callable[[], None] = nothing
 ) -> list[Any]:
-    """What a function answers to each call, in one round trip to each server, once `meanwhile` is
-    done.
+    """Call a function, all calls in one round trip to each server. Returns the replies, after
+    `meanwhile` has run.
 
-    StoreTrouble where a cluster's slot is not where we thought; next time we know better.
+    Raises StoreTrouble if a cluster's slot has moved; the next call knows its new place.
     """
-    with _slots_known(client), _Lines(client) as lines:
+    with _slots_known(client), _Connections(client) as connections:
         asked = []
         for call in calls:
-            line = lines.to(call.key)
-            lines.say(line, _called(function, call))
-            asked.append(line)
-        lines.send()
+            connection = connections.to(call.key)
+            connections.buffer(connection, _called(function, call))
+            asked.append(connection)
+        connections.send()
         meanwhile()
-        return [next(received(line, 1)) for line in asked]
+        return [next(received(connection, 1)) for connection in asked]
 
 
 def _called(function: str, call: Call) -> tuple[bytes, ...]:
-    """The command, as the protocol has it."""
+    """Encode a call as a command."""
     words = 3 + call.declared + len(call.arguments)
     opening = bulk("FCALL", function, str(call.declared))
     return of_words(words, opening), call.keys, *map(_bulk, call.arguments)
 
 
 class CallBatch(NamedTuple):
-    """Commands that read, which an answer is wanted of that is of one instant."""
+    """Commands that read keys of one slot atomically."""
 
     key: str
-    """In whose slot all of them are."""
+    """A key in the slot of all keys."""
     data: tuple[bytes, ...]
-    """They, as the protocol has them, one behind the other."""
+    """The encoded commands."""
     commands: int
-    """How many."""
+    """The number of commands."""
 
 
 def at_one_instant(client: Client, batches: Iterable[CallBatch]) -> list[list[Any]]:
-    """Replies of each batch, all of them in one round trip to each server.
+    """Run each batch atomically, all of them in one round trip to each server. Returns the replies
+    of each batch.
 
-    StoreTrouble where a cluster's slot is not where we thought; next time we know better.
+    Raises StoreTrouble if a cluster's slot has moved; the next call knows its new place.
     """
-    with _slots_known(client), _Lines(client) as lines:
+    with _slots_known(client), _Connections(client) as connections:
         asked = []
         for batch in batches:
-            line = lines.to(batch.key)
-            lines.say(line, _packed(batch))
-            asked.append((line, batch.commands))
-        lines.send()
-        return [_replies(line, commands) for line, commands in asked]
+            connection = connections.to(batch.key)
+            connections.buffer(connection, _packed(batch))
+            asked.append((connection, batch.commands))
+        connections.send()
+        return [_replies(connection, commands) for connection, commands in asked]
 
 
 @contextmanager
 def _slots_known(client: Client) -> Iterator[None]:
-    """What fails because a cluster's slot is elsewhere is StoreTrouble, after a look at them."""
+    """Turn a failure that may come from a moved slot into StoreTrouble, and look the slots up
+    again."""
     try:
         yield
     except ELSEWHERE as error:
@@ -185,44 +189,45 @@ def _slots_known(client: Client) -> Iterator[None]:
             raise
         with suppress(*FAILURES):
             find_again(client)
-        told = "a slot moved: " if isinstance(error, AskError) else ""
-        raise StoreTrouble(f"redis: {told}{error}") from None
+        cause = "a slot moved: " if isinstance(error, AskError) else ""
+        raise StoreTrouble(f"redis: {cause}{error}") from None
 
 
-class _Lines(ExitStack):
-    """A connection to each server that is asked, until the end of the block."""
+class _Connections(ExitStack):
+    """One connection to each server that is asked, held until the end of the block."""
 
     def __init__(self, client: Client) -> None:
         super().__init__()
         self._client = client
-        self._lines: dict[Client, Any] = {}
+        self._connections: dict[Client, Any] = {}
         self._unsent: dict[Any, bytearray] = {}
 
     def to(self, key: str) -> Any:
-        """That to a key's server."""
+        """The connection to a key's server."""
         server = _server_of(self._client, key)
-        if server not in self._lines:
-            self._lines[server] = self.enter_context(_line(server.connection_pool))
-        return self._lines[server]
+        if server not in self._connections:
+            self._connections[server] = self.enter_context(_connection(server.connection_pool))
+        return self._connections[server]
 
-    def say(self, line: Any, pieces: Iterable[bytes]) -> None:
-        """Much of it at a time: each system call may wake Redis, which works on much meanwhile."""
-        unsent = self._unsent.setdefault(line, bytearray())
+    def buffer(self, connection: Any, pieces: Iterable[bytes]) -> None:
+        """Buffer bytes for a connection, and send them once there are many. Each system call may
+        wake Redis, which then works on many commands at a time."""
+        unsent = self._unsent.setdefault(connection, bytearray())
         for piece in pieces:
             unsent += piece
         if len(unsent) >= MUCH_BYTES:
-            del self._unsent[line]
-            line.send_packed_command([unsent])
+            del self._unsent[connection]
+            connection.send_packed_command([unsent])
 
     def send(self) -> None:
-        """What is left to say."""
-        for line, unsent in self._unsent.items():
-            line.send_packed_command([unsent])
+        """Send what is still buffered."""
+        for connection, unsent in self._unsent.items():
+            connection.send_packed_command([unsent])
         self._unsent.clear()
 
 
 def bulk(*words: str) -> bytes:
-    """Words of a command, as the protocol has them."""
+    """Encode words of a command as bulk strings."""
     return b"".join([_bulk(word.encode()) for word in words])
 
 
@@ -230,40 +235,44 @@ def _bulk(word: bytes) -> bytes:
     return b"$%d\r\n%b\r\n" % (len(word), word)
 
 
-def of_words(count: int, *some: bytes) -> bytes:
-    """A command of so many words, which stand in some `bulk`s."""
-    return b"*%d\r\n%b" % (count, b"".join(some))
+def of_words(count: int, *words: bytes) -> bytes:
+    """Encode a command of `count` words, which the given bulk strings hold."""
+    return b"*%d\r\n%b" % (count, b"".join(words))
 
 
 MULTI, EXEC = of_words(1, bulk("MULTI")), of_words(1, bulk("EXEC"))
 
 
 def _packed(batch: CallBatch) -> tuple[bytes, ...]:
-    """One command is of one instant anyway."""
+    """The commands of a batch, in a transaction if there are several."""
     return batch.data if batch.commands == 1 else (MULTI, *batch.data, EXEC)
 
 
-def _replies(line: Any, commands: int) -> list[Any]:
-    """To so many commands."""
+def _replies(connection: Any, commands: int) -> list[Any]:
+    """The replies to a batch of this many commands."""
     if commands == 1:
-        return list(received(line, 1))
-    *_, replies = received(line, 1 + commands + 1)  # that it is begun, and each queued
+        return list(received(connection, 1))
+    # OK for MULTI, QUEUED for each command, and the replies of EXEC
+    *_, replies = received(connection, 1 + commands + 1)
     for each in replies:
         if isinstance(each, Exception):
             raise each
     return list(replies)
 
 
-def received(line: Any, count: int) -> Iterator[Any]:
-    """So many replies, as a connection's `read_response` returns or raises them.
+def received(connection: Any, count: int) -> Iterator[Any]:
+    """Yield `count` replies of a connection, as its `read_response` does; raise an error reply.
 
-    That takes 0.9 us each, the client's own reader beneath it 0.16.
+    `read_response` takes 0.9 us for each reply. The hiredis reader below it takes 0.16 us for a
+    reply that has already reader, but redis-py 8.1 has no public way to it: neither connections
+    nor parsers offer to read several replies at once. So this reaches for the private reader, and
+    uses `read_response` where there is none, or where a reply is not complete.
     """
-    arrived = arrived_on(line)
+    reader = reader_of(connection)
     for _ in range(count):
-        reply = NOTHING_YET if arrived is None else arrived.gets()
-        if reply is NOTHING_YET:
-            reply = line.read_response()
+        reply = NOT_COMPLETE if reader is None else reader.gets()
+        if reply is NOT_COMPLETE:
+            reply = connection.read_response()
         if isinstance(reply, Exception):
             raise reply
         yield reply
@@ -272,22 +281,24 @@ def received(line: Any, count: int) -> Iterator[Any]:
 READER = "_reader"
 
 
-def arrived_on(line: Any) -> Any:
-    """What reads from what has come on a connection, if it is where we look for it."""
-    return getattr(getattr(line, "_parser", None), READER, None) if NOTHING_YET else None
+def reader_of(connection: Any) -> Any:
+    """The hiredis reader of a connection; None if redis-py does not keep one at its present
+    place."""
+    return getattr(getattr(connection, "_parser", None), READER, None) if NOT_COMPLETE else None
 
 
 @contextmanager
-def _line(pool: Any) -> Iterator[Any]:
-    """A connection of our own; after a failure nobody knows what is still to come on it."""
-    line = pool.get_connection()
+def _connection(pool: Any) -> Iterator[Any]:
+    """Take a connection from the pool. After a failure it is closed, because late replies may
+    follow."""
+    connection = pool.get_connection()
     try:
-        yield line
+        yield connection
     except BaseException:
-        line.disconnect()
+        connection.disconnect()
         raise
     finally:
-        pool.release(line)
+        pool.release(connection)
 
 
 def _server_of(client: Client, key: str) -> Client:
@@ -297,7 +308,7 @@ def _server_of(client: Client, key: str) -> Client:
 
 
 def find_again(client: Client) -> None:
-    """After a failover: the same name may lead to another server."""
+    """Look the servers up again: after a failover, the same name may lead to another server."""
     if is_cluster(client):
         client.nodes_manager.initialize()
     else:

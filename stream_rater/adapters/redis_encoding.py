@@ -1,13 +1,12 @@
-"""What Redis is sent for a shard's players: where their beliefs are, hash by hash.
+"""Encodes what Redis receives for a shard's players, hash by hash.
 
-To read: commands as the protocol has them, an HMGET for each hash. To write: what our function
-there takes, the key of each hash as a word of the command, and beliefs as strings one after the
-other, each behind its length in four bytes. Thousands of either are made in one call; a key is
-`sharding.belief_key`'s.
+To read beliefs: one encoded HMGET for each hash. To write beliefs: the arguments of our Redis
+Function, which are the key of each hash as a bulk string, and the beliefs as strings, each after
+its length in four bytes. One kernel call encodes thousands of players. A key is that of
+`store_keys.belief_key`.
 """
 
 import zlib
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,18 +17,18 @@ from stream_rater.columns.arrays import Bytes, Ints
 from stream_rater.columns.kernels import kernel
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.columns.strings import put, put_number
-from stream_rater.contract.record import Player
 
 DIGITS = 10
-"""Of a bucket's number, at most: it is a crc32's rest; and of a length."""
+"""The most digits of a bucket's number, which is a remainder of a crc32, and of a length."""
 LENGTH = 4
 Crc = npt.NDArray[np.uint32]
 COLON, STAR, DOLLAR = b":*$"
 MOST_TOGETHER = 100
-"""Players in a command, or a call of the function: Lua takes some thousands of arguments."""
+"""The most players in a command, or in one key's part of a call: Lua takes only some thousands of
+arguments."""
 
 _CRC = np.array([zlib.crc32(bytes([i ^ 0xFF])) ^ 0xFF000000 for i in range(256)], np.uint32)
-"""The usual table of crc32, from zlib's values for single bytes, which it inverts."""
+"""The usual table of crc32, from zlib's values for single bytes, which zlib inverts."""
 _HMGET = np.frombuffer(b"$5\r\nHMGET\r\n", np.uint8).copy()
 _END = np.frombuffer(b"\r\n", np.uint8).copy()
 
@@ -44,7 +43,7 @@ def _crc32(data: Bytes, start: int, end: int, table: Crc) -> np.uint32:
 
 @kernel
 def _buckets(names: Bytes, starts: Ints, ends: Ints, buckets: int, table: Crc) -> Ints:
-    """(n,) each player's."""
+    """(n,) the bucket of each player."""
     found = np.empty(len(ends), np.int64)
     for i in range(len(ends)):
         found[i] = np.int64(_crc32(names, starts[i], ends[i], table)) % buckets
@@ -53,7 +52,8 @@ def _buckets(names: Bytes, starts: Ints, ends: Ints, buckets: int, table: Crc) -
 
 @kernel
 def _group_ends(ladder: Ints, bucket: Ints) -> Ints:
-    """Where those of one hash end, of players who stand hash by hash, or enough of them."""
+    """The ends of groups of players, who are ordered by hash. The players of a group share a hash,
+    and a group has at most MOST_TOGETHER players."""
     ends = np.empty(len(bucket), np.int64)
     groups = first = 0
     for i in range(1, len(bucket) + 1):
@@ -67,23 +67,23 @@ def _group_ends(ladder: Ints, bucket: Ints) -> Ints:
 
 
 class Grouped(NamedTuple):
-    """Players of a shard, hash by hash."""
+    """The players of a shard, grouped by hash."""
 
     order: Ints
-    """(n,) which one of them stands where."""
+    """(n,) the players' indices, in the order of the groups."""
     ladder: Ints
-    """(n,) in that order, as in Roster."""
+    """(n,) each player's ladder as in PlayerColumn, in that order."""
     bucket: Ints
-    """(n,)"""
+    """(n,) each player's bucket, in that order."""
     ends: Ints
-    """Of the groups."""
+    """Where each group ends, in that order."""
 
 
-def _grouped(roster: PlayerColumn, buckets: int) -> Grouped:
-    names = roster.names
+def _grouped(players: PlayerColumn, buckets: int) -> Grouped:
+    names = players.names
     bucket = _buckets(names.data, names.starts, names.ends, buckets, _CRC)
-    order = np.lexsort((bucket, roster.ladder))
-    ladder, bucket = roster.ladder[order], bucket[order]
+    order = np.lexsort((bucket, players.ladder))
+    ladder, bucket = players.ladder[order], bucket[order]
     return Grouped(order, ladder, bucket, _group_ends(ladder, bucket))
 
 
@@ -98,14 +98,14 @@ def _put_key(
 
 @kernel
 def _put_size(out: Bytes, at: int, kind: int, size: int, end: Bytes) -> int:
-    """How many arguments follow, or how many bytes."""
+    """Write a RESP header: how many arguments or bytes follow."""
     out[at] = kind
     return put(out, put_number(out, at + 1, size), end, 0, len(end))
 
 
 @kernel
 def _put_word(out: Bytes, at: int, data: Bytes, start: int, stop: int, end: Bytes) -> int:
-    """data[start:stop] as a word of a command."""
+    """Write data[start:stop] as a bulk string."""
     at = put(out, _put_size(out, at, DOLLAR, stop - start, end), data, start, stop)
     return put(out, at, end, 0, len(end))
 
@@ -119,7 +119,7 @@ def _put_length(out: Bytes, at: int, size: int) -> int:
 
 @kernel
 def _room(grouped: Grouped, prefix: Bytes, starts: Ints, ends: Ints, at_most: int) -> int:
-    """Bytes that suffice for the groups' keys, at most so many beside each."""
+    """An upper bound of the bytes of the groups' keys, each with `at_most` more bytes."""
     size = len(grouped.ends) * (len(prefix) + 1 + DIGITS + at_most)
     first = 0
     for group_end in grouped.ends:
@@ -134,7 +134,7 @@ def _read(
     grouped: Grouped, prefix: Bytes, ladders: Bytes, ladder_starts: Ints, ladder_ends: Ints,
     names: Bytes, name_starts: Ints, name_ends: Ints, command: Bytes, end: Bytes,
 ) -> Bytes:  # fmt: skip
-    """An HMGET for each group."""
+    """Encode an HMGET for each group."""
     beside = len(command) + 2 * (1 + DIGITS) + 3 * len(end)
     size = _room(grouped, prefix, ladder_starts, ladder_ends, beside)
     for i in range(len(name_ends)):
@@ -161,7 +161,8 @@ def _write(
     names: Bytes, name_starts: Ints, name_ends: Ints,
     values: Bytes, value_starts: Ints, value_ends: Ints, end: Bytes,
 ) -> tuple[Bytes, Bytes]:  # fmt: skip
-    """The key of each group; and for each group how many it has, and field and value of each."""
+    """Encode the key of each group, and for each group the number of its players, then the field
+    and the value of each player."""
     room = _room(grouped, prefix, ladder_starts, ladder_ends, 1 + DIGITS + 2 * len(end))
     size = LENGTH * len(grouped.ends)
     for i in range(len(name_ends)):
@@ -185,24 +186,23 @@ def _write(
 
 
 class Reads(NamedTuple):
-    """Commands that read beliefs."""
+    """Encoded commands that read beliefs."""
 
     data: bytes
-    """One after the other."""
+    """The commands, concatenated."""
     commands: int
     order: Ints
-    """(n,) which player each value is of, command by command."""
+    """(n,) the index of the player of each value, command by command."""
 
 
 _NOTHING = Reads(b"", 0, np.empty(0, np.int64))
 
 
-def reads(shard: int, players: Sequence[Player], buckets: int) -> Reads:
-    """Of these players of one shard."""
+def reads(shard: int, players: PlayerColumn, buckets: int) -> Reads:
+    """The commands that read the beliefs of these players of one shard."""
     if not players:
         return _NOTHING
-    roster = PlayerColumn.of(players)
-    names, ladders, grouped = roster.names, roster.ladders.escaped, _grouped(roster, buckets)
+    names, ladders, grouped = players.names, players.ladders.escaped, _grouped(players, buckets)
     data = _read(
         grouped, _prefix(shard), ladders.data, ladders.starts, ladders.ends,
         names.data, names.starts, names.ends, _HMGET, _END,
@@ -211,21 +211,20 @@ def reads(shard: int, players: Sequence[Player], buckets: int) -> Reads:
 
 
 class Writes(NamedTuple):
-    """What the function is given to write beliefs."""
+    """The arguments with which the Redis Function writes beliefs."""
 
     hashes: int
-    """How many keys."""
+    """The number of keys."""
     keys: bytes
-    """A word each; a hash with many beliefs comes several times."""
+    """The keys as bulk strings. A hash with many beliefs is listed several times."""
     beliefs: bytes
-    """Those of each key, in the keys' order."""
+    """The beliefs of each key, in the order of the keys."""
 
 
-def writes(shard: int, beliefs: Sequence[tuple[Player, bytes]], buckets: int) -> Writes:
-    """Of these beliefs of one shard."""
-    entries = BeliefColumn.of(beliefs)
-    roster, values = entries.players, entries.records
-    names, ladders, grouped = roster.names, roster.ladders.escaped, _grouped(roster, buckets)
+def writes(shard: int, beliefs: BeliefColumn, buckets: int) -> Writes:
+    """The arguments that write these beliefs of one shard."""
+    players, values = beliefs.players, beliefs.records
+    names, ladders, grouped = players.names, players.ladders.escaped, _grouped(players, buckets)
     keys, packed = _write(
         grouped, _prefix(shard), ladders.data, ladders.starts, ladders.ends,
         names.data, names.starts, names.ends, values.data, values.starts, values.ends, _END,

@@ -1,6 +1,7 @@
-"""What the store on Redis remembers of itself: what it was laid out for, and by which release.
+"""The metadata of the store on Redis: which shards, buckets and topics it was laid out for, and by
+which kernel version.
 
-All but the shards' own keys, which `rebuild` deletes and makes anew.
+`rebuild` deletes the shards' keys and writes them again; the metadata is kept apart from them.
 """
 
 import re
@@ -16,41 +17,44 @@ from stream_rater.pipeline.ports import UNFINISHED
 
 LAYOUT_KEY = "stream-rater:layout"
 LADDERS_KEY = "stream-rater:ladders"
-"""Where releases before `ladders-noted` remembered how ladders are rated: an entry a field."""
+"""Where releases before the topic `ladders-noted` kept the ladders' histories, one entry in each
+field."""
 KERNEL = "kernel"
-"""Field of the layout: the first workers' kernel version, or that of the last rebuild."""
+"""Field of the layout: the kernel version of the first workers, or of the last rebuild."""
 REBUILDING = "rebuilding"
-"""Field of the layout that is there while a rebuild is under way, or was given up."""
+"""Field of the layout that exists while a rebuild is in progress, or after it was abandoned."""
 OF_THE_ROUNDS = frozenset({"partitions", "topic"})
-"""What the layout says of round-completed, whose offsets order each ladder's rounds."""
+"""The fields about `round-completed`, whose offsets order the rounds of each ladder."""
 WAY_OUT = "restore the setting, or stop all workers and run `stream-rater rebuild --replace`"
 NO_WAY_BACK = (
-    "offsets no longer order the rounds; begin with another topic_prefix and an empty database, "
-    "and submit the rounds there"
+    "offsets no longer order the rounds. Begin with another topic_prefix and an empty database, "
+    "and submit the rounds again"
 )
 KEY = re.compile(rb"\{\d+\}:(position|belief:.*)", re.DOTALL)
-"""Of a shard."""
+"""A key that belongs to a shard."""
 
 
 class LayoutMismatch(Exception):
-    """The store was laid out for other shards, buckets or topics; `rebuild` is the way out."""
+    """The store was laid out for other shards, buckets or topics. The text names the remedy."""
 
 
 class StoreMetadata:
-    """The layout of one store; `guard` turns what Redis raises into StoreTrouble."""
+    """Reads and writes the metadata. `guard` runs a call to Redis and turns its errors into
+    StoreTrouble."""
 
     def __init__(self, client: "redis.Redis", guard: Callable[[Callable[[], Any]], Any]) -> None:
         self._client = client
         self._guard = guard
 
     def check(self, layout: Mapping[str, str]) -> None:
-        """Remember how the store is laid out, or refuse one laid out otherwise."""
+        """Store the layout on first use. Raises LayoutMismatch if the store was laid out
+        otherwise."""
         self._guard(lambda: self._check(layout))
 
     def _check(self, layout: Mapping[str, str]) -> None:
         if self._client.hexists(LAYOUT_KEY, REBUILDING):
             raise LayoutMismatch(
-                "a rebuild of the store was not finished: run `stream-rater rebuild --replace`"
+                "a rebuild of the store is unfinished: run `stream-rater rebuild --replace`"
             )
         for name, value in layout.items():
             self._client.hsetnx(LAYOUT_KEY, name, value)
@@ -62,7 +66,8 @@ class StoreMetadata:
                 )
 
     def check_rebuildable(self, layout: Mapping[str, str]) -> None:
-        """Refuse what no rebuild can make good: rounds that lost their order."""
+        """Raises LayoutMismatch if offsets no longer order the rounds, which a rebuild cannot
+        repair."""
         for name in OF_THE_ROUNDS & layout.keys():
             held: Any = self._guard(partial(self._client.hget, LAYOUT_KEY, name))
             if held is not None and held.decode() != layout[name]:
@@ -72,25 +77,25 @@ class StoreMetadata:
                 )
 
     def old_notes(self) -> dict[str, list[str]]:
-        """How ladders are rated, as an older release noted it here."""
+        """The ladders' histories, as an older release stored them here."""
         held: dict[bytes, bytes] = self._guard(partial(self._client.hgetall, LADDERS_KEY))
         found: dict[str, dict[int, str]] = {}
         for field, entry in held.items():
             ladder, _, number = field.decode().rpartition(":")
             found.setdefault(unquote(ladder), {})[int(number)] = entry.decode()
-        return {each: [told[i] for i in sorted(told)] for each, told in found.items()}
+        return {each: [entries[i] for i in sorted(entries)] for each, entries in found.items()}
 
     def begin(self, kernel: int) -> None:
-        """Remember the kernel version of the first ratings."""
+        """Store the kernel version of the first ratings, if none is stored."""
         self._guard(partial(self._client.hsetnx, LAYOUT_KEY, KERNEL, kernel))
 
     def begun_by(self, kernel: int) -> int:
-        """The kernel version by which the oldest ratings here were computed; if none, this one."""
+        """The kernel version of the oldest ratings in the store, or `kernel` if none is stored."""
         held: Any = self._guard(partial(self._client.hget, LAYOUT_KEY, KERNEL))
         return kernel if held is None else int(held)
 
     def is_empty(self) -> bool:
-        """Whether the store holds nothing of ours but perhaps its layout and what it notes."""
+        """Whether the store has no key of a shard."""
 
         def found() -> bool:
             keys = self._client.scan_iter(match="{*}:*", count=10_000)
@@ -99,7 +104,7 @@ class StoreMetadata:
         return not self._guard(found)
 
     def begin_rebuild(self, shards: int) -> None:
-        """Mark the store and each shard as unfinished, then delete all that it holds of ours."""
+        """Mark the store and each shard as unfinished, then delete the shards' other keys."""
 
         def clear() -> None:
             self._client.hset(LAYOUT_KEY, REBUILDING, "1")
@@ -115,7 +120,7 @@ class StoreMetadata:
         self._guard(clear)
 
     def end_rebuild(self, layout: Mapping[str, str], kernel: int) -> None:
-        """Lay the store out like this; from now on workers may use it."""
+        """Store the new layout, and end the rebuild. Workers may then use the store."""
 
         def finish() -> None:
             for name, value in layout.items():

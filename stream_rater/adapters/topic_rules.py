@@ -1,8 +1,9 @@
-"""How the topics must be configured, and what is said of those that others made.
+"""The rules for the configuration of the topics, and the messages about topics that break them.
 
-Nothing here asks Kafka: what it tells of each topic comes in, and lines come out. A refusal is for
-what would lose rounds or ratings, or stop the service; a warning is for what might. Each line names
-the topic, the setting, its value, what it must be, why, and the command that mends it.
+Nothing here asks Kafka: a description of each topic comes in, and lines come out. A refusal is for
+a setting that would lose rounds or ratings, or stop the service. A warning is for a setting that
+might. Each line names the topic, the setting, its value, the required value, the reason, and the
+command that repairs it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,14 +21,15 @@ from stream_rater.contract.events import (
 
 DAY_MS = 86_400_000
 MESSAGE_BYTES = 16 * 2**20
-"""Rounds may be large, and so may their parts."""
+"""The message size of topics with rounds, parts and rejections, all of which may be large."""
 ENVELOPE_BYTES = 64 * 1024
-"""What a rejection has beyond the bytes it rejects, at most: its headers, and the batch's."""
+"""The most bytes that a rejection has in addition to the rejected record: its headers and the
+batch's."""
 LARGEST_ROUND_BYTES = LARGEST_RESPONSE_BYTES - ENVELOPE_BYTES
-"""No larger record is read at once."""
+"""The largest record that a reader can read."""
 
 MANY_COPIES = 3
-"""From so many on one may be away and two are left."""
+"""With this many replicas, one may be unavailable and two are left."""
 
 POLICY = "cleanup.policy"
 RETENTION_MS = "retention.ms"
@@ -40,28 +42,28 @@ DELETE, COMPACT = "delete", "compact"
 FOR_EVER = "-1"
 BROKERS_CLOCK = "LogAppendTime"
 
-UNKNOWN = "not told"
-"""Instead of the value of a setting that the broker does not tell."""
+UNKNOWN = "not returned by the broker"
+"""Shown in place of a value that the broker does not return."""
 
 
 class Found(NamedTuple):
-    """What Kafka tells of a topic."""
+    """The description of a topic, from Kafka."""
 
     partitions: int
     copies: int
-    """Of the partition that has the fewest."""
+    """The number of replicas of the partition that has the fewest."""
     configuration: Mapping[str, str]
 
 
 class Judgement(NamedTuple):
-    """What is said of the topics, a line each."""
+    """The messages about the topics, one line each."""
 
     refusals: list[str]
     warnings: list[str]
 
 
 class Rule(NamedTuple):
-    """What one setting of a topic must be."""
+    """A rule for one setting of a topic."""
 
     setting: str
     must: str
@@ -70,9 +72,9 @@ class Rule(NamedTuple):
 
 
 def wanted(settings: Settings) -> dict[str, tuple[int, dict[str, str]]]:
-    """Partitions and configuration of each topic as the service creates it.
+    """The partitions and the configuration with which the service creates each topic.
 
-    Every setting that is judged is named: a broker's defaults may be other ones.
+    Every setting that has a rule is named, because a broker's defaults may differ.
     """
     large = {LARGEST: str(MESSAGE_BYTES)}
     rejections = {LARGEST: str(MESSAGE_BYTES + ENVELOPE_BYTES)}
@@ -90,7 +92,8 @@ def wanted(settings: Settings) -> dict[str, tuple[int, dict[str, str]]]:
 
 
 def _deleted(after_ms: str) -> dict[str, str]:
-    """A topic whose records are deleted by their age alone, as a broker's clock tells it."""
+    """The configuration of a topic whose records are deleted by their age alone, by the broker's
+    clock."""
     return {
         POLICY: DELETE,
         RETENTION_MS: after_ms,
@@ -112,11 +115,11 @@ def _a_day(why: str) -> Rule:
 
 
 def _number(held: str) -> int:
-    """A number as Kafka writes it; -1 where it is none."""
+    """A number as Kafka writes it; -1 if it is none."""
     return int(held) if held.isdecimal() else -1
 
 
-ALL_OF_IT = "it is the source of truth, of which `rebuild` and `verify` read all"
+ALL_OF_IT = "it is the source of truth, and `rebuild` and `verify` read all of it"
 OUTAGE = "it must outlive the longest outage of Redis"
 DELETED_EARLY = "a worker's wrong clock would let Kafka delete records early"
 
@@ -125,7 +128,9 @@ REFUSED: Mapping[str, tuple[Rule, ...]] = {
         _exactly(POLICY, DELETE, "compaction keeps one round of each ladder"),
         _exactly(RETENTION_MS, FOR_EVER, ALL_OF_IT),
         _exactly(RETENTION_BYTES, FOR_EVER, ALL_OF_IT),
-        _exactly(TIMESTAMPS, BROKERS_CLOCK, "a round's time is judged by when Kafka got it"),
+        _exactly(
+            TIMESTAMPS, BROKERS_CLOCK, "a round's time is checked against when Kafka received it"
+        ),
     ),
     PERFORMANCE_ESTIMATED: (
         _exactly(POLICY, DELETE, "parts have no key to compact by"),
@@ -133,73 +138,75 @@ REFUSED: Mapping[str, tuple[Rule, ...]] = {
         _exactly(RETENTION_BYTES, FOR_EVER, OUTAGE),
     ),
     RATING_CHANGED: (
-        _exactly(POLICY, COMPACT, "the last rating of each player is kept, however old"),
+        _exactly(POLICY, COMPACT, "the last rating of each player must be kept, however old"),
     ),
     ROUND_REJECTED: (
         _exactly(POLICY, DELETE, "compaction keeps one rejection of each key"),
-        _a_day("somebody must have the time to look at rejections"),
+        _a_day("operators need time to look at rejections"),
     ),
     LADDERS_NOTED: (
-        _exactly(POLICY, DELETE, "every note counts, and the first one of rival ones"),
+        _exactly(POLICY, DELETE, "every note counts, and compaction would remove some"),
         _exactly(RETENTION_MS, FOR_EVER, "it says how all rounds were rated"),
         _exactly(RETENTION_BYTES, FOR_EVER, "it says how all rounds were rated"),
     ),
 }
-"""What a topic cannot serve without."""
+"""Rules whose violation is refused."""
 
 WARNED: Mapping[str, tuple[Rule, ...]] = {
     PERFORMANCE_ESTIMATED: (_exactly(TIMESTAMPS, BROKERS_CLOCK, DELETED_EARLY),),
     RATING_CHANGED: (
         _exactly(
-            TIMESTAMPS, BROKERS_CLOCK, "a worker's wrong clock would tell Kafka when to compact"
+            TIMESTAMPS, BROKERS_CLOCK, "a worker's wrong clock would decide when Kafka compacts"
         ),
     ),
     ROUND_REJECTED: (_exactly(TIMESTAMPS, BROKERS_CLOCK, DELETED_EARLY),),
 }
-"""What it serves better with."""
+"""Rules whose violation is a warning."""
 
 
 def judged(settings: Settings, found: Mapping[str, Found]) -> Judgement:
-    """What is said of the topics; `found` has each by its name with the prefix."""
+    """All messages about the topics. `found` describes each topic, by its name with the prefix."""
     return Judgement(
         [
             *_unequal(settings, found),
-            *_broken(settings, found, REFUSED, "must be"),
+            *_violations(settings, found, REFUSED, "must be"),
             *_sizes(settings, found),
         ],
-        [*_broken(settings, found, WARNED, "should be"), *_fragile(settings, found)],
+        [*_violations(settings, found, WARNED, "should be"), *_fragile(settings, found)],
     )
 
 
-def _broken(
+def _violations(
     settings: Settings, found: Mapping[str, Found], rules: Mapping[str, tuple[Rule, ...]], verb: str
 ) -> Iterator[str]:
-    """The rules that are not kept."""
+    """A message for each rule that is broken."""
     made = wanted(settings)
     for topic, its_rules in rules.items():
         name = settings.topic_prefix + topic
         for setting, must, why, fits in its_rules:
             held = found[name].configuration.get(setting, UNKNOWN)
             if not fits(held):
-                mended = _configured(settings, name, setting, made[name][1][setting])
-                yield f"{name}: {setting} is {held}, {verb} {must}: {why}: {mended}"
+                command = _configured(settings, name, setting, made[name][1][setting])
+                yield f"{name}: {setting} is {held}, {verb} {must}: {why}: {command}"
 
 
 def _unequal(settings: Settings, found: Mapping[str, Found]) -> Iterator[str]:
-    """Kafka adds partitions and takes none away: the topic with fewer gets more."""
+    """A message if the topics with one partition for each shard differ in partitions. Kafka can
+    only add partitions, so the topic with fewer gets more."""
     parts, changed = (settings.topic_prefix + t for t in (PERFORMANCE_ESTIMATED, RATING_CHANGED))
     fewer, more = sorted((parts, changed), key=lambda name: found[name].partitions)
     if found[fewer].partitions < found[more].partitions:
         command = f"kafka-topics.sh --bootstrap-server {settings.kafka} --alter --topic {fewer}"
         yield (
-            f"{parts} has {found[parts].partitions} partitions and {changed} "
-            f"{found[changed].partitions}, both must have one a shard: "
+            f"{parts} has {found[parts].partitions} partitions and {changed} has "
+            f"{found[changed].partitions}, and both must have one for each shard: "
             f"run `{command} --partitions {found[more].partitions}`"
         )
 
 
 def _sizes(settings: Settings, found: Mapping[str, Found]) -> Iterator[str]:
-    """Whatever round-completed takes must be read at once, and go on whole."""
+    """Messages about message sizes: every record that round-completed accepts must be readable, and
+    must fit whole into the other topics."""
     rounds, parts, rejected = (
         settings.topic_prefix + topic
         for topic in (ROUND_COMPLETED, PERFORMANCE_ESTIMATED, ROUND_REJECTED)
@@ -210,7 +217,7 @@ def _sizes(settings: Settings, found: Mapping[str, Found]) -> Iterator[str]:
         if held < size:
             yield (
                 f"{name}: {LARGEST} is {held}, must be at least the {size} of {rounds}: "
-                f"what is read there goes on whole: "
+                f"a record of that topic must fit whole into this one: "
                 f"{_configured(settings, name, LARGEST, str(enough))}"
             )
     if size > LARGEST_ROUND_BYTES:
@@ -221,23 +228,25 @@ def _sizes(settings: Settings, found: Mapping[str, Found]) -> Iterator[str]:
 
 
 def size_of(configuration: Mapping[str, str]) -> int:
-    """The largest record that a topic takes."""
+    """The largest record that a topic accepts, in bytes."""
     return int(configuration.get(LARGEST, MESSAGE_BYTES))
 
 
 def _fragile(settings: Settings, found: Mapping[str, Found]) -> Iterator[str]:
-    """Topics with copies enough, whose records count as written with a single one."""
+    """Messages about topics that have enough replicas, but count a record as written with one of
+    them."""
     for name, (_, copies, configuration) in found.items():
         held = configuration.get(MIN_INSYNC, "1")
         if copies >= MANY_COPIES and int(held) < 2:
             yield (
-                f"{name}: {MIN_INSYNC} is {held}, should be 2: what a single broker has counts as "
-                f"written, and is lost with it: {_configured(settings, name, MIN_INSYNC, '2')}"
+                f"{name}: {MIN_INSYNC} is {held}, should be 2: a record that only one broker has "
+                f"counts as written, and is lost with that broker: "
+                f"{_configured(settings, name, MIN_INSYNC, '2')}"
             )
 
 
 def _configured(settings: Settings, name: str, setting: str, value: str) -> str:
-    """To run the command that gives a topic's setting this value."""
+    """The advice to run the command that gives a topic's setting this value."""
     return (
         f"run `kafka-configs.sh --bootstrap-server {settings.kafka} --alter --entity-type topics "
         f"--entity-name {name} --add-config {setting}={value}`"

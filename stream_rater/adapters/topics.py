@@ -1,4 +1,5 @@
-"""The five topics: their names, making them, and asking Kafka about them."""
+"""The five topics: their names, their creation and checks, and what the service asks Kafka about
+them."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,13 @@ from stream_rater.adapters.access import (
     client_options,
     trouble_of,
 )
+from stream_rater.adapters.admin_results import (
+    TIMEOUT_S,
+    copies_of,
+    knows_no_topic,
+    offset_of,
+    result_of,
+)
 from stream_rater.adapters.topic_rules import (
     ENVELOPE_BYTES,
     MESSAGE_BYTES,
@@ -37,35 +45,34 @@ from stream_rater.config import BadConfiguration, Settings
 from stream_rater.contract import events
 from stream_rater.pipeline.ports import Denied, LogTrouble
 
-TIMEOUT_S = 10.0
 REQUEST_TIMEOUT_S = 5.0
-"""Of what the state machines wait for."""
+"""The time-out of requests that a state machine waits for."""
 NEWS_S = 0.05
-"""How long after its question a broker that does not know of a new topic is asked again."""
+"""How long to wait before a broker that does not know a new topic is asked again."""
 ABANDONED_S = 15.0
-"""How long after its time-out a transaction may stay open: brokers look for such every 10 s."""
+"""How long a transaction may stay open after its time-out: brokers look for such transactions every
+10 s."""
 
 _SPEC: Any = admin_api.OffsetSpec
 LATEST: Any = _SPEC.latest()
 EARLIEST: Any = _SPEC.earliest()
 READ_COMMITTED: Any = IsolationLevel.READ_COMMITTED
-UNKNOWN_TOPIC = KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
 class TopicMismatch(Exception):
-    """A topic exists and cannot serve: one line with its name and the way out."""
+    """A topic cannot be used. The text is one line with its name and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Names, with the configured prefix."""
+    """The names of the topics, with the configured prefix."""
 
     rounds: str
     parts: str
     changed: str
     rejected: str
     notes: str
-    """About ladders."""
+    """The notes about ladders."""
 
     @classmethod
     def of(cls, settings: Settings) -> "Topics":
@@ -81,67 +88,39 @@ class Topics:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All of them."""
+        """The names of all five topics."""
         return astuple(self)
 
 
-def _offset(future: Any) -> int:
-    """What ListOffsets found. Where a leader has just gone, there is no error and no offset."""
-    offset: int = _result(future).offset
-    if offset < 0:
-        raise LogTrouble("kafka: a partition's leader does not tell its offsets")
-    return offset
-
-
-def _result(future: "Future[Any]") -> Any:
-    try:
-        return future.result(TIMEOUT_S)
-    except KafkaException as error:
-        raise trouble_of(error) from None
-    except TimeoutError:
-        raise LogTrouble(f"kafka: no answer within {TIMEOUT_S:g} s") from None
-
-
-def _knows_no_topic(asked: "Future[Any]") -> bool:
-    """Whether a broker has answered that there is no such topic."""
-    error = asked.exception() if asked.done() else None
-    return isinstance(error, KafkaException) and error.args[0].code() == UNKNOWN_TOPIC
-
-
-def _copies(known: Any) -> list[tuple[int, int]]:
-    """Of each partition of a topic: copies in sync, and all of them."""
-    found = known.partitions
-    return [(len(found[p].isrs), len(found[p].replicas)) for p in sorted(found)]
-
-
 class Admin:
-    """What the service asks of Kafka besides reading and writing."""
+    """Requests to Kafka's admin API."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._heard: KafkaError | None = None
-        """Why the client could not connect, where it told more than that."""
-        options = client_options(settings) | {"error_cb": self._hear}
+        self._connection_error: KafkaError | None = None
+        """Why the client could not connect, if it reported a reason by callback."""
+        options = client_options(settings) | {"error_cb": self._note_connection_error}
         try:
             self._client = admin_api.AdminClient(options, logger=QUIET)
         except KafkaException as error:
             raise BadConfiguration(f"kafka: {error.args[0].str()}") from None
         self.topics = Topics.of(settings)
         self._created: set[str] = set()
-        """Topics that are there since `create_topics`: not every broker may know of them yet."""
+        """Topics that `create_topics` created. Not every broker may know them yet."""
         self._readers: dict[str, Consumer] = {}
-        """Of committed offsets, by group."""
+        """Consumers that read committed offsets, by group."""
         self.largest_rejection = MESSAGE_BYTES
-        """Bytes of key and value that round-rejected takes, as it was found to be configured."""
+        """The most bytes of key and value that round-rejected accepts, by its configuration."""
         self.warnings: list[str] = []
-        """A line each, after `check_topics`."""
+        """The warnings of `check_topics`, one line each."""
 
-    def _hear(self, error: KafkaError) -> None:
+    def _note_connection_error(self, error: KafkaError) -> None:
         if error.code() in DENIALS or error.code() == KafkaError._SSL:
-            self._heard = error
+            self._connection_error = error
 
     def create_topics(self) -> None:
-        """Create what is missing; who may not create topics only needs them to be there."""
+        """Create the topics that do not exist. A service without the right to create topics needs
+        them all to exist."""
         there = self.partitions()
         new = [
             NewTopic(
@@ -163,12 +142,15 @@ class Admin:
         error = future.exception(TIMEOUT_S)
         code = error.args[0].code() if isinstance(error, KafkaException) else None
         if code in DENIALS:
-            raise Denied(f"kafka: {name} is not there, or not to be seen, and not to be created")
+            raise Denied(
+                f"kafka: {name} does not exist, or may not be seen by this service, and this "
+                "service may not create it"
+            )
         if code != KafkaError.TOPIC_ALREADY_EXISTS:
-            _result(future)
+            result_of(future)
 
     def _await_leaders(self) -> None:
-        """A broker may say for a moment that it does not lead what was just made."""
+        """Wait until each partition has a leader that knows that it leads."""
         deadline_s = time.monotonic() + TIMEOUT_S
         while not self._are_led() and time.monotonic() < deadline_s:
             time.sleep(NEWS_S)
@@ -179,11 +161,11 @@ class Admin:
         return False
 
     def partitions(self) -> dict[str, int]:
-        """Number of partitions of each of our topics."""
+        """The number of partitions of each of our topics."""
         return {name: len(known.partitions) for name, known in self._known().items()}
 
     def _known(self) -> dict[str, Any]:
-        """What Kafka tells of our topics; of those that we created once a broker knows of all."""
+        """The metadata of our topics. Topics that this service created are waited for."""
         deadline_s = time.monotonic() + TIMEOUT_S
         while not self._created <= (known := self._listed()).keys():
             if time.monotonic() > deadline_s:
@@ -192,7 +174,7 @@ class Admin:
         return known
 
     def _listed(self) -> dict[str, Any]:
-        """What some broker tells of our topics."""
+        """The metadata of our topics, from one broker."""
         try:
             known = self._client.list_topics(timeout=TIMEOUT_S).topics
         except KafkaException as error:
@@ -200,44 +182,47 @@ class Admin:
         return {name: known[name] for name in self.topics.names if name in known}
 
     def _described(self, topic: str, ask: "Callable[[], Future[Any]]") -> Any:
-        """What some broker tells of a topic; of one that we created once it knows of it."""
+        """The description of a topic. A topic that this service created is waited for."""
         deadline_s = time.monotonic() + TIMEOUT_S
         while True:
             asked = ask()
             try:
-                return _result(asked)
+                return result_of(asked)
             except LogTrouble:
                 over = topic not in self._created or time.monotonic() > deadline_s
-                if over or not _knows_no_topic(asked):
+                if over or not knows_no_topic(asked):
                     raise
             time.sleep(NEWS_S)
 
     def _unreachable(self, error: KafkaError) -> LogTrouble | Denied:
-        """With the reason, where the client told one beside the outcome."""
-        self._client.poll(0)  # tells `_hear`
-        reason = self._heard or error
+        """The exception for a client that cannot connect, with the reason if the client reported
+        one."""
+        self._client.poll(0)  # calls `_note_connection_error`
+        reason = self._connection_error or error
         kind = Denied if reason.code() in DENIALS else LogTrouble
         return kind(f"kafka at {self._settings.kafka}: {reason.str()}")
 
     def partitions_of(self, *names: str) -> list[int]:
-        """Number of partitions of these topics of ours; TopicMismatch where one is missing."""
+        """The number of partitions of these topics. Raises TopicMismatch if one does not exist."""
         known = self._known()
         return [len(known[name].partitions) for name in self._all_of(known, names)]
 
     def _all_of(self, known: Mapping[str, Any], names: Sequence[str]) -> Sequence[str]:
-        """These names; TopicMismatch where Kafka does not know one of them."""
+        """These names. Raises TopicMismatch if Kafka does not know one of them."""
         for name in names:
             if name not in known:
-                raise TopicMismatch(f"topic {name} does not exist, or is not to be seen by us")
+                raise TopicMismatch(
+                    f"topic {name} does not exist, or may not be seen by this service"
+                )
         return names
 
     def check_topics(self) -> dict[str, int]:
-        """Partitions by topic; raises TopicMismatch where a topic cannot serve. `warnings` say what
-        is not as it should be."""
+        """The number of partitions by topic, after all rules were checked. Sets `warnings`. Raises
+        TopicMismatch if a topic cannot be used."""
         known = self._known()
         found = {
             name: Found(
-                len(known[name].partitions), min(of for _, of in _copies(known[name])),
+                len(known[name].partitions), min(of for _, of in copies_of(known[name])),
                 self.configuration(name),
             )
             for name in self._all_of(known, self.topics.names)
@@ -252,32 +237,35 @@ class Admin:
         return {name: each.partitions for name, each in found.items()}
 
     def configuration(self, topic: str) -> Mapping[str, str]:
-        """A topic's configuration by Kafka's names, what it has from the brokers among it."""
+        """A topic's configuration by Kafka's names, with the values that it has from the
+        brokers."""
         resource = admin_api.ConfigResource(admin_api.ResourceType.TOPIC, topic)
         try:
             entries = self._described(
                 topic, lambda: self._client.describe_configs([resource])[resource]
             )
         except Denied:
-            raise Denied(f"kafka: {topic}: its configuration is not to be read by us") from None
+            raise Denied(f"kafka: this service may not read the configuration of {topic}") from None
         return {name: entry.value for name, entry in entries.items()}
 
     def copies(self, topic: str) -> list[tuple[int, int]]:
-        """Of each partition of a topic of ours that is there: copies in sync, and all of them."""
-        return _copies(self._known()[topic])
+        """For each partition of an existing topic, the number of in-sync replicas and of all
+        replicas."""
+        return copies_of(self._known()[topic])
 
     def topic_id(self, topic: str) -> str:
-        """What tells a topic from another of the same name that was there before."""
+        """The id of a topic, which differs from that of a deleted topic of the same name."""
         asked = TopicCollection([topic])
         described = self._described(topic, lambda: self._client.describe_topics(asked)[topic])
         return str(described.topic_id)
 
     def ends(self, topic: str, partitions: int) -> list[int]:
-        """The end offset of each partition, transactions pending or not."""
+        """The end offset of each partition, whether transactions are pending or not."""
         return self._offsets(topic, partitions, LATEST)
 
     def all_ends(self, topic: str) -> list[int]:
-        """The same, of as many partitions as the topic has now."""
+        """The end offset of each partition that the topic has now, whether transactions are pending
+        or not."""
         try:
             known = self._client.list_topics(topic, timeout=REQUEST_TIMEOUT_S).topics[topic]
         except KafkaException as error:
@@ -287,7 +275,8 @@ class Admin:
         return self.ends(topic, len(known.partitions))
 
     def stable_ends(self, topic: str, partitions: int) -> list[int]:
-        """How far each partition is read by who reads committed: to the first open transaction."""
+        """The last stable offset of each partition, which is as far as readers of committed records
+        get."""
         return self._offsets(topic, partitions, LATEST, isolation_level=READ_COMMITTED)
 
     def starts(self, topic: str, partitions: int) -> list[int]:
@@ -295,11 +284,11 @@ class Admin:
         return self._offsets(topic, partitions, EARLIEST)
 
     def members(self, group: str) -> int:
-        """How many workers a group has."""
+        """The number of members of a group."""
         return len(self._members(group))
 
     def owners(self, group: str, topic: str) -> dict[int, str]:
-        """By partition of a topic which worker of a group has it: its name and its machine."""
+        """The member that owns each partition of a topic: its name and its host."""
         return {
             tp.partition: f"{each.group_instance_id or each.client_id} at {each.host}"
             for each in self._members(group)
@@ -317,12 +306,12 @@ class Admin:
             error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND
         ):
             return ()
-        members: Sequence[Any] = _result(described).members
+        members: Sequence[Any] = result_of(described).members
         return members
 
     def committed(self, group: str, topic: str, partitions: int) -> dict[int, int | None]:
-        """A group's stable offsets, None: never committed. A transaction that a dead worker left
-        open is waited for; LogTrouble where it stays open."""
+        """A group's stable committed offsets; None: never committed. Waits for a transaction that a
+        dead worker left open, and raises LogTrouble if it stays open."""
         deadline_s = time.monotonic() + self._settings.transaction_timeout_ms / 1000.0 + ABANDONED_S
         while True:
             try:
@@ -330,19 +319,20 @@ class Admin:
             except LogTrouble as trouble:
                 if time.monotonic() > deadline_s:
                     raise LogTrouble(f"{trouble}: is a transaction of {group} open?") from None
-            time.sleep(0.1)  # if it came back at once
+            time.sleep(0.1)  # where the call returned early
 
     def _stable(self, group: str, topic: str, partitions: int) -> dict[int, int | None]:
-        """The same, LogTrouble while a transaction is open.
+        """A group's stable committed offsets. Raises LogTrouble while a transaction is open.
 
-        Asks as a consumer that joins nothing: librdkafka's admin client ends the process with an
-        assertion when a broker goes while it asks for a group's offsets (its issues 4605, 5397).
+        It asks as a consumer that joins no group: librdkafka's admin client ends the process with a
+        failed assertion if a broker goes away while it asks for a group's offsets (its issues 4605
+        and 5397).
         """
         asked, reader = [TopicPartition(topic, p) for p in range(partitions)], self._reader(group)
         try:
             found = reader.committed(asked, timeout=REQUEST_TIMEOUT_S)
         except KafkaException as error:
-            refusal = reader.poll(0.0)  # the coordinator's; to us it only did not answer
+            refusal = reader.poll(0.0)  # from the coordinator; the call itself only timed out
             raise trouble_of(refusal.error() if refusal is not None else error) from None
         for each in found:
             if each.error is not None:
@@ -350,7 +340,7 @@ class Admin:
         return {tp.partition: tp.offset if tp.offset >= 0 else None for tp in found}
 
     def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-        """Commit offsets for a group that nobody is in."""
+        """Commit offsets for a group that has no members."""
         ends = [TopicPartition(topic, p, offset) for p, offset in offsets.items()]
         if not ends:
             return
@@ -371,7 +361,7 @@ class Admin:
         return self._readers[group]
 
     def behind(self, group: str, topic: str, partitions: int) -> int:
-        """Records of a topic that a group has not committed; open transactions are waited for."""
+        """How many records of a topic a group has not committed. Waits for open transactions."""
         committed = self.committed(group, topic, partitions)
         ends = self.ends(topic, partitions)
         starts_ = self.starts(topic, partitions)
@@ -381,7 +371,8 @@ class Admin:
         )
 
     def _offsets(self, topic: str, partitions: int, spec: Any, **options: Any) -> list[int]:
-        """Asked once more where the client knows of another leader than there is now."""
+        """The offsets of each partition. Asks twice, because the client may know only a former
+        leader."""
         with suppress(LogTrouble):
             return self._listed_offsets(topic, partitions, spec, **options)
         self._forget_leaders(topic)
@@ -390,9 +381,9 @@ class Admin:
     def _listed_offsets(self, topic: str, partitions: int, spec: Any, **options: Any) -> list[int]:
         asked = {TopicPartition(topic, p): spec for p in range(partitions)}
         found = self._client.list_offsets(asked, request_timeout=REQUEST_TIMEOUT_S, **options)
-        by_partition = {tp.partition: _offset(future) for tp, future in found.items()}
+        by_partition = {tp.partition: offset_of(future) for tp, future in found.items()}
         return [by_partition[p] for p in range(partitions)]
 
     def _forget_leaders(self, topic: str) -> None:
-        with suppress(KafkaException):  # else the client asks the leader it knew, for minutes
+        with suppress(KafkaException):  # otherwise the client asks the former leader for minutes
             self._client.list_topics(topic, timeout=REQUEST_TIMEOUT_S)

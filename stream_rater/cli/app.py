@@ -4,11 +4,12 @@ A command imports what it runs when it is called: `evaluate` needs no client of 
 """
 
 import os
+import signal
 import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -25,8 +26,10 @@ from stream_rater.config import (
 )
 from stream_rater.lab.measures import MEASURES, PARTS
 from stream_rater.lab.spaces import SPACES
+from stream_rater.runtime import compile_progress
 
 ROUNDS = click.Path(exists=True, dir_okay=False, path_type=Path)
+INPUT = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 FILE = click.Path(dir_okay=False, path_type=Path)
 COUNT = click.IntRange(min=1)
@@ -44,22 +47,52 @@ def _one_line(command: Command) -> Command:
     def run(*args: Any, **kwargs: Any) -> None:
         try:
             command(*args, **kwargs)
+            sys.stdout.flush()
         except BadConfiguration as error:
             click.echo(f"stream-rater: {error}", err=True)
             sys.exit(2)
         except Failed as error:
             click.echo(f"stream-rater: {error}", err=True)
             sys.exit(1)
-        except BrokenPipeError:
-            sys.exit(1)
 
     return run
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+ENOUGH = 128 + signal.SIGPIPE
+"""Exit code of a command whose reader, as `head`, has ended: what a shell says of SIGPIPE."""
+
+
+def _end_quietly() -> NoReturn:
+    """End without a word: nobody reads standard output any more, not even what is left in it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(ENOUGH)
+
+
+class Commands(click.Group):
+    """All commands, each of which ends quietly once nobody reads its output, its help too."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """As click does it; shows the help of the group."""
+        try:
+            return super().make_context(*args, **kwargs)
+        except BrokenPipeError:
+            _end_quietly()
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """As click does it; runs a command, or shows its help."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            _end_quietly()
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="stream-rater")
-def main() -> None:
+@click.pass_context
+def main(context: click.Context) -> None:
     """Rate players from finished rounds: offline, or streaming on Kafka and Redis."""
+    if context.invoked_subcommand != "run":  # which has a log
+        compile_progress.on_stderr()
 
 
 def _settings(path: Path | None) -> Settings:
@@ -70,22 +103,43 @@ def _settings(path: Path | None) -> Settings:
     return settings
 
 
+def _following(command: Command) -> Command:
+    """Options of what follows a topic."""
+    for option in (
+        click.option("--wait", "wait_s", type=RATE,
+                     help="Stop when nothing has come for so many seconds."),
+        click.option("--count", type=COUNT,
+                     help="Stop after so many lines; with --wait, fewer are a failure."),
+        click.option("--from-start", is_flag=True,
+                     help="From the first that is kept, not from now."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
 SETTINGS = click.option(
     "--settings", "settings_path", type=ROUNDS, help="TOML file; STREAM_RATER_* override it."
 )
 
 
 @main.command()
-@click.argument("rounds", type=ROUNDS)
+@click.argument("rounds", type=INPUT)
 @click.option("--config", type=ROUNDS, help="Rating configuration (JSON or TOML).")
 @click.option("--ladders", "ladders_path", type=ROUNDS, help="Ladders file (TOML) instead.")
 @click.option("--out", type=FILE, help="Where to write; standard output otherwise.")
+@click.option("--changes", type=FILE, help="Where to write each rating change (JSON lines).")
 @click.option("--records", is_flag=True, help="Add each belief's bytes (base64).")
 @_one_line
 def rate(
-    rounds: Path, config: Path | None, ladders_path: Path | None, out: Path | None, records: bool
+    rounds: Path,
+    config: Path | None,
+    ladders_path: Path | None,
+    out: Path | None,
+    changes: Path | None,
+    records: bool,
 ) -> None:
-    """Rate the rounds of a JSON-lines file (.gz or not), without any server."""
+    """Rate the rounds of a JSON-lines file, without any server. The file may be gzip-compressed;
+    `-` is standard input."""
     if config and ladders_path:
         raise BadConfiguration("give --config or --ladders, not both")
     ladders: Ladders = ANY_LADDER
@@ -95,13 +149,13 @@ def rate(
         ladders = read_ladders(ladders_path)
     if records and any(ladder.rating.kept == 0 for ladder in ladders.ladders.values()):
         raise BadConfiguration('--records: no record holds history "full"; give a number')
-    from stream_rater.cli import commands
+    from stream_rater.cli.rate import rate as rate_file
 
-    commands.rate(rounds, ladders, out, records=records)
+    rate_file(rounds, ladders, out, changes, records=records)
 
 
 @main.command()
-@click.argument("files", type=ROUNDS, nargs=-1, required=True, metavar="ROUNDS...")
+@click.argument("files", type=INPUT, nargs=-1, required=True, metavar="ROUNDS...")
 @click.option(
     "--config",
     "configs",
@@ -214,6 +268,9 @@ def evidence(
 def run(role: str, settings_path: Path | None) -> None:
     """Run the service until SIGTERM or Ctrl-C."""
     settings = _settings(settings_path)
+    from stream_rater.runtime import log
+
+    compile_progress.in_log(log.logger("service").info)
     roles = frozenset({"estimator", "updater"} if role == "all" else {role})
     from stream_rater.cli import commands
 
@@ -221,12 +278,13 @@ def run(role: str, settings_path: Path | None) -> None:
 
 
 @main.command()
-@click.argument("rounds", type=ROUNDS)
+@click.argument("rounds", type=INPUT)
 @click.option("--per-second", type=RATE, help="At most so many rounds a second.")
 @SETTINGS
 @_one_line
 def submit(rounds: Path, per_second: float | None, settings_path: Path | None) -> None:
-    """Send the rounds of a JSON-lines file to round-completed, each validated before."""
+    """Send the rounds of a JSON-lines file to round-completed, each validated before. `-` is
+    standard input."""
     from stream_rater.cli import commands
 
     commands.submit(rounds, _settings(settings_path), per_second)
@@ -235,16 +293,37 @@ def submit(rounds: Path, per_second: float | None, settings_path: Path | None) -
 @main.command()
 @click.option("--ladder", help="Only this ladder.")
 @click.option("--player", help="Only this player.")
-@click.option("--from-start", is_flag=True, help="From the first event kept, not from now.")
 @click.option("--json", "as_json", is_flag=True, help="The events as they are, one a line.")
-@click.option("--count", type=COUNT, help="Stop after so many events.")
+@_following
 @SETTINGS
 @_one_line
-def watch(settings_path: Path | None, **options: Any) -> None:
+def watch(
+    settings_path: Path | None, from_start: bool, count: int | None, wait_s: float | None,
+    **options: Any,
+) -> None:  # fmt: skip
     """Follow rating-changed."""
-    from stream_rater.cli import commands
+    from stream_rater.cli import follow
 
-    commands.watch(_settings(settings_path), **options)
+    following = follow.Following(from_start=from_start, count=count, wait_s=wait_s)
+    follow.watch(_settings(settings_path), following, **options)
+
+
+@main.command()
+@click.option("--ladder", help="Only this ladder, as far as it can be read.")
+@click.option("--code", help="Only this error code.")
+@click.option("--json", "as_json", is_flag=True, help="A JSON object a line, with the record.")
+@_following
+@SETTINGS
+@_one_line
+def rejected(
+    settings_path: Path | None, from_start: bool, count: int | None, wait_s: float | None,
+    **options: Any,
+) -> None:  # fmt: skip
+    """Follow round-rejected: which rounds were refused, and why."""
+    from stream_rater.cli import follow
+
+    following = follow.Following(from_start=from_start, count=count, wait_s=wait_s)
+    follow.rejected(_settings(settings_path), following, **options)
 
 
 @main.command()

@@ -9,13 +9,11 @@ from pathlib import Path
 from rich.console import Console
 
 from stream_rater.cli.lab import named_failures
-from stream_rater.cli.terminal import Failed, Mistakes
+from stream_rater.cli.terminal import Failed, Mistakes, records_in
 from stream_rater.config import BadConfiguration, Settings
 from stream_rater.lab import evidence, figures
 from stream_rater.lab.evidence import DataSet, Effort, Entry
 from stream_rater.lab.farming import THRESHOLD
-from stream_rater.lab.lines import read_lines
-from stream_rater.lab.offline import records_of
 from stream_rater.lab.player_index import PlayerIndex
 from stream_rater.lab.season import sessions_of
 from stream_rater.lab.tuning import MissingExtra
@@ -113,7 +111,8 @@ def evidence_report(
 
 def _load(path: Path, mistakes: Mistakes, rounds: int | None) -> Loaded:
     rolls: dict[str, PlayerIndex] = {}
-    records = records_of(read_lines(path))
+    records = records_in(path)
     window = Settings().duplicate_window
     sessions = list(islice(sessions_of(records, window, mistakes.add, rolls), rounds))
+    mistakes.taken = len(sessions)
     return DataSet(path.name.split(".")[0], sessions), rolls

@@ -9,7 +9,7 @@ from stream_rater.adapters.topics import TopicMismatch
 from stream_rater.cli.terminal import Failed
 from stream_rater.config import BadConfiguration
 from stream_rater.pipeline.ports import Denied, Trouble
-from stream_rater.runtime import selfcheck
+from stream_rater.runtime.other_bits import OtherBits
 
 
 @contextmanager
@@ -19,5 +19,7 @@ def named_failures() -> Iterator[None]:
         yield
     except (TopicMismatch, LayoutMismatch, StoreMismatch) as error:
         raise BadConfiguration(str(error)) from None
-    except (Trouble, Denied, OSError, selfcheck.OtherBits) as error:
+    except BrokenPipeError:
+        raise  # whoever read our output has enough
+    except (Trouble, Denied, OSError, OtherBits) as error:
         raise Failed(str(error)) from None

@@ -12,18 +12,19 @@ from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.store_keys import belief_key
 from stream_rater.adapters.topic_rules import DAY_MS
 from stream_rater.adapters.topics import Admin
-from stream_rater.cli.commands import outcome_of
 from stream_rater.cli.failures import named_failures
+from stream_rater.cli.follow import outcome_of
 from stream_rater.cli.terminal import Failed
 from stream_rater.columns.arrays import Floats
+from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import shards_of
 from stream_rater.config import Settings, service_ladders
 from stream_rater.contract.events import joined, rating_changed_from_json, shown
-from stream_rater.pipeline.ports import Position
+from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.pipeline.ports import NO_PLAYERS, Position
 from stream_rater.rating import record as belief_record
 from stream_rater.rating.factor import factors_of
 from stream_rater.rating.systems import rule_of
-from stream_rater.runtime.service import ESTIMATORS, UPDATERS
 
 C = math.pi / math.sqrt(3.0)
 """Of a factor's weight, 2 a o / C^2 (`rating.model`)."""
@@ -48,7 +49,7 @@ def _player(settings: Settings, ladder: str, player: str) -> Iterator[str]:
     admin, store = Admin(settings), RedisStore(settings)
     (shards,) = admin.partitions_of(admin.topics.changed)  # as many as parts are cut into
     shard = int(shards_of([player], shards)[0])
-    held = store.read({shard: [(ladder, player)]})[shard]
+    held = store.read({shard: PlayerColumn.of([(ladder, player)])})[shard]
     (record,) = held.records
     if record is None:
         raise Failed(f"ladder {ladder!r} has no player {player!r} (they would be in shard {shard})")
@@ -62,12 +63,13 @@ def _player(settings: Settings, ladder: str, player: str) -> Iterator[str]:
     key = belief_key(shard, ladder, player.encode(), settings.buckets)
     encoding = store.encoding(shard, (ladder, player)) or "unknown encoding"
     yield f"in Redis: shard {shard}, {len(record)} bytes in the hash {shown(key)} ({encoding})"
-    yield from _last_rounds(settings, admin.topics.changed, shard, joined(ladder, player))
+    count = min(LAST_ROUNDS, int(header["rounds"]))  # else all of the partition is searched
+    yield from _last_rounds(settings, admin.topics.changed, shard, joined(ladder, player), count)
 
 
-def _last_rounds(settings: Settings, topic: str, shard: int, key: str) -> Iterator[str]:
+def _last_rounds(settings: Settings, topic: str, shard: int, key: str, count: int) -> Iterator[str]:
     messages, begin = read_back(
-        settings, topic, shard, key.encode(), count=LAST_ROUNDS, within_s=LOOK_BACK_S
+        settings, topic, shard, key.encode(), count=count, within_s=LOOK_BACK_S
     )
     yield f"last rounds, by {topic}, partition {shard}, from offset {begin} on:"
     for message in messages:
@@ -118,7 +120,7 @@ def _topics(settings: Settings) -> Iterator[str]:
     topics = admin.topics
     names = topics.names
     counts = dict(zip(names, admin.partitions_of(*names), strict=True))
-    held = store.read(dict.fromkeys(range(counts[topics.parts]), ()))
+    held = store.read(dict.fromkeys(range(counts[topics.parts]), NO_PLAYERS))
     positions = [held[shard].position for shard in range(counts[topics.parts])]
     read_by = {topics.rounds: (ESTIMATORS, ()), topics.parts: (UPDATERS, positions)}
     for name, count in counts.items():

@@ -7,17 +7,24 @@ from pathlib import Path
 
 import msgspec
 
-from stream_rater.cli.terminal import Failed, Mistakes, progress, track
+from stream_rater.cli.terminal import (
+    Failed,
+    Mistakes,
+    Order,
+    check_writable,
+    progress,
+    track,
+    track_bytes,
+)
 from stream_rater.config import Settings
 from stream_rater.lab.accuracy import averages
 from stream_rater.lab.comparison import Named, compare
 from stream_rater.lab.evaluation import evaluate, trained
-from stream_rater.lab.lines import read_lines
+from stream_rater.lab.lines import json_lines, name_of, read_lines, text_size
 from stream_rater.lab.offline import records_of
 from stream_rater.lab.season import Session, sessions_of
 from stream_rater.lab.spaces import SPACES
-from stream_rater.lab.tuning import MissingExtra, Problem, tune
-from stream_rater.lab.tuning import told as told_config
+from stream_rater.lab.tuning import MissingExtra, Problem, tune, without_defaults
 from stream_rater.rating.parameters import RatingConfig
 
 
@@ -26,14 +33,22 @@ def named_failures() -> Iterator[None]:
     """A file that cannot be read or written fails in one line."""
     try:
         yield
+    except BrokenPipeError:
+        raise  # whoever read our output has enough
     except (OSError, EOFError, zlib.error) as error:
         raise Failed(str(error)) from None
 
 
-def read_sessions(lines: Iterable[bytes], mistakes: Mistakes) -> Iterator[Session]:
+def read_sessions(
+    lines: Iterable[bytes], mistakes: Mistakes, order: Order | None = None
+) -> Iterator[Session]:
     """The valid rounds of a file; the others go to `mistakes`."""
-    records = track(records_of(lines), mistakes.path.name)
-    return sessions_of(records, Settings().duplicate_window, mistakes.add)
+    path, order = mistakes.path, order or Order()
+    checked = json_lines(iter(lines), name_of(path))
+    records = records_of(track_bytes(checked, path.name, text_size(path)))
+    for session in sessions_of(records, Settings().duplicate_window, mistakes.add):
+        order.add(mistakes.valid(session).rounds[0])
+        yield session
 
 
 def evaluate_files(
@@ -46,19 +61,26 @@ def evaluate_files(
     """`evaluate`: each configuration on each file, in a table or as JSON."""
     rows, every = [], []
     for path, lines in files:
-        mistakes = Mistakes(path)
-        every.append(mistakes)
+        mistakes, order = Mistakes(path), Order()
+        every.append((mistakes, order))
         with named_failures():
-            sessions = read_sessions(lines, mistakes)
-            rows += compare(path.name, sessions, configs, train)
+            sessions = read_sessions(lines, mistakes, order)
+            rows += compare(path.name, sessions, configs, train, _watched)
     if as_json:
         print(msgspec.json.encode(rows).decode())
     else:
         from stream_rater.cli import lab_tables  # as long to load as a small file to evaluate
 
         lab_tables.show(rows)
-    for mistakes in every:
+    for mistakes, order in every:
+        order.conclude(mistakes.path)
+    for mistakes, _ in every:
         mistakes.conclude()
+
+
+def _watched(name: str, sessions: Sequence[Session]) -> Iterable[Session]:
+    """A configuration's way through the rounds, with a progress bar."""
+    return track(sessions, name, len(sessions))
 
 
 # --- tune ---------------------------------------------------------------------------------------
@@ -69,9 +91,11 @@ def tune_file(
     workers: int,
 ) -> None:  # fmt: skip
     """`tune`: search on the first part of a file, report both parts, write the configuration."""
-    mistakes = Mistakes(path)
+    if out is not None:
+        check_writable(out)
+    mistakes, order = Mistakes(path), Order()
     with named_failures():
-        sessions = list(read_sessions(read_lines(path), mistakes))
+        sessions = list(read_sessions(read_lines(path), mistakes, order))
     first = sessions[: trained(len(sessions), train)]
     problem = Problem(system, SPACES[system], measure, first)
     begin = problem.config(problem.start())
@@ -81,12 +105,13 @@ def tune_file(
     from stream_rater.cli import lab_tables
 
     lab_tables.report_tuning(sessions, train, begin, found)
-    written = msgspec.json.format(msgspec.json.encode(told_config(found)))
+    written = msgspec.json.format(msgspec.json.encode(without_defaults(found)))
     with named_failures():
         if out is None:
             print(written.decode())
         else:
             out.write_bytes(written + b"\n")
+    order.conclude(path)
     mistakes.conclude()
 
 

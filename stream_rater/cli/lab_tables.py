@@ -1,13 +1,19 @@
-"""The laboratory's tables, for people: what `evaluate` and `tune` show."""
+"""The laboratory's tables, for people: what `evaluate` and `tune` show.
+
+Measures stand below each other and configurations side by side: so a table of a few fits into a
+terminal of 80 columns.
+"""
 
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 
 from rich.console import Console
 from rich.table import Table
 
+from stream_rater.cli.terminal import tables
 from stream_rater.lab.accuracy import averages
-from stream_rater.lab.bootstrap import Difference, difference
+from stream_rater.lab.bootstrap import Difference, differences
 from stream_rater.lab.comparison import Row
 from stream_rater.lab.evaluation import evaluate, trained
 from stream_rater.lab.measures import MEASURES
@@ -15,36 +21,46 @@ from stream_rater.lab.season import Session
 from stream_rater.rating.parameters import RatingConfig
 
 HEADINGS = {
-    "pair_inversion": ("pair inv.", "{:.3f} %"),
-    "rank_deviation": ("rank dev.", "{:.3f} %"),
-    "pair_inversion_all": ("(all)", "{:.3f} %"),
-    "rank_deviation_all": ("(all)", "{:.3f} %"),
-    "kendall_tau": ("Kendall", "{:.4f}"),
+    "pair_inversion": ("pairs in right order", "{:.3f} %"),
+    "rank_deviation": ("rank deviation", "{:.3f} %"),
+    "pair_inversion_all": ("pairs in right order, all players", "{:.3f} %"),
+    "rank_deviation_all": ("rank deviation, all players", "{:.3f} %"),
+    "kendall_tau": ("Kendall tau", "{:.4f}"),
     "log_loss": ("log loss", "{:.4f}"),
-    "brier": ("Brier", "{:.4f}"),
+    "brier": ("Brier score", "{:.4f}"),
 }
-"""How a table shows each measure."""
+"""How a table shows each measure. The paper's pair inversion is the part of all pairs whose order
+was foretold rightly, so that more of it is better."""
 
 
 def show(rows: Sequence[Row]) -> None:
-    """Tables on standard output."""
-    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 160)
-    console.print(accuracy_table(rows))
-    if any(row.differences for row in rows):
-        console.print(difference_table(rows))
+    """Tables on standard output, one for each file and one for its differences."""
+    console = tables()
+    for file, some in groupby(rows, lambda row: row.file):
+        of_file = list(some)
+        console.print(accuracy_table(file, of_file))
+        if any(row.differences for row in of_file):
+            console.print(difference_table(file, of_file))
 
 
-def accuracy_table(rows: Sequence[Row]) -> Table:
-    """One line a row: accuracy, then time."""
-    table = Table("file", "configuration", "system")
-    for heading, _ in HEADINGS.values():
-        table.add_column(heading, justify="right")
-    for heading in ("seconds", "rounds/s", "players/s"):
-        table.add_column(heading, justify="right")
-    for row in rows:
-        measures = shown({name: getattr(row, name) for name in HEADINGS})
-        speed = f"{row.rounds_per_second:,.0f}", f"{row.players_per_second:,.0f}"
-        table.add_row(row.file, row.config, row.system, *measures, f"{row.seconds:.2f}", *speed)
+def accuracy_table(file: str, rows: Sequence[Row]) -> Table:
+    """A column for each configuration: accuracy, then time."""
+    table = _side_by_side(file, [f"{row.config}\n{row.system}" for row in rows])
+    measures = [shown({name: getattr(row, name) for name in HEADINGS}) for row in rows]
+    for i, (heading, _) in enumerate(HEADINGS.values()):
+        table.add_row(heading, *(each[i] for each in measures))
+    table.add_section()
+    table.add_row("rounds scored", *(f"{row.scored_rounds:,} of {row.rounds:,}" for row in rows))
+    table.add_row("seconds", *(f"{row.seconds:.2f}" for row in rows))
+    table.add_row("rounds a second", *(f"{row.rounds_per_second:,.0f}" for row in rows))
+    table.add_row("results a second", *(f"{row.players_per_second:,.0f}" for row in rows))
+    return table
+
+
+def _side_by_side(title: str, headings: Sequence[str]) -> Table:
+    table = Table("", title=title)
+    for heading in headings:
+        table.add_column(heading, justify="right", overflow="fold")
     return table
 
 
@@ -54,14 +70,14 @@ def shown(measures: Mapping[str, float | None]) -> list[str]:
     return ["–" if value is None else form.format(value) for value, form in forms]
 
 
-def difference_table(rows: Sequence[Row]) -> Table:
+def difference_table(file: str, rows: Sequence[Row]) -> Table:
     """Differences to the first configuration of a file, with intervals; noise is called so."""
-    table = Table("file", "configuration", title="difference to the first, 95 % interval")
-    for heading, _ in HEADINGS.values():
-        table.add_column(heading, justify="right")
-    for row in rows:
-        if row.differences is not None:
-            table.add_row(row.file, row.config, *map(told, row.differences.values()))
+    first, *others = rows
+    title = f"{file}: difference to {first.config}, 95 % interval"
+    table = _side_by_side(title, [row.config for row in others])
+    for name, (heading, _) in HEADINGS.items():
+        found = ((row.differences or {}).get(name) for row in others)
+        table.add_row(heading, *map(told, found))
     return table
 
 
@@ -69,8 +85,8 @@ def told(found: Difference | None) -> str:
     """A difference with its interval, and whether it may be noise."""
     if found is None:
         return "–"
-    text = f"{found.mean:+.4f}\n[{found.low:+.4f}, {found.high:+.4f}]".replace("[", r"\[")
-    return text + ("\nnoise" if found.noise else "")
+    text = f"{found.mean:+.4f} [{found.low:+.4f}, {found.high:+.4f}]".replace("[", r"\[")
+    return text + (" noise" if found.noise else "")
 
 
 def report_tuning(
@@ -79,15 +95,16 @@ def report_tuning(
     """Both configurations on both parts, and the difference on the second, on stderr."""
     outcomes = [evaluate(sessions, config) for config in (begin, found)]
     first = trained(len(sessions), train)
-    table = Table("part", "configuration", title=f"{len(sessions)} rounds, first {first} to tune")
-    for heading, _ in HEADINGS.values():
-        table.add_column(heading, justify="right")
-    for part, chosen in (("first", slice(0, first)), ("rest", slice(first, None))):
-        for name, outcome in zip(("start", "tuned"), outcomes, strict=True):
-            measures = averages(outcome.scores[chosen])
-            table.add_row(part, name, *shown(measures))
+    columns = {
+        f"{part} part\n{name}": shown(averages(outcome.scores[chosen]))
+        for part, chosen in (("first", slice(0, first)), ("second", slice(first, None)))
+        for name, outcome in zip(("start", "tuned"), outcomes, strict=True)
+    }
     base, tuned = (each.scores[first:] for each in outcomes)
     if len(base):
-        differences = (difference(tuned, base, each) for each in MEASURES)
-        table.add_row("rest", "tuned less start", *map(told, differences))
+        gaps = differences(tuned, base, MEASURES)
+        columns["second part\ntuned less start"] = [told(gaps[name]) for name in HEADINGS]
+    table = _side_by_side(f"{len(sessions)} rounds, first {first} to tune", list(columns))
+    for i, (heading, _) in enumerate(HEADINGS.values()):
+        table.add_row(heading, *(each[i] for each in columns.values()))
     Console(file=sys.stderr, width=None if sys.stderr.isatty() else 160).print(table)

@@ -12,13 +12,14 @@ from stream_rater.cli.failures import named_failures
 from stream_rater.cli.terminal import Failed, track_batches
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config import TEMPLATE, BadConfiguration, Ladders, Settings, service_ladders
+from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Record
 from stream_rater.lab.cutoff import Cutoff, Misplaced
 from stream_rater.lab.rebuild import InUse, Rebuild, fill, passed
 from stream_rater.parts.schema import UnknownPart, mark
 from stream_rater.pipeline.ladder_history import notes
 from stream_rater.runtime import malloc, selfcheck
-from stream_rater.runtime.service import ESTIMATORS, UPDATERS, layout_of
+from stream_rater.runtime.service import layout_of
 
 
 def rebuild(settings: Settings, *, replace: bool) -> None:

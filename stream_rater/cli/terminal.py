@@ -1,21 +1,34 @@
 """What commands share at a terminal: progress bars, and mistakes told with their place."""
 
 import gc
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from stream_rater.config import BadConfiguration
+from stream_rater.contract.events import shown
+
 if TYPE_CHECKING:  # they take longer to load than `--help` should take
+    from rich.console import Console
     from rich.progress import Progress
 
+    from stream_rater.contract.record import Record
+    from stream_rater.rounds.batch import Standings
     from stream_rater.rounds.validation import Invalid
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Sized)
 
 SHOWN_MISTAKES = 20
+
+BYTES_AT_LEAST = 1 << 16
+"""A progress bar of bytes moves by so many."""
+
+MOST_LATE = 0.1
+"""Part of a file's rounds that may be earlier than the round before them without a word."""
 
 
 class Failed(Exception):
@@ -42,20 +55,36 @@ def brief() -> Iterator[None]:
         sys.setswitchinterval(interval_s)
 
 
-def progress() -> "Progress":
-    """A progress bar on stderr, shown where that is a terminal."""
+def tables() -> "Console":
+    """Standard output for tables: as wide as the terminal, or as they need.
+
+    Raises BrokenPipeError where nobody reads it any more, where rich ends the process by itself.
+    """
+    from rich.console import Console
+
+    class Output(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    return Output(file=sys.stdout, width=None if sys.stdout.isatty() else 160)
+
+
+def progress(*, percent: bool = False) -> "Progress":
+    """A progress bar on stderr, shown where that is a terminal: counts, or per cent of bytes."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
         Progress,
+        TaskProgressColumn,
         TextColumn,
         TimeRemainingColumn,
     )
 
     console = Console(stderr=True)
+    done = TaskProgressColumn() if percent else MofNCompleteColumn()
     return Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
+        TextColumn("{task.description}"), BarColumn(), done, TimeRemainingColumn(),
         console=console, transient=True, disable=not console.is_terminal,
     )  # fmt: skip
 
@@ -81,20 +110,107 @@ def track_batches(batches: Iterable[S], label: str, total: int | None = None) ->
             bar.advance(task, len(each))
 
 
+def records_in(path: Path) -> "Iterator[Record]":
+    """The lines of a file of rounds as records, with a progress bar by its bytes.
+
+    Raises OSError where it cannot be read, or holds no JSON lines.
+    """
+    from stream_rater.lab.lines import json_lines, name_of, read_lines, text_size
+    from stream_rater.lab.offline import records_of
+
+    lines = json_lines(read_lines(path), name_of(path))
+    return records_of(track_bytes(lines, path.name, text_size(path)))
+
+
+def track_bytes(lines: Iterable[bytes], label: str, total: int | None) -> Iterator[bytes]:
+    """Lines, with a progress bar of their bytes; where nobody would see it, as they are."""
+    if not sys.stderr.isatty():
+        yield from lines
+        return
+    with progress(percent=True) as bar:
+        task = bar.add_task(label, total=total)
+        held, every = 0, max((total or 0) // 1000, BYTES_AT_LEAST)
+        for line in lines:
+            yield line
+            held += len(line)
+            if held >= every:
+                bar.advance(task, held)
+                held = 0
+
+
+def check_writable(out: Path) -> None:
+    """BadConfiguration where a file could not be written; asked before the work is done."""
+    folder = out.parent
+    if not folder.is_dir():
+        raise BadConfiguration(f"{out}: no folder {folder}")
+    if not os.access(out if out.exists() else folder, os.W_OK):
+        raise BadConfiguration(f"{out}: not to be written")
+
+
+def counted(count: int, thing: str) -> str:
+    """`1 round`, `2 rounds`."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+class Order:
+    """Whether rounds come in the order of time: ratings depend on the order of the file."""
+
+    def __init__(self) -> None:
+        self._latest: dict[str, int] = {}
+        self._count = 0
+        self._late = 0
+        self._first_late = ""
+
+    def add(self, standings: "Standings") -> None:
+        """The next round."""
+        self._count += 1
+        before = self._latest.get(standings.ladder)
+        self._latest[standings.ladder] = standings.time
+        if before is not None and standings.time < before:
+            self._late += 1
+            self._first_late = self._first_late or standings.round_id
+
+    def conclude(self, path: Path) -> None:
+        """Warn on standard error if many rounds are earlier than the one before."""
+        if self._late > MOST_LATE * self._count:
+            print(
+                f"{path}: warning: {self._late:,} of {counted(self._count, 'round')} were "
+                "completed before the round before them in the file, the first of them is "
+                f"{shown(self._first_late)!r}: the file is rated from top to bottom, and should "
+                "be in order of time",
+                file=sys.stderr,
+            )
+
+
 class Mistakes:
     """Lines of an input file that are no valid rounds, told on stderr with their place."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.count = 0
+        self.taken = 0
+
+    def valid(self, round_: T) -> T:
+        """Count a round that is valid."""
+        self.taken += 1
+        return round_
 
     def add(self, line: int, invalid: "Invalid") -> None:
         """Tell of a line, numbered from 0."""
+        from stream_rater.lab.lines import name_of
+
         self.count += 1
         if self.count <= SHOWN_MISTAKES:
-            print(f"{self.path}:{line + 1}: {invalid.code}: {invalid}", file=sys.stderr)
+            print(f"{name_of(self.path)}:{line + 1}: {invalid.code}: {invalid}", file=sys.stderr)
 
     def conclude(self) -> None:
-        """Fail if there were any."""
+        """Fail if there were any; say so if there was nothing at all."""
+        from stream_rater.lab.lines import name_of
+
         if self.count:
-            raise Failed(f"{self.path}: {self.count} rounds were invalid; the others were taken")
+            were = f"{counted(self.count, 'round')} {'was' if self.count == 1 else 'were'} invalid"
+            others = f"the {self.taken:,} others were" if self.taken > 1 else "the other one was"
+            more = f"; {others} taken" if self.taken else ", and there was no other"
+            raise Failed(f"{name_of(self.path)}: {were}{more}")
+        if not self.taken:
+            print(f"{name_of(self.path)}: no rounds in it", file=sys.stderr)

@@ -26,6 +26,8 @@ from typing import Any, TypeVar, cast
 
 from llvmlite import binding as llvm
 
+from stream_rater.columns.compiling import SharedCache
+
 KERNEL_VERSION = 9
 """Raised by any change that can alter a bit of a rating. Parts carry it; workers leave alone those
 of newer kernels, and of older ones than `pipeline.parts.OLDEST_KERNEL`."""
@@ -134,7 +136,9 @@ OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
 def kernel(function: F) -> F:
     """Compile `function` on its first call, without the GIL, by the rules above."""
-    return cast(F, numba.njit(**OPTIONS, cache=True)(function))
+    compiled = numba.njit(**OPTIONS, cache=True)(function)
+    compiled._cache = SharedCache(compiled._cache, f"{function.__module__}.{function.__name__}")
+    return cast(F, compiled)
 
 
 def inlined(function: F) -> F:

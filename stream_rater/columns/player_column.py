@@ -58,9 +58,7 @@ class PlayerColumn(ColumnSequence[Player]):
 
     @classmethod
     def of(cls, players: Sequence[Player]) -> "PlayerColumn":
-        """These players, as a column if they are none yet."""
-        if isinstance(players, PlayerColumn):
-            return players
+        """A column of these players."""
         ladders: dict[str, int] = {}
         ladder = [ladders.setdefault(each, len(ladders)) for each, _ in players]
         names = StringColumn.of([name for _, name in players])
@@ -80,9 +78,8 @@ class PlayerColumn(ColumnSequence[Player]):
     def __getitem__(self, index: int | slice) -> "Player | PlayerColumn":
         if isinstance(index, slice):
             first, last, _ = index.indices(len(self))
-            return PlayerColumn(
-                self.ladders, self.ladder[first:last], self.names.slice(first, last)
-            )
+            names = self.names.slice(first, last)
+            return PlayerColumn(self.ladders, self.ladder[first:last], names)
         return next(iter(self[index : index + 1 or None]))
 
     def take(self, rows: Ints) -> "PlayerColumn":
@@ -102,9 +99,7 @@ class BeliefColumn(ColumnSequence[tuple[Player, bytes]]):
 
     @classmethod
     def of(cls, beliefs: Sequence[tuple[Player, bytes]]) -> "BeliefColumn":
-        """These beliefs, as a column if they are none yet."""
-        if isinstance(beliefs, BeliefColumn):
-            return beliefs
+        """A column of these beliefs."""
         records = StringColumn.of_bytes([record for _, record in beliefs])
         return cls(PlayerColumn.of([player for player, _ in beliefs]), records)
 

@@ -1,1 +1,2 @@
-"""Offline tools: replay, verify, rebuild, evaluate and tune."""
+"""The laboratory: offline replay of rounds, and what is built on it: verify, rebuild, evaluate and
+tune."""

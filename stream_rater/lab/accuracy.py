@@ -1,28 +1,32 @@
-"""How well ratings foretell a round: the measures, round by round.
+"""Measures how well the ratings before a round predict it, round by round.
 
-Entries are ordered by rating before the round and by place in it; all that did not finish are one
-tie for last. For the *experienced* entries (LEAST_ROUNDS rounds played before; of a team, by every
-member) re-ranked among themselves, and once more for all, where not all tie:
+Entries are compared in order of rating before the round and in order of place in it. Entries that
+did not finish are one tie for last. The first two measures are taken over the *experienced*
+entries, ranked again among themselves, and once more over all entries; rounds in which all of these
+tie are left out. An entry is experienced if it played LEAST_ROUNDS rounds before; of a team, every
+member.
 
-- pair inversion: 100 (1 - inversions / pairs), %; pairs tied in place or in rating are correct;
+- pair inversion: 100 (1 - inversions / pairs), %; pairs tied in place or in rating count as
+  correct;
 - rank deviation: 100 sum |i - nearest place in the tie range of entry i| / (n (n - 1)), %, where i
-  is the position by rating. Entries equal in rating stand as they did in the round, so that they
-  count as correct here, too.
+  is the position by rating. Entries equal in rating keep their order in the round, so they count as
+  correct, too.
 
-Over all entries of pairs not tied in place:
+The other measures are taken over all pairs of entries that are not tied in place:
 
-- Kendall's tau as B. Kerby defines it: the share of pairs in which the lower rated one was better;
-  equal ratings count half;
-- log loss and Brier score of the probability that the better one was to be better (`chances`).
+- Kendall's tau as B. Kerby defines it: the share of pairs in which the lower rated entry was placed
+  better; pairs of equal rating count half;
+- log loss and Brier score of the predicted probability that the better placed entry is better
+  (`chances`).
 
-Averages over rounds weigh a round by its number of entries n; Kendall's tau by its pairs. (Paper,
-section 6.3, but for Kendall's tau and the two scores.)
+Averages over rounds weigh a round by its number of entries n; Kendall's tau weighs it by its pairs.
+(Paper, section 6.3, except Kendall's tau and the two scores.)
 
-Entries are put in order of rating once, and inversions counted from where they stand in it
-(`ranks`). Probabilities are not taken of all pairs above EXACT entries, but of those that stand d
-apart in the round for STRIDES distances d, the same on every run and spread evenly over all: each
-entry meets as many others, near and far. On Codeforces this moves the log loss of a whole
-evaluation by 0.0004.
+Entries are sorted by rating once, and inversions are counted from the positions (`ranks`). In
+rounds of more than EXACT entries, not all pairs are scored for log loss and Brier score, but those
+that are d places apart for STRIDES distances d. The distances are the same on every run and spread
+evenly, so that each entry meets as many others, near and far. On Codeforces this changes the log
+loss of a whole evaluation by 0.0004.
 """
 
 import numpy as np
@@ -39,16 +43,18 @@ from stream_rater.rating.performance import C, team
 
 LEAST_ROUNDS = 5
 EXACT = 64
-"""Up to so many entries every pair's probability is scored."""
+"""Rounds of up to this many entries have every pair scored."""
 STRIDES = 16
 SURE = 1e-15
-"""No probability is taken to be nearer to 0 or 1."""
+"""Probabilities are clipped to [SURE, 1 - SURE]."""
 TOGETHER = 8
-"""Probabilities multiplied before one logarithm: 1e-15 to the eighth is still a normal float."""
+"""How many probabilities are multiplied before one logarithm is taken: 1e-15 to the eighth power is
+still a normal float."""
 
 
 def averages(scores: Floats) -> dict[str, float | None]:
-    """Each measure over (R, len(FIELDS)) scores of rounds; None where no round has a weight."""
+    """The average of each measure over (R, len(FIELDS)) scores of rounds; None if all weights are
+    0."""
     found: dict[str, float | None] = {}
     for measure in MEASURES:
         values, weights = values_and_weights(scores, measure)
@@ -58,17 +64,19 @@ def averages(scores: Floats) -> dict[str, float | None]:
 
 
 def values_and_weights(scores: Floats, measure: str) -> tuple[Floats, Floats]:
-    """(R,) and (R,): a measure round by round, and what each round weighs in its average."""
+    """(R,) a measure of each round, and (R,) the weight of each round in the average."""
     weight = FIELDS.index(WEIGHT_OF[measure])
     return scores[:, FIELDS.index(measure)], scores[:, weight]
 
 
 @kernel
 def compare(place: Places, mu: Floats, order: Ints) -> tuple[float, float, float, float]:
-    """Entries in order of place against their ratings, and `order`, which is `by_rating`.
+    """Compare the order of places with the order of ratings. `order` is `by_rating(mu)`; entries
+    come in order of place.
 
-    Returns pair inversion and rank deviation in %, the pairs not tied in place, and the share of
-    those that the ratings foretold wrongly. All tied: no pairs, and nothing else means anything.
+    Returns the pair inversion and the rank deviation in %, the number of pairs not tied in place,
+    and the share of these that the ratings predicted wrongly. If all entries tie, everything is 0
+    and means nothing.
     """
     n = len(place)
     lo, hi = tie_bounds(place)
@@ -99,7 +107,7 @@ def compare(place: Places, mu: Floats, order: Ints) -> tuple[float, float, float
 
 @giving
 def _distances(n: int) -> Ints:
-    """Distances in the round at which pairs of n entries are scored: all, or STRIDES of them."""
+    """The distances d at which pairs of n entries are scored: all, or STRIDES of them."""
     if n <= EXACT:
         return np.arange(1, n)
     found = np.empty(STRIDES, np.int64)
@@ -113,9 +121,10 @@ def _foretell(
     place: Places, mu: Floats, variance: Floats, other_place: Places, other_mu: Floats,
     other_variance: Floats, gaussian: bool, product: Floats, square: Floats, scored: Ints,
 ) -> None:  # fmt: skip
-    """Entries against others that stand behind: multiplies p into `product`, adds (1 - p)^2.
+    """Score entries against others that come later: multiply p into `product`, and add (1 - p)^2 to
+    `square`.
 
-    Side by side, so that a processor works on several at once.
+    The loop runs over arrays, so that the processor works on several entries at once.
     """
     for i in range(len(place)):
         z = (mu[i] - other_mu[i]) / np.sqrt(variance[i] + other_variance[i])
@@ -132,10 +141,11 @@ def _foretell(
 def chances(
     place: Places, mu: Floats, variance: Floats, gaussian: bool
 ) -> tuple[float, float, int]:
-    """Mean log loss and Brier score of P(better one is better), and over how many pairs.
+    """The mean log loss and Brier score of P(better placed entry is better), and the number of
+    pairs.
 
-    The probability is F((mu_i - mu_j) / sqrt(variance_i + variance_j)), F being the normal or the
-    logistic distribution of variance 1. Pairs tied in place are left out.
+    The probability is F((mu_i - mu_j) / sqrt(variance_i + variance_j)), where F is the normal or
+    the logistic distribution function of variance 1. Pairs tied in place are left out.
     """
     n, surprise = len(place), 0.0
     product, square, scored = np.ones(n), np.zeros(n), np.zeros(n, np.int64)
@@ -152,14 +162,15 @@ def chances(
                 product[i] = 1.0
     pairs = int(np.sum(scored))
     squares: float = np.sum(square)
-    if pairs == 0:  # nearly all tie, and no pair at these distances does not
+    if pairs == 0:  # all pairs at these distances are tied
         return 0.0, 0.0, 0
     return surprise / pairs, squares / pairs, pairs
 
 
 @giving
 def _experienced(rounds: Ints, order: Ints) -> tuple[Ints, Ints]:
-    """Entries of enough rounds, in order of place; and their indices among these, by rating."""
+    """The experienced entries in order of place, and their indices among these in order of
+    rating."""
     n = len(rounds)
     among, entries, known = np.empty(n, np.int64), np.empty(n, np.int64), 0
     for i in range(n):
@@ -195,9 +206,10 @@ def score(
     round_starts: Ints, place: Places, entry_starts: Ints, share: Floats, mu: Floats,
     sigma: Floats, rounds: Ints, initial_mu: float, noise: float, sigmas: float, gaussian: bool,
 ) -> Floats:  # fmt: skip
-    """(R, len(FIELDS)) for the rounds of a wave, from its players' beliefs before (model.Wave).
+    """(R, len(FIELDS)) scores of the rounds of a wave, from its players' beliefs before it
+    (model.Wave).
 
-    The variance of an entry is the sum over its members of share^2 (sigmas sigma^2 + noise).
+    The variance of an entry is the sum of share^2 (sigmas sigma^2 + noise) over its members.
     """
     entries = len(place)
     entry_mu, variance = np.empty(entries), np.empty(entries)

@@ -5,6 +5,7 @@ both, and the interval holds the middle 95 % of the differences that the draws g
 with 0 in it says that other rounds of the same kind might have turned the difference around.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,20 +35,40 @@ class Difference:
 
 def difference(scores: Floats, base: Floats, measure: str, draws: int = DRAWS) -> Difference | None:
     """The measure by `scores` less that by `base`, (R, len(FIELDS)) both; None where undefined."""
+    return differences(scores, base, [measure], draws)[measure]
+
+
+def differences(
+    scores: Floats, base: Floats, measures: Sequence[str], draws: int = DRAWS
+) -> dict[str, Difference | None]:
+    """The same of several measures, by the same draws: drawing takes most of the time."""
     assert scores.shape == base.shape, "the same rounds"
-    sums = [value_sums(each, measure) for each in (scores, base)]
-    if any(weights.sum() <= 0.0 for _, weights in sums):
-        return None
-    rounds = len(scores)
-    columns = np.stack([part for pair in sums for part in pair], axis=1)
-    rng, found = np.random.default_rng(SEED), []
+    sums = {
+        measure: [part for each in (scores, base) for part in value_sums(each, measure)]
+        for measure in measures
+    }
+    defined = [name for name, (_, one, _, other) in sums.items() if min(one.sum(), other.sum()) > 0]
+    found: dict[str, Difference | None] = dict.fromkeys(measures)
+    if not defined:
+        return found
+    columns = np.stack([part for name in defined for part in sums[name]], axis=1)
+    drawn = np.concatenate([times @ columns for times in _draws(len(scores), draws)])
+    for i, name in enumerate(defined):
+        own = slice(4 * i, 4 * i + 4)
+        gaps = _differences(drawn[:, own])
+        low, high = np.quantile(gaps[np.isfinite(gaps)], [0.025, 0.975]).tolist()
+        found[name] = Difference(float(_differences(columns[:, own].sum(axis=0))), low, high)
+    return found
+
+
+def _draws(rounds: int, draws: int) -> Iterator[Floats]:
+    """(some, R) how often each round is drawn, until there were so many draws of R rounds each."""
+    rng = np.random.default_rng(SEED)
     for first in range(0, draws, size := max(1, CHUNK // rounds)):
         now = min(size, draws - first)
-        times = rng.multinomial(rounds, np.full(rounds, 1.0 / rounds), size=now)
-        found.append(_differences(times @ columns))
-    differences = np.concatenate(found)
-    low, high = np.quantile(differences[np.isfinite(differences)], [0.025, 0.975]).tolist()
-    return Difference(float(_differences(columns.sum(axis=0))), low, high)
+        drawn = rng.integers(0, rounds, (now, rounds)) + rounds * np.arange(now)[:, np.newaxis]
+        times = np.bincount(drawn.ravel(), minlength=now * rounds).reshape(now, rounds)
+        yield times.astype(np.float64)
 
 
 def value_sums(scores: Floats, measure: str) -> tuple[Floats, Floats]:

@@ -1,8 +1,9 @@
-"""Every player of every ladder in one table, rated many rounds at a time: what `rebuild` runs.
+"""Replays rounds in bulk: the players of all ladders in one table, many rounds rated in one call.
+`rebuild` runs this.
 
-It goes through rounds as the service does, in waves: rounds that share no player are rated in one
-call, of whatever ladders they are, if by the same parameters. What a round does depends on its
-players' beliefs alone, so the bits are those of `replay`, which takes one round after the other.
+Rounds pass in waves, as in the service: rounds that share no player and have the same parameters
+are rated in one call, whatever their ladders. The result of a round depends on its players' beliefs
+alone, so the bits equal those of `replay`, which rates one round after the other.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,12 +24,13 @@ from stream_rater.rating.systems import RatingRule
 from stream_rater.rounds.batch import RoundBatch
 
 MARK = 4
-"""Bytes before each name: the number of its ladder, to tell it from namesakes."""
+"""The bytes before each name that hold the number of its ladder, so that equal names on two ladders
+differ."""
 
 
 @kernel
 def _marked(data: Bytes, starts: Ints, ends: Ints, numbers: Ints) -> tuple[Bytes, Ints]:
-    """Names in a row, each behind its number, and where they end."""
+    """Concatenate names, each after its ladder's number. Returns the bytes and the (n,) ends."""
     out = np.empty(MARK * len(ends) + (ends - starts).sum(), np.uint8)
     out_ends = np.empty(len(ends), np.int64)
     at = 0
@@ -41,20 +43,20 @@ def _marked(data: Bytes, starts: Ints, ends: Ints, numbers: Ints) -> tuple[Bytes
 
 
 class Census:
-    """Who is who: each player of each ladder has a row, in order of appearance."""
+    """Gives each player of each ladder a row, in order of appearance."""
 
     def __init__(self) -> None:
         self._roll = PlayerIndex()
         self._numbers: dict[str, int] = {}
-        """By ladder."""
-        self._ladders = LadderColumn(StringColumn.of([]))
-        """As they were last asked for."""
+        """The number of each ladder."""
+        self._ladder_column = LadderColumn(StringColumn.of([]))
+        """The ladders' column, as of the last call of `players`."""
 
     def __len__(self) -> int:
         return len(self._roll)
 
     def rows(self, players: PlayerColumn) -> Ints:
-        """(P,) row of each player; new ones are entered."""
+        """(P,) the row of each player. New players are added."""
         known = self._numbers
         numbers = [known.setdefault(each, len(known)) for each in players.ladders.texts]
         names = players.names
@@ -64,28 +66,28 @@ class Census:
         return self._roll.rows(StringColumn(data, np.append(0, ends)[:-1], ends))
 
     def players(self, rows: Ints) -> PlayerColumn:
-        """Who is in these rows."""
-        if len(self._ladders.names.ends) < len(self._numbers):
-            self._ladders = LadderColumn(StringColumn.of(list(self._numbers)))
+        """The players in these rows."""
+        if len(self._ladder_column.names.ends) < len(self._numbers):
+            self._ladder_column = LadderColumn(StringColumn.of(list(self._numbers)))
         names = self._roll.names(rows)
         marks = names.data[names.starts[:, np.newaxis] + np.arange(MARK)]
         ladder = marks.view("<u4").ravel().astype(np.int64)
         return PlayerColumn(
-            self._ladders, ladder, StringColumn(names.data, names.starts + MARK, names.ends)
+            self._ladder_column, ladder, StringColumn(names.data, names.starts + MARK, names.ends)
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """Rounds that can teach anything, in the order of the log, and where they were read."""
+    """Rounds that change ratings, in the order of the log, and where they were read."""
 
     rounds: RoundBatch
     rule: Ints
-    """(R,) by which of the intake's ratings each is rated."""
+    """(R,) the number of each round's rating configuration."""
     partition: Ints
-    """(R,)"""
+    """(R,) the partition of each round."""
     offset: Ints
-    """(R,)"""
+    """(R,) the offset of each round."""
 
     def take(self, chosen: Ints) -> "Played":
         """These rounds only."""
@@ -106,29 +108,31 @@ class Played:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Rounds to be rated in one call: they share parameters and no player. P players in all."""
+    """Rounds that are rated in one call: they have the same parameters and share no player. P
+    players in all."""
 
     played: Played
     rows: Ints
-    """(P,) round by round."""
+    """(P,) the rows of the players, round by round."""
 
     @property
     def partitions(self) -> Ints:
-        """(P,) where each one's round was read."""
+        """(P,) the partition of each player's round."""
         return np.repeat(self.played.partition, self.played.rounds.sizes)
 
     @property
     def offsets(self) -> Ints:
-        """(P,)"""
+        """(P,) the offset of each player's round."""
         return np.repeat(self.played.offset, self.played.rounds.sizes)
 
 
 @kernel
 def _depths(starts: Ints, rows: Ints, latest: Ints) -> Ints:
-    """How many rounds must be rated before each, the longest way back from player to player.
+    """(R,) the length of the longest chain of earlier rounds, each sharing a player with the next,
+    that must be rated before each round.
 
-    Round r has the players rows[starts[r] : starts[r + 1]]; `latest` has room for every row and is
-    zero, before and after.
+    Round r has the players rows[starts[r] : starts[r + 1]]. `latest` has an element for every row,
+    and is zero before and after the call.
     """
     found = np.zeros(len(starts) - 1, np.int64)
     for r in range(len(found)):
@@ -142,27 +146,27 @@ def _depths(starts: Ints, rows: Ints, latest: Ints) -> Ints:
 
 
 class BulkReplay:
-    """The beliefs of all rows of a census."""
+    """The beliefs of all players of a census."""
 
     def __init__(self) -> None:
         self._beliefs = newcomers(0, 1, 0.0, 1.0, coded=True)
         self._latest = np.zeros(0, np.int64)
-        self._laws: dict[int, tuple[RatingConfig, RatingRule]] = {}
+        self._rules: dict[int, tuple[RatingConfig, RatingRule]] = {}
 
     def make_room(self, rows: int) -> None:
-        """Hold beliefs of so many rows."""
+        """Make room for the beliefs of this many rows."""
         held = len(self._beliefs)
         if rows <= held:
             return
         rows = max(rows, held + held // 2)
         header, factors = self._beliefs.header, self._beliefs.factors
-        header.resize(rows, refcheck=False)  # in place: the system moves pages, not bytes
+        header.resize(rows, refcheck=False)  # in place: the system remaps pages
         factors.resize((rows, *factors.shape[1:]), refcheck=False)
         self._latest = np.zeros(rows, np.int64)
 
     def turns(self, played: Played, rows: Ints) -> Iterator[Turn]:
-        """Rounds whose players are in these rows, turn by turn: each is to be rated before the
-        next."""
+        """Yield the rounds in turns, each of which is to be rated before the next. `rows` are the
+        players' rows."""
         starts = bounds(played.rounds.sizes)
         depth = _depths(starts, rows, self._latest)
         order = np.lexsort((played.rule, depth))
@@ -172,8 +176,8 @@ class BulkReplay:
             yield Turn(turn, rows[spread(starts[some], turn.rounds.sizes)])
 
     def rate(self, turn: Turn, config: RatingConfig) -> None:
-        """Change the beliefs of all players of a turn, whose rounds are rated so."""
-        rating, rule = self._law(config)
+        """Rate a turn: update the beliefs of its players by this configuration."""
+        rating, rule = self._rule_of(config)
         rows, header, rounds = turn.rows, self._beliefs.header, turn.played.rounds
         new = rows[header["rounds"][rows] == 0]
         header[new] = newcomers(1, 0, rule.initial_mu, rule.initial_sigma).header
@@ -182,11 +186,11 @@ class BulkReplay:
         times = np.repeat(rounds.time, rounds.sizes)
         systems.note_round(self._beliefs, rows, turn.offsets, times)
 
-    def _law(self, rating: RatingConfig) -> tuple[RatingConfig, RatingRule]:
-        """What holds where this is configured; there is room for the factors it keeps."""
-        known = self._laws.get(id(rating))
+    def _rule_of(self, rating: RatingConfig) -> tuple[RatingConfig, RatingRule]:
+        """The configuration and its rule. Makes room for the factors that the rule keeps."""
+        known = self._rules.get(id(rating))
         if known is None:
-            known = self._laws[id(rating)] = rating, systems.rule_of(rating)
+            known = self._rules[id(rating)] = rating, systems.rule_of(rating)
             assert known[1].kept, "no record holds a full history"
             self._widen(known[1].kept + 1)
         return known
@@ -199,11 +203,11 @@ class BulkReplay:
             self._beliefs = Beliefs(self._beliefs.header, wider)
 
     def rated(self, rows: Ints) -> Ints:
-        """Those of the rows whose players have played."""
+        """The rows among these whose players have played."""
         return rows[self._beliefs.header["rounds"][rows] > 0]
 
     def records(self, rows: Ints) -> StringColumn:
-        """Each belief as the service stores it."""
+        """The encoded record of each belief, as the service stores it."""
         held = self._beliefs
         data, starts = record.encode_all(Beliefs(held.header[rows], held.factors[rows]))
         return StringColumn(data, starts[:-1], starts[1:])

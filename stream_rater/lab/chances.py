@@ -1,7 +1,7 @@
-"""The probability that one entry is placed better than another, as each system would have it.
+"""The probability that one entry is placed better than another, by each rating system's own model.
 
-The difference of two performances is taken as normal or logistic around the difference of the
-ratings, its variance being the sum of two entries' `sigmas` sigma^2 + `noise`:
+The difference of two performances is normal or logistic around the difference of the ratings. Its
+variance is the sum of `sigmas` sigma^2 + `noise` over the two entries:
 
 | system | distribution | sigmas | noise |
 |---|---|---|---|
@@ -18,9 +18,9 @@ ratings, its variance being the sum of two entries' `sigmas` sigma^2 + `noise`:
 | Plackett-Luce | logistic | 0 | (C scale)^2 / 2 |
 | Thurstone | normal | 0 | scale^2 |
 
-which is each system's own model of a match of two (for Glicko that of Glickman, with both
-uncertainties; C = pi / sqrt 3 makes odds of e one `scale` wide). Round weights, newcomers' weights
-and drift by time are left out.
+This is each system's own model of a match of two. For Glicko it is Glickman's, with both
+uncertainties. C = pi / sqrt 3 makes a difference of one `scale` mean odds of e. Round weights,
+newcomers' weights and drift by time are left out.
 """
 
 from typing import NamedTuple
@@ -44,12 +44,12 @@ from stream_rater.rating.performance import C
 
 
 class Chances(NamedTuple):
-    """How performances scatter: see the module."""
+    """The distribution of the difference of two performances, as in the module's table."""
 
     gaussian: bool
     sigmas: float
     noise: float
-    """Points^2."""
+    """In points^2."""
 
 
 def chances_of(config: RatingConfig) -> Chances:

@@ -1,20 +1,22 @@
-"""How far each player's rounds are in the store when `applied` is g: what `rebuild` goes up to.
+"""Finds each player's cut-off: the last round that the store holds when `applied` is g. `rebuild`
+replays up to it.
 
-g is the updaters' committed offset: all parts before it are published, nothing from it on is. For
-each player that is
+g is the updaters' committed offset: all parts before it are published, and none from it on is. The
+cut-off of a player depends on the player's parts:
 
-- who has parts before g: up to the largest source offset in them,
-- who has none before g, but later ones: up to before the smallest source offset in those,
-- who has none at all (parts are kept for days only): all rounds before the estimators' committed
-  offset, since those were wholly scattered, and long ago,
-- who has parts before g in another shard only, from when there were fewer: likewise, but no less
-  than those tell. Parts that came later, to its shard of now, may be deleted before them.
+- parts before g: the largest source offset in them;
+- no part before g, but later ones: the offset before the smallest source offset in those;
+- no part at all (parts are kept for days only): all rounds before the estimators' committed offset,
+  because those were wholly scattered, and long ago;
+- parts before g only in another shard, from when there were fewer shards: as if there were none
+  before g, but at least the largest source offset in them. Later parts, in the player's present
+  shard, may have been deleted before them.
 
-A part that was cut for fewer shards than there are, or than a mark before it names, is ignored by
-updaters, and tells nothing. One that waits before any such mark must not be of a round that is
-committed: nobody would send it again. Then updaters of as many shards must apply it before. One
-behind such a mark was sent by a process that the group had already excluded: whoever had its rounds
-next sent them again, for as many shards as there were.
+A part is ignored by updaters, and tells nothing, if it was cut for fewer shards than there are, or
+than a mark before it names. If such a part waits before any such mark, it must not belong to a
+committed round: nobody would send it again. Updaters of as many shards must apply it first. A part
+behind such a mark was sent by a process that the group had already excluded. The next owner of its
+rounds sent them again, for the number of shards at that time.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,15 +39,15 @@ from stream_rater.rounds.fastjson import runs
 NONE_BEFORE, NONE_AFTER = -1, 2**62
 
 Offsets = Mapping[int, int]
-"""Committed offset by partition, for all of them; 0 where nothing was committed."""
+"""The committed offset of every partition; 0 where nothing was committed."""
 
 
 class Misplaced(ValueError):
-    """A part waits in a shard that is not its player's any more."""
+    """A part waits in a shard that is no longer its players' shard."""
 
 
 class _Noted:
-    """Of each row the largest, or the smallest, of the offsets noted."""
+    """The largest (or the smallest) offset noted for each row."""
 
     def __init__(self, census: Census, pick: np.ufunc, none: int) -> None:
         self._census = census
@@ -54,30 +56,30 @@ class _Noted:
         self._found = np.empty(0, np.int64)
 
     def note(self, rows: Ints, offsets: Ints) -> None:
-        """One offset for each of these rows."""
+        """Note an offset for each of these rows."""
         self._make_room()
         self._pick.at(self._found, rows, offsets)
 
     def _make_room(self) -> None:
-        """There is an offset for each row of the census."""
+        """Make room for each row of the census."""
         known = len(self._census)
         if known > len(self._found):
             more = max(known, 2 * len(self._found)) - len(self._found)
             self._found = np.append(self._found, np.full(more, self._none, np.int64))
 
     def of(self, rows: Ints) -> Ints:
-        """The offset of each row, or `none`."""
+        """The noted offset of each row, or `none`."""
         self._make_room()
         return self._found[rows]
 
     def least(self) -> int:
-        """The smallest of all that were noted; NONE_AFTER if nothing was."""
+        """The smallest noted offset; NONE_AFTER if nothing was noted."""
         noted = self._found[self._found != self._none]
         return int(noted.min()) if len(noted) else NONE_AFTER
 
 
 class Cutoff:
-    """The source offset of each player's last round that counts."""
+    """The cut-off of each player: the source offset of the last round that counts."""
 
     def __init__(
         self, applied: Offsets, scattered: Offsets, shards: int, kernel: int = KERNEL_VERSION
@@ -88,27 +90,27 @@ class Cutoff:
         self._shards = shards
         self._kernel = kernel
         self._before = _Noted(self.census, np.maximum, NONE_BEFORE)
-        """Largest source offset before g, in the player's own shard."""
+        """The largest source offset before g, in the player's own shard."""
         self._elsewhere = _Noted(self.census, np.maximum, NONE_BEFORE)
-        """The same in shards that were once its own."""
+        """The largest source offset before g, in shards that were formerly the player's."""
         self._after = _Noted(self.census, np.minimum, NONE_AFTER)
-        """Smallest source offset from g on."""
+        """The smallest source offset from g on."""
         self._marked: dict[int, int] = {}
-        """By shard how many shards the last mark names."""
+        """By shard, the number of shards that its last mark names."""
         self.with_parts: set[int] = set()
-        """Shards in which there are parts."""
+        """The shards that have parts."""
         self._ignored: list[tuple[PlayerColumn, Ints]] = []
-        """Rows of ignored parts that may be the only ones of their rounds, by player and source
-        offset."""
+        """The players and source offsets of ignored parts that may be the only ones of their
+        rounds."""
 
     def note(self, records: Sequence[Record]) -> None:
-        """Look at records of `performance-estimated`; raises UnknownPart or Misplaced."""
+        """Note records of `performance-estimated`. Raises UnknownPart or Misplaced."""
         left = iter(records)
         for some in runs([each.value or b"" for each in records], decoder.TOGETHER_BYTES):
             self._note_together(list(islice(left, len(some))), decoder.read_all(some, self._kernel))
 
     def _note_together(self, records: Sequence[Record], pieces: Sequence[PartView | None]) -> None:
-        """The parts in some records, all that one slab has."""
+        """Note the parts in some records, which were decoded as one batch."""
         read, sizes, counts = list[Record](), list[int](), list[bool]()
         alone = list[bool]()
         for piece, each in zip(pieces, records, strict=True):
@@ -133,8 +135,8 @@ class Cutoff:
             self._note(read, own, players.take(rows), offsets[rows])
 
     def check(self) -> None:
-        """Once all parts are noted: raise Misplaced where one that updaters ignore tells of a round
-        that is committed, and no part that they apply does."""
+        """Call this once all parts are noted. Raises Misplaced if an ignored part belongs to a
+        committed round, and no applied part does."""
         for players, offsets in self._ignored:
             ladders = [partition_of(each, len(self._scattered)) for each in players.ladders.texts]
             partition = np.array(ladders, np.int64)[players.ladder]
@@ -151,17 +153,18 @@ class Cutoff:
                 )
 
     def _counts(self, cut_for: int, record: Record) -> bool:
-        """Whether updaters apply, or have applied, a part that was cut for so many shards (0:
+        """Whether updaters apply, or have applied, a part that was cut for `cut_for` shards (0:
         unknown)."""
         now = self._shards if self._waits(record) else self._marked.get(record.partition, 0)
         return not 0 < cut_for < now
 
     def _sent_again(self, cut_for: int, record: Record) -> bool:
-        """Whether a part that was cut for so many shards lies behind a mark that names more."""
+        """Whether a part that was cut for `cut_for` shards lies behind a mark that names more."""
         return 0 < cut_for < self._marked.get(record.partition, 0)
 
     def _note_alone(self, record: Record) -> None:
-        """What is not written as parts are, or by an older kernel, or no part at all."""
+        """Note a record that is not in the present form of parts: a part of an older kernel, a
+        mark, or no part."""
         if record.unreadable:
             raise UnknownPart(f"offset {record.offset}: {record.unreadable}")
         try:
@@ -184,7 +187,7 @@ class Cutoff:
     def _note(
         self, records: Sequence[Record], sizes: Sequence[int], players: PlayerColumn, offsets: Ints
     ) -> None:
-        """So many rows of each record's part, by player and source offset."""
+        """Note the rows of the records' parts, `sizes` of each, by player and source offset."""
         shard = np.repeat(np.array([each.partition for each in records]), sizes)
         waits = np.repeat(np.array([self._waits(each) for each in records]), sizes)
         at_home = shards_of_names(players.names, self._shards) == shard
@@ -193,8 +196,8 @@ class Cutoff:
             which = np.searchsorted(np.cumsum(sizes), np.argmax(misplaced), side="right")
             each = records[int(which)]
             raise Misplaced(
-                f"offset {each.offset} of shard {each.partition} waits to be applied, and its "
-                f"players are elsewhere among {self._shards} shards"
+                f"the part at offset {each.offset} of shard {each.partition} waits to be applied, "
+                f"and its players belong to other shards among {self._shards}"
             )
         rows = self.census.rows(players)
         for noted, chosen in (
@@ -204,17 +207,18 @@ class Cutoff:
                 noted.note(rows[chosen], offsets[chosen])
 
     def _waits(self, record: Record) -> bool:
-        """Whether it is from g on."""
+        """Whether the record is at or after g."""
         return record.offset >= self._applied.get(record.partition, 0)
 
     def of(self, rows: Ints, partitions: Ints) -> Ints:
-        """(P,) of the players in these rows of the census, whose rounds are in these partitions."""
+        """(P,) the cut-off of the players in these rows of the census, whose rounds are in these
+        partitions."""
         before, after = self._before.of(rows), self._after.of(rows)
         kept = np.where(after < NONE_AFTER, after, self._scattered[partitions]) - 1
         reached = np.where(before > NONE_BEFORE, before, kept)
         return np.maximum(reached, self._elsewhere.of(rows))
 
     def least(self) -> int:
-        """No player's reach is less."""
+        """A lower bound of all players' cut-offs."""
         after = min(self._after.least(), int(self._scattered.min()))
         return min(self._before.least(), after - 1)

@@ -1,8 +1,8 @@
-"""How well a configuration foretells rounds: each is scored by the ratings before it.
+"""Evaluates a configuration: rates a season, and scores each round by the ratings before it.
 
-Three stages, each taking what the one before it gives: sessions are read, then rated, and what the
-rating saw is scored. A season that is played once has a thread for each: nearly all of their time
-goes to kernels and to decompression, which let other threads run.
+There are three stages: sessions are read, then rated, then scored. A season that is played only
+once has a thread for each stage: kernels and decompression take nearly all the time, and they
+release the interpreter lock.
 """
 
 import math
@@ -26,44 +26,45 @@ from stream_rater.rating.parameters import RatingConfig
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an evaluation found."""
+    """The results of an evaluation."""
 
     config: RatingConfig
     scores: Floats
-    """(R, len(FIELDS)) of every round, those that only build experience included."""
+    """(R, len(FIELDS)) the scores of all rounds, including those that only build experience."""
     players: Floats
-    """(R,) how many played."""
+    """(R,) the number of players of each round."""
     rating_s: float
-    """Time spent on rating alone."""
+    """Seconds spent on rating alone."""
     seconds: float
-    """From the first session asked for to the last score."""
+    """Seconds from the first session to the last score."""
 
     def scored(self, train: float) -> Floats:
-        """The scores without the first floor(train R) rounds."""
+        """The scores without those of the first floor(train R) rounds."""
         return self.scores[trained(len(self.scores), train) :]
 
 
 def trained(rounds: int, train: float) -> int:
-    """How many of so many rounds only build experience."""
-    return math.floor(train * rounds + 1e-9)  # 0.1 of 30 is 3, whatever floats say
+    """The number of first rounds that only build experience."""
+    return math.floor(train * rounds + 1e-9)  # 0.1 * 30 is 3 despite rounding
 
 
 @dataclass(slots=True)
 class Contender:
-    """One configuration on its way through a season."""
+    """The state of one configuration during a season."""
 
     config: RatingConfig
     rating_s: float = 0.0
     _pools: dict[str, Pool] = field(default_factory=dict)
 
     def rate(self, sessions: Iterable[Session]) -> Iterator[tuple[Session, list[int], Wave | None]]:
-        """Rate each session; gives the indices of its rounds that were, and what was known then."""
+        """Rate each session. Yields the session, the indices of its rounds that were rated, and
+        what the ratings were before; None if no round was rated."""
         for session in sessions:
             began_s = perf_counter()
-            rated, those = session.rating(skip_all_tied=self.config.skip_all_tied)
+            rated, indices = session.rating(skip_all_tied=self.config.skip_all_tied)
             wave = self._rate(rated) if rated is not None else None
             self.rating_s += perf_counter() - began_s
-            yield session, those, wave
+            yield session, indices, wave
 
     def _rate(self, session: Session) -> Wave:
         pool = self._pools.get(session.ladder)
@@ -73,7 +74,7 @@ class Contender:
         return pool.rate_rows(session.rounds, session.rows, 0)[0]
 
     def score(self, wave: Wave) -> Floats:
-        """(R, len(FIELDS)) how the ratings before foretold the rounds of a wave."""
+        """(R, len(FIELDS)) the scores of the rounds of a wave by the ratings before them."""
         gaussian, sigmas, noise = chances_of(self.config)
         found: Floats = accuracy.score(
             wave.round_starts, wave.place, wave.entry_starts, wave.share, wave.mu, wave.sigma,
@@ -85,16 +86,16 @@ class Contender:
 def evaluate(
     sessions: Iterable[Session], config: RatingConfig, *, threads: bool = False
 ) -> Outcome:
-    """Play a season by one configuration; `threads`: one each to receive, rate and score."""
+    """Play a season by one configuration. `threads`: read, rate and score in a thread each."""
     began_s = perf_counter()
     contender = Contender(config)
     rated = ahead(contender.rate(ahead(sessions))) if threads else contender.rate(sessions)
     scores, players = [np.zeros((0, len(FIELDS)))], [0.0]
-    for session, those, wave in rated:
+    for session, indices, wave in rated:
         scores.append(np.zeros((len(session.rounds), len(FIELDS))))
         players.extend(session.rounds.sizes.tolist())
         if wave is not None:
-            scores[-1][those] = contender.score(wave)
+            scores[-1][indices] = contender.score(wave)
     return Outcome(
         config, np.concatenate(scores), np.array(players[1:], np.float64), contender.rating_s,
         perf_counter() - began_s,

@@ -1,11 +1,12 @@
-"""The evidence of the Elo-MMR paper, done again: accuracy, time, farming, small rounds.
+"""Repeats the experiments of the Elo-MMR paper: accuracy, time, farming and small rounds.
 
-Each part is computed here and told as Markdown by `report`, with figures by `figures`.
+Each part is computed here; `figures` writes it as Markdown and pictures.
 
-- *accuracy* (Table 2) and *time* (Table 3): each system, tuned on the first TRAIN of each data set,
-  scored on the rest. Tuned once, by pair inversion; the paper tunes for each measure anew.
-- *farming* (Figure 2): `farming`, on the data set and by the player that are named.
-- *sizes* (Figure 3): the rounds of the largest data set split at random into small ones.
+- *accuracy* (Table 2) and *time* (Table 3): each system is tuned on the first TRAIN of each data
+  set and scored on the rest. It is tuned once, by pair inversion; the paper tunes it for each
+  measure.
+- *farming* (Figure 2): `farming`, on a given data set and player.
+- *sizes* (Figure 3): the rounds of the largest data set, split at random into small rounds.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,16 +27,17 @@ from stream_rater.rating.parameters import EloMMR, RatingConfig, Topcoder
 
 TRAIN = 0.1
 MEASURE, MEASURE_OF_ALL = "pair_inversion", "pair_inversion_all"
-"""Newcomers are left out, but to tune where nobody has played enough rounds yet: in synth-large."""
+"""The measure to tune by; the second one, which includes newcomers, where nobody has played enough
+rounds yet, as in synth-large."""
 REFERENCE = "elo-mmr"
-"""The system that the others are compared with."""
+"""The system with which the others are compared."""
 SEED = 1
 
 FARMING_SYSTEMS: dict[str, RatingConfig] = {
     "topcoder": Topcoder(),
     "elo-mmr": EloMMR(weight_limit=0.2, sigma_limit=80.0, rho=1.0),
 }
-"""Default parameters, as in the paper, whose Elo-MMR is Elo-MMR(1) there."""
+"""The default parameters of the paper, whose name for this Elo-MMR is Elo-MMR(1)."""
 
 MADE_UP_FARM = Kind(players=200, rounds=120, per_round=200)
 MADE_UP_THRESHOLD = 2200.0
@@ -43,19 +45,19 @@ MADE_UP_THRESHOLD = 2200.0
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much is done."""
+    """The size of an experiment."""
 
     rounds: int | None
-    """Rounds of each data set, the first ones; None for all."""
+    """The number of first rounds of each data set; None for all."""
     trials: int
-    """Configurations to try for each system and data set."""
+    """The number of configurations tried for each system and data set."""
     sizes: tuple[int, ...]
-    """Players in a round, for Figure 3."""
+    """The numbers of players in a round, for Figure 3."""
     synthetic: Mapping[str, Kind]
 
 
 THE_PAPERS = {"synth-small": synthetic.SMALL, "synth-large": synthetic.LARGE}
-"""The made-up seasons for which there are figures in the paper."""
+"""The synthetic seasons that the paper has figures for."""
 
 FULL = Effort(None, 150, (5, 10, 20, 50, 100, 200, 500, 1000), THE_PAPERS)
 QUICK = Effort(
@@ -66,26 +68,26 @@ QUICK = Effort(
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """Rounds with a name."""
+    """A named data set."""
 
     name: str
     sessions: Sequence[Session]
 
     def sizes(self) -> list[int]:
-        """Entries of each round."""
+        """The number of entries of each round."""
         return [int(size) for session in self.sessions for size in session.rounds.entries]
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One system on one data set."""
+    """The results of one system on one data set."""
 
     data: str
     system: str
     outcome: Outcome
     measures: Mapping[str, float | None]
     against: Difference | None
-    """Pair inversion less the reference's."""
+    """The pair inversion minus that of the reference."""
 
 
 Say = Callable[[str], None]
@@ -99,12 +101,12 @@ def made_up(effort: Effort) -> list[DataSet]:
 
 
 def first_guess(system: str) -> RatingConfig:
-    """A system as it is before tuning."""
+    """The configuration of a system before tuning."""
     return configuration(system, start(SPACES[system]))
 
 
 def tuned(data: DataSet, system: str, trials: int, workers: int) -> RatingConfig:
-    """A system tuned on the first part of a data set."""
+    """The configuration of a system after tuning on the first part of a data set."""
     first = data.sessions[: trained(len(data.sessions), TRAIN)]
     scores = averages(evaluate(first, first_guess(system)).scores)
     measure = MEASURE_OF_ALL if scores[MEASURE] is None else MEASURE
@@ -114,7 +116,7 @@ def tuned(data: DataSet, system: str, trials: int, workers: int) -> RatingConfig
 def accuracy(
     data: DataSet, systems: Sequence[str], effort: Effort, workers: int, say: Say
 ) -> list[Entry]:
-    """Tables 2 and 3: every system on a data set."""
+    """Tables 2 and 3: evaluate every system on a data set."""
     outcomes: dict[str, Outcome] = {}
     for system in systems:
         say(f"{data.name}: {system}")
@@ -138,7 +140,7 @@ def accuracy(
 def sizes(
     data: DataSet, configs: Mapping[str, RatingConfig], effort: Effort, say: Say
 ) -> dict[str, list[float | None]]:
-    """Figure 3: pair inversion by system, for each of the sizes."""
+    """Figure 3: the pair inversion of each system, for each size of rounds."""
     found: dict[str, list[float | None]] = {system: [] for system in configs}
     for size in effort.sizes:
         rng = np.random.default_rng(SEED)
@@ -150,12 +152,12 @@ def sizes(
 
 
 def farm(data: DataSet, row: int, threshold: float) -> dict[str, Careers]:
-    """Figure 2: honest and farmed careers of the player in this row."""
+    """Figure 2: the honest and the farmed careers of the player in this row."""
     return farming.compare(data.sessions, row, FARMING_SYSTEMS, threshold)
 
 
 def made_up_farm() -> tuple[DataSet, int]:
-    """A season for Figure 2 without real data, and the row of its best player."""
+    """A synthetic season for Figure 2, and the row of its best player."""
     sessions = list(synthetic.season(MADE_UP_FARM, 3))
     places = np.zeros(MADE_UP_FARM.players)
     for session in sessions:
@@ -164,5 +166,5 @@ def made_up_farm() -> tuple[DataSet, int]:
 
 
 def plain(data: DataSet) -> bool:
-    """Whether a data set has no teams: those rounds cannot be split."""
+    """Whether a data set has no teams. Rounds with teams cannot be split."""
     return all(len(session.rounds.place) == len(session.rounds.share) for session in data.sessions)

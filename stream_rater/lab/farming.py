@@ -1,9 +1,10 @@
-"""Volatility farming (paper, section 5.1 and Figure 2): can a player gain by losing on purpose?
+"""Simulates volatility farming (paper, section 5.1 and Figure 2): can a player gain by losing on
+purpose?
 
-A strong player plays `HONEST` rounds as they were. In the next `FARMED` he falls to last place
-whenever his Topcoder rating is above a threshold, and thus drives up his volatility; in the last
-`HARVEST` he plays as he did again. The schedule is made with Topcoder's ratings, then each system
-rates both careers: as it was, and with the farmed rounds.
+A strong player plays HONEST rounds as they happened. In the next FARMED rounds the player comes
+last whenever the Topcoder rating is above a threshold, which raises the volatility. The last
+HARVEST rounds are played as they happened. Topcoder's ratings make this schedule. Each system then
+rates both careers, the honest one and the farmed one.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,24 +20,25 @@ from stream_rater.rating.parameters import RatingConfig, Topcoder
 
 HONEST, FARMED, HARVEST = 45, 45, 15
 THRESHOLD = 2975.0
-"""The paper's: tourist's ratings are about there."""
+"""The paper's threshold; the ratings of its player, tourist, are near it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Careers:
-    """Ratings (mu) after each of the player's rounds, played honestly and farmed."""
+    """The ratings (mu) after each of the player's rounds, in the honest and in the farmed
+    career."""
 
     honest: list[float]
     farmed: list[float]
 
     @property
     def gain(self) -> float:
-        """What farming brought in the end, in points."""
+        """The points that farming gained in the end."""
         return self.farmed[-1] - self.honest[-1]
 
 
 def last(session: Session, row: int) -> Session:
-    """The same session, but that the player of this row finished last of all who did."""
+    """A copy of a session in which the player in this row finished last of all who finished."""
     rounds = session.rounds
     assert len(rounds) == 1, "a session of one round"
     assert len(rounds.place) == len(rounds.share), "a round with teams cannot be farmed"
@@ -54,7 +56,7 @@ def last(session: Session, row: int) -> Session:
 
 
 def until(sessions: Iterable[Session], row: int, rounds: int) -> list[Session]:
-    """The beginning of a season, up to the player's last of so many rounds."""
+    """The sessions of a season up to the player's round of this number."""
     kept, played = [], 0
     for session in sessions:
         kept.append(session)
@@ -72,14 +74,14 @@ def career(sessions: Iterable[Session], row: int, config: RatingConfig) -> list[
 def farmed(
     sessions: Iterable[Session], row: int, config: RatingConfig, threshold: float
 ) -> list[Session]:
-    """The season with the farmer's schedule: it depends on the ratings that it leads to."""
+    """The season with the farmer's results. They depend on the ratings that they lead to."""
     return [session for session, _ in _played(sessions, row, config, threshold)]
 
 
 def _career(
     sessions: Iterable[Session], row: int, config: RatingConfig, threshold: float | None
 ) -> Iterator[tuple[Session, float]]:
-    """The player's own rounds with the rating after each."""
+    """The player's own rounds, with the rating after each."""
     for session, rating in _played(sessions, row, config, threshold):
         if rating is not None:
             yield session, rating
@@ -88,7 +90,7 @@ def _career(
 def _played(
     sessions: Iterable[Session], row: int, config: RatingConfig, threshold: float | None
 ) -> Iterator[tuple[Session, float | None]]:
-    """Each session as it was played, and the player's mu after it where they took part."""
+    """Each session as it was played, with the player's mu after it if they took part."""
     pool = Pool(Ladder(rating=config))
     rounds, rating = 0, config.initial_mu
     for session in sessions:
@@ -109,7 +111,7 @@ def compare(
     sessions: Sequence[Session], row: int, systems: Mapping[str, RatingConfig],
     threshold: float = THRESHOLD, schedule: RatingConfig | None = None,
 ) -> dict[str, Careers]:  # fmt: skip
-    """Honest and farmed careers by each system, over HONEST + FARMED + HARVEST rounds."""
+    """The honest and the farmed career by each system, over HONEST + FARMED + HARVEST rounds."""
     season = until(sessions, row, HONEST + FARMED + HARVEST)
     with_farmer = farmed(season, row, schedule or Topcoder(), threshold)
     return {

@@ -1,4 +1,4 @@
-"""The evidence as pictures and as Markdown."""
+"""Writes the repeated experiments as Markdown tables and pictures."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ import msgspec
 
 from stream_rater.lab.evidence import REFERENCE, TRAIN, DataSet, Entry
 from stream_rater.lab.farming import FARMED, HARVEST, HONEST, Careers
-from stream_rater.lab.tuning import MissingExtra, told
+from stream_rater.lab.tuning import MissingExtra, without_defaults
 
 PAPER = {
     "synth-large": {"codeforces": (84.0, 11.1), "topcoder": (84.1, 11.0),
@@ -16,7 +16,8 @@ PAPER = {
     "synth-small": {"codeforces": (83.4, 15.2), "topcoder": (83.4, 15.2),
                     "trueskill": (83.3, 15.3), "elo-mmx": (83.6, 15.0), "elo-mmr": (83.7, 15.0)},
 }  # fmt: skip
-"""Table 2 of the paper, on seasons made the same way: pair inversion, rank deviation."""
+"""The paper's Table 2 for synthetic seasons made in the same way: pair inversion and rank
+deviation, %."""
 
 Lines = Iterable[str]
 
@@ -33,7 +34,7 @@ def number(value: float | None, digits: int) -> str:
 
 
 def datasets(data: Sequence[DataSet]) -> list[str]:
-    """Table 1: what the rounds are."""
+    """Table 1: the data sets."""
     rows = []
     for each in data:
         sizes = each.sizes()
@@ -42,7 +43,8 @@ def datasets(data: Sequence[DataSet]) -> list[str]:
 
 
 def accuracy(entries: Sequence[Entry], *, beside_paper: bool) -> list[str]:
-    """Table 2 with differences, perhaps beside the paper's figures, and the tuned parameters."""
+    """Table 2 with differences from the reference, the paper's figures if `beside_paper`, and the
+    tuned parameters."""
     rows, parameters = [], []
     for entry in entries:
         gap = "–"
@@ -57,7 +59,7 @@ def accuracy(entries: Sequence[Entry], *, beside_paper: bool) -> list[str]:
             number(entry.measures["brier"], 4),
             *([papers(entry)] if beside_paper else []),
         ])  # fmt: skip
-        config = msgspec.json.encode(told(entry.outcome.config)).decode()
+        config = msgspec.json.encode(without_defaults(entry.outcome.config)).decode()
         parameters.append(f"- {entry.data}: `{config}`")
     return [
         "## Accuracy (Table 2)", "",
@@ -71,13 +73,13 @@ def accuracy(entries: Sequence[Entry], *, beside_paper: bool) -> list[str]:
 
 
 def papers(entry: Entry) -> str:
-    """What the paper's Table 2 has for a system on a data set of this name."""
+    """The paper's figures for a system on a data set of this name."""
     paper = PAPER.get(entry.data, {}).get(entry.system)
     return "–" if paper is None else f"{paper[0]} / {paper[1]}"
 
 
 def times(entries: Sequence[Entry]) -> list[str]:
-    """Table 3: seconds of rating alone."""
+    """Table 3: the seconds spent on rating alone."""
     rows = []
     for entry in entries:
         players, seconds = float(entry.outcome.players.sum()), entry.outcome.rating_s
@@ -88,7 +90,7 @@ def times(entries: Sequence[Entry]) -> list[str]:
 
 
 def farming(careers: Mapping[str, Careers], out: Path, whose: str) -> list[str]:
-    """Figure 2."""
+    """Figure 2: the honest and the farmed ratings."""
     plots = _pyplot()
     figure, axes = plots.subplots(1, len(careers), figsize=(5.5 * len(careers), 4), squeeze=False)
     for ax, (system, career) in zip(axes[0], careers.items(), strict=True):
@@ -114,7 +116,7 @@ def farming(careers: Mapping[str, Careers], out: Path, whose: str) -> list[str]:
 
 def by_size(found: Mapping[str, Sequence[float | None]], at: Sequence[int], out: Path,
             name: str) -> list[str]:  # fmt: skip
-    """Figure 3."""
+    """Figure 3: the pair inversion by size of the rounds."""
     plots = _pyplot()
     figure, ax = plots.subplots(figsize=(6, 4))
     for system, values in found.items():
@@ -132,7 +134,7 @@ def by_size(found: Mapping[str, Sequence[float | None]], at: Sequence[int], out:
 
 
 def _pyplot() -> Any:
-    """matplotlib.pyplot without a display; raises MissingExtra."""
+    """The module matplotlib.pyplot, set up without a display. Raises MissingExtra."""
     try:
         import matplotlib as mpl
 

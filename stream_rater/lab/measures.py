@@ -1,4 +1,4 @@
-"""What is measured, by name; `accuracy` says what each is."""
+"""The names of the measures. `accuracy` defines them."""
 
 FIELDS = (
     "experienced", "pair_inversion", "rank_deviation",
@@ -6,22 +6,22 @@ FIELDS = (
     "pairs", "kendall_tau",
     "foretold", "log_loss", "brier",
 )  # fmt: skip
-"""What `score` gives for a round: weights, each before those that it weighs. `foretold` are its
-entries again, or 0 where no pair was scored."""
+"""The columns that `score` returns for a round: weights, each before the measures that it weighs.
+`foretold` is the number of entries, or 0 if no pair was scored."""
 
 WEIGHT_OF = {
     "pair_inversion": "experienced", "rank_deviation": "experienced",
     "pair_inversion_all": "entries", "rank_deviation_all": "entries",
     "kendall_tau": "pairs", "log_loss": "foretold", "brier": "foretold",
 }  # fmt: skip
-"""Each measure, and the field that weighs it."""
+"""The column that weighs each measure."""
 
 MEASURES = tuple(WEIGHT_OF)
 
 PARTS = ("accuracy", "farming", "sizes")
-"""Of the evidence: how well ratings foretell, what farming gains, and small rounds."""
+"""The parts of the repeated experiments: accuracy, volatility farming, and small rounds."""
 
 
 def better(measure: str) -> int:
-    """1 where more is better, else -1."""
+    """1 if more is better, else -1."""
     return 1 if measure.startswith("pair_inversion") else -1

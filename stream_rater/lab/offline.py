@@ -1,26 +1,30 @@
-"""Rounds from a file or a log through the sequential replay: what `rate` and `verify` run."""
+"""Runs rounds through the sequential replay. `rate` and `verify` use this."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from stream_rater.columns.arrays import Ints
 from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config import Ladder, Ladders
 from stream_rater.contract.record import Record
 from stream_rater.lab.replay import Pool
+from stream_rater.rating.model import Evidence
 from stream_rater.rating.parameters import RatingConfig
+from stream_rater.rounds.batch import Standings
 from stream_rater.rounds.decoder import DecodedRounds, RoundDecoder
 from stream_rater.rounds.duplicates import DuplicateWindow
 from stream_rater.rounds.validation import Invalid
 
 BATCH_BYTES = 2**18
-"""Records are decoded together while they have no more bytes than that."""
+"""Records are decoded together while they have no more bytes than this."""
 
 
 class Judge:
-    """The verdicts on all records of a log with so many partitions, in order: what the decoder says
-    of each record, and which rounds are duplicates of earlier ones in their partition."""
+    """Judges all records of a log, each by the records before it in its partition. The log has
+    `partitions` partitions."""
 
     def __init__(self, ladders: Ladders, window: int, partitions: int = ANYWHERE) -> None:
         self.round_decoder = RoundDecoder(ladders, partitions)
@@ -29,7 +33,8 @@ class Judge:
         """By partition."""
 
     def decode(self, records: Sequence[Record]) -> DecodedRounds:
-        """The rounds in these records, and why the others are refused."""
+        """The rounds in these records, and why the others are refused: what the decoder says, and
+        which rounds are duplicates."""
         decoded = self.round_decoder.decode(records)
         new, i = list[int](), 0
         for number, (record, refusal) in enumerate(zip(records, decoded.refusals, strict=True)):
@@ -59,43 +64,53 @@ class Judge:
         return window
 
 
+class Rated(NamedTuple):
+    """A valid round and what it did to its ladder's pool."""
+
+    standings: Standings
+    pool: Pool
+    changed: tuple[Ints, Evidence] | None
+    """Rows of its players in the pool and their evidence; None where it changed nothing."""
+
+
 class Replay:
-    """The sequential truth about a log: every ladder's pool, fed some records at a time."""
+    """Replays a log one record after the other. The state of every ladder's pool after it is the
+    truth that the service must match."""
 
     def __init__(self, ladders: Ladders, window: int, partitions: int = ANYWHERE) -> None:
         self._judge = Judge(ladders, window, partitions)
         self.pools: dict[str, Pool] = {}
-        """By ladder."""
+        """The pool of each ladder."""
 
-    def feed(self, records: Sequence[Record]) -> list[Invalid | None]:
-        """Rate the rounds in records of `round-completed`, one after the other; returns why records
-        are refused, None for the others."""
-        decoded = self._judge.decode(records)
-        ratings = self._judge.round_decoder.ratings
-        rules = decoded.rule.tolist()
-        for i, record in enumerate(decoded.valid(records)):
-            standings = decoded.rounds[i]
-            self._pool(standings.ladder, ratings[rules[i]]).rate(standings, record.offset)
-        return decoded.refusals
+    def feed(self, records: Iterable[Record]) -> Iterator[tuple[Record, Rated | Invalid]]:
+        """Rate the rounds in records of `round-completed`. Yields each record in turn, once its
+        round is rated, or with the reason why it is refused."""
+        for some in batches_of(records):
+            decoded = self._judge.decode(some)
+            ratings = [self._judge.round_decoder.ratings[number] for number in decoded.rule]
+            rounds = zip(decoded.rounds, ratings, strict=True)
+            for record, refusal in zip(some, decoded.refusals, strict=True):
+                yield record, refusal or self._rate(*next(rounds), record.offset)
 
-    def _pool(self, ladder: str, rating: RatingConfig) -> Pool:
-        """A ladder's pool, which rates by these parameters from now on."""
-        pool = self.pools.get(ladder)
+    def _rate(self, standings: Standings, rating: RatingConfig, offset: int) -> Rated:
+        """Rate a round by these parameters."""
+        pool = self.pools.get(standings.ladder)
         if pool is None:
-            pool = self.pools[ladder] = Pool(Ladder(rating=rating))
+            pool = self.pools[standings.ladder] = Pool(Ladder(rating=rating))
         pool.follow(rating)
-        return pool
+        return Rated(standings, pool, pool.rate(standings, offset))
 
 
 def records_of(lines: Iterable[bytes]) -> Iterator[Record]:
-    """Each line that is not blank as a record, numbered from 0 as in the file, always in time."""
+    """Yield each line that is not blank as a record. Its offset is its line number from 0, and its
+    time is never too late."""
     for number, line in enumerate(lines):
         if line.strip():
             yield Record(0, number, line, received_s=math.inf)
 
 
 def batches_of(records: Iterable[Record], most_bytes: int = BATCH_BYTES) -> Iterator[list[Record]]:
-    """Records that follow each other, together while they have no more bytes than that."""
+    """Yield records that follow each other, together while they have no more bytes than that."""
     some, size = list[Record](), 0
     for record in records:
         own = len(record.value or b"")

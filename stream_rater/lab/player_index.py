@@ -1,10 +1,10 @@
-"""Who is who: players' names to rows, for whole rounds at once.
+"""An index from players' names to rows, for whole rounds at once.
 
-A dict would do, but for millions of results its look-ups take longer than the rating: each chases
-three pointers to far memory, one after the other. Here a kernel runs through a round's names, laid
-end to end, with open addressing into one table of 8 bytes a slot. It first asks for the slots that
-they hash to, and for what these lead to, so that the processor waits for many at once. Names are
-compared as bytes: equal hashes never mix up two players.
+A dict would need more time for millions of results than rating them: each look-up follows three
+pointers to distant memory, one after the other. Here a kernel runs over a round's names as bytes,
+with open addressing into one table of 8 bytes a slot. It first prefetches the slots of many names,
+and then what the slots point to, so that the processor waits for many cache misses at once. Names
+are compared as bytes, so equal hashes never confuse two players.
 """
 
 from typing import TypeVar
@@ -23,7 +23,7 @@ HALF, ROW = np.uint64(32), np.uint64(0xFFFFFFFF)
 EMPTY = np.uint64(0)
 
 BLOCK = 64
-"""Names that are fetched at once: what they lead to stays near."""
+"""Names whose data is prefetched together; it stays in the cache until it is used."""
 
 
 @inlined
@@ -38,13 +38,14 @@ def _same(a: Bytes, first: int, end: int, b: Bytes, at: int, until: int) -> bool
 
 @inlined
 def _slot(slots: Hashes, h: np.uint64) -> np.uint64:
-    """Where to begin to look for a hash."""
+    """The first slot to examine for a hash."""
     return (h ^ (h >> HALF)) & np.uint64(len(slots) - 1)
 
 
 @inlined
 def _enter(slots: Hashes, h: np.uint64, row: int) -> None:
-    """Put a row where its hash leads; a slot is the hash's upper half and the row, from 1."""
+    """Enter a row at its hash. A slot holds the upper half of the hash, and the row counted from
+    1."""
     mask = np.uint64(len(slots) - 1)
     slot = _slot(slots, h)
     while slots[slot] != EMPTY:
@@ -54,9 +55,9 @@ def _enter(slots: Hashes, h: np.uint64, row: int) -> None:
 
 @giving
 def _fetch(hashes: Hashes, slots: Hashes, names: Bytes, starts: Ints) -> None:
-    """Ask for what is looked at for these names."""
+    """Prefetch what `_find` reads for these names."""
     rows = np.empty(BLOCK, np.int64)
-    for i in range(len(hashes)):  # each loop asks for what the one before it has led to
+    for i in range(len(hashes)):  # each loop prefetches what the one before points to
         prefetch(slots, int(_slot(slots, hashes[i])), 0)
     for i in range(len(hashes)):
         rows[i] = max(np.int64(slots[_slot(slots, hashes[i])] & ROW) - 1, np.int64(0))
@@ -69,7 +70,7 @@ def _fetch(hashes: Hashes, slots: Hashes, names: Bytes, starts: Ints) -> None:
 def _find(
     data: Bytes, first: int, end: int, h: np.uint64, slots: Hashes, names: Bytes, starts: Ints
 ) -> int:
-    """The row of a name, or -1."""
+    """The row of a name; -1 if it is unknown."""
     mask = np.uint64(len(slots) - 1)
     slot = _slot(slots, h)
     while slots[slot] != EMPTY:
@@ -86,9 +87,9 @@ def _rows(
     data: Bytes, firsts: Ints, ends: Ints, hashes: Hashes, slots: Hashes, names: Bytes,
     starts: Ints, known: Hashes, count: int, out: Ints,
 ) -> int:  # fmt: skip
-    """Rows of the names in `data` into `out`, new ones entered; returns how many are known now.
+    """Write the rows of the names in `data` into `out`; enter unknown names.
 
-    There must be room for all of them to be new.
+    Returns the number of known names. There must be room for all names to be new.
     """
     for begin in range(0, len(ends), BLOCK):
         until = min(begin + BLOCK, len(ends))
@@ -112,22 +113,22 @@ def _enter_all(slots: Hashes, known: Hashes) -> None:
 
 
 class PlayerIndex:
-    """The players seen so far; each has the row of its first appearance."""
+    """The players seen so far. Rows are in order of first appearance."""
 
     def __init__(self) -> None:
         self._count = 0
         self._slots = np.zeros(1024, np.uint64)
         self._names = np.zeros(4096, np.uint8)
         self._starts = np.zeros(513, np.int64)
-        """Of each name, and of the next one, which is its end."""
+        """The start of each name, which is the end of the name before."""
         self._known = np.zeros(512, np.uint64)
-        """Hash of each name."""
+        """The hash of each name."""
 
     def __len__(self) -> int:
         return self._count
 
     def rows(self, names: StringColumn) -> Ints:
-        """Row of each name; new ones are entered."""
+        """(n,) the row of each name; new names are entered."""
         self._make_room(len(names), int((names.ends - names.starts).sum()))
         out = np.empty(len(names), np.int64)
         self._count = _rows(
@@ -137,16 +138,16 @@ class PlayerIndex:
         return out
 
     def names(self, rows: Ints) -> StringColumn:
-        """The names of these rows."""
+        """The names of these rows. Names entered later do not change it."""
         return StringColumn(self._names, self._starts[rows], self._starts[rows + 1])
 
     def forget_after(self, count: int) -> None:
-        """Only the first so many are known again."""
+        """Forget all names but the first `count`."""
         self._count = count
         self._fill_slots(len(self._slots))
 
     def find(self, name: str) -> int | None:
-        """The row of a name, if it is known."""
+        """The row of a name; None if it is unknown."""
         count = self._count
         row = int(self.rows(StringColumn.of([name]))[0])
         if row < count:
@@ -168,7 +169,7 @@ class PlayerIndex:
 
 
 def _grown(array: npt.NDArray[T], needed: int) -> npt.NDArray[T]:
-    """The array with room for `needed` rows, zeros where there were none."""
+    """The array with room for `needed` rows; new rows are zero."""
     if needed <= len(array):
         return array
     larger = np.zeros((max(needed, 2 * len(array)), *array.shape[1:]), array.dtype)

@@ -1,11 +1,11 @@
-"""Entries of a round by rating, and how many pairs of them stand the other way round in it.
+"""Sorts the entries of a round by rating, and counts inversions between ratings and places.
 
-Both take time proportional to the number of entries, for what rounds are like. Ratings are dealt
-into as many buckets as there are entries; a bucket into which many fell is sorted by merging, so
-that none of them takes more than n log n steps. Inversions are counted on two levels: of each LANES
-neighbours by rating one vector of counters, and one counter for all of them. To note an entry is to
-add one to all in front of it, which takes a few instructions on each level (up to a thousand for a
-million entries), and to count is to look up two numbers.
+Both take time proportional to the number of entries for typical rounds. Ratings are distributed
+into as many buckets as there are entries. A bucket with many entries is sorted by merging, so that
+the sort never takes more than order n log n steps. Inversions are counted on two levels: one vector
+of counters for each LANES neighbours by rating, and one counter for each of these blocks. To note
+an entry is to add one to all counters in front of it, which takes few instructions on each level
+(up to a thousand for a million entries). To count is to look up two numbers.
 """
 
 import numpy as np
@@ -19,13 +19,13 @@ Counters = npt.NDArray[np.int32]
 Lanes = npt.NDArray[np.uint8]
 
 LANES = 64
-"""Neighbours that are counted together: so many counters of a byte are one vector."""
+"""Neighbours that are counted together: this many one-byte counters are one vector."""
 
 FEW = 24
-"""Up to so many in a bucket are sorted by insertion."""
+"""Buckets of up to this many entries are sorted by insertion."""
 
 LEAST = 1e-200
-"""No difference of ratings is taken to be smaller: 1 over it is finite."""
+"""The least range of ratings, so that its reciprocal is finite."""
 
 
 @inlined
@@ -64,9 +64,10 @@ def sort_by_merging(keys: Floats, at: Ints) -> None:
 
 @giving
 def _deal(mu: Floats, keys: Floats, at: Ints) -> Ints:
-    """Ratings into `keys`, entries into `at`, by buckets, in which they stay in order.
+    """Distribute ratings into `keys` and entries into `at`, by buckets. The order within a bucket
+    is kept.
 
-    Returns where each bucket ends; the first has the highest ratings.
+    Returns the end of each bucket; the first bucket has the highest ratings.
     """
     n = len(mu)
     low = high = mu[0]
@@ -89,7 +90,7 @@ def _deal(mu: Floats, keys: Floats, at: Ints) -> Ints:
 
 @kernel
 def by_rating(mu: Floats) -> Ints:
-    """(n,) entries by falling rating; those of equal ones stay in order."""
+    """(n,) the entries by falling rating. Entries of equal rating keep their order."""
     n = len(mu)
     keys, at = np.empty(n), np.empty(n, np.int64)
     first = 0
@@ -103,7 +104,7 @@ def by_rating(mu: Floats) -> Ints:
 
 @inlined
 def _note(position: int, near: Lanes, far: Counters) -> None:
-    """Count an entry among those behind all that are in front of its position."""
+    """Add one to the counters of all positions in front of this one."""
     block = position // LANES
     own, others = position - block * LANES, near[block * LANES : (block + 1) * LANES]
     for k in range(LANES):
@@ -114,10 +115,8 @@ def _note(position: int, near: Lanes, far: Counters) -> None:
 
 @kernel
 def inversions(place: Places, position: Ints) -> int:
-    """Pairs not tied in place that stand the other way in `position`, a permutation of [0, n).
-
-    Entries in order of place.
-    """
+    """The number of pairs not tied in place whose order in `position`, a permutation of [0, n), is
+    the opposite. Entries come in order of place."""
     n, first, total = len(place), 0, 0
     blocks = n // LANES + 1
     far, near = np.zeros((blocks + 15) // 16 * 16, np.int32), np.zeros(LANES * blocks, np.uint8)

@@ -1,4 +1,4 @@
-"""Stages of a pipeline that run side by side: each makes items a little ahead of who takes them."""
+"""Runs the stages of a pipeline in parallel: each makes items ahead of the next stage."""
 
 import queue
 import threading
@@ -8,15 +8,15 @@ from typing import TypeVar
 T = TypeVar("T")
 
 AHEAD = 16
-"""Items that a stage may be ahead of the next one."""
+"""How many items a stage may be ahead of the next one."""
 
 ITEM, END, ERROR = "item", "end", "error"
 
 
 def ahead(items: Iterable[T], most: int = AHEAD) -> Iterator[T]:
-    """The items, made from now on by a thread that is up to `most` of them ahead.
+    """Yield the items. A thread makes them from now on, and is up to `most` items ahead.
 
-    It raises what they raise.
+    Raises what making the items raises.
     """
     line: queue.Queue[tuple[str, T | BaseException | None]] = queue.Queue(most)
     enough = threading.Event()

@@ -1,16 +1,17 @@
-"""Fill a store from the log alone, so that workers can go on as if nothing had been lost.
+"""Rebuilds the store from the log, so that workers can continue as if nothing had been lost.
 
-The state of a shard is the fold of its parts before `applied`. We choose g, the group's committed
-offset: all before it is published, nothing after it is. What the store must hold there is, for each
-player, the sequential replay of its rounds up to the last one that has a part before g (`reach`).
+The state of a shard is the fold of its parts before `applied`. For g, the group's committed offset,
+all events before g are published and none after it is. The store at g must hold, for each player,
+the sequential replay of the player's rounds up to the last one that has a part before g (`cutoff`).
 
-So a round that was scattered in part, or not yet, is left to the workers, who finish it as after
-any crash. Other players of a round are replayed with it all the same: their ratings count in it.
+So a round that was scattered in part, or not yet, is left to the workers, who finish it as after a
+crash. Its other players are replayed with it, because their ratings count in it.
 
-What the store then holds is not the fold of the log before: that may be of another number of
-shards, another kernel or ladders file. So each shard's log gets a mark. Where no part waits,
-`applied` and g move past it, and whoever comes to it has lost the store since. Where parts wait,
-they come first, and the store notes that the mark behind them is its own.
+The rebuilt store is not the fold of the old log, which may have been cut for another number of
+shards, or computed by another kernel or ladders file. So each shard's log gets a mark. If no part
+waits in a shard, `applied` and g move past its mark; a worker that later reads the mark knows that
+the store was lost since. If parts wait, they come first, and the store notes that the mark after
+them is its own.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,24 +28,25 @@ from stream_rater.contract.record import Record
 from stream_rater.lab.bulk_replay import BulkReplay, Played, Turn
 from stream_rater.lab.cutoff import Cutoff, Offsets
 from stream_rater.lab.offline import Judge
-from stream_rater.pipeline.ports import REBUILT, UNFINISHED, Application, Position
+from stream_rater.pipeline.ports import NO_BELIEFS, REBUILT, UNFINISHED, Application, Position
 
 BATCH = 10_000
-"""Beliefs written in one go."""
+"""The number of beliefs written in one call."""
 
 AT_ONCE = 50_000
-"""Ratings to be changed, about, before rounds are rated: the more, the more side by side."""
+"""About how many players are collected before their rounds are rated. More players mean more
+parallel work."""
 
 Write = Callable[[Mapping[int, Application]], Mapping[int, bool]]
-"""Compare and set by shard, as the store port does."""
+"""Writes by compare-and-set for each shard, as `RedisStore.apply` does."""
 
 
 class InUse(Exception):
-    """Somebody else writes to the store."""
+    """Another process writes to the store."""
 
 
 class Rebuild:
-    """The replay that remembers everybody at their reach."""
+    """A replay that keeps each player's belief as of the player's cut-off."""
 
     def __init__(self, ladders: Ladders, window: int, partitions: int, reach: Cutoff) -> None:
         self._judge = Judge(ladders, window, partitions)
@@ -53,20 +55,20 @@ class Rebuild:
         self._crowd = BulkReplay()
         self._waiting: list[Played] = []
         self._players = 0
-        """Of those rounds."""
+        """The number of players in the waiting rounds."""
         self._held = np.zeros(0, np.bool_)
-        """Rows whose later rounds do not count."""
+        """(row,) whether the player's later rounds do not count."""
         self._aside: list[tuple[Ints, StringColumn]] = []
-        """Those of them that had a belief by then, with it."""
+        """Rows among these that had a belief at the cut-off, with the encoded beliefs."""
         self._ladders: dict[str, None] = {}
         self.rounds = 0
         self.updates = 0
         self.written = 0
-        """Beliefs that were asked for."""
+        """The number of beliefs that were yielded."""
 
     def feed(self, records: Sequence[Record]) -> None:
-        """Rate the rounds in records of `round-completed` that are valid: at once, or with others
-        that are fed later."""
+        """Rate the valid rounds in records of `round-completed`, now or together with rounds fed
+        later."""
         decoded = self._judge.decode(records)
         read = decoded.valid(records)
         self.rounds += len(decoded.rounds)
@@ -85,7 +87,7 @@ class Rebuild:
             self._rate()
 
     def _rate(self) -> None:
-        """Rate all that waits."""
+        """Rate all waiting rounds."""
         if not self._players:
             return
         played, census = Played.concat(self._waiting), self._reach.census
@@ -98,7 +100,7 @@ class Rebuild:
         self._waiting, self._players = [], 0
 
     def _hold(self, turn: Turn) -> None:
-        """Put the beliefs aside of those who have come to their reach."""
+        """Keep the beliefs of players who have reached their cut-off."""
         if turn.played.offset.max() <= self._least:
             return
         beyond = turn.offsets > self._reach.of(turn.rows, turn.partitions)
@@ -109,18 +111,19 @@ class Rebuild:
 
     @property
     def ladders(self) -> list[str]:
-        """Those that have rounds."""
+        """The ladders that have rounds."""
         return list(self._ladders)
 
     def beliefs(self) -> Iterator[BeliefColumn]:
-        """Every belief that the store must hold, some at a time. Nothing can be fed afterwards."""
+        """Yield every belief that the store must hold, in batches. Nothing can be fed
+        afterwards."""
         self._rate()
-        for rows, records in self._rows_with_records():
+        for rows, records in self._batches_of_beliefs():
             self.written += len(rows)
             yield BeliefColumn(self._reach.census.players(rows), records)
 
-    def _rows_with_records(self) -> Iterator[tuple[Ints, StringColumn]]:
-        """Rows, and the beliefs in them."""
+    def _batches_of_beliefs(self) -> Iterator[tuple[Ints, StringColumn]]:
+        """Yield rows with their encoded beliefs, in batches."""
         if self._aside:
             aside = np.concatenate([rows for rows, _ in self._aside])
             records = StringColumn.concat([each for _, each in self._aside])
@@ -137,23 +140,28 @@ def _batches(count: int) -> Iterator[slice]:
 
 
 def passed(applied: Offsets, marks: Offsets) -> dict[int, int]:
-    """Where shards go on that are marked at these offsets, and in which no part waits."""
+    """The next offset of each marked shard in which no part waits."""
     return {shard: mark + 1 for shard, mark in marks.items() if mark == applied.get(shard, 0)}
 
 
 def fill(beliefs: Iterable[BeliefColumn], applied: Offsets, marks: Offsets, write: Write) -> None:
-    """Write beliefs to a store whose shards, all marked, are empty and UNFINISHED; raises InUse.
+    """Write beliefs to a store whose shards are all marked, empty and UNFINISHED. Raises InUse.
 
-    No state on the way can be taken for a whole one, not even by a store that goes back to it.
+    No intermediate state can be mistaken for a complete one, even if the store goes back to it.
     """
     shards = len(marks)
     for some in beliefs:
         _write(_by_shard(some, shards), write)
     ends = {shard: applied.get(shard, 0) for shard in range(shards)}
-    ahead = {s: [(REBUILT, b"%d" % (mark + 1))] for s, mark in marks.items() if mark >= ends[s]}
-    for starts in (dict.fromkeys(ends, UNFINISHED), ends):  # the last call is to change nothing
+    ahead = {
+        s: BeliefColumn.of([(REBUILT, b"%d" % (mark + 1))])
+        for s, mark in marks.items()
+        if mark >= ends[s]
+    }
+    for starts in (dict.fromkeys(ends, UNFINISHED), ends):  # so that the last call changes nothing
         last = {
-            s: Application(Position(end, starts[s]), ahead.get(s, ())) for s, end in ends.items()
+            s: Application(Position(end, starts[s]), ahead.get(s, NO_BELIEFS))
+            for s, end in ends.items()
         }
         _write(last, write)
 

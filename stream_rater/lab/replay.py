@@ -1,7 +1,7 @@
-"""The sequential replay: one round after the other, in memory, nothing else.
+"""The sequential replay: rates one round after the other, in memory.
 
-It is what the service's ratings must equal bit for bit, and what the offline commands run. A round
-goes through the same functions as in the stream; only here each sees all before it.
+The service's ratings must equal its ratings bit for bit, and the offline commands use it. A round
+passes through the same functions as in the service, but each round sees all rounds before it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from stream_rater.rounds.batch import RoundBatch, Standings
 
 
 class Pool:
-    """The beliefs of one ladder's players, growing as they appear."""
+    """The beliefs of one ladder's players; players are added as they appear."""
 
     def __init__(self, ladder: Ladder) -> None:
         self.rating = ladder.rating
@@ -27,9 +27,9 @@ class Pool:
         self._beliefs = self._empty(1024, self.rule.kept + 1 if self.rule.kept else 8)
 
     def follow(self, rating: RatingConfig) -> None:
-        """Rate by these parameters from now on; who has not played yet begins by them, too.
+        """Rate by these parameters from now on. Players who have not played yet start by them, too.
 
-        Once a history was kept in full, no record holds these beliefs any more.
+        Once a history was kept in full, no record can hold these beliefs any more.
         """
         if rating is self.rating:
             return
@@ -52,7 +52,7 @@ class Pool:
 
     def _grow(self, players: int, capacity: int) -> None:
         old = self._beliefs
-        if capacity == old.factors.shape[1]:  # in place: the system moves pages, not bytes
+        if capacity == old.factors.shape[1]:  # in place: the system remaps pages
             held = len(old)
             old.header.resize(players, refcheck=False)
             old.factors.resize((players, *old.factors.shape[1:]), refcheck=False)
@@ -65,14 +65,15 @@ class Pool:
         self._beliefs = Beliefs(header, factors)
 
     def rows(self, players: list[str]) -> Ints:
-        """Row of each player, new ones included."""
+        """(P,) the row of each player; new players are added."""
         known = self._rows
         rows = np.array([known.setdefault(player, len(known)) for player in players], np.int64)
         self.make_room(len(known))
         return rows
 
     def rate(self, standings: Standings, offset: int) -> tuple[Ints, Evidence] | None:
-        """Rate one round; the players' rows and evidence, or None where it changes nothing."""
+        """Rate one round. Returns the players' rows and the evidence, or None if the round changes
+        nothing."""
         if not standings.rates(skip_all_tied=self.rating.skip_all_tied):
             return None
         rows = self.rows(standings.players)
@@ -80,14 +81,14 @@ class Pool:
         return rows, evidence
 
     def make_room(self, players: int) -> None:
-        """Hold the beliefs of rows below `players`, newcomers where there were none."""
+        """Make room for rows below `players`; new rows are newcomers."""
         if players > len(self._beliefs):
             self._grow(max(players, 5 * len(self._beliefs) // 4), self._beliefs.factors.shape[1])
 
     def rate_rows(self, rounds: RoundBatch, rows: Ints, offset: int) -> tuple[Wave, Evidence]:
-        """Rate rounds of one time that share no player, whose players have these rows.
+        """Rate rounds of one time that share no player. `rows` are the rows of their players.
 
-        Returns what stage 1 saw, and the evidence. What `rate` does, without names.
+        Returns what stage 1 saw, and the evidence. This is `rate` without names.
         """
         if self.rule.kept == 0:
             self._lengthen(int(self._beliefs.header["count"][rows].max()))
@@ -99,7 +100,7 @@ class Pool:
         return wave, evidence
 
     def _lengthen(self, held: int) -> None:
-        """Hold one factor more than so many, and the next."""
+        """Make room for one more factor after this many."""
         if held + 1 >= self._beliefs.factors.shape[1]:
             self._grow(len(self._beliefs), 2 * self._beliefs.factors.shape[1])
 
@@ -107,15 +108,21 @@ class Pool:
         """The rating of the player in this row."""
         return float(self._beliefs.header["mu"][row])
 
+    def headers(self, rows: Ints) -> Table:
+        """The beliefs of the players in these rows, without their histories."""
+        found: Table = self._beliefs.header[rows]
+        return found
+
     def belief_bytes(self, player: str) -> bytes:
-        """The record of one player, as the service stores it; Unrecordable with full history."""
+        """The record of one player as the service stores it. Raises Unrecordable if the history is
+        full."""
         if self._beliefs.in_full:
-            raise record.Unrecordable("no record holds a full history: set history to a number")
+            raise record.Unrecordable("no record can hold a full history: set history to a number")
         row = slice(self._rows[player], self._rows[player] + 1)
         return record.encode(Beliefs(self._beliefs.header[row], self._beliefs.factors[row]))[0]
 
     def records(self, players: Sequence[str]) -> list[bytes]:
-        """The same of many, without a look at the history."""
+        """The records of many players, without the check for a full history."""
         rows = np.array([self._rows[player] for player in players], np.int64)
         return record.encode(Beliefs(self._beliefs.header[rows], self._beliefs.factors[rows]))
 
@@ -123,6 +130,6 @@ class Pool:
         return player in self._rows
 
     def __iter__(self) -> Iterator[tuple[str, Table]]:
-        """Each player with the belief's header."""
+        """Yield each player with the header of the belief."""
         for player, row in self._rows.items():
             yield player, self._beliefs.header[row]

@@ -1,4 +1,4 @@
-"""Rounds as the laboratory plays them again and again: their players are rows, not names."""
+"""Rounds as the laboratory replays them: players are rows instead of names."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -21,20 +21,20 @@ NO_NAMES = StringColumn.of([])
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Rounds of one ladder at one time that share no player: they are rated side by side."""
+    """Rounds of one ladder at one time that share no player, so that they can be rated in one
+    call."""
 
     ladder: str
     players: int
-    """Rows that the ladder has come to, those of this session included."""
+    """The number of rows that the ladder has, including those of this session."""
     rows: Ints
-    """(P,) row of each player, round by round, in order of place."""
+    """(P,) the row of each player, round by round, in order of place."""
     rounds: RoundBatch
-    """Without names."""
+    """The rounds, without names."""
 
     def rating(self, *, skip_all_tied: bool) -> tuple["Session | None", list[int]]:
-        """Those of the rounds that can teach anything (None: none does), and which they are."""
-        teach = self.rounds.rates(np.full(len(self.rounds), skip_all_tied))
-        chosen = np.flatnonzero(teach)
+        """The rounds that change ratings, or None if none does, and their indices."""
+        chosen = np.flatnonzero(self.rounds.rates(np.full(len(self.rounds), skip_all_tied)))
         if len(chosen) == len(self.rounds):
             return self, chosen.tolist()
         if not len(chosen):
@@ -48,54 +48,43 @@ def sessions_of(
     records: Iterable[Record], window: int, reject: Callable[[int, Invalid], None],
     rolls: dict[str, PlayerIndex] | None = None,
 ) -> Iterator[Session]:  # fmt: skip
-    """Each valid round by itself; `reject` is called with the offset of each other record, and why.
+    """Yield each valid round as a session of its own. `reject` receives the offset and the error of
+    each other record.
 
-    `rolls`, if given, is filled with who is who, by ladder.
+    `rolls`, if given, receives the index of each ladder's players.
     """
     rolls = {} if rolls is None else rolls
     judge = Judge(ANY_LADDER, window)
     for some in batches_of(records):
         decoded = judge.decode(some)
+        sessions = _sessions(decoded.rounds, rolls)
         for record, refusal in zip(some, decoded.refusals, strict=True):
             if refusal is not None:
                 reject(record.offset, refusal)
-        yield from _sessions(decoded.rounds, rolls)
+            else:
+                yield next(sessions)
 
 
 def _sessions(rounds: RoundBatch, rolls: dict[str, PlayerIndex]) -> Iterator[Session]:
-    """A session for each of these rounds."""
-    entry_starts, player_starts = bounds(rounds.entries).tolist(), bounds(rounds.sizes).tolist()
-    for i, head in enumerate(rounds.heads):
-        roll = rolls.get(head.ladder)
+    """Yield a session for each of these rounds."""
+    for each in rounds:
+        roll = rolls.get(each.ladder)
         if roll is None:
-            roll = rolls[head.ladder] = PlayerIndex()
-        one, entries = slice(i, i + 1), slice(entry_starts[i], entry_starts[i + 1])
-        first, last = player_starts[i], player_starts[i + 1]
-        rows = roll.rows(rounds.names.slice(first, last))
-        nameless = RoundBatch(
-            heads=rounds.heads[one],
-            time=rounds.time[one],
-            weight=rounds.weight[one],
-            ceiling=rounds.ceiling[one],
-            entries=rounds.entries[one],
-            sizes=rounds.sizes[one],
-            place=rounds.place[entries],
-            members=rounds.members[entries],
-            share=rounds.share[first:last],
-            names=NO_NAMES,
-        )
-        yield Session(head.ladder, len(roll), rows, nameless)
+            roll = rolls[each.ladder] = PlayerIndex()
+        rows = roll.rows(each.batch.names)
+        nameless = structs.replace(each.batch, names=NO_NAMES)
+        yield Session(each.ladder, len(roll), rows, nameless)
 
 
 def split(session: Session, size: int, rng: np.random.Generator) -> Session:
-    """The same rounds, each dealt at random into rounds of at most `size` entries.
+    """A copy of a session whose rounds are split at random into rounds of at most `size` entries.
 
-    Entries keep their order among themselves (paper, section 6.5). A part of fewer than two joins
-    no round: it is left out. Only rounds without teams can be dealt.
+    Entries keep their order (paper, section 6.5). A rest of fewer than two entries is left out.
+    Rounds with teams cannot be split.
     """
     rows, rounds, start = [], [], 0
-    for i in range(len(session.rounds)):
-        whole = session.rounds[i].batch
+    for each in session.rounds:
+        whole = each.batch
         entries = len(whole.place)
         assert entries == len(whole.share), "a round with teams cannot be dealt"
         dealt = rng.permutation(entries)
@@ -104,13 +93,13 @@ def split(session: Session, size: int, rng: np.random.Generator) -> Session:
             if len(chosen) < 2:
                 continue
             rows.append(session.rows[start + chosen])
-            rounds.append(among(whole, chosen))
+            rounds.append(_with_entries(whole, chosen))
         start += entries
     return replace(session, rows=np.concatenate(rows), rounds=RoundBatch.concat(rounds))
 
 
-def among(whole: RoundBatch, entries: Ints) -> RoundBatch:
-    """One round without teams and names, with these of its entries only."""
+def _with_entries(whole: RoundBatch, entries: Ints) -> RoundBatch:
+    """One round, without teams and names, reduced to these entries."""
     size = np.array([len(entries)])
     return structs.replace(
         whole, entries=size, sizes=size, place=whole.place[entries],

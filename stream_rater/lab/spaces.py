@@ -1,12 +1,14 @@
-"""Where `tune` searches: the hyperparameters of each system, their ranges and a first guess.
+"""The search spaces of `tune`: the hyperparameters of each system, their ranges and first guesses.
 
-A dimension's name is the configuration's, or one that `configuration` makes values of: newcomers'
-weights of a factor and its fading, Elo-R's sigma_limit of its part of delta (it is less). Only
-ratios matter to Elo-MMR and most others: a ladder with all points doubled (initial_sigma,
-sigma_limit, beta, drift) foretells the same, and so does one with all ratings shifted. So
-initial_sigma stays as it is while the others move, and initial_mu is searched only where a system
-has levels of its own (Topcoder weighs less above 2000 and 2500). Kerby's systems have no sigma: of
-theirs `scale` stays, as in chess, and the learning rate moves.
+A dimension has the name of a field of the configuration, or a name that `configuration` translates:
+newcomers' weights come from a factor and its fading, and Elo-R's sigma_limit from its share of
+delta, because it is less than delta.
+
+Most systems, Elo-MMR among them, depend on ratios only. If all points are doubled (initial_sigma,
+sigma_limit, beta, drift), or all ratings are shifted, the predictions stay the same. So
+initial_sigma is fixed while the others vary, and initial_mu varies only where a system has levels
+of its own (Topcoder weighs less above 2000 and 2500). Kerby's systems have no sigma: their `scale`
+is fixed as in chess, and the learning rate varies.
 """
 
 import math
@@ -17,24 +19,24 @@ from typing import Any, Literal
 from stream_rater.rating.parameters import RatingConfig, from_builtins
 
 DIGITS = 4
-"""Significant digits of a tuned value: more would only be noise."""
+"""Significant digits of a tuned value. More would only be noise."""
 
 NEWCOMER_ROUNDS = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """A hyperparameter: its range, its first guess, and how it is spread over the range."""
+    """A hyperparameter: its range, its first guess, and its scale over the range."""
 
     name: str
     low: float
     high: float
     start: float
     scale: Literal["log", "linear", "square"] = "log"
-    """`square`: evenly in the square root, for what may be 0 and is a variance."""
+    """`square`: even in the square root, for a variance that may be 0."""
 
     def at(self, part: float) -> float:
-        """The value at this part of the range, 0 to 1."""
+        """The value at this fraction of the range, 0 to 1."""
         part = min(max(part, 0.0), 1.0)
         if self.scale == "log":
             value = self.low * (self.high / self.low) ** part
@@ -60,7 +62,8 @@ BETA = Dimension("beta", 30.0, 1500.0, 300.0)
 DRIFT = Dimension("sigma_drift", 1.0, 200.0, 35.0)
 
 CLIMBING = Dimension("learning_rate", 0.1, 1000.0, 20.0)
-"""Of systems that sum over all pairs of a round, and of those that give each round one voice."""
+"""The learning rate of systems that sum over all pairs of a round; STEPPING is that of systems that
+average over each entry's pairs."""
 STEPPING = Dimension("learning_rate", 1.0, 5000.0, 200.0)
 
 SPACES: dict[str, tuple[Dimension, ...]] = {
@@ -84,7 +87,7 @@ SPACES: dict[str, tuple[Dimension, ...]] = {
     "plackett-luce": (CLIMBING,),
     "thurstone": (CLIMBING,),
 }
-"""By system."""
+"""The dimensions of each system."""
 
 CHESS = {"scale": 400.0 / math.log(10.0)}
 
@@ -94,11 +97,11 @@ FIXED: dict[str, dict[str, Any]] = {
     "plackett-luce": CHESS,
     "thurstone": CHESS,
 }
-"""What a system's configuration needs besides."""
+"""Fixed values of a system's configuration."""
 
 
 def configuration(system: str, values: Mapping[str, float]) -> RatingConfig:
-    """The configuration with these values of a system's dimensions."""
+    """The configuration of a system with these values of its dimensions."""
     table: dict[str, Any] = {"system": system, **FIXED.get(system, {}), **values}
     factor, fade = table.pop("newcomer_factor", 1.0), table.pop("newcomer_fade", 0.0)
     if factor != 1.0:
@@ -109,19 +112,19 @@ def configuration(system: str, values: Mapping[str, float]) -> RatingConfig:
 
 
 def newcomer_weights(factor: float, fade: float) -> list[float]:
-    """Weights that begin at `factor` and approach 1, `fade` of the distance staying each round."""
+    """Weights that begin at `factor` and approach 1; each round leaves `fade` of the distance."""
     weights = (1.0 + (factor - 1.0) * fade**k for k in range(NEWCOMER_ROUNDS))
     rounded = (float(f"{weight:.{DIGITS}g}") for weight in weights)
     return [weight for weight in rounded if weight != 1.0]
 
 
 def start(space: Sequence[Dimension]) -> dict[str, float]:
-    """The first guess."""
+    """The first guess of each dimension."""
     return {each.name: each.start for each in space}
 
 
 def place(dimension: Dimension, value: float) -> float:
-    """The part of the range, 0 to 1, at which a value stands: the inverse of `at`."""
+    """The fraction of the range, 0 to 1, at which a value lies: the inverse of `at`."""
     if value <= dimension.low:
         return 0.0
     low, high = 0.0, 1.0

@@ -1,10 +1,11 @@
-"""Made-up seasons, by seed: those of the paper's experiments (section 6.1), and what they are of.
+"""Synthetic seasons from a seed, as in the paper's experiments (section 6.1).
 
-Skills begin normally around 1500 with deviation 350. Performances are logistic around them with
-deviation 200, and rank a round. Then the skills of those who played change normally with deviation
-35. (The paper adds the increments "between rounds, to each of their skills". If all 1,000 players
-of the small set changed in each of its 15,000 rounds, their skills would spread over thousands of
-points and rounds be far more predictable than the 83 % that the paper reports.)
+Initial skills are normal with mean 1500 and deviation 350. Performances are logistic around the
+skills with deviation 200, and rank a round. Then the skills of its players change by normal
+increments with deviation 35. (The paper adds the increments "between rounds, to each of their
+skills". If all 1,000 players of the small set changed in each of its 15,000 rounds, their skills
+would spread over thousands of points, and rounds would be far more predictable than the 83 % that
+the paper reports.)
 """
 
 import math
@@ -25,7 +26,7 @@ BEGIN_S = 1_600_000_000
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How many players, rounds, and players in a round."""
+    """The size of a season: players, rounds, and players in a round."""
 
     players: int
     rounds: int
@@ -37,7 +38,7 @@ LARGE = Kind(players=10_000, rounds=50, per_round=10_000)
 
 
 def season(kind: Kind, seed: int) -> Iterator[Session]:
-    """The sessions of a season, one round each, a day apart."""
+    """Yield the sessions of a season: one round each, a day apart."""
     rng = np.random.default_rng(seed)
     skill = rng.normal(SKILL, SPREAD, kind.players)
     scale = PERFORMANCE * math.sqrt(3.0) / math.pi
@@ -50,7 +51,7 @@ def season(kind: Kind, seed: int) -> Iterator[Session]:
 
 
 def session(rows: Ints, players: int, number: int) -> Session:
-    """One round in which these rows came in first, second, and so on."""
+    """A session with one round, in which these rows came first, second, and so on."""
     entries = len(rows)
     size = np.array([entries])
     rounds = RoundBatch(

@@ -1,8 +1,9 @@
-"""Which hyperparameters foretell best? A search on the first part of a season.
+"""Tunes hyperparameters: searches for those that predict the first part of a season best.
 
-The optimiser is SciPy's: differential evolution, because the measures are piecewise constant in the
-parameters (no gradients), have several valleys, and a whole population can be tried at once on all
-cores; then Nelder and Mead's simplex from the best point, which needs fewer trials near the end.
+SciPy does the optimising. Differential evolution comes first: the measures are piecewise constant
+in the parameters, so there is no gradient; they have several valleys; and a whole population can be
+tried at once on all cores. Nelder and Mead's simplex starts from the best point, because it needs
+fewer trials near the end.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,9 +26,9 @@ from stream_rater.rating.parameters import RatingConfig
 
 SEED = 1
 FOR_EVOLUTION = 0.7
-"""Part of the trials for differential evolution; the simplex has the rest."""
+"""The share of the trials that differential evolution gets; the simplex gets the rest."""
 UNDEFINED = 1e9
-"""What a trial costs whose measure has no value."""
+"""The cost of a trial whose measure has no value."""
 
 
 class MissingExtra(Exception):
@@ -36,7 +37,7 @@ class MissingExtra(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is to be tuned, on what, by which measure."""
+    """A system to tune, the rounds to tune it on, and the measure to tune it by."""
 
     system: str
     space: tuple[Dimension, ...]
@@ -50,7 +51,7 @@ class Problem:
         )
 
     def cost(self, point: Sequence[float]) -> float:
-        """The measure at a point, less being better."""
+        """The cost at a point: the measure, signed so that less is better."""
         value = averages(evaluate(self.sessions, self.config(point)).scores)[self.measure]
         if value is None or not np.isfinite(value):
             return UNDEFINED
@@ -66,35 +67,35 @@ Map = Callable[[Cost, Iterable[Sequence[float]]], Iterable[float]]
 
 
 class _Trials:
-    """Counts trials, tells of each, and remembers the best point."""
+    """Runs and reports trials, and remembers the best point."""
 
     def __init__(self, problem: Problem, run: Map, tell: Callable[[], None]) -> None:
         self._problem, self._run, self._tell = problem, run, tell
         self.best: tuple[float, list[float]] = (np.inf, [])
 
     def all(self, _: object, points: Iterable[Sequence[float]]) -> list[float]:
-        """Costs of many points, side by side."""
+        """The costs of many points, evaluated in parallel."""
         listed = [list(map(float, point)) for point in points]
         costs: list[float] = []
         for point, cost in zip(listed, self._run(self._problem.cost, listed), strict=True):
             costs.append(cost)
-            if cost < self.best[0]:  # of equals the first, which is the first guess
+            if cost < self.best[0]:  # the first of equal ones, so that the first guess stays
                 self.best = cost, point
             self._tell()
         return costs
 
     def one(self, point: Floats) -> float:
-        """The cost of one."""
+        """The cost of one point."""
         return self.all(None, [point.tolist()])[0]
 
 
 def tune(
     problem: Problem, trials: int, workers: int, tell: Callable[[], None] = lambda: None
 ) -> RatingConfig:
-    """The best configuration found in about so many trials, never worse than the first guess.
+    """The best configuration found in about `trials` trials; never worse than the first guess.
 
-    Deterministic but for the number of trials: `workers` processes only share the work. `tell` is
-    called after each trial. Raises MissingExtra without SciPy.
+    The result depends on the number of trials, not on `workers`, the number of processes that share
+    the work. `tell` is called after each trial. Raises MissingExtra without SciPy.
     """
     try:
         from scipy import optimize
@@ -127,7 +128,8 @@ def _unused(_: Floats) -> float:
 
 
 def _simplex(best: Floats) -> Floats:
-    """The best point, and one a tenth of the range away from it along each dimension, inside."""
+    """The best point, and for each dimension a point a tenth of the range away from it, inside the
+    range."""
     step = np.where(best < 0.5, 0.1, -0.1)
     return np.vstack([best, best + np.diag(step)])
 
@@ -135,7 +137,7 @@ def _simplex(best: Floats) -> Floats:
 # --- many at once --------------------------------------------------------------------------------
 
 _received: list[Problem] = []
-"""A worker's own copy: sent once, not with each trial."""
+"""The problem in a worker process. It is sent once, not with each trial."""
 
 
 def _receive(problem: Problem) -> None:
@@ -148,7 +150,7 @@ def _cost(point: Sequence[float]) -> float:
 
 @contextmanager
 def _mapped(problem: Problem, workers: int) -> Iterator[Map]:
-    """A map over points on so many processes; one means this one."""
+    """A map over points that runs in `workers` processes; with one, in this process."""
     if workers <= 1:
         yield map
         return
@@ -157,8 +159,8 @@ def _mapped(problem: Problem, workers: int) -> Iterator[Map]:
         yield lambda _, points: pool.map(_cost, points)
 
 
-def told(config: RatingConfig) -> dict[str, Any]:
-    """A configuration as a table: its system, and what is not as by default."""
+def without_defaults(config: RatingConfig) -> dict[str, Any]:
+    """A configuration as a table, with its system and without values that equal their default."""
     defaults = {each.encode_name: each.default for each in msgspec.structs.fields(config)}
     table: dict[str, Any] = msgspec.to_builtins(config)
     return {

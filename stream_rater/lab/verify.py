@@ -1,24 +1,26 @@
-"""Is the store what the log says? Every belief against the sequential replay, bit for bit."""
+"""Verifies the store: compares every belief with the sequential replay of the log, bit for bit."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import shards_of
 from stream_rater.config import Ladders
 from stream_rater.contract.record import Player, Record
-from stream_rater.lab.offline import Replay, batches_of
+from stream_rater.lab.offline import Replay
 from stream_rater.lab.replay import Pool
 from stream_rater.pipeline.ports import Held
+from stream_rater.rounds.validation import Invalid
 
 BATCH = 5000
 
-Read = Callable[[Mapping[int, Sequence[Player]]], Mapping[int, Held]]
-"""Reads whole records by shard, as the store port does."""
+Read = Callable[[Mapping[int, PlayerColumn]], Mapping[int, Held]]
+"""Reads the players' records by shard, as `RedisStore.read` does."""
 
 
 @dataclass
 class Verdict:
-    """What a comparison found."""
+    """The result of a comparison."""
 
     rounds: int = 0
     rejected: int = 0
@@ -28,7 +30,7 @@ class Verdict:
 
     @property
     def equal(self) -> bool:
-        """Whether every belief is there and equal."""
+        """Whether every belief exists and is equal."""
         return not self.missing and not self.differing
 
 
@@ -36,14 +38,15 @@ def compare(
     records: Iterable[Record], ladders: Ladders, window: int, partitions: int, shards: int,
     read: Read,
 ) -> Verdict:  # fmt: skip
-    """Replay the records of `round-completed`, which has so many partitions, and compare each
+    """Replay the records of `round-completed`, which has `partitions` partitions, and compare each
     belief with the store's."""
     verdict = Verdict()
     replay = Replay(ladders, window, partitions)
-    for some in batches_of(records):
-        refusals = replay.feed(some)
-        verdict.rounds += refusals.count(None)
-        verdict.rejected += len(refusals) - refusals.count(None)
+    for _, found in replay.feed(records):
+        if isinstance(found, Invalid):
+            verdict.rejected += 1
+        else:
+            verdict.rounds += 1
     for ladder, pool in replay.pools.items():
         for players in _batches([player for player, _ in pool]):
             _compare(verdict, ladder, pool, players, shards, read)
@@ -61,7 +64,7 @@ def _compare(
     asked: dict[int, list[Player]] = {}
     for player, shard in zip(players, shards_of(players, shards).tolist(), strict=True):
         asked.setdefault(shard, []).append((ladder, player))
-    held = read(asked)
+    held = read({shard: PlayerColumn.of(wanted) for shard, wanted in asked.items()})
     for shard, wanted in asked.items():
         for whose, found in zip(wanted, held[shard].records, strict=True):
             verdict.beliefs += 1

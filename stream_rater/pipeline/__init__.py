@@ -1,12 +1,12 @@
-"""The protocol, as pure state machines.
+"""The exactly-once rating protocol, as pure state machines: an estimator and an updater.
 
-`estimator` and `updater` are generators: they yield an effect (`ports`), get its outcome or have
-its trouble raised where they stand, and never touch a clock, a socket or a random number. Whoever
-drives them decides what the effects do: `service` performs them on Kafka and Redis, the simulator
-in memory with faults at every step.
+`estimator` and `updater` are generators. They yield an effect (`ports`) and receive its outcome, or
+the exception that the effect failed with. They never read a clock, open a socket or draw a random
+number. The driver decides what an effect does: `adapters.driver` performs effects on Kafka and
+Redis; the simulator performs them in memory and injects faults at every step.
 
-The one principle: the state of a shard is a fold of its prefix of `performance-estimated`;
-`applied` says which prefix the store holds. Any past state of the store is therefore safe to
-resume from, and every writer, zombie or not, writes the same thing. Kafka's transactions only
-spare subscribers duplicates.
+The protocol rests on one principle. The state of a shard is a fold over a prefix of its partition
+of `performance-estimated`, and `applied` in the store says which prefix. So a worker may resume
+safely from any past state of the store. Every writer, zombies included, writes the same bytes for
+the same prefix. Kafka's transactions only keep duplicate events from subscribers.
 """

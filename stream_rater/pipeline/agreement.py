@@ -1,9 +1,10 @@
-"""All workers rate a ladder by the same parameters, whatever their files say.
+"""Makes all estimators rate a ladder by the same parameters, whatever their ladders files say.
 
-Kafka keeps each ladder's history: from which offset on it is rated by which parameters
+Kafka keeps the history of each ladder: from which offset on it is rated by which parameters
 (`ladder_history`). After an estimator has polled a round, and before it sends any part of it, it
-reads these notes to their end. It rates the round only if its own ladders file says the same. So an
-estimator with an old file, even a zombie, sees a change before it can rate by the old parameters.
+reads these notes to their end. It rates the round only if its own ladders file agrees with them. So
+an estimator with an old file, even a zombie, sees a change before it can rate by the old
+parameters.
 """
 
 import math
@@ -18,11 +19,11 @@ from stream_rater.pipeline.ladder_history import History, allowed_before, object
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.ports import Agree, Step, ask
 
-NOT_ANNOUNCED = "a change in the ladders file is not announced: start this worker again"
+NOT_ANNOUNCED = "the ladders file has a change that was not announced: start this worker again"
 
 
 class Agreement:
-    """What one estimator's file says, and which ladders are at odds with the note."""
+    """The ladders file of one estimator, and the ladders for which it disagrees with the notes."""
 
     def __init__(self, ladders: Ladders) -> None:
         self._ladders = ladders
@@ -31,7 +32,7 @@ class Agreement:
         self._until_s = 0.0
 
     def own(self, ladders: Iterable[str]) -> dict[str, History]:
-        """What the file says of these ladders."""
+        """The history of each of these ladders, according to the file."""
         asked = {}
         for ladder in ladders:
             if ladder not in self._own:
@@ -40,8 +41,11 @@ class Agreement:
         return asked
 
     def compare(self, noted: Mapping[str, History], until_s: float) -> dict[str, float]:
-        """Ladders at odds with the note, from which offset on; remembered until that time."""
-        found = {ladder: allowed_before(self._own[ladder], told) for ladder, told in noted.items()}
+        """By ladder, the offset from which on the file disagrees with the note; ladders that agree
+        are left out. The result is remembered until `until_s`."""
+        found = {
+            ladder: allowed_before(self._own[ladder], history) for ladder, history in noted.items()
+        }
         at_odds = {ladder: offset for ladder, offset in found.items() if offset < math.inf}
         for ladder in found.keys() - at_odds.keys():
             self._odds.pop(ladder, None)
@@ -53,7 +57,8 @@ class Agreement:
     def agreed(
         self, wave: PendingRounds, until_s: float, observer: Observer
     ) -> Step[PendingRounds]:
-        """Compare our file with the notes, and keep of a wave's rounds those that it may rate."""
+        """Read the notes, compare the file with them, and keep the rounds of a wave that may be
+        rated."""
         ladders = {head.ladder for head in wave.rounds.heads}
         if not ladders:
             return wave
@@ -66,7 +71,8 @@ class Agreement:
         return wave.take(np.flatnonzero(self.allowed(wave)))
 
     def retry(self, now_s: float) -> bool:
-        """After a while look again: the note, or the store, may have been mended."""
+        """Whether the remembered disagreements have expired. They are forgotten then, because the
+        note or the store may have been repaired."""
         due = bool(self._odds) and now_s >= self._until_s
         if due:
             self._odds = {}
@@ -74,13 +80,13 @@ class Agreement:
 
     @property
     def is_full(self) -> bool:
-        """Whether all rounds may be rated, as far as we know."""
+        """Whether no disagreement is remembered, so that all rounds may be rated."""
         return not self._odds
 
     def allowed(self, pending: PendingRounds) -> Flags:
-        """(R,) whether each round may be rated, as far as we know."""
+        """(R,) whether each round may be rated, according to the remembered disagreements."""
         if self.is_full:
             return np.ones(len(pending), np.bool_)
-        ends = [self._odds.get(told.ladder, math.inf) for told in pending.rounds.heads]
+        ends = [self._odds.get(head.ladder, math.inf) for head in pending.rounds.heads]
         allowed: Flags = pending.offsets < np.array(ends)
         return allowed

@@ -1,4 +1,4 @@
-"""Rounds that are read and not yet scattered, as columns, and which of them may go."""
+"""The rounds that were read and not yet scattered, as columns, and the choice of the next wave."""
 
 from collections.abc import Callable, Collection, Iterator
 from itertools import pairwise
@@ -11,36 +11,37 @@ from stream_rater.pipeline.estimation import PendingRounds
 from stream_rater.pipeline.waves import Waves
 
 BLOCK = 2000
-"""Players that are held together: what comes is added to fewer, and begins another block
-otherwise, so that nobody is moved often."""
+"""The most players in a block. New rounds are merged into the last block while it stays within this
+size, and begin another block otherwise, so that no row is copied often."""
 LOOKED_AT = 1000
-"""Rounds whose players are looked up in one call."""
+"""How many candidate rounds are examined in one call."""
 
 NO_SIZES, NOBODY = np.empty(0, np.int64), np.empty(0, np.uint64)
 
 
 class Backlog:
-    """Of one estimator, whose waves have at most so many players."""
+    """The backlog of one estimator, whose waves have at most `wave_players` players."""
 
     def __init__(self, wave_players: int) -> None:
         self._wave_players = wave_players
         self._waves = Waves()
         self._blocks: list[PendingRounds] = []
-        """In order of their tickets."""
+        """Pending rounds in blocks, by rising ticket."""
         self._dead = 0
-        """Players in them whose rounds are finished."""
+        """How many players in the blocks belong to finished rounds."""
         self._issued = 0
-        """Tickets."""
+        """How many tickets were issued."""
         self.waiting = 0
-        """Players of all rounds; of one larger than a wave as many as are in hand at a time."""
+        """Players of all unfinished rounds. An oversize round counts as `wave_players`, as many as
+        are in memory at a time."""
         self.oversize = 0
-        """How many rounds are larger than a wave."""
+        """How many unfinished rounds are larger than a wave."""
 
     def __len__(self) -> int:
         return len(self._waves)
 
     def add(self, pending: PendingRounds) -> None:
-        """Rounds that come after all that are there."""
+        """Append rounds, and give them the next tickets."""
         if not len(pending):
             return
         pending.tickets = np.arange(self._issued, self._issued + len(pending))
@@ -64,8 +65,12 @@ class Backlog:
     def wave(
         self, fitting: Callable[[Ints], Ints], ready: Callable[[Fingerprints, Ints], Flags]
     ) -> PendingRounds:
-        """Rounds that no earlier one blocks, in the order they came, up to a wave's players: of
-        tickets the fitting ones, and of these whose players, so many of each, are ready."""
+        """Choose the next wave: candidates in order of their tickets, up to `wave_players` players
+        in all.
+
+        `fitting` keeps the tickets that may be in a wave. `ready` takes players and the number of
+        players of each round, and says for each round whether all its players are ready.
+        """
         candidates, chosen, room = self._waves.candidates(), [NO_SIZES], self._wave_players
         for first in range(0, len(candidates), LOOKED_AT):
             some = fitting(candidates[first : first + LOOKED_AT])
@@ -80,32 +85,34 @@ class Backlog:
         return self.take(np.concatenate(chosen))
 
     def _found(self, tickets: Ints) -> Iterator[tuple[PendingRounds, Ints]]:
-        """Blocks, and the places in them, of rounds whose tickets rise."""
+        """Blocks that hold rounds with these tickets, and the places of these rounds in each block.
+        The tickets must rise."""
         ends = np.searchsorted(tickets, [each.tickets[-1] for each in self._blocks], "right")
         for block, (first, last) in zip(self._blocks, pairwise([0, *ends.tolist()]), strict=True):
             if last > first:
                 yield block, np.searchsorted(block.tickets, tickets[first:last])
 
     def sizes(self, tickets: Ints) -> Ints:
-        """How many players each has; of rounds whose tickets rise, as below."""
+        """(R,) the number of players of each round. The tickets must rise."""
         found = [block.sizes[places] for block, places in self._found(tickets)]
         return np.concatenate([NO_SIZES, *found])
 
     def players(self, tickets: Ints) -> Fingerprints:
-        """(P,) theirs, in a row."""
+        """(P,) the players of the rounds with these tickets, round by round. The tickets must
+        rise."""
         found = [block.players(places) for block, places in self._found(tickets)]
         return np.concatenate([NOBODY, *found])
 
     def take(self, tickets: Ints) -> PendingRounds:
-        """The rounds with these tickets, which rise."""
+        """The rounds with these tickets. The tickets must rise."""
         return PendingRounds.concat([block.take(at) for block, at in self._found(tickets)])
 
     def have(self, tickets: Ints) -> Flags:
-        """Which of these are not finished."""
+        """(R,) whether each of these rounds is in the backlog and unfinished."""
         return self._waves.have(tickets)
 
     def finish(self, pending: PendingRounds) -> None:
-        """These candidates are done."""
+        """Remove these rounds, which must be candidates: nothing is left to do for them."""
         self._waves.finish(pending.tickets, pending.sizes, pending.fingerprints)
         self._count(pending, -1)
         self._dead += pending.count
@@ -116,7 +123,7 @@ class Backlog:
             self._tidy()
 
     def _tidy(self) -> None:
-        """Forget the players of rounds that are finished."""
+        """Drop the rows of finished rounds."""
         blocks, self._blocks, self._dead = self._blocks, [], 0
         for block in blocks:
             left = block.take(np.flatnonzero(self.have(block.tickets)))
@@ -124,7 +131,7 @@ class Backlog:
                 self._hold(left)
 
     def drop(self, partitions: Collection[int]) -> None:
-        """Forget the rounds of these; the others keep their tickets."""
+        """Drop the rounds of these partitions. The other rounds keep their tickets."""
         self._tidy()
         blocks, self._blocks = self._blocks, []
         self._waves, self.waiting, self.oversize = Waves(), 0, 0

@@ -1,8 +1,8 @@
-"""A wave's rounds and priors in, parts out: the pure half of stage 1's state machine.
+"""The pure half of stage 1's state machine: from a wave's rounds and priors to parts.
 
-Rounds of several ladders share a wave; those of one configuration are estimated in one call. What a
-round's evidence is does not depend on the rounds beside it, so that a predecessor's half-sent wave
-and its successor's, cut otherwise, agree bit for bit.
+Rounds of several ladders share a wave; those of one configuration are estimated in one call. The
+evidence of a round does not depend on the other rounds of the wave. So a successor that cuts its
+waves otherwise than its predecessor produces the same bits.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,9 +16,10 @@ import numpy.typing as npt
 from stream_rater.columns import player_map
 from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.kernels import kernel
+from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.player_map import Fingerprints
 from stream_rater.columns.ranges import bounds, spread
-from stream_rater.contract.record import Player, Record
+from stream_rater.contract.record import Record
 from stream_rater.contract.tracecontext import Trace, trace_of
 from stream_rater.parts import schema
 from stream_rater.parts.schema import Part, RoundInPart
@@ -34,7 +35,8 @@ from stream_rater.rounds.decoder import DecodedRounds
 
 
 def distinct(numbers: Ints) -> tuple[list[int], Ints]:
-    """The different ones among small numbers, and which of these each is."""
+    """The distinct values among small non-negative numbers, rising, and (n,) the index of each
+    number among them."""
     if len(numbers) and (numbers == numbers[0]).all():
         return [int(numbers[0])], np.zeros(len(numbers), np.int64)
     which = np.bincount(numbers) > 0
@@ -42,14 +44,16 @@ def distinct(numbers: Ints) -> tuple[list[int], Ints]:
 
 
 class PendingRounds:
-    """R valid rounds that go through the steps together, and all their P players in a row."""
+    """R valid rounds that pass the steps together, with all their P players as one column, round by
+    round."""
 
     def __init__(
         self, rounds: RoundBatch, rule: Ints, partitions: Ints, offsets: Ints,
         traces: Sequence[Trace | None], fingerprints: Fingerprints, tickets: Ints,
     ) -> None:  # fmt: skip
-        """(R,) by which of the intake's ratings each is rated, where it was read, what trace it
-        carried; (P,) fingerprints; (R,) tickets by which they wait, once they do."""
+        """`rule` (R,): the number of each round's rating configuration. `partitions`, `offsets`,
+        `traces` (R,): where each round was read, and its trace context. `fingerprints` (P,): the
+        players. `tickets` (R,): each round's ticket in the backlog, once it has one."""
         self.rounds = rounds
         self.rule = rule
         self.partitions = partitions
@@ -63,30 +67,30 @@ class PendingRounds:
 
     @property
     def sizes(self) -> Ints:
-        """(R,) how many players each has."""
+        """(R,) the number of players of each round."""
         return self.rounds.sizes
 
     @property
     def count(self) -> int:
-        """How many players all have."""
+        """The number of players of all rounds, P."""
         return len(self.fingerprints)
 
     @cached_property
     def by_shard(self) -> tuple[Ints, list[tuple[int, slice]]]:
-        """An order of the players by shard, and each shard with where in that order they are."""
+        """An order of the players by shard, and the slice of each shard in that order."""
         return player_map.by_shard(self.fingerprints)
 
     def per_player(self, column: npt.ArrayLike) -> Ints:
-        """(P,) the value of each player's round."""
-        values: Ints = np.repeat(np.asarray(column), self.sizes)
-        return values
+        """(P,) a value of each round, repeated for each of its players."""
+        repeated: Ints = np.repeat(np.asarray(column), self.sizes)
+        return repeated
 
     def players(self, places: Ints) -> Fingerprints:
-        """Those of the rounds in these places."""
+        """The fingerprints of the players of the rounds at these places."""
         return self.fingerprints[spread(bounds(self.sizes)[places], self.sizes[places])]
 
     def take(self, places: Ints) -> "PendingRounds":
-        """The rounds in these places, which rise."""
+        """The rounds at these places, which must rise."""
         if len(places) == len(self):
             return self
         if not len(places):
@@ -98,8 +102,7 @@ class PendingRounds:
         )  # fmt: skip
 
     def slice(self, first: int, last: int) -> "PendingRounds":
-        """Of a single round the players from `first` to before `last`, as if they were the round;
-        its entries are left out."""
+        """A single round reduced to the players [first, last). Its entries are left out."""
         last = min(last, self.count)
         rounds = msgspec.structs.replace(
             self.rounds, sizes=np.array([last - first]), names=self.rounds.names.slice(first, last)
@@ -126,7 +129,8 @@ class PendingRounds:
 
 
 def pending_rounds(records: Sequence[Record], decoded: DecodedRounds, shards: int) -> PendingRounds:
-    """The rounds that were decoded from these records, one from each; none has a ticket yet."""
+    """Pending rounds from decoded rounds and the records that they were read from, one each. They
+    have no tickets yet."""
     found, sizes = decoded.rounds, decoded.rounds.sizes
     ladders = [head.ladder for head in found.heads]
     return PendingRounds(
@@ -144,41 +148,41 @@ _NONE, _NOBODY = np.empty(0, np.int64), np.empty(0, np.uint64)
 NO_ROUNDS = PendingRounds.concat([])
 
 
-def asked(pending: PendingRounds) -> dict[int, Sequence[Player]]:
-    """The players of these rounds by shard, in the rounds' order."""
+def asked(pending: PendingRounds) -> dict[int, PlayerColumn]:
+    """The players of these rounds by shard, in the order of the rounds."""
     order, cuts = pending.by_shard
     everybody = pending.rounds.players().take(order)
     return {shard: everybody[where] for shard, where in cuts}
 
 
 def by_shard(pending: PendingRounds) -> dict[int, Fingerprints]:
-    """The same, as fingerprints."""
+    """The fingerprints of the rounds' players by shard, in the order of the rounds."""
     order, cuts = pending.by_shard
     players = pending.fingerprints[order]
     return {shard: players[where] for shard, where in cuts}
 
 
 def headers_of(pending: PendingRounds, read: Mapping[int, Priors]) -> tuple[Table, dict[int, str]]:
-    """(P,) headers of the rounds' players, from what each shard's were read; and why those of a
-    shard cannot be understood: then they are zeros."""
+    """(P,) headers of the rounds' players, from the headers that were read of each shard; and by
+    shard why its headers cannot be decoded. The headers of such a shard are zeros here."""
     order, cuts = pending.by_shard
-    found = [read[shard].headers for shard, _ in cuts]
+    encoded = [read[shard].headers for shard, _ in cuts]
     sizes = [record.HEADER_SIZE * (where.stop - where.start) for _, where in cuts]
-    if list(map(len, found)) == sizes:
+    if list(map(len, encoded)) == sizes:
         with suppress(UnknownRecord):
-            return _as_they_were(record.read_headers(b"".join(found)), order), {}
+            return _in_order_of_rounds(record.read_headers(b"".join(encoded)), order), {}
     held, unreadable = np.zeros(len(order), HEADER), dict[int, str]()
-    for (shard, where), each in zip(cuts, found, strict=True):
+    for (shard, where), each in zip(cuts, encoded, strict=True):
         try:
             held[where] = record.read_headers(each)
         except UnknownRecord as error:
             unreadable[shard] = str(error)
-    return _as_they_were(held, order), unreadable
+    return _in_order_of_rounds(held, order), unreadable
 
 
 @kernel
-def _as_they_were(held: Table, order: Ints) -> Table:
-    """Headers that come in this order of the players, in the players' own."""
+def _in_order_of_rounds(held: Table, order: Ints) -> Table:
+    """Move headers from the order by shard back to the order of the rounds."""
     headers = np.empty_like(held)
     for i in range(len(order)):
         headers[order[i]] = held[i]
@@ -188,8 +192,9 @@ def _as_they_were(held: Table, order: Ints) -> Table:
 def classified(
     pending: PendingRounds, headers: Table, accepted: Flags
 ) -> tuple[PendingRounds, PendingRounds, Table]:
-    """Step 5: rounds to scatter, rounds that were scattered, and the former's priors, for which
-    `headers` are overwritten."""
+    """Step 5: split rounds into those to scatter and those that were scattered; rounds with a prior
+    that does not count are in neither. Returns also the priors of the rounds to scatter. Overwrites
+    `headers`."""
     known, scattered = _classified(headers, accepted, pending.offsets, pending.sizes)
     chosen = known & ~scattered
     ready = pending.take(np.flatnonzero(chosen))
@@ -199,9 +204,11 @@ def classified(
 
 @kernel
 def _classified(headers: Table, accepted: Flags, offsets: Ints, sizes: Ints) -> tuple[Flags, Flags]:
-    """By round whether all its priors count, and whether a belief tells that it was scattered.
+    """(R,) whether all priors of a round count, and (R,) whether a belief shows that the round was
+    scattered.
 
-    What a belief holds of this very round is replaced by what it remembers from before it.
+    Where a belief already includes this very round, its header is overwritten by the remembered
+    prior.
     """
     known, scattered = np.ones(len(sizes), np.bool_), np.zeros(len(sizes), np.bool_)
     i = 0
@@ -222,8 +229,8 @@ def _classified(headers: Table, accepted: Flags, offsets: Ints, sizes: Ints) -> 
 def estimate(
     pending: PendingRounds, priors: Table, ratings: Sequence[RatingConfig], shards: int
 ) -> Part:
-    """All rows as one part, to be cut for so many shards; `priors` in the order of the rows,
-    `ratings` by the number of a rule."""
+    """Estimate the rounds: all rows as one part, to be cut for `shards` shards. `priors` are (P,)
+    in the order of the rows; `ratings` are by the number of a rule."""
     numbers, rule = distinct(pending.rule)
     rules: list[RatingRule] = []
     place = np.empty(len(priors), np.int32)
@@ -250,7 +257,8 @@ def estimate(
 
 @kernel
 def _rate_newcomers(priors: Table, mu: float, sigma: float) -> None:
-    """The initial rating where there is no belief yet: what else stage 1 looks at is zero there."""
+    """Set the initial rating where there is no belief. All else that stage 1 reads is zero
+    there."""
     for i in range(len(priors)):
         if priors[i].version == 0:
             priors[i].mu, priors[i].sigma = mu, sigma
@@ -267,7 +275,7 @@ def _rounds_in_part(pending: PendingRounds, rule: Ints) -> list[RoundInPart]:
 
 
 def messages(part: Part, pending: PendingRounds, most_rows: int) -> list[tuple[int, bytes]]:
-    """The part's rows by shard, as (shard, message) of at most so many rows."""
+    """Encode the part's rows by shard, as (shard, message) of at most `most_rows` rows each."""
     order, by_shard = pending.by_shard
     shards, cuts = list[int](), list[int]()
     for shard, where in by_shard:
@@ -278,7 +286,7 @@ def messages(part: Part, pending: PendingRounds, most_rows: int) -> list[tuple[i
 
 
 def part_ends(messages: Sequence[tuple[int, bytes]], offsets: Sequence[int]) -> dict[int, int]:
-    """By shard the offset after the last of its messages, which were sent and have these."""
+    """By shard, the offset after its last message. `offsets` are those of the sent messages."""
     ends: dict[int, int] = {}
     for (shard, _), offset in zip(messages, offsets, strict=True):
         ends[shard] = max(ends.get(shard, 0), offset + 1)
@@ -286,7 +294,7 @@ def part_ends(messages: Sequence[tuple[int, bytes]], offsets: Sequence[int]) -> 
 
 
 def traced(pending: PendingRounds) -> Iterator[Traced]:
-    """The rounds that carry a trace."""
+    """The rounds that carry a trace context."""
     places = zip(pending.partitions.tolist(), pending.offsets.tolist(), strict=True)
     for head, trace, place in zip(pending.rounds.heads, pending.traces, places, strict=True):
         if trace is not None:

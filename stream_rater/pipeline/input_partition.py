@@ -1,7 +1,8 @@
-"""One owned partition of `round-completed`: what was read of it and what may be committed."""
+"""The state of one owned partition of `round-completed`: what was read, and what may be
+committed."""
 
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from itertools import takewhile
 
@@ -15,6 +16,7 @@ from stream_rater.pipeline.ports import (
     Rejection,
     Step,
     ask,
+    insist,
 )
 from stream_rater.rounds.batch import RoundHead
 from stream_rater.rounds.duplicates import DuplicateWindow
@@ -24,10 +26,10 @@ REJECTED_BYTES = 64 * 2**20
 
 
 class InputPartition:
-    """Reads records in order from before the committed offset c; counts those from c on.
+    """Judges records in order from before the committed offset c, and tracks those from c on.
 
-    Offsets in [c - W, c) are read for their round ids only. Gaps are allowed: Kafka's transaction
-    markers take offsets, too.
+    Records at offsets [c - W, c) are read for their round ids only. Gaps between offsets are
+    allowed: Kafka's transaction markers take offsets, too.
     """
 
     def __init__(self, duplicates: DuplicateWindow, *, start: int, committed: int) -> None:
@@ -36,26 +38,26 @@ class InputPartition:
         self._next_offset = start
         self._ran_dry = False
         self._unfinished: deque[int] = deque()
-        """Offsets read and not committed, in order."""
+        """Offsets that were read and not committed, in order."""
         self._finished: set[int] = set()
-        """Those of them that are done."""
+        """The unfinished offsets for which nothing is left to do."""
         self._rejections: dict[int, Rejection] = {}
         self.rejected_bytes = 0
-        """Size of what is rejected and not committed."""
+        """Bytes of the rejected records that are not committed."""
 
     def __len__(self) -> int:
-        """How many records are read and not committed."""
+        """How many records were read and not committed."""
         return len(self._unfinished)
 
     def is_behind(self, *, idle: bool) -> bool:
-        """Whether ids before c are still being read; not if ever nothing more came (`idle`): what
-        is left may be no records."""
+        """Whether round ids before c are still being read. After one empty poll (`idle`) the answer
+        is no: the offsets that remain before c may hold no records."""
         self._ran_dry = self._ran_dry or idle
         return self._next_offset < self._committed and not self._ran_dry
 
     def judge(self, record: Record, found: RoundHead | Invalid) -> Rejection | bool:
-        """Whether the round found in a record counts, or why the record is rejected; False if it is
-        read only for its id."""
+        """Whether the round in a record counts, or the rejection of the record. False if the record
+        is read for its id only."""
         if record.offset < self._next_offset:
             return False
         self._next_offset = record.offset + 1
@@ -71,20 +73,19 @@ class InputPartition:
         return live
 
     def _reject(self, record: Record, invalid: Invalid) -> Rejection:
-        whose = (invalid.ladder, invalid.round_id)
-        rejection = Rejection(record, invalid.code, str(invalid), *whose)
+        rejection = Rejection(record, invalid.code, str(invalid), invalid.ladder, invalid.round_id)
         self._rejections[record.offset] = rejection
         self.rejected_bytes += len(record.value or b"")
         self._finished.add(record.offset)
         return rejection
 
     def finish(self, offsets: Iterable[int]) -> None:
-        """These records are done."""
+        """Mark the records at these offsets as finished."""
         self._finished.update(offsets)
 
     def take_finished(self) -> tuple[int | None, list[Rejection]]:
-        """Step 7: the offset after the contiguous prefix of records that are done, if there is one,
-        and the rejections in it."""
+        """Step 7: take the contiguous prefix of finished records. Returns the offset after it, or
+        None if it is empty, and the rejections in it."""
         done = list(takewhile(self._finished.__contains__, self._unfinished))
         for _ in done:
             self._unfinished.popleft()
@@ -95,14 +96,16 @@ class InputPartition:
 
 
 def committed_by(partitions: frozenset[int]) -> Step[dict[int, int | None]]:
-    """Step 1: the committed offset of each partition; None where nothing ever was.
+    """Step 1: the committed offset of each partition; None where nothing was ever committed.
 
-    Kafka forgets a group's offsets some days after its last member left
-    (`offsets.retention.minutes`). As long as no part was deleted, it is then the offset after the
-    last rejection: what lies before that was committed with it, and nothing behind it was rejected.
-    Rounds behind it that were scattered are found so in step 5. It is committed at once, to be
-    there the next time. Once parts were deleted, raises OffsetsForgotten: a round scattered again
-    so late may be the only one of its players that there are parts of, and `rebuild` goes by parts.
+    Kafka deletes a group's offsets some days after its last member left
+    (`offsets.retention.minutes`). If no part was deleted, the offset after the last rejection
+    replaces the lost offset: that rejection was committed in one transaction with its offset, and
+    no later record was rejected. Later rounds that were already scattered are detected in step 5.
+    The replacement is committed at once.
+
+    Raises OffsetsForgotten if parts were deleted. A round scattered again so late might become the
+    only round of its players that the log has parts of, and `rebuild` relies on the parts.
     """
     committed = yield from ask(Committed(partitions))
     forgotten = frozenset(p for p, offset in committed.items() if offset is None)
@@ -112,25 +115,26 @@ def committed_by(partitions: frozenset[int]) -> Step[dict[int, int | None]]:
     least = {p: remains.after_rejected.get(p, 0) for p in forgotten}
     if remains.parts_deleted and any(remains.ends[p] for p in forgotten):
         raise OffsetsForgotten({p: least[p] for p in forgotten if remains.ends[p]})
-    with suppress(Regrouped):  # then whoever has the partition now does it
+    with suppress(Regrouped):  # the new owner of the partition commits it
         yield from ask(CommitSource(least))
     return {**committed, **remains.after_rejected}
 
 
 def hold_much(sources: Collection[InputPartition], most: int) -> bool:
-    """Whether one holds more than so many records, or all of them together more than REJECTED_BYTES
-    to be rejected."""
+    """Whether one partition holds more than `most` records, or all partitions together hold more
+    than REJECTED_BYTES of rejected records."""
     rejected = sum(each.rejected_bytes for each in sources)
     return rejected > REJECTED_BYTES or any(len(each) > most for each in sources)
 
 
 def behind(sources: Mapping[int, InputPartition], *, idle: bool) -> list[int]:
-    """Partitions of which nothing new was read yet, only ids; `idle`: the last poll was empty."""
+    """The partitions that still read round ids before c. `idle`: the last poll was empty."""
     return [p for p, source in sources.items() if source.is_behind(idle=idle)]
 
 
 def all_finished(sources: Mapping[int, InputPartition]) -> tuple[dict[int, int], list[Rejection]]:
-    """`take_finished` of all partitions that have something: offsets, and the rejections before."""
+    """Call `take_finished` on every partition. Returns the new offsets by partition, and the
+    rejections before them."""
     offsets: dict[int, int] = {}
     rejections: list[Rejection] = []
     for partition, source in sources.items():
@@ -139,3 +143,20 @@ def all_finished(sources: Mapping[int, InputPartition]) -> tuple[dict[int, int],
             offsets[partition] = end
             rejections += rejected
     return offsets, rejections
+
+
+def commit_finished(
+    inputs: Mapping[int, InputPartition], poll: Callable[[], Step[None]]
+) -> Step[CommitSource | None]:
+    """Step 7: commit what all partitions have finished, together with the rejections among it.
+
+    After Regrouped, `poll` and commit what is still owned. Returns what was committed, if anything.
+    """
+    offsets, rejections = all_finished(inputs)
+
+    def commit() -> CommitSource | None:
+        ours = {p: offset for p, offset in offsets.items() if p in inputs}
+        owned = [each for each in rejections if each.record.partition in ours]
+        return CommitSource(ours, owned) if ours else None
+
+    return (yield from insist(commit, poll))

@@ -1,17 +1,19 @@
-"""How ladders are rated from which offset on, as the log tells it: notes, and what they add up to.
+"""The history of each ladder: from which offset on it is rated by which parameters.
 
-`ladders-noted` is a topic of one partition that nothing is deleted from. What all workers go by is
-the fold of its notes, in order. No loss of the store touches it.
+The topic `ladders-noted` has one partition, and nothing is deleted from it. Its records are notes.
+All workers go by the fold of the notes in order, so that no loss of the store affects it.
 
-- `noted`: how a ladder is rated. The first note of a ladder counts. It is written by whoever is
-  about to rate the ladder's first round, who reads it back before the round is rated; or before, by
-  a worker that starts with changes of it.
-- `proposed`: the history is to go on so. From the first new offset on, rounds of the ladder wait.
-  A proposal has an id of its own, which what decides it names: no late decision is about another.
-- `confirmed`: it does. Whoever confirms has seen, after the proposal was in the log, that the
-  ladder's partition had not come to that offset yet. So every round from it on was reported after
-  the proposal, and nobody has rated it by what held before.
-- `withdrawn`: it does not; the partition was there already. Of the two the first one counts.
+- `noted`: how a ladder is rated. The first note of a ladder counts. The worker that is about to
+  rate the ladder's first round writes it, and reads it back before it rates the round. A worker
+  that starts with announced changes of a ladder writes it, too.
+- `proposed`: the history is to continue like this. Rounds of the ladder from the first new offset
+  on wait. A proposal has an id, and the note that decides it names the id, so that a late decision
+  cannot be about another proposal.
+- `confirmed`: the proposal holds. The worker that confirms has checked, after the proposal was in
+  the log, that the ladder's partition had not reached that offset. So every round from that offset
+  on was reported after the proposal, and nobody has rated it by the former parameters.
+- `withdrawn`: the proposal does not hold, because the partition had reached the offset. Of
+  `confirmed` and `withdrawn` the first note counts.
 - `restated`: a `rebuild` has rated all rounds of a ladder by this history, whatever held before.
 """
 
@@ -22,18 +24,20 @@ from typing import Literal, NamedTuple, Protocol
 import msgspec
 
 History = Sequence[str]
-"""Entries `offset:fingerprint`: from that offset on, rated by parameters with that fingerprint."""
+"""Entries `offset:fingerprint`: from that offset on, rounds are rated by the parameters with that
+fingerprint."""
 
 OPEN = "not confirmed"
-"""Stands for the fingerprint of what is proposed and not decided: no file has it."""
+"""Takes the place of the fingerprint of an undecided proposal. No ladders file has it."""
 
 
 class UnknownNote(ValueError):
-    """A note that this release does not understand: it is refused, never guessed."""
+    """A note that this release does not understand. It is refused, never guessed."""
 
 
 class AtOdds(Exception):
-    """A ladders file that says other than the notes, or says it too late: one line."""
+    """The ladders file contradicts the notes, or announces a change too late. The text is one
+    line."""
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -41,13 +45,13 @@ class Note(msgspec.Struct, frozen=True):
 
     kind: Literal["noted", "proposed", "confirmed", "withdrawn", "restated"]
     histories: dict[str, tuple[str, ...]]
-    """By ladder, whole ones."""
+    """The whole history of each ladder."""
     proposal: str = ""
-    """Its id, where it is one, or decides one."""
+    """The id of the proposal that the note makes or decides; empty for other kinds."""
 
 
 class Proposal(NamedTuple):
-    """How a ladder's history is to go on."""
+    """A proposed history of a ladder, which begins with the noted one."""
 
     id: str
     history: tuple[str, ...]
@@ -62,11 +66,11 @@ _decode = msgspec.json.Decoder(Note).decode
 _decode_any = msgspec.json.Decoder(_AnyNote).decode
 
 AT_ONCE = 1000
-"""Ladders in a note, at most."""
+"""The most ladders in one note."""
 
 
 def notes(kind: str, histories: Mapping[str, History], proposal: str = "") -> list[bytes]:
-    """Notes of this kind about these ladders, as messages."""
+    """Encode notes of one kind about these ladders, as messages."""
     ladders = list(histories)
     return [
         _encode(
@@ -81,14 +85,15 @@ def notes(kind: str, histories: Mapping[str, History], proposal: str = "") -> li
 
 
 class LadderLog:
-    """The fold of the notes that were read."""
+    """The fold of the notes that were read so far."""
 
     def __init__(self) -> None:
         self._noted: dict[str, tuple[str, ...]] = {}
         self._proposed: dict[str, Proposal] = {}
 
     def read(self, message: bytes) -> None:
-        """Add a record of the topic; raises UnknownNote. What is no note of any release is left."""
+        """Add a record of the topic. Raises UnknownNote. A record that is no note of any release is
+        ignored."""
         try:
             note = _decode(message)
         except msgspec.ValidationError:
@@ -106,36 +111,38 @@ class LadderLog:
             return
         raise UnknownNote(f"a note of kind {kind!r} that this release does not understand")
 
-    def _add(self, kind: str, ladder: str, told: Proposal) -> None:
+    def _add(self, kind: str, ladder: str, proposal: Proposal) -> None:
         if kind == "restated":
-            self._noted[ladder] = told.history
             self._proposed.pop(ladder, None)
+            self._noted[ladder] = proposal.history
+            if not proposal.history:  # the file has it no more: as if it had never been rated
+                del self._noted[ladder]
         elif kind == "noted":
-            self._noted.setdefault(ladder, told.history)
+            self._noted.setdefault(ladder, proposal.history)
         elif kind == "proposed":
-            if goes_on(told.history, self._noted.get(ladder, ())):
-                self._proposed.setdefault(ladder, told)
-        elif self._proposed.get(ladder) == told:
+            if goes_on(proposal.history, self._noted.get(ladder, ())):
+                self._proposed.setdefault(ladder, proposal)
+        elif self._proposed.get(ladder) == proposal:
             del self._proposed[ladder]
             if kind == "confirmed":
-                self._noted[ladder] = told.history
+                self._noted[ladder] = proposal.history
 
     def noted(self, ladder: str) -> History:
-        """What is noted, and decided, of a ladder; empty if nothing is."""
+        """The noted history of a ladder, without undecided proposals; empty if there is none."""
         return self._noted.get(ladder, ())
 
     @property
     def ladders(self) -> list[str]:
-        """All of which anything is noted."""
+        """All ladders that have a noted history."""
         return list(self._noted)
 
     def proposed(self, ladder: str) -> Proposal | None:
-        """How a ladder's history is to go on, where that is not decided."""
+        """The undecided proposal of a ladder, if there is one."""
         return self._proposed.get(ladder)
 
     def of(self, ladder: str) -> History:
-        """What rounds may be rated by: what is noted, and from a proposed offset on by nothing that
-        a file may say."""
+        """The history that rounds may be rated by. From the offset of an undecided proposal on, it
+        has an entry that no ladders file can have."""
         noted, proposed = self.noted(ladder), self.proposed(ladder)
         if proposed is None:
             return noted
@@ -143,18 +150,18 @@ class LadderLog:
 
 
 def offset_of(entry: str) -> int:
-    """From where on an entry holds."""
+    """The offset from which on an entry holds."""
     return int(entry.partition(":")[0])
 
 
 def goes_on(own: History, noted: History) -> bool:
-    """Whether `own` is what was noted, and more."""
+    """Whether `own` begins with all of `noted`, which is not empty, and has further entries."""
     return len(own) > len(noted) > 0 and tuple(own[: len(noted)]) == tuple(noted)
 
 
 def odds(own: History, noted: History) -> float:
-    """The offset from which on `own` says other than what was noted; infinite where it never does.
-    What `own` says beyond it is no contradiction."""
+    """The first offset at which `own` contradicts `noted`; infinite if it never does. Further
+    entries of `own` are no contradiction."""
     for i, entry in enumerate(noted):
         if i >= len(own):
             return offset_of(entry)
@@ -164,59 +171,63 @@ def odds(own: History, noted: History) -> float:
 
 
 def allowed_before(own: History, noted: History) -> float:
-    """The offset before which rounds may be rated: until the two differ in anything."""
+    """The offset before which rounds may be rated: the first at which the two histories differ at
+    all."""
     beyond = offset_of(own[len(noted)]) if len(own) > len(noted) else math.inf
     return min(odds(own, noted), beyond)
 
 
 def objection(ladder: str, own: History, noted: History) -> str:
-    """What is wrong with a file that says so, in a line; empty if it only goes on."""
+    """Why the file's history `own` contradicts the noted one, in one line; empty if it does not."""
     offset = odds(own, noted)
     if offset == math.inf:
         return ""
     if any(entry.endswith(OPEN) for entry in noted):
         return (
             f"ladder {ladder!r}: a change from offset {offset:.0f} on was announced and not "
-            "confirmed: start a worker with the new ladders file, or one with the old"
+            "confirmed: start a worker with the new ladders file to confirm it, or one with the "
+            "old file to withdraw it"
         )
     return (
-        f"ladder {ladder!r}: other parameters were noted from offset {offset:.0f} on than this "
-        "worker's ladders file has: give all workers the same file, or, to rate all rounds anew by "
-        "this one, stop them and run `stream-rater rebuild --replace`"
+        f"ladder {ladder!r}: this worker's ladders file and the notes on Kafka differ from offset "
+        f"{offset:.0f} on: give all workers the same file, or, to rate all rounds again by this "
+        "file, stop all workers and run `stream-rater rebuild --replace`; in development, where no "
+        "rating is to be kept, begin afresh with another STREAM_RATER_TOPIC_PREFIX and an empty "
+        "Redis"
     )
 
 
 class NoteStore(Protocol):
-    """Where notes are read and written."""
+    """The log in which notes are read and written."""
 
     def read(self) -> LadderLog:
-        """The fold of all that there are now."""
+        """The fold of all notes that exist now."""
 
     def write(self, messages: Sequence[bytes]) -> None:
-        """Add notes; they are there when this returns."""
+        """Append notes. They are in the log when this returns."""
 
 
 def announce(
     own: Mapping[str, History], log: NoteStore, end_of: Callable[[str], int], proposal: str
 ) -> None:
-    """What a worker does at its start with what its ladders file says: it has changes confirmed.
+    """Announce the changes in a worker's ladders file when it starts, and have them confirmed.
 
-    `end_of` tells the end offset of a ladder's partition; `proposal` is an id that nobody has used
-    before. Raises AtOdds where the file says other than what is noted, or a change comes too late.
+    `end_of` returns the end offset of a ladder's partition; `proposal` is an id that was never used
+    before. Raises AtOdds if the file contradicts the notes, or if a change comes too late.
     """
     ladder_log = log.read()
     for ladder, history in own.items():
         left = ladder_log.proposed(ladder)
         if left is not None and left.history != tuple(history):
-            # Whoever proposed it has died, or is told that it was withdrawn.
+            # The worker that proposed it has died, or will see that it was withdrawn.
             log.write(notes("withdrawn", {ladder: left.history}, left.id))
     log.write(notes("noted", _to_note(own, ladder_log)))
     ladder_log = log.read()
     for ladder, history in own.items():
         if why := objection(ladder, history, ladder_log.noted(ladder)):
             raise AtOdds(why)
-    changed = {each: told for each, told in own.items() if goes_on(told, ladder_log.noted(each))}
-    starts = {each: offset_of(told[len(ladder_log.noted(each))]) for each, told in changed.items()}
+    changed = {each: new for each, new in own.items() if goes_on(new, ladder_log.noted(each))}
+    starts = {each: offset_of(new[len(ladder_log.noted(each))]) for each, new in changed.items()}
     _check_in_time(starts, end_of)
     log.write(notes("proposed", changed, proposal))
     ladder_log = log.read()
@@ -230,21 +241,27 @@ def announce(
     ladder_log = log.read()
     for ladder, history in changed.items():
         if tuple(ladder_log.noted(ladder)[: len(history)]) != tuple(history):
-            raise AtOdds(f"ladder {ladder!r}: another worker withdrew its change: start again")
+            raise AtOdds(
+                f"ladder {ladder!r}: another worker withdrew this worker's change: start this "
+                "worker again"
+            )
 
 
 def _decide(kind: str, proposals: Mapping[str, Proposal | None], log: NoteStore) -> None:
-    """About these proposals, and no others: whoever made them."""
+    """Decide these proposals, whichever worker made them, and no others."""
     for ladder, proposal in proposals.items():
         if proposal is not None:
             log.write(notes(kind, {ladder: proposal.history}, proposal.id))
 
 
 def _to_note(own: Mapping[str, History], ladder_log: LadderLog) -> dict[str, History]:
-    """Ladders that nobody has rated yet, and that have changes: else a worker with an older file
-    may note them first. Others may still be edited."""
+    """The ladders to note before their first round: those without a note whose file has changes.
+    Otherwise a worker with an older file might note them first. A ladder without changes is noted
+    with its first round and may be edited until then."""
     return {
-        each: told for each, told in own.items() if len(told) > 1 and not ladder_log.noted(each)
+        each: history
+        for each, history in own.items()
+        if len(history) > 1 and not ladder_log.noted(each)
     }
 
 
@@ -252,6 +269,6 @@ def _check_in_time(starts: Mapping[str, int], end_of: Callable[[str], int]) -> N
     for ladder, offset in starts.items():
         if offset < (end := end_of(ladder)):
             raise AtOdds(
-                f"ladder {ladder!r}: a change from offset {offset} on comes too late, its "
-                f"partition of the rounds ends at {end}: choose a later offset"
+                f"ladder {ladder!r}: a change from offset {offset} on comes too late, because its "
+                f"partition of round-completed already ends at {end}: choose a later offset"
             )

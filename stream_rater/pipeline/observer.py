@@ -1,4 +1,9 @@
-"""What the state machines tell whoever watches them: counts and moments, nothing they wait for."""
+"""The hooks by which the state machines report what they do. No machine waits for an observer or
+reads anything from it, so that an observer cannot change what a machine does.
+
+An observer may keep what it was told and answer others: /readyz and the metrics read the state of
+the service's observer.
+"""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -11,81 +16,89 @@ from stream_rater.rounds.batch import RoundHead
 
 
 class Traced(NamedTuple):
-    """A round that carries a trace."""
+    """A round whose record carries a trace context."""
 
     trace: Trace
     ladder: str
     round_id: str
     partition: int
-    """Of the machine's input, where the round, or a part of it, stands."""
+    """The partition of the machine's input that holds the round, or a part of it."""
     offset: int
 
 
 def unwatched(_: Iterable[Traced]) -> AbstractContextManager[object]:
-    """Nobody looks at who is traced."""
+    """A context that records no spans."""
     return nullcontext()
 
 
 class Observer:
-    """Ignores everything; metrics, logs and tests override what they care about."""
+    """Ignores every report. Metrics, logs and tests override the methods that they need."""
 
     def owned(self, partitions: frozenset[int]) -> None:
-        """The partitions (or shards) that the machine owns from now on."""
+        """The machine owns exactly these partitions (or shards) from now on."""
 
     def reading_back(self, partitions: Collection[int]) -> None:
-        """Of these, from now on, only the ids before the committed offset are being read."""
+        """From now on these partitions read only round ids before their committed offset."""
 
     def rounds_accepted(self, records: Sequence[Record], rounds: Sequence[RoundHead]) -> None:
-        """Valid rounds, if any, were read together, each in its record."""
+        """Valid rounds were read in one poll, possibly none. `records` and `rounds` correspond."""
 
     def unknown_fields(self, rounds: int) -> None:
         """So many rounds with fields that we do not know, or a rank beside `dnf`, were accepted."""
 
     def round_rejected(self, rejection: Rejection) -> None:
-        """A record will go to round-rejected."""
+        """A record was rejected and will be written to `round-rejected`."""
 
     def partitions_resting(self, partitions: frozenset[int]) -> None:
-        """These are not read for a while, from now on: too much of them was rejected."""
+        """Exactly these partitions are paused from now on, because too many of their records were
+        rejected."""
 
     def at_work(self, rounds: Iterable[Traced]) -> AbstractContextManager[object]:
-        """Around the work on a wave, or on a batch of parts: its traced rounds, if anybody asks."""
+        """A context manager around the work on a wave or on a batch of parts. `rounds` yields its
+        traced rounds on demand."""
         return unwatched(rounds)
 
     def rounds_scattered(self, rounds: int, players: int) -> None:
-        """A wave was estimated and acknowledged."""
+        """A wave of this size was estimated, and its parts were acknowledged."""
 
     def rounds_resumed(self, rounds: int) -> None:
-        """Rounds that a predecessor had already scattered."""
+        """This many rounds had already been scattered by a predecessor."""
 
     def beliefs_applied(
         self, shard: int, end: int, applied: int, repeated: int, *, replayed: bool
     ) -> None:
-        """Rows of a shard, of parts before offset `end`, written to the store and rows ignored;
-        `replayed` where the store had lost them."""
+        """Parts before offset `end` were applied to a shard: `applied` rows changed a belief, and
+        `repeated` rows were ignored. `replayed`: the store had lost these rows, and their events
+        are already out."""
 
     def events_published(self, events: int, *, settled: bool) -> None:
-        """A transaction was committed; `settled` where a predecessor had applied its rows."""
+        """A transaction with this many events was committed. `settled`: an earlier call had applied
+        their rows, and only the events were missing."""
 
     def positions(self, next_offsets: Mapping[int, int]) -> None:
-        """The next offset to be finished, by partition."""
+        """The next unfinished offset of each of these partitions."""
 
     def rounds_missing(self, partition: int, committed: int, start: int) -> None:
-        """The log was cut: offsets [committed, start) were deleted before they were read."""
+        """Kafka deleted offsets [committed, start) of a partition before they were read."""
 
     def started_over(self, reason: str) -> None:
-        """Trouble: everything is forgotten and read again."""
+        """An effect failed. The machine forgot its state and reads everything again."""
 
     def ladder_refused(self, ladder: str, offset: float, reason: str) -> None:
-        """A ladder's rounds wait from an offset on: this worker's file and the others' disagree."""
+        """A ladder's rounds from this offset on wait, because this worker's file and the notes
+        disagree."""
 
     def ladders_agreed(self, ladders: Iterable[str]) -> None:
-        """This worker may rate rounds of these ladders."""
+        """The worker's file and the notes agree on these ladders."""
 
     def shard_opened(self, shard: int) -> None:
-        """A shard's store and log are in order, and it goes on from there."""
+        """A shard's store and log are consistent, and the shard is processed from now on."""
+
+    def shard_refilled(self, shard: int, offset: int) -> None:
+        """Everything before `offset` that the store had lost is applied again."""
 
     def part_ignored(self, shard: int, offset: int, reason: str) -> None:
-        """A foreign message in the parts' topic."""
+        """The parts' topic has a message that is not a part. It is ignored."""
 
     def shard_refused(self, shard: int, reason: str, offset: int | None = None) -> None:
-        """A shard cannot go on, with the part at that offset, without an operator."""
+        """A shard cannot continue without an operator. `offset`: the part at which it stopped."""

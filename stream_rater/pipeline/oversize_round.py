@@ -1,18 +1,21 @@
-"""A round larger than a wave: its priors are read and its parts sent in pieces, a piece a turn, and
-other rounds pass between them.
+"""Rates a round that is larger than a wave, in pieces: one piece a turn, with other rounds in
+between.
 
-It stays one round: estimated once, all players together, and scattered only when all pieces are
-acknowledged. Pieces may lie apart because steps 4 to 6 speak of one player at a time:
+The round stays one round. All its players are estimated together, and it counts as scattered once
+all pieces are acknowledged. Steps 4 to 6 may be split into pieces because they concern one player
+at a time:
 
-- Nobody in it is in another wave before it is finished (`waves`). So a prior that counted when its
-  piece was read is the prior until then, however often the store goes back meanwhile.
-- A piece is read once its players await nothing, and counts where each `applied` read with it does.
-- Its players await the end of its parts from the moment that these are acknowledged.
+- None of its players is in another wave before the round is finished (`waves`). So a prior that
+  counted when its piece was read stays the prior until then, even if the store goes back.
+- A piece is read once its players await nothing. It counts if each `applied` that was read with it
+  is accepted.
+- The players of a piece await the end of its parts from the moment when these are acknowledged.
 
-Who takes over in the midst of it finds this very round in some beliefs, as after any torn scatter.
+If the worker dies, its successor finds this round in some beliefs, as after any partial scatter.
 
-What comes after a piece in a shard waits behind it. So the next one is sent only when of those
-before it no more than AHEAD - 1 wait to be applied: others wait for AHEAD pieces, never for all.
+Later parts in a shard wait behind a piece. So the next piece is sent only while at most
+PIECES_IN_FLIGHT - 1 of the earlier pieces wait to be applied. Other rounds then wait for at most
+PIECES_IN_FLIGHT pieces.
 """
 
 from collections.abc import Callable
@@ -28,60 +31,60 @@ from stream_rater.pipeline.ports import Scatter, Step, ask
 from stream_rater.pipeline.progress import InFlightWindow, Progress
 from stream_rater.rating.model import Table
 
-AHEAD = 2
-"""How many pieces may be in the log and not be seen applied."""
+PIECES_IN_FLIGHT = 2
+"""The most pieces that may be in the log and not yet applied."""
 
 
 class OversizeRound:
-    """One round on its way, in pieces of at most so many players."""
+    """An oversize round in progress, cut into pieces of at most `piece_players` players."""
 
     def __init__(self, whole: PendingRounds, piece_players: int, progress: Progress) -> None:
         self.whole = whole
-        """The round alone."""
+        """The round as pending rounds of length one."""
         self._progress = progress
         self._starts = range(0, whole.count, piece_players)
         self._priors: list[Table] = []
-        """Of the pieces that are read."""
+        """The priors of each piece that was read."""
         self.is_scattered = False
-        """Whether its priors tell that somebody has scattered it."""
+        """Whether a belief shows that the round was already scattered."""
         self._rows: Part | None = None
-        """All rows, once they are estimated."""
+        """All rows of the round, once they are estimated."""
         self._sent = 0
-        """How many pieces are acknowledged."""
-        self._ahead = InFlightWindow(progress)
+        """The number of acknowledged pieces."""
+        self._in_flight = InFlightWindow(progress)
 
     @property
     def partition(self) -> int:
-        """Where it was read."""
+        """The partition that the round was read from."""
         return int(self.whole.partitions[0])
 
     @property
     def is_read(self) -> bool:
-        """Whether it is estimated and parts can be sent."""
+        """Whether all priors were read and the rows estimated, so that parts can be sent."""
         return self._rows is not None
 
     @property
     def is_sent(self) -> bool:
-        """Whether all its parts are acknowledged."""
+        """Whether all its parts were acknowledged."""
         return self._sent == len(self._starts)
 
     def _piece(self, number: int) -> PendingRounds:
-        """Some of its players, as if they were the round."""
+        """The pending round reduced to the players of one piece."""
         first = self._starts[number]
         return self.whole.slice(first, first + self._starts.step)
 
     def is_due(self) -> bool:
-        """Whether the next piece may be read, or sent."""
+        """Whether the next piece may be read or sent now."""
         if not self.is_read:
             piece = self._piece(len(self._priors))
             return bool(self._progress.ready(piece.fingerprints, piece.sizes)[0])
-        return not self._ahead.has(AHEAD, 0, 0.0)
+        return not self._in_flight.has(PIECES_IN_FLIGHT, 0, 0.0)
 
     def read(
         self, read_priors: Callable[[PendingRounds], Step[tuple[Table, Flags]]],
         estimate: Callable[[PendingRounds, Table], Part], observer: Observer,
     ) -> Step[None]:  # fmt: skip
-        """Steps 4 and 5 for the next piece; with the last one all are estimated."""
+        """Do steps 4 and 5 for the next piece. After the last piece, estimate all rows."""
         piece = self._piece(len(self._priors))
         headers, accepted = yield from read_priors(piece)
         ready, resumed, priors = estimation.classified(piece, headers, accepted)
@@ -93,7 +96,7 @@ class OversizeRound:
                 self._rows = estimate(self.whole, np.concatenate(self._priors))
 
     def send(self, rows_per_part: int) -> Step[None]:
-        """Step 6 for the next piece."""
+        """Do step 6 for the next piece."""
         assert self._rows is not None, "it is read first"
         piece = self._piece(self._sent)
         start = self._starts[self._sent]
@@ -101,5 +104,5 @@ class OversizeRound:
         messages = estimation.messages(part, piece, rows_per_part)
         offsets = yield from ask(Scatter(messages))
         ends = estimation.part_ends(messages, offsets)
-        self._ahead.sent(ends, estimation.by_shard(piece), 0.0)
+        self._in_flight.sent(ends, estimation.by_shard(piece), 0.0)
         self._sent += 1

@@ -1,67 +1,77 @@
-"""When an estimator looks for rounds: how long a poll waits for the first, and for others with it.
+"""Sets how long an estimator's poll waits for a first record, and for more records after it.
 
-While rounds wait for the store it is asked again soon, and less and less often. What a wave costs,
-however small, is more than what a little waiting does: where many rounds come, each poll gathers.
+While rounds wait for the store, the estimator polls often at first, and less often the longer it
+waits. A wave has a fixed cost, so where many small rounds arrive, each poll gathers them for a
+moment.
 """
 
 IDLE_S = 0.1
 
 BUSY_S = 0.001
-"""How long a poll takes while rounds wait for the store; it grows with the time waited in vain."""
+"""The first time-out while rounds wait for the store, in seconds. It grows with the number of turns
+without progress."""
 
 APPLIED_S = 0.5e-6
-"""What an update takes the store and the updaters at the very least: where many are in flight, to
-look sooner only costs them time."""
+"""The least time that one update takes the store and the updaters, in seconds. With many updates in
+flight, polling sooner only costs them time."""
 
 IN_NO_HURRY = 100
-"""After a piece of a large round is sent, polls last as long as if so many turns had been in vain:
-the store has work for longer than that, and looking after it costs it time."""
+"""After a piece of an oversize round was sent, polls last as long as after this many turns without
+progress. The store is busy for longer than that, and polling costs it time."""
 
 GATHER_S = 0.015
 
 FEW_ROUNDS, MANY_PLAYERS = 8, 2000
-"""Waves of no more rounds come seldom enough, and of more players are large enough, as it is."""
+"""A wave with at most FEW_ROUNDS rounds comes rarely enough, and one with at least MANY_PLAYERS
+players is large enough. After any other wave the next poll gathers for GATHER_S."""
 
 READ_AHEAD = 4
-"""Reading rests while more than so many waves' players, or offsets, wait in memory."""
+"""The estimator stops reading while this many waves' worth of players, or of offsets, wait in
+memory."""
 
-IN_FLIGHT = 20
-"""Sending rests while more than so many waves' players are in parts not seen applied."""
+PLAYERS_IN_FLIGHT = 20
+"""The estimator stops sending while this many waves' worth of players are in parts not seen
+applied."""
 
-AHEAD, LONGEST_AHEAD_S = 2, 0.5
-"""It rests, too, while so many waves, none too small, were not seen applied, but for that time at
-most: what comes meanwhile makes one large wave. A hot ladder takes 15 % less of all processors."""
+WAVES_IN_FLIGHT, LONGEST_IN_FLIGHT_S = 2, 0.5
+"""The estimator also stops sending while WAVES_IN_FLIGHT waves, with enough players in all, were
+not seen applied; each counts for at most LONGEST_IN_FLIGHT_S. Rounds that arrive meanwhile make one
+larger wave. A hot ladder then takes 15 % less CPU time."""
 
 COMMIT_EVERY_S = 0.1
-"""How often offsets are committed at most. A transaction takes some 10 ms of a wave's way; what is
-not committed is read again after a crash, and found scattered."""
+"""The shortest time between two commits of offsets. A transaction takes some 10 ms. Records that
+are not committed are read again after a crash, and found to be scattered."""
 
 
 class PollBackoff:
-    """Of one estimator."""
+    """The poll timing of one estimator."""
 
     def __init__(self, idle_s: float = IDLE_S) -> None:
         self._idle_s = idle_s
-        self._in_vain = 0
-        """Turns since a round could be rated while some wait."""
+        self._turns_waited = 0
+        """Turns since the last progress while rounds wait."""
         self.gather_s = 0.0
-        """For the next poll."""
+        """How long the next poll gathers, in seconds."""
 
     def timeout_s(self, *, waiting: bool, in_flight: int) -> float:
-        """For the next poll, by whether rounds wait, and by how many players are in parts."""
+        """The time-out of the next poll. `waiting`: rounds wait; `in_flight`: players in parts not
+        seen applied."""
         if not waiting:
             return self._idle_s
-        return min(self._idle_s, max(APPLIED_S * in_flight, BUSY_S * (1 + self._in_vain // 10)))
+        return min(
+            self._idle_s, max(APPLIED_S * in_flight, BUSY_S * (1 + self._turns_waited // 10))
+        )
 
-    def looked(self) -> None:
-        """There are rounds, and a turn began."""
-        self._in_vain += 1
+    def began_turn(self) -> None:
+        """Count a turn that begins while rounds wait."""
+        self._turns_waited += 1
 
-    def came_on(self, *, hurry: bool = True) -> None:
-        """Rounds were rated, or a piece of one was read, or, in no hurry, sent."""
-        self._in_vain = 0 if hurry else IN_NO_HURRY
+    def progressed(self, *, hurry: bool = True) -> None:
+        """Note progress: rounds were rated, or a piece was read. `hurry=False`: a piece was
+        sent."""
+        self._turns_waited = 0 if hurry else IN_NO_HURRY
 
-    def took(self, rounds: int, players: int) -> None:
-        """A wave, of so many."""
+    def chose_wave(self, rounds: int, players: int) -> None:
+        """Note the size of the last wave."""
         small = rounds > FEW_ROUNDS and players < MANY_PLAYERS
         self.gather_s = GATHER_S if small else 0.0

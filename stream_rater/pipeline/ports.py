@@ -1,7 +1,7 @@
-"""What the state machines ask of the world: effects, their outcomes, and the two kinds of trouble.
+"""The effects that the state machines ask for, their outcomes, and the errors they may fail with.
 
-An effect is a frozen value; `ask` yields it and returns its outcome with the right type. Effects on
-several shards are atomic per shard only.
+An effect is a frozen value. `ask` yields it and returns its outcome with the right type. An effect
+on several shards is atomic for each shard alone, not for all of them together.
 """
 
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.contract.record import Player, Record
 from stream_rater.contract.tracecontext import Trace
 
@@ -17,74 +18,76 @@ T = TypeVar("T")
 
 
 class Trouble(Exception):
-    """An effect failed, or whether it happened is unknown: forget everything and start over."""
+    """An effect failed, or its outcome is unknown. The machine forgets all its state and starts
+    over."""
 
 
 class LogTrouble(Trouble):
-    """Kafka: a delivery, commit or transaction failed, is in doubt, or was fenced."""
+    """Kafka failed: a delivery, commit or transaction failed, is in doubt, or was fenced."""
 
 
 class Regrouped(LogTrouble):
-    """The group has another generation than at the last poll. Nothing of the commit happened, and
-    the producer is as good as before: whoever polls, and so learns what is still theirs, may commit
-    that again."""
+    """The consumer group has a new generation since the last poll. Nothing of the commit took
+    effect, and the producer is still usable. After another poll, which says what the worker still
+    owns, the worker may commit again."""
 
 
 class StoreTrouble(Trouble):
-    """Redis: a call failed, or its outcome is unknown."""
+    """Redis failed: a call failed, or its outcome is unknown."""
 
 
 class Denied(Exception):
-    """Kafka or Redis does not let us in, or not do what we need. No trouble that a machine waits
-    for: the worker ends."""
+    """Kafka or Redis refused access. The machines do not retry after this: the worker ends."""
 
 
 class CannotGoOn(Exception):
-    """Nothing that a worker may do by itself helps: it ends, with one line that says what does."""
+    """The worker cannot repair this state. It ends with one line that names the remedy."""
 
 
 class OffsetsForgotten(CannotGoOn):
-    """Kafka has forgotten the estimators' offsets, and nothing else tells them."""
+    """Kafka no longer holds the estimators' committed offsets, and they cannot be derived
+    otherwise."""
 
     def __init__(self, least: Mapping[int, int]) -> None:
-        told = ", ".join(f"partition {p} (not below {least[p]})" for p in sorted(least))
+        lowest = ", ".join(f"partition {p} (not below {least[p]})" for p in sorted(least))
         super().__init__(
             "the estimators' group has no committed offset of round-completed any more for "
-            f"{told}: Kafka forgets them some days after the last worker left "
-            "(offsets.retention.minutes). Commit the offset after the last record that was "
-            "finished, which stream_rater_next_offset told, and start again"
+            f"{lowest}: Kafka deletes offsets some days after the last worker left "
+            "(offsets.retention.minutes). Commit the offset after the last finished record, "
+            "the last value of the metric stream_rater_next_offset, and start the workers again"
         )
 
 
 class Resharded(CannotGoOn):
-    """There are not as many shards any more as when the worker started. It ends: what it would
-    write, and where, is as of before."""
+    """The number of shards changed while the worker ran. The worker ends, because it places parts
+    by the former number."""
 
     def __init__(self, shards: int, found: int) -> None:
         super().__init__(
             f"performance-estimated has {found} partitions and had {shards} when this worker "
-            "started: stop all workers, run `stream-rater rebuild --replace` and start them again"
+            "started: stop all workers, run `stream-rater rebuild --replace`, and start them again"
         )
 
 
 class Repartitioned(CannotGoOn):
-    """Partitions were added to `round-completed`: a ladder has no certain one any more."""
+    """Partitions were added to `round-completed`. A ladder's rounds no longer have one certain
+    partition."""
 
     def __init__(self, partition: int, partitions: int) -> None:
         super().__init__(
-            f"round-completed has a partition {partition} and had {partitions} when this worker "
-            "started: a ladder's rounds would lie in two partitions; begin with another "
-            "topic_prefix and an empty database, and submit the rounds there"
+            f"round-completed has a partition {partition} now and had {partitions} partitions when "
+            "this worker started. A ladder's rounds would be split over two partitions. Begin with "
+            "another topic_prefix and an empty database, and submit the rounds again"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Effect(Generic[T]):
-    """Something to be done by the driver, with an outcome of type T."""
+    """An operation that the driver performs, with an outcome of type T."""
 
 
 Step = Generator[Effect[Any], Any, T]
-"""Part of a state machine: yields effects, returns a T."""
+"""A part of a state machine: it yields effects and returns a T."""
 
 
 def ask(effect: Effect[T]) -> Step[T]:
@@ -94,14 +97,19 @@ def ask(effect: Effect[T]) -> Step[T]:
 
 
 REGROUPING_S, REGROUPINGS = 0.05, 20
-"""How long a poll takes after a commit was refused as Regrouped, and how often that may be."""
+"""After a commit raised Regrouped, a poll lasts REGROUPING_S. At most REGROUPINGS attempts are
+made."""
 
 C = TypeVar("C", bound=Effect[None])
 
 
 def insist(commit: Callable[[], C | None], learn: Callable[[], Step[None]]) -> Step[C | None]:
-    """Commit what is ours, and, where Regrouped, what still is once `learn` has told. Returns what
-    was done, None if nothing was ours; raises Regrouped when that goes on."""
+    """Commit, and after Regrouped poll and commit again what is still owned.
+
+    `commit` makes the effect from what the worker owns now, or None if it owns nothing of it.
+    `learn` polls. Returns the effect that succeeded, or None. Raises Regrouped after REGROUPINGS
+    attempts.
+    """
     left = REGROUPINGS
     while (effect := commit()) is not None:
         try:
@@ -120,7 +128,8 @@ LONGEST_PAUSE_S = 1.0
 
 
 def pause_s(troubles: int) -> float:
-    """How long to rest after so many troubles in a row: not at all, then ever longer."""
+    """Seconds to wait after this many failures in a row: 0 after the first, then doubling from
+    PAUSE_S up to LONGEST_PAUSE_S."""
     return min(LONGEST_PAUSE_S, PAUSE_S * 2 ** min(troubles - 2, 10)) if troubles > 1 else 0.0
 
 
@@ -129,81 +138,86 @@ def pause_s(troubles: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """What came of a poll: first what was lost, then what was gained, then records."""
+    """The outcome of a poll. The machine handles lost partitions first, then gained ones, then
+    records."""
 
     now_s: float
-    """Monotonic seconds."""
+    """The time of the poll, monotonic seconds."""
     lost: frozenset[int] = frozenset()
     gained: frozenset[int] = frozenset()
-    """Partitions newly owned; nothing is read of them before a Seek."""
+    """Newly owned partitions. No record of them is read before a Seek."""
     records: Sequence[Record] = ()
 
 
 POLL_RECORDS = 10_000
-"""Of those that are there a poll takes so many with the first."""
+"""The most records that one poll returns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Poll(Effect[Polled]):
-    """Wait for records of the owned partitions, or a change of ownership, or the time-out."""
+    """Wait for records of the owned partitions, for a change of ownership, or for the time-out."""
 
     timeout_s: float
     full: bool = False
-    """Membership only, no records: the machine holds as many as it wants, or rests after trouble.
-    Unless ownership changes, such a poll takes its time."""
+    """Ask for changes of ownership only, and fetch no records: the machine holds as many as it
+    wants, or pauses after a failure. Unless ownership changes, such a poll lasts the whole
+    time-out."""
     resting: frozenset[int] = frozenset()
-    """Partitions of which nothing is wanted for now."""
+    """Partitions to pause."""
     gather_s: float = 0.0
-    """Once there is a record, how long to wait for others that come with it."""
+    """Seconds to wait for more records after the first one."""
     enough: int = POLL_RECORDS
-    """With so many it need not wait."""
+    """Stop waiting for more records at this number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Committed(Effect[Mapping[int, int | None]]):
-    """The group's committed offsets, with no transaction pending on them; None: never committed."""
+    """Read the group's committed offsets once no transaction is pending on them. None: never
+    committed."""
 
     partitions: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """What the log tells of committed offsets of `round-completed` that Kafka forgot."""
+    """What the log can say about committed offsets of `round-completed` that Kafka deleted."""
 
     after_rejected: Mapping[int, int]
-    """By partition the offset after its last record that `round-rejected` holds: none was below it.
-    A partition without any is left out."""
+    """By partition, the offset after its last record in `round-rejected`. The lost committed offset
+    was not below it. Partitions without a rejection are left out."""
     ends: Mapping[int, int]
-    """By partition where the log ends: none was above it."""
+    """By partition, the end of the log. The lost committed offset was not above it."""
     parts_deleted: bool
-    """Whether parts were deleted, so that they do not tell of all rounds that were scattered."""
+    """Whether Kafka deleted parts. If so, the parts do not show every round that was scattered."""
 
 
 @dataclass(frozen=True, slots=True)
 class LookForOffsets(Effect[Remains]):
-    """Of partitions without a committed offset."""
+    """Look for lost committed offsets of these partitions in the log."""
 
     partitions: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class LogStarts(Effect[Mapping[int, int]]):
-    """The first offset that the log still holds, by partition of the input topic."""
+    """Read the first offset that the log still holds, for each of these partitions of the input
+    topic."""
 
     partitions: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class Seek(Effect[None]):
-    """Read on from these offsets, with nothing left of what was fetched before; partitions that are
-    no longer owned are ignored."""
+    """Continue reading at these offsets, and drop records that were fetched before. Partitions that
+    are no longer owned are ignored."""
 
     offsets: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class NewProducer(Effect[None]):
-    """Destroy the producers and start others, fencing whatever the old ones left undecided."""
+    """Replace the producers. The new transactional producer fences and aborts what the old one left
+    open."""
 
 
 # --- what the estimator asks --------------------------------------------------------------------
@@ -211,67 +225,73 @@ class NewProducer(Effect[None]):
 
 @dataclass(frozen=True, slots=True)
 class ShardEnds(Effect[Sequence[int]]):
-    """The end offset of every partition that `performance-estimated` has now."""
+    """Read the end offset of each partition that `performance-estimated` has now."""
 
 
 def shard_ends(shards: int) -> Step[Sequence[int]]:
-    """The end offset of every shard; raises Resharded if there are not so many."""
+    """Read the end offset of each shard. Raises Resharded if the number of shards is not
+    `shards`."""
     ends = yield from ask(ShardEnds())
     if len(ends) != shards:
         raise Resharded(shards, len(ends))
     return ends
 
 
+NO_PLAYERS = PlayerColumn.of(())
+"""Asks for a shard's position alone."""
+
+
 @dataclass(frozen=True, slots=True)
 class Priors:
-    """A shard's `applied` and the headers asked for, read at one instant."""
+    """A shard's `applied` and the requested belief headers, read atomically."""
 
     applied: int
     headers: bytes
-    """record.HEADER_SIZE bytes a player, zeros where there is no belief."""
+    """record.HEADER_SIZE bytes for each player, zeros where the player has no belief."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadPriors(Effect[Mapping[int, Priors]]):
-    """Of each shard, `applied` and the players' headers, in one call a shard."""
+    """Read `applied` and the players' belief headers of each shard, in one call for each shard."""
 
-    players: Mapping[int, Sequence[Player]]
+    players: Mapping[int, PlayerColumn]
 
 
 @dataclass(frozen=True, slots=True)
 class Agree(Effect[Mapping[str, Sequence[str]]]):
-    """Note in the log how ladders are rated of which nothing is noted yet; of rival notes the first
-    counts (`ladder_history`). Returns what rounds may be rated by, as of now."""
+    """Note in the log how each ladder is rated, where no note exists. If several workers note one
+    ladder, the first note counts (`ladder_history`). Returns, by ladder, the history that rounds
+    may be rated by now."""
 
     histories: Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Scatter(Effect[Sequence[int]]):
-    """Append parts, as (shard, bytes); returns their offsets once all are acknowledged."""
+    """Append parts, given as (shard, bytes). Returns their offsets once all are acknowledged."""
 
     parts: Sequence[tuple[int, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A record that cannot be rated, and why."""
+    """A record that cannot be rated, and the reason."""
 
     record: Record
     code: str
     message: str
     ladder: str = ""
     round_id: str = ""
-    """As far as they could be read."""
+    """The ladder and the round id, as far as they could be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitSource(Effect[None]):
-    """One transaction: rejections, and the committed offsets of `round-completed`.
+    """Commit offsets of `round-completed`, and the rejections before them, in one transaction.
 
-    A transaction, too, where there are no rejections. A plain commit that timed out may reach the
-    broker later and set the offsets back, and records before them would be rejected twice: nothing
-    fences it while its sender is in the group. A transaction is fenced by the next producer.
+    A transaction is used even without rejections. A plain commit that timed out may reach the
+    broker later and move the offsets back; records would then be rejected twice. Nothing fences a
+    plain commit while its sender is in the group. A new producer fences a transaction.
     """
 
     offsets: Mapping[int, int]
@@ -282,27 +302,36 @@ class CommitSource(Effect[None]):
 
 
 UNFINISHED = -1
-"""`applied` of a shard that is being rebuilt: no log begins there, so no worker goes on from it."""
+"""The `applied` of a shard whose rebuild is unfinished. No log begins there, so no worker opens
+it."""
 
 REBUILT: Player = ("", "rebuilt")
-"""No player: its belief, where a rebuild left one, is the offset after the mark of that rebuild."""
+"""A key that no player has. A rebuild stores as its belief the offset after the mark that the
+rebuild wrote to the shard."""
+
+
+REBUILT_KEY = PlayerColumn.of((REBUILT,))
+"""Asks for a shard's position and the mark of its last rebuild."""
+
+NO_BELIEFS = BeliefColumn.of(())
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a shard's store has come."""
+    """How far the store of a shard has come."""
 
     applied: int = 0
-    """The next offset of its partition: the store is the fold of all before it."""
+    """The next offset to apply: the store is the fold of all parts before it."""
     start: int = 0
-    """`applied` before the last call."""
+    """The value of `applied` before the last call."""
     fresh: bytes = b""
-    """Which rows of the last call changed a belief: bits, in order, high bit first."""
+    """Which rows of the last call changed a belief: one bit for each row, in order, high bit
+    first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A shard's position and the records asked for, read at one instant."""
+    """A shard's position and the requested records, read atomically."""
 
     position: Position
     records: Sequence[bytes | None] = ()
@@ -310,45 +339,48 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class ReadBeliefs(Effect[Mapping[int, Held]]):
-    """Of each shard, its position and the players' whole records, in one call a shard."""
+    """Read the position and the players' whole records of each shard, in one call for each
+    shard."""
 
-    players: Mapping[int, Sequence[Player]]
+    players: Mapping[int, PlayerColumn]
 
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """What one call writes to a shard, if `applied` is still `position.start`."""
+    """What one call writes to a shard, provided that `applied` still equals `position.start`."""
 
     position: Position
-    beliefs: Sequence[tuple[Player, bytes]] = field(repr=False)
+    beliefs: BeliefColumn = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Apply(Effect[Mapping[int, bool]]):
-    """Compare and set, by shard; False where `applied` was another, and nothing was written."""
+    """Write to each shard by compare-and-set. The outcome is False for a shard whose `applied` had
+    another value; nothing was written to it."""
 
     applications: Mapping[int, Application]
     events: "Collection[Event]" = field(default=(), repr=False)
-    """What the next effect will publish if all goes well: the log may take them in meanwhile, where
-    nobody sees them. What another effect follows is as if it had never been."""
+    """The events that the next Publish will send if the call succeeds. The driver may begin their
+    transaction meanwhile; no consumer sees them before it commits. Any effect but Publish aborts
+    it."""
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """One `rating-changed`, ready to be sent."""
+    """One `rating-changed` event, encoded."""
 
     shard: int
     key: bytes
     value: bytes
     event_id: bytes
     time: str
-    """When the round was completed, as reported."""
+    """The time when the round was completed, as the producer reported it."""
     trace: Trace | None = None
-    """The context that the round was reported in."""
+    """The trace context of the round's record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Publish(Effect[None]):
-    """One transaction: events, and the shards' committed offsets."""
+    """Publish events and commit the shards' offsets in one transaction."""
 
     events: Collection[Event]
     offsets: Mapping[int, int]

@@ -1,13 +1,14 @@
-"""How far the store has come, as an estimator sees it: which priors it may use (steps 1, 4 to 6).
+"""Tracks how far the store has come, as an estimator sees it, and so which priors count (steps 1, 4
+to 6).
 
-A prior must hold every earlier round of its player. Positions alone say whether it does: the store
-is the fold of a shard's parts before `applied`, so what matters is where the parts end.
+A prior must include every earlier round of its player. Positions alone decide whether it does: the
+store of a shard is the fold of its parts before `applied`, so only the ends of parts matter.
 
-- floor[s]: no prior of shard s counts while `applied` is below. It begins at the end of the parts
-  at take-over, which covers whatever predecessors sent, and rises with every `applied` that
-  counted, so that a store that went back is not believed until it has caught up again.
-- await[player]: where the part of the player's last round ends. Once `applied` is that far, and
-  counts, the await is forgotten: the floor has risen past it.
+- floor[s]: no prior of shard s counts while `applied` is below it. It starts at the end of the
+  parts at take-over, which covers everything that predecessors sent. It rises with every accepted
+  `applied`, so that a store that went back is not trusted until it has caught up.
+- await[player]: the end of the part that holds the player's last round. Once an accepted `applied`
+  has reached it, the await is forgotten: the floor has risen past it.
 """
 
 import math
@@ -22,33 +23,35 @@ from stream_rater.columns.player_map import NOTHING, Fingerprints, PlayerMap, sh
 
 
 class Progress:
-    """Floors of all shards, and the awaits of players with parts in flight."""
+    """The floors of all shards, and the awaits of players with parts in flight."""
 
     def __init__(self, shards: int) -> None:
         self._floor = [0] * shards
         self._awaits = PlayerMap()
         self._in_flight: list[deque[tuple[int, Fingerprints]]] = [deque() for _ in range(shards)]
-        """By shard, where parts end that were not seen applied, rising, and who is in them."""
+        """By shard, in rising order, the ends of parts not seen applied, and the players in
+        them."""
         self._behind: set[int] = set()
-        """Shards last seen below their floor."""
+        """Shards whose last seen `applied` was below their floor."""
         self._refused: dict[int, float] = {}
-        """Shards whose beliefs cannot be read, and until when not to try again."""
+        """Shards whose beliefs cannot be read, and the time before which they are not tried
+        again."""
         self.moved = True
-        """Whether players may be ready who were not; to be set back by who has looked."""
+        """Whether a player may have become ready since the last look. The caller resets it."""
 
     def __len__(self) -> int:
-        """How many players have a part in flight."""
+        """The number of players with a part in flight."""
         return len(self._awaits)
 
     def take_over(self, ends: Sequence[int]) -> None:
-        """Step 1: nothing counts before all parts that there are now have been applied."""
+        """Step 1: raise the floors to these ends of parts, by shard."""
         for shard, end in enumerate(ends):
             if end > self._floor[shard]:
                 self._floor[shard] = end
                 self._behind.add(shard)
 
     def accept(self, shard: int, applied: int) -> bool:
-        """Step 4: whether what was read together with this `applied` counts."""
+        """Step 4: note an `applied`, and return whether the priors that were read with it count."""
         if applied < self._floor[shard]:
             self._behind.add(shard)
             return False
@@ -63,26 +66,27 @@ class Progress:
         while in_flight and in_flight[0][0] <= applied:
             end, players = in_flight.popleft()
             self.moved = True
-            self._awaits.forget(players, np.full(len(players), end))  # unless a later round's
+            self._awaits.forget(players, np.full(len(players), end))  # not later awaits
 
     def sent(self, ends: Mapping[int, int], players: Mapping[int, Fingerprints]) -> None:
-        """Step 6: these players' parts, before these ends, are in the log; all of it by shard."""
-        for shard, sent in players.items():
-            self._in_flight[shard].append((ends[shard], sent))
+        """Step 6: note that parts of these players are in the log. `ends` and `players` are by
+        shard."""
+        for shard, shard_players in players.items():
+            self._in_flight[shard].append((ends[shard], shard_players))
         together = np.concatenate(list(players.values()))
-        sizes = [len(sent) for sent in players.values()]
+        sizes = [len(shard_players) for shard_players in players.values()]
         until = np.array([ends[shard] for shard in players])
         self._awaits.note(together, np.repeat(until, sizes))
 
     def has_reached(self, ends: Mapping[int, int]) -> bool:
-        """Whether the store was seen to be so far, in each of these shards."""
+        """Whether each of these shards was seen at or past its end, and is not below its floor."""
         return all(
             self._floor[shard] >= end and shard not in self._behind for shard, end in ends.items()
         )
 
     def ready(self, players: Fingerprints, sizes: Ints) -> Flags:
-        """(R,) whether the priors of the players of each round, so many of each, would count, as
-        far as we have seen."""
+        """(R,) for each round, whether the priors of all its players would count, as far as is
+        known. `sizes` has the number of players of each round."""
         if not len(sizes):
             return np.empty(0, np.bool_)
         not_yet = self._awaits.find(players) != NOTHING
@@ -92,15 +96,17 @@ class Progress:
         return ready
 
     def waiting(self) -> list[int]:
-        """Shards whose `applied` would tell news."""
+        """The shards whose `applied` is worth reading: parts are in flight, or the shard is below
+        its floor."""
         return [s for s, parts in enumerate(self._in_flight) if parts or s in self._behind]
 
     def refuse(self, shard: int, until_s: float) -> None:
-        """A belief in this shard cannot be read: count none of them for a while."""
+        """Stop accepting priors of this shard until `until_s`, because a belief in it cannot be
+        read."""
         self._refused[shard] = until_s
 
     def retry(self, now_s: float) -> None:
-        """Shards that were refused long enough may be read again."""
+        """Accept priors again of shards whose time of refusal has passed."""
         due = [shard for shard, until_s in self._refused.items() if until_s <= now_s]
         for shard in due:
             del self._refused[shard]
@@ -109,17 +115,21 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What was sent at once."""
+    """A wave or a piece that was sent."""
 
     ends: Mapping[int, int]
-    """Where its parts end, by shard."""
+    """The end of its parts, by shard."""
     players: int
     sent_s: float
 
 
 class InFlightWindow:
-    """What is in the log and was not seen wholly applied, in order; each piece counts for so long
-    at most, or the updater of one shard would hold up what the others have to do."""
+    """The waves or pieces that are in the log and were not seen wholly applied, in order of
+    sending.
+
+    Each counts for at most `longest_s`. Otherwise a slow updater of one shard would stop the rounds
+    of all other shards.
+    """
 
     def __init__(self, progress: Progress, longest_s: float = math.inf) -> None:
         self._progress = progress
@@ -129,13 +139,13 @@ class InFlightWindow:
     def sent(
         self, ends: Mapping[int, int], players: Mapping[int, Fingerprints], now_s: float
     ) -> None:
-        """One more, of which the progress is to know, too."""
+        """Add a wave or piece, and note its parts in the progress."""
         self._progress.sent(ends, players)
         own = {shard: ends[shard] for shard in players}
         self._pieces.append(Sent(own, sum(map(len, players.values())), now_s))
 
     def has(self, pieces: int, players: int, now_s: float) -> bool:
-        """Whether so many count, with so many players in all."""
+        """Whether at least `pieces` count, with at least `players` players in all."""
         while self._pieces and self._is_over(self._pieces[0], now_s):
             self._pieces.popleft()
         waiting = sum(each.players for each in self._pieces)

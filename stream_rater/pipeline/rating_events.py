@@ -1,8 +1,8 @@
-"""Telling the world: one `rating-changed` for each row, from the belief after it.
+"""Encodes the `rating-changed` events: one for each row, from the belief after the row.
 
-What an event is, `RatingChanged` says, and `encoded` makes it so: the oracle. Of thousands
-`written` makes the same bytes: one call of the encoder writes their numbers, one kernel puts them,
-the ids and the words between them in their places.
+`encoded` makes each event from a `RatingChanged` struct; it is the oracle. `written` makes the same
+bytes for thousands of events at once: one call of the JSON encoder writes their numbers, and one
+kernel puts numbers, ids and field names in their places.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -24,11 +24,12 @@ from stream_rater.rating.model import DID_NOT_FINISH, PERFORMANCE, Table
 
 _BELIEF = ("mu", "sigma", "previous_mu", "previous_sigma")
 NUMBERS = 7
-"""Of an event that are no integers: these four, performance, and the rating and that before."""
+"""Number of floating-point fields in an event: the four of _BELIEF, the performance, the rating and
+the previous rating."""
 
 
-def told(rows: Rows, header: Table) -> "EncodedEvents":
-    """One event a row; `header` has the (n,) beliefs after it."""
+def encode_events(rows: Rows, header: Table) -> "EncodedEvents":
+    """Encode one event for each row. `header` holds the (n,) belief headers after the rows."""
     mu, sigma, previous_mu, previous_sigma = belief = [header[name] for name in _BELIEF]
     rating = systems.ratings(rows.rules, rows.rule, mu, sigma)
     previous = systems.ratings(rows.rules, rows.rule, previous_mu, previous_sigma)
@@ -38,10 +39,10 @@ def told(rows: Rows, header: Table) -> "EncodedEvents":
 
 @dataclass(frozen=True, slots=True, repr=False)
 class InterleavedEvents(Collection[Event]):
-    """Events of several shards: the first of each, then the others, shard by shard.
+    """The events of several shards: first one event of each shard, then the others, shard by shard.
 
-    So a transaction takes in all its partitions at its start, with one or two requests, not with
-    one each time another shard's turn comes.
+    So a transaction adds all its partitions at its start, with one or two requests. Otherwise it
+    would send a request each time it comes to the next shard.
     """
 
     shards: Sequence[Collection[Event]]
@@ -65,7 +66,8 @@ class InterleavedEvents(Collection[Event]):
 
 
 def encoded(shard: int, rows: Rows, numbers: Floats, counts: Ints) -> list[Event]:
-    """Each event by its struct: of (n, NUMBERS), and (n,) rounds played."""
+    """Encode events one by one with the RatingChanged struct. `numbers` is (n, NUMBERS); `counts`
+    holds the (n,) rounds played."""
     events = []
     round_ids, times = rows.round_ids.texts(), rows.completed_at.texts()
     players = zip(rows.players, rows.round.tolist(), rows.rule.tolist(), strict=True)
@@ -98,7 +100,7 @@ def encoded(shard: int, rows: Rows, numbers: Floats, counts: Ints) -> list[Event
 # --- all at once ----------------------------------------------------------------------------------
 
 Texts = tuple[Bytes, Ints, Ints]
-"""As in LaidOut: all of them, where each starts and where it ends."""
+"""The columns of a StringColumn: the bytes, and where each string starts and ends."""
 
 
 def _texts(names: StringColumn) -> Texts:
@@ -106,7 +108,7 @@ def _texts(names: StringColumn) -> Texts:
 
 
 _ESCAPED = np.zeros(256, np.bool_)
-"""Which bytes keys or JSON escape."""
+"""(256,) whether a key or a JSON string escapes the byte."""
 _ESCAPED[:32] = _ESCAPED[[*b'%:{}"\\']] = True
 
 
@@ -120,7 +122,8 @@ def _is_plain(data: Bytes, starts: Ints, ends: Ints, escaped: Flags) -> bool:
 
 
 class Spelt(NamedTuple):
-    """Ids as they are written in keys, in JSON, and where JSON tells a key."""
+    """Ids in the three forms that an event needs: escaped for keys, escaped for JSON, and escaped
+    for a key inside JSON."""
 
     key: Texts
     json: Texts
@@ -165,29 +168,31 @@ WORDS: Texts = _texts(
         ]
     )
 )
-"""What stands between an event's values, then values that are words."""
+"""The texts between an event's values, followed by the values that are words."""
 ID, LADDER, PLAYER, ROUND, TIME, RANK, NUMBER = range(7)
 COUNT, PROVISIONAL, NULL, TRUE, FALSE, COLON = range(NUMBER + NUMBERS, NUMBER + NUMBERS + 6)
 COMMA = ord(",")
 DIGITS = 20
-"""Of an integer, at most."""
+"""The most digits of an integer."""
 
 
 Moment = tuple[str, Trace | None]
-"""What the events of a round have in common: when it was completed, and its trace."""
+"""What all events of a round share: the time when it was completed, and its trace context."""
 
 
 def _moments(rows: Rows) -> tuple[list[Moment], Ints]:
-    """Moments, and (n,) which of them is each row's: one a time where nothing is traced."""
+    """Distinct moments, and (n,) the index of each row's moment. Without traces there is one moment
+    for each distinct time."""
     times = rows.completed_at.texts()
     if not rows.traces:
         return [(each, None) for each in times], rows.completed[rows.round]
-    told = enumerate(rows.completed.tolist())
-    return [(times[i], rows.traces.get(r)) for r, i in told], rows.round
+    time_of_round = enumerate(rows.completed.tolist())
+    return [(times[i], rows.traces.get(r)) for r, i in time_of_round], rows.round
 
 
 class EncodedEvents:
-    """Events as bytes: key, id and value of each, one behind the other, (3n,) ends."""
+    """Encoded events: the bytes of key, event id and value of each event in turn, and the (3n,)
+    ends of these."""
 
     def __init__(self, rows: Rows, data: bytes, ends: Ints) -> None:
         self._data = data
@@ -195,15 +200,15 @@ class EncodedEvents:
         self._moments, self._moment = _moments(rows)
 
     def of(self, shard: int, rows: slice) -> "EventSlice":
-        """Of these rows, which are a shard's."""
+        """The events of these rows, all of which belong to one shard."""
         first = int(self._ends[3 * rows.start - 1]) if rows.start else 0
         ends = self._ends[3 * rows.start : 3 * rows.stop]
         return EventSlice(shard, self._data, first, ends, self._moments, self._moment[rows])
 
 
 class EventSlice(Collection[Event]):
-    """Some of them. Each is cut out when it is looked at, so that there are never thousands of
-    them in memory."""
+    """A range of encoded events. An Event object is made only when it is iterated over, so that
+    there are never thousands of them in memory."""
 
     def __init__(
         self, shard: int, data: bytes, first: int, ends: Ints,
@@ -235,14 +240,14 @@ class EventSlice(Collection[Event]):
 
 @kernel
 def _put(out: Bytes, at: int, texts: Texts, i: int) -> int:
-    """The i-th text."""
+    """Copy the i-th string to `out` at `at`; return the end of the copy."""
     data, starts, ends = texts
     return put(out, at, data, starts[i], ends[i])
 
 
 @kernel
 def _comma(numbers: Bytes, start: int) -> int:
-    """Where the next one is."""
+    """The index of the next comma, from `start` on."""
     at = np.uint64(start)
     while numbers[at] != COMMA:
         at += np.uint64(1)
@@ -254,10 +259,10 @@ def _write(
     words: Texts, players: Spelt, ladders: Spelt, round_ids: Spelt, times: Texts, numbers: Bytes,
     of: Ints, ladder: Ints, time: Ints, place: Ints, counts: Ints, provisional: Ints, out: Bytes,
 ) -> Ints:  # fmt: skip
-    """Key, id and value of each event, one behind the other; returns (3n,) where each ends.
+    """Write key, event id and value of each event in turn; return the (3n,) ends.
 
-    `of` is each row's round; `time` is the rounds', the other columns are the rows'; each of
-    `numbers` has a comma behind it.
+    `of` is the round of each row. `time` is a column of the rounds, the other columns are columns
+    of the rows. Each number in `numbers` is followed by a comma.
     """
     ends = np.empty(3 * len(of), np.int64)
     at = number = 0
@@ -299,24 +304,26 @@ def _put_id(
 
 
 def written(rows: Rows, numbers: Floats, counts: Ints) -> EncodedEvents:
-    """The same events."""
+    """Encode all events at once: the same bytes as `encoded`. `numbers` is (n, NUMBERS); `counts`
+    holds the (n,) rounds played."""
     if len(rows) == 0:
         return EncodedEvents(rows, b"", np.empty(0, np.int64))
     players, ladders = _spelt(rows.players.names), _spelt(rows.players.ladders.names)
     round_ids, times = _spelt(rows.round_ids), _spelt(rows.completed_at).json
     provisional = np.array([each.provisional_rounds for each in rows.rules], np.int64)[rows.rule]
-    told = np.frombuffer(to_json(numbers.ravel().tolist())[1:-1] + b",", np.uint8)
-    size = _room(len(rows), players, ladders, round_ids, times) + len(told)
+    digits = np.frombuffer(to_json(numbers.ravel().tolist())[1:-1] + b",", np.uint8)
+    size = _room(len(rows), players, ladders, round_ids, times) + len(digits)
     out = np.empty(size, np.uint8)
     ends = _write(
-        WORDS, players, ladders, round_ids, times, told, rows.round, rows.players.ladder,
+        WORDS, players, ladders, round_ids, times, digits, rows.round, rows.players.ladder,
         rows.completed, rows.place, counts, provisional, out,
     )  # fmt: skip
     return EncodedEvents(rows, out[: ends[-1]].tobytes(), ends)
 
 
 def _room(rows: int, players: Spelt, ladders: Spelt, round_ids: Spelt, times: Texts) -> int:
-    """Bytes that suffice for all but the numbers: `both` is the longest that an id is written."""
+    """An upper bound of the events' bytes without their floating-point numbers. `both` is the
+    longest form of an id."""
     ladder, round_id, time = (
         int(_sizes(each).max()) for each in (ladders.both, round_ids.both, times)
     )

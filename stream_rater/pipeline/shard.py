@@ -1,7 +1,8 @@
-"""One owned shard: what the store and the group say of it, and its parts that wait.
+"""The state of one owned shard: its positions in the store and in the group, and its queue of
+parts.
 
-Protocol's a is `applied`, c is `committed`. Parts are read from a on, or, where a > c, from the
-start of the last call, which is then to be settled.
+In the protocol's terms, a is `applied` and c is `committed`. Parts are read from a on. If a > c,
+they are read from the start of the last call, whose events are published first.
 """
 
 from collections import deque
@@ -24,16 +25,16 @@ REBUILD = "stop the workers and run `stream-rater rebuild --replace`"
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A part as read."""
+    """A part that was read."""
 
     offset: int
     piece: PartView
-    """No one stands in it twice."""
+    """The rows of the part; no player has two."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Consecutive parts of one shard."""
+    """Consecutive parts of one shard that are applied in one call."""
 
     end: int
     """The offset after the last part."""
@@ -41,22 +42,23 @@ class Batch:
 
     @property
     def parts(self) -> list[PartView]:
-        """In order."""
+        """The parts, in order."""
         return [item.piece for item in self.items]
 
     @property
     def rows(self) -> int:
-        """How many."""
+        """The number of rows."""
         return sum(len(item.piece) for item in self.items)
 
     @property
     def players(self) -> PlayerColumn:
-        """Of all rows, part by part."""
+        """The players of all rows, part by part."""
         return rows_of(self.parts).players
 
 
 def traced(batches: Mapping[int, Batch]) -> Iterator[Traced]:
-    """The rounds of shards' batches that carry a trace, each as often as it has parts there."""
+    """The traced rounds in these batches, by shard. A round that has several parts in a shard is
+    listed once for each."""
     for shard, batch in batches.items():
         for item in batch.items:
             for trace, ladder, round_id in item.piece.traced():
@@ -70,68 +72,69 @@ class Shard:
     position: Position
     committed: int
     next_offset: int
-    """The next offset to be read."""
+    """The next offset to read."""
     among: int
-    """How many shards there are."""
+    """The number of shards."""
     rebuilt: int = 0
-    """The store holds what rebuilds put there whose marks are before this offset."""
+    """The store includes the rebuilds whose marks are before this offset."""
     queue: deque[Item] = field(default_factory=deque)
-    """Parts read and not yet used."""
+    """Parts that were read and not yet applied."""
     barrier: str = ""
-    """Why nothing can be read at `next_offset`."""
+    """Why the record at `next_offset` cannot be read; empty if nothing is wrong."""
 
     @classmethod
     def at(cls, position: Position, committed: int, among: int) -> "Shard":
-        """A shard as found, one of so many."""
+        """A shard that is opened at these positions; `among` is the number of shards."""
         ahead = position.applied > committed
         return cls(position, committed, position.start if ahead else position.applied, among)
 
     @classmethod
     def found(cls, held: Held, committed: int, among: int) -> "Shard":
-        """The same, of what the store holds for `REBUILT`."""
+        """A shard that is opened from what the store returned for the key REBUILT."""
         shard = cls.at(held.position, committed, among)
         shard.rebuilt = int(held.records[0] or 0)
         return shard
 
     @property
     def applied(self) -> int:
-        """The store is the fold of all parts before it."""
+        """The store is the fold of all parts before this offset."""
         return self.position.applied
 
     @property
     def unsettled(self) -> bool:
-        """a > c: the events of [c, a) come before anything else."""
+        """Whether a > c: the events of [c, a) must be published before anything else."""
         return self.applied > self.committed
 
     @property
     def replaying(self) -> bool:
-        """a < c: the store lost writes whose events are out."""
+        """Whether a < c: the store lost writes whose events are already published."""
         return self.applied < self.committed
 
     @property
     def forgotten(self) -> str:
-        """Why a shard that has no committed offset cannot go on; empty if it is new."""
+        """Why a shard without a committed offset cannot continue; empty if the shard is new."""
         if self.applied <= 0:
             return ""
         return (
-            f"the store is at {self.applied} and the group has no committed offset, which Kafka"
-            " forgets some days after the last worker left (offsets.retention.minutes): commit"
-            f" {self.applied} for this partition to go on"
+            f"the store is at {self.applied} and the group has no committed offset: Kafka deletes"
+            " it some days after the last worker left (offsets.retention.minutes). Commit"
+            f" {self.applied} for this partition to continue"
         )
 
     @property
     def _too_far_ahead(self) -> str:
-        """Why [c, a) cannot be settled if the last call began after c."""
+        """Why the events of [c, a) cannot be rebuilt where the last call began after c."""
         return (
-            f"the store's last call was [{self.position.start}, {self.applied}) and the group's"
-            f" committed offset is {self.committed}, which no crash explains: was it reset?"
-            f" Commit {self.applied} for this partition to go on"
+            f"the store's last call applied [{self.position.start}, {self.applied}) and the group's"
+            f" committed offset is {self.committed}. No crash leads to this: was the offset reset?"
+            f" Commit {self.applied} for this partition to continue"
         )
 
     def misfit(self, log_start: int, log_end: int) -> str:
-        """Why this log cannot be the one that the store is a fold of; empty if it can."""
+        """Why the store cannot be a fold of this log, which holds [log_start, log_end); empty if it
+        can."""
         if self.applied == UNFINISHED:
-            return f"a rebuild of the store was not finished: {REBUILD}"
+            return f"a rebuild of the store is unfinished: {REBUILD}"
         if log_start > self.next_offset:
             need = f"the store needs offset {self.next_offset}"
             return f"{need} and the log starts at {log_start}: {REBUILD}"
@@ -144,26 +147,30 @@ class Shard:
 
     @property
     def stopped(self) -> bool:
-        """Whether all is done that can be done before the barrier."""
+        """Whether a barrier was met and everything before it is applied."""
         return bool(self.barrier) and (self.unsettled or not self.queue)
 
     @property
     def rows(self) -> int:
-        """How many rows wait to be applied."""
+        """The number of rows that wait to be applied."""
         return 0 if self.unsettled else sum(len(item.piece) for item in self.queue)
 
     def read(
         self, record: Record, kernel: int = KERNEL_VERSION, piece: PartView | None = None
     ) -> None:
-        """Queue the part in a record, to be applied by kernels of this version; raises NotAPart,
-        having queued one of no rows. `piece` is what `part_batch.read_all` found of it."""
+        """Queue the part in a record, to be applied by kernels of version `kernel`.
+
+        `piece` is what `parts.decoder.read_all` found in the record. A record that cannot be read
+        sets `barrier`. Raises NotAPart for a foreign message, after an empty part was queued in its
+        place.
+        """
         if self.barrier or record.offset < self.next_offset:
             return
         if record.unreadable:
             self.barrier = f"offset {record.offset}: {record.unreadable}"
             return
         if record.offset > self.next_offset:
-            # Parts are not written in transactions, so nothing but loss leaves a gap.
+            # Parts are written without transactions, so only lost records leave a gap.
             self.barrier = f"offsets [{self.next_offset}, {record.offset}) are not in the log"
             return
         try:
@@ -181,19 +188,19 @@ class Shard:
         self._queue(Item(record.offset, part))
 
     def _check_cut(self, part: PartView, shard: int) -> None:
-        """A part is applied only if it was cut for as many shards as there are, and holds players
-        of this shard alone; raises CutForFewer or UnknownPart.
+        """Check that a part was cut for the present number of shards, and that all its players
+        belong to this shard. Raises CutForFewer or UnknownPart.
 
-        One that was cut for fewer changes nothing. It comes from a worker that was paused while
-        shards were added, after the mark of the rebuild that followed. (Before the mark it may be
-        in its place, but nobody gets past the mark who reads from there.)
+        A part that was cut for fewer shards is ignored. A worker that was paused while shards were
+        added sends it after the mark of the rebuild that followed. (Before the mark such a part may
+        belong there, but a worker that reads there cannot get past the mark.)
         """
         if part.shards and part.shards < self.among:
-            raise CutForFewer(f"it was cut for {part.shards} shards, there are {self.among}")
+            raise CutForFewer(f"it was cut for {part.shards} shards, and there are {self.among}")
         if part.shards > self.among:
             raise UnknownPart(
                 f"it was cut for {part.shards} shards, and there were {self.among} when this worker"
-                " started: start it again"
+                " started: start this worker again"
             )
         if len(part) and not self._is_home(part, shard):
             raise UnknownPart(f"its players are elsewhere among {self.among} shards: {REBUILD}")
@@ -204,13 +211,14 @@ class Shard:
         return bool((shards_of(part.players, self.among) == shard).all())
 
     def _meet(self, mark: Rebuilt, offset: int) -> None:
-        """A store older than the rebuild, or empty, cannot be caught up from the log before it."""
+        """Pass the mark of a rebuild, or set the barrier: a store that is older than the rebuild,
+        or empty, cannot catch up from the log before the mark."""
         if offset < max(self.applied, self.rebuilt):
             self._queue(Item(offset, decoder.NO_ROWS))
         else:
             self.barrier = (
-                f"offset {offset}: the store was rebuilt here, for {mark.shards} shards, and what "
-                f"there is of it now is from before: {REBUILD}"
+                f"offset {offset}: the store was rebuilt here for {mark.shards} shards, and the "
+                f"present store is older than that rebuild: {REBUILD}"
             )
 
     def _queue(self, item: Item) -> None:
@@ -218,7 +226,8 @@ class Shard:
         self.next_offset = item.offset + 1
 
     def last_call(self) -> Batch | None:
-        """Step 11: take the parts of the call to be settled, once all of them are read."""
+        """Step 11: take the parts of the store's last call once all of them are read; None if they
+        are not, or if all events are published."""
         if not self.unsettled or self.next_offset < self.applied:
             return None
         items = []
@@ -227,17 +236,17 @@ class Shard:
         return Batch(self.applied, items)
 
     def cut(self, most_rows: int) -> Batch | None:
-        """Steps 10 and 12: take parts up to so many rows, or to a player who stands in an earlier
-        one, or to c while a < c."""
+        """Steps 10 and 12: take parts until they have `most_rows` rows. The batch ends before a
+        player repeats, and at c while a < c. Returns None if there is nothing to take."""
         if self.unsettled:
             return None
         limit = self.committed if self.replaying else self.next_offset
         items: list[Item] = []
         seen: set[int] = set()
         while self.queue and self.queue[0].offset < limit and len(seen) < most_rows:
-            marks = self.queue[0].piece.fingerprints.tolist()
-            if not seen.isdisjoint(marks):  # or two have the same mark: the cut does no harm
+            players = self.queue[0].piece.fingerprints.tolist()
+            if not seen.isdisjoint(players):  # two players may have one fingerprint: no harm
                 break
-            seen.update(marks)
+            seen.update(players)
             items.append(self.queue.popleft())
         return Batch(items[-1].offset + 1, items) if items else None

@@ -1,4 +1,4 @@
-"""Batches of several shards that go through the steps together, and all their rows in a row."""
+"""Groups batches of several shards, so that their rows are computed together as one column."""
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -9,12 +9,12 @@ from stream_rater.pipeline.shard import Batch
 
 
 class ShardGroup:
-    """By shard, in order, a batch each."""
+    """One batch for each of several shards, in order."""
 
     def __init__(self, batches: Mapping[int, Batch]) -> None:
         self.batches = batches
         self.cuts: dict[int, slice] = {}
-        """Which of the rows are each shard's."""
+        """The range of each shard's rows among all rows."""
         end = 0
         for shard, batch in batches.items():
             start, end = end, end + batch.rows
@@ -22,30 +22,31 @@ class ShardGroup:
 
     @cached_property
     def rows(self) -> Rows:
-        """Of all."""
+        """The rows of all batches."""
         return rows_of([item.piece for batch in self.batches.values() for item in batch.items])
 
     @property
     def players(self) -> dict[int, PlayerColumn]:
-        """By shard."""
+        """The players of each shard's rows."""
         return {shard: self.rows.players[cut] for shard, cut in self.cuts.items()}
 
     def take(self, shards: list[int]) -> "ShardGroup":
-        """Of these shards only, of which all are its own."""
+        """The group reduced to these of its shards."""
         if len(shards) == len(self.batches):
             return self
         return ShardGroup({shard: self.batches[shard] for shard in shards})
 
 
-def convoys(batches: Mapping[int, Batch], most_rows: int) -> Iterator[ShardGroup]:
-    """All of them, together in order while they have no more rows than that."""
-    some: dict[int, Batch] = {}
+def shard_groups(batches: Mapping[int, Batch], most_rows: int) -> Iterator[ShardGroup]:
+    """Group the batches in order. A group ends before it would exceed `most_rows` rows, and has at
+    least one batch."""
+    group: dict[int, Batch] = {}
     rows = 0
     for shard, batch in batches.items():
-        if some and rows + batch.rows > most_rows:
-            yield ShardGroup(some)
-            some, rows = {}, 0
-        some[shard] = batch
+        if group and rows + batch.rows > most_rows:
+            yield ShardGroup(group)
+            group, rows = {}, 0
+        group[shard] = batch
         rows += batch.rows
-    if some:
-        yield ShardGroup(some)
+    if group:
+        yield ShardGroup(group)

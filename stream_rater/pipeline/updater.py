@@ -1,24 +1,27 @@
-"""Stage 2's state machine: from parts to beliefs and events, steps 8 to 14 of the protocol.
+"""Stage 2's state machine: from parts to beliefs and events. These are steps 8 to 14 of the
+protocol.
 
-8. On assignment, trouble or mismatch forget everything and fetch the committed offset c, stable: no
-   transaction pending. Look at `applied` even when idle. Where there is no c: commit 0 before
-   anything is applied. If something was, Kafka has forgotten c, as it does some days after the last
-   worker left: refuse the shard.
-9. Read a = `applied` and the beliefs in one call. If the log starts after a, or ends before a or
-   c: refuse the shard and ask for `rebuild`; never reset silently. So, too, where a replay comes
-   to the mark of a rebuild that the store knows nothing of.
-10. a < c (the store lost writes): apply [a, c) without publishing, cut exactly at c.
-11. a > c (a crash between store and log): rebuild the events of [c, a) from the rows marked fresh
-    and the beliefs, publish, commit a; apply nothing before that.
-12. a == c: take a batch and cut it before a player repeats. A row is fresh iff its source offset is
-    after the belief's `last`; other rows are ignored, without an event.
-13. Apply: one call a shard, compare-and-set on `applied`; it writes the records, the new `applied`
-    and which rows were fresh. Outcome unknown: 8. Meanwhile the log may take in the events, in the
-    transaction of 14, which ends only after that.
-14. One transaction: events and offsets. Outcome unknown: a new producer, and 8.
+8. On assignment, failure or mismatch, forget all state and fetch the stable committed offset c: no
+   transaction is pending on it. Check `applied` even when idle. If there is no c, and nothing was
+   applied, commit 0 before anything is applied. If something was applied, Kafka has deleted c, as
+   it does some days after the last worker left: refuse the shard.
+9. Read a = `applied` and the beliefs in one call. If the log starts after a, or ends before a or c,
+   refuse the shard and ask for `rebuild`; never reset silently. Refuse it, too, if a replay comes
+   to the mark of a rebuild that the store does not include.
+10. If a < c, the store lost writes: apply [a, c) without publishing, cut exactly at c.
+11. If a > c, the worker crashed between store and log: rebuild the events of [c, a) from the rows
+    marked fresh and from the beliefs, publish them and commit a. Apply nothing before that.
+12. If a == c, take a batch and cut it before a player repeats. A row is fresh if and only if its
+    source offset is after the belief's `last`. Other rows are ignored, without an event.
+13. Apply with one call for each shard, by compare-and-set on `applied`. The call writes the
+    records, the new `applied` and the flags of fresh rows. If the outcome is unknown, go to step 8.
+    Meanwhile the driver may send the events in the transaction of step 14, which ends only after
+    the call.
+14. Publish the events and commit the offsets in one transaction. If the outcome is unknown, get a
+    new producer and go to step 8.
 
-Strictly one after the other: a batch is applied and committed before the next is polled. That is
-why [c, a) is always exactly the last call, and why one remembered prior per belief is enough.
+The steps run strictly in sequence: a batch is applied and committed before the next one is applied.
+So [c, a) is always exactly the last call, and one remembered prior in each belief is enough.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +36,8 @@ from stream_rater.pipeline import changes
 from stream_rater.pipeline.changes import Change, Disagreement
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.ports import (
-    REBUILT,
+    NO_PLAYERS,
+    REBUILT_KEY,
     REGROUPING_S,
     Apply,
     Committed,
@@ -54,32 +58,33 @@ from stream_rater.pipeline.ports import (
 )
 from stream_rater.pipeline.rating_events import InterleavedEvents
 from stream_rater.pipeline.shard import Batch, Shard, traced
-from stream_rater.pipeline.shard_group import ShardGroup, convoys
+from stream_rater.pipeline.shard_group import ShardGroup, shard_groups
 from stream_rater.rating.record import UnknownRecord
 
 RECHECK_S = 1.0
-"""How often an idle shard's `applied` is looked at."""
+"""How often the `applied` of open shards is checked."""
 
 REFUSED_S = 5.0
-"""How often a refused shard is tried again: an operator may have mended it."""
+"""How long a refused shard is not tried again. An operator may repair it meanwhile."""
 
 ROWS_PER_CALL = 20_000
-"""A batch ends once it has so many rows."""
+"""A batch ends once it has this many rows."""
 
 GATHER_S = 0.006
-"""How long a poll gathers parts, until there are as many as shards: those of a wave, which has one
-for most shards, come one after the other. When each poll took all of that time, p99 was 87 ms at
-4,400 updates a second, lobbies of 5, and with half of it 120 ms."""
+"""How long a poll gathers parts, in seconds, until it has as many as there are open shards: a wave
+has a part for most shards, and they arrive one after the other. At 4,400 updates a second in
+lobbies of 5, p99 was 87 ms with this and 120 ms with half of it, when each poll took all of that
+time."""
 
 READ_AHEAD = 4
-"""Reading rests while more than so many batches' rows wait in memory."""
+"""The updater stops reading while more than this many batches' worth of rows wait in memory."""
 
 
 class Updater:
-    """Owns shards, of so many. Drive it with `run()`."""
+    """Owns some of the `among` shards. Drive it with `run()`."""
 
     kernel = KERNEL_VERSION
-    """Version of the kernels it applies parts with."""
+    """The version of the kernels that apply parts."""
 
     kind_of_shard = Shard
 
@@ -99,12 +104,12 @@ class Updater:
         self._shards: dict[int, Shard] = {}
         self._refused_until: dict[int, float] = {}
         self._unproven: set[int] = set()
-        """Open shards whose next part may yet be what they were refused for."""
+        """Open shards that have not yet passed the record that may have stopped them before."""
         self._now_s = 0.0
         self._checked_s = 0.0
 
     def run(self) -> Step[NoReturn]:
-        """The machine: steps 8 to 14, for ever."""
+        """Run steps 8 to 14 for ever."""
         troubles = 0
         while True:
             try:
@@ -122,7 +127,7 @@ class Updater:
                 troubles += 1
 
     def _start_over(self, troubles: int) -> Step[None]:
-        """After a pause, with a new producer and nothing remembered."""
+        """Pause, then continue with a new producer and no remembered state."""
         self._shards = {}
         yield from self._poll(pause_s(troubles), full=True)
         yield from ask(NewProducer())
@@ -130,13 +135,13 @@ class Updater:
     # --- steps 8 and 9 ---
 
     def _open(self) -> Step[None]:
-        """Open every owned shard that is neither open nor refused of late."""
+        """Open every owned shard that is neither open nor recently refused."""
         refused = {s for s, until in self._refused_until.items() if until > self._now_s}
         to_open = self._owned - self._shards.keys() - refused
         if not to_open:
             return
-        held = yield from ask(ReadBeliefs(dict.fromkeys(to_open, (REBUILT,))))
-        committed = yield from self._committed(to_open)  # later: c may be ahead, and looks so
+        held = yield from ask(ReadBeliefs(dict.fromkeys(to_open, REBUILT_KEY)))
+        committed = yield from self._committed(to_open)  # after a: c may have moved past it
         starts = yield from ask(LogStarts(to_open))
         ends = yield from shard_ends(self._among)
         offsets = {}
@@ -156,7 +161,7 @@ class Updater:
         if begun := [shard for shard in offsets if committed[shard] is None]:
             try:
                 yield from ask(Publish((), dict.fromkeys(begun, 0)))
-            except Regrouped:  # a poll tells whose they are now
+            except Regrouped:  # the next poll says who owns them
                 for shard in begun:
                     del self._shards[shard], offsets[shard]
         if offsets:
@@ -214,10 +219,11 @@ class Updater:
     # --- step 11 ---
 
     def _settle(self) -> Step[None]:
-        """Publish what a predecessor applied and did not publish.
+        """Publish the events of a call whose transaction did not commit.
 
-        The last call began at or before c, never after it: whoever made it had read a committed
-        offset, and those only rise. Where it began before c, a zombie repeated what was published.
+        The last call began at or before c, never after it: its worker had read a committed offset,
+        and committed offsets only rise. If it began before c, a zombie repeated rows whose events
+        are out.
         """
         calls = self._batches(Shard.last_call)
         if not calls:
@@ -226,8 +232,8 @@ class Updater:
         changed = [self._recall(number, call, held[number]) for number, call in calls.items()]
         yield from self._publish([each for each in changed if each is not None], settled=True)
 
-    def _batches(self, take: Callable[[Shard], Batch | None]) -> dict[int, Batch]:
-        taken = ((number, take(shard)) for number, shard in self._shards.items())
+    def _batches(self, cut_batch: Callable[[Shard], Batch | None]) -> dict[int, Batch]:
+        taken = ((number, cut_batch(shard)) for number, shard in self._shards.items())
         return {number: batch for number, batch in taken if batch is not None}
 
     def _recall(self, number: int, call: Batch, held: Held) -> Change | None:
@@ -254,12 +260,12 @@ class Updater:
                 yield from self._update(batches)
 
     def _update(self, batches: Mapping[int, Batch]) -> Step[None]:
-        some = list(convoys(batches, self._rows_per_call))
-        players = {s: roster for group in some for s, roster in group.players.items()}
+        groups = list(shard_groups(batches, self._rows_per_call))
+        players = {s: column for group in groups for s, column in group.players.items()}
         held = yield from ask(ReadBeliefs(players))
         computed = {
             each.shard: each
-            for group in some
+            for group in groups
             for each in self._compute(self._ready(group, held), held)
         }
         if not computed:
@@ -274,12 +280,13 @@ class Updater:
         yield from self._conclude(done)
 
     def _application(self, changes_: Sequence[Change]) -> Apply:
-        """With what will be told of it."""
-        told = [each.events for each in changes_ if not self._shards[each.shard].replaying]
-        return Apply({each.shard: each.application for each in changes_}, InterleavedEvents(told))
+        """The Apply effect for these changes, with the events that the next Publish will send."""
+        events = [each.events for each in changes_ if not self._shards[each.shard].replaying]
+        return Apply({each.shard: each.application for each in changes_}, InterleavedEvents(events))
 
     def _ready(self, group: ShardGroup, held: Mapping[int, Held]) -> ShardGroup:
-        """Of those shards only that are as they were."""
+        """The group reduced to the shards whose position in the store is as expected. The others
+        are closed."""
         ready = []
         for number in group.batches:
             if held[number].position == self._shards[number].position:
@@ -289,7 +296,8 @@ class Updater:
         return group.take(ready)
 
     def _compute(self, group: ShardGroup, held: Mapping[int, Held]) -> Sequence[Change]:
-        """Where a record is unknown, its shard is refused, and no other."""
+        """Compute a group's changes. If a record cannot be decoded, only its own shard is
+        refused."""
         try:
             return changes.computed(group, held) if group.batches else ()
         except UnknownRecord as error:
@@ -312,6 +320,8 @@ class Updater:
             )  # fmt: skip
             if not replayed:
                 publish.append(change)
+            elif not shard.replaying:
+                self._observer.shard_refilled(change.shard, shard.applied)
         yield from self._publish(publish, settled=False)
 
     # --- step 14 ---
@@ -326,21 +336,22 @@ class Updater:
                 else None
             )
 
-        told = yield from insist(publication, lambda: self._poll(REGROUPING_S, full=True))
-        if told is None:
+        published = yield from insist(publication, lambda: self._poll(REGROUPING_S, full=True))
+        if published is None:
             return
-        for shard, offset in told.offsets.items():
+        for shard, offset in published.offsets.items():
             self._shards[shard].committed = offset
-        self._observer.events_published(len(told.events), settled=settled)
-        self._observer.positions(told.offsets)
+        self._observer.events_published(len(published.events), settled=settled)
+        self._observer.positions(published.offsets)
 
     # --- step 8, when idle ---
 
     def _recheck(self) -> Step[None]:
-        """A store rolled back behind our back shows in `applied`: open such a shard anew."""
+        """Close shards whose `applied` has changed, as after a rollback of the store. They are
+        opened again."""
         if self._now_s - self._checked_s < RECHECK_S or not self._shards:
             return
         self._checked_s = self._now_s
-        held = yield from ask(ReadBeliefs(dict.fromkeys(self._shards, ())))
+        held = yield from ask(ReadBeliefs(dict.fromkeys(self._shards, NO_PLAYERS)))
         for number in [s for s in held if held[s].position != self._shards[s].position]:
             del self._shards[number]

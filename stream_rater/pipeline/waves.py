@@ -1,8 +1,10 @@
-"""Which rounds may be rated now: those that share no player with an earlier one still waiting.
+"""Finds the rounds that may be rated now: those that share no player with an earlier unfinished
+round.
 
-Rounds of one ladder form a partial order: a round comes after every earlier one with a player of
-its own. It is enough to wait for the latest of each player's: those before it have waited for each
-other. Adding and finishing a round costs a few steps per player, whatever else waits.
+The rounds of a ladder form a partial order: a round comes after every earlier round that has one of
+its players. It is enough for a round to wait for the latest earlier round of each of its players,
+because that one has waited for the rounds before it. Adding or finishing a round takes a few steps
+for each player, however many rounds wait.
 """
 
 import numpy as np
@@ -12,16 +14,16 @@ from stream_rater.columns.kernels import kernel
 from stream_rater.columns.player_map import NOTHING, Fingerprints, PlayerMap
 
 LAST = -1
-"""Where no other link follows."""
+"""The end of a list of links."""
 TIDY = 1000
-"""Rounds that are finished may be held for so long; or as many as those that are not."""
+"""Finished rounds are dropped once there are more than this many, and more than unfinished ones."""
 
 _NONE = np.empty(0, np.int64)
 
 
 @kernel
 def _hang(first: Ints, following: Ints, before: Ints, links: int) -> None:
-    """Hang each link from `links` on before the others of the round that it starts from."""
+    """Insert each link from `links` on into the list of the round that it starts from."""
     for link in range(links, len(before)):
         following[link] = first[before[link]]
         first[before[link]] = link
@@ -40,27 +42,29 @@ def _advance(
 
 
 class Waves:
-    """Rounds by ticket: whoever comes later has a higher one. Their players come beside them, so
-    many of each round, all in a row."""
+    """The waiting rounds, by ticket: a later round has a higher ticket. Players come beside them as
+    one column, round by round."""
 
     def __init__(self) -> None:
         self._tickets = _NONE
-        """By place, rising; of some finished rounds, too."""
+        """(place,) rising tickets. Some finished rounds are still in it."""
         self._finished: Flags = np.empty(0, np.bool_)
-        """By place."""
+        """(place,) whether the round is finished."""
         self._behind = _NONE
-        """By place, how many of its players still have an earlier round before it."""
+        """(place,) the number of the round's players that still have an unfinished earlier
+        round."""
         self._latest = PlayerMap()
-        """By player the latest round that is not finished."""
+        """The latest unfinished round of each player."""
         self._before, self._after = _NONE, _NONE
-        """By link the places of a round and of one that waits for it: a link for each player who
-        goes on from the one to the other."""
+        """(link,) the places of a round and of a later one that waits for it. There is a link for
+        each player that the two share with no round between."""
         self._first, self._following = _NONE, _NONE
-        """By place one of the links from it; by link another of the same place; or LAST."""
+        """(place,) the first link that starts from the round; (link,) the next link with the same
+        start; LAST at the end."""
         self._left = 0
 
     def __len__(self) -> int:
-        """How many are not finished."""
+        """The number of unfinished rounds."""
         return self._left
 
     def _places(self, tickets: Ints) -> Ints:
@@ -68,7 +72,7 @@ class Waves:
         return places
 
     def add(self, tickets: Ints, sizes: Ints, players: Fingerprints) -> None:
-        """Each round comes after all that were added before it and are not finished."""
+        """Add rounds, each after all unfinished rounds that were added before it."""
         own = np.repeat(tickets, sizes)
         earlier = self._latest.note(players, own)
         waits = (earlier != NOTHING) & (earlier != own)
@@ -88,12 +92,12 @@ class Waves:
         _hang(self._first, self._following, self._before, links)
 
     def candidates(self) -> Ints:
-        """Rounds that no earlier one blocks, by ticket; they share no player with each other."""
+        """The tickets of the rounds that wait for no other round. No two of them share a player."""
         free: Ints = self._tickets[(self._behind == 0) & ~self._finished]
         return free
 
     def finish(self, tickets: Ints, sizes: Ints, players: Fingerprints) -> None:
-        """These candidates are done: whoever waited only for them is free."""
+        """Mark candidates as finished; rounds that waited only for them become candidates."""
         self._latest.forget(players, np.repeat(tickets, sizes))
         done = self._places(tickets)
         free = (self._behind[done] == 0) & ~self._finished[done]
@@ -104,12 +108,13 @@ class Waves:
             self._tidy()
 
     def have(self, tickets: Ints) -> Flags:
-        """Which of these were added and are not finished."""
+        """(R,) whether each of these rounds was added and is unfinished."""
         left: Flags = np.isin(tickets, self._tickets[~self._finished])
         return left
 
     def _tidy(self) -> None:
-        """Forget the finished. Whoever waits for one that is not, is not finished, either."""
+        """Drop finished rounds and their links. A round that waits for an unfinished one is
+        unfinished, too."""
         left = ~self._finished
         place, linked = np.cumsum(left) - 1, left[self._before]
         before, after = place[self._before[linked]], place[self._after[linked]]

@@ -1,20 +1,22 @@
-"""Stage 2: what do we now believe of each player? (Sections 3.2 and 4 of the paper.)
+"""Stage 2: updates the belief about each player with a round's evidence (sections 3.2 and 4 of the
+paper).
 
-A belief is a Gaussian factor (center, precision) times logistic factors (p, a, scale * r); its mode
-is the rating mu. One round does three things to it:
+A belief is a product of a Gaussian factor (center, precision) and logistic factors (p, a, scale *
+r). Its mode is the rating mu. A round changes it in three steps:
 
-1. `diffuse` (Algorithm 2): skill may have changed since. With kappa = sigma^2/(sigma^2 + gamma^2),
-   the part 1 - kappa^rho of every factor moves into a Gaussian centred at mu, then all weights
-   decay by kappa: by one scale for all. mu stays, sigma^2 grows by exactly gamma^2.
-2. the round's performance p joins as a logistic factor of variance beta^2, weight 1/beta^2.
-3. the new mode is found (the zero of Algorithm 3), and sigma^-2 grows by beta^-2.
+1. `_diffuse` (Algorithm 2): skill may have changed since the last round. With kappa =
+   sigma^2/(sigma^2 + gamma^2), the part 1 - kappa^rho of every factor moves into a Gaussian centred
+   at mu. Then all weights decay by kappa, through their common scale. mu stays, and sigma^2 grows
+   by exactly gamma^2.
+2. The round's performance p joins as a logistic factor of variance beta^2 and weight 1/beta^2.
+3. The new mode is found (the zero of Algorithm 3), and sigma^-2 grows by beta^-2.
 
-Where factors are merged, numbers are rounded as `rounding` says, before the mode is sought: mu is
-the mode of the very belief that the record holds.
+If factors are merged, numbers are rounded as in `rounding` before the mode is sought, so that mu is
+the mode of exactly the belief that the record holds.
 
-The total weight w_0 + sum w_k equals sigma^-2 throughout (Equation 10), and that is how it is
-computed here: it then depends on no performance, which incentive compatibility needs (Lemma 5.4),
-even after the sketch has merged factors.
+The total weight w_0 + sum w_k always equals sigma^-2 (Equation 10), and is computed from sigma. So
+it depends on no performance, which incentive compatibility needs (Lemma 5.4), even after the sketch
+has merged factors.
 """
 
 import math
@@ -52,25 +54,26 @@ from stream_rater.rating.sketch import ROWS as USED
 from stream_rater.rating.vectors import aligned
 
 PERFORMANCE, BETA2, GAMMA2, RHO = range(USED, USED + 4)
-"""Rows of `lanes`, beside those of `mode` and `sketch`: the evidence, and the inverse momentum."""
+"""More rows of `lanes`, after those of `mode` and `sketch`: the evidence, and the inverse
+momentum."""
 BETA, U = USED + 4, USED + 5
-"""The root of BETA2, and C / beta."""
+"""beta, and C / beta."""
 ROW = USED + 6
-"""Where the belief is held."""
+"""The belief's row in the table."""
 ROWS = USED + 7
 
 BLOCK = 40
-"""Beliefs that are updated side by side."""
+"""The number of beliefs that are updated together, one in each lane."""
 
 HEADER_BYTES = HEADER.itemsize
 
 NOTHING = 1e-300
-"""Keeps the Gaussian's center from being 0 / 0 where it has no weight at all."""
+"""Prevents 0 / 0 for the Gaussian's center where it has no weight."""
 
 
 @inlined
 def _diffuse(lanes: Floats, n: int) -> None:
-    """Algorithm 2; SIGMA is left as it was."""
+    """Algorithm 2, except for SIGMA, which `_conclude` sets."""
     for i in range(n):
         variance, rho = lanes[SIGMA, i] * lanes[SIGMA, i], lanes[RHO, i]
         kappa = variance / (variance + lanes[GAMMA2, i])
@@ -84,7 +87,7 @@ def _diffuse(lanes: Floats, n: int) -> None:
 
 @inlined
 def _see(lanes: Floats, n: int) -> None:
-    """Each performance as a logistic factor, but for its relative weight."""
+    """Turn each performance into a logistic factor, without its relative weight."""
     for i in range(n):
         beta = np.sqrt(lanes[BETA2, i])
         lanes[BETA, i], lanes[U, i] = beta, C / beta
@@ -93,7 +96,8 @@ def _see(lanes: Floats, n: int) -> None:
 
 @inlined
 def _join_sketch(codes: Codes, new: Codes, lanes: Floats, n: int, most: int) -> None:
-    """Let each performance join up to `most` factors, and these be no more than are kept."""
+    """Add each performance to up to `most` encoded factors, and merge down to the number that is
+    kept."""
     sketch.make_room(codes, lanes, n, most, U, BETA)
     for i in range(n):
         lanes[NEW_R, i] = lanes[U, i] / lanes[SCALE, i]
@@ -104,10 +108,10 @@ def _join_sketch(codes: Codes, new: Codes, lanes: Floats, n: int, most: int) -> 
 
 @inlined
 def _join_history(history: History, lanes: Floats, n: int) -> None:
-    """Let each performance join all there ever were."""
+    """Add each performance to the full history of numbers."""
     for i in range(n):
         held, count, scale = history[int(lanes[ROW, i])], int(lanes[COUNT, i]), lanes[SCALE, i]
-        if scale == 0.0:  # without momentum no factor outlives a round
+        if scale == 0.0:  # without momentum, no factor survives a round
             count = 0
         if count == 0:
             scale = single(lanes[U, i])
@@ -120,7 +124,8 @@ def _join_history(history: History, lanes: Floats, n: int) -> None:
 
 @inlined
 def _conclude(lanes: Floats, n: int, rounded: bool) -> None:
-    """The new sigma; all `rounded` to what a record holds, or not; and a guess at the mode."""
+    """Set the new sigma and a first guess of the mode. `rounded`: round all numbers to what a
+    record holds."""
     for i in range(n):
         variance, beta2 = lanes[SIGMA, i] * lanes[SIGMA, i], lanes[BETA2, i]
         sigma = 1.0 / np.sqrt(1.0 / (variance + lanes[GAMMA2, i]) + 1.0 / beta2)
@@ -134,7 +139,7 @@ def _conclude(lanes: Floats, n: int, rounded: bool) -> None:
 
 @inlined
 def _fetch(header: Table, factors: Factors, rows: Ints, block: Ints) -> None:
-    """Ask for the factors of beliefs rows[block]: they come while another block is worked on."""
+    """Prefetch the factors of beliefs rows[block], while another block is being worked on."""
     size = factors.strides[1]
     for i in range(len(block)):
         row = rows[block[i]]
@@ -146,7 +151,7 @@ def _fetch(header: Table, factors: Factors, rows: Ints, block: Ints) -> None:
 
 @inlined
 def _load_codes(factors: Codes, codes: Codes, lanes: Floats, n: int) -> None:
-    for i in range(0, n, 4):  # so that a vector is written, not four numbers
+    for i in range(0, n, 4):  # so that one vector is written instead of four numbers
         row_0, row_1 = int(lanes[ROW, i]), int(lanes[ROW, i + 1])
         row_2, row_3 = int(lanes[ROW, i + 2]), int(lanes[ROW, i + 3])
         count = max(lanes[COUNT, i], lanes[COUNT, i + 1], lanes[COUNT, i + 2], lanes[COUNT, i + 3])
@@ -166,7 +171,7 @@ def _store_codes(factors: Codes, codes: Codes, lanes: Floats, n: int) -> None:
 
 @inlined
 def _load_history(history: History, held: Floats, lanes: Floats, n: int, most: int) -> None:
-    """Up to `most` factors of each belief, FILL behind them."""
+    """Copy up to `most` factors of each belief, and put FILL after them."""
     for i in range(n):
         row, count = int(lanes[ROW, i]), int(lanes[COUNT, i])
         for k in range(most):
@@ -181,12 +186,13 @@ def _load(
     header: Table, rows: Ints, evidence: Evidence, rho: Floats, kept: Ints, block: Ints,
     lanes: Floats,
 ) -> int:  # fmt: skip
-    """Beliefs rows[block] but for their factors into lanes; the most factors that one has."""
+    """Load beliefs rows[block], without their factors, into lanes. Returns the largest number of
+    factors."""
     most = 0
     for i in range(filled(len(block))):
-        j = block[i] if i < len(block) else block[0]  # to fill up: a twin, whose result is dropped
+        j = block[i] if i < len(block) else block[0]  # fills up: a copy, not stored
         belief = header[rows[j]]
-        count = belief.count + 0  # + 0: signed, or numba counts in floats
+        count = belief.count + 0  # + 0 makes it signed: numba would use floats
         most = max(most, count)
         lanes[MU, i], lanes[SIGMA, i] = belief.mu, belief.sigma
         lanes[CENTER, i], lanes[PRECISION, i] = belief.center, belief.precision
@@ -200,7 +206,7 @@ def _load(
 
 @inlined
 def _store_headers(header: Table, rows: Ints, block: Ints, lanes: Floats) -> None:
-    """All but the new mode."""
+    """Store everything except the new mode."""
     for i in range(len(block)):
         belief = header[rows[block[i]]]
         belief.previous_mu, belief.previous_sigma = belief.mu, belief.sigma
@@ -211,7 +217,8 @@ def _store_headers(header: Table, rows: Ints, block: Ints, lanes: Floats) -> Non
 
 @giving
 def _in_order_of_count(header: Table, rows: Ints) -> Ints:
-    """Indices into `rows` by the number of factors: those side by side should have as many."""
+    """Indices into `rows`, in order of the number of factors, so that beliefs in a block have
+    similar numbers."""
     most, counts = 0, np.empty(len(rows), np.int64)
     for j in range(len(rows)):
         counts[j] = header[rows[j]].count
@@ -231,12 +238,12 @@ def _in_order_of_count(header: Table, rows: Ints) -> Ints:
 def update(
     header: Table, factors: Factors, rows: Ints, evidence: Evidence, rho: Floats, kept: Ints
 ) -> None:
-    """Diffuse, add the evidence and solve, in place, for the beliefs in `rows`.
+    """Diffuse, add the evidence and find the mode, in place, for the beliefs in `rows`.
 
-    `header` (n,) and `factors` as in model.Beliefs; `evidence` (len(rows), 3); `rho` and `kept`
-    (len(rows),): how many factors are kept as codes; as numbers, all are. A belief must have room
-    for one more factor than it holds. Previous mu and sigma are remembered; offsets and times are
-    not touched.
+    `header` (n,) and `factors` are as in model.Beliefs; `evidence` (len(rows), 3); `rho` and `kept`
+    (len(rows),), where `kept` is the number of factors kept as codes. A full history keeps all
+    factors as numbers. `factors` must have room for one more factor than each belief holds. The
+    previous mu and sigma are stored; offsets and times are not changed.
     """
     rounded = factors.ndim == 2
     order = _in_order_of_count(header, rows)
@@ -270,7 +277,7 @@ def update(
 def replace(header: Table, rows: Ints, evidence: Evidence, kept: Ints) -> None:
     """Stage 2 of a memoryless system, in place: evidence[:, 1:] are the new mu and sigma.
 
-    They are rounded to what a record holds unless kept is 0.
+    They are rounded to float32, as a record holds them, unless `kept` is 0.
     """
     header["previous_mu"][rows] = header["mu"][rows]
     header["previous_sigma"][rows] = header["sigma"][rows]

@@ -1,6 +1,6 @@
-"""Book-keeping of beliefs: what stage 1 looks up before a round, and what is noted after it.
+"""Reads from belief headers what stage 1 needs, and notes a round in them afterwards.
 
-One pass over the players each, for rows that lie far apart in memory.
+Each is one pass over players whose rows lie far apart in memory.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from stream_rater.rating.model import Table
 
 @kernel
 def look_up(header: Table, rows: Ints) -> tuple[Floats, Floats, Ints, Ints]:
-    """mu, sigma, rounds played and time of the last of them, each (len(rows),)."""
+    """mu, sigma, the number of rounds played, and the time of the last one, each (len(rows),)."""
     mu, sigma = np.empty(len(rows)), np.empty(len(rows))
     played, time = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
     for i in range(len(rows)):
@@ -24,7 +24,7 @@ def look_up(header: Table, rows: Ints) -> tuple[Floats, Floats, Ints, Ints]:
 
 @kernel
 def note(header: Table, rows: Ints, offset: Ints, time: Ints) -> None:
-    """A round more of each of these players: its source offset, and its time if it is no earlier.
+    """Note a round of each of these players: its source offset, and its time if it is not earlier.
 
     `offset` and `time` (len(rows),) are those of each player's round.
     """

@@ -1,7 +1,7 @@
-"""Where the performances of a round lie, and a table no wider than that.
+"""Finds where the performances of a round lie, and tabulates no wider range than that.
 
-A guess by the moments of the ratings, and a step from it, is checked against the table made from
-it: at either end the balance of the last and of the first group must change its sign.
+The range is guessed from the moments of the ratings and improved by one step. Then the table itself
+checks it: the balances of the first and of the last group must change their sign within the table.
 """
 
 import numpy as np
@@ -18,30 +18,30 @@ from stream_rater.rating.survey import WIDEST as WIDEST_U
 from stream_rater.rating.vectors import VECTOR
 
 MARGIN = 0.25
-"""What is added to likely bounds, in units of the narrowest 1/u: a step from a usual guess leaves
-less than 0.05."""
+"""The margin added to likely bounds, in units of the narrowest 1/u. A step from a usual guess
+leaves an error of less than 0.05."""
 
 FARTHEST = 8.0
-"""No step is longer, in the same units."""
+"""The longest step, in the same units."""
 
 BEYOND = 2.0 * (FARTHEST + MARGIN)
-"""By so many of them a table is at most wider than the round's bounds are."""
+"""How much wider a table may be than the round's bounds, in the same units."""
 
 LEAST, MOST, LEAST_ODDS, MOST_ODDS, NARROW, SUMS_AT = range(6)
-"""Rows, a column for each round: where the last and the first performance are, nearly; the odds of
-these; the narrowest 1/u; and 8 of sums."""
+"""Rows with a column for each round: the approximate last and first performance, their odds, the
+narrowest 1/u, and 8 rows of sums."""
 ENDS = SUMS_AT + 8
 
 STRIP = 4 * VECTOR
-"""Entries looked at together: a number known to the compiler."""
+"""The number of entries that are summed together, a constant for the compiler."""
 
 E, F, MU, U = 8 * STRIP, 9 * STRIP, 10 * STRIP, 11 * STRIP
-"""Where rows begin in the room for `_sum_at`, after 8 of sums."""
+"""Where these rows begin in the scratch space of `_sum_at`, after 8 rows of sums."""
 
 
 @inlined
 def first_group(place: Places) -> int:
-    """The end of the entries that share the first place."""
+    """The end of the group of entries that share the first place."""
     end = 1
     while end < len(place) and place[end] == place[0]:
         end += 1
@@ -50,7 +50,7 @@ def first_group(place: Places) -> int:
 
 @inlined
 def last_group(place: Places, ranked: int) -> int:
-    """Where the entries that share the last place begin."""
+    """The start of the group of entries that share the last place."""
     first = ranked - 1
     while first > 0 and place[first - 1] == place[ranked - 1]:
         first -= 1
@@ -59,7 +59,7 @@ def last_group(place: Places, ranked: int) -> int:
 
 @inlined
 def _parts(mu: Floats, u: Floats, first: int, end: int, x: float) -> tuple[float, float]:
-    """What entries [first, end) have of P and of Q at x."""
+    """The sums of u s and u t of entries [first, end) at x: their parts of P and Q."""
     s = r = 0.0
     for j in range(first, end):
         won, lost, _, _ = terms(mu[j], u[j], x)
@@ -74,7 +74,8 @@ def _bounds(
 ) -> tuple[float, float]:  # fmt: skip
     """Bounds of the last and the first performance, from P and Q at a few nodes in (low, high).
 
-    Each is drawn in from its node: ln P and ln Q change by less than the widest u per point.
+    Each bound is moved inwards from its node, because ln P and ln Q change by less than the widest
+    u per point.
     """
     if high - low > WIDEST * narrow:
         return low, high
@@ -103,7 +104,7 @@ def _bounds(
 def _guess(
     mu: Floats, u: Floats, first: int, end: int, own: float, odds: float, known: Floats
 ) -> float:
-    """About where the performance of the group [first, end) is: see `likely`."""
+    """An estimate of the performance of the group [first, end): see `likely`."""
     total, mean, square = moments(mu, u, first, end)
     x: float = mu[0] + likely(
         log(odds), len(mu) + own * (end - first),
@@ -127,9 +128,10 @@ def _sum_at(
     low: float, high: float, mu: Floats, u: Floats, best: int, last: int, ranked: int, own: float,
     lanes: Floats,
 ) -> None:  # fmt: skip
-    """P, Q and P's two derivatives, a row each, each entry's in one of STRIP parts.
+    """Compute P, Q and P's two derivatives, one row each, split into STRIP partial sums.
 
-    At `low`, with `own` times the last group's parts more, then at `high` with the first group's.
+    First at `low`, with `own` times the last group's terms added; then at `high`, with the first
+    group's.
     """
     for k in range(8 * STRIP):
         lanes[k] = 0.0
@@ -156,7 +158,7 @@ def _sum_at(
 
 @inlined
 def _total(lanes: Floats, row: int) -> float:
-    """The sum of a row's STRIP parts."""
+    """The sum of the STRIP partial sums of a row."""
     total = 0.0
     for k in range(row * STRIP, row * STRIP + VECTOR):
         total += (lanes[k] + lanes[k + VECTOR]) + (lanes[k + 2 * VECTOR] + lanes[k + 3 * VECTOR])
@@ -168,7 +170,7 @@ def _guess_all(
     round_starts: Ints, which: Ints, ranked: Ints, known: Floats, place: Places, mu: Floats,
     u: Floats, own: float, odds: Floats, ends: Floats,
 ) -> None:  # fmt: skip
-    """All rows of `ends` but the sums."""
+    """Fill all rows of `ends` except the sums."""
     for i in range(len(which)):
         r, m = which[i], ranked[i]
         a, b = round_starts[r], round_starts[r + 1]
@@ -183,7 +185,8 @@ def _guess_all(
 
 @inlined
 def _step_all(ends: Floats, end: int, odds: int, sums: int) -> None:
-    """Halley's step from the sums in four rows from `sums` on; none if it is not to be trusted."""
+    """Take Halley's step from the sums in four rows from `sums` on, unless it is too long to be
+    trusted."""
     for i in range(ends.shape[1]):
         f, f1, f2 = excess(
             ends[sums, i], ends[sums + 1, i], ends[sums + 2, i], ends[sums + 3, i], ends[odds, i]
@@ -197,9 +200,9 @@ def likely_ends(
     round_starts: Ints, which: Ints, ranked: Ints, known: Floats, place: Places, mu: Floats,
     u: Floats, tie: float, odds: Floats, lanes: Floats, ends: Floats,
 ) -> None:  # fmt: skip
-    """Where the last and the first performance of the rounds `which` are, but for some MARGIN, into
-    rows LEAST and MOST of `ends` (ENDS, len(which)): a guess by the moments of all ratings, and a
-    step."""
+    """Estimate the last and the first performance of the rounds `which`, to within about MARGIN,
+    into rows LEAST and MOST of `ends` (ENDS, len(which)): a guess from the moments of all ratings,
+    and one step."""
     own = 2.0 * tie - 1.0
     _guess_all(round_starts, which, ranked, known, place, mu, u, own, odds, ends)
     for i in range(len(which)):
@@ -215,7 +218,7 @@ def likely_ends(
 
 @inlined
 def _whole(value: float, total: float, p: float, q: float) -> tuple[float, float]:
-    """P and Q where ln(P/Q) is `value`, with p and q added."""
+    """P and Q where ln(P/Q) is `value` and P + Q is `total`, with p and q added."""
     e = quick_exp(-value)
     s = 1.0 / (1.0 + e)
     return total * s + p, total * (e * s) + q
@@ -226,8 +229,8 @@ def _spans(
     low: float, high: float, first: float, end: float, total: float, mu: Floats, u: Floats,
     odds: Floats, best: int, last: int, ranked: int, own: float,
 ) -> bool:  # fmt: skip
-    """Whether all performances lie within a table from `low` to `high`, where L is `first` and
-    `end`: f changes its sign there for both ends."""
+    """Whether all performances lie in a table from `low` to `high`, where L is `first` and `end`:
+    whether f changes its sign in between for both the first and the last group."""
     s, r = _parts(mu, u, last, ranked, low)
     p, q = _whole(first, total, own * s, own * r)
     if p * odds[ranked - 1] > q:
@@ -242,7 +245,7 @@ def tabulate_round(
     place: Places, mu: Floats, u: Floats, ranked: int, tie: float, known: Floats, odds: Floats,
     least: float, most: float, scratch: Floats,
 ) -> tuple[int, int, float, float]:  # fmt: skip
-    """The table of a round (see `tabulate`), no wider than its performances need."""
+    """Tabulate L of a round (see `tabulate`), no wider than its performances need."""
     low, high, narrow, own = known[LOW], known[HIGH], 1.0 / known[WIDEST_U], 2.0 * tie - 1.0
     if high - low < WIDEST * narrow:
         best, last = first_group(place[:ranked]), last_group(place, ranked)

@@ -1,10 +1,10 @@
-"""Stage 1 of one performance at a time, with all safeguards: the last resort for any round.
+"""Stage 1 of one performance at a time, with all safeguards: the fallback for any round.
 
-The two sides of Theorem 3.2 are U = sum over better and tied of u_j s_j and V = that over worse and
-tied of u_j t_j, the tied counting c.
-After an upset over a gap of thousands of points, with weights that happen to balance, both are
-saturated between the two and any point there seems a root. Then we bisect U - V, summed so that the
-weights cancel first and the small remainders decide.
+Theorem 3.2 equates U, the sum of u_j s_j over better and tied entries, and V, the sum of u_j t_j
+over worse and tied ones; tied entries count c. After an upset over thousands of points, with
+weights that happen to balance, both sums are saturated between the two groups, and any point there
+looks like a root. Then U - V is bisected instead, summed so that the weights cancel first and the
+small remainders decide.
 """
 
 import math
@@ -18,10 +18,12 @@ from stream_rater.rating.model import Places
 from stream_rater.rating.roots import MAX_STEPS, count_ranked, safeguard
 
 TOLERANCE = 1e-4
-"""A Halley step smaller than this part of the narrowest 1/u ends the search; it cubes the error."""
+"""A Halley step shorter than this fraction of the narrowest 1/u ends the search. The error left is
+of the order of its cube."""
 
 FLAT, NOISE = 1e-6, 1e-9
-"""Where |f| < NOISE and its slope is below FLAT of the widest u, f is too flat to show its zero."""
+"""Where |f| < NOISE and the slope is below FLAT of the widest u, f is too flat to locate its
+zero."""
 
 
 @kernel
@@ -66,7 +68,8 @@ def _halley_step(
 def _balance(
     x: float, mu: Floats, u: Floats, better: int, tied: int, tied_end: int, worse: int, tie: float
 ) -> float:
-    """left - right at x, exact where every term is saturated: u s = u - u t, the u apart."""
+    """U - V at x, exact if every term is saturated: u s is written as u - u t, and the u are summed
+    apart."""
     whole = rest = 0.0
     for j in range(len(mu)):
         wins = loses = tie
@@ -88,7 +91,7 @@ def _bisect(
     mu: Floats, u: Floats, better: int, tied: int, tied_end: int, worse: int, tie: float,
     low: float, high: float, tolerance: float,
 ) -> float:  # fmt: skip
-    """The zero of `_balance` in (low, high)."""
+    """The zero of `_balance` in (low, high), by bisection."""
     for _ in range(MAX_STEPS):
         x = 0.5 * (low + high)
         if high - low <= 3e-7 * tolerance:
@@ -123,7 +126,7 @@ def solve(
 def fill_open(
     place: Places, mu: Floats, u: Floats, tie: float, low: float, high: float, found: Floats
 ) -> None:
-    """Solve, one by one, what other methods left open as NaN."""
+    """Solve one by one the performances that other methods left open as NaN."""
     n, ranked = len(mu), count_ranked(place)
     tolerance = TOLERANCE / np.max(u)
     first = 0

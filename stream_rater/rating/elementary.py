@@ -1,9 +1,9 @@
-"""exp, log, tanh and 1/sqrt whose every bit is ours.
+"""exp, log, tanh and 1/sqrt with the same bits on every machine.
 
-A C library may round differently from release to release, and on one processor from another, so
-the kernels use these. They are branch-free where it matters, which lets LLVM run several lanes at
-once. Errors are measured in `tests/unit/test_elementary.py` against exact values: exp and log stay
-within 1.25 units in the last place, 1/sqrt within 5, tanh within 2e-16 absolute.
+C libraries round differently between releases and processors, so the kernels use these functions.
+They have no branches where it matters, so that LLVM computes several values at once.
+`tests/unit/test_elementary.py` measures the errors against exact values: exp and log are within
+1.25 units in the last place, 1/sqrt within 5, tanh within 2e-16 absolute.
 """
 
 import math
@@ -14,7 +14,7 @@ from stream_rater.columns.kernels import kernel
 from stream_rater.rating.fused import fma
 
 TAYLOR = tuple(1.0 / math.factorial(n) for n in range(14))
-"""Of e^r."""
+"""The Taylor coefficients of e^r."""
 
 LOG2_E = 1.4426950408889634
 LN2 = 0.6931471805599453
@@ -24,32 +24,33 @@ EXP_LIMIT = 708.0
 """exp saturates beyond this, where a float64 would over- or underflow."""
 
 ROUGH_LIMIT = 4.9
-"""Where `rough_tanh` is 1 but for its error."""
+"""Beyond this, `rough_tanh` is 1 up to its error."""
 
 ROUND = 6755399441055744.0
-"""1.5 * 2**52: adding it rounds to a whole number, and leaves that in the last bits."""
+"""1.5 * 2**52: adding it rounds a number to an integer, which the last bits of the sum then
+hold."""
 
 SINGLE_LIMIT = np.float32(40.0)
 SINGLE_LOG2_E, SINGLE_LN2 = np.float32(LOG2_E), np.float32(LN2)
 SINGLE_ROUND = np.float32(12582912.0)
-"""As ROUND is, in single precision."""
+"""The same constant for single precision, 1.5 * 2**23."""
 ONE = np.float32(1.0)
 SINGLE_TAYLOR = tuple(np.float32(each) for each in TAYLOR)
 
 HALF_ROOT_BITS = 0x5FE6EB50C7B537A9
-"""Bits less half of a number's are nearly those of its inverse root: 1.5 times the exponent's bias,
-and what makes the worst error least."""
+"""This minus half of a number's bits approximates the bits of its inverse root. It is 1.5 times the
+exponent's bias, adjusted to minimise the worst error."""
 
 SQRT_HALF_BITS = 0x3FE6A09E667F3BCD
 ONE_BITS = 0x3FF0000000000000
 MANTISSA = 0xFFFFFFFFFFFFF
 EXPONENT_0 = 0x4330000000000000
-"""Bits of 2**52: a whole number below it, put into the last bits, adds itself."""
+"""The bits of 2**52. An integer below 2**52 put into the last bits adds itself."""
 
 
 @kernel
 def _beyond_linear(r: float) -> float:
-    """(e**r - 1 - r) / r^2, its series up to r^7."""
+    """(e**r - 1 - r) / r^2, by its series up to r^7."""
     r2 = r * r
     a = fma(fma(TAYLOR[5], r, TAYLOR[4]), r2, fma(TAYLOR[3], r, TAYLOR[2]))
     b = fma(fma(TAYLOR[9], r, TAYLOR[8]), r2, fma(TAYLOR[7], r, TAYLOR[6]))
@@ -59,7 +60,7 @@ def _beyond_linear(r: float) -> float:
 
 @kernel
 def _times_power_of_two(p: float, shifted: float) -> float:
-    """p * 2**k, k being the whole number to which adding ROUND has rounded; a normal number."""
+    """p * 2**k for normal results, where k is the integer that adding ROUND gave."""
     bits = np.float64(p).view(np.int64) + (np.float64(shifted).view(np.int64) << 52)
     return float(np.int64(bits).view(np.float64))
 
@@ -68,8 +69,8 @@ def _times_power_of_two(p: float, shifted: float) -> float:
 def exp(x: float) -> float:
     """e**x for |x| <= EXP_LIMIT, saturating outside: 2**k times a polynomial on [-ln2/2, ln2/2].
 
-    The polynomial is summed in pairs, fours and eights: a short chain of operations, not a long
-    one, so that a processor can overlap them.
+    The polynomial is summed in pairs, fours and eights, so that chains of dependent operations are
+    short and a processor can overlap them.
     """
     x = min(max(x, -EXP_LIMIT), EXP_LIMIT)
     shifted = fma(x, LOG2_E, ROUND)
@@ -84,7 +85,7 @@ def exp(x: float) -> float:
 
 @kernel
 def quick_exp(x: float) -> float:
-    """e**x to 11 digits (relative error below 1e-11), for what is no more exact itself."""
+    """e**x with relative error below 1e-11, for arguments that are no more exact."""
     x = min(max(x, -EXP_LIMIT), EXP_LIMIT)
     shifted = fma(x, LOG2_E, ROUND)
     r = fma(shifted - ROUND, -LN2, x)
@@ -93,7 +94,7 @@ def quick_exp(x: float) -> float:
 
 @kernel
 def single_exp(x: np.float32) -> np.float32:
-    """e**x in single precision, for first guesses: 5 digits, saturating beyond SINGLE_LIMIT."""
+    """e**x in single precision to 5 digits, for first guesses; saturates beyond SINGLE_LIMIT."""
     x = min(max(x, -SINGLE_LIMIT), SINGLE_LIMIT)
     shifted = fma(x, SINGLE_LOG2_E, SINGLE_ROUND)
     r = fma(shifted - SINGLE_ROUND, -SINGLE_LN2, x)
@@ -108,7 +109,7 @@ def single_exp(x: np.float32) -> np.float32:
 
 @kernel
 def _split(x: float) -> tuple[float, float]:
-    """k and m - 1, where x is m 2**k with m in [sqrt(1/2), sqrt 2), for finite, normal x > 0."""
+    """k and m - 1, where x = m 2**k with m in [sqrt(1/2), sqrt 2), for finite, normal x > 0."""
     bits = np.float64(x).view(np.uint64) + np.uint64(ONE_BITS - SQRT_HALF_BITS)
     k = np.uint64((bits >> np.uint64(52)) | np.uint64(EXPONENT_0)).view(np.float64)
     m = np.uint64((bits & np.uint64(MANTISSA)) + np.uint64(SQRT_HALF_BITS)).view(np.float64)
@@ -135,7 +136,7 @@ def log(x: float) -> float:
 
 @kernel
 def quick_log(x: float) -> float:
-    """ln x to 10 digits after the point, for what is no more exact itself."""
+    """ln x to 10 digits after the point, for arguments that are no more exact."""
     k, f = _split(x)
     s = f / (2.0 + f)
     z = s * s
@@ -146,10 +147,10 @@ def quick_log(x: float) -> float:
 
 @kernel
 def inverse_root(x: float) -> float:
-    """1 / sqrt(x) for finite, normal x > 0, without a root and a division.
+    """1 / sqrt(x) for finite, normal x > 0, without a root or a division.
 
-    Half the bits, taken from a number that suits the mantissa, are 1/sqrt(x) to 3.5 %; a step of
-    fourth order leaves 7e-6 of it, one of third order 5 units in the last place.
+    Subtracting half of the bits from a constant gives 1/sqrt(x) to 3.5 %. A step of fourth order
+    then leaves a relative error of 7e-6, and a step of third order 5 units in the last place.
     """
     bits = np.int64(HALF_ROOT_BITS) - (np.float64(x).view(np.int64) >> 1)
     y: float = np.int64(bits).view(np.float64)
@@ -169,14 +170,15 @@ def tanh(x: float) -> float:
 
 @kernel
 def quick_tanh(x: float) -> float:
-    """Hyperbolic tangent to 11 digits after the point, for what is no more exact itself."""
+    """Hyperbolic tangent to 11 digits after the point, for arguments that are no more exact."""
     e = quick_exp(-2.0 * x)
     return (1.0 - e) / (1.0 + e)
 
 
 @kernel
 def rough_tanh(x: float) -> float:
-    """Hyperbolic tangent for first guesses: Lambert's fraction, absolute error below 1e-4."""
+    """Hyperbolic tangent for first guesses, by Lambert's continued fraction; absolute error below
+    1e-4."""
     x = min(max(x, -ROUGH_LIMIT), ROUGH_LIMIT)
     z = x * x
     return (

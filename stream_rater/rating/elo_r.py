@@ -1,24 +1,26 @@
-"""Elo-R, the ancestor of Elo-MMR (the drafts "Elo-R" of February and March 2016).
+"""Elo-R, the predecessor of Elo-MMR (the drafts "Elo-R" of February and March 2016).
 
-A belief is a Gaussian factor times logistic ones, as in `belief`, but each factor k has a width
-tau_k of its own: its term in the equation for the rating is tanh((x - p_k) / tau_k) / tau_k, so a
-row (p, a, r) of `model.Beliefs` has a = scale * r = 1 / tau_k: the weight says it all, and records
-are told so by a width of 0. Diffusion *widens*: all
-tau_k^2 grow by K = 1 + eta^2 / sigma^2 (Equation 27), the Gaussian's too, which adds eta^2 to
-sigma^2 = 1 / sum of 1/tau_k^2 (Equation 25). A round is seen with the spread delta.
+A belief is a product of a Gaussian factor and logistic factors, as in `belief`, but each factor k
+has its own width tau_k. Its term in the equation for the rating is tanh((x - p_k) / tau_k) / tau_k.
+So a row (p, a, r) of `model.Beliefs` has a = scale * r = 1 / tau_k: the weight determines the
+slope, and a record marks this by a width of 0. Diffusion *widens* factors: all tau_k^2, the
+Gaussian's too, grow by the factor 1 + eta^2 / sigma^2 (Equation 27), which adds eta^2 to sigma^2 =
+1 / sum of 1/tau_k^2 (Equation 25). A round's performance is seen with the spread delta.
 
 Equation 29, eta^2 = 1 / (1/sigma*^2 - 1/delta^2) - sigma*^2, is Elo-MMR's pair (beta, gamma) =
-(delta, eta) at sigma_limit = sigma*; so a round of weight q changes both as it does there.
+(delta, eta) at sigma_limit = sigma*. So the weight of a round changes both as in Elo-MMR.
 
-A factor so wide is nearly linear, so where only K are kept the widest joins the Gaussian, as the
-drafts say (Equation 6). It joins with its weight, and with its pull on the present rating: then the
-rating does not jump, and an old outlier's pull stays bounded. (`sketch` merges neighbours, which
-suits factors of like width only: the variance of a mixture of narrow and wide is all the wide's.)
+A wide factor is nearly linear. So if only K factors are kept, the widest is moved into the
+Gaussian, as in the drafts (Equation 6). It keeps its weight and its pull on the present rating, so
+that the rating does not jump and the pull of an old outlier stays bounded. (`sketch` merges
+neighbours instead, which suits factors of similar width only: the variance of a mixture of narrow
+and wide factors comes from the wide ones.)
 
-In stage 1 player i is compared with a clone of itself as well, once as winner and once as loser
-(the prior of Equation 18). With ties "full" so are the tied (Algorithm 1), and all of them share a
-performance. With "split" a tie is half a win and half a loss (the text), but the clone stays
-whole: so the higher rated of two who tie has the slightly higher performance (section 5).
+In stage 1, player i is also compared with a clone of itself, once as winner and once as loser (the
+prior of Equation 18). With ties "full", tied entries are treated so, too (Algorithm 1), and share
+one performance. With ties "split", a tie is half a win and half a loss (the text), but the clone
+stays whole. Then the higher rated of two tied players has the slightly higher performance (section
+5).
 """
 
 import math
@@ -32,7 +34,16 @@ from stream_rater.rating import factor, mode
 from stream_rater.rating.baselines.places import tie_bounds
 from stream_rater.rating.elementary import exp, log, tanh
 from stream_rater.rating.history import copy, insert
-from stream_rater.rating.model import DID_NOT_FINISH, Evidence, Factors, Places, Table, Wave
+from stream_rater.rating.model import (
+    DID_NOT_FINISH,
+    Evidence,
+    Factors,
+    Places,
+    Table,
+    Variances,
+    Wave,
+    WaveArrays,
+)
 from stream_rater.rating.parameters import EloR
 from stream_rater.rating.performance import (
     credit_members,
@@ -45,12 +56,13 @@ from stream_rater.rating.roots import MAX_STEPS, safeguard
 from stream_rater.rating.rounding import grid_code, growth, power_of_two, single, weight
 
 STAND_STILL = 1e-12
-"""A step smaller than this part of 1/u ends the search for a tied player's performance."""
+"""A step shorter than this fraction of 1/u ends the search for a tied player's performance."""
 
 
 @kernel
 def _log_balance(x: float, mu: Floats, u: Floats, i: int, lo: int, hi: int) -> tuple[float, float]:
-    """ln(losses) - ln(wins) of player i at x, the tied [lo, hi] counting half, and its slope."""
+    """ln(losses) - ln(wins) of player i at x, where the tied entries [lo, hi] count half; and its
+    slope."""
     lost = won = slope_lost = slope_won = 0.0
     for j in range(len(mu)):
         e = exp((mu[j] - x) * u[j])
@@ -68,11 +80,12 @@ def _log_balance(x: float, mu: Floats, u: Floats, i: int, lo: int, hi: int) -> t
 
 @kernel
 def split_performances(place: Places, mu: Floats, u: Floats, found: Floats) -> None:
-    """Put the performances of tied players into `found` (n,), where ties are half and half.
+    """Write the performances of tied players for split ties into `found` (n,).
 
-    On entry `found` holds those of full ties, which are right for all who do not tie. Each of the
-    tied has an equation of its own, O(n) a step. After an upset over thousands of points it may be
-    flat about its root; then any point of the plateau is found, after at most MAX_STEPS steps.
+    On entry, `found` holds the performances for full ties, which are right for all others. Each
+    tied player has an own equation, of O(n) a step. After an upset over thousands of points the
+    function may be flat around its root; then some point of the plateau is found, after at most
+    MAX_STEPS steps.
     """
     lo, hi = tie_bounds(place)
     ranked = 0
@@ -97,19 +110,21 @@ def split_performances(place: Places, mu: Floats, u: Floats, found: Floats) -> N
         found[i] = x
 
 
+NO_WEIGHTS = np.empty(0)
+"""Newcomers weigh as much as everybody: Elo-R has no such weights."""
+
+
 @kernel
-def _rounds(
-    round_starts: Ints, weight: Floats, ceiling: Floats, time: Ints, place: Places,
-    entry_starts: Ints, share: Floats, mu: Floats, sigma: Floats, rounds: Ints, last_time: Ints,
-    weight_limit: float, sigma_limit: float, initial_mu: float, split: bool,
-) -> Floats:  # fmt: skip
+def _rounds(wave: WaveArrays, variances: Variances, initial_mu: float, split: bool) -> Floats:
+    round_starts, entry_starts, place = wave.round_starts, wave.entry_starts, wave.place
+    share, mu, sigma = wave.share, wave.mu, wave.sigma
     out = np.empty((len(mu), 3))
-    for r in range(len(weight)):
+    for r in range(len(wave.weight)):
         first, end = round_starts[r], round_starts[r + 1]
         a, b = entry_starts[first], entry_starts[end]
         player_variances(
-            weight[r], rounds[a:b], time[r], last_time[a:b], np.empty(0),
-            weight_limit, sigma_limit, 0.0, out[a:b],
+            wave.weight[r], wave.rounds[a:b], wave.time[r], wave.last_time[a:b], variances,
+            out[a:b],
         )  # fmt: skip
         prior = sigma[a:b] * sigma[a:b] + out[a:b, 2]
         entry_mu, u = np.empty(end - first), np.empty(end - first)
@@ -126,7 +141,7 @@ def _rounds(
             split_performances(place[first:end], entry_mu, u, found)
         for e in range(first, end):
             i, j = entry_starts[e], entry_starts[e + 1]
-            performance = min(found[e - first], ceiling[r])
+            performance = min(found[e - first], wave.ceiling[r])
             if is_solo(share, i, j):
                 out[i, 0] = performance
             else:
@@ -137,19 +152,17 @@ def _rounds(
 
 
 def estimate(config: EloR, wave: Wave) -> Evidence:
-    """Evidence (P, 3): performance, delta^2 and eta^2, each player's own by the round's weight."""
-    weight_limit, sigma_limit = config.limits
-    evidence: Evidence = _rounds(
-        wave.round_starts, wave.weight, wave.ceiling, wave.time, wave.place, wave.entry_starts,
-        wave.share, wave.mu, wave.sigma, wave.rounds, wave.last_time,
-        weight_limit, sigma_limit, config.initial_mu, config.ties == "split",
-    )  # fmt: skip
+    """Evidence (P, 3): performance, delta^2 and eta^2, the latter two adjusted to the round's
+    weight."""
+    variances = Variances(*config.limits, 0.0, NO_WEIGHTS)
+    evidence: Evidence = _rounds(wave.arrays, variances, config.initial_mu, config.ties == "split")
     return evidence
 
 
 @kernel
 def fold_widest(belief: Any, held: Floats, count: int) -> int:
-    """Move the widest of `count` factors into the Gaussian of this header; the new count."""
+    """Move the widest of `count` factors into the Gaussian of this belief. Returns the new
+    count."""
     widest = 0
     for k in range(1, count):
         if held[k, 1] < held[widest, 1]:
@@ -157,7 +170,7 @@ def fold_widest(belief: Any, held: Floats, count: int) -> int:
     p, a = held[widest, 0], held[widest, 1]
     pull = a * tanh((belief.mu - p) * a)
     total = belief.precision + a * a
-    # its weight times (mu - its new center) is its pull
+    # keeps the factor's pull: its weight times (mu - new center) is that pull
     belief.center += (a * a * (belief.mu - belief.center) - pull) / total
     belief.precision = total
     for k in range(widest, count - 1):
@@ -167,7 +180,8 @@ def fold_widest(belief: Any, held: Floats, count: int) -> int:
 
 @kernel
 def _join(belief: Any, held: Floats, count: int, performance: float, a: float, kept: int) -> int:
-    """Let a round's performance join `count` factors, of which `kept` (0: all) remain; how many."""
+    """Add a round's performance to `count` factors, of which `kept` (0: all) stay. Returns the new
+    count."""
     while kept > 0 and count >= kept:
         count = fold_widest(belief, held, count)
     if count == 0:
@@ -192,7 +206,7 @@ def _join(belief: Any, held: Floats, count: int, performance: float, a: float, k
 def _advance(
     belief: Any, held: Floats, performance: float, delta2: float, eta2: float, kept: int
 ) -> None:
-    """All of a round but the new mode, in place."""
+    """Apply a round to a belief in place, except for the new mode."""
     variance = belief.sigma * belief.sigma
     belief.previous_mu, belief.previous_sigma = belief.mu, belief.sigma
     widening = 1.0 + eta2 / variance
@@ -208,7 +222,7 @@ def _advance(
 
 @kernel
 def _mode(belief: Any, held: Floats) -> float:
-    """The belief's mode, searched from its mu."""
+    """The mode of the belief, searched from its mu."""
     count = belief.count + 0
     columns, found = np.empty((3, count, mode.WIDTH)), np.empty(1)
     lanes = np.empty((mode.FREE, mode.WIDTH))
@@ -225,7 +239,8 @@ def _mode(belief: Any, held: Floats) -> float:
 
 @kernel
 def update(header: Table, factors: Factors, rows: Ints, evidence: Evidence, kept: Ints) -> None:
-    """Widen, add the evidence and solve, in place; arguments as of `belief.update`."""
+    """Widen, add the evidence and find the mode, in place. The arguments are those of
+    `belief.update`."""
     held = np.empty((factors.shape[1], 3))
     for i in range(len(rows)):
         belief = header[rows[i]]

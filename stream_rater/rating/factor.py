@@ -1,8 +1,9 @@
-"""A logistic factor in 40 bits of an integer: what a record holds of it, and a rounded belief.
+"""Encodes a logistic factor as a 40-bit integer, as records and rounded beliefs hold it.
 
-From the lowest bit on: the performance (20, two's complement, in steps of the grid), the relative
-weight (15) and the excess width (5); the last two are small floats (see `rounding`). The slope
-follows from the excess width and the narrowest one; where that is 0 (Elo-R) it is the weight.
+From the lowest bit on: the performance (20 bits, two's complement, in steps of the grid), the
+relative weight (15) and the excess width (5). The last two are small floats (see `rounding`). The
+slope follows from the excess width and the narrowest width. If the narrowest width is 0 (Elo-R),
+the slope is the weight.
 """
 
 import math
@@ -28,10 +29,10 @@ from stream_rater.rating.rounding import (
 WEIGHT_SHIFT = GRID_BITS
 WIDTH_SHIFT = WEIGHT_SHIFT + 15
 ABOVE_GRID = 64 - GRID_BITS
-"""Bits of an int64 above the performance."""
+"""The bits of an int64 above the performance."""
 
 SLOPES = 1.0 / np.sqrt(1.0 + np.square(rounding.small_floats(WIDTH_BITS, WIDTH_LOW, WIDTH_TOP)))
-"""The slope by the excess width's code, where that of the narrowest is 1."""
+"""The slope for each code of the excess width, for a narrowest slope of 1."""
 
 LOGISTIC_VARIANCE = math.pi**2 / 12.0
 """A logistic factor of slope a has variance LOGISTIC_VARIANCE / a^2."""
@@ -41,7 +42,7 @@ LOGISTIC_DEVIATION = math.sqrt(LOGISTIC_VARIANCE)
 
 @inlined
 def excess_width(slope: float, narrowest: float) -> float:
-    """How much wider than the narrowest: sqrt(sd^2 / narrowest^2 - 1), 0 where it is not."""
+    """The excess width of a slope: sqrt(sd^2 / narrowest^2 - 1), at least 0."""
     ratio = LOGISTIC_DEVIATION / (slope * narrowest)
     return float(np.sqrt(max(ratio * ratio - 1.0, 0.0)))
 
@@ -54,7 +55,7 @@ def steepest(narrowest: float) -> float:
 
 @inlined
 def code_of(p: float, r: float, excess: float, per_point: float) -> int:
-    """The code nearest to a factor; `per_point` steps of the grid are a point."""
+    """The code nearest to a factor. The grid has `per_point` steps a point."""
     performance = rounding.grid_code(p, per_point) & ((1 << GRID_BITS) - 1)
     weight = rounding.small_code(r, WEIGHT_BITS, WEIGHT_LOW, WEIGHT_TOP)
     width = rounding.small_code(excess, WIDTH_BITS, WIDTH_LOW, WIDTH_TOP)
@@ -63,38 +64,38 @@ def code_of(p: float, r: float, excess: float, per_point: float) -> int:
 
 @inlined
 def lighter(code: int, part: float) -> int:
-    """The code of a factor that weighs only this part of what it did, at most all."""
+    """The code of a factor whose weight is multiplied by `part`, at most 1."""
     weight = rounding.small_code(weight_of(code) * part, WEIGHT_BITS, WEIGHT_LOW, WEIGHT_TOP)
     return int((code & ~(WEIGHT_TOP << WEIGHT_SHIFT)) | (weight << WEIGHT_SHIFT))
 
 
 @inlined
 def steps_of(code: int) -> int:
-    """The performance in steps of the grid, its bits moved up: for comparing."""
+    """The performance in steps of the grid, shifted to the top bits; used to compare."""
     return code << ABOVE_GRID
 
 
 @inlined
 def performance_of(code: int, step: float) -> float:
-    """Where the factor stands, on a grid of this step."""
+    """The performance of a factor, on a grid of this step."""
     return float(steps_of(code) >> ABOVE_GRID) * step
 
 
 @inlined
 def weight_of(code: int) -> float:
-    """The factor's weight, relative to the belief's scale."""
+    """The weight of a factor, relative to the belief's scale."""
     return rounding.small_float((code >> WEIGHT_SHIFT) & WEIGHT_TOP, WEIGHT_BITS, WEIGHT_LOW)
 
 
 @inlined
 def slope_of(code: int, steepest_slope: float) -> float:
-    """The factor's slope, where that of the narrowest is `steepest_slope`."""
+    """The slope of a factor, where the narrowest factor has the slope `steepest_slope`."""
     return float(SLOPES[(code >> WIDTH_SHIFT) & WIDTH_TOP] * steepest_slope)
 
 
 @kernel
 def read(belief: Any, codes: Codes, factors: Floats) -> None:
-    """The factors of one belief, from codes (capacity,) to rows (p, a, r)."""
+    """Decode the factors of one belief, from codes (capacity,) to rows (p, a, r)."""
     step = power_of_two(belief.grid)
     for k in range(belief.count):
         r = weight_of(codes[k])
@@ -107,7 +108,7 @@ def read(belief: Any, codes: Codes, factors: Floats) -> None:
 
 @kernel
 def write(belief: Any, factors: Floats, codes: Codes) -> None:
-    """The codes nearest to one belief's factors, which have no widths (Elo-R)."""
+    """Encode the factors of one belief that has no widths (Elo-R)."""
     per_point = power_of_two(-np.int64(belief.grid))
     for k in range(belief.count):
         codes[k] = code_of(factors[k, 0], factors[k, 2], 0.0, per_point)
@@ -120,7 +121,7 @@ def _read_all(header: Table, codes: Codes, factors: Floats) -> None:
 
 
 def factors_of(beliefs: Beliefs) -> Floats:
-    """(n, capacity, 3): the rows (p, a, r) of beliefs, whatever they are held as."""
+    """(n, capacity, 3) the rows (p, a, r) of beliefs, decoded if they are codes."""
     if beliefs.in_full:
         return beliefs.factors
     factors = np.zeros((*beliefs.factors.shape, 3))

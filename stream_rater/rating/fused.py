@@ -1,8 +1,8 @@
-"""a b + c, rounded once: one instruction instead of two, and the smaller error.
+"""The fused multiply-add a b + c, rounded once.
 
-IEEE 754 says what its bits are, so they are the same on every machine: one instruction where the
-processor has it (x86-64-v3, ARM), elsewhere a function of the C library that takes nanoseconds.
-Where a kernel writes it, no compiler chooses: left alone, LLVM fuses nothing (see `compiled`).
+IEEE 754 defines its bits, so they are equal on every machine. It is one instruction if the
+processor has it (x86-64-v3, ARM), and otherwise a function of the C library that takes nanoseconds.
+The kernels name it where they want it. LLVM fuses nothing by itself (see `columns.kernels`).
 """
 
 from typing import Any, Protocol, TypeVar, cast
@@ -18,7 +18,8 @@ class _FusedMultiplyAdd(Protocol):
 
 
 def _fused(_: Any, a: Any, b: Any, c: Any) -> Any:
-    """LLVM's own operation on float64 or float32: its signature, and what makes its code."""
+    """The numba intrinsic for LLVM's operation on float64 or float32: its signature and its code
+    generator."""
     assert a == b == c, f"a fused multiply-add of {a}, {b} and {c}"
     return a(a, a, a), lambda context, builder, signature, arguments: builder.fma(*arguments)
 

@@ -1,7 +1,7 @@
-"""Stage 1 in linear time: all opponents, at a cost per player that does not grow with the round.
+"""Stage 1 of large rounds in linear time: the cost for each player does not grow with the round.
 
-P and Q are tabulated once for the whole round (`table`); every entry looks its own place up and is
-left with one or two of Halley's steps on its balance (`balance`).
+P and Q are tabulated once for the whole round (`sum_table`). Each entry looks up its own place and
+needs one or two of Halley's steps on its balance (`sums`).
 """
 
 import math
@@ -51,30 +51,33 @@ from stream_rater.rating.survey import HIGH, LOW, TOTAL, WIDEST
 from stream_rater.rating.vectors import aligned
 
 TOLERANCE = 1e-2
-"""A step smaller than this part of the narrowest 1/u ends the search: it cubes the error, and of
-the cube Halley's method leaves a hundredth here, as f is nearly straight."""
+"""A step shorter than this fraction of the narrowest 1/u ends the search. The error left is of the
+order of its cube; Halley's method leaves a hundredth of that here, because f is nearly straight."""
 
 UNFINISHED = 1e-3
-"""The same for those who did not finish: their f bends more."""
+"""The tolerance for entries that did not finish, whose f is less straight."""
 
 OWN = 1500
-"""In smaller rounds a first step, cheap as L is known, lets each own part into the guess."""
+"""In rounds smaller than this, a first step adds each entry's own terms to the guess. It is cheap,
+because L is known there."""
 
 PASSES = 4
-"""Steps that entries take side by side at most, before each that needs more goes on alone."""
+"""The most steps that entries take together, before each that needs more continues alone."""
 
 FEW = 8
-"""If no more than one of so many needs another step, those go on alone at once."""
+"""If at most one in this many entries needs another step, these continue alone at once."""
 
 FLAT, NOISE = 1e-6, 1e-9
-"""Where |f| < NOISE and its slope is below FLAT of the widest u, f is too flat to show its zero."""
+"""Where |f| < NOISE and the slope is below FLAT of the widest u, f is too flat to locate its
+zero."""
 
 
 @inlined
 def _look_all_up(f: Floats, low: float, h: float, total: float, lanes: Floats, n: int) -> None:
-    """P, Q and P's derivatives at each X: with L they are total / (1 + e^-L) and so on."""
+    """Look up P, Q and P's derivatives at each X. With L from the table, P = total / (1 + e^-L),
+    and so on."""
     scale = 1.0 / h
-    for i in range(min(n, BLOCK)):  # lane by lane only what must be
+    for i in range(min(n, BLOCK)):  # only the look-ups go lane by lane
         k, lanes[STEP + i] = interval(low, scale, f.shape[1] - 2, lanes[X + i])
         for row in range(4):
             lanes[TABLE + row * BLOCK + i] = f[row, k]
@@ -99,9 +102,10 @@ def _look_all_up(f: Floats, low: float, h: float, total: float, lanes: Floats, n
 
 @inlined
 def _guess(back: Floats, low: float, h: float, lanes: Floats, n: int, k: int) -> int:
-    """X where L is -ln ODDS, nearly; odds rise.
+    """Guess each X from its odds, where L is about -ln ODDS; odds rise.
 
-    None is beyond interval k; returns that of the last. 1 / L's rise there goes to P1.
+    No X is beyond interval k. Returns the interval of the last X, and writes 1 / (rise of L) there
+    to P1.
     """
     for i in range(n):
         lanes[STEP + i] = -quick_log(lanes[ODDS + i])
@@ -152,7 +156,7 @@ def _solve(
 ) -> float:  # fmt: skip
     """The performance of the tie group (mu, u), searched from x with all safeguards.
 
-    NaN where f is too flat to show its zero: after an upset over a wide gap.
+    NaN if f is too flat to locate its zero, as after an upset over a wide gap.
     """
     below, above = low, low + h * (c.shape[1] - 1)
     last, own = math.inf, 2.0 * tie - 1.0
@@ -184,10 +188,11 @@ def _ranked_performances(
     place: Places, mu: Floats, u: Floats, ranked: int, tie: float, known: Floats, least: float,
     most: float, lanes: Floats, scratch: Floats, found: Floats,
 ) -> None:  # fmt: skip
-    """The performances of the first `ranked` entries (the others did not finish) into `found`,
-    where their odds are; `least` and `most` are about the last and the first of them.
+    """Write the performances of the first `ranked` entries, which finished, into `found`, which
+    holds their odds. `least` and `most` are estimates of the last and the first performance.
 
-    NaN for a group whose balance is too flat (see `_solve`): at most one for each gap in ratings.
+    NaN for a group whose balance is too flat (see `_solve`): at most one group for each gap in
+    ratings.
     """
     total, narrow = known[TOTAL], 1.0 / known[WIDEST]
     nodes, wide, low, h = tabulate_round(
@@ -236,7 +241,7 @@ def _ranked_performances(
 @inlined
 def _block(place: Places, first: int, ranked: int) -> int:
     """The end of the entries from `first` on that are solved together: whole tie groups that fit
-    side by side, or a single one that does not."""
+    into a block, or a single group that does not."""
     if ranked - first <= BLOCK:
         return ranked
     end = first + BLOCK
@@ -253,9 +258,10 @@ def _block(place: Places, first: int, ranked: int) -> int:
 def _unfinished_performances(
     mu: Floats, u: Floats, ranked: int, tie: float, known: Floats, scratch: Floats, found: Floats
 ) -> None:
-    """The performances of entries [ranked, n), each worse than all ranked ones and beside no other.
+    """The performances of entries [ranked, n), which did not finish.
 
-    Its group is itself, tied; the ranked ones are all better: a table of those alone.
+    Each has only itself as a tied entry, and all ranked entries as better ones, so the table covers
+    the ranked entries alone.
     """
     narrow = 1.0 / known[WIDEST]
     nodes, wide, low, h = tabulate(
@@ -274,7 +280,8 @@ def _solve_unfinished(
     x: float, c: Floats, low: float, h: float, total: float, mu: float, u: float, tie: float,
     tolerance: float,
 ) -> float:  # fmt: skip
-    """The zero of ln(P + tie u s) - ln(tie u t): all better, but for the entry itself, tied."""
+    """The zero of ln(P + tie u s) - ln(tie u t): all ranked entries are better, and the entry
+    itself is tied."""
     below, above = low, low + h * (c.shape[1] - 1)
     last = math.inf
     for _ in range(MAX_STEPS):
@@ -301,8 +308,8 @@ def _solve_all(
     round_starts: Ints, which: Ints, ranked: Ints, known: Floats, place: Places, mu: Floats,
     u: Floats, tie: float, ends: Floats, lanes: Floats, scratch: Floats, found: Floats,
 ) -> None:  # fmt: skip
-    """The performances of the rounds `which`, of which so many entries finished; their odds are in
-    `found`."""
+    """Write the performances of the rounds `which` into `found`, which holds their odds. `ranked`
+    says how many entries of each finished."""
     likely_ends(round_starts, which, ranked, known, place, mu, u, tie, found, lanes, ends)
     for i in range(len(which)):
         r = which[i]
@@ -320,15 +327,16 @@ def _begin_all(
     round_starts: Ints, which: Ints, known: Floats, place: Places, mu: Floats, u: Floats,
     tie: float, some: Ints, ranked: Ints, found: Floats,
 ) -> tuple[int, int]:  # fmt: skip
-    """The rounds somebody finished into `some` and how many did into `ranked`, and their odds into
-    `found`; how many rounds there are, and the scratch that their tables take at most."""
+    """Prepare the rounds `which`: those with finishers go into `some`, their numbers of finishers
+    into `ranked`, their odds into `found`. Returns how many they are, and the scratch space that
+    their tables need at most."""
     count = most = 0
     for r in which:
         a, b = round_starts[r], round_starts[r + 1]
         finished = count_ranked(place[a:b])
         if finished == 0:
             for i in range(a, b):
-                found[i] = mu[i]  # compared with nobody
+                found[i] = mu[i]  # nobody to compare with
             continue
         find_odds(place[a:b], u[a:b], finished, tie, known[r, TOTAL], found[a:b])
         some[count], ranked[count] = r, finished
@@ -343,9 +351,9 @@ def solve_large(
     round_starts: Ints, which: Ints, known: Floats, place: Places, mu: Floats, u: Floats,
     tie: float, found: Floats,
 ) -> None:  # fmt: skip
-    """The performances of the rounds `which`.
+    """Write the performances of the rounds `which` into `found`.
 
-    `round_starts` and `known` (see `survey`) are those of all rounds; NaN in `found` is left to
+    `round_starts` and `known` (see `survey`) cover all rounds. Performances left NaN are solved by
     `direct`.
     """
     some, ranked = np.empty_like(which), np.empty_like(which)

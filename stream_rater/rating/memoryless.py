@@ -1,8 +1,9 @@
-"""Stage 1 of the systems without history: it finds each player's new mu and sigma at once.
+"""Stage 1 of the memoryless systems: it computes each player's new mu and sigma at once.
 
-The evidence's columns are the performance, the new mu and the new sigma. A team enters as one
-player whose rating is the initial one plus the members' deviations (section 3.3); what it learns is
-dealt to the members as a linear Gaussian model does, in proportion to their parts of its variance.
+The columns of the evidence are the performance, the new mu and the new sigma. A team enters as one
+player whose rating is the initial rating plus the members' deviations (section 3.3). What the team
+learns is distributed to the members as in a linear Gaussian model, in proportion to their parts of
+its variance.
 """
 
 import numpy as np
@@ -65,7 +66,7 @@ def _rate(
     config: Memoryless, place: Places, mu: Floats, sigma: Floats, rounds: Ints, weight: float,
     ceiling: float,
 ) -> Floats:  # fmt: skip
-    """One round of players, each an entry: (n, 3)."""
+    """(n, 3) evidence of one round without teams."""
     found: Floats
     match config:
         case Codeforces():

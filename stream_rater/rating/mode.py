@@ -1,13 +1,12 @@
-"""The mode of a belief: the zero of Algorithm 3's function, for many beliefs side by side.
+"""Finds the modes of many beliefs at once: the zero of Algorithm 3's function.
 
 The derivative of a log-posterior, w_0 (x - center) + scale * sum over k of r_k tanh((x - p_k) a_k),
-rises strictly, so it has one zero; it lies between the center and the outermost performances.
+rises strictly, so it has one zero. The zero lies between the center and the outermost performances.
 
-Beliefs stand in *lanes*: `held` (3 or more, K, n) has a factor's p, a and r of belief i at
-held[:3, k, i],
-`lanes` (ROWS, n) a number of belief i at lanes[ROW, i]. A loop over i is what a compiler turns into
-vector instructions. Where a belief has fewer factors than others, FILL takes their place, which
-adds nothing.
+Each belief has a *lane*: `held` (3 or more, K, n) holds p, a and r of factor k of belief i at
+held[:3, k, i]; `lanes` (ROWS, n) holds a number of belief i at lanes[ROW, i]. The compiler turns a
+loop over i into vector instructions. FILL stands for missing factors of beliefs that have fewer
+than others, and adds nothing.
 """
 
 import math
@@ -22,36 +21,37 @@ P, A, R = 0, 1, 2
 """Rows of `held`: performance, slope, and weight relative to the belief's scale."""
 
 FILL = 1e300
-"""The p of a place that holds no factor; its a and r are 0."""
+"""The p of a missing factor, whose a and r are 0."""
 
 MU, SIGMA, CENTER, PRECISION, SCALE, NARROWEST, COUNT, GRID = range(8)
-"""Rows of `lanes`: what a header says; GRID is the step, not its exponent."""
+"""Rows of `lanes` with values of the header; GRID is the step of the grid, not its exponent."""
 X, LOW, HIGH, LAST, ENOUGH, PULL, SLOPE, BEND, TWIST, WHO = range(8, 18)
-"""Of the search: where it stands, its bracket, its last step, the step that ends it, the sums over
-the factors and their derivatives, and whose search it is."""
+"""Rows of `lanes` for the search: its position, its bracket, its last step, the step that ends it,
+the sum over the factors with three derivatives, and the index of the belief."""
 FREE = 18
-"""The first row that others may use."""
+"""The first row that other modules may use."""
 
 TOLERANCE = 3e-3
-"""A step smaller than this part of the narrowest width ends the search: the fourth power of it is
-left, and of that a small part: some 1e-10 points."""
+"""A step shorter than this fraction of the narrowest width ends the search. The error left is a
+small fraction of its fourth power, some 1e-10 points."""
 
 ROUNDED_TOLERANCE = 2e-2
-"""The same where the mode is to be a float32, as a record has it: to some 1e-4 points."""
+"""The tolerance where the mode is rounded to float32, as in a record; the error left is some 1e-4
+points."""
 
 WIDTH = 8
-"""Lanes are filled up to a multiple of this."""
+"""The number of lanes is rounded up to a multiple of this."""
 
 
 @inlined
 def filled(n: int) -> int:
-    """n, filled up."""
+    """n rounded up to a multiple of WIDTH."""
     return (n + WIDTH - 1) // WIDTH * WIDTH
 
 
 @inlined
 def _begin(held: Floats, lanes: Floats, n: int, most: int, tolerance: float) -> None:
-    """Brackets and tolerances of a search from X, held within its bracket."""
+    """Set up the bracket and the tolerance of each search, and clip X to the bracket."""
     for i in range(n):
         lanes[LAST, i] = 1.0 / lanes[SIGMA, i]
     for k in range(most):
@@ -87,7 +87,7 @@ def _add(lanes: Floats, i: int, a: float, r: float, t: float) -> None:
 
 @inlined
 def _sum(held: Floats, lanes: Floats, n: int, most: int, rounded: bool) -> None:
-    """PULL and its derivatives at X."""
+    """Compute PULL and its derivatives at X."""
     _clear(lanes, n)
     for k in range(most):
         for i in range(n):
@@ -98,7 +98,7 @@ def _sum(held: Floats, lanes: Floats, n: int, most: int, rounded: bool) -> None:
 
 @inlined
 def _sum_roughly(held: Floats, lanes: Floats, n: int, most: int) -> None:
-    """The same to three digits, without an exponential."""
+    """Compute PULL and its derivatives at X to three digits, without an exponential."""
     _clear(lanes, n)
     for k in range(most):
         for i in range(n):
@@ -108,7 +108,8 @@ def _sum_roughly(held: Floats, lanes: Floats, n: int, most: int) -> None:
 
 @inlined
 def _step(lanes: Floats, n: int) -> None:
-    """The function at X into PULL, and Householder's third step towards its zero into SLOPE."""
+    """Write the function at X into PULL, and Householder's third-order step towards its zero into
+    SLOPE."""
     for i in range(n):
         precision, scale = lanes[PRECISION, i], lanes[SCALE, i]
         f = fma(precision, lanes[X, i] - lanes[CENTER, i], scale * lanes[PULL, i])
@@ -119,7 +120,7 @@ def _step(lanes: Floats, n: int) -> None:
 
 @inlined
 def _close_up(held: Floats, lanes: Floats, i: int, to: int, most: int) -> None:
-    """Let the search in lane i go on in lane `to`."""
+    """Move the search in lane i to lane `to`."""
     if i == to:
         return
     for k in range(most):
@@ -133,11 +134,11 @@ def _close_up(held: Floats, lanes: Floats, i: int, to: int, most: int) -> None:
 def find_modes(
     held: Floats, lanes: Floats, n: int, most: int, rounded: bool, found: Floats
 ) -> None:  # fmt: skip
-    """The modes of n beliefs with up to `most` factors, searched from X, into `found`.
+    """Find the modes of n beliefs with up to `most` factors, searched from X, into `found`.
 
-    To what is left of them when they are `rounded` to float32, or to the last digits that matter.
-    Every belief has a factor; `held` and `lanes` are used up. A lane whose search has ended goes to
-    one that has not, so that no belief's bits depend on its neighbours.
+    `rounded`: to the precision of float32; else to the last digits that matter. Every belief must
+    have a factor. `held` and `lanes` are overwritten. When a search ends, its lane is given to an
+    unfinished one, so that the bits of a belief do not depend on the others.
     """
     tolerance = ROUNDED_TOLERANCE if rounded else TOLERANCE
     _begin(held, lanes, filled(n), most, tolerance)

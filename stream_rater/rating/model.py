@@ -1,12 +1,13 @@
-"""What the two stages take and give, as columns: arrays, one element per round, entry or player.
+"""The data of the two rating stages, as columns: arrays with one element for each round, entry or
+player.
 
-An *entry* is what a round ranks: a player, or a team of players. A *wave* is a set of rounds that
-share no player, so that all of them can be rated in one call without one seeing another's result.
+An *entry* is what a round ranks: a player or a team of players. A *wave* is a set of rounds that
+share no player, so that all of them can be rated in one call.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +16,9 @@ from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.rating.rounding import grid_of
 
 Codes = npt.NDArray[np.int64]
-"""(n, capacity) logistic factors as a record has them: see `factor`."""
+"""(n, capacity) logistic factors, each encoded as in a record: see `factor`."""
 History = npt.NDArray[np.float64]
-"""(n, capacity, 3) the same as numbers, never rounded: rows (p, a, r)."""
+"""(n, capacity, 3) logistic factors as unrounded numbers: rows (p, a, r)."""
 Factors = npt.NDArray[Any]
 """Codes or a History."""
 Places = npt.NDArray[np.int32]
@@ -25,10 +26,11 @@ Table = npt.NDArray[Any]
 """A structured array with `HEADER`'s fields."""
 
 DID_NOT_FINISH = 0
-"""The place of an entry that did not finish: worse than every ranked one, order not observed."""
+"""The place of an entry that did not finish. It is worse than every ranked entry; the order of such
+entries is not observed."""
 
 NEVER = -(2**63)
-"""The source offset of the last round of a player who has played none."""
+"""The `last` of a player who has played no round."""
 
 HEADER = np.dtype(
     [
@@ -45,54 +47,88 @@ HEADER = np.dtype(
         ("previous_sigma", "<f8"),
         ("center", "<f8"),  # mean of the Gaussian factor (the paper's p_0)
         ("precision", "<f8"),  # its weight w_0, in points^-2
-        ("scale", "<f8"),  # what the weights of the logistic factors are relative to
-        ("width", "<f8"),  # standard deviation of the narrowest, where they are rounded; 0: a = o
+        ("scale", "<f8"),  # unit of the logistic factors' weights
+        ("width", "<f8"),  # standard deviation of the narrowest factor, if rounded; 0: a = o
     ]
 )
-"""A belief without its logistic factors; stage 1 looks at no more than its first half.
+"""The header of a belief, without its logistic factors. Stage 1 reads only its first half.
 
-A logistic factor is a row (p, a, r) beside it, or its code. With o = scale * r its term in the
-posterior's log-derivative is o * tanh((x - p) * a), so its weight is w = 2 a o / C^2
-(C = pi / sqrt 3).
+A logistic factor is a row (p, a, r), or a code. With o = scale * r, its term in the log-posterior's
+derivative is o * tanh((x - p) * a), so its weight is w = 2 a o / C^2 (C = pi / sqrt 3).
 """
+
+
+class WaveArrays(NamedTuple):
+    """The columns of a Wave, as kernels take them."""
+
+    round_starts: Ints
+    weight: Floats
+    ceiling: Floats
+    time: Ints
+    place: Places
+    entry_starts: Ints
+    share: Floats
+    mu: Floats
+    sigma: Floats
+    rounds: Ints
+    last_time: Ints
+
+
+class Variances(NamedTuple):
+    """What beta^2 and gamma^2 are computed from (section 4), as kernels take it."""
+
+    weight_limit: float
+    sigma_limit: float
+    drift_per_day: float
+    """In points^2."""
+    newcomer_weights: Floats
+    """Of a player's first rounds, in turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wave:
-    """Rounds that share no player, with what stage 1 needs to know of each player.
+    """Rounds that share no player, with what stage 1 needs of each player.
 
-    Entries of a round stand in order of place, those that did not finish last. R rounds, E entries,
-    P players (P > E where there are teams).
+    The entries of a round are in order of place, those that did not finish last. There are R
+    rounds, E entries and P players (P > E if there are teams).
     """
 
     round_starts: Ints
-    """(R+1,) first entry of each round; the last element is E."""
+    """(R+1,) the first entry of each round; the last element is E."""
     weight: Floats
-    """(R,) relative weight of the round's evidence."""
+    """(R,) the relative weight of the round's evidence."""
     ceiling: Floats
-    """(R,) cap on performances, infinite for none."""
+    """(R,) the cap on performances; infinite for none."""
     time: Ints
-    """(R,) completion, Unix seconds."""
+    """(R,) the time of completion, Unix seconds."""
     place: Places
-    """(E,) 1-based, equal places tie; DID_NOT_FINISH."""
+    """(E,) the place, from 1; equal places tie. DID_NOT_FINISH if the entry did not finish."""
     entry_starts: Ints
-    """(E+1,) first player of each entry; the last element is P."""
+    """(E+1,) the first player of each entry; the last element is P."""
     share: Floats
-    """(P,) part of the round played, in (0, 1]."""
+    """(P,) the share of the round played, in (0, 1]."""
     mu: Floats
-    """(P,) rating before the round."""
+    """(P,) the rating before the round."""
     sigma: Floats
-    """(P,) uncertainty before the round, not yet diffused."""
+    """(P,) the uncertainty before the round, not yet diffused."""
     rounds: Ints
-    """(P,) rounds played before."""
+    """(P,) the number of rounds played before."""
     last_time: Ints
-    """(P,) time of the last round before; ignored where there was none."""
+    """(P,) the time of the player's last round; ignored if there was none."""
     players: Sequence[Sequence[str]] = ()
-    """(R,) each round's players by id, for systems that know some by name."""
+    """(R,) the ids of each round's players, for systems that treat some by name."""
+
+    @property
+    def arrays(self) -> WaveArrays:
+        """All columns but the players' ids."""
+        return WaveArrays(
+            self.round_starts, self.weight, self.ceiling, self.time, self.place, self.entry_starts,
+            self.share, self.mu, self.sigma, self.rounds, self.last_time,
+        )  # fmt: skip
 
 
 Evidence = Floats
-"""(P, 3) what stage 1 found for each player. For Elo-MMR the columns are the performance, its
+"""(P, 3) the result of stage 1 for each player. For Elo-MMR the columns are the performance, its
 variance beta^2 and the diffusion variance gamma^2, which depend on the player's own weights."""
 
 PERFORMANCE, PERFORMANCE_VARIANCE, DIFFUSION_VARIANCE = 0, 1, 2
@@ -100,30 +136,30 @@ PERFORMANCE, PERFORMANCE_VARIANCE, DIFFUSION_VARIANCE = 0, 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Beliefs:
-    """Posteriors of n players: their headers and up to `capacity` logistic factors each."""
+    """The posteriors of n players: headers, and up to `capacity` logistic factors each."""
 
     header: Table
-    """(n,) of HEADER."""
+    """(n,) of type HEADER."""
     factors: Factors
-    """In order of p; the first header.count of each row are valid. (n, capacity) codes if the
-    beliefs are to be records, rounded to what these can say; else (n, capacity, 3): rows (p, a, r).
-    """
+    """The factors of each player in order of p; the first header.count are valid. (n, capacity)
+    codes for beliefs that records hold; else (n, capacity, 3) rows (p, a, r)."""
 
     def __len__(self) -> int:
         return len(self.header)
 
     @property
     def in_full(self) -> bool:
-        """Whether the factors are numbers, as of a history kept in full, which no record holds."""
+        """Whether the factors are unrounded numbers, as in a full history, which no record can
+        hold."""
         return self.factors.ndim > 2
 
 
 def newcomers(
     count: int, capacity: int, mu: float, sigma: float, *, coded: bool = False
 ) -> Beliefs:
-    """Beliefs of players who have not played: one Gaussian factor at the initial rating.
+    """The beliefs of players who have not played: one Gaussian factor at the initial rating.
 
-    Their logistic factors are going to be codes, or numbers.
+    `coded`: their logistic factors will be codes.
     """
     header = np.zeros(count, HEADER)
     header["grid"] = grid_of(mu, sigma)

@@ -1,8 +1,8 @@
-"""The normal distribution whose every bit is ours: density, tails, hazard and quantile.
+"""The normal distribution with the same bits on every machine: density, tails, hazard and quantile.
 
-Everything rests on Mills' ratio M(z) = Phi(-z) / phi(z), which is smooth and never underflows:
-(1 + z) M(z) is a polynomial of degree 24 in t = (z - 4) / (z + 4), fitted at Chebyshev's points
-with 40 digits. Its relative error, measured, stays below 2e-13 for z >= 0.
+Everything is computed from Mills' ratio M(z) = Phi(-z) / phi(z), which is smooth and never
+underflows: (1 + z) M(z) is a polynomial of degree 24 in t = (z - 4) / (z + 4), fitted at
+Chebyshev's points with 40 digits. Its measured relative error is below 2e-13 for z >= 0.
 """
 
 import math
@@ -26,7 +26,7 @@ MILLS = np.array(
         -1.6886238691550213e-09, 4.4040925724540144e-10,
     ]
 )  # fmt: skip
-"""Coefficients, lowest first."""
+"""The coefficients of the polynomial, lowest first."""
 
 
 @kernel
@@ -47,14 +47,15 @@ def mills(z: float) -> float:
 
 @kernel
 def below(z: float) -> float:
-    """Phi(z), the probability of a value below z; no cancellation in the lower tail."""
+    """Phi(z), the probability of a value below z; without cancellation in the lower tail."""
     tail = density(z) * mills(abs(z))
     return tail if z < 0.0 else 1.0 - tail
 
 
 @kernel
 def hazard(z: float) -> float:
-    """phi(z) / Phi(-z): the pull of having been beaten by someone z below; grows like z."""
+    """phi(z) / Phi(-z), which grows like z: the pull of a loss against an opponent rated z
+    below."""
     if z >= 0.0:
         return 1.0 / mills(z)
     d = density(z)

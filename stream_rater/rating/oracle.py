@@ -1,7 +1,8 @@
-"""Elo-MMR said slowly: one player, one opponent, one number at a time, straight from the paper.
+"""Elo-MMR, slow and readable: one player, one opponent and one number at a time, straight from the
+paper.
 
-Nothing here is shared with the kernels: other formulas (tanh instead of logarithms), libm instead
-of our own functions, bisection instead of Halley. The fast path must agree with it.
+It shares nothing with the kernels: it has other formulas (tanh instead of logarithms), libm instead
+of our own functions, and bisection instead of Halley's method. The kernels must agree with it.
 """
 
 import math
@@ -24,7 +25,7 @@ class Player:
     center: float
     precision: float
     history: list[tuple[float, float, float]] = field(default_factory=list)
-    """(p, u, o) of each round, oldest first."""
+    """(p, u, o) of each round, the oldest first."""
     rounds: int = 0
     time: int = 0
 
@@ -49,7 +50,7 @@ def zero(increasing: Callable[[float], float], low: float, high: float) -> float
 
 
 def variances(player: Player, config: EloMMR, weight: float, time: int) -> tuple[float, float]:
-    """This player's (beta^2, gamma^2) in a round of this weight."""
+    """(beta^2, gamma^2) of this player in a round of this weight."""
     w, s = config.limits
     w *= weight
     if player.rounds < len(config.newcomer_weights):
@@ -76,7 +77,8 @@ def diffuse(player: Player, gamma2: float, rho: float) -> None:
 def performance(
     place: Sequence[int], mu: Sequence[float], delta: Sequence[float], i: int, tie: float
 ) -> float:
-    """Entry i's performance: the zero of Q_i (Theorem 3.2). Place 0 did not finish."""
+    """The performance of entry i: the zero of Q_i (Theorem 3.2). Place 0 means that it did not
+    finish."""
 
     def minus_q(x: float) -> float:
         total = 0.0
@@ -100,7 +102,7 @@ def performance(
 
 def hazard(z: float) -> float:
     """phi(z) / Phi(-z)."""
-    if z > 30.0:  # erfc nears its end; the next term is below 1e-9
+    if z > 30.0:  # erfc would soon underflow; the next term is below 1e-9
         return z + 1.0 / z - 2.0 / z**3 + 10.0 / z**5
     return math.sqrt(2.0 / math.pi) * math.exp(-z * z / 2.0) / math.erfc(z / math.sqrt(2.0))
 
@@ -108,7 +110,7 @@ def hazard(z: float) -> float:
 def gaussian_performance(
     place: Sequence[int], mu: Sequence[float], delta: Sequence[float], i: int, split: bool
 ) -> float:
-    """The same as `performance` in Elo-MMx, where performances are normal (section 3)."""
+    """The performance of entry i in Elo-MMx, where performances are normal (section 3)."""
 
     def minus_q(x: float) -> float:
         total = 0.0
@@ -130,7 +132,7 @@ def gaussian_performance(
 
 
 def update(player: Player, p: float, beta2: float) -> None:
-    """The second phase of Algorithm 3, for a player already diffused."""
+    """The second phase of Algorithm 3, for a player whose belief is already diffused."""
     u = C / math.sqrt(beta2)
     player.history.append((p, u, u))
 
@@ -147,7 +149,7 @@ def rate_round(
     players: Sequence[Player], place: Sequence[int], config: EloMMR,
     weight: float = 1.0, ceiling: float = math.inf, time: int = 0,
 ) -> list[float]:  # fmt: skip
-    """Algorithm 1 for one round, players in any order; returns the performances."""
+    """Algorithm 1 for one round, with players in any order. Returns the performances."""
     spreads = [variances(player, config, weight, time) for player in players]
     for player, (_, gamma2) in zip(players, spreads, strict=True):
         diffuse(player, gamma2, config.momentum)

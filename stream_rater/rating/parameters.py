@@ -1,7 +1,7 @@
-"""What can be set about a ladder's rating system, by the names of golden/ and of the README.
+"""The parameters of each rating system, by their names in configuration files.
 
-Each system has a struct of its own, told apart by `system`; what all share is in `Common`.
-Unknown names and values out of range are refused with their place (msgspec names the field).
+Each system has a struct of its own, distinguished by `system`; `Common` has what all share. Unknown
+names and values out of range are refused with their place (msgspec names the field).
 """
 
 import hashlib
@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 DEFAULT_KEPT = 20
-"""Logistic factors kept in a record, unless `history` says otherwise."""
+"""The number of logistic factors kept in a record, unless `history` says otherwise."""
 
 Positive = Annotated[float, Meta(ge=1e-6, le=1e9)]
 NotNegative = Annotated[float, Meta(ge=0, le=1e9)]
@@ -22,17 +22,17 @@ Finite = Annotated[float, Meta(ge=-1e9, le=1e9)]
 
 
 class BadParameters(ValueError):
-    """A rating configuration that makes no sense, in one line."""
+    """A rating configuration that is not valid. The text is one line."""
 
 
 class MinusSigma(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Display mu less so many sigmas (what the player is at least)."""
+    """Display mu minus this many sigmas, a lower bound of the player's skill."""
 
     minus_sigma: NotNegative
 
 
 class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What every system has."""
+    """The parameters that every system has."""
 
     initial_mu: Finite = 1500.0
     initial_sigma: Positive = 350.0
@@ -44,16 +44,16 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     @property
     def kept(self) -> int:
-        """Logistic factors kept: 0 means all of them."""
+        """The number of logistic factors kept; 0 means all."""
         return 0 if self.history == "full" else self.history
 
 
 class Evolving(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How skills change and performances scatter, in Elo-MMR and Elo-MMx.
 
-    (weight_limit, sigma_limit) and (beta, gamma) are two forms of the same pair: a player who has
-    played for ever has uncertainty sigma_limit, and each round then weighs weight_limit against
-    all before it.
+    (weight_limit, sigma_limit) and (beta, gamma) are two forms of the same pair. After many rounds
+    a player's uncertainty approaches sigma_limit, and each round then has weight_limit times the
+    weight of all rounds before.
     """
 
     weight_limit: Positive | None = None
@@ -74,9 +74,9 @@ class Evolving(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def limits(self) -> tuple[float, float]:
-        """(weight_limit, sigma_limit), whichever form was given.
+        """(weight_limit, sigma_limit), from whichever form was given.
 
-        From gamma^2 = w s^2 and beta^2 = (1 + 1/w) s^2 follows s^4 + gamma^2 s^2 = gamma^2 beta^2.
+        gamma^2 = w s^2 and beta^2 = (1 + 1/w) s^2 give s^4 + gamma^2 s^2 = gamma^2 beta^2.
         """
         if self.weight_limit is not None and self.sigma_limit is not None:
             return self.weight_limit, self.sigma_limit
@@ -101,7 +101,7 @@ class EloMMR(Evolving, frozen=True, forbid_unknown_fields=True, kw_only=True, ta
 
 class EloMMX(Evolving, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="system",
              tag="elo-mmx"):  # fmt: skip
-    """Elo-MMx: the same with a Gaussian performance model; memoryless."""
+    """Elo-MMx: Elo-MMR with a Gaussian performance model; memoryless."""
 
 
 class Codeforces(Common, frozen=True, forbid_unknown_fields=True, kw_only=True,
@@ -149,7 +149,8 @@ class TrueSkill(Common, frozen=True, forbid_unknown_fields=True, kw_only=True,
 
 class EloR(Common, frozen=True, forbid_unknown_fields=True, kw_only=True,
            tag_field="system", tag="elo-r"):  # fmt: skip
-    """Elo-R: delta is the spread of a performance, sigma_limit where the uncertainty settles."""
+    """Elo-R: delta is the spread of a performance, and sigma_limit is the limit of the
+    uncertainty."""
 
     delta: Positive = 250.0
     sigma_limit: Positive = 100.0
@@ -161,20 +162,22 @@ class EloR(Common, frozen=True, forbid_unknown_fields=True, kw_only=True,
 
     @property
     def limits(self) -> tuple[float, float]:
-        """(weight_limit, sigma_limit) as of Elo-MMR: delta^2 = (1 + 1/w) s^2, eta^2 = w s^2."""
+        """(weight_limit, sigma_limit) as in Elo-MMR: delta^2 = (1 + 1/w) s^2, eta^2 = w s^2."""
         s2 = self.sigma_limit**2
         return s2 / (self.delta**2 - s2), self.sigma_limit
 
 
 Rates = tuple[tuple[Finite, NotNegative], ...]
-"""[[rating, rate], ...]: a learning rate that is linear between these ratings, flat outside."""
+"""[[rating, rate], ...]: a learning rate that is linear between these ratings and constant
+outside."""
 
 
 class Climbing(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What Kerby's systems share: ratings climb the gradient of the result's log-likelihood.
+    """The parameters of Kerby's systems: ratings climb the gradient of the result's log-likelihood.
 
-    `scale` is how many rating points the model's unit has (the paper's is 1; 400 / ln 10 in
-    chess); a learning rate is in points. Unlike elsewhere `floor` holds the rating itself.
+    `scale` is the number of rating points in the model's unit (1 in the paper, 400 / ln 10 in
+    chess). A learning rate is in points. Unlike in other systems, `floor` limits the rating itself,
+    not only the displayed one.
     """
 
     learning_rate: Positive | Rates
@@ -191,21 +194,21 @@ class Climbing(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def rates(self) -> Rates:
-        """The learning rate as a table, whichever form was given."""
+        """The learning rate as a table, from whichever form was given."""
         given = self.learning_rate
         return given if isinstance(given, tuple) else ((self.initial_mu, given),)
 
 
 class Elo(Climbing, frozen=True, forbid_unknown_fields=True, kw_only=True,
           tag_field="system", tag="elo"):  # fmt: skip
-    """Elo for two; more than two are rated as all the pairs they are."""
+    """Elo for two players. A larger round is rated as all its pairs."""
 
     model: Literal["logistic", "gaussian"] = "logistic"
 
 
 class PairwiseElo(Climbing, frozen=True, forbid_unknown_fields=True, kw_only=True,
                   tag_field="system", tag="pairwise-elo"):  # fmt: skip
-    """Elo between all pairs of a round; `pairs`: their sum, or each player's mean."""
+    """Elo between all pairs of a round. `pairs`: their sum, or each player's mean."""
 
     model: Literal["logistic", "gaussian"] = "logistic"
     pairs: Literal["sum", "average"] = "sum"
@@ -213,26 +216,27 @@ class PairwiseElo(Climbing, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 class PlackettLuce(Climbing, frozen=True, forbid_unknown_fields=True, kw_only=True,
                    tag_field="system", tag="plackett-luce"):  # fmt: skip
-    """Performances are exponential: who is left last of all wins."""
+    """Plackett-Luce: performances are exponential, and the last one eliminated wins."""
 
 
 class Thurstone(Climbing, frozen=True, forbid_unknown_fields=True, kw_only=True,
                 tag_field="system", tag="thurstone"):  # fmt: skip
-    """Performances are normal, of variance 1."""
+    """Thurstone: performances are normal with variance 1."""
 
 
 Kerby = Elo | PairwiseElo | PlackettLuce | Thurstone
 """The systems of B. Kerby's note."""
 
 Memoryless = EloMMX | Codeforces | Topcoder | Glicko | Bar | TrueSkill | Kerby
-"""Systems that keep mu and sigma and nothing else of the past."""
+"""Systems that keep mu and sigma and no history."""
 
 RatingConfig = EloMMR | EloR | Memoryless
-"""Any system's parameters."""
+"""The parameters of any system."""
 
 
 def from_json(data: bytes) -> RatingConfig:
-    """Parse a rating configuration; raise BadParameters with the place of the mistake."""
+    """Parse a rating configuration from JSON. Raises BadParameters with the place of the
+    mistake."""
     try:
         config: RatingConfig = msgspec.json.decode(data, type=RatingConfig)
     except (msgspec.DecodeError, ValueError) as error:
@@ -241,7 +245,8 @@ def from_json(data: bytes) -> RatingConfig:
 
 
 def from_builtins(table: object) -> RatingConfig:
-    """The same from a parsed TOML or JSON table."""
+    """Parse a rating configuration from a decoded TOML or JSON table. Raises BadParameters with the
+    place of the mistake."""
     try:
         config: RatingConfig = msgspec.convert(table, RatingConfig)
     except (msgspec.ValidationError, ValueError) as error:
@@ -250,5 +255,5 @@ def from_builtins(table: object) -> RatingConfig:
 
 
 def fingerprint(config: RatingConfig) -> str:
-    """A short hash of everything in the configuration, the same on every machine."""
+    """A short hash of the whole configuration, equal on every machine."""
     return hashlib.sha256(msgspec.json.encode(config, order="deterministic")).hexdigest()[:16]

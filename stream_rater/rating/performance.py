@@ -1,17 +1,18 @@
-"""Stage 1: how well did each entry play? (Section 3.1 of the paper, with all opponents.)
+"""Stage 1: computes how well each entry of a round played, against all opponents (section 3.1 of
+the paper).
 
-Entry j performs logistically around mu_j, its variance being delta_j^2 = sigma_j^2 + gamma_j^2 +
+Entry j performs logistically around mu_j with variance delta_j^2 = sigma_j^2 + gamma_j^2 +
 beta_j^2. With u_j = C / delta_j, s_j(x) = 1 / (1 + exp(-(x - mu_j) u_j)) and t_j = 1 - s_j, the
 performance of an entry is the root of
 
     sum over better and tied u_j s_j(x)  =  sum over worse and tied u_j t_j(x)      (Theorem 3.2)
 
-where the tied, the entry itself included, count on both sides: wholly (`ties = "full"`, c = 1) or
-by half ("split", c = 1/2). `balance` says how we solve it, `direct` and `shared` where the sums
-come from.
+where tied entries, the entry itself included, count on both sides: wholly (`ties = "full"`, c = 1)
+or by half ("split", c = 1/2). `sums` explains how the equation is solved; `small_rounds`,
+`large_rounds` and `direct` compute the sums.
 
 All tied entries share one performance. Entries that did not finish are worse than all ranked ones
-and are not compared with each other, so each has a performance of its own.
+and are not compared with each other, so each has its own performance.
 """
 
 import math
@@ -22,35 +23,38 @@ from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.kernels import giving, inlined, kernel
 from stream_rater.rating import direct, large_rounds, small_rounds
 from stream_rater.rating.elementary import inverse_root
-from stream_rater.rating.model import DID_NOT_FINISH, Places
+from stream_rater.rating.model import DID_NOT_FINISH, Places, Variances, WaveArrays
 from stream_rater.rating.roots import falls, has_open, let_fall
 from stream_rater.rating.survey import HIGH, KNOWN, LOW, survey
 
 C = math.pi / math.sqrt(3.0)
-"""A logistic distribution of variance delta^2 has scale delta / C."""
+"""A logistic distribution with variance delta^2 has scale delta / C."""
 
 SECONDS_PER_DAY = 86400.0
 
 TOGETHER = 8192
-"""Entries whose rounds are rated together: what is worked in then stays in the second cache."""
+"""How many entries are rated together, so that the working arrays stay in the second-level
+cache."""
 
 MANY = 512
-"""Fewer rounds than this may be twice as many entries: the last ones leave lanes of `small` empty,
-which counts for more the fewer they are."""
+"""Fewer rounds than this may have twice as many entries. The last rounds leave lanes of
+`small_rounds` empty, which costs relatively more if there are few rounds."""
 
 LEAST_WEIGHT = 1e-9
-"""A lighter round weighs this: it tells nothing, and 1/w stays finite."""
+"""The least weight. A round that weighs less counts as this, so that 1/w stays finite; it carries
+no information."""
 
 
 @kernel
 def performances(place: Places, mu: Floats, u: Floats, tie: float) -> Floats:
-    """The performance of each entry of one round; entries in order of place, unfinished last."""
+    """(n,) the performance of each entry of one round. Entries are in order of place, unfinished
+    ones last."""
     return solve_rounds(np.array([0, len(mu)]), place, mu, u, tie)
 
 
 @kernel
 def solve_rounds(round_starts: Ints, place: Places, mu: Floats, u: Floats, tie: float) -> Floats:
-    """The performance of each entry of some rounds: those of one round do not depend on others."""
+    """(E,) the performance of each entry of some rounds. Rounds do not affect each other."""
     rounds = len(round_starts) - 1
     found, known = np.empty(len(mu)), np.empty((rounds, KNOWN))
     few, many = np.empty(rounds, np.int64), np.empty(rounds, np.int64)
@@ -82,15 +86,17 @@ def solve_rounds(round_starts: Ints, place: Places, mu: Floats, u: Floats, tie: 
 
 @inlined
 def player_variances(
-    round_weight: float, rounds: Ints, time: int, last_time: Ints, newcomer_weights: Floats,
-    weight_limit: float, sigma_limit: float, drift_per_day: float, out: Floats,
+    round_weight: float, rounds: Ints, time: int, last_time: Ints, variances: Variances,
+    out: Floats,
 ) -> None:  # fmt: skip
-    """Each player's beta^2 and gamma^2 into out[:, 1] and out[:, 2]; times in seconds.
+    """Write each player's beta^2 and gamma^2 into out[:, 1] and out[:, 2]; times in seconds.
 
-    w = weight_limit * round weight * newcomer weight, s = sigma_limit, d = drift per day:
-    gamma^2 = w s^2 + d * days, beta^2 = (1 + 1/w) s^2 + d / w.
+    w = weight_limit * round weight * newcomer weight, s = sigma_limit, d = drift per day: gamma^2 =
+    w s^2 + d * days, beta^2 = (1 + 1/w) s^2 + d / w.
     """
-    s2 = sigma_limit * sigma_limit
+    weight_limit, drift_per_day = variances.weight_limit, variances.drift_per_day
+    newcomer_weights = variances.newcomer_weights
+    s2 = variances.sigma_limit * variances.sigma_limit
     usual = max(weight_limit * round_weight, LEAST_WEIGHT)
     usual_beta2 = (1.0 + 1.0 / usual) * s2 + drift_per_day / usual
     n = len(rounds)
@@ -107,8 +113,8 @@ def player_variances(
 
 @inlined
 def rounds_together(round_starts: Ints, first: int) -> int:
-    """The end of the rounds from `first` on that are rated together: one, or as many as are up to
-    TOGETHER entries; twice that while they are fewer than MANY."""
+    """The end of the rounds from `first` on that are rated together: at least one, and up to
+    TOGETHER entries, or twice that while the rounds are fewer than MANY."""
     end = first + 1
     while end + 1 < len(round_starts):
         most = TOGETHER if end - first >= MANY else 2 * TOGETHER
@@ -120,15 +126,16 @@ def rounds_together(round_starts: Ints, first: int) -> int:
 
 @inlined
 def is_solo(share: Floats, i: int, j: int) -> bool:
-    """Whether players [i, j) are one who played the whole round: not to be rounded as a team."""
+    """Whether players [i, j) are a single player who played the whole round, who needs no team
+    arithmetic and so no rounding by it."""
     return j == i + 1 and share[i] == 1.0
 
 
 @giving
 def team(initial_mu: float, share: Floats, mu: Floats, variance: Floats) -> tuple[float, float]:
-    """A team's rating and the variance of its performance (section 3.3), members' shares applied.
+    """A team's rating, and the variance of its performance, with the members' shares (section 3.3).
 
-    Deviations from the initial rating add up, so that two newcomers against one start level.
+    Deviations from the initial rating add up, so that two newcomers against one are even.
     """
     return initial_mu + np.sum(share * (mu - initial_mu)), np.sum(share * share * variance)
 
@@ -137,7 +144,8 @@ def team(initial_mu: float, share: Floats, mu: Floats, variance: Floats) -> tupl
 def credit_members(
     performance: float, initial_mu: float, share: Floats, mu: Floats, prior: Floats, out: Floats
 ) -> None:
-    """Each member's evidence: the team's performance less the others' ratings (section 3.3)."""
+    """Write each member's evidence: the team's performance minus the other members' ratings
+    (section 3.3)."""
     team_mu, _ = team(initial_mu, share, mu, prior)
     spread = np.sum(share * share * (prior + out[:, 1]))
     for i in range(len(mu)):
@@ -148,7 +156,7 @@ def credit_members(
 
 @kernel
 def _is_each_alone(entry_starts: Ints, share: Floats) -> bool:
-    """Whether every entry is one player who played the whole round."""
+    """Whether every entry is a single player who played the whole round."""
     if len(share) != len(entry_starts) - 1:
         return False
     parts = 0
@@ -159,18 +167,19 @@ def _is_each_alone(entry_starts: Ints, share: Floats) -> bool:
 
 @kernel
 def _prior(sigma: Floats, out: Floats) -> Floats:
-    """The players' variances, diffused by the gamma^2 in out[:, 2]."""
+    """(n,) the players' variances, diffused by the gamma^2 in out[:, 2]."""
     return sigma * sigma + out[:, 2]
 
 
 @kernel
 def _find_entries(
-    entry_starts: Ints, share: Floats, mu: Floats, sigma: Floats, initial_mu: float, out: Floats,
-    entry_mu: Floats, u: Floats,
-) -> None:  # fmt: skip
-    """Each entry's rating and u = C/delta, from its players' and their beta^2, gamma^2 in `out`."""
+    wave: WaveArrays, initial_mu: float, out: Floats, entry_mu: Floats, u: Floats
+) -> None:
+    """Write each entry's rating and u = C/delta, from its players and their beta^2 and gamma^2 in
+    `out`."""
+    share, mu, sigma = wave.share, wave.mu, wave.sigma
     for e in range(len(entry_mu)):
-        i, j = entry_starts[e], entry_starts[e + 1]
+        i, j = wave.entry_starts[e], wave.entry_starts[e + 1]
         if is_solo(share, i, j):
             entry_mu[e], delta2 = mu[i], sigma[i] * sigma[i] + out[i, 2] + out[i, 1]
         else:
@@ -180,13 +189,11 @@ def _find_entries(
 
 
 @kernel
-def _credit(
-    found: Floats, entry_starts: Ints, share: Floats, mu: Floats, sigma: Floats, initial_mu: float,
-    out: Floats,
-) -> None:  # fmt: skip
-    """Each player's evidence from the entries' performances `found`."""
+def _credit(wave: WaveArrays, found: Floats, initial_mu: float, out: Floats) -> None:
+    """Write each player's evidence from the entries' performances `found`."""
+    share, mu, sigma = wave.share, wave.mu, wave.sigma
     for e in range(len(found)):
-        i, j = entry_starts[e], entry_starts[e + 1]
+        i, j = wave.entry_starts[e], wave.entry_starts[e + 1]
         if is_solo(share, i, j):
             out[i, 0] = found[e]
         else:
@@ -196,63 +203,63 @@ def _credit(
 
 @kernel
 def _estimate(
-    round_starts: Ints, weight: Floats, ceiling: Floats, time: Ints, place: Places,
-    entry_starts: Ints, share: Floats, mu: Floats, sigma: Floats, rounds: Ints, last_time: Ints,
-    weight_limit: float, sigma_limit: float, drift_per_day: float, newcomer_weights: Floats,
-    initial_mu: float, tie: float, out: Floats,
-) -> None:  # fmt: skip
-    """Evidence for the players of some rounds into `out`."""
-    alone = _is_each_alone(entry_starts, share)
-    u = np.empty(len(place))
-    for r in range(len(weight)):
+    wave: WaveArrays, variances: Variances, initial_mu: float, tie: float, out: Floats
+) -> None:
+    """Write the evidence of the players of some rounds into `out`."""
+    round_starts, entry_starts, sigma = wave.round_starts, wave.entry_starts, wave.sigma
+    alone = _is_each_alone(entry_starts, wave.share)
+    u = np.empty(len(wave.place))
+    for r in range(len(wave.weight)):
         first, end = entry_starts[round_starts[r]], entry_starts[round_starts[r + 1]]
         for a in range(first, end, TOGETHER):
             b = min(a + TOGETHER, end)
             player_variances(
-                weight[r], rounds[a:b], time[r], last_time[a:b], newcomer_weights,
-                weight_limit, sigma_limit, drift_per_day, out[a:b],
+                wave.weight[r], wave.rounds[a:b], wave.time[r], wave.last_time[a:b], variances,
+                out[a:b],
             )  # fmt: skip
             if alone:
                 for i in range(a, b):
                     u[i] = C * inverse_root(sigma[i] * sigma[i] + out[i, 2] + out[i, 1])
-    entry_mu = mu
+    entry_mu = wave.mu
     if not alone:
-        entry_mu = np.empty(len(place))
-        _find_entries(entry_starts, share, mu, sigma, initial_mu, out, entry_mu, u)
-    found = solve_rounds(round_starts, place, entry_mu, u, tie)
-    for r in range(len(weight)):
+        entry_mu = np.empty(len(wave.place))
+        _find_entries(wave, initial_mu, out, entry_mu, u)
+    found = solve_rounds(round_starts, wave.place, entry_mu, u, tie)
+    for r in range(len(wave.weight)):
         a, b = round_starts[r], round_starts[r + 1]
         if alone:
             for i in range(a, b):
-                out[i, 0] = min(found[i], ceiling[r])
+                out[i, 0] = min(found[i], wave.ceiling[r])
         else:
-            np.minimum(found[a:b], ceiling[r], found[a:b])
+            np.minimum(found[a:b], wave.ceiling[r], found[a:b])
     if not alone:
-        _credit(found, entry_starts, share, mu, sigma, initial_mu, out)
+        _credit(wave, found, initial_mu, out)
 
 
 @kernel
-def estimate(
-    round_starts: Ints, weight: Floats, ceiling: Floats, time: Ints, place: Places,
-    entry_starts: Ints, share: Floats, mu: Floats, sigma: Floats, rounds: Ints, last_time: Ints,
-    weight_limit: float, sigma_limit: float, drift_per_day: float, newcomer_weights: Floats,
-    initial_mu: float, tie: float,
-) -> Floats:  # fmt: skip
-    """Evidence (P, 3) for every player of a wave (see model.Wave and model.Evidence).
+def _some_rounds(wave: WaveArrays, first: int, end: int) -> WaveArrays:
+    """The rounds from `first` to before `end`, with their entries and players."""
+    a, b = wave.round_starts[first], wave.round_starts[end]
+    i, j = wave.entry_starts[a], wave.entry_starts[b]
+    return WaveArrays(
+        wave.round_starts[first : end + 1] - a, wave.weight[first:end], wave.ceiling[first:end],
+        wave.time[first:end], wave.place[a:b], wave.entry_starts[a : b + 1] - i, wave.share[i:j],
+        wave.mu[i:j], wave.sigma[i:j], wave.rounds[i:j], wave.last_time[i:j],
+    )  # fmt: skip
 
-    A few rounds at a time, with which the arrays worked in stay in the cache.
+
+@kernel
+def estimate(wave: WaveArrays, variances: Variances, initial_mu: float, tie: float) -> Floats:
+    """(P, 3) evidence of every player of a wave (see model.Wave and model.Evidence).
+
+    A few rounds are computed at a time, so that the working arrays stay in the cache.
     """
-    out = np.empty((len(mu), 3))
+    out = np.empty((len(wave.mu), 3))
     first = 0
-    while first < len(weight):
-        end = rounds_together(round_starts, first)
-        a, b = round_starts[first], round_starts[end]
-        i, j = entry_starts[a], entry_starts[b]
-        _estimate(
-            round_starts[first : end + 1] - a, weight[first:end], ceiling[first:end],
-            time[first:end], place[a:b], entry_starts[a : b + 1] - i, share[i:j], mu[i:j],
-            sigma[i:j], rounds[i:j], last_time[i:j], weight_limit, sigma_limit, drift_per_day,
-            newcomer_weights, initial_mu, tie, out[i:j],
-        )  # fmt: skip
+    while first < len(wave.weight):
+        end = rounds_together(wave.round_starts, first)
+        i = wave.entry_starts[wave.round_starts[first]]
+        j = wave.entry_starts[wave.round_starts[end]]
+        _estimate(_some_rounds(wave, first, end), variances, initial_mu, tie, out[i:j])
         first = end
     return out

@@ -1,17 +1,16 @@
-"""The belief record: one player's posterior in bytes, as Redis holds it.
+"""Encodes beliefs as records: one player's posterior in bytes, as Redis holds it.
 
-A fixed little-endian layout, without a checksum (the store's business):
+The layout is fixed and little-endian, without a checksum (the store's task):
 
     0  version u8      3  rounds u24          16  time before the last round i40
     1  grid i8         6  last offset i40     21  mu, sigma and those before the round: 4 float32
     2  count u8       11  time i40            37  end of the header
 
-and, where there are logistic factors, center, precision, scale and width (4 float32), then for each
-factor the 40 bits of its code (see `factor`).
+If there are logistic factors, center, precision, scale and width follow (4 float32), then the 40
+bits of each factor's code (see `factor`).
 
-Beliefs are rounded to this after each round (see `rounding`), so writing one down and reading it
-back changes nothing. A record of an unknown version, or of a length its count does not explain, is
-refused.
+Beliefs are rounded to this after each round (see `rounding`), so encoding and decoding changes
+nothing. A record of an unknown version, or of a length that does not fit its count, is refused.
 """
 
 from collections.abc import Sequence
@@ -27,14 +26,14 @@ from stream_rater.rating.model import HEADER, NEVER, Beliefs, Codes, Table, newc
 VERSION = 2
 HEADER_SIZE = 37
 HISTORY_SIZE = 16
-"""What all logistic factors share."""
+"""Bytes of what all logistic factors share: center, precision, scale and width."""
 FACTOR_SIZE = 5
 MOST_FACTORS = 64
 
 ROUNDS_SIZE, OFFSET_SIZE, TIME_SIZE = 3, 5, 5
 MOST_ROUNDS = 2 ** (8 * ROUNDS_SIZE) - 1
 NO_OFFSET = -(2 ** (8 * OFFSET_SIZE - 1))
-"""Stands for NEVER."""
+"""Encodes NEVER."""
 
 
 class UnknownRecord(ValueError):
@@ -42,7 +41,7 @@ class UnknownRecord(ValueError):
 
 
 class Unrecordable(ValueError):
-    """A belief that no record can hold: its history is kept in full, or a number is too large."""
+    """A belief that no record can hold: its history is full, or a number is too large."""
 
 
 @kernel
@@ -143,14 +142,15 @@ def _unpack(data: Bytes, starts: Ints, rows: Ints, header: Table, factors: Codes
 
 
 def encode(beliefs: Beliefs) -> list[bytes]:
-    """One record for each belief; raises Unrecordable."""
+    """The record of each belief. Raises Unrecordable."""
     out, starts = encode_all(beliefs)
     data = out.tobytes()
     return [data[a:b] for a, b in pairwise(starts.tolist())]
 
 
 def encode_all(beliefs: Beliefs) -> tuple[Bytes, Ints]:
-    """The same records in a row, and (n + 1,) where each starts and the last ends."""
+    """The records of all beliefs, concatenated, and (n + 1,) the start of each and the end of the
+    last. Raises Unrecordable."""
     header = beliefs.header
     _check(beliefs)
     starts = np.zeros(len(header) + 1, np.int64)
@@ -161,25 +161,25 @@ def encode_all(beliefs: Beliefs) -> tuple[Bytes, Ints]:
 
 
 def _size(count: Any) -> Any:
-    """Bytes of a record of so many factors (an integer or an array)."""
+    """The bytes of a record with this many factors (an integer or an array)."""
     return HEADER_SIZE + (count > 0) * HISTORY_SIZE + FACTOR_SIZE * count
 
 
 def _check(beliefs: Beliefs) -> None:
     header = beliefs.header
     if beliefs.in_full:
-        raise Unrecordable("belief record: these beliefs keep their history in full")
+        raise Unrecordable("belief record: these beliefs have a full history")
     for name, most in (
         ("count", MOST_FACTORS), ("rounds", MOST_ROUNDS), ("last", -NO_OFFSET - 1),
         ("time", -NO_OFFSET - 1),
     ):  # fmt: skip
         if len(header) and header[name].max() > most:
-            raise Unrecordable(f"belief record: {name} {header[name].max()}, at most {most}")
+            raise Unrecordable(f"belief record: {name} {header[name].max()} exceeds {most}")
 
 
 @kernel
 def _counts(data: Bytes, starts: Ints, sizes: Ints) -> Ints:
-    """How many factors each record holds; -1 where it is none."""
+    """(n,) the number of factors of each record; -1 if it is no valid record."""
     counts = np.full(len(starts), -1)
     for i in range(len(starts)):
         at = starts[i]
@@ -194,7 +194,8 @@ def _counts(data: Bytes, starts: Ints, sizes: Ints) -> Ints:
 def decode(
     records: Sequence[bytes | None], capacity: int, initial_mu: float, initial_sigma: float
 ) -> Beliefs:
-    """Beliefs with room for `capacity` factors or as many as needed; None is a newcomer."""
+    """Decode records; None is a newcomer. There is room for at least `capacity` factors, and for
+    one more than any record has. Raises UnknownRecord."""
     held = [each for each in records if each is not None]
     sizes = np.fromiter(map(len, held), np.int64, len(held))
     data = np.frombuffer(b"".join(held), np.uint8)
@@ -222,12 +223,12 @@ def _why_unknown(record: bytes) -> str:
 
 
 def read_headers(data: bytes) -> Table:
-    """The headers of consecutive records cut to HEADER_SIZE, zeros where there is no belief.
+    """Decode concatenated headers of HEADER_SIZE bytes, which are zeros where there is no belief.
 
-    What only the factors' part holds is left zero. Raises UnknownRecord.
+    Fields that are not in the header's bytes are zero. Raises UnknownRecord.
     """
     if len(data) % HEADER_SIZE:
-        raise UnknownRecord(f"belief record: {len(data)} bytes is no whole number of headers")
+        raise UnknownRecord(f"belief record: {len(data)} bytes are no whole number of headers")
     packed = np.frombuffer(data, np.uint8)
     versions = packed[::HEADER_SIZE]
     unknown = versions[(versions != VERSION) & (versions != 0)]

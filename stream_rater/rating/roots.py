@@ -1,13 +1,13 @@
-"""One safeguarded step towards the root of an increasing function.
+"""Safeguarded steps towards the root of an increasing function.
 
 Every root in this package is unique (the functions are strictly monotone: Lemma 3.1 of the paper)
-and bracketed beforehand, so Newton's or Halley's step is taken where it makes progress and the
-bracket is halved where it does not. "Progress" means less than half the step before: a plain
-bracketed Newton creeps through hundreds of steps on real data (a newcomer at 1500 with one
-performance of 2303), because each step lands just inside the bracket on alternating sides.
+and bracketed beforehand. Newton's or Halley's step is taken where it makes progress; otherwise the
+bracket is halved. "Progress" means less than half the step before. A plain bracketed Newton method
+needs hundreds of steps on real data (a newcomer at 1500 with one performance of 2303), because each
+step lands just inside the bracket, on alternating sides.
 
-A loop around `safeguard` tests the proposed step against its tolerance first, before the bracket:
-near the root rounding may put a perfectly good last step outside it.
+A loop around `safeguard` compares the proposed step with its tolerance before it uses the bracket:
+near the root, rounding may put a good last step outside the bracket.
 """
 
 import math
@@ -20,14 +20,16 @@ from stream_rater.rating.model import DID_NOT_FINISH, Places
 SIXTH = 1.0 / 6.0
 
 MAX_STEPS = 200
-"""Bisection alone narrows any bracket of floats to nothing in far fewer."""
+"""The most steps of a search. Bisection alone needs far fewer to shrink any bracket of floats to
+nothing."""
 
 
 @kernel
 def householder(f: float, f1: float, f2: float, f3: float) -> float:
-    """Householder's third step towards f = 0, held between half of Newton's and twice that.
+    """Householder's third-order step towards f = 0, clipped to between half of Newton's step and
+    twice that.
 
-    The error after a step is of the fourth power of that before.
+    The error after a step is of the order of the fourth power of the error before.
     """
     inverse = 1.0 / f1
     newton = -f * inverse
@@ -57,7 +59,7 @@ def safeguard(
 
 @inlined
 def count_ranked(place: Places) -> int:
-    """How many finished; they stand before those who did not."""
+    """The number of entries that finished, which come first."""
     ranked = len(place)
     while ranked > 0 and place[ranked - 1] == DID_NOT_FINISH:
         ranked -= 1
@@ -66,7 +68,7 @@ def count_ranked(place: Places) -> int:
 
 @kernel
 def has_open(found: Floats, first: int, end: int) -> bool:
-    """Whether a search has left any of these open, as NaN."""
+    """Whether any of found[first:end] is NaN, because a search left it open."""
     left = 0
     for i in range(first, end):
         left += found[i] != found[i]
@@ -80,7 +82,8 @@ def _just_below(x: float) -> float:
 
 @inlined
 def falls(place: Places, found: Floats, first: int, end: int) -> bool:
-    """Whether entries [first, end), a round, are as `let_fall` leaves them, and none is open."""
+    """Whether the entries [first, end) of a round are as `let_fall` leaves them, and none is
+    NaN."""
     wrong = 0 if found[first] == found[first] else 1
     for i in range(first + 1, end):
         limit = found[i - 1] if place[i] == place[i - 1] else _just_below(found[i - 1])
@@ -90,11 +93,11 @@ def falls(place: Places, found: Floats, first: int, end: int) -> bool:
 
 @kernel
 def let_fall(place: Places, found: Floats, first: int, end: int) -> None:
-    """Theorem 5.2 to the last bit: in order of place, whoever is worse performed worse.
+    """Enforce Theorem 5.2 to the last bit: a worse place means a worse performance.
 
-    Two roots nearer to each other than a search's tolerance may come out in the wrong order; then
-    the worse one is set just below the better. (Who did not finish is only below all ranked.)
-    The entries [first, end) are those of one round.
+    Two roots that are closer than a search's tolerance may come out in the wrong order. The worse
+    one is then set just below the better one. (An entry that did not finish is only below all
+    ranked ones.) The entries [first, end) are those of one round.
     """
     limit = math.inf
     for i in range(first, end):

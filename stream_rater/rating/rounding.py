@@ -1,16 +1,16 @@
-"""What a belief's numbers are rounded to, so that its record can hold them exactly.
+"""Rounds a belief's numbers to what its record holds exactly.
 
-A service's belief *is* its record: after each round it is rounded to what the record can say, and
-the next round starts from there. Nothing then depends on whether a belief was stored in between.
+In the service, a belief *is* its record: it is rounded after each round, and the next round starts
+from the rounded numbers. So nothing depends on whether a belief was stored in between.
 
 - mu, sigma, the Gaussian factor and the scale of the weights are float32.
-- a performance lies on a fixed grid around zero, GRID_BITS wide: 1/16 point for a ladder that
+- A performance lies on a fixed grid around zero with GRID_BITS bits: 1/16 point for a ladder that
   starts at 1500 with a sigma of 350.
-- a factor's weight (relative to the belief's scale) and its excess width (what merging added to the
-  standard deviation of the narrowest, relative to that) are small floats: a few bits of mantissa
-  and of exponent, with gradual underflow, as IEEE has it.
+- A factor's weight (relative to the belief's scale) and its excess width (what merging added to the
+  standard deviation of the narrowest factor, relative to that) are small floats: a few bits of
+  mantissa and exponent, with gradual underflow as in IEEE 754.
 
-Decay changes the scale alone, so that a weight is rounded when it is set and never again.
+Decay changes only the scale, so a weight is rounded when it is set and never again.
 """
 
 import math
@@ -21,38 +21,41 @@ import numpy as np
 from stream_rater.columns.kernels import kernel
 
 GRID_BITS = 20
-"""Bits of a performance: it lies within 2^19 steps of zero."""
+"""The bits of a performance, which lies within 2^19 steps of zero."""
 
 WEIGHT_BITS, WEIGHT_LOW, WEIGHT_TOP = 13, -2, 2**15 - 1
-"""Mantissa bits, exponent of the least normal number and greatest code: from 2^-15 to under 2.
+"""A weight's mantissa bits, exponent of the least normal number, and greatest code: from 2^-15 to
+below 2.
 
-What counts is how a weight compares with the greatest, so its error is nearly absolute.
+What matters is how a weight compares with the greatest weight, so a nearly absolute error is fine.
 """
 
 WIDTH_BITS, WIDTH_LOW, WIDTH_TOP = 1, -5, 2**5 - 1
-"""The same for the excess width: from 1/64 of the narrowest to 768 times."""
+"""The excess width's mantissa bits, exponent of the least normal number, and greatest code: from
+1/64 of the narrowest width to 768 times it."""
 
 BIAS, MANTISSA = 1023, 52
-"""Of a float64."""
+"""The exponent bias and the mantissa bits of a float64."""
 
 
 @kernel
 def single(x: float) -> float:
-    """x as the nearest float32."""
+    """x rounded to the nearest float32."""
     rounded: float = np.float64(np.float32(x))
     return rounded
 
 
 @kernel
 def power_of_two(exponent: Any) -> float:
-    """2**exponent, within the normal numbers."""
+    """2**exponent, for exponents of normal numbers."""
     x: float = np.int64(np.int64(exponent + BIAS) << MANTISSA).view(np.float64)
     return x
 
 
 @kernel
 def growth(weight: float) -> float:
-    """The power of two by which a scale must grow for a weight relative to it to be under 2."""
+    """The power of two by which a scale must grow so that this weight, relative to it, is below
+    2."""
     exponent = (np.float64(weight).view(np.int64) >> MANTISSA) - BIAS
     return power_of_two(exponent) if weight >= 2.0 else 1.0
 
@@ -68,15 +71,15 @@ def small_code(x: float, bits: int, low: int, top: int) -> int:
 
 @kernel
 def small_float(code: int, bits: int, low: int) -> float:
-    """The small float of this code: whichever is less of what it were as a normal number, and on
-    the straight line that the numbers below those stand on."""
+    """The small float with this code: the lesser of its value as a normal number and the straight
+    line of the subnormal numbers."""
     pattern = np.int64(code + ((BIAS + low - 1) << bits))
     normal: float = np.int64(pattern << (MANTISSA - bits)).view(np.float64)
     return min(normal, 2.0 * normal - power_of_two(low))
 
 
 def small_floats(bits: int, low: int, top: int) -> list[float]:
-    """All of them, by code: said once more, without a kernel."""
+    """All small floats by code, computed without a kernel."""
     steps = range(1 << bits)
     below = [math.ldexp(step, low - bits) for step in steps]
     count = (top + 1) // len(steps) - 1
@@ -90,14 +93,14 @@ def small_floats(bits: int, low: int, top: int) -> list[float]:
 
 @kernel
 def weight(x: float) -> float:
-    """A relative weight, 0 <= x < 2, rounded."""
+    """x rounded to a relative weight, 0 <= x < 2."""
     return small_float(small_code(x, WEIGHT_BITS, WEIGHT_LOW, WEIGHT_TOP), WEIGHT_BITS, WEIGHT_LOW)
 
 
 def grid_of(initial_mu: float, initial_sigma: float) -> int:
-    """Exponent of the grid's step: fine beside sigma, and wide enough for any performance.
+    """The exponent of the grid's step: fine relative to sigma, and wide enough for any performance.
 
-    It reaches beyond 4 |mu| and beyond 60 sigma.
+    The grid reaches beyond 4 |mu| and beyond 60 sigma.
     """
     part, exponent = math.frexp(max(initial_sigma / 2.0**13, abs(initial_mu) / 2.0**17))
     return exponent - 1 if part == 0.5 else exponent
@@ -105,6 +108,6 @@ def grid_of(initial_mu: float, initial_sigma: float) -> int:
 
 @kernel
 def grid_code(p: float, per_point: float) -> int:
-    """The grid point nearest to p, held within the grid; `per_point` of its steps are a point."""
+    """The grid point nearest to p, clipped to the grid, which has `per_point` steps a point."""
     most = float(2 ** (GRID_BITS - 1) - 1)
     return int(min(max(np.floor(p * per_point + 0.5), -most), most))

@@ -1,17 +1,17 @@
-"""The sketch: a posterior's logistic factors, in order of performance and bounded in number.
+"""The sketch: bounds the number of a posterior's logistic factors by merging neighbours.
 
-The paper folds the oldest factor into the Gaussian, which throws away where it stood. We keep the
-factors sorted by performance and, when there is one too many, merge the two neighbours that lose
-least: old and new, near or far in time, two performances a few points apart say almost the same.
-Decay multiplies all factors alike, so it commutes with merging.
+The paper moves the oldest factor into the Gaussian, which loses where it was. The sketch keeps the
+factors sorted by performance. If there is one too many, it merges the two neighbours whose merging
+costs least: two performances a few points apart say almost the same, however far apart in time they
+are. Decay multiplies all factors alike, so it commutes with merging.
 
 A factor (p, a, r) contributes r * tanh((x - p) a), times the belief's scale, to the posterior's
 log-derivative. Merging keeps the sum of r (the pull from afar), the r-weighted mean of p, and the
 variance of the mixture.
 
-Beliefs stand in lanes, as in `mode`; no step here depends on how many factors a neighbour has.
-`codes` (K, n) has those of belief i at codes[:COUNT, i], as its record has them (see `factor`), and
-what is behind them means nothing.
+Each belief has a lane, as in `mode`, and its result does not depend on the other lanes. `codes` (K,
+n) holds the factors of belief i at codes[:COUNT, i], as in its record (see `factor`); the codes
+after them are meaningless.
 """
 
 import math
@@ -37,32 +37,32 @@ from stream_rater.rating.model import Codes
 from stream_rater.rating.rounding import growth, single
 
 NEW_P, NEW_A, NEW_R = range(FREE, FREE + 3)
-"""Rows of `lanes`: the factor that is on its way in."""
+"""Rows of `lanes`: the new factor."""
 P2, A2, R2 = range(FREE + 3, FREE + 6)
-"""The second of the pair that is merged into it."""
+"""Rows for the second factor of a pair that is merged."""
 PLACE = FREE + 6
-"""Where it is to stand, or the first of the pair does; NONE where nothing is to be merged."""
+"""The place of the new factor, or of the first factor of a pair; NONE if nothing is merged."""
 KEPT = FREE + 7
-"""How many factors are kept."""
+"""The number of factors that are kept."""
 LEAST, OVER = FREE + 8, FREE + 9
-"""What merging that pair costs: a quotient."""
+"""The cost of merging that pair, as a quotient."""
 PART = FREE + 10
-"""What is left of the factors' relative weights, as the scale grows."""
+"""The factor by which the relative weights shrink when the scale grows."""
 ROWS = FREE + 11
 
 NONE = 1e9
-"""Behind all factors."""
+"""A place after all factors."""
 
 WEIGHTLESS = 1e-300
-"""Keeps the cost of merging two factors decayed to nothing from being 0 / 0."""
+"""Prevents 0 / 0 in the cost of merging two factors that decayed to nothing."""
 
 NARROWER = 1.0 - 1e-6
-"""A performance narrower by more than rounding is a new narrowest."""
+"""A performance that is narrower by more than rounding becomes the narrowest."""
 
 
 @inlined
 def _rebase(codes: Codes, i: int, count: int, narrowest: float, narrower: float) -> None:
-    """Let the widths of lane i be relative to a narrower one."""
+    """Encode the widths of lane i relative to a new narrowest width."""
     for k in range(count):
         a, r = slope_of(codes[k, i], steepest(narrowest)), weight_of(codes[k, i])
         p = performance_of(codes[k, i], 1.0)
@@ -71,10 +71,10 @@ def _rebase(codes: Codes, i: int, count: int, narrowest: float, narrower: float)
 
 @inlined
 def make_room(codes: Codes, lanes: Floats, n: int, most: int, u: int, beta: int) -> None:
-    """Let the factors be such that one of the weights in row `u`, which has the standard
-    deviations in row `beta`, fits: none has more than `most`."""
+    """Rescale the factors so that a new one with the weight in row `u` and the standard deviation
+    in row `beta` fits. No belief has more than `most` factors."""
     for i in range(n):
-        if lanes[SCALE, i] == 0.0:  # without momentum no factor outlives a round
+        if lanes[SCALE, i] == 0.0:  # without momentum, no factor survives a round
             lanes[COUNT, i] = 0.0
         if lanes[COUNT, i] == 0.0:
             lanes[SCALE, i] = single(lanes[u, i])
@@ -94,7 +94,7 @@ def make_room(codes: Codes, lanes: Floats, n: int, most: int, u: int, beta: int)
 
 @inlined
 def settle(new: Codes, lanes: Floats, n: int) -> None:
-    """The codes of the factors on their way in."""
+    """Encode the new factors."""
     for i in range(n):
         excess = excess_width(lanes[NEW_A, i], lanes[NARROWEST, i])
         new[i] = code_of(lanes[NEW_P, i], lanes[NEW_R, i], excess, 1.0 / lanes[GRID, i])
@@ -102,11 +102,12 @@ def settle(new: Codes, lanes: Floats, n: int) -> None:
 
 @inlined
 def insert(codes: Codes, new: Codes, lanes: Floats, n: int, most: int) -> None:
-    """Put the new factors among up to `most` others in order of p; room for one more each."""
+    """Insert the new factors among up to `most` others in order of p. There must be room for one
+    more each."""
     for i in range(n):
         lanes[PLACE, i] = 0.0
     for k in range(most):
-        at = float(k)  # a loop over lanes that turns k itself into a float stays scalar
+        at = float(k)  # a loop over lanes that converts k is not vectorised
         for i in range(n):
             before = (steps_of(codes[k, i]) <= steps_of(new[i])) & (at < lanes[COUNT, i])
             lanes[PLACE, i] += 1.0 if before else 0.0
@@ -124,7 +125,7 @@ def insert(codes: Codes, new: Codes, lanes: Floats, n: int, most: int) -> None:
 
 @inlined
 def _surplus(lanes: Floats, n: int) -> int:
-    """How many beliefs have more factors than are kept."""
+    """The number of beliefs that have more factors than are kept."""
     surplus = 0
     for i in range(n):
         surplus += 1 if lanes[KEPT, i] < lanes[COUNT, i] else 0
@@ -133,9 +134,10 @@ def _surplus(lanes: Floats, n: int) -> int:
 
 @inlined
 def _find_cheapest(codes: Codes, lanes: Floats, n: int, most: int) -> None:
-    """PLACE: the first of the neighbours whose merging costs least, r1 r2 / (r1 + r2) * d^4.
+    """Set PLACE to the first of the two neighbours whose merging costs least, r1 r2 / (r1 + r2) *
+    d^4.
 
-    NONE where nothing is to be merged.
+    NONE if nothing is to be merged.
     """
     for i in range(n):
         lanes[LEAST, i], lanes[OVER, i], lanes[PLACE, i] = math.inf, 1.0, NONE
@@ -159,7 +161,7 @@ def _find_cheapest(codes: Codes, lanes: Floats, n: int, most: int) -> None:
 
 @inlined
 def _take(codes: Codes, lanes: Floats, n: int) -> None:
-    """The pairs to be merged, into the lanes; where there is none, any."""
+    """Load the pairs to merge into the lanes; a lane without one loads any pair."""
     for i in range(n):
         k = int(lanes[PLACE, i]) if lanes[PLACE, i] < NONE else 0
         slope = steepest(lanes[NARROWEST, i])
@@ -172,7 +174,7 @@ def _take(codes: Codes, lanes: Floats, n: int) -> None:
 
 @inlined
 def _mix(lanes: Floats, n: int) -> None:
-    """What each pair becomes, as the factor on its way in."""
+    """Merge each pair into a new factor."""
     for i in range(n):
         a1, a2, r = lanes[NEW_A, i], lanes[A2, i], lanes[NEW_R, i] + lanes[R2, i]
         part = lanes[R2, i] / r if r > 0.0 else 0.5
@@ -185,7 +187,7 @@ def _mix(lanes: Floats, n: int) -> None:
 
 @inlined
 def _relieve(codes: Codes, lanes: Floats, n: int) -> None:
-    """Let merged factors be under 2: rarely more than that."""
+    """Rescale beliefs whose merged factor weighs 2 or more, which is rare."""
     for i in range(n):
         times = growth(lanes[NEW_R, i])
         if times > 1.0 and lanes[PLACE, i] < NONE:
@@ -197,9 +199,9 @@ def _relieve(codes: Codes, lanes: Floats, n: int) -> None:
 
 @inlined
 def _close_up(codes: Codes, new: Codes, lanes: Floats, n: int, most: int) -> None:
-    """Let each new factor take the place of its pair, and all behind move up.
+    """Put each merged factor in the place of its pair, and move the factors after it up.
 
-    Without a branch: where a pair stands is anybody's guess.
+    There is no branch, because the places of pairs are unpredictable.
     """
     for k in range(most - 1):
         at = float(k)
@@ -213,9 +215,9 @@ def _close_up(codes: Codes, new: Codes, lanes: Floats, n: int, most: int) -> Non
 
 @inlined
 def merge(codes: Codes, new: Codes, lanes: Floats, n: int, most: int) -> None:
-    """Merge the cheapest neighbours wherever there are more factors than are kept.
+    """Merge the cheapest neighbours in every belief until it has no more factors than are kept.
 
-    No belief has more than `most`.
+    No belief has more than `most` factors.
     """
     while _surplus(lanes, n) > 0:
         _find_cheapest(codes, lanes, n, most)
@@ -228,7 +230,7 @@ def merge(codes: Codes, new: Codes, lanes: Floats, n: int, most: int) -> None:
 
 @inlined
 def read(codes: Codes, held: Floats, lanes: Floats, n: int, most: int) -> None:
-    """Up to `most` factors of each belief as numbers, FILL behind them: what `mode` takes."""
+    """Decode up to `most` factors of each belief, with FILL after them, as `mode` needs them."""
     for i in range(n):
         lanes[A2, i] = steepest(lanes[NARROWEST, i])
     for k in range(most):

@@ -1,11 +1,12 @@
-"""Stage 1 of small rounds: every sum taken anew, for many rounds of one size side by side.
+"""Stage 1 of small rounds: sums over all entries, computed for many rounds of one size at once.
 
-A round has a lane: planes[Q, i, k] is quantity Q of entry i of the round in lane k, so that a
-compiler turns a loop over lanes into vector instructions. A round whose search has ended leaves its
-lane to the next, or to the last one; where there are fewer rounds than lanes, some are copies. No
-round's bits depend on its neighbours. The balance and the step are those of `balance`. The first
-step, from a guess, is taken in single precision, then usually one more suffices; what needs more
-than PASSES is left open for `direct`.
+Each round has a lane: planes[Q, i, k] is quantity Q of entry i of the round in lane k. The compiler
+turns loops over lanes into vector instructions. When the search of a round ends, its lane is given
+to the next round, or to the last one that is still searching. If there are fewer rounds than lanes,
+some lanes are copies. The bits of a round do not depend on other rounds.
+
+The balance and the step are those of `sums`. The first step, from a guess, is computed in single
+precision; then usually one more suffices. What needs more than PASSES steps is left to `direct`.
 """
 
 import math
@@ -23,50 +24,55 @@ from stream_rater.rating.sums import FLAT, are_tied, bend_of_slope, excess, find
 from stream_rater.rating.vectors import aligned
 
 SMALL = 30
-"""Up to so many entries; above, `shared` is faster."""
+"""The largest size of these rounds; above it, `large_rounds` is faster."""
 
 LANES = 32
-"""Rounds side by side: a number known to the compiler, which takes fewer than 17 one by one. What
-is written lies in memory before what is read: it asks whether they overlap, by bounds too wide."""
+"""The number of lanes, a constant for the compiler, which would process fewer than 17 one by one.
+Arrays that are written lie in memory before arrays that are read, because the compiler's check for
+overlap uses too wide bounds."""
 
 TOLERANCE = 2.5e-2
-"""A step smaller than this part of the narrowest 1/u ends the search: the fourth power of it is
-left, and of that a small part, as f is nearly straight."""
+"""A step shorter than this fraction of the narrowest 1/u ends the search. The error left is a small
+fraction of its fourth power, because f is nearly straight."""
 
 PASSES = 8
 
 MU, U, PLACE, ODDS, X, STEP = range(6)
-"""Planes: what is known of an entry, (B + c T) / (W + c T), its performance and the last step."""
+"""Planes: the data of an entry, its odds (B + c T) / (W + c T), its performance and the last
+step."""
 PLANES = 6
 COUNT, W, WD, WDD = range(5, 9)
-"""Planes of the first step alone, which has no STEP: of those tied with an entry and itself, how
-many they are, and sums of u, u d and u d^2; d is the rating seen from the round's first entry's."""
+"""Planes of the first step alone, which has no STEP. Over an entry and those tied with it: their
+number, and the sums of u, u d and u d^2, where d is the rating relative to the round's first
+entry."""
 SINGLE_PLANES = 9
 
 P, Q, P1, P2, P3, E = range(6)
-"""Rows: the sums at X of the entry at hand (see `balance`), and the exponential of their terms."""
+"""Rows: the sums at X of the current entry (see `sums`), and the exponential of their terms."""
 SINGLE_ROWS = 6
 LOW, HIGH, NARROW, LONGEST, PASS, FIRST = range(6, 12)
-"""Of a round: bounds, its narrowest 1/u, the longest of its last steps, how many steps it took, and
-where its entries begin."""
+"""Rows of a round: its bounds, its narrowest 1/u, its longest last step, its number of steps, and
+its first entry."""
 ROWS = 12
 
 ZERO, SIX = np.float32(0.0), np.float32(6.0)
 
 REACH = 8.0
-"""No first step is longer than so many 1/u of the round's first entry."""
+"""The longest first step, in units of 1/u of the round's first entry."""
 
 
 @inlined
 def _sum(planes: Floats, rows: Floats, i: int, size: int, tie: float, alone: bool) -> None:
-    """P, Q and P's derivatives at the X of entry i: a term counts 2c times if tied, once if not.
+    """Compute P, Q and P's derivatives at the X of entry i. A tied term counts 2c times, another
+    one once.
 
-    If all are `alone`, in all lanes, only the entry's own is: the same bits for less.
+    `alone`: no entries are tied in any lane, so only the entry's own term is. The bits are the
+    same.
     """
     for k in range(LANES):
         rows[P, k] = rows[Q, k] = rows[P1, k] = rows[P2, k] = rows[P3, k] = 0.0
     for j in range(size):
-        for k in range(LANES):  # a loop apart: short ones overlap their rounds
+        for k in range(LANES):  # a loop of its own: short loops overlap their iterations
             rows[E, k] = quick_exp((planes[MU, j, k] - planes[X, i, k]) * planes[U, j, k])
         for k in range(LANES):
             u = planes[U, j, k]
@@ -87,7 +93,8 @@ def _sum(planes: Floats, rows: Floats, i: int, size: int, tie: float, alone: boo
 def _sum_singly(
     planes: Singles, rows: Singles, i: int, size: int, tie: np.float32, alone: bool
 ) -> None:
-    """The same in single precision: twice as many lanes in a vector."""
+    """Compute P, Q and P's derivatives at the X of entry i in single precision, which fits twice as
+    many lanes in a vector."""
     for k in range(LANES):
         rows[P, k] = rows[Q, k] = rows[P1, k] = rows[P2, k] = rows[P3, k] = ZERO
     for j in range(size):
@@ -110,7 +117,7 @@ def _sum_singly(
 
 @inlined
 def _gather_groups(planes: Singles, size: int) -> None:
-    """COUNT, W, WD and WDD of each entry's group."""
+    """Compute COUNT, W, WD and WDD of each entry's tie group."""
     for i in range(size):
         for k in range(LANES):
             u, d = planes[U, i, k], planes[MU, i, k]
@@ -129,7 +136,7 @@ def _gather_groups(planes: Singles, size: int) -> None:
 
 @inlined
 def _guess(planes: Singles, rows: Singles, size: int, own: float, alone: bool) -> None:
-    """A guess at each X: those tied with an entry and itself count `own` times more."""
+    """Guess each X. The entry and those tied with it count `own` times more."""
     for k in range(LANES):
         rows[P, k] = rows[P1, k] = rows[P2, k] = ZERO
     for i in range(size):
@@ -155,9 +162,9 @@ def _step_first(
     size: int, starts: Ints, place: Places, mu: Floats, u: Floats, odds: Floats, tie: float,
     alone: bool, planes: Singles, rows: Singles, guess: Floats,
 ) -> None:  # fmt: skip
-    """Guess the performances in some rounds and take a first step: few digits are enough for it.
+    """Guess the performances in some rounds and take a first step, in single precision.
 
-    Ratings are seen from the round's first entry's.
+    Ratings are relative to the round's first entry.
     """
     for k in range(LANES):
         first = starts[min(k, len(starts) - 1)]
@@ -192,7 +199,7 @@ def _step_first(
 
 @inlined
 def _move(planes: Floats, rows: Floats, size: int, tie: float, alone: bool) -> None:
-    """A step for every entry, within its round's bounds."""
+    """Take a step for every entry, within its round's bounds."""
     for i in range(size):
         if alone:
             _sum(planes, rows, i, size, tie, True)
@@ -218,7 +225,7 @@ def _enter(
     planes: Floats, rows: Floats, k: int, size: int, first: int, place: Places, mu: Floats,
     u: Floats, odds: Floats, guess: Floats,
 ) -> None:  # fmt: skip
-    """Let the round whose entries begin at `first` begin in lane k."""
+    """Load the round whose entries begin at `first` into lane k."""
     widest = 0.0
     for i in range(size):
         e = first + i
@@ -230,7 +237,7 @@ def _enter(
 
 @inlined
 def _leave(planes: Floats, rows: Floats, k: int, size: int, found: Floats) -> bool:
-    """Whether the search in lane k has ended; if so, its performances are in `found`."""
+    """Whether the search in lane k has ended. If so, its performances are written to `found`."""
     enough = TOLERANCE * rows[NARROW, k]
     if rows[LONGEST, k] > enough and rows[PASS, k] < PASSES:
         return False
@@ -255,7 +262,7 @@ def _solve_size(
     size: int, starts: Ints, lows: Floats, highs: Floats, place: Places, mu: Floats, u: Floats,
     odds: Floats, tie: float, guess: Floats, found: Floats,
 ) -> None:  # fmt: skip
-    """All rounds of this size, which begin at entries `starts` and have these bounds."""
+    """Solve all rounds of this size, whose entries begin at `starts`, within these bounds."""
     alone = True
     for first in starts:
         alone = alone and not are_tied(place[first : first + size])
@@ -270,7 +277,7 @@ def _solve_size(
     planes = room[ROWS * LANES :].reshape((PLANES, size, LANES))
     n = entered = min(len(starts), LANES)
     for k in range(LANES):
-        r = min(k, n - 1)  # what fills up the lanes is a copy, to be dropped
+        r = min(k, n - 1)  # surplus lanes hold copies, whose results are dropped
         _enter(planes, rows, k, size, starts[r], place, mu, u, odds, guess)
         rows[LOW, k], rows[HIGH, k] = lows[r], highs[r]
     while n > 0:
@@ -293,9 +300,10 @@ def solve_small(
     round_starts: Ints, which: Ints, known: Floats, place: Places, mu: Floats, u: Floats,
     tie: float, found: Floats,
 ) -> None:  # fmt: skip
-    """The performances of the rounds `which`, all finished and of at most SMALL entries.
+    """Write the performances of the rounds `which`, in which all finished and which have at most
+    SMALL entries, into `found`.
 
-    `round_starts` and `known` (see `survey`) are those of all rounds; NaN in `found` is left to
+    `round_starts` and `known` (see `survey`) cover all rounds. Performances left NaN are solved by
     `direct`.
     """
     odds, guess = np.empty(len(mu)), np.empty(len(mu))

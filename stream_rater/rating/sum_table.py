@@ -1,11 +1,11 @@
-"""P(x), Q(x) and ln(P/Q) of a whole round, tabulated once (see `balance`).
+"""Tabulates P(x), Q(x) and L = ln(P/Q) of a whole round once (see `sums`).
 
-Nodes lie a part of the narrowest scale 1/u apart (NODE). From one to the next each entry's
-exp(-(x - mu) u) falls by the same factor, so there is no exponential inside. Between nodes
-L = ln(P/Q), which is nearly straight, is the polynomial of degree 7 that matches its value and
-three derivatives at both ends; P and Q follow from it without cancellation in either tail. L has
-singularities only where P or Q is zero, a distance of about pi/u from the real axis, so the error
-falls with the eighth power of the nodes' distance h: it is about (h u / 2 pi)^8 / 8 of 1/u.
+Nodes are at most NODE times the narrowest scale 1/u apart. From one node to the next, exp(-(x - mu)
+u) of each entry changes by a constant factor, so the loop needs no exponential. Between nodes, L is
+nearly straight and is approximated by the polynomial of degree 7 that matches its value and three
+derivatives at both ends. P and Q follow from L without cancellation in either tail. L has
+singularities only where P or Q is zero, about pi/u from the real axis, so the error falls with the
+eighth power of the distance h of nodes: it is about (h u / 2 pi)^8 / 8 of 1/u.
 """
 
 import math
@@ -19,31 +19,34 @@ from stream_rater.rating.sums import bend_of_slope, excess
 from stream_rater.rating.vectors import VECTOR, whole
 
 NODE = 0.8
-"""Most distance of nodes in units of the narrowest 1/u: performances err by 2e-6 points at most in
-the benchmark's rounds, and by less than 2e-5 where ratings are two crowds far apart (the tests)."""
+"""The largest distance of nodes, in units of the narrowest 1/u. Performances then err by at most
+2e-6 points in the benchmark's rounds, and by less than 2e-5 if ratings are two groups far apart
+(the tests)."""
 
 SPARE = 0.5
-"""What fills up the last vector of nodes widens a table by so many of the narrowest 1/u at either
-end at most; the rest of it brings the nodes closer together."""
+"""Nodes are rounded up to whole vectors. This widens a table by at most this many of the narrowest
+1/u at either end; any further surplus brings the nodes closer together."""
 
 WIDEST = 300.0
-"""Where nodes span more than so many of the narrowest 1/u, two e's at the first would overflow."""
+"""The widest table, in units of the narrowest 1/u, for which a product of two exponentials at the
+first node does not overflow."""
 
 SATURATED = 40.0
-"""Beyond this |(x - mu) u| a term is 0 or u to the last bit that matters: e^-40 is 4e-18."""
+"""Beyond this |(x - mu) u|, a term is 0 or u to the last bit that matters: e^-40 is 4e-18."""
 
 COARSE = 8
-"""Nodes of the first look at where performances lie."""
+"""The number of nodes of a first, coarse look at where performances lie."""
 
 BATCH = 16
-"""Entries whose ladders are filled before they are added: what is stored should have settled."""
+"""The number of entries whose exponentials are written before they are added, so that the stores
+have completed before they are read."""
 
 ROWS = 5 + BATCH
-"""Scratch for each node: 5 sums, and ladders that make room for 4 coefficients of L and 4 of its
-inverse."""
+"""The rows of scratch space for each node: 5 sums, and the exponentials of a batch. The latter
+later make room for 4 coefficients of L and 4 of its inverse."""
 
 LEVELS, INVERSE = 5, 9
-"""The first rows of L's coefficients, and of those of its inverse, as `tabulate` leaves them."""
+"""The first row of L's coefficients, and the first row of its inverse's, after `tabulate`."""
 
 
 @inlined
@@ -55,7 +58,8 @@ def _begin(e: Floats, distance: float, step: float) -> None:
 
 @inlined
 def _extend(e: Floats, factor: float) -> None:
-    """The same for the others: VECTOR nodes on, e is `factor` times as large."""
+    """Fill e beyond the first VECTOR nodes: VECTOR nodes further on, e is `factor` times as
+    large."""
     for k in range(len(e) - VECTOR):
         e[k + VECTOR] = e[k] * factor
 
@@ -64,7 +68,7 @@ def _extend(e: Floats, factor: float) -> None:
 def _with_terms(
     won: float, lost: float, u2: float, p0: float, q0: float, p1: float, p2: float, p3: float
 ) -> tuple[float, float, float, float, float]:
-    """Sums P, Q and P's three derivatives with one entry's terms; u2 is its u squared."""
+    """Add one entry's terms to P, Q and P's three derivatives; u2 is its u squared."""
     slope = won * lost
     bend, twist = fma(slope, lost - won, p2), fma(slope, fma(-6.0, slope, u2), p3)
     return p0 + won, q0 + lost, p1 + slope, bend, twist
@@ -72,7 +76,7 @@ def _with_terms(
 
 @inlined
 def won_by_two(e: float, f: float, u: float, v: float) -> tuple[float, float]:
-    """u / (1 + e) and v / (1 + f), by one division."""
+    """u / (1 + e) and v / (1 + f), by a single division."""
     one, other = 1.0 + e, 1.0 + f
     both = 1.0 / (one * other)
     return u * (other * both), v * (one * both)
@@ -93,7 +97,7 @@ def _add_two(
     e: Floats, f: Floats, u: float, v: float, p0: Floats, q0: Floats, p1: Floats, p2: Floats,
     p3: Floats,
 ) -> None:  # fmt: skip
-    """The same for two entries."""
+    """Add two entries' terms at consecutive nodes."""
     for k in range(len(e)):
         won, won_too = won_by_two(e[k], f[k], u, v)
         sums = _with_terms(won, e[k] * won, u * u, p0[k], q0[k], p1[k], p2[k], p3[k])
@@ -113,7 +117,8 @@ def _add_values(e: Floats, f: Floats, u: float, v: float, p: Floats, q: Floats) 
 def _ladders(
     mu: Floats, u: Floats, low: float, h: float, first: int, end: int, e: Floats, g: Floats
 ) -> None:
-    """exp(-(x - mu) u) of entries [first, end) at x_k = low + k h, a row of e each."""
+    """Compute exp(-(x - mu) u) of entries [first, end) at x_k = low + k h, one row of e for each
+    entry."""
     n = end - first
     for j in range(n):
         g[j] = quick_exp(-VECTOR * h * u[first + j])
@@ -122,12 +127,12 @@ def _ladders(
     for j in range(n):
         _extend(e[j], g[j])
     if n % 2 == 1:
-        e[n] = 1.0  # who makes up the pair weighs nothing
+        e[n] = 1.0  # the other half of the last pair has no weight
 
 
 @inlined
 def coarse_sums(mu: Floats, u: Floats, low: float, h: float, nodes: int, scratch: Floats) -> None:
-    """P and Q at x_k = low + k h into the first two rows of `nodes` in `scratch`."""
+    """Compute P and Q at x_k = low + k h, into the first two rows of `nodes` in `scratch`."""
     e, g = scratch[2 * nodes :][: BATCH * nodes].reshape((BATCH, nodes)), scratch[-BATCH:]
     p, q = scratch[:nodes], scratch[nodes : 2 * nodes]
     p[:], q[:] = 0.0, 0.0
@@ -141,7 +146,8 @@ def coarse_sums(mu: Floats, u: Floats, low: float, h: float, nodes: int, scratch
 
 @inlined
 def _sum(mu: Floats, u: Floats, low: float, h: float, nodes: int, scratch: Floats) -> None:
-    """P, Q and P's first three derivatives at x_k = low + k h into the first five such rows."""
+    """Compute P, Q and P's first three derivatives at x_k = low + k h, into the first five rows of
+    `nodes` in `scratch`."""
     sums = scratch[: 5 * nodes].reshape((5, nodes))
     e, g = scratch[5 * nodes :][: BATCH * nodes].reshape((BATCH, nodes)), scratch[-BATCH:]
     sums[:] = 0.0
@@ -158,7 +164,8 @@ def _sum(mu: Floats, u: Floats, low: float, h: float, nodes: int, scratch: Float
 def _sum_widely(
     mu: Floats, u: Floats, low: float, h: float, nodes: int, scratch: Floats
 ) -> None:  # fmt: skip
-    """The same where the nodes span so much that most are saturated for any one entry."""
+    """Compute the sums of `_sum` where the nodes span so much that most terms of an entry are
+    saturated."""
     sums = scratch[: 5 * nodes].reshape((5, nodes))
     won, lost = scratch[5 * nodes : 6 * nodes + 1], scratch[6 * nodes + 1 : 7 * nodes + 2]
     e = scratch[7 * nodes + 2 : 8 * nodes + 2 + VECTOR]
@@ -184,7 +191,8 @@ def _sum_widely(
 
 @inlined
 def _differentiate(sums: Floats, h: float, f: Floats) -> None:
-    """L's Taylor coefficients in units of h, up to the third, at each node into f (4, nodes)."""
+    """Compute L's Taylor coefficients, up to the third, in units of h at each node, into f (4,
+    nodes)."""
     for k in range(sums.shape[1]):
         p, q = sums[0, k], sums[1, k]
         p1, p2, p3 = h * sums[2, k], h * h * sums[3, k], h * h * h * sums[4, k]
@@ -195,13 +203,13 @@ def _differentiate(sums: Floats, h: float, f: Floats) -> None:
 
 @inlined
 def _nodes(span: float, narrow: float) -> int:
-    """How many nodes there are to be on so many points."""
+    """The number of nodes for a table of this width."""
     return whole(int(span / (NODE * narrow)) + 2)
 
 
 @inlined
 def room(span: float, narrow: float) -> int:
-    """The scratch that a table of so many points takes at most."""
+    """The most scratch space that a table of this width needs."""
     return ROWS * (_nodes(span, narrow) + VECTOR) + BATCH
 
 
@@ -209,18 +217,18 @@ def room(span: float, narrow: float) -> int:
 def tabulate(
     mu: Floats, u: Floats, low: float, high: float, narrow: float, scratch: Floats
 ) -> tuple[int, int, float, float]:
-    """A table of L = ln(P/Q) on [low, high] at least: how many nodes it has, how many numbers a row
-    of it is long, where it begins, and the distance h of nodes.
+    """Tabulate L = ln(P/Q) on at least [low, high]. Returns the number of nodes, the length of a
+    row, the first node, and the distance h of nodes.
 
-    In `scratch` (see `room`) there are (4, nodes) Taylor coefficients of L from row LEVELS on, and
-    those for `guess` from row INVERSE on. On interval k, x = low + (k + r) h with r in [0, 1]; the
-    last node begins none.
+    `scratch` (see `room`) then has (4, nodes) Taylor coefficients of L from row LEVELS on, and the
+    coefficients for `guess` from row INVERSE on. In interval k, x = low + (k + r) h with r in [0,
+    1]; the last node begins no interval.
     """
     nodes = _nodes(high - low, narrow)
     spare = min(0.5 * ((nodes - 1) * NODE * narrow - (high - low)), SPARE * narrow)
     low, high = low - spare, high + spare
     h = (high - low) / (nodes - 1)
-    wide = nodes + VECTOR  # room for a look at nodes after the last
+    wide = nodes + VECTOR  # room for reads beyond the last node
     assert len(scratch) >= ROWS * wide + BATCH, "a table has the room that it takes"
     if high - low > WIDEST * narrow:
         _sum_widely(mu, u, low, h, nodes, scratch)
@@ -235,19 +243,20 @@ def tabulate(
 
 @inlined
 def _invert(f: Floats, nodes: int, back: Floats) -> None:
-    """For each interval L at its lower end, 1 / its rise, and how much the inverse function's
-    slopes at both ends exceed that, as parts of it."""
+    """For each interval, compute L at its lower end, 1 / its rise, and by how much the slopes of
+    the inverse function at both ends exceed that, as fractions of it."""
     for k in range(nodes):
         rise = f[0, k + 1] - f[0, k]
         back[0, k], back[1, k] = f[0, k], 1.0 / rise
         back[2, k], back[3, k] = rise / f[1, k] - 1.0, rise / f[1, k + 1] - 1.0
     for k in range(nodes, back.shape[1]):
-        back[0, k] = math.inf  # nobody is behind the last node
+        back[0, k] = math.inf  # no value is beyond the last node
 
 
 @inlined
 def guess(value: float, least: float, inverse: float, first: float, last: float) -> float:
-    """About where on an interval, in [0, 1], L is `value`: a cubic through both of its ends."""
+    """An estimate of where L is `value` within an interval, in [0, 1]: a cubic through both
+    ends."""
     r: float = min(max((value - least) * inverse, 0.0), 1.0)
     left = 1.0 - r
     r = fma(r * left, fma(first, left, -last * r), r)
@@ -256,7 +265,7 @@ def guess(value: float, least: float, inverse: float, first: float, last: float)
 
 @inlined
 def interval(low: float, scale: float, last: int, x: float) -> tuple[int, float]:
-    """On which interval x is, of those up to `last`, and where on it; scale is 1/h."""
+    """The interval that x is in, at most `last`, and the position in it; scale is 1/h."""
     at = (x - low) * scale
     k = min(max(int(at), 0), last)
     return k, at - k
@@ -267,8 +276,8 @@ def between(
     a0: float, a1: float, a2: float, a3: float, b0: float, b1: float, b2: float, b3: float,
     r: float,
 ) -> tuple[float, float, float]:  # fmt: skip
-    """The polynomial of degree 7 with Taylor coefficients a at 0 and b at 1: its value at r, and
-    its first two derivatives.
+    """The polynomial of degree 7 with Taylor coefficients a at 0 and b at 1: its value at r and its
+    first two derivatives.
 
     Newton's form: a0 + a1 r + a2 r^2 + a3 r^3 + r^4 (c0 + c1 s + c2 s^2 + c3 s^3) with s = r - 1,
     where c is what a leaves of b, divided by r^4 = (1 + s)^4.

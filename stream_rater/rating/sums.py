@@ -1,22 +1,23 @@
-"""The balance of Theorem 3.2 for all entries of a round, side by side.
+"""The balance of Theorem 3.2, solved for all entries of a round at once.
 
-With logistic terms one function serves the whole round. Let P(x) be the sum over all entries of
-u_j s_j(x) and Q(x) that of u_j t_j(x), as in `performance`. For a tie group of total weight T, with
-B the total of the better and W that of the worse entries, the balance reads
+With logistic terms, one function serves the whole round. Let P(x) be the sum of u_j s_j(x) over all
+entries, and Q(x) that of u_j t_j(x), as in `performance`. For a tie group of total weight T, with B
+the total weight of better entries and W that of worse ones, the balance is
 
-    P + (2c - 1) S = W + c T,   or just as well   Q + (2c - 1) R = B + c T,
+    P + (2c - 1) S = W + c T,   or equivalently   Q + (2c - 1) R = B + c T,
 
-where S and R are the group's own parts of P and Q, and c is 1 for full ties, 1/2 for split ones.
-The two right sides add up to a constant, as the left ones do, so the quotient says the same:
+where S and R are the group's own terms of P and Q, and c is 1 for full ties, 1/2 for split ones.
+The two right sides add up to a constant, and so do the left ones, so their quotients are equal,
+too:
 
-    f(x) = ln(P + (2c - 1) S) - ln(Q + (2c - 1) R) - ln((W + c T) / (B + c T)) = 0,
+    f(x) = ln(P + (2c - 1) S) - ln(Q + (2c - 1) R) - ln((W + c T) / (B + c T)) = 0.
 
-which is nearly straight in x and loses no digits in either tail. Halley's step towards its zero
-cubes the error. An entry that did not finish, with all ranked ones better and none worse, solves
-ln(P + c S) - ln(c R) = 0 instead, P being that of the ranked.
+f is nearly straight in x and loses no digits in either tail. Halley's step towards its zero cubes
+the error. An entry that did not finish, with all ranked entries better and none worse, solves ln(P
++ c S) - ln(c R) = 0 instead, where P is the sum over the ranked entries.
 
-`lanes` has a row of BLOCK for each quantity and a lane for each entry: loops along a row are what a
-compiler turns into vector instructions, and it sees that rows lie apart.
+`lanes` has a row of BLOCK numbers for each quantity, with a lane for each entry. The compiler turns
+loops along a row into vector instructions, because it sees that rows do not overlap.
 """
 
 import math
@@ -31,21 +32,22 @@ from stream_rater.rating.model import Places
 from stream_rater.rating.vectors import whole
 
 BLOCK = 128
-"""Entries side by side: enough for any vector, and most blocks need one step."""
+"""The number of entries that are solved together: enough for any vector, and most blocks need one
+step."""
 
 X, P, Q, P1, P2, S, R, S1, S2, ODDS, STEP, MU, U, E, TABLE = range(0, 15 * BLOCK, BLOCK)
-"""Where a row begins: a performance; the sums P and Q there, and P's two derivatives; the own
-group's parts of these; (B + c T) / (W + c T); the last step of X; the entry's own mu, u and
-exponential; and eight for what a table has for each lane."""
+"""Where each row begins: a performance; the sums P and Q there, and P's two derivatives; the own
+group's terms of these; (B + c T) / (W + c T); the last step of X; the entry's own mu, u and
+exponential; and eight rows of table values."""
 LANES = 22 * BLOCK
-"""Room for all rows."""
+"""The size of all rows."""
 
 VARIANCE_TO_SCALE = 3.0 / math.pi**2
-"""Squared scale of a logistic distribution, of its variance."""
+"""The squared scale of a logistic distribution, divided by its variance."""
 
 FLAT = 1e-3
-"""Where f rises by less than this in 1/u of the narrowest entry, no step is to be trusted: the sums
-are right to 11 digits, and 3 of these would be lost."""
+"""Where f rises by less than this within 1/u of the narrowest entry, no step is trusted: the sums
+are right to 11 digits, and 3 of them would be lost."""
 
 
 @inlined
@@ -56,7 +58,7 @@ def terms(mu: float, u: float, x: float) -> tuple[float, float, float, float]:
 
 @inlined
 def terms_of(e: float, u: float) -> tuple[float, float, float, float]:
-    """The same where exp((mu - x) u) is e."""
+    """u s and u t of one entry, and the first two derivatives of u s, given e = exp((mu - x) u)."""
     won = u / (1.0 + e)
     lost = e * won
     slope = won * lost
@@ -65,7 +67,7 @@ def terms_of(e: float, u: float) -> tuple[float, float, float, float]:
 
 @inlined
 def are_tied(place: Places) -> bool:
-    """Whether any two of these entries are."""
+    """Whether any two of these entries are tied."""
     same = 0
     for i in range(len(place) - 1):
         same += 1 if place[i] == place[i + 1] else 0
@@ -76,13 +78,14 @@ def are_tied(place: Places) -> bool:
 def find_odds(
     place: Places, u: Floats, ranked: int, tie: float, total: float, odds: Floats
 ) -> None:
-    """(B + c T) / (W + c T) of each of the first `ranked` entries; `total` is the weight of all."""
+    """Compute (B + c T) / (W + c T) of each of the first `ranked` entries; `total` is the weight of
+    all."""
     better = 0.0
     for i in range(ranked):
-        until = better + u[i]  # the very sums that made up `total`: nobody is worse than the last
+        until = better + u[i]  # summed as `total` was: exact for the last
         odds[i] = (better + tie * u[i]) / (total - until + tie * u[i])
         better = until
-    if are_tied(place[:ranked]):  # rarely; small rounds would take longer, were this asked first
+    if are_tied(place[:ranked]):  # rare; asked last because that is faster
         _find_odds_of_ties(place, u, ranked, tie, total, odds)
 
 
@@ -90,7 +93,8 @@ def find_odds(
 def _find_odds_of_ties(
     place: Places, u: Floats, ranked: int, tie: float, total: float, odds: Floats
 ) -> None:
-    """The same for groups of any size."""
+    """Compute (B + c T) / (W + c T) of each of the first `ranked` entries, for tie groups of any
+    size."""
     better, first = 0.0, 0
     while first < ranked:
         tied, until, end = 0.0, better, first
@@ -116,9 +120,10 @@ def moments(mu: Floats, u: Floats, first: int, end: int) -> tuple[float, float, 
 
 @inlined
 def likely(level: float, size: float, total: float, mean: float, square: float) -> float:
-    """About where ln P/Q of so many entries with these moments is -level, seen from mu[0].
+    """An estimate of where ln P/Q is -level, relative to mu[0], for `size` entries with these
+    moments.
 
-    All ratings are taken for one logistic distribution of the entries' mean and variance.
+    All ratings are treated as one logistic distribution with the entries' mean and variance.
     """
     spread = max(total * square - mean * mean, 0.0) * VARIANCE_TO_SCALE
     x: float = (mean - np.sqrt(size * size + spread) * level) / total
@@ -127,9 +132,9 @@ def likely(level: float, size: float, total: float, mean: float, square: float) 
 
 @inlined
 def enter(first: int, end: int, mu: Floats, u: Floats, odds: Floats, lanes: Floats) -> int:
-    """Let entries [first, end) have a lane each, the last one all that fill up the last vector.
+    """Load entries [first, end) into lanes, with copies of the last entry up to a whole vector.
 
-    Returns how many lanes are taken.
+    Returns the number of lanes used.
     """
     n, filled = end - first, whole(end - first)
     for i in range(n):
@@ -141,7 +146,8 @@ def enter(first: int, end: int, mu: Floats, u: Floats, odds: Floats, lanes: Floa
 
 @inlined
 def find_own(place: Places, lanes: Floats, n: int) -> None:
-    """The own groups' parts, at X, of n entries; `place` has those that may be tied, or none."""
+    """Compute the own groups' terms at X for n entries. `place` has the places of entries that may
+    be tied, or is empty."""
     for i in range(n):
         lanes[E + i] = quick_exp((lanes[MU + i] - lanes[X + i]) * lanes[U + i])
     for i in range(n):
@@ -185,14 +191,15 @@ def bend_of_slope(p: float, q: float, p1: float, p2: float, p3: float) -> float:
 
 @inlined
 def halley(f: float, f1: float, f2: float) -> float:
-    """Halley's step towards f = 0, held to twice Newton's."""
+    """Halley's step towards f = 0, at most twice Newton's."""
     square = f1 * f1
     return -2.0 * f * f1 / max(fma(-f, f2, 2.0 * square), square)
 
 
 @inlined
 def step_ranked(own: float, lanes: Floats, n: int, narrow: float) -> None:
-    """A step for entries [0, n), `own` times their groups' parts added; `narrow` is min 1/u."""
+    """Compute a step for entries [0, n), with `own` times their groups' terms added; `narrow` is
+    min 1/u."""
     for i in range(n):
         p, q = fma(own, lanes[S + i], lanes[P + i]), fma(own, lanes[R + i], lanes[Q + i])
         p1, p2 = fma(own, lanes[S1 + i], lanes[P1 + i]), fma(own, lanes[S2 + i], lanes[P2 + i])
@@ -209,7 +216,7 @@ def move(lanes: Floats, n: int, low: float, high: float) -> None:
 
 @inlined
 def count_long(lanes: Floats, n: int, enough: float) -> int:
-    """How many of the last steps were longer than `enough`."""
+    """The number of last steps that were longer than `enough`."""
     long = 0
     for i in range(n):
         long += 0 if abs(lanes[STEP + i]) <= enough else 1

@@ -1,20 +1,20 @@
-"""What is known of a round before its performances are searched."""
+"""Bounds and moments of a round, computed before its performances are searched."""
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.columns.kernels import inlined
 from stream_rater.rating.elementary import log
 
 LOW, HIGH, TOTAL, WIDEST, MEAN, SQUARE = range(6)
-"""Bounds of its performances; the sum and the maximum of u; sums of u d and u d^2, where d is the
-rating as seen from the first entry's."""
+"""The columns: bounds of the round's performances; the sum and the maximum of u; the sums of u d
+and u d^2, where d is the rating relative to the first entry."""
 KNOWN = 6
 
 
 @inlined
 def survey(mu: Floats, u: Floats, first: int, end: int, tie: float, known: Floats) -> None:
-    """What is to be known of the round of entries [first, end) into `known`, (KNOWN,).
+    """Compute the columns of the round of entries [first, end) into `known`, (KNOWN,).
 
-    Beyond the bounds one side's single term outweighs the other side.
+    Beyond the bounds, a single term of one side outweighs the whole other side.
     """
     least, widest, total = u[first], u[first], 0.0
     low, high, mean, square = mu[first], mu[first], 0.0, 0.0

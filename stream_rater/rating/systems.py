@@ -1,4 +1,4 @@
-"""One small interface for every rating system: `estimate` for stage 1, `update` for stage 2.
+"""One interface for every rating system: `estimate` for stage 1, `update` for stage 2.
 
 The estimator calls `estimate` with a ladder's configuration. What stage 2 needs of it is in a
 `RatingRule`, which travels with the evidence. So an updater rates by the estimator's configuration,
@@ -16,7 +16,7 @@ import numpy as np
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.rating import belief, book, elo_r, performance
-from stream_rater.rating.model import Beliefs, Evidence, Wave
+from stream_rater.rating.model import Beliefs, Evidence, Variances, Wave
 from stream_rater.rating.parameters import (
     Climbing,
     Codeforces,
@@ -31,41 +31,44 @@ from stream_rater.rating.rounding import single
 
 
 class RatingRule(msgspec.Struct, frozen=True, array_like=True):
-    """A ladder's parameters in the form stage 2 uses, and how its ratings are shown."""
+    """What stage 2 needs of a ladder's parameters, and how its ratings are displayed."""
 
     system: str
     kernel: int
-    """KERNEL_VERSION of the stage 1 that computed the evidence."""
+    """The KERNEL_VERSION of the stage 1 that computed the evidence."""
     config: str
-    """Fingerprint of the configuration."""
+    """The fingerprint of the configuration."""
     rho: float
-    """Inverse momentum; infinite is written as -1 (JSON and msgpack readers differ on infinity)."""
+    """The inverse momentum; -1 stands for infinity, which JSON and MessagePack readers treat
+    differently."""
     kept: int
     initial_mu: float
     initial_sigma: float
     shown_sigmas: float
-    """The displayed rating is mu - shown_sigmas * (sigma - shown_sigma_offset), not below floor."""
+    """The displayed rating is mu - shown_sigmas * (sigma - shown_sigma_offset), at least
+    `floor`."""
     shown_sigma_offset: float
     floor: float | None
     provisional_rounds: int
 
     @property
     def momentum(self) -> float:
-        """rho, infinite where that is meant."""
+        """The inverse momentum, with infinity."""
         return math.inf if self.rho < 0.0 else self.rho
 
     def rating(self, mu: Any, sigma: Any) -> Any:
-        """The displayed number for mu and sigma (floats or arrays)."""
+        """The displayed rating for mu and sigma (floats or arrays)."""
         shown = mu - self.shown_sigmas * (sigma - self.shown_sigma_offset)
         if self.floor is None:
             return shown
-        # A float stays one: events are encoded from it, and numpy's own floats are not.
+        # Events are encoded from Python floats, so a float must not become a numpy float.
         at_least = max if isinstance(shown, float) else np.maximum
         return at_least(shown, self.floor)
 
 
 def ratings(rules: Sequence[RatingRule], rule: Ints, mu: Floats, sigma: Floats) -> Floats:
-    """The same for each of many; rule[i] is the index of the rule of the i-th."""
+    """(n,) the displayed ratings for (n,) mu and sigma; rule[i] is the index of the i-th player's
+    rule."""
     sigmas = np.array([each.shown_sigmas for each in rules])[rule]
     offset = np.array([each.shown_sigma_offset for each in rules])[rule]
     floor = np.array([-math.inf if each.floor is None else each.floor for each in rules])[rule]
@@ -75,7 +78,7 @@ def ratings(rules: Sequence[RatingRule], rule: Ints, mu: Floats, sigma: Floats) 
 
 @lru_cache(maxsize=1000)
 def rule_of(config: RatingConfig) -> RatingRule:
-    """What stage 2 and the events need of a configuration."""
+    """The rule of a configuration: what stage 2 and the events need of it."""
     sigmas, offset = 2.0, config.limits[1] if isinstance(config, Evolving | EloR) else 0.0
     without_sigma = isinstance(config, Codeforces | Climbing)
     if config.display == "mu" or (config.display is None and without_sigma):
@@ -98,7 +101,7 @@ def rule_of(config: RatingConfig) -> RatingRule:
 
 
 def _held(config: RatingConfig, x: float) -> float:
-    """x as a belief holds it: a float32 where there are records."""
+    """x as a belief holds it: rounded to float32 if the belief is a record."""
     return single(x) if config.kept else x
 
 
@@ -109,21 +112,18 @@ def _rho(config: RatingConfig) -> float:
 
 
 def estimate(config: RatingConfig, wave: Wave) -> Evidence:
-    """Stage 1 for every player of a wave whose rounds share this configuration."""
+    """Stage 1 for the players of a wave whose rounds share this configuration."""
     if isinstance(config, EloR):
         return elo_r.estimate(config, wave)
     if not isinstance(config, EloMMR):
-        from stream_rater.rating import memoryless  # all baselines: 13 ms that few need
+        from stream_rater.rating import memoryless  # imports all baselines: 13 ms that few need
 
         return memoryless.estimate(config, wave)
-    weight_limit, sigma_limit = config.limits
+    weights = np.array(config.newcomer_weights, dtype=np.float64)
+    variances = Variances(*config.limits, config.drift_per_day, weights)
     evidence: Evidence = performance.estimate(
-        wave.round_starts, wave.weight, wave.ceiling, wave.time, wave.place, wave.entry_starts,
-        wave.share, wave.mu, wave.sigma, wave.rounds, wave.last_time,
-        weight_limit, sigma_limit, config.drift_per_day,
-        np.array(config.newcomer_weights, dtype=np.float64),
-        config.initial_mu, 1.0 if config.ties == "full" else 0.5,
-    )  # fmt: skip
+        wave.arrays, variances, config.initial_mu, 1.0 if config.ties == "full" else 0.5
+    )
     return evidence
 
 
@@ -143,7 +143,9 @@ def update(
 
 
 def _update_mmr(beliefs: Beliefs, rows: Ints, evidence: Evidence, rho: Floats, kept: Ints) -> None:
-    assert not kept.any() if beliefs.in_full else kept.all(), "codes are of those kept, no others"
+    assert not kept.any() if beliefs.in_full else kept.all(), (
+        "codes need a bounded history, and numbers a full one"
+    )
     belief.update(beliefs.header, beliefs.factors, rows, evidence, rho, kept)
 
 
@@ -156,9 +158,10 @@ def _replace(beliefs: Beliefs, rows: Ints, evidence: Evidence, _: Floats, kept: 
 
 
 _WAYS = {"elo-mmr": _update_mmr, "elo-r": _update_r}
-"""Stage 2 of systems whose beliefs keep logistic factors; that of all others only writes down."""
+"""Stage 2 of the systems whose beliefs keep logistic factors. All other systems store mu and
+sigma."""
 
 
 def note_round(beliefs: Beliefs, rows: Ints, offset: Ints, time: Ints) -> None:
-    """Book-keeping of a round just rated: its source offset, its time, one round more."""
+    """Note a round that was just rated in its players' beliefs: its source offset and its time."""
     book.note(beliefs.header, rows, offset, time)

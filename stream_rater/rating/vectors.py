@@ -1,7 +1,7 @@
-"""Arrays in whole vectors of a processor, each of which lies within one line of its cache.
+"""Arrays that consist of whole vectors, aligned to cache lines.
 
-A vector across two lines is two accesses, and what is left over of a loop after its last whole
-vector goes one by one.
+A vector across two cache lines costs two accesses, and the rest of a loop after its last whole
+vector runs one element at a time.
 """
 
 import numpy as np
@@ -10,18 +10,18 @@ from stream_rater.columns.arrays import Floats
 from stream_rater.columns.kernels import kernel
 
 VECTOR = 8
-"""Floats of a cache line, and of the widest vector."""
+"""The number of floats in a cache line, and in the widest vector."""
 
 
 @kernel
 def whole(n: int) -> int:
-    """n floats, filled up to whole vectors."""
+    """n rounded up to whole vectors."""
     return (n + VECTOR - 1) // VECTOR * VECTOR
 
 
 @kernel
 def aligned(n: int) -> Floats:
-    """(n,) floats, not set, the first of which begins a cache line."""
+    """(n,) uninitialised floats, the first of which begins a cache line."""
     room = np.empty(n + VECTOR - 1)
     first = -(room.ctypes.data // 8) % VECTOR
     return room[first : first + n]

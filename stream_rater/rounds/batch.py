@@ -3,7 +3,8 @@
 However many rounds there are, a few calls take some of them, join them, and give them to stage 1.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, Protocol
 
 import msgspec
@@ -62,8 +63,40 @@ class RoundBatch(msgspec.Struct, frozen=True, gc=False):
         return len(self.heads)
 
     def __getitem__(self, i: int) -> "Standings":
-        """One round."""
-        return Standings(self.take(np.arange(i, i + 1)))
+        if i >= len(self):
+            raise IndexError(i)
+        return Standings(self.slice(i, i + 1))
+
+    def __iter__(self) -> Iterator["Standings"]:
+        entries, players = bounds(self.entries).tolist(), bounds(self.sizes).tolist()
+        spans = zip(pairwise(entries), pairwise(players), strict=True)
+        for i, (own_entries, own_players) in enumerate(spans):
+            yield Standings(self._view(i, i + 1, own_entries, own_players))
+
+    def slice(self, first: int, last: int) -> "RoundBatch":
+        """The rounds from `first` to before `last`: a view."""
+        entries, players = bounds(self.entries[:last]), bounds(self.sizes[:last])
+        return self._view(
+            first, last, (entries[first], entries[last]), (players[first], players[last])
+        )
+
+    def _view(
+        self, first: int, last: int, entries: tuple[int, int], players: tuple[int, int]
+    ) -> "RoundBatch":
+        """The rounds from `first` to before `last`, which have these entries and players."""
+        start, end = players
+        return RoundBatch(
+            heads=self.heads[first:last],
+            time=self.time[first:last],
+            weight=self.weight[first:last],
+            ceiling=self.ceiling[first:last],
+            entries=self.entries[first:last],
+            sizes=self.sizes[first:last],
+            place=self.place[entries[0] : entries[1]],
+            members=self.members[entries[0] : entries[1]],
+            share=self.share[start:end],
+            names=self.names.slice(start, end) if len(self.names) else self.names,
+        )
 
     def take(self, rounds: Ints) -> "RoundBatch":
         """These rounds, in this order, copied."""

@@ -21,15 +21,9 @@ from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rounds import fallback, fastjson
 from stream_rater.rounds.batch import RoundBatch, Standings
 from stream_rater.rounds.order import sort_entries
+from stream_rater.rounds.reported import Candidates, Reported, ceilings_of, times_of
 from stream_rater.rounds.terms import LadderTerms
-from stream_rater.rounds.validation import (
-    Candidates,
-    Invalid,
-    Reported,
-    ceilings_of,
-    check,
-    times_of,
-)
+from stream_rater.rounds.validation import Invalid, check
 
 TOGETHER_BYTES = 2**20
 """Records are scanned in one call while they have no more bytes together."""

@@ -18,7 +18,8 @@ from stream_rater.contract import events
 from stream_rater.contract.events import MAX_RANK, UNDECODABLE, Entry, Round, RoundCompleted, shown
 from stream_rater.rating.model import DID_NOT_FINISH, Places
 from stream_rater.rounds import depth
-from stream_rater.rounds.validation import NO_RANK, OUT_OF_RANGE, Invalid, Reported, rounds_with
+from stream_rater.rounds.reported import NO_RANK, OUT_OF_RANGE, Reported, rounds_with
+from stream_rater.rounds.validation import Invalid
 
 LONGEST_TEXT = 200
 """Characters of msgspec's text: it repeats a field's name, however long."""

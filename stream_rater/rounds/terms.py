@@ -11,7 +11,8 @@ from stream_rater.config import Ladders
 from stream_rater.contract.events import MAX_ID_BYTES
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rounds.batch import RoundHead
-from stream_rater.rounds.validation import Bounds, id_mistake
+from stream_rater.rounds.reported import Bounds
+from stream_rater.rounds.validation import id_mistake
 
 MOST_LADDERS = 10_000
 """Ladders whose terms are remembered: under a template any name is a ladder's."""

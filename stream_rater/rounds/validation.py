@@ -5,28 +5,26 @@ record (its bytes, headers, partition, offset and the time the log received it) 
 configuration. Codes are those of the event contract; each message says where the mistake is.
 """
 
-import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from stream_rater.columns import timestamps
-from stream_rater.columns.arrays import Flags, Floats, Hashes, Ints
+from stream_rater.columns.arrays import Flags, Hashes, Ints
 from stream_rater.columns.kernels import kernel
 from stream_rater.columns.ranges import bounds
 from stream_rater.columns.sharding import ANYWHERE
-from stream_rater.columns.strings import StringColumn, are_distinct
+from stream_rater.columns.strings import are_distinct
 from stream_rater.contract import events
-from stream_rater.contract.events import MAX_ID_BYTES, MAX_RANK, Round
-from stream_rater.rating.model import DID_NOT_FINISH, Places
+from stream_rater.contract.events import MAX_ID_BYTES, MAX_RANK
+from stream_rater.rating.model import DID_NOT_FINISH
 from stream_rater.rounds.order import by_place
+from stream_rater.rounds.reported import NO_RANK, Candidates, rounds_with, time_mistake
 
 MIN_ENTRIES = 2
-MAX_TIME_LENGTH = 64
-"""More digits than any clock has; the text goes into every event of the round."""
 LEAST_SHARE = 1e-6
 """A member's evidence has a variance over share^2."""
 LEAST_CEILING = -1e9
@@ -35,9 +33,6 @@ EARLIEST = events.parse_time("1900-01-01T00:00:00Z")
 """Rounds before this are absurd."""
 SHORT_ID = MAX_ID_BYTES // 4
 """Characters, which are never over 128 bytes."""
-
-OUT_OF_RANGE, NO_RANK = -1, -2
-"""Places of entries with a rank that is none, and with neither rank nor dnf."""
 
 CODES = (
     "malformed", "too-large", "too-deep", "unknown-ladder", "too-few-entries", "too-many-entries",
@@ -62,95 +57,6 @@ class Invalid(Exception):
 
     def __str__(self) -> str:
         return str(self.args[1])
-
-
-class Reported(NamedTuple):
-    """R rounds with E entries and P players in all, as they were reported: nothing is checked yet.
-
-    Entries are in the order of their message.
-    """
-
-    heads: Sequence[Round]
-    """(R,)"""
-    entries: Ints
-    """(R,) number of entries."""
-    sizes: Ints
-    """(R,) number of players."""
-    place: Places
-    """(E,) rank, DID_NOT_FINISH, OUT_OF_RANGE or NO_RANK."""
-    members: Ints
-    """(E,) number of players; none, if the entry is neither a player nor a team, or both."""
-    shares: Ints
-    """(E,) number of shares; as many as players, if the entry has none."""
-    share: Floats
-    """(P,) part of the round that each player played."""
-    names: StringColumn
-    """(P,) ids of the players."""
-    unknown: Flags
-    """(R,) whether there are fields that we do not know, or a rank beside `dnf`."""
-
-
-class Bounds(NamedTuple):
-    """(R,) each: what rounds are measured by, from the configuration of their ladders."""
-
-    named: Floats
-    """Whether the ladder's id is one."""
-    known: Floats
-    """Whether the ladder is configured; else the limits are 0."""
-    most_entries: Floats
-    most_weight: Floats
-    most_ahead_s: Floats
-    strict: Floats
-    """Whether unknown fields are a mistake."""
-    home: Floats
-    """The partition that the ladder's rounds belong in, or ANYWHERE where any will do."""
-
-
-class Candidates(NamedTuple):
-    """Rounds as reported, with all that the rules look at."""
-
-    reported: Reported
-    time: Ints
-    """(R,) Unix seconds; UNUSUAL where there is none."""
-    weight: Floats
-    """(R,)"""
-    ceiling: Floats
-    """(R,) infinite for none."""
-    bounds: Bounds
-    received_s: Floats
-    """(R,) when the log received the round, Unix seconds."""
-    partition: Ints
-    """(R,) where it was found."""
-    partitions: int
-    """Of the topic, or ANYWHERE."""
-    unknown_field: Callable[[int], str]
-    """The unknown field of a round that has one, and where it is."""
-
-
-def times_of(heads: Sequence[Round]) -> Ints:
-    """(R,) when each round was completed, Unix seconds; UNUSUAL where that is no time."""
-    found = timestamps.seconds(StringColumn.of([head.completed_at for head in heads]))
-    for i in np.flatnonzero(found == timestamps.UNUSUAL).tolist():
-        if not _time_mistake(heads[i].completed_at):
-            found[i] = events.parse_time(heads[i].completed_at)
-    return found
-
-
-def _time_mistake(completed_at: str) -> str:
-    """Why this is no time; empty if it is one."""
-    if len(completed_at) > MAX_TIME_LENGTH:
-        return f"over {MAX_TIME_LENGTH} characters"
-    try:
-        events.parse_time(completed_at)
-    except (ValueError, OverflowError) as error:
-        return str(error)
-    return ""
-
-
-def ceilings_of(heads: Sequence[Round]) -> Floats:
-    """(R,) cap on performances; infinite for none."""
-    reported = [head.performance_ceiling for head in heads]
-    return np.array([math.inf if each is None else each for each in reported], np.float64)
 
 
 class Rule(NamedTuple):
@@ -213,7 +119,7 @@ def _partition_message(c: Candidates, i: int) -> str:
 
 
 def _time_message(c: Candidates, i: int) -> str:
-    return f"completed_at: {_time_mistake(c.reported.heads[i].completed_at)}"
+    return f"completed_at: {time_mistake(c.reported.heads[i].completed_at)}"
 
 
 def _ahead_message(c: Candidates, i: int) -> str:
@@ -237,14 +143,6 @@ def _many_message(c: Candidates, i: int) -> str:
 
 
 # --- entries -------------------------------------------------------------------------------------
-
-
-def rounds_with(broken: npt.ArrayLike, sizes: Ints) -> Flags:
-    """(R,) rounds with a broken row, where each has so many rows."""
-    found, broken = np.zeros(len(sizes), np.bool_), np.asarray(broken)
-    if broken.any():
-        found[np.searchsorted(np.cumsum(sizes), np.flatnonzero(broken), "right")] = True
-    return found
 
 
 def _all_within(values: npt.NDArray[Any], least: float, most: float) -> bool:

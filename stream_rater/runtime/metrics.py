@@ -4,8 +4,8 @@ Nothing here is labelled by player, round or ladder: labels stay few. What can b
 from the start, at zero: a counter that appears with its first event hides that event from `rate`.
 """
 
-import re
 import time
+from collections import Counter as Counts
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from logging import DEBUG
@@ -29,23 +29,12 @@ from stream_rater.pipeline.observer import Observer, Traced, unwatched
 from stream_rater.pipeline.ports import Polled, Rejection
 from stream_rater.rounds.batch import RoundHead
 from stream_rater.rounds.validation import CODES
+from stream_rater.runtime.causes import CAUSES, cause_of
 from stream_rater.runtime.latency import LatencyTracker
 
 FAST_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 WAITS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 120.0, 600.0)
-
-CAUSES = ("kafka", "redis", "tls", "denied")
-"""Of troubles: whose failure made a role begin anew. TLS: a handshake of either's, not accepted by
-one side. Denied: either's, for a wrong password or a missing right."""
-
-ADDRESS = re.compile(r"\w*ssl://\S+")
-"""Before whatever librdkafka tells of a broker that it talks to by TLS."""
-TLS = re.compile(r"certificate|ssl alert|(?:\[ssl: |ssl routines::?)(?!unexpected[_ ]eof)")
-"""Not so an end of the connection, which OpenSSL tells as an error of its own, too."""
-DENIED = re.compile(
-    r"authenticat|authoriz|username-password|no permissions|\b(?:noauth|noperm|wrongpass)\b"
-)
 
 ENCODINGS = ("listpack", "hashtable")
 """How Redis holds a hash: small ones compactly, others as a table of about twice the size."""
@@ -223,16 +212,6 @@ class Lag(Collector):
         return [lag, position]
 
 
-def cause_of(reason: str) -> str:
-    """Whose trouble it is, by the words of its reason."""
-    told = ADDRESS.sub("", reason.lower())
-    if TLS.search(told):
-        return "tls"
-    if DENIED.search(told):
-        return "denied"
-    return "redis" if reason.startswith("redis") else "kafka"
-
-
 def _traced(record: Record) -> dict[str, str]:
     """The trace that a record's lines belong to, as a field of them; nothing without one."""
     trace = trace_of(record.headers)
@@ -254,6 +233,8 @@ class ServiceObserver(Observer):
         self._role = role
         self._log = log
         self._logged_s: dict[str, float] = {}
+        self._replayed: Counts[int] = Counts()
+        """Updates applied again that the store had lost, by shard, while its replay lasts."""
         self.finished: dict[int, int] = {}
         """The next offset to be finished, by partition."""
         self.behind: Collection[int] = ()
@@ -338,6 +319,8 @@ class ServiceObserver(Observer):
             "beliefs applied", shard=shard, offset=end, applied=applied, repeated=repeated
         )
         self._metrics.updates.labels("replayed" if replayed else "applied").inc(applied)
+        if replayed:
+            self._replayed[shard] += applied
         self._metrics.updates.labels("repeated").inc(repeated)
 
     def events_published(self, events: int, *, settled: bool) -> None:
@@ -356,6 +339,14 @@ class ServiceObserver(Observer):
     def started_over(self, reason: str) -> None:
         self._metrics.troubles.labels(self._role, cause_of(reason)).inc()
         self._sometimes("trouble", "started over", reason=reason)
+
+    def recovered(self, after_s: float) -> None:
+        """The role works again, so long after the first trouble."""
+        self._log.info("recovered", after_s=round(after_s, 3))
+
+    def shard_refilled(self, shard: int, offset: int) -> None:
+        updates = self._replayed.pop(shard, 0)
+        self._log.info("shard refilled from the log", shard=shard, offset=offset, updates=updates)
 
     def denied(self) -> None:
         """The role ends, because Kafka or Redis does not let it go on."""

@@ -20,6 +20,7 @@ from llvmlite import binding as llvm
 
 from stream_rater.adapters import redis_encoding
 from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.columns.sharding import shards_of
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config import Ladder, one_ladder
@@ -42,7 +43,8 @@ from stream_rater.rating.parameters import (
 )
 from stream_rater.rounds import depth
 from stream_rater.rounds.decoder import RoundDecoder
-from stream_rater.runtime import embedded
+from stream_rater.runtime import compile_progress, embedded
+from stream_rater.runtime.other_bits import OtherBits
 
 EXPECTED = "f89538fac0d77ea6"
 """What `fingerprint` gives on every machine; it changes with KERNEL_VERSION and with the rounds."""
@@ -63,10 +65,6 @@ SYSTEMS: Final[tuple[RatingConfig, ...]] = (
     Thurstone(learning_rate=32.0, scale=174.0),
 )
 """One of each; whatever else their parameters are, the kernels are the same."""
-
-
-class OtherBits(Exception):
-    """This machine computes ratings that differ from those of the release's test vector."""
 
 
 SMALL_ROUNDS, LARGER_ROUNDS = 20, (60, 2000)
@@ -116,8 +114,8 @@ def fingerprint() -> str:
     digest.update(shards_of(["a", "abcd", "Straße"], 1000).tobytes())
     depth.json_depth(b"[]", 0)  # the kernel, which small rounds do not need
     StringColumn.concat([StringColumn.of(["a", "b"])])  # as of messages in both forms
-    redis_encoding.reads(0, [("x", "a")], 50)
-    redis_encoding.writes(0, [(("x", "a"), b"a")], 50)
+    redis_encoding.reads(0, PlayerColumn.of([("x", "a")]), 50)
+    redis_encoding.writes(0, BeliefColumn.of([(("x", "a"), b"a")]), 50)
     digest.update(bytes([depth.msgpack_depth(b"\x91\x91\x01", 16)]))
     return digest.hexdigest()[:16]
 
@@ -169,6 +167,7 @@ def keep_bytecode() -> None:
 
 def main() -> None:
     """Check, then compile for Elo-MMR, or for every system and tell how long each took."""
+    compile_progress.on_stderr()
     keep_bytecode()
     check()
     if "--all" not in sys.argv[1:]:

@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
@@ -14,12 +14,13 @@ from stream_rater.adapters.driver import Driver, Stopping
 from stream_rater.adapters.kafka import Fenced, Input
 from stream_rater.adapters.ladder_notes import LadderNotes
 from stream_rater.adapters.redis import RedisStore
-from stream_rater.adapters.topics import Admin
+from stream_rater.adapters.topics import Admin, Topics
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.sharding import partition_of
-from stream_rater.config import TEMPLATE, BadConfiguration, Ladders, Settings
+from stream_rater.config import PREFIX, TEMPLATE, BadConfiguration, Ladders, Settings
+from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.pipeline.estimator import Estimator
-from stream_rater.pipeline.ladder_history import AtOdds, announce
+from stream_rater.pipeline.ladder_history import AtOdds, LadderLog, announce
 from stream_rater.pipeline.ladder_history import notes as noted
 from stream_rater.pipeline.ports import (
     CannotGoOn,
@@ -33,11 +34,8 @@ from stream_rater.pipeline.ports import (
 from stream_rater.pipeline.updater import Updater
 from stream_rater.runtime import certificates, log, selfcheck
 from stream_rater.runtime.metrics import Lag, Metrics, ServiceObserver
+from stream_rater.runtime.recovery import Recovery
 from stream_rater.runtime.spans import spans_of
-
-ESTIMATORS = "stream-rater-estimators"
-UPDATERS = "stream-rater-updaters"
-"""Consumer groups (behind the topic prefix)."""
 
 STALE_S = 30.0
 """A role that has not come to a poll for so long is not healthy."""
@@ -70,9 +68,42 @@ def layout_of(settings: Settings, admin: Admin, partitions: Mapping[str, int]) -
     }
 
 
+def other_counts(
+    settings: Settings, topics: Topics, partitions: Mapping[str, int]
+) -> Iterator[str]:
+    """A line for each count that was set and is not the topics': those that exist decide."""
+    for setting, topic in (("partitions", topics.rounds), ("shards", topics.parts)):
+        asked, there = getattr(settings, setting), partitions[topic]
+        if asked not in (there, getattr(Settings(), setting)):
+            yield (
+                f"{PREFIX}{setting.upper()} is {asked}, but {topic} has {there} partitions: "
+                f"{there} are used; the setting counts only where the service creates the topic"
+            )
+
+
+def removed(ladders: Ladders, ladder_log: LadderLog) -> str:
+    """A line about a ladder that was rated and that the file does not rate; empty if none is.
+
+    After a rebuild by a file without it, nothing is noted of a ladder: then it may be absent.
+    """
+    gone = [
+        each for each in ladder_log.ladders if ladder_log.noted(each) and not ladders.find(each)
+    ]
+    if not gone:
+        return ""
+    others = {1: "", 2: " (and 1 other)"}.get(len(gone), f" (and {len(gone) - 1} others)")
+    return (
+        f"ladder {gone[0]!r}{others} was rated and is not in the ladders file: its rounds would be "
+        "rejected and its ratings stay as they are; put it back, or, to remove it with its "
+        "ratings, stop all workers and run `stream-rater rebuild --replace`"
+    )
+
+
 def check_ladders(ladders: Ladders, notes: LadderNotes, ends: Callable[[], Sequence[int]]) -> None:
     """Refuse a ladders file at odds with the notes in the log; have its changes confirmed."""
     own = {each: ladders.history(each) for each in ladders.ladders if each != TEMPLATE}
+    if TEMPLATE not in ladders.ladders and (gone := removed(ladders, notes.read())):
+        raise BadConfiguration(gone)
 
     def end_of(ladder: str) -> int:
         found = ends()
@@ -125,6 +156,7 @@ class Role:
     def drive(self, on_end: Callable[[], None]) -> None:
         """Perform effects until asked to stop."""
         outcome, trouble = None, None
+        recovery = Recovery(time.monotonic, self.observer.recovered)
         try:
             while True:
                 effect: Effect[Any] = (
@@ -133,9 +165,11 @@ class Role:
                 outcome, trouble = None, None
                 try:
                     outcome = self.worker.perform(effect)
+                    recovery.succeeded(effect)
                     if isinstance(effect, Poll) and not effect.full:
                         self.trouble = ""
                 except Trouble as error:
+                    recovery.failed(effect)
                     trouble = error
                     self.trouble = str(error)
         except Stopping:
@@ -171,6 +205,8 @@ class Service:
         partitions = admin.check_topics()
         for warning in admin.warnings:
             self.log.warning(warning)
+        for told in other_counts(settings, admin.topics, partitions):
+            self.log.warning(told)
         self._shards = partitions[admin.topics.parts]
         self._prepare_store(admin, partitions, estimates="estimator" in roles)
         self._admin = admin

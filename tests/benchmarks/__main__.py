@@ -14,6 +14,7 @@ from rich.progress import Progress
 
 from stream_rater.runtime import malloc
 from tests.benchmarks import codeforces, lobbies, stage1
+from tests.benchmarks.document import writing
 from tests.benchmarks.measure import Effort, Result, Skipped, table
 
 BENCHMARKS: dict[str, Callable[[Effort], Result]] = {
@@ -37,6 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     effort = Effort(quick=asked.quick, repeat=asked.repeat)
     done = _measure(names, effort, console)
     console.print(table(done))
+    if asked.write:
+        writing.write_run("bench", done, sys.argv[1:] if arguments is None else arguments)
     return 0 if len(done) == len(names) else 1
 
 
@@ -46,7 +49,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="NAME", help=which)
     parser.add_argument("--quick", action="store_true", help="less of everything: does it run?")
     parser.add_argument("--repeat", type=int, metavar="N", help="take turns so many times")
-    return parser.parse_args(arguments)
+    writing.add_option(parser)
+    asked = parser.parse_args(arguments)
+    writing.check(parser, write=asked.write, unlike={"--quick": asked.quick})
+    return asked
 
 
 def _chosen(names: Sequence[str]) -> list[str]:

@@ -1,1 +1,2 @@
-"""Faults on real servers: is every rating there once, and equal to a replay?"""
+"""Injects faults on real servers, and checks that every rating is there once and equals a
+replay."""

@@ -1,7 +1,8 @@
-"""`make chaos`: every fault on real servers, a table, then a JSON object a line.
+"""`make chaos`: injects every fault on real servers, and prints a table, then one JSON object a
+line.
 
-Exit code 1 if anything was lost, doubled or wrong, differs from the replay, does not come back, or
-was not played in time.
+The exit code is 1 if anything was lost, doubled or wrong, differs from the replay, does not
+recover, or was not injected in time.
 """
 
 import argparse
@@ -20,12 +21,13 @@ from rich.console import Console
 from rich.table import Table
 
 from local.servers import signals_as_exit
+from tests.benchmarks.document import writing
 from tests.chaos.faults import FAULTS, ON_REQUEST
 from tests.chaos.scene import Outcome
 
 MINUTES = 45.0
 WIDE = 140
-"""Columns of the table."""
+"""The width of the table in columns."""
 
 
 class OutOfTime(Exception):
@@ -33,14 +35,14 @@ class OutOfTime(Exception):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A fault of which there is no line in the table, and why."""
+    """A fault that has no line in the table, and the reason."""
 
     fault: str
     failure: str
 
 
 def main() -> int:
-    """Play the faults that are named, or all but those on request."""
+    """Inject the named faults, or all except those on request."""
     given = _arguments()
     outcomes: list[Outcome] = []
     failures: list[Failure] = []
@@ -51,11 +53,14 @@ def main() -> int:
         Console(stderr=True, width=WIDE).print(table(outcomes))
         for each in (*outcomes, *failures):
             sys.stdout.write(msgspec.json.encode(each).decode() + "\n")
+        sys.stdout.flush()
+        if given.write:
+            writing.write_run("chaos", (*outcomes, *failures), sys.argv[1:])
     return 1 if failures or any(each.lost or each.doubled or each.wrong for each in outcomes) else 0
 
 
 def unasked() -> list[str]:
-    """What is played where nothing is named."""
+    """The faults that run if none is named."""
     return [name for name in FAULTS if name not in ON_REQUEST]
 
 
@@ -64,7 +69,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("faults", nargs="*", metavar="FAULT", help=f"of {', '.join(FAULTS)}")
     parser.add_argument("--quick", action="store_true", help="each but once or a few times")
     parser.add_argument("--minutes", type=float, default=MINUTES, help="for all (%(default)g)")
+    writing.add_option(parser)
     given = parser.parse_args()
+    writing.check(parser, write=given.write, unlike={"--quick": given.quick})
     if unknown := set(given.faults) - FAULTS.keys():
         parser.error(f"no such fault: {', '.join(sorted(unknown))}")
     return given
@@ -73,7 +80,8 @@ def _arguments() -> argparse.Namespace:
 def play(
     names: list[str], quick: bool, minutes: float, outcomes: list[Outcome], failures: list[Failure]
 ) -> None:
-    """One after the other, whatever became of the last one, until the time is over."""
+    """Inject one fault after the other, whatever the outcome of the last one, until the time is
+    over."""
     said = Console(stderr=True)
     deadline_s = time.monotonic() + 60.0 * minutes
     for name in names:
@@ -93,7 +101,8 @@ def play(
 
 @contextmanager
 def until(deadline_s: float) -> Iterator[None]:
-    """OutOfTime within the block, once, when that time has come; before it, where it has."""
+    """Raise OutOfTime within the block, once, at that time; or before the block if the time is
+    over."""
 
     def out_of_time(_number: int, _frame: FrameType | None) -> NoReturn:
         raise OutOfTime
@@ -111,13 +120,13 @@ def until(deadline_s: float) -> Iterator[None]:
 
 
 def played(name: str, *, quick: bool) -> Outcome:
-    """One fault, in a folder that is gone afterwards."""
+    """Inject one fault, in a folder that is deleted afterwards."""
     with tempfile.TemporaryDirectory(prefix="chaos-", ignore_cleanup_errors=True) as folder:
         return FAULTS[name](name, Path(folder) / name, quick)
 
 
 def table(outcomes: list[Outcome]) -> Table:
-    """As the README has it."""
+    """The table of outcomes."""
     names = Outcome.__struct_fields__
     found = Table(*(name.replace("_", " ") for name in names))
     for outcome in outcomes:

@@ -1,4 +1,4 @@
-"""Workers under a supervisor, and what they went through."""
+"""Workers under a supervisor that restarts them, and what happened to them."""
 
 import re
 from collections import Counter
@@ -16,40 +16,41 @@ REASONS = {
     "a call that does not return": "in a call that does not return",
     "nobody answered at its start": "kafka at |redis: ",
 }
-"""Why a worker may end by itself, as the README has it, and how its last line tells."""
+"""The reasons for which a worker may end by itself, with a pattern for its last log line."""
 ENDED = 1
-"""The exit code of one that says why."""
+"""The exit code of a worker that logs its reason."""
 OFTEN = 2
-"""How many such ends of each worker a fault may lead to."""
+"""The most such ends of each worker that a fault may cause."""
 
 
 class Violation(Exception):
-    """What was promised and does not hold."""
+    """A promise of the service that does not hold."""
 
 
 @dataclass
 class Crew:
-    """Workers, each started again under its name when it is gone, as an orchestrator would."""
+    """Workers, each restarted under its name when it has ended, as an orchestrator does."""
 
     settings: Settings
     start: Callable[..., WorkerProcess]
     named: bool = True
-    """Without names nobody knows that one comes back: it is another member of the groups."""
+    """Whether workers have names. A restarted worker without a name is another member of the
+    groups."""
     workers: list[WorkerProcess] = field(default_factory=list)
     everyone: list[WorkerProcess] = field(default_factory=list)
-    """Those that are gone, too."""
+    """All workers, including those that have ended."""
     ended: Counter[str] = field(default_factory=Counter)
-    """How many ended by themselves, by reason."""
+    """The number of workers that ended by themselves, by reason."""
     module: str = THIS_RELEASE
 
     def hire(self, count: int) -> None:
-        """So many more, all ready when this returns."""
+        """Start this many more workers, all of which are ready when this returns."""
         fresh = [self.add(f"worker-{number}" if self.named else "") for number in range(count)]
         for worker in fresh:
             worker.wait_ready()
 
     def add(self, name: str) -> WorkerProcess:
-        """One more of this name, none if it is empty; it is not ready yet."""
+        """Start a worker of this name, or without a name if it is empty. It is not ready yet."""
         settings = msgspec.structs.replace(self.settings, instance_id=name)
         worker = self.start(settings, ready=False, module=self.module)
         self.workers.append(worker)
@@ -57,28 +58,28 @@ class Crew:
         return worker
 
     def replace(self, worker: WorkerProcess) -> WorkerProcess:
-        """Another one in the place of one that is gone."""
+        """Start another worker in the place of one that has ended."""
         self.workers.remove(worker)
         return self.add(worker.settings.instance_id)
 
     def tend(self) -> None:
-        """Start again who ended; Violation unless it said why, and that is known to happen."""
+        """Restart workers that ended. Raises Violation unless the worker logged a known reason."""
         for worker in [each for each in self.workers if not each.running]:
             self.ended[why_ended(worker.wait(), worker.log())] += 1
             self.replace(worker)
 
     def check_ends(self, faults: int) -> None:
-        """Violation where more ended by themselves than these faults explain."""
+        """Raise Violation if more workers ended by themselves than these faults explain."""
         most = OFTEN * faults * max(1, len(self.workers))
         if self.ended.total() > most:
             raise Violation(f"more than {most} workers ended by themselves: {dict(self.ended)}")
 
     def rebalances(self) -> int:
-        """How often the share of a worker changed while it went on."""
+        """How often the assignment of a worker changed while it ran."""
         return sum(map(changes_of_share, self.everyone))
 
     def dismiss(self) -> None:
-        """All leave as asked."""
+        """Stop all workers."""
         for worker in self.workers:
             worker.terminate()
         for worker in self.workers:
@@ -87,26 +88,29 @@ class Crew:
 
 
 def why_ended(code: int, log: str) -> str:
-    """The reason, by the last line; Violation where a worker must not end like this."""
+    """The reason in the last log line. Raises Violation if a worker must not end like this."""
     said = [line for line in log.splitlines() if line.startswith("stream-rater: ")] or [""]
-    known = [reason for reason, told in REASONS.items() if re.search(told, said[-1], re.IGNORECASE)]
+    known = [
+        reason for reason, pattern in REASONS.items() if re.search(pattern, said[-1], re.IGNORECASE)
+    ]
     if "Traceback" in log or code != ENDED or not known:
         raise Violation(f"a worker ended with {code}:\n{log[-2000:]}")
     return known[0]
 
 
 def shares(worker: WorkerProcess) -> dict[str, Sequence[int]]:
-    """What each role owned last, by the worker's log."""
+    """The last assignment of each role, from the worker's log."""
     return {role: owned[-1] for role, owned in _owned(worker).items()}
 
 
 def changes_of_share(worker: WorkerProcess) -> int:
-    """By its log: how often a role came to own something else than before."""
+    """How often an assignment changed, from the worker's log."""
     return sum(a != b for owned in _owned(worker).values() for a, b in pairwise(owned))
 
 
 def _owned(worker: WorkerProcess) -> dict[str, list[Sequence[int]]]:
-    """By role what it owned in turn; nothing, as at its end or when it begins anew, is left out."""
+    """The successive assignments of each role. Empty ones, as at the end or at a restart, are left
+    out."""
     found: dict[str, list[Sequence[int]]] = {}
     for event in worker.events("owned"):
         if event["partitions"]:

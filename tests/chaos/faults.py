@@ -1,4 +1,4 @@
-"""Each fault as a story: what breaks, when, and how it is mended."""
+"""The faults: what breaks, when, and how it is repaired."""
 
 import sys
 import time
@@ -28,8 +28,8 @@ from tests.proxy import KAFKA, REDIS, ROUTES, Toxic, a_proxy
 
 NEXT_KERNEL = "tests.chaos.next_kernel"
 KILLS, AHEAD, GUST = 100, 10, 10
-"""Of a storm: how many kills, how many rounds are sent with each, and how many faults it has before
-it dies down and all is rated."""
+"""A storm: the number of kills, the rounds sent with each, and the faults before the storm ends and
+all rounds are rated."""
 
 TOXICS: dict[str, Toxic | None] = {
     "cut": None,
@@ -38,20 +38,20 @@ TOXICS: dict[str, Toxic | None] = {
     "silent": {"type": "timeout", "attributes": {"timeout": 0}},  # open, and nothing comes through
     "torn": {"type": "limit_data", "attributes": {"bytes": 20_000}},  # ends within an answer
 }
-"""What is done to connections."""
+"""The faults of connections."""
 SPOILT_S = 4.0
 
 LADDERS = LADDER.replace("ranked", '"*"') + LADDER
-"""One for those not named, and one to be changed."""
+"""A default ladder, and one that is changed."""
 
 Story = Callable[[str, Path, bool], Outcome]
 
 
 def storm(name: str, folder: Path, quick: bool) -> Outcome:
-    """Three workers, killed or frozen at random moments, while rounds stream.
+    """Kill or freeze three workers at random moments while rounds stream.
 
-    Two have names; the third is another member of the groups each time, so that shares move: those
-    of the first to be killed do before another comes.
+    Two have names. The third is another member of the groups each time, so that partitions move:
+    those of the first worker to be killed move before another comes.
     """
     rounds = codeforces() if CODEFORCES.is_file() else lobbies()
     with a_scene(name, folder, rounds, workers=2, quick=quick) as scene:
@@ -85,7 +85,7 @@ def storm(name: str, folder: Path, quick: bool) -> Outcome:
 
 
 def upgrade(name: str, folder: Path, quick: bool) -> Outcome:
-    """Workers replaced one by one by those of another kernel version and other parameters."""
+    """Replace workers one by one with workers of another kernel version and other parameters."""
     folder.mkdir(parents=True)
     before, after = folder / "before.toml", folder / "after.toml"
     before.write_text(LADDERS)
@@ -110,7 +110,7 @@ def upgrade(name: str, folder: Path, quick: bool) -> Outcome:
 
 
 def broker(name: str, folder: Path, quick: bool, *, hard: bool, workers: int) -> Outcome:
-    """Each of three brokers is stopped or killed with transactions under way, and started again."""
+    """Stop or kill each of three brokers during transactions, and start it again."""
     with a_scene(
         name, folder, lobbies(), workers=workers, quick=quick, kafka=three_brokers, replication=3
     ) as scene:
@@ -121,11 +121,11 @@ def broker(name: str, folder: Path, quick: bool, *, hard: bool, workers: int) ->
 
 
 def lone_broker(name: str, folder: Path, quick: bool) -> Outcome:
-    """The only broker is stopped with transactions under way, and started again.
+    """Stop the only broker during transactions, and start it again.
 
-    Not killed: at its start Kafka 4.4 may then complete a transaction that was about to be
-    committed without writing its end to the partitions, whose leader it does not know yet. What
-    follows there is hidden from readers until an operator aborts it.
+    It is not killed: at its start, Kafka 4.4 may then complete a transaction that was about to be
+    committed without writing its end to partitions whose leader it does not know yet. Readers do
+    not see what follows there until an operator aborts the transaction.
     """
     with a_scene(name, folder, lobbies(), workers=2, quick=quick) as scene:
         for _ in scene.faults(3):
@@ -134,15 +134,14 @@ def lone_broker(name: str, folder: Path, quick: bool) -> Outcome:
 
 
 class Freed(Outcome, frozen=True, kw_only=True):
-    """With what an operator had to do."""
+    """An outcome with what an operator had to do."""
 
     aborted: int
-    """Hanging transactions."""
+    """The number of hanging transactions that were aborted."""
 
 
 def hard_lone_broker(name: str, folder: Path, quick: bool) -> Freed:
-    """The only broker is killed with transactions under way, started again, and hanging
-    transactions are aborted."""
+    """Kill the only broker during transactions, start it again, and abort hanging transactions."""
     aborted: list[Hanging] = []
     with a_scene(name, folder, lobbies(), workers=2, quick=quick) as scene:
         for _ in range(scene.times(5)):
@@ -156,7 +155,8 @@ def hard_lone_broker(name: str, folder: Path, quick: bool) -> Freed:
 
 
 def _freed(scene: Scene) -> Iterator[Hanging]:
-    """Wait until all is rated, and abort what hangs meanwhile; the transactions that it was."""
+    """Wait until all rounds are rated, and abort transactions that hang meanwhile. Returns
+    these."""
     kafka = scene.kafka[0].address
     older_s = 2.0 * scene.settings.transaction_timeout_ms / 1000.0
     deadline_s = time.monotonic() + CATCH_UP_S
@@ -174,7 +174,7 @@ def _freed(scene: Scene) -> Iterator[Hanging]:
 def worker(
     name: str, folder: Path, quick: bool, *, hard: bool, workers: int, named: bool = True
 ) -> Outcome:
-    """A worker is stopped or killed at work, and started again."""
+    """Stop or kill a worker during work, and start it again."""
     with a_scene(name, folder, lobbies(), workers=workers, quick=quick, named=named) as scene:
         for _ in scene.faults(3):
             victim = scene.random.choice(scene.crew.workers)
@@ -185,7 +185,8 @@ def worker(
 
 
 def one_of_three(name: str, folder: Path, quick: bool) -> Outcome:
-    """Three brokers, all topics on all of them, two needed to write: one is killed, and back."""
+    """Kill one of three brokers and start it again. All topics are on all brokers; two replicas are
+    needed to write."""
     with a_scene(
         name, folder, lobbies(), workers=2, quick=quick, kafka=three_brokers, replication=3
     ) as scene:
@@ -199,7 +200,7 @@ def one_of_three(name: str, folder: Path, quick: bool) -> Outcome:
 
 
 def connections(name: str, folder: Path, quick: bool, *, toxic: Toxic | None) -> Outcome:
-    """The workers' ways to Kafka, to Redis, and to both, are spoilt, or cut, for some seconds."""
+    """Disturb or cut the workers' connections to Kafka, to Redis, and to both, for some seconds."""
     with a_proxy(folder) as proxy:
         kafka = partial(behind_a_proxy, proxy=proxy)
         with a_scene(name, folder, lobbies(), workers=0, quick=quick, kafka=kafka) as scene:
@@ -249,4 +250,4 @@ FAULTS: dict[str, Story] = {
 }
 
 ON_REQUEST = frozenset({"hard-lone-broker"})
-"""Of which the service promises nothing: now and then Kafka itself needs a human then (README)."""
+"""Of which nothing is promised: Kafka itself may need a human then (docs/guarantees.md)."""

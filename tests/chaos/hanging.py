@@ -1,10 +1,10 @@
-"""Hanging transactions: found and aborted as `kafka-transactions.sh find-hanging` and `abort` do.
+"""Finds and aborts hanging transactions, as `kafka-transactions.sh find-hanging` and `abort` do.
 
-A partition may hold an open transaction of which the coordinator knows nothing, or knows that it
-has ended: nobody will ever end it there, and readers of committed records stand still before it.
-These are the requests of Kafka's own tool (DescribeProducers, ListTransactions, WriteTxnMarkers)
-straight onto the wire: confluent_kafka's admin client has none of them, and the tool's jar is not
-among those of a broker.
+A partition may hold an open transaction that the coordinator does not know, or that it knows to
+have ended. Nothing will ever end it there, and readers of committed records stop before it. This
+sends the requests of Kafka's own tool (DescribeProducers, ListTransactions, WriteTxnMarkers)
+directly, because confluent_kafka's admin client has none of them, and the tool's jar is not among
+those of a broker.
 """
 
 import socket
@@ -22,11 +22,12 @@ TIMEOUT_S = 10.0
 UNDER_WAY = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort"})
 ABORT = 0
 LOADING = 14
-"""The coordinator has just begun and reads its log: COORDINATOR_LOAD_IN_PROGRESS."""
+"""The coordinator has just started and reads its log: COORDINATOR_LOAD_IN_PROGRESS."""
 
 
 class Hanging(NamedTuple):
-    """An open transaction of a partition that nobody will end, and how it ended elsewhere."""
+    """An open transaction in a partition that nothing will end, and its state at the
+    coordinator."""
 
     topic: str
     partition: int
@@ -34,12 +35,14 @@ class Hanging(NamedTuple):
     producer_id: int
     epoch: int
     coordinator_epoch: int
-    told: str
-    """By the coordinator: `name: state` of this producer's transactional id; may be empty."""
+    coordinated: str
+    """The state of this producer's transactional id at the coordinator, as `name: state`; may be
+    empty."""
 
 
 def find_hanging(kafka: str, older_s: float) -> list[Hanging]:
-    """Of a lone broker, all topics: transactions open for longer than this, but not under way."""
+    """The transactions in all topics of a single broker that are open for longer than this and not
+    in progress."""
     topics = AdminClient({"bootstrap.servers": kafka}, logger=QUIET).list_topics(timeout=TIMEOUT_S)
     asked = b"".join(
         _text(name) + _array(struct.pack(">i", p) for p in known.partitions) + b"\0"
@@ -54,14 +57,16 @@ def find_hanging(kafka: str, older_s: float) -> list[Hanging]:
         if last_ms < old_ms
     ]
     return [
-        each._replace(told=", ".join(f"{name}: {state}" for name, state in coordinator.items()))
+        each._replace(
+            coordinated=", ".join(f"{name}: {state}" for name, state in coordinator.items())
+        )
         for each, coordinator in opened
         if not UNDER_WAY.intersection(coordinator.values())
     ]
 
 
 def abort(kafka: str, hanging: Hanging) -> None:
-    """End it on its partition: what it holds there is never to be read."""
+    """Abort a hanging transaction in its partition: its records there are never read."""
     markers = (
         struct.pack(">qhb", hanging.producer_id, hanging.epoch, ABORT)
         + _array([_text(hanging.topic) + _array([struct.pack(">i", hanging.partition)]) + b"\0"])
@@ -81,7 +86,7 @@ def abort(kafka: str, hanging: Hanging) -> None:
 
 
 class _Answer:
-    """Kafka's answer, read from its beginning on."""
+    """A response of Kafka, read from its start."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -93,7 +98,7 @@ class _Answer:
         return found
 
     def length(self) -> int:
-        """Of a string or an array; -1: null."""
+        """The length of a string or an array; -1 for null."""
         number = shift = 0
         while True:
             (byte,) = self.take("B")
@@ -108,7 +113,7 @@ class _Answer:
         return str(found.decode())
 
     def items(self) -> range:
-        """As many as there are items, to be read."""
+        """The number of items that follow, as a range."""
         return range(max(0, self.length()))
 
     def tags(self) -> None:
@@ -118,7 +123,7 @@ class _Answer:
 
 
 def _opened(answer: _Answer) -> Iterator[tuple[Hanging, int]]:
-    """Open transactions, with the time of the producer's last record in each, Unix ms."""
+    """The open transactions, with the time of the producer's last record in each, Unix ms."""
     answer.take("i")
     for _ in answer.items():
         topic = answer.text()
@@ -136,7 +141,7 @@ def _opened(answer: _Answer) -> Iterator[tuple[Hanging, int]]:
 
 
 def _coordinated(kafka: str, producer_id: int) -> dict[str, str]:
-    """By transactional id its state, of this producer."""
+    """The state of each transactional id of this producer."""
     body = _array([]) + _array([struct.pack(">q", producer_id)]) + b"\0"
     answer = _ask(kafka, LIST_TRANSACTIONS, 0, body)
     _, error = answer.take("ih")
@@ -167,7 +172,7 @@ def _ask(kafka: str, key: int, version: int, body: bytes) -> _Answer:
 
 
 def _length(count: int) -> bytes:
-    """Unsigned, seven bits a byte, one more than it is."""
+    """An unsigned varint of the length plus one."""
     count += 1
     out = bytearray()
     while count > 0x7F:

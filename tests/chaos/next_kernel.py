@@ -1,4 +1,4 @@
-"""stream-rater with the next kernel version, whose bits are the same: `python -m ... run`."""
+"""stream-rater with the next kernel version, which computes the same bits: `python -m ... run`."""
 
 from stream_rater.columns import kernels
 

@@ -1,4 +1,4 @@
-"""The faults of Redis, each as a story: what breaks, when, and how it is mended."""
+"""The faults of Redis: what breaks, when, and how it is repaired."""
 
 import shutil
 from functools import partial
@@ -18,19 +18,19 @@ from tests.integration.test_rebuild import gone
 from tests.redis_cluster import a_redis_cluster
 
 BUCKETS = 4
-"""Of a ladder in a shard: few, so that a call writes to every one of them."""
+"""Buckets of a ladder in a shard: few, so that a call writes to every one of them."""
 CAUGHT, MOST_MOVES = 6, 40
-"""A move catches a call when a hash that the call writes goes over after the call's beliefs were
-read. So many calls must be caught, within so many moves."""
+"""A move catches a call if a hash that the call writes moves after the call's beliefs were read.
+CAUGHT calls must be caught within MOST_MOVES moves."""
 LATE_MS = 300
-"""How late the first key goes over."""
+"""The delay of the first key's move."""
 
 
 def redis_killed(name: str, folder: Path, quick: bool) -> Outcome:
-    """Redis is killed and started again on its append-only file.
+    """Kill Redis, and start it again from its append-only file.
 
-    The kernel still writes what the process had written: only a machine's end loses the last
-    second, which `redis_restored` and `redis_failover` stand for.
+    The operating system still writes what the process had written. Only the loss of the machine
+    loses the last second, which `redis_restored` and `redis_failover` cover.
     """
     with a_scene(name, folder, lobbies(), workers=2, quick=quick) as scene:
         for _ in scene.faults(5):
@@ -40,10 +40,8 @@ def redis_killed(name: str, folder: Path, quick: bool) -> Outcome:
 
 
 def redis_failover(name: str, folder: Path, quick: bool) -> Outcome:
-    """A Redis Cluster of six: a master is killed, its replica takes over, and it comes back.
-
-    The replica may lack writes that were acknowledged.
-    """
+    """Kill a master of a Redis Cluster of six servers; its replica takes over, and the master comes
+    back. The replica may lack acknowledged writes."""
     six = partial(a_redis_cluster, masters=3, replicas=1)
     with a_scene(
         name, folder, lobbies(), workers=2, quick=quick, redis=six, redis_cluster=True
@@ -59,8 +57,8 @@ def redis_failover(name: str, folder: Path, quick: bool) -> Outcome:
 
 
 def redis_resharded(name: str, folder: Path, quick: bool) -> Outcome:
-    """A Redis Cluster of three: shards' slots move from master to master, key by key, at work,
-    until the moves have caught enough calls."""
+    """Move shards' slots between the masters of a Redis Cluster, key by key, during work, until the
+    moves have caught enough calls."""
     with a_scene(
         name, folder, lobbies(), workers=2, quick=quick,
         redis=a_redis_cluster, redis_cluster=True, buckets=BUCKETS,
@@ -77,7 +75,7 @@ def redis_resharded(name: str, folder: Path, quick: bool) -> Outcome:
 
 
 def _move(scene: Scene, shard: int) -> int:
-    """A shard's slot moves while rounds stream, and workers call between any two steps of the move;
+    """Move a shard's slot while rounds stream, with workers calling between any two steps. Returns
     how many calls this caught."""
     position = position_key(shard)
     move = scene.redis.move(key_slot(position.encode()))
@@ -99,7 +97,7 @@ def _move(scene: Scene, shard: int) -> int:
 
 
 def redis_restored(name: str, folder: Path, quick: bool) -> Outcome:
-    """FLUSHALL at work; then a snapshot of before comes back, and the log tells the rest."""
+    """FLUSHALL during work. Then an older snapshot is restored, and the log supplies the rest."""
     with a_scene(name, folder, lobbies(), workers=2, quick=quick) as scene:
         for _ in range(scene.times(2)):
             scene.season.play(AT_ONCE)
@@ -114,7 +112,8 @@ def redis_restored(name: str, folder: Path, quick: bool) -> Outcome:
 
 
 def redis_rebuilt(name: str, folder: Path, quick: bool) -> Outcome:
-    """FLUSHALL at work, and no snapshot: workers leave, `rebuild` reads the log, others go on."""
+    """FLUSHALL during work, without a snapshot: workers leave, `rebuild` reads the log, and other
+    workers continue."""
     with a_scene(name, folder, lobbies(), workers=2, quick=quick) as scene:
         scene.season.play(AT_ONCE)
         scene.at_work()
@@ -140,7 +139,7 @@ def _flush(scene: Scene) -> None:
 
 
 def _snapshot(redis: Server) -> Path:
-    """A copy of all that Redis holds now, as its own file."""
+    """A copy of the present contents of Redis, in its own file."""
     with Redis(port=redis.port) as client:
         client.save()
     kept = redis.directory / "kept.rdb"
@@ -149,7 +148,7 @@ def _snapshot(redis: Server) -> Path:
 
 
 def _restore(redis: Server, kept: Path) -> None:
-    """Start Redis on that copy: as its append-only file's base, which is what it reads first."""
+    """Start Redis from that copy, as the base of its append-only file, which it reads first."""
     redis.stop()
     (folder,) = redis.directory.glob("appendonlydir")
     shutil.rmtree(folder)

@@ -1,9 +1,9 @@
-"""A rolling restart under load: nothing breaks, and everybody is asked to go once.
+"""A rolling restart under load: nothing breaks, and each worker is restarted once.
 
-Three workers with names of their own (static membership), as the chart's pods have them. Each in
-turn gets SIGTERM, ends, is started again and is ready before the next one's turn, while rounds come
-in steadily. How long a rating took is measured by one clock, from the report of its round to the
-moment a reader of committed events has it.
+Three workers have names (static membership), like the chart's pods. Each in turn gets SIGTERM,
+ends, is started again, and is ready before the next one's turn, while rounds arrive steadily. The
+latency of a rating is measured by one clock, from the report of its round until a reader of
+committed events has it.
 """
 
 import itertools
@@ -33,16 +33,16 @@ WORKERS = 3
 ROUNDS_A_SECOND = 40
 TICK_S = 0.02
 SESSION_TIMEOUT_MS = 30_000
-"""As in the chart: who is back within it finds its share as it was."""
+"""The session time-out of the chart. A worker that is back within it keeps its assignment."""
 WARM_UP_S, BEFORE_S, BETWEEN_S = 5.0, 30.0, 3.0
 BEHIND_S, PROMPT_S = 60.0, 0.3
 
 Seen = list[tuple[float, float]]
-"""Of each rating change: when its round was reported, and when it was here, Unix seconds."""
+"""For each rating change, when its round was reported and when the change arrived, Unix seconds."""
 
 
 class Rolled(Outcome, frozen=True, kw_only=True):
-    """With how long ratings took, before and while workers were restarted, in milliseconds."""
+    """An outcome with the latencies of ratings in milliseconds, before and during the restarts."""
 
     p50_before_ms: float
     p99_before_ms: float
@@ -50,13 +50,14 @@ class Rolled(Outcome, frozen=True, kw_only=True):
     p99_ms: float
     longest_ms: float
     down_s: float
-    """From SIGTERM until it is ready again, the longest."""
+    """The longest time from SIGTERM until a worker is ready again."""
     exit_s: float
-    """From SIGTERM until it has ended, the longest: what a pod's grace period must be more than."""
+    """The longest time from SIGTERM until a worker has ended. A pod's grace period must be
+    longer."""
 
 
 def rolling(name: str, folder: Path, quick: bool) -> Rolled:
-    """Every worker of three is stopped and started again, one after the other, under load."""
+    """Stop and start each of three workers in turn, under load."""
     with a_scene(
         name, folder, stamped(lobbies()), workers=0, quick=quick,
         session_timeout_ms=SESSION_TIMEOUT_MS,
@@ -80,17 +81,18 @@ def rolling(name: str, folder: Path, quick: bool) -> Rolled:
         own = [each for each in Rolled.__struct_fields__ if each not in Outcome.__struct_fields__]
         slowest = [round(max(each), 2) for each in zip(*turns, strict=True)]
         figures = [*percentiles(before, 50, 99), *percentiles(during, 50, 99, 100), *slowest]
-        told = dict(zip(own, figures, strict=True))
-        return Rolled(**msgspec.structs.asdict(outcome), **told)
+        latencies = dict(zip(own, figures, strict=True))
+        return Rolled(**msgspec.structs.asdict(outcome), **latencies)
 
 
 def prompt(seen: Seen) -> bool:
-    """Whether what was seen last was seen soon: connections are made, nothing waits."""
+    """Whether the last changes arrived promptly: connections are made, and nothing waits."""
     return bool(seen) and seen[-1][1] - seen[-1][0] < PROMPT_S
 
 
 def restarted(scene: Scene, worker: WorkerProcess) -> tuple[float, float]:
-    """One worker's turn; the seconds from SIGTERM until it is ready, and until it had ended."""
+    """Restart one worker. Returns the seconds from SIGTERM until it is ready, and until it had
+    ended."""
     scene.inject()
     had, began_s = shares(worker), time.monotonic()
     worker.terminate()
@@ -107,14 +109,14 @@ def restarted(scene: Scene, worker: WorkerProcess) -> tuple[float, float]:
 
 
 def stamped(rounds: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Rounds that are completed when they are asked for."""
+    """Rounds whose time of completion is when they are generated."""
     for each in rounds:
         yield each | {"completed_at": datetime.now(UTC).isoformat()}
 
 
 @contextmanager
 def under_load(scene: Scene) -> Iterator[Seen]:
-    """Rounds come in steadily within the block, and all that comes of them is seen."""
+    """Report rounds steadily within the block, and read all rating changes."""
     reported, followed = threading.Event(), threading.Event()
     seen: Seen = []
     with ThreadPoolExecutor(2) as pool:
@@ -135,7 +137,7 @@ def under_load(scene: Scene) -> Iterator[Seen]:
 
 
 def report(season: Season, stop: threading.Event) -> None:
-    """Send rounds at the rate, until told to stop."""
+    """Send rounds at the rate until `stop` is set."""
     began_s, sent = time.monotonic(), 0
     for tick in itertools.count(1):
         due = int(ROUNDS_A_SECOND * (time.monotonic() - began_s))
@@ -172,10 +174,10 @@ def follow(
 
 
 def latencies_ms(seen: Seen, from_s: float, to_s: float) -> list[float]:
-    """Of the rounds reported within that time."""
+    """The latencies of the rounds reported within this time."""
     return [1000.0 * (here - sent) for sent, here in seen if from_s <= sent < to_s]
 
 
 def percentiles(latencies: list[float], *percents: float) -> list[float]:
-    """In milliseconds, to a tenth."""
+    """Percentiles in milliseconds, to a tenth."""
     return [round(float(each), 1) for each in np.percentile(latencies, percents)]

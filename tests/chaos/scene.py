@@ -1,4 +1,4 @@
-"""Servers, workers under a supervisor, and a season: where a fault is played."""
+"""The scene of a fault: servers, workers under a supervisor, and a season of rounds."""
 
 import sys
 import time
@@ -19,36 +19,36 @@ from tests.integration.processes import stream_rater, wait_until
 from tests.integration.processes import workers as started_workers
 
 AT_ONCE = 400
-"""Rounds of eight that wait when something breaks: a second's work or so."""
+"""How many rounds of eight players wait when something breaks: about a second's work."""
 CATCH_UP_S = 300.0
 VERIFY_S = 300.0
 TOLD = 5
-"""How many of many mistakes."""
+"""How many of many mistakes are reported."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the table."""
+    """A line of the table of outcomes."""
 
     fault: str
     injected: int
     rebalances: int
-    """Changes of what a worker that went on had a share in."""
+    """Changes of assignment of workers that continued to run."""
     updates: int
     lost: int
     doubled: int
     wrong: int
-    """Changes told out of order, under another id, or with other numbers than those due."""
+    """Changes that came out of order, with another id, or with other numbers than expected."""
     ended_themselves: dict[str, int]
-    """How many workers did, by the reason they gave."""
+    """How many workers ended by themselves, by the reason that they logged."""
     recoveries: int
-    """How many were measured."""
+    """The number of recoveries that were measured."""
     recovery_s: float
-    """From the end of a fault until all rounds sent before were rated, the longest of these."""
+    """The longest time from the end of a fault until all rounds sent before were rated."""
 
 
 @dataclass
 class Scene:
-    """Where a fault is played."""
+    """The scene of a fault."""
 
     name: str
     kafka: list[Server]
@@ -60,16 +60,16 @@ class Scene:
     random: Random = field(default_factory=lambda: Random(7))
     injected: int = 0
     moved_before: int = 0
-    """Shares that moved before the first fault, when the workers came."""
+    """Assignments that changed before the first fault, when the workers joined."""
     recoveries_s: list[float] = field(default_factory=list)
 
     @property
     def settings(self) -> Settings:
-        """What the workers that are started now are told."""
+        """The settings of workers that are started now."""
         return self.crew.settings
 
     def faults(self, count: int) -> Iterator[int]:
-        """So many faults, each the body of a loop, with workers at work when it begins."""
+        """Inject this many faults, each the body of a loop, with workers at work when it begins."""
         for i in range(self.times(count)):
             self.season.play(AT_ONCE)
             self.at_work()
@@ -77,12 +77,13 @@ class Scene:
                 yield i
 
     def times(self, count: int) -> int:
-        """How often to do what is usually done `count` times."""
+        """The number of times to do what is usually done `count` times."""
         return 1 if self.quick else count
 
     @contextmanager
     def fault(self) -> Iterator[None]:
-        """A fault, and how long it takes from its end until what was sent before is rated."""
+        """Inject a fault in the block, and measure the time from its end until what was sent before
+        is rated."""
         self.inject()
         yield
         self.recover()
@@ -94,15 +95,15 @@ class Scene:
         self.injected += 1
 
     def recover(self, mend: Callable[[], None] = lambda: None) -> None:
-        """Mend what does not mend itself, wait until all that was sent is rated, and remember how
-        long both took."""
+        """Repair what does not recover by itself, wait until everything sent is rated, and remember
+        the time of both."""
         began_s = time.monotonic()
         mend()
         self.await_rated()
         self.recoveries_s.append(time.monotonic() - began_s)
 
     def await_rated(self) -> None:
-        """Return once all that was sent is rated and published."""
+        """Wait until everything sent is rated and published."""
 
         def rated() -> bool:
             self.crew.tend()
@@ -111,7 +112,7 @@ class Scene:
         wait_until(rated, f"{self.name}: all is rated", CATCH_UP_S, 0.1)
 
     def at_work(self) -> None:
-        """Return once the workers have begun with what was sent last."""
+        """Wait until the workers have begun with what was sent last."""
         before = sum(worker.metric("stream_rater_events_total") for worker in self.crew.workers)
 
         def begun() -> bool:
@@ -122,7 +123,7 @@ class Scene:
         wait_until(begun, f"{self.name}: they are at work", CATCH_UP_S, 0.02)
 
     def outcome(self) -> Outcome:
-        """What came of it; Violation where `verify` finds a difference."""
+        """The outcome. Raises Violation if `verify` finds a difference."""
         self.await_rated()
         verified = stream_rater(
             "verify", "--wait", "60", settings=self.settings, timeout_s=VERIFY_S,
@@ -149,7 +150,7 @@ def a_scene(
     kafka: Callable[[Path], Any] = start_kafka, redis: Callable[[Path], Any] = start_redis,
     quick: bool = False, named: bool = True, **settings: Any,
 ) -> Iterator[Scene]:  # fmt: skip
-    """New servers and ready workers; all gone at the end of the block."""
+    """New servers and ready workers, all of which are stopped at the end of the block."""
     with ExitStack() as stack:
         store = stack.enter_context(redis(folder / "redis"))
         brokers = stack.enter_context(kafka(folder / "kafka"))

@@ -1,4 +1,4 @@
-"""The rounds that are played while things break, and what must come of them."""
+"""The rounds that are sent while things break, and the results that are expected."""
 
 import gzip
 import itertools
@@ -29,11 +29,11 @@ class Season:
         self._rounds = rounds
         self._due: dict[Who, dict[str, int]] = {}
         self.updates = 0
-        """Ratings that are due."""
+        """The number of expected ratings."""
         self.finished = Finished(settings)
 
     def play(self, count: int) -> None:
-        """Send so many rounds more, all acknowledged when this returns."""
+        """Send this many more rounds, all of which are acknowledged when this returns."""
         events = list(itertools.islice(self._rounds, count))
         produce(
             self._settings, [Bytes(msgspec.json.encode(e), e["ladder"].encode()) for e in events]
@@ -45,7 +45,7 @@ class Season:
                 self.updates += 1
 
     def tally(self) -> Tally:
-        """What was told, read from rating-changed, and what the store believes."""
+        """The tally of rating-changed and of the store's beliefs."""
         messages = read_topic(self._settings, Topics.of(self._settings).changed)
         found = tally(self._due, (rating_changed_from_json(m.value() or b"") for m in messages))
         found.mistakes += differing(found.last, self._settings)
@@ -53,7 +53,7 @@ class Season:
 
 
 def lobbies(seed: int = 1) -> Iterator[dict[str, Any]]:
-    """Rounds of eight in three ladders, for ever."""
+    """Rounds of eight players in three ladders, without end."""
     random = np.random.default_rng(seed)
     for number in itertools.count():
         players = random.choice(PLAYERS, LOBBY, replace=False).tolist()
@@ -71,7 +71,7 @@ CODEFORCES = Path(os.environ.get("STREAM_RATER_SHARED") or ROOT.parent / "shared
 
 
 def codeforces() -> Iterator[dict[str, Any]]:
-    """The Codeforces file again and again."""
+    """The rounds of the Codeforces file, repeated."""
     for turn in itertools.count():
         with gzip.open(CODEFORCES) as file:
             for line in file:

@@ -1,10 +1,12 @@
-"""What subscribers were told, against the rounds that were sent and the beliefs in the store."""
+"""Compares the published rating changes with the rounds that were sent, and with the store's
+beliefs."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from stream_rater.adapters.redis import RedisStore
+from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import shards_of
 from stream_rater.config import Settings
 from stream_rater.contract.events import RatingChanged, joined
@@ -13,48 +15,49 @@ from stream_rater.rating import record
 Who = tuple[str, str]
 """Ladder and player."""
 Due = Mapping[Who, Mapping[str, int]]
-"""By round id the number of a player's round, 1 for the first, in the order of their log."""
+"""The expected changes: for each player, by round id, the number of the player's round, from 1, in
+the order of the log."""
 
 BATCH = 5000
 
 
 @dataclass
 class Tally:
-    """What came of the rounds that were sent."""
+    """The result of comparing changes with rounds."""
 
     lost: int = 0
-    """Changes that are due and were not told."""
+    """Expected changes that were not published."""
     doubled: int = 0
-    """Changes that were told again."""
+    """Changes that were published again."""
     mistakes: list[str] = field(default_factory=list)
-    """What is wrong with those that were told, a line each."""
+    """What is wrong with published changes, one line each."""
     last: dict[Who, RatingChanged] = field(default_factory=dict)
-    """Each player's last change."""
+    """The last change of each player."""
 
 
 def tally(due: Due, changes: Iterable[RatingChanged]) -> Tally:
-    """Each change that is due is told once, under its own id, in order, and goes on from the one
-    before."""
+    """Check that each expected change is published once, under its own id, in order, and continues
+    from the one before."""
     found = Tally()
-    told: set[tuple[Who, str]] = set()
+    published: set[tuple[Who, str]] = set()
     for change in changes:
         who = change.ladder, change.player
         number = due.get(who, {}).get(change.round_id)
-        if (who, change.round_id) in told:
+        if (who, change.round_id) in published:
             found.doubled += 1
             continue
         if number is None:
             found.mistakes.append(f"{change.event_id}: {who} did not play in {change.round_id}")
             continue
-        told.add((who, change.round_id))
+        published.add((who, change.round_id))
         found.mistakes += mistakes(change, number, found.last.get(who))
         found.last[who] = change
-    found.lost = sum(map(len, due.values())) - len(told)
+    found.lost = sum(map(len, due.values())) - len(published)
     return found
 
 
 def mistakes(change: RatingChanged, number: int, last: RatingChanged | None) -> Iterator[str]:
-    """What is wrong with a player's change that is due as this one of theirs."""
+    """What is wrong with a change, which should be the player's round of this number."""
     if change.event_id != joined(change.ladder, change.round_id, change.player):
         yield f"{change.event_id}: not the id of {change.round_id} of {change.player}"
     if change.rounds != number:
@@ -62,21 +65,21 @@ def mistakes(change: RatingChanged, number: int, last: RatingChanged | None) -> 
     if last is None:
         return
     if last.rounds >= number:
-        yield f"{change.event_id}: told after {last.event_id}"
+        yield f"{change.event_id}: published after {last.event_id}"
     elif (last.mu, last.sigma) != (change.previous_mu, change.previous_sigma):
         yield f"{change.event_id}: does not go on from {last.event_id}"
 
 
 def differing(last: Mapping[Who, RatingChanged], settings: Settings) -> Iterator[str]:
-    """Players of whom the store believes something else than what they were told last."""
+    """Lines for players whose belief in the store differs from their last change."""
     store = RedisStore(settings)
     try:
         players = iter(last)
         while batch := list(itertools.islice(players, BATCH)):
             for who, held in _held(store, batch, settings.shards):
-                told = last[who]
-                if held != (told.mu, told.sigma, told.rounds):
-                    yield f"{told.event_id}: the store has {held} of {who}"
+                change = last[who]
+                if held != (change.mu, change.sigma, change.rounds):
+                    yield f"{change.event_id}: the store has {held} of {who}"
     finally:
         store.close()
 
@@ -84,12 +87,13 @@ def differing(last: Mapping[Who, RatingChanged], settings: Settings) -> Iterator
 def _held(
     store: RedisStore, players: list[Who], shards: int
 ) -> Iterator[tuple[Who, tuple[float, float, int] | None]]:
-    """mu, sigma and the number of rounds of each, None where there is no belief."""
+    """mu, sigma and the number of rounds of each player; None if there is no belief."""
     asked: dict[int, list[Who]] = {}
     numbers = shards_of([player for _, player in players], shards).tolist()
     for who, shard in zip(players, numbers, strict=True):
         asked.setdefault(shard, []).append(who)
-    for shard, held in store.read(asked).items():
+    columns = {shard: PlayerColumn.of(found) for shard, found in asked.items()}
+    for shard, held in store.read(columns).items():
         for who, found in zip(asked[shard], held.records, strict=True):
             if found is None:
                 yield who, None

@@ -1,4 +1,5 @@
-"""The same facts on the in-memory adapters and on the real ones."""
+"""Fixtures of the contract tests, which hold the in-memory adapters and the real ones to the same
+facts."""
 
 from collections.abc import Iterator
 
@@ -15,7 +16,7 @@ REAL = pytest.param("real", marks=pytest.mark.integration)
 
 @pytest.fixture
 def kafka_rig(settings: real.SettingsFactory) -> Iterator[KafkaRig]:
-    """That on Kafka."""
+    """The rig on Kafka."""
     found = KafkaRig(settings(session_timeout_ms=2000))
     yield found
     found.close()
@@ -23,7 +24,7 @@ def kafka_rig(settings: real.SettingsFactory) -> Iterator[KafkaRig]:
 
 @pytest.fixture(params=[MEMORY, REAL])
 def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
-    """A log with its groups, nobody in them."""
+    """A log with its groups, without members: in memory and on Kafka."""
     if request.param == MEMORY:
         yield MemoryRig()
         return
@@ -32,7 +33,7 @@ def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
 
 @pytest.fixture(scope="package")
 def redis_installed() -> None:
-    """Servers of these tests' own can be started."""
+    """Skip if these tests cannot start servers of their own."""
     if find_redis_server() is None:
         pytest.skip("Redis is given, and none is installed here")
 
@@ -41,20 +42,20 @@ def redis_installed() -> None:
 def redis_cluster(
     redis_installed: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RedisCluster]:
-    """Three masters of these tests' own."""
+    """A Redis Cluster of three masters, for these tests."""
     with a_redis_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
         yield cluster
 
 
 @pytest.fixture
 def real_settings(settings: real.SettingsFactory) -> real.Settings:
-    """Of a database of this test's own."""
+    """Settings with a database of this test's own."""
     return settings(buckets=2)
 
 
 @pytest.fixture
 def cluster_settings(redis_cluster: RedisCluster) -> real.Settings:
-    """Of a cluster that is empty."""
+    """Settings with an empty cluster."""
     for server in redis_cluster.servers:
         client_of(server).flushall()
     return real.Settings(redis=redis_cluster.address, redis_cluster=True, buckets=2)
@@ -62,6 +63,6 @@ def cluster_settings(redis_cluster: RedisCluster) -> real.Settings:
 
 @pytest.fixture(params=["real", "cluster"])
 def redis_settings(request: pytest.FixtureRequest) -> real.Settings:
-    """One server, and a cluster."""
+    """Settings with a single server, and with a cluster."""
     found: real.Settings = request.getfixturevalue(f"{request.param}_settings")
     return found

@@ -1,7 +1,7 @@
-"""The log, in memory and on Kafka, behind one face: members of its groups, and a look from outside.
+"""The log, in memory and on Kafka, behind one interface.
 
-A `Member` performs a machine's effects. A `Rig` makes members, writes as strangers do, and sees
-what any subscriber would see.
+A `Member` performs a machine's effects. A `Rig` makes members, writes as other clients do, and
+reads what any subscriber would read.
 """
 
 import threading
@@ -21,10 +21,10 @@ from stream_rater.adapters.ladder_notes import LadderNotes
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin
 from stream_rater.config import Settings
+from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.ladder_history import NoteStore
 from stream_rater.pipeline.ports import Effect, Event, Poll, Publish, Seek
-from stream_rater.runtime.service import ESTIMATORS, UPDATERS
 from tests.integration.topics import Bytes, produce, read_topic
 
 ESTIMATOR, UPDATER = "estimator", "updater"
@@ -32,11 +32,11 @@ PARTITIONS, SHARDS = 2, 3
 
 GAIN_S = 20.0
 POLL_INTERVAL_MS = 1500
-"""After so long without a poll an evictable member has left its group."""
+"""An evictable member leaves its group after this time without a poll."""
 
 
 class Rejected(NamedTuple):
-    """What a rejection says."""
+    """The contents of a rejection."""
 
     partition: int
     offset: int
@@ -47,13 +47,13 @@ class Rejected(NamedTuple):
 
 
 class Performer(Protocol):
-    """A worker of either kind."""
+    """A driver of either kind."""
 
     def perform(self, effect: Effect[Any]) -> Any: ...
 
 
 class Member:
-    """A member of a group, and what its polls told."""
+    """A member of a group, and what its polls returned."""
 
     def __init__(self, performer: Performer, role: str) -> None:
         self.performer = performer
@@ -63,13 +63,13 @@ class Member:
         self.records: list[Record] = []
 
     def do(self, effect: Effect[Any]) -> Any:
-        """The effect's outcome."""
+        """Perform an effect, and return its outcome."""
         return self.performer.perform(effect)
 
     def poll(
         self, timeout_s: float = 0.05, *, full: bool = False, resting: Set[int] = frozenset()
     ) -> Sequence[Record]:
-        """One poll; returns its records."""
+        """Poll once, and return the records."""
         polled = self.do(Poll(timeout_s, full=full, resting=frozenset(resting)))
         self.owned = (self.owned - polled.lost) | polled.gained
         self.lost |= polled.lost
@@ -77,14 +77,15 @@ class Member:
         return polled.records
 
     def poll_until(self, holds: Callable[[], bool], *, full: bool = False) -> None:
-        """Poll until it holds."""
+        """Poll until `holds` returns true."""
         deadline_s = time.monotonic() + GAIN_S
         while not holds():
             assert time.monotonic() < deadline_s, (self.role, self.owned, self.records[-3:])
             self.poll(full=full)
 
     def read(self, count: int) -> list[tuple[int, int]]:
-        """Poll until so many records came since the last call; (partition, offset) of each."""
+        """Poll until `count` records arrived since the last call. Returns (partition, offset) of
+        each."""
         self.poll_until(lambda: len(self.records) >= count)
         read = [(record.partition, record.offset) for record in self.records]
         self.records = []
@@ -95,48 +96,48 @@ class Rig(Protocol):
     """A log and its groups."""
 
     def join(self, role: str, *, evictable: bool = False) -> Member:
-        """A new member; it learns what it owns by polling."""
+        """A new member, which learns by polling what it owns."""
 
     def leave(self, member: Member) -> None:
-        """The member leaves its group as one that is stopped does."""
+        """Let a member leave its group, as a stopped worker does."""
 
     def evict(self, member: Member, others: Sequence[Member]) -> None:
-        """The group takes the others for its only members, and this one is not told."""
+        """Rebalance the group to the other members, without telling this one."""
 
     def count_in(self, newcomer: Member) -> None:
-        """The group takes the newcomer in, and nobody else is told."""
+        """Rebalance the group with a new member, without telling the others."""
 
     def submit(self, partition: int, *records: Bytes) -> None:
-        """Append to round-completed."""
+        """Append a record to round-completed."""
 
     def cut(self, partition: int, offset: int) -> None:
-        """Delete from round-completed what lies before the offset."""
+        """Delete the records of round-completed before this offset."""
 
     def notes(self) -> NoteStore:
-        """The ladders' notes, as one more process reads and writes them."""
+        """The ladders' notes, as another process reads and writes them."""
 
     def add_shards(self, count: int) -> None:
-        """So many more partitions of performance-estimated and rating-changed."""
+        """Add partitions to performance-estimated and rating-changed."""
 
     def leave_open(self, member: Member, effect: Publish) -> None:
-        """Do all of a transaction but its end."""
+        """Perform all of a transaction except its end."""
 
     def committed(self, role: str, partition: int) -> int | None:
-        """A committed offset as an outsider sees it."""
+        """A committed offset, as another client sees it."""
 
     def events(self) -> list[tuple[int, bytes, bytes]]:
-        """(shard, key, value) of what subscribers of rating-changed see, once nothing is open that
-        was not left so."""
+        """(shard, key, value) of all published events, once no transaction is open except those
+        left open on purpose."""
 
     def events_meanwhile(self) -> list[tuple[int, bytes, bytes]]:
-        """What they see of it now."""
+        """The events that subscribers see now."""
 
     def rejections(self) -> list[Rejected]:
-        """What round-rejected holds."""
+        """The contents of round-rejected."""
 
 
 class MemoryRig:
-    """The log in memory."""
+    """The rig in memory."""
 
     def __init__(self) -> None:
         self.log = memory_servers.Log(PARTITIONS, SHARDS)
@@ -207,7 +208,7 @@ class MemoryRig:
 
 
 class KafkaRig:
-    """The log on Kafka, beside a store on Redis."""
+    """The rig on Kafka, with a store on Redis."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = msgspec.structs.replace(
@@ -218,7 +219,7 @@ class KafkaRig:
         self._admin.check_topics()
         self._members: list[Member] = []
         self._opened: list[Any] = []
-        """Producers that were left in a transaction."""
+        """Producers that were left in an open transaction."""
 
     def join(self, role: str, *, evictable: bool = False) -> Member:
         settings = self._settings
@@ -313,7 +314,8 @@ class KafkaRig:
             assert time.monotonic() < deadline_s, found
 
     def _read(self, topic: str) -> list[Message]:
-        """All that is committed, where a broker shows it only a moment after it said so."""
+        """All committed messages of a topic. A broker shows them only a moment after it
+        acknowledged them."""
         count = self._admin.partitions()[topic]
         deadline_s = time.monotonic() + GAIN_S
         while not self._left_open():
@@ -343,14 +345,14 @@ class KafkaRig:
         return rejected
 
     def close(self) -> None:
-        """All members leave."""
+        """Close all members."""
         for member in tuple(self._members):
             self.leave(member)
 
 
 @contextmanager
 def hurried(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What can only time out does so quickly."""
+    """Shorten the time-outs of effects that can only time out."""
     with monkeypatch.context() as patch:
         patch.setattr(kafka, "TIMEOUT_S", 0.6)
         yield
@@ -362,7 +364,7 @@ def _seen(messages: Sequence[Message]) -> list[tuple[int, bytes, bytes]]:
 
 
 def event(shard: int, name: str) -> Event:
-    """An event that is told from others by its name."""
+    """An event that its name identifies."""
     return Event(
         shard, f"key {name}".encode(), f"value {name}".encode(), name.encode(), "2026-01-01"
     )
@@ -375,7 +377,7 @@ def seen(events: Sequence[Event]) -> list[tuple[int, bytes, bytes]]:
 
 
 def settle(first: Member, second: Member, *, full: bool = False) -> None:
-    """Poll both until each knows its share."""
+    """Poll both members until each knows its assignment."""
     every = PARTITIONS if first.role == ESTIMATOR else SHARDS
 
     def shared() -> bool:

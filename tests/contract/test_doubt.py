@@ -1,7 +1,7 @@
-"""A connection that breaks puts a transaction in doubt, whatever the client says of its end.
+"""A broken connection puts a transaction in doubt, whatever the client reports about its end.
 
-Two real brokers behind a proxy, since a client of one broker says that all are down when its only
-one is. The connections of the producer under test pass through the proxy, and nobody else's.
+Two real brokers run behind a proxy, because a client of a single broker reports that all brokers
+are down when that one is. Only the connections of the producer under test pass through the proxy.
 """
 
 import threading
@@ -32,12 +32,13 @@ pytestmark = pytest.mark.integration
 ROUTES = ("first", "second")
 ONE_COORDINATOR = {"transaction.state.log.num.partitions": "1"}
 NO_ANSWERS: Toxic = {"type": "reset_peer", "attributes": {"timeout": 0}}
-"""The first answer ends its connection instead of passing, and so does that of the next one."""
+"""The first response closes its connection instead of passing, and so does that of the next
+connection."""
 LONG_MS = 600_000
 
 
 class Ground(NamedTuple):
-    """The brokers, and the way to each of them."""
+    """The brokers, and the proxy route to each."""
 
     proxy: Proxy
     nodes: list[Server]
@@ -45,7 +46,7 @@ class Ground(NamedTuple):
 
 @pytest.fixture(scope="module")
 def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
-    """Servers of this module's own."""
+    """The servers of this module."""
     needed(TOXIPROXY.path if TOXIPROXY.path.exists() else None, "toxiproxy", ": it takes Go")
     needed(FORMATTED if FORMATTED.is_dir() else None, "Kafka")
     folder = tmp_path_factory.mktemp("doubt")
@@ -73,7 +74,7 @@ class Rig:
         self.topic = self.admin.topics.changed
 
     def sends(self, *events: Event) -> Callable[[Producer], None]:
-        """What a transaction is to hold."""
+        """Produce the messages of a transaction."""
 
         def send(producer: Producer) -> None:
             for each in events:
@@ -83,12 +84,12 @@ class Rig:
         return send
 
     def leader(self, topic: str) -> str:
-        """The route to who leads this topic's first partition."""
+        """The route to the leader of the topic's first partition."""
         client: Any = self.admin._client
         return ROUTES[client.list_topics(topic).topics[topic].partitions[0].leader - 1]
 
     def open(self) -> bool:
-        """Whether a transaction hides something from readers."""
+        """Whether an open transaction hides records from readers."""
         count = self.admin.partitions()[self.topic]
         ends = self.admin.ends(self.topic, count)
         return self.admin.stable_ends(self.topic, count) != ends
@@ -96,7 +97,7 @@ class Rig:
 
 @pytest.fixture
 def rig(ground: Ground, settings: real.SettingsFactory) -> Iterator[Rig]:
-    """Ways are whole again afterwards."""
+    """A rig whose routes are repaired afterwards."""
     found = Rig(ground, settings(kafka=",".join(node.address for node in ground.nodes)))
     yield found
     ground.proxy.mend()
@@ -110,8 +111,9 @@ FIRST, SECOND = event(0, "first"), event(0, "second")
 def test_an_end_whose_answer_was_lost_is_in_doubt(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """The broker ended it, and the client asked again on another connection: the request may be
-    under way twice, and end the next transaction. So that comes from another producer."""
+    """The broker ended the transaction, and the client repeated the request on another connection.
+    The request may be in flight twice and end the next transaction, so another producer must begin
+    that."""
     monkeypatch.setattr(producers, "SLOW_COMMIT_S", LONG_MS)
     transactions = rig.transactions
     transactions.begin(rig.sends(FIRST))
@@ -131,7 +133,7 @@ def test_an_end_whose_answer_was_lost_is_in_doubt(
         rig.proxy.mend()
 
     monkeypatch.setattr(transactions, "_conclude", conclude_unheard)
-    with pytest.raises(LogTrouble, match=r"end is in doubt: .*Disconnected"):
+    with pytest.raises(LogTrouble, match=r"end of a transaction is in doubt: .*Disconnected"):
         transactions.end({0: 1}) if how == "end" else transactions.undo()
     monkeypatch.undo()
     transactions.run(rig.sends(SECOND), {0: 2})
@@ -140,22 +142,24 @@ def test_an_end_whose_answer_was_lost_is_in_doubt(
 
 
 def test_a_producer_whose_connection_broke_is_replaced(rig: Rig) -> None:
-    """Though nothing was open, and it would connect again: before the next transaction."""
+    """Before the next transaction, even though none was open and the client would reconnect."""
     transactions = rig.transactions
     transactions.run(rig.sends(FIRST), {0: 1})
     producer = transactions._producer
     assert transactions.ready() is producer
     rig.proxy.cut(rig.leader("__transaction_state"))
     rig.proxy.mend()
-    wait_until(lambda: transactions.ready() is not producer, "the client has told")
+    wait_until(
+        lambda: transactions.ready() is not producer, "the client reports the broken connection"
+    )
     transactions.run(rig.sends(SECOND), {0: 2})
     assert rig.log.events() == seen([FIRST, SECOND])
 
 
 @pytest.mark.timeout(60)
 def test_a_connection_that_breaks_ends_the_wait_for_acknowledgements(rig: Rig) -> None:
-    """At once: the transaction's own time-out, which this test would not live to see, is not
-    waited for."""
+    """The wait ends at once, and not only after the transaction's own time-out, which is longer
+    than this test."""
     transactions = rig.transactions
     transactions.run(rig.sends(FIRST), {0: 1})
     transactions.begin(lambda _: None)
@@ -172,7 +176,7 @@ def test_a_connection_that_breaks_ends_the_wait_for_acknowledgements(rig: Rig) -
 def test_parts_that_are_not_acknowledged_are_trouble(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Though they did not fail either: who is asked to stop does not wait until they do."""
+    """They have not failed either. A worker that is asked to stop does not wait for them."""
     monkeypatch.setattr("stream_rater.adapters.deadlines.LAST_MOMENTS_S", 0.1)
     assert rig.parts.scatter([(0, b"a")]) == [0]
     rig.proxy.cut(rig.leader(rig.admin.topics.parts))
@@ -182,7 +186,7 @@ def test_parts_that_are_not_acknowledged_are_trouble(
 
 
 def test_who_begins_anew_has_other_producers(rig: Rig) -> None:
-    """Of both kinds: a client that failed for good never recovers."""
+    """Both producers are replaced: a client that failed for good never recovers."""
     worker: Any = rig.member.performer
     before = worker._parts.ready(), worker._transactions.ready()
     rig.member.do(NewProducer())

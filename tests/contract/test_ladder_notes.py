@@ -1,4 +1,4 @@
-"""What the log tells of the ladders' parameters, to all workers alike."""
+"""The notes about the ladders' parameters are the same for all workers."""
 
 import uuid
 
@@ -10,15 +10,15 @@ from tests.contract.rigs import ESTIMATOR, KafkaRig, Member, Rig
 
 
 def agreed(member: Member, **own: str) -> dict[str, str]:
-    """By what rounds may be rated, where a worker's file says this: entries as words."""
-    found = member.do(Agree({ladder: told.split() for ladder, told in own.items()}))
+    """The histories that rounds may be rated by if a worker's file says this; entries as words."""
+    found = member.do(Agree({ladder: words.split() for ladder, words in own.items()}))
     return {ladder: " ".join(entries) for ladder, entries in found.items()}
 
 
 def start(rig: Rig, end: int, **own: str) -> None:
-    """What a worker with this file does at its start, where the rounds' partition ends there."""
+    """Announce this file, as a worker does at its start, if the rounds' partition ends there."""
     announce(
-        {each: told.split() for each, told in own.items()},
+        {each: words.split() for each, words in own.items()},
         rig.notes(),
         lambda _: end,
         uuid.uuid4().hex,
@@ -26,7 +26,8 @@ def start(rig: Rig, end: int, **own: str) -> None:
 
 
 def test_the_first_note_counts(rig: Rig) -> None:
-    """Whoever comes later finds it, and a longer history is not taken for granted."""
+    """A later worker finds the first note, and a longer history does not hold without an
+    announcement."""
     first, second = rig.join(ESTIMATOR), rig.join(ESTIMATOR)
     assert agreed(first, a="0:x", b="5:y") == {"a": "0:x", "b": "5:y"}
     assert agreed(second, a="0:z 7:x", c="0:q") == {"a": "0:x", "c": "0:q"}
@@ -37,18 +38,19 @@ def test_the_first_note_counts(rig: Rig) -> None:
 
 
 def test_a_change_is_seen_by_who_was_there_before(rig: Rig) -> None:
-    """As soon as a worker with the new file has started."""
+    """A worker that was there before sees the change as soon as a worker with the new file has
+    started."""
     old = rig.join(ESTIMATOR)
     agreed(old, a="0:x")
     start(rig, 7, a="0:x 7:y")
     assert agreed(old, a="0:x") == {"a": "0:x 7:y"}
     start(rig, 100, a="0:x 7:y")
-    with pytest.raises(AtOdds, match="noted from offset 7 on"):
+    with pytest.raises(AtOdds, match="differ from offset 7 on"):
         start(rig, 8, a="0:x")
 
 
 def test_a_change_that_comes_too_late_is_no_change(rig: Rig) -> None:
-    """Rounds from its offset on may have been rated by then."""
+    """It is refused, because rounds from its offset on may have been rated already."""
     member = rig.join(ESTIMATOR)
     agreed(member, a="0:x")
     with pytest.raises(AtOdds, match=r"change from offset 7 on comes too late, .* ends at 8"):
@@ -57,7 +59,8 @@ def test_a_change_that_comes_too_late_is_no_change(rig: Rig) -> None:
 
 
 def test_rounds_wait_for_a_change_that_is_not_decided(rig: Rig) -> None:
-    """Its announcer has died: neither file may rate from there on, until a worker starts."""
+    """The worker that proposed it has died. Neither file may rate from its offset on, until another
+    worker starts."""
     member = rig.join(ESTIMATOR)
     agreed(member, a="0:x")
     rig.notes().write(notes("proposed", {"a": ["0:x", "7:y"]}))
@@ -71,7 +74,7 @@ def test_rounds_wait_for_a_change_that_is_not_decided(rig: Rig) -> None:
 
 @pytest.mark.integration
 def test_a_note_of_a_newer_release_is_trouble(kafka_rig: KafkaRig) -> None:
-    """It is not guessed; what is no note of any release is nobody's."""
+    """It is not guessed. A record that is no note of any release is ignored."""
     member = kafka_rig.join(ESTIMATOR)
     log = kafka_rig.notes()
     log.write([b"", b"litter", b"[]", b"{}", *notes("noted", {"a": ["0:x"]})])

@@ -20,7 +20,7 @@ PLAYERS: list[Player] = [("a", f"p{number}") for number in range(40)]
 
 @pytest.fixture
 def move(redis_cluster: RedisCluster, cluster_settings: real.Settings) -> Iterator[SlotMove]:
-    """The move of the shard's slot; afterwards it is finished and every node knows."""
+    """The move of the shard's slot. Afterwards it is completed, and every node knows it."""
     move = redis_cluster.move(key_slot(position_key(SHARD).encode()))
     yield move
     move.finish()
@@ -28,12 +28,12 @@ def move(redis_cluster: RedisCluster, cluster_settings: real.Settings) -> Iterat
 
 
 def beliefs(number: int, players: list[Player] = PLAYERS) -> dict[Player, bytes]:
-    """What the call with this number writes of each player."""
+    """The beliefs that the call with this number writes."""
     return {each: b"belief %d of %s" % (number, each[1].encode()) for each in players}
 
 
 def wrote(store: RedisPerformer, number: int, players: list[Player] = PLAYERS) -> bool:
-    """Whether a call that begins at the one before was carried out; it may be refused."""
+    """Whether a call that follows the one before was applied; it may be refused."""
     try:
         return apply(store, SHARD, application(number - 1, number, beliefs(number, players)))
     except StoreTrouble:
@@ -41,7 +41,7 @@ def wrote(store: RedisPerformer, number: int, players: list[Player] = PLAYERS) -
 
 
 def held(store: RedisPerformer) -> Held:
-    """What the shard holds, after as many looks as it takes to find out where it is."""
+    """The contents of the shard, after as many reads as it takes to find its node."""
     for _ in range(TRIES):
         try:
             return read(store, SHARD, *PLAYERS)
@@ -54,7 +54,7 @@ def held(store: RedisPerformer) -> Held:
 def test_a_call_is_carried_out_whole_or_not_at_all(
     cluster_settings: real.Settings, move: SlotMove, first: str
 ) -> None:
-    """Whichever keys of the shard have gone over: no belief is written unless `applied` is."""
+    """Whichever keys of the shard have moved, no belief is written unless `applied` is."""
     store = RedisPerformer(cluster_settings)
     assert wrote(store, 1)
     move.begin()
@@ -70,7 +70,7 @@ def test_a_call_is_carried_out_whole_or_not_at_all(
 
 
 def test_newcomers_wait_for_the_move(cluster_settings: real.Settings, move: SlotMove) -> None:
-    """A hash that is not there yet might be with the other master: nobody's belief is written
+    """A hash that does not exist yet might be on the other master, so nobody's belief is written
     before the move is done."""
     store = RedisPerformer(cluster_settings)
     assert wrote(store, 1, PLAYERS[:1])

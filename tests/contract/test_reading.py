@@ -1,4 +1,4 @@
-"""Reading the log: who owns what, from where it is read, and that nothing is read otherwise."""
+"""Reading the log: assignment, seeks and polls, and that nothing else is read."""
 
 import threading
 import time
@@ -35,7 +35,7 @@ def test_a_member_gains_all(rig: Rig) -> None:
 
 
 def test_nothing_is_read_before_a_seek(rig: Rig) -> None:
-    """Of a partition that was gained, nothing is read before it was sought."""
+    """Nothing is read of a gained partition before a seek."""
     submit(rig, 0, 3)
     submit(rig, 1, 3)
     member = rig.join(ESTIMATOR)
@@ -49,7 +49,7 @@ def test_nothing_is_read_before_a_seek(rig: Rig) -> None:
 
 
 def test_a_record_comes_whole(rig: Rig) -> None:
-    """Value, key, headers, place and time of a record are those that were sent, or none."""
+    """A record has the value, key, headers, place and time that were sent, or none."""
     headers = [("content-type", b"x"), ("content-type", b""), ("\u00e9", b"\x00\xff")]
     rig.submit(0, Bytes(b"\x00value", b"key\xff", headers), Bytes(None, None))
     member = read_from_start(rig, ESTIMATOR)
@@ -65,7 +65,7 @@ def test_a_record_comes_whole(rig: Rig) -> None:
 @pytest.mark.parametrize("enough", [1, 2])
 @pytest.mark.parametrize("rig", [REAL], indirect=True)
 def test_a_poll_gathers_what_comes_after_the_first(rig: Rig, enough: int) -> None:
-    """Until there is enough: it does not wait for more."""
+    """A poll gathers records until there are enough, and does not wait for more."""
     submit(rig, 0, 1)
     member = read_from_start(rig, ESTIMATOR)
     returned = threading.Event()
@@ -84,7 +84,7 @@ def test_a_poll_gathers_what_comes_after_the_first(rig: Rig, enough: int) -> Non
 
 
 def test_records_come_in_order(rig: Rig) -> None:
-    """Each partition's records come in order, each once, however many there are."""
+    """The records of each partition come in order, each once, however many there are."""
     submit(rig, 0, 1500)
     submit(rig, 1, 1500)
     member = read_from_start(rig, ESTIMATOR)
@@ -94,7 +94,7 @@ def test_records_come_in_order(rig: Rig) -> None:
 
 
 def test_seek_backwards(rig: Rig) -> None:
-    """After a seek, the next record is the one sought, whatever had been fetched."""
+    """After a seek, the next record is the one sought, whatever was fetched before."""
     submit(rig, 0, 600)
     member = read_from_start(rig, ESTIMATOR)
     for offset in (0, 599, 300, 0, 250, 10, 590):
@@ -106,7 +106,7 @@ def test_seek_backwards(rig: Rig) -> None:
 
 
 def test_seek_to_the_end(rig: Rig) -> None:
-    """From the end, only what is appended later is read."""
+    """After a seek to the end, only later records are read."""
     submit(rig, 0, 3)
     member = read_from_start(rig, ESTIMATOR)
     member.do(Seek({0: 3}))
@@ -116,7 +116,7 @@ def test_seek_to_the_end(rig: Rig) -> None:
 
 
 def test_seek_touches_nothing_else(rig: Rig) -> None:
-    """Partitions that a seek does not name are read on where they were."""
+    """Partitions that a seek does not name continue where they were."""
     submit(rig, 0, 100)
     submit(rig, 1, 100)
     member = read_from_start(rig, ESTIMATOR)
@@ -127,7 +127,7 @@ def test_seek_touches_nothing_else(rig: Rig) -> None:
 
 
 def test_seek_of_others_partitions_is_ignored(rig: Rig) -> None:
-    """A seek of a partition that is not owned, or no longer, does nothing."""
+    """A seek of a partition that is not owned, or no longer owned, does nothing."""
     submit(rig, 0, 1)
     submit(rig, 1, 1)
     first, second = rig.join(ESTIMATOR), rig.join(ESTIMATOR)
@@ -140,7 +140,8 @@ def test_seek_of_others_partitions_is_ignored(rig: Rig) -> None:
 
 
 def test_full_polls_bring_no_records_and_lose_none(rig: Rig) -> None:
-    """A full poll has no records, and the next that is not goes on without a gap."""
+    """A full poll returns no records, and the next poll that is not full continues without a
+    gap."""
     submit(rig, 0, 1000)
     submit(rig, 1, 1000)
     member = read_from_start(rig, ESTIMATOR)
@@ -155,7 +156,8 @@ def test_full_polls_bring_no_records_and_lose_none(rig: Rig) -> None:
 
 
 def test_a_resting_partition_holds_up_no_other(rig: Rig) -> None:
-    """Nothing comes of it while it rests, all of the other; then it goes on without a gap."""
+    """A paused partition returns nothing, and the other one everything. Then it continues without a
+    gap."""
     submit(rig, 0, 1000)
     submit(rig, 1, 1000)
     member = read_from_start(rig, ESTIMATOR)
@@ -170,7 +172,8 @@ def test_a_resting_partition_holds_up_no_other(rig: Rig) -> None:
 
 
 def test_a_seek_wakes_only_what_it_names(rig: Rig) -> None:
-    """A seek between full polls leaves no partition asleep, and a full poll rests it again."""
+    """A seek between full polls leaves no partition paused, and the next full poll pauses it
+    again."""
     submit(rig, 0, 10)
     submit(rig, 1, 10)
     member = read_from_start(rig, ESTIMATOR)
@@ -183,7 +186,8 @@ def test_a_seek_wakes_only_what_it_names(rig: Rig) -> None:
 
 
 def test_what_the_log_no_longer_holds_is_trouble(rig: Rig) -> None:
-    """Reading before the log's start is LogTrouble; LogStarts tells from where it can be read."""
+    """Reading before the log's start raises LogTrouble. LogStarts returns the first offset that can
+    be read."""
     submit(rig, 0, 10)
     member = read_from_start(rig, ESTIMATOR)
     member.read(10)
@@ -198,7 +202,8 @@ def test_what_the_log_no_longer_holds_is_trouble(rig: Rig) -> None:
 
 
 def test_what_the_log_does_not_hold_yet_is_trouble(rig: Rig) -> None:
-    """Reading beyond the log's end is LogTrouble: it is another log than was thought."""
+    """Reading beyond the log's end raises LogTrouble, because it is not the log that was
+    expected."""
     submit(rig, 0, 3)
     member = read_from_start(rig, ESTIMATOR)
     member.read(3)
@@ -208,7 +213,8 @@ def test_what_the_log_does_not_hold_yet_is_trouble(rig: Rig) -> None:
 
 
 def test_members_share_the_partitions(rig: Rig) -> None:
-    """Who joins gets partitions that the other loses; when it leaves, they come back, for good."""
+    """A joining member gets partitions that the other one loses. When it leaves, they come back for
+    good."""
     submit(rig, 0, 5)
     submit(rig, 1, 5)
     first = read_from_start(rig, ESTIMATOR)
@@ -226,7 +232,7 @@ def test_members_share_the_partitions(rig: Rig) -> None:
 
 
 def test_what_was_lost_while_resting_is_read_again(rig: Rig) -> None:
-    """A partition that went and came back during full polls is read from where it is sought."""
+    """A partition that was lost and regained during full polls is read from where it is sought."""
     submit(rig, 0, 3)
     submit(rig, 1, 3)
     first = read_from_start(rig, ESTIMATOR)
@@ -242,7 +248,7 @@ def test_what_was_lost_while_resting_is_read_again(rig: Rig) -> None:
 
 
 def test_an_evicted_member_is_told(rig: Rig) -> None:
-    """A member that was taken for gone learns by polling that it lost all."""
+    """A member that the group has evicted learns by polling that it lost all partitions."""
     first = rig.join(ESTIMATOR, evictable=True)
     first.poll_until(lambda: first.owned == EVERY)
     first.do(Seek({0: 0, 1: 0}))

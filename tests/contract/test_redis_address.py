@@ -1,10 +1,11 @@
-"""A Redis Cluster must be told from one server, and an address must make sense."""
+"""A Redis Cluster must be configured as one, and an address must make sense."""
 
 import msgspec
 import pytest
 
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.redis_client import connect
+from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.config import BadConfiguration
 from stream_rater.pipeline.ports import StoreTrouble
 from tests import real
@@ -13,18 +14,19 @@ from tests.contract.test_store import BOB, SHARDS
 
 @pytest.mark.integration
 def test_a_cluster_is_to_be_told(cluster_settings: real.Settings) -> None:
-    """One node of a cluster asked as if it were all: the setting is named."""
+    """If a node of a cluster is used as a single server, the error names the setting."""
     node, *_ = cluster_settings.redis.split(",")
     store = RedisStore(msgspec.structs.replace(cluster_settings, redis=node, redis_cluster=False))
     with pytest.raises(StoreTrouble, match="STREAM_RATER_REDIS_CLUSTER"):
         for number in range(3):  # each of three masters has one of these slots
             store.check_layout({str(number): ""})
-            store.read({shard: [BOB] for shard in range(SHARDS)})
+            store.read(dict.fromkeys(range(SHARDS), PlayerColumn.of([BOB])))
 
 
 @pytest.mark.integration
 def test_no_cluster_where_one_is_told(settings: real.SettingsFactory) -> None:
-    """A server alone taken for a cluster, and nobody there at all."""
+    """A single server configured as a cluster raises an error, and so does an address without a
+    server."""
     with pytest.raises(StoreTrouble, match=r"[Cc]luster"):
         RedisStore(settings(redis_cluster=True, redis=settings().redis.rpartition("/")[0]))
     with pytest.raises(StoreTrouble):
@@ -32,16 +34,16 @@ def test_no_cluster_where_one_is_told(settings: real.SettingsFactory) -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "cluster", "told"),
+    ("address", "cluster", "message"),
     [
-        ("redis://127.0.0.1:1/3", True, "no database but 0"),
+        ("redis://127.0.0.1:1/3", True, "only database 0"),
         ("127.0.0.1:1,127.0.0.1", True, "127.0.0.1"),
         ("127.0.0.1:1,127.0.0.1:2", False, "set redis_cluster"),
         ("redis://127.0.0.1:1/0?protocol=3", False, "must not set protocol"),
         ("redis://127.0.0.1:1?decode_responses=true", True, "must not set decode_responses"),
     ],
 )
-def test_addresses_that_make_no_sense(address: str, cluster: bool, told: str) -> None:
-    """A named error, before anybody is asked."""
-    with pytest.raises(BadConfiguration, match=told):
+def test_addresses_that_make_no_sense(address: str, cluster: bool, message: str) -> None:
+    """The error is raised before anything is sent."""
+    with pytest.raises(BadConfiguration, match=message):
         connect(real.Settings(redis=address, redis_cluster=cluster))

@@ -1,4 +1,4 @@
-"""Real servers that evict are refused, whoever asks, and wherever in a cluster they are."""
+"""Real servers that evict keys are refused by every command, wherever in a cluster they are."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -21,14 +21,14 @@ RIGHTS = ("~*", "+@all")
 
 @pytest.fixture(scope="module")
 def server(redis_installed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One whose settings these tests may change."""
+    """A server whose settings these tests may change."""
     with start_redis(tmp_path_factory.mktemp("redis")) as found:
         yield found
 
 
 @pytest.fixture
 def admin(server: Server) -> Iterator[Any]:
-    """Who sets it; it is as it was afterwards."""
+    """A client that may change the server's settings, which are restored afterwards."""
     with client_of(server) as client:
         yield client
         set_memory(client, "noeviction", 0)
@@ -40,7 +40,7 @@ def set_memory(client: Any, policy: str, limit_bytes: int) -> None:
 
 
 def settings_of(server: Server, admin: Any, *denied: str) -> Settings:
-    """Of a user who may do all but this."""
+    """Settings of a user who may do everything except this."""
     admin.execute_command("ACL", "SETUSER", "user", "reset", "on", ">secret", *RIGHTS, *denied)
     return Settings(redis=server.address, redis_username="user", redis_password="secret")
 
@@ -49,11 +49,12 @@ def settings_of(server: Server, admin: Any, *denied: str) -> Settings:
 def test_a_server_that_evicts_is_refused(
     server: Server, admin: Any, denied: tuple[str, ...]
 ) -> None:
-    """By CONFIG or INFO, whichever the user may run; then its own command makes it right."""
+    """It is found by CONFIG or INFO, whichever the user may run. The command in the message repairs
+    it."""
     at = settings_of(server, admin, *denied)
     set_memory(admin, "allkeys-lru", LIMIT_BYTES)
     admin.function_flush()
-    with pytest.raises(StoreMismatch, match=f"redis at {server.address}: .* {LIMIT_BYTES}: ") as no:
+    with pytest.raises(StoreMismatch, match=f"redis at {server.address}: .* {LIMIT_BYTES}, ") as no:
         RedisStore(at).prepare()
     assert admin.function_list(library=LIBRARY) == []
     command = str(no.value).partition("run `")[2].partition("`")[0]
@@ -62,14 +63,14 @@ def test_a_server_that_evicts_is_refused(
 
 
 def test_a_server_that_would_evict_is_warned_of(server: Server, admin: Any) -> None:
-    """Before it has a limit."""
+    """The warning comes before the server has a limit."""
     set_memory(admin, "allkeys-random", 0)
     (line,) = RedisStore(settings_of(server, admin, "-config")).prepare()
     assert "maxmemory-policy is allkeys-random" in line
 
 
 def test_a_server_that_evicts_what_expires_deletes_no_belief(server: Server, admin: Any) -> None:
-    """It says no to writes instead, as with `noeviction`: so it is accepted."""
+    """Such a server refuses writes instead, as with `noeviction`, so it is accepted."""
     set_memory(admin, "volatile-lru", LIMIT_BYTES)
     at = settings_of(server, admin)
     assert RedisStore(at).prepare() == []
@@ -81,16 +82,17 @@ def test_a_server_that_evicts_what_expires_deletes_no_belief(server: Server, adm
 
 
 def test_a_server_that_tells_nothing_is_warned_of_once(server: Server, admin: Any) -> None:
-    """Whatever it does."""
+    """The warning is given once, whatever the server's settings are."""
     set_memory(admin, "allkeys-lru", LIMIT_BYTES)
     (line,) = RedisStore(settings_of(server, admin, "-config", "-info")).prepare()
-    assert "cannot be known" in line
+    assert "it is unknown" in line
 
 
 def test_each_server_of_a_cluster_is_asked(
     redis_cluster: RedisCluster, cluster_settings: Settings
 ) -> None:
-    """One that evicts is enough, and is named; what none of them tells is said once."""
+    """One server that evicts is enough, and it is named. If no server answers, one warning says
+    so."""
     for each in redis_cluster.servers:
         with client_of(each) as client:
             set_memory(client, "allkeys-lru", LIMIT_BYTES)
@@ -107,4 +109,4 @@ def test_each_server_of_a_cluster_is_asked(
         cluster_settings, redis_username="user", redis_password="secret"
     )
     (line,) = RedisStore(silent).prepare()
-    assert "cannot be known" in line
+    assert "it is unknown" in line

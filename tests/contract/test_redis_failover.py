@@ -1,4 +1,4 @@
-"""A master that became a replica is left for whoever its name leads to now."""
+"""A client leaves a master that became a replica, for the server that its name leads to now."""
 
 import socket
 from collections.abc import Callable, Iterator
@@ -10,6 +10,7 @@ import pytest
 from local.servers import Server, start_redis
 from local.tools import find_redis_server
 from stream_rater.adapters.redis import RedisStore
+from stream_rater.columns.player_column import BeliefColumn
 from stream_rater.config import Settings
 from stream_rater.pipeline.ports import Application, Position, StoreTrouble
 from tests.contract.test_store import BOB
@@ -22,21 +23,21 @@ NAME = "redis.test"
 
 
 class Pair:
-    """A master and its replica, and a name that leads to one of them."""
+    """A master and its replica, and a host name that leads to one of them."""
 
     def __init__(self, first: Server, second: Server) -> None:
         self.first, self.second = first, second
         self.named = first
 
     def look_up(self, host: Any, *given: Any, **named: Any) -> Any:
-        """As `socket.getaddrinfo`, of this name, too."""
+        """Look up a host as `socket.getaddrinfo` does, including this name."""
         if host != NAME:
             return LOOK_UP(host, *given, **named)
         _, *rest = given
         return LOOK_UP("127.0.0.1", self.named.port, *rest, **named)
 
     def replicate(self, master: Server, replica: Server) -> None:
-        """Make one the master of the other, once that has all of it."""
+        """Make one server the master of the other, and wait until the other has all data."""
         with client_of(master) as above, client_of(replica) as below:
             above.replicaof("NO", "ONE")
             below.replicaof("127.0.0.1", master.port)
@@ -44,11 +45,11 @@ class Pair:
 
 
 def followed(master: Any) -> bool:
-    """Whether a master's only replica is in step with it."""
-    told = master.info("replication")
-    replica = told.get("slave0", {})
+    """Whether the only replica of a master is in sync."""
+    reply = master.info("replication")
+    replica = reply.get("slave0", {})
     return bool(
-        replica.get("state") == "online" and replica["offset"] == told["master_repl_offset"]
+        replica.get("state") == "online" and replica["offset"] == reply["master_repl_offset"]
     )
 
 
@@ -57,7 +58,7 @@ LOOK_UP = socket.getaddrinfo
 
 @pytest.fixture
 def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
-    """The name leads to the master."""
+    """The pair, with the name leading to the master."""
     if find_redis_server() is None:
         pytest.skip("Redis is given, and none is installed here")
     at_once = {"repl-diskless-sync-delay": "0"}
@@ -71,13 +72,13 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
 
 
 def apply(store: RedisStore, turn: int) -> bool:
-    """Whether a shard's next belief was written."""
-    call = Application(Position(turn + 1, turn), [(BOB, b"%d" % turn)])
+    """Write a shard's next belief; returns whether it was written."""
+    call = Application(Position(turn + 1, turn), BeliefColumn.of([(BOB, b"%d" % turn)]))
     return store.apply({0: call})[0]
 
 
 def lay_out(store: RedisStore, turn: int) -> bool:
-    """A plain write, of the layout."""
+    """Make a plain write, of the layout."""
     store.check_layout({f"turn {turn}": "1"})
     return True
 
@@ -86,8 +87,8 @@ def lay_out(store: RedisStore, turn: int) -> bool:
 def test_a_master_that_became_a_replica_is_left(
     pair: Pair, write: Callable[[RedisStore, int], bool]
 ) -> None:
-    """The write that it refuses is trouble; the next one goes where its name leads now, though the
-    connection to it was whole."""
+    """The refused write raises StoreTrouble. The next one goes where the name leads now, although
+    the old connection was intact."""
     store = RedisStore(Settings(redis=f"{NAME}:1", buckets=2))
     store.prepare()
     assert write(store, 0)

@@ -1,4 +1,4 @@
-"""How the store reads from Redis: plain commands in transactions, on one server and a cluster."""
+"""Reads from Redis: plain commands in transactions, on one server and on a cluster."""
 
 import msgspec
 import pytest
@@ -7,6 +7,7 @@ import redis
 from stream_rater.adapters import redis_client
 from stream_rater.adapters.redis_client import CallBatch, at_one_instant, bulk, connect, of_words
 from stream_rater.adapters.store_keys import belief_key
+from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.pipeline.ports import Held, Position, StoreTrouble
 from stream_rater.rating.record import HEADER_SIZE
 from tests import real
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.integration
 
 
 def test_many_players_share_a_hash(redis_settings: real.Settings) -> None:
-    """More than one command holds, and one of them more often than once."""
+    """There are more players in a hash than one command reads, and one is read several times."""
     performer = RedisPerformer(msgspec.structs.replace(redis_settings, buckets=1))
     records = {("l", f"p{n}"): bytes([n % 256]) * HEADER_SIZE for n in range(1000)}
     assert apply(performer, 0, application(0, 1, records))
@@ -27,7 +28,8 @@ def test_many_players_share_a_hash(redis_settings: real.Settings) -> None:
 def test_the_client_reads_as_well_without_the_shortcut(
     redis_settings: real.Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As with a release of the client that has what we look for elsewhere."""
+    """Reads work without the hiredis reader, as with a release of redis-py that keeps it
+    elsewhere."""
     performer = RedisPerformer(redis_settings)
     assert apply(performer, 1, application(0, 1, {BOB: b"x" * HEADER_SIZE}))
     shortcuts = []
@@ -35,27 +37,27 @@ def test_the_client_reads_as_well_without_the_shortcut(
         monkeypatch.setattr(redis_client, "READER", name)
         with connect(redis_settings) as client:
             line = redis_client.servers(client)[0].connection_pool.get_connection()
-            shortcuts.append(redis_client.arrived_on(line) is not None)
+            shortcuts.append(redis_client.reader_of(line) is not None)
         assert read(performer, 1, BOB).records == [b"x" * HEADER_SIZE]
     assert shortcuts == [True, False]
 
 
 def test_a_read_that_failed_leaves_no_replies_behind(redis_settings: real.Settings) -> None:
-    """The next one on this connection gets its own."""
+    """The next read on this connection gets its own replies."""
     performer = RedisPerformer(redis_settings)
     key = belief_key(1, "l", b"ann", redis_settings.buckets)
     with connect(redis_settings) as client:
         client.set(key, "no hash")
         for _ in range(3):
             with pytest.raises(StoreTrouble, match="WRONGTYPE"):
-                performer.store.read({shard: [("l", "ann")] for shard in (0, 1, 2)})
+                performer.store.read(dict.fromkeys((0, 1, 2), PlayerColumn.of([("l", "ann")])))
         client.delete(key)
     assert apply(performer, 1, application(0, 7, {("l", "ann"): b"x"}))
     assert read(performer, 1, ("l", "ann")) == Held(Position(7, 0, b""), [b"x"])
 
 
 def test_a_reply_that_comes_after_a_failure_is_nobodys(redis_settings: real.Settings) -> None:
-    """A slow command's reply, behind one that was an error, is not taken for the next command's."""
+    """The reply to a slow command, after an error, is not taken for the next command's."""
 
     def asked(*words: str) -> CallBatch:
         return CallBatch("{0}:x", (of_words(len(words), bulk(*words)),), 1)
@@ -70,7 +72,7 @@ def test_a_reply_that_comes_after_a_failure_is_nobodys(redis_settings: real.Sett
 
 
 def misled(performer: RedisPerformer) -> None:
-    """Let its client take each slot for another node's."""
+    """Make the client take every slot for another node's."""
     client = performer.store._client
     slots = client.nodes_manager.slots_cache
     nodes = {node.name: [node] for node in client.get_primaries()}
@@ -80,9 +82,9 @@ def misled(performer: RedisPerformer) -> None:
 
 
 def test_a_slot_that_moved_is_found(cluster_settings: real.Settings) -> None:
-    """The first read is trouble, the next one goes where the cluster says."""
+    """The first read raises StoreTrouble, and the next one goes where the cluster says."""
     performer = RedisPerformer(cluster_settings)
-    shards = {shard: [BOB] for shard in range(SHARDS)}
+    shards = dict.fromkeys(range(SHARDS), PlayerColumn.of([BOB]))
     expected = performer.store.read(shards)
     misled(performer)
     with pytest.raises(StoreTrouble, match="a slot moved"):
@@ -91,7 +93,7 @@ def test_a_slot_that_moved_is_found(cluster_settings: real.Settings) -> None:
 
 
 def test_a_slot_that_moved_is_found_by_who_writes(cluster_settings: real.Settings) -> None:
-    """So, too: nothing was written where the call was trouble, and the next one is carried out."""
+    """The first call raises StoreTrouble and writes nothing, and the next one is applied."""
     performer = RedisPerformer(cluster_settings)
     calls = {shard: application(0, 1, {BOB: b"x"}) for shard in range(SHARDS)}
     misled(performer)

@@ -1,4 +1,4 @@
-"""What the log tells of the records that were rejected."""
+"""Looking up rejections in the log."""
 
 from stream_rater.pipeline.ports import CommitSource, LookForOffsets, Remains
 from tests.contract.rigs import ESTIMATOR, Member, Rig, read_from_start
@@ -6,14 +6,14 @@ from tests.contract.test_writing import BOTH, rejection
 
 
 def looked(member: Member, partitions: frozenset[int]) -> Remains:
-    """What is found of these."""
+    """What is found for these partitions."""
     found: Remains = member.do(LookForOffsets(partitions))
     return found
 
 
 def test_the_last_rejections_are_found(rig: Rig) -> None:
-    """Of each partition the offset after its last one; of one without any, nothing; and where the
-    log ends."""
+    """For each partition, the offset after its last rejection, or nothing if there is none; and the
+    end of the log."""
     rejected = [rejection(rig, "malformed", b"x") for _ in range(3)]
     member = read_from_start(rig, ESTIMATOR)
     ends = {0: 3, 1: 0}

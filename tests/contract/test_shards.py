@@ -1,4 +1,4 @@
-"""Shards that are added while workers are there."""
+"""Shards that are added while workers run."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -8,7 +8,7 @@ from tests.contract.rigs import ESTIMATOR, SHARDS, Rig
 
 
 def test_shard_ends_tell_of_shards_that_were_added(rig: Rig) -> None:
-    """A worker that was there before sees as many as there are now."""
+    """A worker that was there before sees the present number of shards."""
     member = rig.join(ESTIMATOR)
     assert len(member.do(ShardEnds())) == SHARDS
     rig.add_shards(2)

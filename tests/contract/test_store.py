@@ -1,4 +1,4 @@
-"""The store: what was applied is read back, at one instant, and nothing else is."""
+"""The store: what was applied is read back atomically, and nothing else is."""
 
 import threading
 from collections.abc import Mapping, Sequence
@@ -15,8 +15,10 @@ from stream_rater.adapters.memory_servers import Store as MemoryStore
 from stream_rater.adapters.redis import LIBRARY, RedisStore
 from stream_rater.adapters.redis_client import connect
 from stream_rater.adapters.store_metadata import LayoutMismatch
+from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.contract.record import Player
 from stream_rater.pipeline.ports import (
+    NO_PLAYERS,
     REBUILT,
     UNFINISHED,
     Application,
@@ -38,7 +40,7 @@ SHARDS = 5
 
 
 class RedisPerformer:
-    """What a worker does for the store's effects."""
+    """Performs the store's effects, as a driver does."""
 
     def __init__(self, settings: real.Settings) -> None:
         self.store = RedisStore(settings)
@@ -69,7 +71,7 @@ def store(request: pytest.FixtureRequest) -> Performer:
 def application(
     start: int, applied: int, beliefs: Mapping[Player, bytes], fresh: bytes = b""
 ) -> Application:
-    return Application(Position(applied, start, fresh), list(beliefs.items()))
+    return Application(Position(applied, start, fresh), BeliefColumn.of(list(beliefs.items())))
 
 
 def apply(store: Performer, shard: int, *call: Application) -> bool:
@@ -79,17 +81,17 @@ def apply(store: Performer, shard: int, *call: Application) -> bool:
 
 
 def read(store: Performer, shard: int, *players: Player) -> Held:
-    held = store.perform(ReadBeliefs({shard: players}))[shard]
+    held = store.perform(ReadBeliefs({shard: PlayerColumn.of(players)}))[shard]
     return Held(held.position, list(held.records))
 
 
 def priors(store: Performer, shard: int, *players: Player) -> Priors:
-    found: Priors = store.perform(ReadPriors({shard: players}))[shard]
+    found: Priors = store.perform(ReadPriors({shard: PlayerColumn.of(players)}))[shard]
     return found
 
 
 def test_an_empty_store(store: Performer) -> None:
-    """Nothing was applied, no belief is there: None as a record, zeros as a header."""
+    """Nothing is applied and there is no belief: None as a record, zeros as a header."""
     assert read(store, 0, BOB) == Held(Position(0, 0, b""), [None])
     assert priors(store, 0, BOB, BOB) == Priors(0, 2 * NOTHING)
     assert read(store, 0) == Held(Position(), [])
@@ -99,7 +101,8 @@ def test_an_empty_store(store: Performer) -> None:
 
 
 def test_what_was_applied_is_read(store: Performer) -> None:
-    """Records and position come back as they were, players in the order asked, repeats too."""
+    """Records and position come back unchanged, with players in the order asked for, repeats
+    included."""
     ann, cy = ("ranked-eu", "ann"), ("ranked-eu", "cy")
     records = {ann: bytes(range(256)), BOB: b"\x01" * HEADER_SIZE}
     assert apply(store, 3, application(0, 7, records, b"\xa0"))
@@ -108,7 +111,7 @@ def test_what_was_applied_is_read(store: Performer) -> None:
 
 
 def test_priors_are_the_headers_with_applied(store: Performer) -> None:
-    """`applied` and the first bytes of each record, zeros for who has none."""
+    """`applied`, and the first bytes of each record; zeros for a player without one."""
     record = bytes(range(256)) + b"factors"
     assert apply(store, 1, application(0, 12, {BOB: record}))
     found = priors(store, 1, ("ranked-eu", "ann"), BOB)
@@ -116,7 +119,7 @@ def test_priors_are_the_headers_with_applied(store: Performer) -> None:
 
 
 def test_a_stale_call_writes_nothing(store: Performer) -> None:
-    """Where `applied` is not what the call begins at, neither position nor beliefs change."""
+    """If `applied` is not the start of the call, neither position nor beliefs change."""
     assert apply(store, 0, application(0, 5, {BOB: b"first"}, b"\x80"))
     for start in (0, 4, 6, 50):
         stale = application(start, 9, {BOB: b"stale", ("x", "y"): b"stale"}, b"\x40")
@@ -127,7 +130,7 @@ def test_a_stale_call_writes_nothing(store: Performer) -> None:
 
 
 def test_a_first_call_begins_at_zero(store: Performer) -> None:
-    """An empty store takes only a call that begins at 0."""
+    """An empty store accepts only a call that starts at 0."""
     assert not apply(store, 0, application(3, 4, {BOB: b"no"}))
     assert read(store, 0, BOB) == Held(Position(), [None])
     assert apply(store, 0, application(0, 2**40, {}))
@@ -135,18 +138,19 @@ def test_a_first_call_begins_at_zero(store: Performer) -> None:
 
 
 def test_shards_are_apart(store: Performer) -> None:
-    """One effect on many shards: each is compared and set for itself, in any order."""
+    """One effect on many shards compares and sets each shard by itself, in any order."""
     assert apply(store, 4, application(0, 1, {BOB: b"four"}))
     calls = {shard: application(0, shard + 10, {BOB: b"%d" % shard}) for shard in (4, 2, 0)}
     assert store.perform(Apply(calls)) == {4: False, 2: True, 0: True}
-    held = store.perform(ReadBeliefs({shard: [BOB] for shard in (3, 4, 0, 2)}))
+    held = store.perform(ReadBeliefs(dict.fromkeys((3, 4, 0, 2), PlayerColumn.of([BOB]))))
     assert {s: (h.position.applied, list(h.records)) for s, h in held.items()} == {
         3: (0, [None]),
         4: (1, [b"four"]),
         0: (10, [b"0"]),
         2: (12, [b"2"]),
     }
-    assert {s: p.applied for s, p in store.perform(ReadPriors({2: [BOB], 3: []})).items()} == {
+    asked = ReadPriors({2: PlayerColumn.of([BOB]), 3: NO_PLAYERS})
+    assert {s: p.applied for s, p in store.perform(asked).items()} == {
         2: 12,
         3: 0,
     }
@@ -154,13 +158,13 @@ def test_shards_are_apart(store: Performer) -> None:
 
 @pytest.mark.parametrize("fresh", [b"", b"\x00", bytes(range(256)) * 20, b"}{:\r\n\x00'\""])
 def test_fresh_bits_come_back(store: Performer, fresh: bytes) -> None:
-    """Which rows were fresh is remembered bit for bit."""
+    """The flags of fresh rows come back bit for bit."""
     assert apply(store, 0, application(0, 1, {}, fresh))
     assert read(store, 0).position == Position(1, 0, fresh)
 
 
 def test_large_records_and_many(store: Performer) -> None:
-    """Twenty thousand beliefs in a call, some of a hundred kilobytes."""
+    """Twenty thousand beliefs in one call, some of a hundred kilobytes."""
     records = {("l", f"p{number}"): b"%05d" % number * 20 for number in range(20_000)}
     for number in range(0, 20_000, 2000):
         records["l", f"p{number}"] = b"%05d" % number * 20_000
@@ -180,7 +184,8 @@ TEXT = st.one_of(
 
 
 def test_no_two_players_meet(store: Performer) -> None:
-    """Whatever ids and ladders are made of, each player of each ladder is another."""
+    """Different players of different ladders never share a belief, whatever their ids are made
+    of."""
     players = [(ladder, player) for ladder in NASTY for player in NASTY]
     records = {each: repr(each).encode() for each in players}
     assert len(records) == len(NASTY) ** 2
@@ -194,7 +199,7 @@ def test_no_two_players_meet(store: Performer) -> None:
 def test_any_players_come_back(
     store: Performer, players: Sequence[Player], data: st.DataObject
 ) -> None:
-    """A random call changes exactly the players it names."""
+    """A random call changes exactly the players that it names."""
     before = read(store, 2, *players)
     chosen = data.draw(st.sets(st.sampled_from(players))) if players else set()
     start = before.position.applied
@@ -209,7 +214,8 @@ def test_any_players_come_back(
 
 @pytest.mark.integration
 def test_position_and_beliefs_are_of_one_instant(redis_settings: real.Settings) -> None:
-    """Beside a writer, what is read with `applied` is the state at that `applied`."""
+    """While another client writes, records that are read with `applied` are those of that
+    `applied`."""
     writer, reader = RedisPerformer(redis_settings), RedisPerformer(redis_settings)
     players = [("l", f"p{number}") for number in range(20)]
 
@@ -248,13 +254,14 @@ def test_lost_functions_are_loaded_again(redis_settings: real.Settings) -> None:
 
 @pytest.mark.integration
 def test_other_functions_of_this_name_are_refused(redis_settings: real.Settings) -> None:
-    """Those of another build of this release: they are not called, nor replaced under others."""
+    """Functions of another build of this release are neither called nor replaced while others use
+    them."""
     other = f"#!lua name={LIBRARY}\nredis.register_function('{LIBRARY}_apply', function() end)"
     with connect(redis_settings) as client:
         client.function_load(other, replace=True)
         try:
             with pytest.raises(
-                LayoutMismatch, match=f"another {LIBRARY} .*`redis-cli FUNCTION DEL"
+                LayoutMismatch, match=f"{LIBRARY} that differs .*`redis-cli FUNCTION DEL"
             ):
                 RedisStore(redis_settings).prepare()
         finally:
@@ -297,13 +304,13 @@ def test_another_layout_is_refused(redis_settings: real.Settings) -> None:
             store.check_layout(other)
         store.layout.check_rebuildable(other)
     for check in (store.check_layout, store.layout.check_rebuildable):
-        with pytest.raises(LayoutMismatch, match=r"topic = abc, .* abd: .*submit the rounds there"):
+        with pytest.raises(LayoutMismatch, match=r"topic = abc, .* abd: .*submit the rounds again"):
             check({"shards": "4", "topic": "abd"})
 
 
 @pytest.mark.integration
 def test_notes_of_an_older_release_are_found(redis_settings: real.Settings) -> None:
-    """How ladders are rated, entry by entry, whatever their ids."""
+    """The ladders' histories, entry by entry, whatever the ladders' ids."""
     layout = RedisStore(redis_settings).layout
     assert layout.old_notes() == {}
     with connect(redis_settings) as client:
@@ -314,8 +321,8 @@ def test_notes_of_an_older_release_are_found(redis_settings: real.Settings) -> N
 
 @pytest.mark.integration
 def test_a_rebuild_that_was_given_up(redis_settings: real.Settings) -> None:
-    """Between its begin and its end nobody may use the store, of which nothing is left but what is
-    not ours."""
+    """Between the start and the end of a rebuild nobody may use the store, which then holds only
+    keys that are not ours."""
     performer = RedisPerformer(redis_settings)
     store, layout = performer.store, {"shards": "4"}
     with connect(redis_settings) as client:
@@ -341,22 +348,22 @@ def test_a_rebuild_that_was_given_up(redis_settings: real.Settings) -> None:
 
 @pytest.mark.integration
 def test_an_unreachable_store_is_trouble(redis_settings: real.Settings) -> None:
-    """Whatever goes wrong with Redis is StoreTrouble, without what the call held."""
+    """Every failure of Redis is StoreTrouble, and its text does not contain what the call held."""
     nowhere = msgspec.structs.replace(redis_settings, redis="redis://127.0.0.1:1/0")
     with pytest.raises(StoreTrouble, match="refused") as caught:
-        RedisStore(nowhere).read({0: [("l", "secret")]})
+        RedisStore(nowhere).read({0: PlayerColumn.of([("l", "secret")])})
     assert "secret" not in str(caught.value)
     with connect(redis_settings) as client:
         client.set("{0}:position", "not a hash")
     with pytest.raises(StoreTrouble, match="WRONGTYPE") as caught:
-        RedisPerformer(redis_settings).store.read({0: [("l", "secret")]})
+        RedisPerformer(redis_settings).store.read({0: PlayerColumn.of([("l", "secret")])})
     assert "secret" not in str(caught.value)
 
 
 @pytest.mark.integration
 def test_beliefs_are_counted(redis_settings: real.Settings) -> None:
-    """count_beliefs counts every belief of every shard and ladder, and nothing else: not what a
-    rebuild notes beside them."""
+    """count_beliefs counts the beliefs of every shard and ladder, and not what a rebuild notes
+    beside them."""
     performer = RedisPerformer(redis_settings)
     performer.store.check_layout({"shards": "4"})
     assert performer.store.count_beliefs() == 0

@@ -1,4 +1,4 @@
-"""Writing the log: offsets, transactions and parts, and who may write them."""
+"""Writing the log: offsets, transactions and parts, and which members may write them."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stream_rater.columns.player_column import BeliefColumn
 from stream_rater.pipeline.ports import (
+    NO_BELIEFS,
     REGROUPING_S,
     REGROUPINGS,
     Application,
@@ -49,7 +51,7 @@ ALL = frozenset(range(SHARDS))
 
 
 def rejection(rig: Rig, code: str, value: bytes | None, key: bytes | None = None) -> Rejection:
-    """A record of partition 0, as it was read, with a verdict."""
+    """A rejection of a record of partition 0, as it was read."""
     rig.submit(0, Bytes(value, key, [("content-type", b"application/msgpack"), ("trace", b"1")]))
     member = read_from_start(rig, ESTIMATOR)
     member.poll_until(lambda: len(member.records) > 0)
@@ -58,7 +60,7 @@ def rejection(rig: Rig, code: str, value: bytes | None, key: bytes | None = None
 
 
 def test_nothing_is_committed_at_first(rig: Rig) -> None:
-    """Where nobody has committed, Committed says None; a commit of 0 is another thing."""
+    """If nothing was ever committed, Committed returns None, which differs from a committed 0."""
     member = read_from_start(rig, ESTIMATOR)
     assert member.do(Committed(BOTH)) == {0: None, 1: None}
     member.do(CommitSource({1: 0}))
@@ -67,7 +69,7 @@ def test_nothing_is_committed_at_first(rig: Rig) -> None:
 
 
 def test_offsets_alone_are_committed(rig: Rig) -> None:
-    """They are what the group finds, and nothing is rejected."""
+    """The group finds these offsets, and nothing is rejected."""
     member = read_from_start(rig, ESTIMATOR)
     member.do(CommitSource({0: 3, 1: 4}))
     member.do(CommitSource({0: 5}))
@@ -82,7 +84,7 @@ def test_offsets_alone_are_committed(rig: Rig) -> None:
 def test_rejections_and_offsets_come_together(
     rig: Rig, value: bytes | None, key: bytes | None
 ) -> None:
-    """A rejection carries the original key and value, why and from where, with the offsets."""
+    """A rejection carries the original key and value, reason and place, with the offsets."""
     rejected = rejection(rig, "bad-rank", value, key)
     member = read_from_start(rig, ESTIMATOR)
     member.do(CommitSource({0: 1, 1: 9}, [rejected]))
@@ -91,7 +93,7 @@ def test_rejections_and_offsets_come_together(
 
 
 def test_events_and_offsets_come_together(rig: Rig) -> None:
-    """Events arrive in their shard's partition in order, and with them the offsets."""
+    """Events arrive in their shard's partition in order, and the offsets with them."""
     member = read_from_start(rig, UPDATER)
     first = [event(2, "a"), event(0, "b"), event(2, "c")]
     second = [event(2, "d")]
@@ -111,7 +113,7 @@ def test_a_large_transaction_holds(rig: Rig) -> None:
 
 
 def test_a_pending_transaction_hides_the_offsets(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While a transaction is open its events are invisible, and its offsets cannot be asked."""
+    """While a transaction is open, its events are invisible and its offsets cannot be read."""
     member = read_from_start(rig, UPDATER)
     member.do(Publish([event(0, "before")], {0: 1}))
     rig.leave_open(member, Publish([event(0, "never")], {0: 2}))
@@ -121,21 +123,22 @@ def test_a_pending_transaction_hides_the_offsets(rig: Rig, monkeypatch: pytest.M
 
 
 AHEAD = 20_000
-"""Events, so many that some are on their way before the store has answered."""
+"""So many events that some are in flight before the store has answered."""
 
 
 def applied_ahead(rig: Rig, count: int = AHEAD) -> tuple[Member, list[Event]]:
-    """A member that applied something and let the log take in what is to be told of it."""
+    """A member that applied something and began to send the events."""
     member = read_from_start(rig, UPDATER)
     events = [event(number % 2, f"{number:05}") for number in range(count)]
-    calls = {shard: Application(Position(1), [(("l", "ann"), b"belief")]) for shard in (0, 1)}
+    call = Application(Position(1), BeliefColumn.of([(("l", "ann"), b"belief")]))
+    calls = dict.fromkeys((0, 1), call)
     assert member.do(Apply(calls, list(events))) == {0: True, 1: True}
     assert rig.events_meanwhile() == []
     return member, events
 
 
 def test_events_that_went_ahead_are_published_once(rig: Rig) -> None:
-    """Nobody sees them before they are published, with their offsets; the next ones follow."""
+    """Nobody sees the events before they are published with their offsets. The next ones follow."""
     member, events = applied_ahead(rig)
     member.do(Publish(list(events), {0: 1, 1: 1}))
     assert rig.events() == seen(events)
@@ -145,11 +148,11 @@ def test_events_that_went_ahead_are_published_once(rig: Rig) -> None:
 
 
 def test_events_that_went_ahead_in_vain_never_were(rig: Rig) -> None:
-    """Others are published in their place: of the shards that were as they had been."""
+    """Other events are published in their place: those of shards that were as expected."""
     member, events = applied_ahead(rig)
-    told = [each for each in events if each.shard == 0]
-    member.do(Publish(told, {0: 1}))
-    assert rig.events() == seen(told)
+    sent = [each for each in events if each.shard == 0]
+    member.do(Publish(sent, {0: 1}))
+    assert rig.events() == seen(sent)
     assert member.do(Committed(ALL)) == {0: 1, 1: None, 2: None}
 
 
@@ -157,10 +160,10 @@ def test_events_that_went_ahead_in_vain_never_were(rig: Rig) -> None:
 def test_events_that_went_ahead_are_undone_however_soon(
     kafka_rig: KafkaRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After another transaction, and whatever Redis takes: the same producer goes on."""
+    """Right after another transaction, and however quick Redis is, the same producer continues."""
     member, (first, *_) = applied_ahead(kafka_rig, 1)
     worker: Any = member.performer
-    apply, took_s, told = worker._store.apply, iter(np.linspace(0.0, 0.02, 40)), list[Event]()
+    apply, took_s, sent = worker._store.apply, iter(np.linspace(0.0, 0.02, 40)), list[Event]()
 
     def slowly(applications: Any, meanwhile: Callable[[], None]) -> Mapping[int, bool]:
         applied: Mapping[int, bool] = apply(applications, meanwhile)
@@ -170,15 +173,15 @@ def test_events_that_went_ahead_are_undone_however_soon(
     monkeypatch.setattr(worker._store, "apply", slowly)
     for turn in range(1, 41):
         member.do(Publish([first], {0: turn}))
-        told, first = [*told, first], event(0, f"{turn:05}")
-        member.do(Apply({0: Application(Position(turn + 1, turn), [])}, [first]))
+        sent, first = [*sent, first], event(0, f"{turn:05}")
+        member.do(Apply({0: Application(Position(turn + 1, turn), NO_BELIEFS)}, [first]))
         assert member.do(Committed(ALL)) == {0: turn, 1: None, 2: None}
-    assert kafka_rig.events() == seen(told)
+    assert kafka_rig.events() == seen(sent)
 
 
 @pytest.mark.parametrize("effect", [ShardEnds(), Committed(ALL), NewProducer()])
 def test_events_that_went_ahead_wait_for_nothing_else(rig: Rig, effect: Effect[Any]) -> None:
-    """Whatever else follows, they are gone, and hide nothing from subscribers."""
+    """Whatever effect follows, the events are gone, and hide nothing from subscribers."""
     member, _ = applied_ahead(rig)
     member.do(effect)
     assert rig.events() == []
@@ -188,7 +191,7 @@ def test_events_that_went_ahead_wait_for_nothing_else(rig: Rig, effect: Effect[A
 
 
 def test_events_that_went_ahead_of_another_generation_go_again(rig: Rig) -> None:
-    """Their transaction is undone; after a poll the same effect publishes them once."""
+    """Their transaction is aborted. After a poll, the same effect publishes them once."""
     first, events = applied_ahead(rig, 100)
     rig.count_in(rig.join(UPDATER))
     with pytest.raises(Regrouped):
@@ -204,7 +207,7 @@ def test_events_that_went_ahead_of_another_generation_go_again(rig: Rig) -> None
 def test_who_is_denied_leaves_no_events_open(
     kafka_rig: KafkaRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Redis refuses once events went ahead: the worker ends, and hides nothing from subscribers."""
+    """Redis denies access after events were sent: the worker ends, and nothing stays open."""
     member, (_, *events) = applied_ahead(kafka_rig)
     worker: Any = member.performer
     apply = worker._store.apply
@@ -217,7 +220,7 @@ def test_who_is_denied_leaves_no_events_open(
     with pytest.raises(
         Denied, match=r"changing beliefs or writing .*rating-changed: redis: NOPERM"
     ):
-        member.do(Apply({0: Application(Position(2, 1), [])}, events))
+        member.do(Apply({0: Application(Position(2, 1), NO_BELIEFS)}, events))
     assert kafka_rig.events() == []
 
 
@@ -225,10 +228,10 @@ def test_who_is_denied_leaves_no_events_open(
 def test_what_was_undone_slowly_is_in_doubt(
     kafka_rig: KafkaRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A request that was sent twice may undo the next transaction: a new producer begins that."""
+    """A repeated request may abort the next transaction, so a new producer must begin that."""
     member, _ = applied_ahead(kafka_rig, 3)
     monkeypatch.setattr("stream_rater.adapters.producers.SLOW_COMMIT_S", -1.0)
-    with pytest.raises(LogTrouble, match="in doubt: slow"):
+    with pytest.raises(LogTrouble, match="in doubt: it took"):
         member.do(ShardEnds())
     monkeypatch.undo()
     member.do(NewProducer())
@@ -237,16 +240,16 @@ def test_what_was_undone_slowly_is_in_doubt(
 
 
 @pytest.mark.integration
-def test_what_goes_ahead_is_told_as_part_of_its_publish(
+def test_the_time_to_send_events_counts_as_part_of_their_publish(
     kafka_rig: KafkaRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that `Apply` is Redis and `Publish` Kafka for who asks what a worker waits for."""
-    clock_s, told = [0.0], dict[str, list[float]]()
+    """So `Apply` measures Redis and `Publish` measures Kafka."""
+    clock_s, took = [0.0], dict[str, list[float]]()
     at = SimpleNamespace(perf_counter=lambda: clock_s[0], monotonic=time.monotonic)
     monkeypatch.setattr("stream_rater.adapters.driver.time", at)
     member, (_, *events) = applied_ahead(kafka_rig, 3)
     worker: Any = member.performer
-    monkeypatch.setattr(worker, "_on_effect", lambda name, s: told.setdefault(name, []).append(s))
+    monkeypatch.setattr(worker, "_on_effect", lambda name, s: took.setdefault(name, []).append(s))
     begin = worker._begin
 
     def begin_in_a_second(events: Sequence[Event]) -> None:
@@ -254,17 +257,17 @@ def test_what_goes_ahead_is_told_as_part_of_its_publish(
         begin(events)
 
     monkeypatch.setattr(worker, "_begin", begin_in_a_second)
-    call = Application(Position(2, 1), [])
+    call = Application(Position(2, 1), NO_BELIEFS)
     for publishes in ([Publish(events, {0: 1})], [ShardEnds(), Publish(events, {0: 2})]):
         assert member.do(Apply({0: call}, events)) == {0: True}
         for each in publishes:
             member.do(each)
-        call = Application(Position(3, 2), [])
-    assert told == {"Apply": [0.0, 0.0], "Publish": [1.0, 1.0], "ShardEnds": [0.0]}
+        call = Application(Position(3, 2), NO_BELIEFS)
+    assert took == {"Apply": [0.0, 0.0], "Publish": [1.0, 1.0], "ShardEnds": [0.0]}
 
 
 def test_a_new_producer_aborts_what_was_open(rig: Rig) -> None:
-    """After NewProducer, the old one's transaction never was, and the new one's are."""
+    """After NewProducer, the old producer's transaction is aborted, and the new one's is not."""
     member = read_from_start(rig, UPDATER)
     member.do(Publish([event(0, "before")], {0: 1}))
     rig.leave_open(member, Publish([event(0, "never"), event(1, "never")], {0: 2, 1: 1}))
@@ -276,7 +279,7 @@ def test_a_new_producer_aborts_what_was_open(rig: Rig) -> None:
 
 
 def test_after_a_transaction_that_did_not_end_nothing_goes_before_a_new_producer(rig: Rig) -> None:
-    """An open transaction is not gone on with."""
+    """An open transaction is not continued."""
     member = read_from_start(rig, UPDATER)
     rig.leave_open(member, Publish([event(0, "never")], {0: 2}))
     with pytest.raises(LogTrouble):
@@ -288,14 +291,14 @@ def test_after_a_transaction_that_did_not_end_nothing_goes_before_a_new_producer
 
 @pytest.mark.parametrize("role", [ESTIMATOR, UPDATER])
 def test_a_generation_that_is_over_commits_nothing_and_spoils_nothing(rig: Rig, role: str) -> None:
-    """After a poll the same producer commits what is still ours: nobody need begin anew."""
+    """After a poll, the same producer commits what is still owned, without starting over."""
     every = ALL if role == UPDATER else BOTH
     rejected = rejection(rig, "malformed", b"x")
     first = read_from_start(rig, role)
 
     def commit(partition: int, offset: int, name: str) -> None:
-        told, offsets = event(partition, name), {partition: offset}
-        first.do(Publish([told], offsets) if role == UPDATER else CommitSource(offsets, [rejected]))
+        sent, offsets = event(partition, name), {partition: offset}
+        first.do(Publish([sent], offsets) if role == UPDATER else CommitSource(offsets, [rejected]))
 
     for partition in every:
         commit(partition, 1, "before")
@@ -313,13 +316,13 @@ def test_a_generation_that_is_over_commits_nothing_and_spoils_nothing(rig: Rig, 
     assert [rig.committed(role, p) for p in sorted(every)] == [
         3 if p == mine else 1 for p in sorted(every)
     ]
-    told = [*(event(p, "before") for p in every), event(mine, "after")]
-    assert sorted(rig.events()) == (sorted(seen(told)) if role == UPDATER else [])
-    assert len(rig.rejections()) == (0 if role == UPDATER else len(told))
+    sent = [*(event(p, "before") for p in every), event(mine, "after")]
+    assert sorted(rig.events()) == (sorted(seen(sent)) if role == UPDATER else [])
+    assert len(rig.rejections()) == (0 if role == UPDATER else len(sent))
 
 
 def test_an_evicted_member_cannot_publish(rig: Rig) -> None:
-    """Events and offsets of a member that was taken for gone do not appear."""
+    """The events and offsets of an evicted member do not appear."""
     first = rig.join(UPDATER, evictable=True)
     first.poll_until(lambda: first.owned == ALL)
     first.do(Publish([event(0, "owner's")], {0: 1}))
@@ -334,7 +337,7 @@ def test_an_evicted_member_cannot_publish(rig: Rig) -> None:
 
 
 def test_an_evicted_member_cannot_commit(rig: Rig) -> None:
-    """Neither offsets alone, nor with rejections, nor once its successor has left."""
+    """It can commit neither offsets nor rejections, even after its successor has left."""
     rejected = rejection(rig, "malformed", b"x")
     first = rig.join(ESTIMATOR, evictable=True)
     first.poll_until(lambda: first.owned == BOTH)
@@ -353,8 +356,8 @@ def test_an_evicted_member_cannot_commit(rig: Rig) -> None:
     assert rig.rejections() == []
 
 
-def test_who_was_told_of_the_rebalance_can_publish(rig: Rig) -> None:
-    """A member that keeps some shards publishes on, once it has polled."""
+def test_a_member_that_polled_after_the_rebalance_can_publish(rig: Rig) -> None:
+    """A member that keeps some shards continues to publish after it has polled."""
     first = rig.join(UPDATER)
     first.poll_until(lambda: first.owned == ALL)
     second = rig.join(UPDATER)
@@ -370,14 +373,14 @@ def scattered(rig: Rig, parts: Sequence[tuple[int, bytes]]) -> Sequence[int]:
 
 
 def test_scatter_tells_offsets(rig: Rig) -> None:
-    """Each part's offset in its shard, contiguous and in the order given."""
+    """Scatter returns each part's offset in its shard, contiguous and in the order given."""
     assert list(scattered(rig, [(0, b"a"), (1, b"b"), (0, b"c"), (0, b"d")])) == [0, 0, 1, 2]
     assert list(scattered(rig, [(2, b"e"), (0, b"f")])) == [0, 3]
     assert list(scattered(rig, [])) == []
 
 
 def test_parts_are_read_where_they_were_scattered(rig: Rig) -> None:
-    """An updater reads, at the offset that Scatter told, the bytes of that part."""
+    """An updater reads the bytes of a part at the offset that Scatter returned."""
     large = b"x" * (12 * 2**20)
     parts = [(0, b"a"), (1, b""), (2, large), (0, b"\x00")]
     offsets = scattered(rig, parts)
@@ -388,7 +391,7 @@ def test_parts_are_read_where_they_were_scattered(rig: Rig) -> None:
 
 
 def test_shard_ends(rig: Rig) -> None:
-    """ShardEnds are the offsets that the next parts will have."""
+    """ShardEnds returns the offsets that the next parts will have."""
     member = rig.join(ESTIMATOR)
     assert list(member.do(ShardEnds())) == [0, 0, 0]
     member.do(Scatter([(0, b"a"), (2, b"b"), (2, b"c")]))

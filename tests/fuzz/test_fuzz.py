@@ -23,6 +23,7 @@ COSTLY_BYTES = 640 * 2**20
 with it a worker at its largest, 355 MiB, is at half of the 2 GiB that the chart lets a pod have."""
 
 
+@pytest.mark.slow
 def test_any_input_has_a_verdict_soon() -> None:
     """Some twenty thousand inputs: nothing raised but Invalid, every code of one round's, and a
     good part of the inputs valid, or else too little of the decoder would be seen."""
@@ -75,6 +76,7 @@ COSTLY: dict[str, tuple[bytes, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COSTLY)
 def test_costly_inputs(name: str) -> None:
     """Eight megabytes made to hurt: seconds at most, and memory in proportion."""

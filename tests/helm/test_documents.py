@@ -14,7 +14,15 @@ from local.go_tools import TOOLS, GoTool, is_of
 from local.tools import ROOT
 from stream_rater.config import Settings
 from tests.helm.__main__ import GOLDEN_CASES
-from tests.helm.chart import CHART, GOLDEN, documentation, helm, rendered, require_helm
+from tests.helm.chart import (
+    CHART,
+    GOLDEN,
+    documentation,
+    helm,
+    of_kind,
+    rendered,
+    require_helm,
+)
 
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
@@ -64,6 +72,17 @@ def test_the_readmes_values_are_taken(tmp_path: Path) -> None:
     (tmp_path / "values.yaml").write_text(example)
     done = helm("template", "rater", ".", f"--values={tmp_path}/values.yaml")
     assert done.returncode == 0, done.stderr
+
+
+def test_alerts_lead_to_the_runbook_that_is_named() -> None:
+    """Each of them, to its own section there."""
+    url = "https://docs.example/ops/runbook/"
+    (made,) = of_kind("PrometheusRule", "observed", f"prometheusRule.runbookUrl={url}")
+    rules = [rule for group in made["spec"]["groups"] for rule in group["rules"]]
+    alerts = [rule for rule in rules if "alert" in rule]
+    assert alerts
+    for rule in alerts:
+        assert rule["annotations"]["runbook_url"] == f"{url}#{rule['alert'].lower()}"
 
 
 @pytest.mark.parametrize("case", GOLDEN_CASES)
@@ -116,8 +135,10 @@ def test_the_notes_are_shown() -> None:
     assert told.returncode == 0, told.stderr
     notes = told.stdout.partition("NOTES:")[2]
     assert "helm -n games test rater" in notes
-    assert "kubectl -n games exec rater-stream-rater-estimator-0 -- stream-rater verify" in notes
-    assert "WARNING: Redis is talked to without TLS" in notes
+    assert "kubectl -n games exec rater-stream-rater-estimator-0 -- stream-rater watch" in notes
+    assert "kubectl -n games get statefulset rater-stream-rater-estimator -o json >" in notes
+    assert "python3 deploy/operator_pod.py verify --wait 60 <" in notes, "as the page says"
+    assert "WARNING: Redis is used without TLS" in notes
 
 
 @pytest.mark.parametrize(

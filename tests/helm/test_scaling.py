@@ -4,7 +4,7 @@ import pytest
 
 from stream_rater.adapters.topics import Topics
 from stream_rater.config import Settings
-from stream_rater.runtime.service import ESTIMATORS, UPDATERS
+from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from tests.helm.chart import Resource, of_kind, the, worker_pods
 
 TOPICS = Topics.of(Settings(topic_prefix="ranked."))

@@ -1,4 +1,4 @@
-"""Records that are no valid rounds, by the code that rejects them."""
+"""Records that are no valid rounds, by the code that they are rejected with."""
 
 import random
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from tests.integration.topics import Bytes
 LADDER = "ranked-eu"
 SMALL = "small"
 MOST = 4
-"""Entries in a round of the small ladder."""
+"""The most entries in a round of the small ladder."""
 
 LADDERS = f"""
 [ladders.{LADDER}.rating]
@@ -29,19 +29,19 @@ max_entries = {MOST}
 MEBIBYTE = 2**20
 KEY = LADDER.encode()
 ANY = -1
-"""The partition is the key's."""
+"""The key decides the partition."""
 ELSEWHERE = (partition_of(LADDER, 4) + 1) % 4
-"""Of the four partitions another one than the ladder's."""
+"""One of the four partitions that is not the ladder's."""
 PACKED = [("content-type", b"application/msgpack")]
 
 
 def a_round(*standings: Any, **fields: Any) -> bytes:
-    """A valid round but for what is given."""
+    """A valid round with these changes."""
     return rounds.as_json(*standings, **{"completed_at": "2020-05-01T20:15:05Z", **fields})
 
 
 def packed(*standings: Any, **fields: Any) -> bytes:
-    """The same in MessagePack."""
+    """A valid round with these changes, in MessagePack."""
     return rounds.as_msgpack(*standings, **{"completed_at": "2020-05-01T20:15:05Z", **fields})
 
 
@@ -55,7 +55,7 @@ def two(**fields: Any) -> list[dict[str, Any]]:
 
 
 def text(old: bytes, new: bytes) -> bytes:
-    """A valid round with a piece of its text exchanged."""
+    """A valid round with a piece of its text replaced."""
     whole = a_round()
     assert old in whole
     return whole.replace(old, new)
@@ -148,7 +148,7 @@ BAD_PACKED = {
 
 
 def bad_records() -> Iterator[tuple[str, Bytes]]:
-    """Each with the code that rejects it."""
+    """All bad records, each with its code."""
     for code, values in BAD.items():
         for value in values:
             yield code, Bytes(value, KEY, partition=ELSEWHERE if code == "wrong-partition" else ANY)
@@ -179,7 +179,7 @@ ODD_HEADERS: list[list[tuple[str, bytes | None]]] = [
 
 
 def random_bytes(rng: random.Random, count: int) -> Iterator[Bytes]:
-    """Noise, and valid rounds with some bytes changed: most of them no rounds."""
+    """Random bytes, and valid rounds with some bytes changed; most of them are no valid rounds."""
     whole = (a_round(*lobby(6)), packed(*lobby(6)))
     for number in range(count):
         headers = PACKED if rng.random() < 0.5 else []

@@ -24,16 +24,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 STARTED = pytest.StashKey[list[WorkerProcess]]()
-"""A test's workers that became ready."""
+"""The workers of a test that became ready."""
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport]:
-    """A failed test shows how far its workers came."""
+    """Add the state and the log of its workers to a failed test's report."""
     report = yield
     if report.when == "call" and report.failed:
         for worker in item.stash.get(STARTED, ()):
-            report.sections.append((f"worker {worker.pid}", worker.told()))
+            report.sections.append((f"worker {worker.pid}", worker.report()))
     return report
 
 
@@ -44,11 +44,12 @@ def worker_process(
     """Starts `stream-rater run`: `worker_process(settings, role="all", ready=True, **variables)`.
 
     Returns once it is ready (unless told not to wait); whatever still runs is killed in the end.
+    Workers of this release are forks (`forks`); `forked=False` asks for a start from nothing.
     """
     started = request.node.stash[STARTED] = []
 
-    def start_noted(*given: Any, **named: Any) -> WorkerProcess:
-        started.append(start(*given, **named))
+    def start_noted(*given: Any, forked: bool = True, **named: Any) -> WorkerProcess:
+        started.append(start(*given, forked=forked, **named))
         return started[-1]
 
     with workers(tmp_path) as start:

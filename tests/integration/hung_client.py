@@ -1,6 +1,6 @@
-"""stream-rater with a client library of which a call never returns: `python -m ... run`.
+"""stream-rater with a client library in which a call never returns: `python -m ... run`.
 
-As librdkafka's `send_offsets_to_transaction` may after a broken connection (its issue 5456).
+librdkafka's `send_offsets_to_transaction` may do so after a broken connection (its issue 5456).
 """
 
 import threading
@@ -15,7 +15,7 @@ _end = Transactions.end
 
 
 def end(self: Transactions, offsets: Mapping[int, int]) -> None:
-    """Never returns where an updater has finished something."""
+    """Hang if an updater has finished something."""
     if self._input.topic.endswith(PERFORMANCE_ESTIMATED) and any(offsets.values()):
         threading.Event().wait()
     _end(self, offsets)

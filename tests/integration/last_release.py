@@ -1,8 +1,5 @@
-"""stream-rater as its last release was: its parts know no trace, and it sends none on; nor does it
-know the marks of rebuilds.
-
-`python -m tests.integration.last_release run ...`
-"""
+"""stream-rater as its last release was: its parts carry no trace, and it does not know marks of
+rebuilds."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,12 +17,12 @@ _encode, _decode = schema.encode_pieces, schema.decode
 
 
 def encode(*arguments: Any) -> list[bytes]:
-    """Without traces."""
+    """Encode a part without traces."""
     return list(map(as_last, _encode(*arguments)))
 
 
 def decode(data: bytes, *arguments: Any, **more: Any) -> Part:
-    """As if there were none."""
+    """Decode a part, and drop its traces."""
     try:
         part = _decode(data, *arguments, **more)
     except Rebuilt:
@@ -34,7 +31,7 @@ def decode(data: bytes, *arguments: Any, **more: Any) -> Part:
 
 
 def read_all(messages: Sequence[bytes], *_: Any) -> list[PartView | None]:
-    """Each by itself."""
+    """Decode each message by itself."""
     return [None] * len(messages)
 
 

@@ -17,7 +17,7 @@ _estimate = systems.estimate
 
 
 def estimate(config: RatingConfig, wave: Wave) -> Evidence:
-    """Performances a point higher."""
+    """Performances that are one point higher."""
     evidence = _estimate(config, wave).copy()
     evidence[:, PERFORMANCE] += 1.0
     return evidence

@@ -18,10 +18,11 @@ import msgspec
 from local.processes import start_guard
 from local.tools import ROOT
 from stream_rater.config import PREFIX, Settings
+from tests.integration.forks import Fork, run_fork
 
 THIS_RELEASE, NEXT_RELEASE = "stream_rater", "tests.integration.next_release"
 LAST_RELEASE = "tests.integration.last_release"
-"""What to run: the command as it is, as its next release may be, and as its last one was."""
+"""The modules to run: the command of this release, of the next one, and of the last one."""
 
 READY_S = 40.0
 STOP_S = 15.0
@@ -30,7 +31,7 @@ STOP_S = 15.0
 def wait_until(
     holds: Callable[[], bool], what: str, timeout_s: float = 30.0, every_s: float = 0.05
 ) -> None:
-    """Return once it holds; fail, saying what did not come true, after the time-out."""
+    """Wait until `holds` returns true. After the time-out, fail with `what`."""
     deadline_s = time.monotonic() + timeout_s
     while not holds():
         assert time.monotonic() < deadline_s, f"not within {timeout_s:g} s: {what}"
@@ -38,51 +39,41 @@ def wait_until(
 
 
 def environment_of(settings: Settings) -> dict[str, str]:
-    """The variables that give a process these settings, and no others of ours."""
+    """The environment of a process with these settings, and no others of ours."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
     return kept | variables_of(settings)
 
 
 def variables_of(settings: Settings) -> dict[str, str]:
-    """Those that tell all of these settings."""
-    told = msgspec.structs.asdict(settings)
-    assert not told.pop("kafka_options"), "kafka_options can only be told in a TOML file"
-    return {PREFIX + name.upper(): str(value) for name, value in told.items()}
+    """The environment variables of all these settings."""
+    report = msgspec.structs.asdict(settings)
+    assert not report.pop("kafka_options"), "kafka_options can only be report in a TOML file"
+    return {PREFIX + name.upper(): str(value) for name, value in report.items()}
 
 
 def stream_rater(
-    *arguments: str,
-    settings: Settings,
-    timeout_s: float = 60.0,
-    module: str = THIS_RELEASE,
-    **variables: str,
+    *arguments: str, settings: Settings, timeout_s: float = 60.0, module: str = THIS_RELEASE
 ) -> "subprocess.CompletedProcess[str]":
-    """Run a command to its end."""
+    """Run a command to its end: this release's in a fork, another module in its own process."""
+    if module == THIS_RELEASE:
+        return run_fork(arguments, environment_of(settings), timeout_s)
     return subprocess.run(
         [sys.executable, "-m", module, *arguments],
-        cwd=ROOT, env=environment_of(settings) | variables, stdin=subprocess.DEVNULL,
+        cwd=ROOT, env=environment_of(settings), stdin=subprocess.DEVNULL,
         capture_output=True, text=True, timeout=timeout_s, check=False,
     )  # fmt: skip
 
 
-def in_turn(
-    commands: Sequence[tuple[Settings, Sequence[str]]], timeout_s: float = 180.0
-) -> "list[subprocess.CompletedProcess[str]]":
-    """Run short commands to their ends, in one process."""
-    told = [
-        {"arguments": list(arguments), "variables": variables_of(settings)}
-        for settings, arguments in commands
-    ]
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.integration.in_turn"],
-        cwd=ROOT, env=environment_of(Settings()), input=json.dumps(told),
-        capture_output=True, text=True, timeout=timeout_s, check=True,
-    )  # fmt: skip
-    return [subprocess.CompletedProcess((), **each) for each in json.loads(done.stdout)]
+PROGRESS = ("waiting for the workers", "compiling kernel", "another process compiles")
+
+
+def complaints(stderr: str) -> list[str]:
+    """Lines of standard error that tell more than what a command does or waits for."""
+    return [line for line in stderr.splitlines() if not line.startswith(PROGRESS)]
 
 
 class WorkerProcess:
-    """A running worker; its log is in a file."""
+    """A running worker, whose log is in a file."""
 
     def __init__(
         self,
@@ -91,23 +82,28 @@ class WorkerProcess:
         role: str = "all",
         variables: Mapping[str, str] = {},
         module: str = THIS_RELEASE,
+        *,
         command: Sequence[str] = (),
+        forked: bool = False,
     ) -> None:
-        """`command`: instead of this interpreter, the module and the role."""
+        """`command`: instead of this interpreter, the module and the role. `forked`: a worker of
+        this release is a fork of a process that has imported it (`forks`)."""
         self.settings = settings
         self._log = log
         self._url = ""
         # Ends the worker even if the tests are killed.
         self._guard = start_guard()
-        with log.open("wb") as file:
-            self._process = subprocess.Popen(
-                command or [sys.executable, "-m", module, "run", "--role", role],
-                cwd=ROOT,
-                env=environment_of(settings) | variables,
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-            )
+        environment = environment_of(settings) | variables
+        words = command or [sys.executable, "-m", module, "run", "--role", role]
+        self._process: Fork | subprocess.Popen[bytes]
+        if forked and module == THIS_RELEASE and not command:
+            self._process = Fork(["run", "--role", role], environment, log, log)
+        else:
+            with log.open("wb") as file:
+                self._process = subprocess.Popen(
+                    words, cwd=ROOT, env=environment,
+                    stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
+                )  # fmt: skip
         assert self._guard.stdin is not None
         self._guard.stdin.write(f"{self.pid}\n".encode())
         self._guard.stdin.flush()
@@ -119,24 +115,24 @@ class WorkerProcess:
 
     @property
     def running(self) -> bool:
-        """Whether the process is there."""
+        """Whether the process is running."""
         return self._process.poll() is None
 
     def terminate(self) -> None:
-        """SIGTERM: finish, commit, leave."""
+        """Send SIGTERM: the worker finishes, commits and leaves."""
         self._process.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """SIGKILL; returns when the process is gone."""
+        """Send SIGKILL, and wait until the process has ended."""
         self._process.kill()
         self._process.wait()
 
     def pause(self) -> None:
-        """SIGSTOP: as a machine that hangs."""
+        """Send SIGSTOP, which resembles a machine that hangs."""
         self._process.send_signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """SIGCONT after `pause`."""
+        """Send SIGCONT after `pause`."""
         self._process.send_signal(signal.SIGCONT)
 
     def wait(self, timeout_s: float = STOP_S) -> int:
@@ -144,25 +140,25 @@ class WorkerProcess:
         return self._process.wait(timeout_s)
 
     def log(self) -> str:
-        """All that it wrote so far."""
+        """Everything that it has logged so far."""
         return self._log.read_text(encoding="utf-8", errors="replace")
 
     def events(self, name: str = "") -> list[dict[str, Any]]:
-        """The log's lines of this event (all events without a name)."""
+        """The log lines of this event (of all events without a name)."""
         lines = self.log().splitlines(keepends=True)
-        told = [json.loads(line) for line in lines if line.startswith("{") and line[-1] == "\n"]
-        return [each for each in told if name in ("", each["event"])]
+        report = [json.loads(line) for line in lines if line.startswith("{") and line[-1] == "\n"]
+        return [each for each in report if name in ("", each["event"])]
 
     @property
     def url(self) -> str:
-        """Where its HTTP server is; empty before it listens."""
+        """The URL of its HTTP server; empty before it listens."""
         if not self._url:
             for event in self.events("http"):
                 self._url = f"http://127.0.0.1:{event['port']}"
         return self._url
 
     def get(self, path: str) -> tuple[int, str]:
-        """Status and body of a page; status 0 where nobody answers."""
+        """The status and the body of a page; status 0 if there is no answer."""
         if not self.url:
             return 0, ""
         try:
@@ -174,7 +170,7 @@ class WorkerProcess:
             return 0, ""
 
     def metric(self, name: str, **labels: str) -> float:
-        """The sum of a metric's samples that have these labels, 0 without any."""
+        """The sum of a metric's samples with these labels; 0 if there are none."""
         return sum(
             value
             for found, labelled, value in samples(self.get("/metrics")[1])
@@ -182,7 +178,7 @@ class WorkerProcess:
         )
 
     def wait_ready(self, timeout_s: float = READY_S) -> None:
-        """Return once /readyz says 200."""
+        """Wait until /readyz returns 200."""
 
         def ready() -> bool:
             assert self.running, f"the worker ended:\n{self.log()}"
@@ -193,8 +189,8 @@ class WorkerProcess:
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.get('/readyz')}\n{self.log()[-4000:]}") from None
 
-    def told(self) -> str:
-        """What a failed test's report shows of it: how far it came, and the end of its log."""
+    def report(self) -> str:
+        """The report for a failed test: the worker's state and the end of its log."""
         counts = [
             f"{name}{labels or ''} {value:g}"
             for name, labels, value in samples(self.get("/metrics")[1])
@@ -203,7 +199,7 @@ class WorkerProcess:
         return "\n".join([*counts, self.log()[-4000:]])
 
     def close(self) -> None:
-        """End it, however it does."""
+        """End the process in any case."""
         if self.running:
             self.kill()
         assert self._guard.stdin is not None
@@ -212,7 +208,7 @@ class WorkerProcess:
 
 
 def samples(page: str) -> Iterator[tuple[str, dict[str, str], float]]:
-    """Name, labels and value of each sample on a page of metrics."""
+    """The name, labels and value of each sample on a page of metrics."""
     from prometheus_client.parser import text_string_to_metric_families
 
     for family in text_string_to_metric_families(page):
@@ -222,7 +218,8 @@ def samples(page: str) -> Iterator[tuple[str, dict[str, str], float]]:
 
 @contextmanager
 def workers(folder: Path) -> Iterator[Callable[..., WorkerProcess]]:
-    """Starts workers: `start(settings, role="all", ready=True, **variables)`; all end with it."""
+    """Starts workers: `start(settings, role="all", ready=True, **variables)`. All of them are
+    killed at the end."""
     started: list[WorkerProcess] = []
 
     def start(
@@ -231,10 +228,11 @@ def workers(folder: Path) -> Iterator[Callable[..., WorkerProcess]]:
         *,
         ready: bool = True,
         module: str = THIS_RELEASE,
+        forked: bool = False,
         **variables: str,
     ) -> WorkerProcess:
         log = folder / f"worker-{len(started)}.log"
-        worker = WorkerProcess(settings, log, role, variables, module)
+        worker = WorkerProcess(settings, log, role, variables, module, forked=forked)
         started.append(worker)
         if ready:
             worker.wait_ready()

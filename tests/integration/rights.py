@@ -1,10 +1,10 @@
-"""The least rights of each role, as the README lists them."""
+"""The least rights of each role, as docs/reference/access.md lists them."""
 
 from dataclasses import dataclass, replace
 
 from stream_rater.adapters.topics import Topics
 from stream_rater.config import Settings
-from stream_rater.runtime.service import ESTIMATORS, UPDATERS
+from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from tests.integration.secured import Acl
 
 READ_BELIEFS = "%R~{*}:belief:*"
@@ -16,14 +16,15 @@ LADDERS = "~stream-rater:ladders"
 READ_LAYOUT = "%R~stream-rater:layout"
 READING = "+hmget", "+multi", "+exec"
 KNOWING = "+info"
-"""Whether Redis deletes ratings when its memory is full. Without it a worker warns and goes on."""
+"""The right to know whether Redis deletes ratings when its memory is full. Without it a worker
+warns and continues."""
 AT_START = (
     LAYOUT, *READING, "+hexists", "+hsetnx", "+hget", "+function|list", "+function|load", KNOWING,
     "+select",
 )  # fmt: skip
 
 OLD_NOTES = "+hgetall"
-"""What an older release noted of the ladders, to bring it into the log."""
+"""The right to read the notes of an older release, to copy them into the log."""
 
 ROLES = {
     "estimator": {
@@ -57,6 +58,7 @@ ROLES = {
     },
     "submit": {"round-completed": "WRITE"},
     "watch": {"rating-changed": "READ"},
+    "rejected": {"round-rejected": "READ"},
     "verify": {
         "round-completed": "READ",
         "performance-estimated": "DESCRIBE",
@@ -84,10 +86,10 @@ ROLES = {
     "inspect --player": {"rating-changed": "READ"},
 }
 ROLES["on a cluster"] = ROLES["all"]
-"""In Kafka, by role: the operations on each thing."""
+"""Kafka's rights by role: the operations on each resource."""
 
 ON_A_CLUSTER = ("+command", "+cluster|slots")
-"""What a client asks the nodes of a Redis Cluster at its start, whatever it is there for."""
+"""The commands that any client sends to the nodes of a Redis Cluster at its start."""
 
 REDIS = {
     "estimator": (READ_BELIEFS, READ_POSITIONS, LADDERS, OLD_NOTES, *AT_START),
@@ -95,6 +97,7 @@ REDIS = {
     "all": (BELIEFS, POSITIONS, LADDERS, OLD_NOTES, "+fcall", "+hset", *AT_START),
     "submit": (),
     "watch": (),
+    "rejected": (),
     "verify": (
         READ_BELIEFS, READ_POSITIONS, READ_LAYOUT, *READING, "+hget", "+hlen", "+scan", "+select",
     ),
@@ -106,18 +109,19 @@ REDIS = {
     "inspect --player": (READ_BELIEFS, READ_POSITIONS, *READING, "+select"),
 }  # fmt: skip
 REDIS["on a cluster"] = (*(rule for rule in REDIS["all"] if rule != "+select"), *ON_A_CLUSTER)
-"""In Redis, by role: rules of its user; `+select` where the URL names a database."""
+"""Redis' rights by role: the rules of its user; `+select` if the URL names a database."""
 
 
 @dataclass(frozen=True)
 class Rights:
-    """What one user may do."""
+    """The rights of one user."""
 
     kafka: tuple[Acl, ...]
     redis: tuple[str, ...]
 
     def without(self, one: "Acl | str | None") -> "Rights":
-        """One right less; a topic that may not be read or written can still be seen."""
+        """The rights without one; a topic that may not be read or written can still be
+        described."""
         kafka = tuple(each for each in self.kafka if each != one)
         if isinstance(one, Acl) and one.kind == "TOPIC" and one.operation in ("READ", "WRITE"):
             kafka += (replace(one, operation="DESCRIBE"),)
@@ -125,7 +129,7 @@ class Rights:
 
 
 def least(role: str, settings: Settings) -> Rights:
-    """A role's rights on the topics and groups of these settings."""
+    """The least rights of a role on the topics and groups of these settings."""
     acls = []
     for thing, operations in ROLES[role].items():
         acls += [_acl(thing, operation, settings) for operation in operations.split()]

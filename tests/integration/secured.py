@@ -1,7 +1,8 @@
-"""Kafka and Redis with locks on their doors: TLS, passwords, and users who may only do so much.
+"""Kafka and Redis with TLS, passwords and users with limited rights.
 
-Kafka listens twice: with TLS and SCRAM for the service's users, whom its StandardAuthorizer holds
-to their ACLs, and in the clear for itself and for the test, who may do everything.
+Kafka has two listeners: one with TLS and SCRAM for the service's users, whose ACLs its
+StandardAuthorizer enforces, and a plaintext one for itself and for the test, which may do
+everything.
 """
 
 import ssl
@@ -39,23 +40,23 @@ MECHANISM = "SCRAM-SHA-512"
 
 
 def password_of(user: str) -> str:
-    """Every user's is its own, and easy to find wherever it does not belong."""
+    """Each user's own password, which is easy to find wherever it does not belong."""
     return f"SECRET-of-{user}-f00d"
 
 
 @dataclass(frozen=True)
 class Certificates:
-    """PEM files: the authority to trust, and the servers' certificate and key."""
+    """PEM files: the certificate authority, and the servers' certificate and key."""
 
     authority: Path
     certificate: Path
     key: Path
     both: Path
-    """Key and certificate in one file, as Kafka wants them."""
+    """Key and certificate in one file, as Kafka needs them."""
 
 
 def make_certificates(folder: Path) -> Certificates:
-    """For the loopback."""
+    """Certificates for the loopback address."""
     authority = trustme.CA()
     issued = authority.issue_cert(LOOPBACK, "localhost")
     made = Certificates(*(folder / f"{name}.pem" for name in ("ca", "certificate", "key", "both")))
@@ -75,7 +76,7 @@ def make_certificates(folder: Path) -> Certificates:
 
 @dataclass(frozen=True)
 class Acl:
-    """What a user may do: an operation on a topic, a group or transactional ids."""
+    """A right in Kafka: an operation on a topic, a group or transactional ids."""
 
     kind: str
     """TOPIC, GROUP or TRANSACTIONAL_ID."""
@@ -87,7 +88,7 @@ class Acl:
         return f"{self.operation} {self.kind} {self.name}{'*' * self.prefixed}"
 
     def binding(self, user: str) -> AclBinding:
-        """As Kafka's client wants it."""
+        """The ACL binding for Kafka's client."""
         pattern = ResourcePatternType.PREFIXED if self.prefixed else ResourcePatternType.LITERAL
         return AclBinding(
             ResourceType[self.kind], self.name, pattern, f"User:{user}", "*",
@@ -95,7 +96,7 @@ class Acl:
         )  # fmt: skip
 
     def filter(self, user: str) -> AclBindingFilter:
-        """What finds it again."""
+        """The filter that matches the binding."""
         pattern = ResourcePatternType.PREFIXED if self.prefixed else ResourcePatternType.LITERAL
         return AclBindingFilter(
             ResourceType[self.kind], self.name, pattern, f"User:{user}", "*",
@@ -104,7 +105,7 @@ class Acl:
 
 
 class SecuredKafka:
-    """A broker with users, and who gives them rights."""
+    """A broker with users, and a client that grants rights."""
 
     def __init__(self, server: Server, secured_port: int) -> None:
         self.open = server.address
@@ -112,21 +113,21 @@ class SecuredKafka:
         self._admin = AdminClient({"bootstrap.servers": self.open}, logger=QUIET)
 
     def allow(self, user: str, acls: Sequence[Acl]) -> None:
-        """Give rights; they count once this returns."""
+        """Grant rights, which hold when this returns."""
         if not acls:
             return
         for future in self._admin.create_acls([each.binding(user) for each in acls]).values():
             future.result(10.0)
 
     def forbid(self, user: str, acl: Acl) -> None:
-        """Take one back."""
+        """Revoke a right."""
         (future,) = self._admin.delete_acls([acl.filter(user)]).values()
         assert len(future.result(10.0)) == 1
 
 
 @contextmanager
 def secured_kafka(folder: Path, certificates: Certificates) -> Iterator[SecuredKafka]:
-    """A KRaft node whose users were made when it was formatted."""
+    """A KRaft node whose users were created when it was formatted."""
     java = find_java()
     assert java is not None, "run `make setup`"
     port, secured_port, controller_port = free_port(), free_port(), free_port()
@@ -175,7 +176,7 @@ def _properties(
 
 
 class SecuredRedis:
-    """A server with TLS and users, and who gives them rights."""
+    """A server with TLS and users, and a client that grants rights."""
 
     def __init__(self, port: int, certificates: Certificates) -> None:
         self.url = f"rediss://{LOOPBACK}:{port}"
@@ -185,12 +186,12 @@ class SecuredRedis:
         )  # fmt: skip
 
     def allow(self, user: str, *rules: str) -> None:
-        """Exactly these rights, as in an ACL file, beside the password."""
-        told = ("reset", "on", f">{password_of(user)}", *rules)
-        self.client.execute_command("ACL", "SETUSER", user, *told)
+        """Give a user exactly these rights, as in an ACL file, and the password."""
+        rules_ = ("reset", "on", f">{password_of(user)}", *rules)
+        self.client.execute_command("ACL", "SETUSER", user, *rules_)
 
     def empty(self) -> None:
-        """No beliefs, no functions."""
+        """Delete all beliefs and functions."""
         self.client.flushall()
         self.client.function_flush()
 
@@ -199,7 +200,7 @@ class SecuredRedis:
 def secured_redis(
     folder: Path, certificates: Certificates, settings: Mapping[str, str] = {}
 ) -> Iterator[SecuredRedis]:
-    """TLS only, and an ACL file in which the default user is off."""
+    """A server with TLS only, and an ACL file in which the default user is off."""
     folder.mkdir(parents=True)
     users = folder / "users.acl"
     users.write_text(f"user default off\nuser {ADMIN} on >{password_of(ADMIN)} ~* &* +@all\n")
@@ -222,25 +223,25 @@ def secured_redis(
 
 @dataclass(frozen=True)
 class SecuredCluster:
-    """A Redis Cluster of such servers."""
+    """A Redis Cluster of secured servers."""
 
     nodes: Sequence[SecuredRedis]
 
     @property
     def address(self) -> str:
-        """As the service's setting wants it."""
+        """The address, as the service's setting has it."""
         first, *others = (node.url for node in self.nodes)
         return ",".join([first, *(url.removeprefix("rediss://") for url in others)])
 
     def allow(self, user: str, *rules: str) -> None:
-        """On each: a cluster's nodes do not tell each other."""
+        """Grant rights on each node, because nodes do not share them."""
         for node in self.nodes:
             node.allow(user, *rules)
 
 
 @contextmanager
 def secured_cluster(folder: Path, certificates: Certificates) -> Iterator[SecuredCluster]:
-    """Two masters that share the slots, TLS between them, too."""
+    """Two masters that share the slots, with TLS between them, too."""
     with ExitStack() as stack:
         nodes, buses = [], [free_port(), free_port()]
         for i, bus in enumerate(buses):
@@ -270,7 +271,7 @@ def settings_of(
     user: str, kafka: SecuredKafka, redis_: SecuredRedis, certificates: Certificates,
     prefix: str, database: int,
 ) -> Settings:  # fmt: skip
-    """What this user sets, passwords and all."""
+    """The settings of this user, with passwords."""
     return Settings(
         kafka=kafka.secured,
         kafka_security_protocol="SASL_SSL",

@@ -1,7 +1,8 @@
-"""TLS, passwords and least rights, on servers that really ask for them.
+"""TLS, passwords and least rights, on servers that enforce them.
 
-A worker with exactly the rights of the README works from end to end; with any one less it ends with
-one clear line. Each case has a user, topics and a database of its own, so that several run at once.
+A worker with exactly the rights of docs/reference/access.md works from end to end; with any one
+less it ends with one clear line. Each case has a user, topics and a database of its own, so that
+several run at once.
 """
 
 import itertools
@@ -9,7 +10,7 @@ import json
 import re
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +23,7 @@ from stream_rater.adapters.topics import Admin, Topics
 from stream_rater.config import Settings
 from tests import rounds
 from tests.integration import rights
-from tests.integration.processes import WorkerProcess, in_turn, stream_rater, wait_until
+from tests.integration.processes import WorkerProcess, complaints, stream_rater, wait_until
 from tests.integration.rights import least
 from tests.integration.secured import (
     USERS,
@@ -46,7 +47,7 @@ Start = Callable[..., WorkerProcess]
 
 @dataclass
 class Castle:
-    """The secured servers, and users not given away yet."""
+    """The secured servers, and users that are not used yet."""
 
     kafka: SecuredKafka
     redis: SecuredRedis
@@ -55,7 +56,7 @@ class Castle:
     places: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def place(self) -> Settings:
-        """Topics and a database of their own; nobody may do anything there yet."""
+        """Topics and a database of its own, on which nobody has rights yet."""
         number = next(self.places)
         at = self.settings("nobody", f"p{number}.", number)
         Admin(self.opened(at)).create_topics()
@@ -71,7 +72,7 @@ class Castle:
         return msgspec.structs.replace(settings, **{name: getattr(plain, name) for name in names})
 
     def user(self, at: Settings, role: str, less: Acl | str | None = None) -> Settings:
-        """Settings there of a new user with a role's rights, or with all but one of them."""
+        """The settings of a new user with a role's rights there, or with all but one of them."""
         name = next(self.users)
         given = least(role, at).without(less)
         self.kafka.allow(name, given.kafka)
@@ -82,7 +83,7 @@ class Castle:
 
 @pytest.fixture(scope="module")
 def castle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Castle]:
-    """Both servers."""
+    """Both secured servers."""
     folder = tmp_path_factory.mktemp("castle")
     certificates = make_certificates(folder)
     with ExitStack() as stack:
@@ -93,7 +94,7 @@ def castle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Castle]:
 
 
 def some_rounds() -> list[Bytes]:
-    """Two that can be rated and one that cannot."""
+    """Two valid rounds and one that is not."""
     made = [
         rounds.as_json(round_id=f"r{n}", ladder="eu", completed_at="2020-05-01T20:15:05Z")
         for n in range(2)
@@ -103,7 +104,7 @@ def some_rounds() -> list[Bytes]:
 
 @pytest.fixture(scope="module")
 def finished(castle: Castle, tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """Where a worker has rated those rounds, as anybody sees it through Kafka's open door."""
+    """A place where a worker has rated those rounds, seen through Kafka's open listener."""
     at = castle.place()
     user = castle.user(at, "all")
     opened = castle.opened(at)
@@ -125,8 +126,9 @@ def finished(castle: Castle, tmp_path_factory: pytest.TempPathFactory) -> Settin
 def test_the_least_rights_suffice(
     castle: Castle, worker_process: Start, tmp_path: Path, roles: Sequence[str]
 ) -> None:
-    """Rounds go in by `submit`, ratings come out by `watch`, `verify` finds all equal and `inspect`
-    tells, each as a user who may do no more; the first worker finds Redis empty."""
+    """`submit` sends rounds, `watch` shows ratings and `rejected` the others, `verify` finds all
+    equal and `inspect` works, each as a user with the least rights. The first worker finds Redis
+    empty."""
     castle.redis.empty()
     at = castle.place()
     workers = [worker_process(castle.user(at, role), role=role) for role in roles]
@@ -137,28 +139,31 @@ def test_the_least_rights_suffice(
     produce(castle.opened(at), [Bytes(b"no round", b"eu")])
     watch = ["watch", "--from-start", "--count", "4", "--json"]
     watched = stream_rater(*watch, settings=castle.user(at, "watch"))
-    assert (watched.returncode, watched.stderr) == (0, "")
+    assert (watched.returncode, complaints(watched.stderr)) == (0, [])
     events = [json.loads(line) for line in watched.stdout.splitlines()]
     assert {(each["round_id"], each["player"]) for each in events} == {
         (name, player) for name in ("r0", "r1") for player in ("ann", "bob")
     }
     verified = stream_rater("verify", settings=castle.user(at, "verify"))
-    assert (verified.returncode, verified.stderr) == (0, ""), verified.stderr
+    assert (verified.returncode, complaints(verified.stderr)) == (0, []), verified.stderr
     assert verified.stdout.startswith("2 rounds replayed, 1 rejected, 2 beliefs compared: all")
-    assert len(read_topic(castle.opened(at), Topics.of(at).rejected)) == 1
+    rejected = stream_rater(*COMMANDS["rejected"], "--json", settings=castle.user(at, "rejected"))
+    assert (rejected.returncode, complaints(rejected.stderr)) == (0, [])
+    assert json.loads(rejected.stdout)["code"] == "malformed"
     for role in ("inspect", "inspect --player"):
         inspected = stream_rater(*COMMANDS[role], settings=castle.user(at, role))
-        assert (inspected.returncode, inspected.stderr) == (0, ""), inspected.stderr
+        assert (inspected.returncode, complaints(inspected.stderr)) == (0, []), inspected.stderr
     for worker in workers:
         worker.terminate()
         assert worker.wait() == 0
     rebuilt = stream_rater(*COMMANDS["rebuild"], settings=castle.user(at, "rebuild"))
-    assert (rebuilt.returncode, rebuilt.stderr) == (0, ""), rebuilt.stderr
+    assert (rebuilt.returncode, complaints(rebuilt.stderr)) == (0, []), rebuilt.stderr
     assert rebuilt.stdout.startswith("2 rounds replayed, 2 beliefs written")
 
 
 def on_the_cluster(castle: Castle, cluster: SecuredCluster, less: str | None = None) -> Settings:
-    """Settings of a new user with a worker's rights there, or with all but one of them."""
+    """The settings of a new user with a worker's rights on the cluster, or with all but one of
+    them."""
     at = castle.place()
     user = castle.user(at, "on a cluster")
     rules = least("on a cluster", at).without(less).redis
@@ -169,7 +174,7 @@ def on_the_cluster(castle: Castle, cluster: SecuredCluster, less: str | None = N
 def test_the_least_rights_on_a_cluster(
     castle: Castle, worker_process: Start, tmp_path: Path
 ) -> None:
-    """A worker rates; one that may not ask for the commands, or the slots, says so in one line."""
+    """A worker rates. One that may not ask for the commands or the slots says so in one line."""
     with secured_cluster(tmp_path / "cluster", castle.certificates) as cluster:
         user = on_the_cluster(castle, cluster)
         worker = worker_process(user)
@@ -178,7 +183,7 @@ def test_the_least_rights_on_a_cluster(
         assert worker.metric("stream_rater_updates_total", outcome="applied") == 4
         for rule in rights.ON_A_CLUSTER:
             less = on_the_cluster(castle, cluster, rule)
-            (ended,) = in_turn([(less, COMMANDS["verify"])])
+            ended = _run("verify", less)
             lines = [line for line in ended.stderr.splitlines() if not line.startswith("{")]
             assert (ended.returncode, len(lines)) == (1, 1), ended.stderr
             said = f"permissions.*{rule[1:]}|{re.escape(rule)}"
@@ -189,10 +194,10 @@ def test_the_least_rights_on_a_cluster(
 def test_a_worker_says_when_it_cannot_know_whether_redis_evicts(
     castle: Castle, worker_process: Start, less: str | None, warnings: int
 ) -> None:
-    """With the rights of the README it knows, and without INFO it starts all the same."""
+    """With the rights that are listed it knows, and without INFO it starts all the same."""
     worker = worker_process(castle.user(castle.place(), "all", less))
-    told = [each["event"] for each in worker.events() if "cannot be known" in each["event"]]
-    assert len(told) == warnings
+    said = [each["event"] for each in worker.events() if "it is unknown" in each["event"]]
+    assert len(said) == warnings
 
 
 # --- with one less -------------------------------------------------------------------------------
@@ -204,13 +209,14 @@ COMMANDS = {
     "updater": ["run", "--role", "updater"],
     "submit": ["submit", "deploy/examples/rounds.jsonl"],
     "watch": ["watch", "--from-start", "--count", "1"],
+    "rejected": ["rejected", "--from-start", "--count", "1"],
     "verify": ["verify", "--wait", "0"],
     "rebuild": ["rebuild", "--replace"],
     "inspect": ["inspect"],
     "inspect --player": ["inspect", "--ladder", "eu", "--player", "ann"],
 }
 LOOK = ("verify", "inspect", "inspect --player", "rebuild")
-"""At what workers have done; the last one changes it."""
+"""They look at what workers have done; `rebuild` changes it."""
 REMOVED = [role for role in COMMANDS if role not in ("all", "rebuild")] + ["rebuild"]
 KAFKA_CASES = [(role, str(acl)) for role in REMOVED for acl in least(role, NOWHERE).kafka]
 REDIS_CASES = [
@@ -220,13 +226,13 @@ CASES = [*KAFKA_CASES, *REDIS_CASES]
 
 Ended = subprocess.CompletedProcess[str]
 Case = tuple[str, str]
-"""Role and right."""
+"""A role and a right."""
 
 
 @pytest.fixture(scope="module")
 def attempts(castle: Castle, finished: Settings) -> Iterator[dict[Case, Callable[[], Ended]]]:
-    """Every case, a few at a time; each ends by itself, or is ended after a while. Those that only
-    look do it in turn."""
+    """Every case, a few at a time; each ends by itself, or is ended after a while. Rebuilds change
+    what others look at: they come after those, in turn."""
     found = read_topic(finished, Topics.of(finished).parts)
     parts = [Bytes(each.value(), partition=each.partition() or 0) for each in found]
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -246,19 +252,25 @@ def attempts(castle: Castle, finished: Settings) -> Iterator[dict[Case, Callable
             future.exception()
         library = castle.user(castle.place(), "all")
         RedisStore(library).prepare()
-        looking = {c: at for c, at in cases.items() if c[0] in LOOK and c not in futures}
-        looking = dict(sorted(looking.items(), key=lambda item: LOOK.index(item[0][0])))
-        for case in cases.keys() - futures.keys() - looking.keys():
-            futures[case] = pool.submit(_run, case[0], cases[case])
-        in_one = pool.submit(in_turn, [(at, COMMANDS[r]) for (r, _), at in looking.items()])
+        rebuilds = [case for case in CASES if case[0] == "rebuild" and case not in futures]
+        for case in CASES:
+            if case not in futures and case not in rebuilds:
+                futures[case] = pool.submit(_run, case[0], cases[case])
+        looks = [future for (role, _), future in futures.items() if role in LOOK]
+
+        def rebuild_in_turn() -> list[Ended]:
+            wait(looks)
+            return [_run("rebuild", cases[case]) for case in rebuilds]
+
+        in_turn = pool.submit(rebuild_in_turn)
         yield {case: future.result for case, future in futures.items()} | {
-            case: lambda i=i: in_one.result()[i] for i, case in enumerate(looking)
+            case: lambda i=i: in_turn.result()[i] for i, case in enumerate(rebuilds)
         }
         pool.shutdown(cancel_futures=True)
 
 
 def _prepared(castle: Castle, at: Settings, role: str, right: str) -> Settings:
-    """A user there who lacks this right, named as it is without a prefix."""
+    """A user who lacks this right there, which is named without its prefix."""
     named = [*map(str, least(role, NOWHERE).kafka), *rights.REDIS[role]]
     there = [*least(role, at).kafka, *rights.REDIS[role]]
     return castle.user(at, role, there[named.index(right)])
@@ -270,7 +282,8 @@ def _run(role: str, settings: Settings) -> Ended:
 
 @pytest.mark.parametrize("case", CASES, ids=" without ".join)
 def test_each_right_is_needed(attempts: dict[Case, Callable[[], Ended]], case: Case) -> None:
-    """Without it: exit code 1 or 2 and one line that says who denies; no traceback, no hang."""
+    """Without the right, the exit code is 1 or 2, and one line says who denied access, without a
+    traceback or a hang."""
     ended = attempts[case]()
     lines = [line for line in ended.stderr.splitlines() if not line.startswith("{")]
     assert ended.returncode in (1, 2), ended.stderr
@@ -285,8 +298,8 @@ def test_each_right_is_needed(attempts: dict[Case, Callable[[], Ended]], case: C
 SECRET = re.compile("SECRET|f00d")
 
 
-def told_by(worker: WorkerProcess) -> str:
-    """Everything that a worker says, to whomever."""
+def said_by(worker: WorkerProcess) -> str:
+    """Everything that a worker prints or serves."""
     return "".join([worker.log(), *(worker.get(f"/{page}")[1] for page in PAGES)])
 
 
@@ -297,7 +310,7 @@ PAGES = ("metrics", "healthz", "readyz", "")
 def test_secrets_stay_secret(
     castle: Castle, worker_process: Start, tmp_path: Path, where: str
 ) -> None:
-    """Not in logs at debug level, nor on any page, when all is well and when it is not."""
+    """Secrets are neither in logs at debug level nor on any page, whether all is well or not."""
     at = castle.place()
     user = castle.user(at, "all")
     changes: dict[str, str] = {"log_level": "debug"}
@@ -312,38 +325,38 @@ def test_secrets_stay_secret(
     worker = worker_process(msgspec.structs.replace(user, **changes))
     produce(castle.opened(at), some_rounds())
     wait_until(Finished(castle.opened(at)), "all is rated")
-    told = told_by(worker)
-    assert "wave scattered" in told and "stream_rater_rounds_total" in told
+    said = said_by(worker)
+    assert "wave scattered" in said and "stream_rater_rounds_total" in said
     castle.redis.client.execute_command("ACL", "SETUSER", user.kafka_sasl_username, "-@all")
     assert worker.wait(20.0) == 1
-    told += worker.log()
-    assert "no permissions" in told
-    assert not SECRET.search(told)
+    said += worker.log()
+    assert "no permissions" in said
+    assert not SECRET.search(said)
 
 
 WRONG = {
     "Kafka's password": ({"kafka_sasl_password": "SECRET-wrong"}, 1, "SASL authentication error"),
     "Redis' password": ({"redis_password": "SECRET-wrong"}, 1, "redis: .*password"),
-    "no password": ({"kafka_sasl_password": ""}, 2, "kafka_sasl_username and its password"),
-    "no SASL": ({"kafka_security_protocol": "ssl"}, 2, "without SASL"),
-    "another protocol": ({"kafka_security_protocol": "tls"}, 2, "not one of"),
+    "no password": ({"kafka_sasl_password": ""}, 2, "SASL needs kafka_sasl_username"),
+    "no SASL": ({"kafka_security_protocol": "ssl"}, 2, "has no SASL"),
+    "another protocol": ({"kafka_security_protocol": "tls"}, 2, "must be one of"),
     "another authority": ({"kafka_ssl_ca": ""}, 1, "certificate verify failed"),
     "no such authority": ({"kafka_ssl_ca": "/no/ca.pem"}, 2, "ssl.ca.location"),
     "Redis' authority": ({"redis_ca": ""}, 1, "redis: .*CERTIFICATE_VERIFY_FAILED"),
     "no such authority for Redis": ({"redis_ca": "/no/ca.pem"}, 2, "/no/ca.pem: no such file"),
     "Redis in the clear": ({"redis": "", "redis_ca": ""}, 1, "redis: "),
-    "two passwords": ({"redis": "@"}, 2, "the URL has its own"),
+    "two passwords": ({"redis": "@"}, 2, "names a user, too"),
     "no URL": ({"redis": "redis://u:SECRET/x@h:1/0", "redis_password": "", "redis_username": "",
-                "redis_ca": ""}, 2, "no URL that makes sense"),
+                "redis_ca": ""}, 2, "the URL is not valid"),
     "no such file": ({"redis_password": "", "redis_password_file": "/no/f"}, 2, "/no/f: no such"),
     "an unknown option": ({"kafka_sasl_mechanism": "ROT-13"}, 2, "kafka: "),
 }  # fmt: skip
-"""Changes to good settings, exit code, and what the line says."""
+"""Changes to valid settings, the exit code, and a part of the line."""
 
 
 @pytest.fixture(scope="module")
 def wrong(castle: Castle) -> Iterator[dict[str, Future[Ended]]]:
-    """Every worker started wrongly, a few at a time."""
+    """Every worker with wrong settings, a few at a time."""
     at = castle.place()
     user = castle.user(at, "all")
     clear = user.redis.replace("rediss", "redis")
@@ -360,7 +373,7 @@ def wrong(castle: Castle) -> Iterator[dict[str, Future[Ended]]]:
 
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_access_is_one_line(wrong: dict[str, Future[Ended]], name: str) -> None:
-    """It says what is wrong, without any secret."""
+    """The line says what is wrong, without any secret."""
     _, code, says = WRONG[name]
     ended = wrong[name].result()
     lines = [line for line in ended.stderr.splitlines() if not line.startswith("{")]

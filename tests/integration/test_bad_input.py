@@ -1,6 +1,6 @@
-"""Whatever bytes arrive: each code is reached through real Kafka, and the stream goes on.
+"""Arbitrary bytes on real Kafka: each code is reached, and the stream continues.
 
-One worker is sent everything at once, valid rounds between; then each test looks at one fact.
+One worker is sent everything at once, with valid rounds in between. Then each test checks one fact.
 """
 
 import itertools
@@ -40,7 +40,7 @@ CODES = {
     "duplicate-round",
     "wrong-partition",
 }  # fmt: skip
-"""Of the event contract."""
+"""The codes of the event contract."""
 
 RANDOM = 400
 
@@ -49,32 +49,32 @@ Place = tuple[int, int]
 
 @dataclass
 class Aftermath:
-    """What was sent, what came out, and the worker, which still runs."""
+    """What was sent, what came out, and the worker, which is still running."""
 
     settings: Settings
     worker: WorkerProcess
     sent: dict[Place, Bytes]
     codes: dict[Place, str]
-    """Of what was sent to be rejected by a certain code."""
+    """The expected codes of the bad records."""
     good: set[Place]
     rejected: dict[Place, list[dict[str, bytes]]] = field(default_factory=dict)
-    """Headers of the rejections, with key and value as `key` and `value`."""
+    """The headers of the rejections, with the key and the value as `key` and `value`."""
     players: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """Events by round and player."""
+    """The number of events by round and player."""
 
 
 def _read_rejected(settings: Settings) -> dict[Place, list[dict[str, bytes]]]:
     rejected: dict[Place, list[dict[str, bytes]]] = {}
     for message in read_topic(settings, Topics.of(settings).rejected):
-        told = dict(message.headers() or ())
-        told |= {"key": message.key(), "value": message.value()}
-        place = int(told["source-partition"]), int(told["source-offset"])
-        rejected.setdefault(place, []).append(told)
+        headers = dict(message.headers() or ())
+        headers |= {"key": message.key(), "value": message.value()}
+        place = int(headers["source-partition"]), int(headers["source-offset"])
+        rejected.setdefault(place, []).append(headers)
     return rejected
 
 
 def _send(settings: Settings) -> tuple[dict[Place, Bytes], dict[Place, str], set[Place]]:
-    """Everything, valid rounds before, between and after."""
+    """Send everything, with valid rounds before, between and after."""
     sent: dict[Place, Bytes] = {}
     codes: dict[Place, str] = {}
     good: set[Place] = set()
@@ -132,7 +132,7 @@ def aftermath(
 
 
 def _verdicts(settings: Settings) -> dict[Place, str]:
-    """By the log itself: the code of each record, empty for a valid round."""
+    """The verdicts from the log alone: the code of each record, empty for a valid round."""
     ladders = service_ladders(settings)
     judge = Judge(ladders, settings.duplicate_window, settings.partitions)
     verdicts: dict[Place, str] = {}
@@ -143,7 +143,7 @@ def _verdicts(settings: Settings) -> dict[Place, str]:
 
 
 def test_the_worker_goes_on(aftermath: Aftermath) -> None:
-    """No input makes a worker exit, or start over."""
+    """No input makes a worker exit or start over."""
     assert aftermath.worker.running
     assert aftermath.worker.metric("stream_rater_restarts_total") == 0
     assert aftermath.worker.get("/healthz") == (200, "ok\n")
@@ -152,25 +152,27 @@ def test_the_worker_goes_on(aftermath: Aftermath) -> None:
 
 @pytest.mark.parametrize("code", sorted(CODES))
 def test_each_code_is_reached(aftermath: Aftermath, code: str) -> None:
-    """Every record sent to be rejected by this code is, and there is one."""
+    """Every record that should be rejected with this code is, and there is one."""
     places = {place for place, reason in aftermath.codes.items() if reason == code}
     assert len(places) >= 1
-    found = {told["error-code"].decode() for place in places for told in aftermath.rejected[place]}
+    found = {
+        headers["error-code"].decode() for place in places for headers in aftermath.rejected[place]
+    }
     assert found == {code}
 
 
 def test_no_other_code_is_used() -> None:
-    """The codes of the event contract, all of them and no others."""
+    """Exactly the codes of the event contract are used."""
     assert set(BAD) == CODES
 
 
 def test_each_rejection_comes_once(aftermath: Aftermath) -> None:
-    """What is no valid round is rejected exactly once; a valid one never."""
+    """Each invalid record is rejected exactly once, and no valid one is."""
     verdicts = _verdicts(aftermath.settings)
     assert verdicts.keys() == aftermath.sent.keys()
     expected = {place: [code] for place, code in verdicts.items() if code}
     found = {
-        place: [told["error-code"].decode() for told in rejections]
+        place: [headers["error-code"].decode() for headers in rejections]
         for place, rejections in aftermath.rejected.items()
     }
     assert found == expected
@@ -178,21 +180,22 @@ def test_each_rejection_comes_once(aftermath: Aftermath) -> None:
 
 
 def test_rejections_hold_the_original(aftermath: Aftermath) -> None:
-    """Key and value byte for byte, the content type, the topic, and a reason in words."""
+    """A rejection holds key and value byte for byte, the content type, the topic, and a reason in
+    words."""
     topic = Topics.of(aftermath.settings).rounds.encode()
-    for place, (told,) in aftermath.rejected.items():
+    for place, (headers,) in aftermath.rejected.items():
         sent = aftermath.sent[place]
-        assert told["value"] == sent.value
-        assert told["key"] == sent.key
-        assert told["source-topic"] == topic
-        assert told["ce_type"] == b"round-rejected"
-        assert len(told["error"].decode()) > 3
+        assert headers["value"] == sent.value
+        assert headers["key"] == sent.key
+        assert headers["source-topic"] == topic
+        assert headers["ce_type"] == b"round-rejected"
+        assert len(headers["error"].decode()) > 3
         content_type = dict(sent.headers).get("content-type", b"application/json")
-        assert told["content-type"] == content_type
+        assert headers["content-type"] == content_type
 
 
 def test_nothing_valid_is_lost(aftermath: Aftermath) -> None:
-    """Valid rounds before, between and after are all rated: an event for each player, once."""
+    """Valid rounds before, between and after are all rated, with one event for each player."""
     assert not aftermath.good & aftermath.rejected.keys()
     names = {f"good-{number}" for number in (*range(len(aftermath.good) - 1), 300)}
     expected = {(name, player): 1 for name in names for player in ("ann", "bob")}
@@ -202,9 +205,9 @@ def test_nothing_valid_is_lost(aftermath: Aftermath) -> None:
 
 
 def test_metrics_count_rejections_by_code(aftermath: Aftermath) -> None:
-    """As many as are in round-rejected."""
+    """The metric equals the number of records in round-rejected."""
     counted = Counter(
-        t["error-code"].decode() for told in aftermath.rejected.values() for t in told
+        t["error-code"].decode() for headers in aftermath.rejected.values() for t in headers
     )
     assert counted.keys() == CODES
     for code, count in counted.items():
@@ -221,7 +224,8 @@ def test_the_store_equals_a_replay(aftermath: Aftermath) -> None:
 
 
 def test_a_record_larger_than_any_topic_takes(aftermath: Aftermath) -> None:
-    """What only fits compressed is rejected with as much as fits, and its length."""
+    """A record that fits only when compressed is rejected with as many bytes as fit, and with its
+    length."""
     settings = aftermath.settings
     value = b" " * (40 * MEBIBYTE) + a_round()
     packed_small = Producer(
@@ -237,19 +241,19 @@ def test_a_record_larger_than_any_topic_takes(aftermath: Aftermath) -> None:
     (after,) = produce(settings, [good_record(400)])
     finished = Finished(settings)
     wait_until(finished, "everything is finished", 60.0, 0.2)
-    (told,) = _read_rejected(settings)[partition, (after.offset() or 0) - 1]
-    assert told["error-code"] == b"too-large"
-    assert told["original-bytes"] == str(len(value) + len(KEY)).encode()
-    assert told["key"] == KEY
-    assert value.startswith(told["value"])
-    assert len(told["value"]) > 15 * MEBIBYTE
+    (headers,) = _read_rejected(settings)[partition, (after.offset() or 0) - 1]
+    assert headers["error-code"] == b"too-large"
+    assert headers["original-bytes"] == str(len(value) + len(KEY)).encode()
+    assert headers["key"] == KEY
+    assert value.startswith(headers["value"])
+    assert len(headers["value"]) > 15 * MEBIBYTE
     assert aftermath.worker.metric("stream_rater_restarts_total") == 0
 
 
 def test_a_killed_worker_rejects_once(
     settings: real.SettingsFactory, worker_process: Callable[..., WorkerProcess]
 ) -> None:
-    """Killed in the midst of rejections and started again, a worker leaves each there once."""
+    """A worker that is killed while it rejects, and started again, leaves each rejection once."""
     at = settings(instance_id="one", partitions=1)
     count = 3000
     first = worker_process(at)

@@ -1,7 +1,8 @@
-"""What is small on its way and large in memory, and what is just large: rejected, never stopped by.
+"""Records that are small when compressed and large in memory, and records that are just large: they
+are rejected, and never stop a worker.
 
-librdkafka decompresses all of a fetched batch at once. A zstd batch of 90 MB, which is
-less than it may, it refuses, tells so again and again, and never goes on by itself.
+librdkafka decompresses all of a fetched batch at once. It refuses a zstd batch of 90 MB, although
+its limit is larger, reports this again and again, and does not continue by itself.
 """
 
 import re
@@ -23,20 +24,22 @@ BOMB_BYTES = 100 * MEBIBYTE
 LARGE_BYTES = 50_000_000
 TOPIC_BYTES = 64 * MEBIBYTE
 MANY = 24
-"""Records in a batch that cannot be read."""
+"""The number of records in a batch that cannot be read."""
 MOST_MEMORY = 1536 * MEBIBYTE
-"""Of a worker: 536 MiB were measured; one that kept all bombs would have 1.2 GB of them alone."""
+"""The limit on a worker's memory. 536 MiB were measured; a worker that kept all bombs would have
+1.2 GB of them."""
 
 
 def make_large_topics(at: Settings) -> None:
-    """Topics that take records of 50 MB; rating-changed the worker makes."""
+    """Create topics that accept records of 50 MB, except rating-changed, which the worker
+    creates."""
     names = Topics.of(at)
     large = {"max.message.bytes": str(TOPIC_BYTES)}
     make_topics(at, names.rounds, names.parts, names.rejected, config=large)
 
 
 def send(at: Settings, codec: str, *values: bytes) -> list[str]:
-    """Append in one batch; returns what the broker said against it."""
+    """Append in one batch. Returns the broker's error, if there is one."""
     producer = Producer(
         {
             "bootstrap.servers": at.kafka,
@@ -61,7 +64,7 @@ def send(at: Settings, codec: str, *values: bytes) -> list[str]:
 
 
 def peak_bytes(pid: int) -> int:
-    """The most memory that a process ever had."""
+    """The most memory that a process has used."""
     found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
     assert found is not None
     return 1024 * int(found[1])
@@ -70,8 +73,8 @@ def peak_bytes(pid: int) -> int:
 def test_bombs_do_not_kill_or_stop(
     settings: real.SettingsFactory, worker_process: Callable[..., WorkerProcess]
 ) -> None:
-    """Bombs of every codec, one alone or many in a batch, and a message of 50 MB, valid rounds
-    between: those are all rated, each other is rejected once, and `verify` agrees."""
+    """Bombs of every codec, alone or many in a batch, and a message of 50 MB, with valid rounds in
+    between. The rounds are all rated, everything else is rejected once, and `verify` agrees."""
     at = settings(partitions=1)
     make_large_topics(at)
     many = [b"%d" % n + bytes(BOMB_BYTES // MANY) for n in range(MANY)]
@@ -95,20 +98,20 @@ def test_bombs_do_not_kill_or_stop(
     sizes = [len(value) for _, values in attacks for value in values]
     rejected = read_topic(at, Topics.of(at).rejected)
     found = [{**dict(each.headers() or ()), "value": each.value()} for each in rejected]
-    assert [told["error-code"] for told in found] == [b"too-large"] * len(sizes)
-    offsets = [int(told["source-offset"]) for told in found]
+    assert [headers["error-code"] for headers in found] == [b"too-large"] * len(sizes)
+    offsets = [int(headers["source-offset"]) for headers in found]
     assert offsets == sorted(set(offsets)) and len(offsets) == len(sizes)
-    for told in found:  # as much as there is, and how much there was
-        unread = told["error"].startswith(b"batch not decompressed")
-        assert (told["value"] is None) == unread
+    for headers in found:  # as much as there is, and how much there was
+        unread = headers["error"].startswith(b"batch not decompressed")
+        assert (headers["value"] is None) == unread
         if unread:
-            assert told["original-bytes"] == b"unknown"
-        elif "original-bytes" in told:
-            assert told["original-bytes"] == b"%d" % (BOMB_BYTES + len(KEY))
-            assert len(told["value"]) > TOPIC_BYTES - MEBIBYTE
+            assert headers["original-bytes"] == b"unknown"
+        elif "original-bytes" in headers:
+            assert headers["original-bytes"] == b"%d" % (BOMB_BYTES + len(KEY))
+            assert len(headers["value"]) > TOPIC_BYTES - MEBIBYTE
         else:
-            assert told["value"] == bytes(LARGE_BYTES)
-    assert [told["value"] is None for told in found].count(True) == MANY + 2
+            assert headers["value"] == bytes(LARGE_BYTES)
+    assert [headers["value"] is None for headers in found].count(True) == MANY + 2
     assert len(read_topic(at, Topics.of(at).changed)) == 2 * (rounds + 1)
     print(f"peak {peak_bytes(worker.pid) / MEBIBYTE:.0f} MiB")
     assert peak_bytes(worker.pid) < MOST_MEMORY
@@ -122,8 +125,8 @@ def test_a_large_round_is_rated_where_the_limit_is_raised(
     worker_process: Callable[..., WorkerProcess],
     tmp_path: Path,
 ) -> None:
-    """The topics stay as the service makes them: it is the compressed batch that they measure. What
-    is over the limit is rejected as before."""
+    """The topics stay as the service creates them, because they limit the compressed batch. A round
+    over the service's limit is rejected as before."""
     ladders = tmp_path / "ladders.toml"
     ladders.write_text(f"limits.max_bytes = {LARGE_BYTES}\n{LADDERS}")
     at = settings(partitions=1, ladders=str(ladders))
@@ -143,7 +146,7 @@ def test_a_large_round_is_rated_where_the_limit_is_raised(
 def test_a_topic_that_is_kept_uncompressed_takes_no_bombs(
     settings: real.SettingsFactory, codec: str
 ) -> None:
-    """With compression.type=uncompressed the broker itself unpacks, measures and refuses."""
+    """With compression.type=uncompressed, the broker itself decompresses, measures and refuses."""
     at = settings(partitions=1)
     config = {"compression.type": "uncompressed", "max.message.bytes": str(16 * MEBIBYTE)}
     topic = Topics.of(at).rounds

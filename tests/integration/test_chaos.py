@@ -1,4 +1,4 @@
-"""`make chaos` in small: that it runs, and that it would see a rating lost or doubled."""
+"""`make chaos` in small: it runs, and it would notice a rating that is lost or doubled."""
 
 import json
 import os
@@ -19,13 +19,13 @@ from tests.chaos.rolling import latencies_ms, percentiles, prompt
 from tests.chaos.tally import differing, tally
 
 DUE = {("l", "p"): {"r1": 1, "r2": 2, "r3": 3}, ("l", "q"): {"r3": 1}}
-"""One player's three rounds, and another's only one."""
+"""Three expected rounds of one player, and one of another."""
 
 
-def told(
+def change(
     number: int, player: str = "p", *, of: int = 0, event_id: str = "", mu: float = 0.0
 ) -> RatingChanged:
-    """A player's change after so many rounds, of which each gains a point."""
+    """A player's change after this many rounds, each of which gains a point."""
     round_id = f"r{of or number}"
     return RatingChanged(
         event_id=event_id or f"l:{round_id}:{player}", ladder="l", player=player,
@@ -35,7 +35,7 @@ def told(
     )  # fmt: skip
 
 
-ALL = [told(1), told(2), told(3), told(1, "q", of=3)]
+ALL = [change(1), change(2), change(3), change(1, "q", of=3)]
 TOLD = {
     "all": (ALL, (0, 0, 0)),
     "nothing": ([], (4, 0, 0)),
@@ -43,25 +43,25 @@ TOLD = {
     "one in between not": ([ALL[0], *ALL[2:]], (1, 0, 1)),  # and a gap in what is believed
     "one twice": ([*ALL, ALL[1]], (0, 1, 0)),
     "out of order": ([ALL[0], ALL[2], ALL[1], ALL[3]], (0, 0, 2)),
-    "another's round": ([*ALL[:3], told(1, "q", of=1)], (1, 0, 1)),
-    "a round that nobody played": ([*ALL, told(4)], (0, 0, 1)),
-    "two rounds exchanged": ([told(1, of=2), told(2, of=1), *ALL[2:]], (0, 0, 3)),
-    "another's id": ([*ALL[:3], told(1, "q", of=3, event_id="l:r3:p")], (0, 0, 1)),
-    "another rating": ([told(1, mu=1001.5), *ALL[1:]], (0, 0, 1)),
+    "another's round": ([*ALL[:3], change(1, "q", of=1)], (1, 0, 1)),
+    "a round that nobody played": ([*ALL, change(4)], (0, 0, 1)),
+    "two rounds exchanged": ([change(1, of=2), change(2, of=1), *ALL[2:]], (0, 0, 3)),
+    "another's id": ([*ALL[:3], change(1, "q", of=3, event_id="l:r3:p")], (0, 0, 1)),
+    "another rating": ([change(1, mu=1001.5), *ALL[1:]], (0, 0, 1)),
 }
-"""What subscribers are told; lost, doubled, wrong."""
+"""Published changes, and how many are lost, doubled and wrong."""
 
 
 @pytest.mark.parametrize("case", TOLD)
 def test_what_is_lost_doubled_and_wrong(case: str) -> None:
-    """Of four changes that are due."""
+    """Four changes are expected."""
     changes, expected = TOLD[case]
     found = tally(DUE, changes)
     assert (found.lost, found.doubled, len(found.mistakes)) == expected, found.mistakes
 
 
 def test_what_was_told_last_is_what_the_store_has(settings: real.SettingsFactory) -> None:
-    """A player of whom it believes something else, or nothing, is named."""
+    """A player whose belief in the store differs, or is missing, is named."""
     at = settings()
     store = RedisStore(at)
     store.prepare()
@@ -73,7 +73,8 @@ GONE = "stream-rater: updater: in a call that does not return\n"
 
 
 def test_why_a_worker_ended() -> None:
-    """By its last line; a traceback, a signal, and a reason that nobody knows are violations."""
+    """The last line gives the reason. A traceback, a signal and an unknown reason are
+    violations."""
     assert why_ended(1, "{}\n" + GONE) == "a call that does not return"
     for code, log in ((1, "Traceback\n" + GONE), (-6, GONE), (0, GONE), (1, ""), (1, "{}\nno")):
         with pytest.raises(Violation, match="a worker ended"):
@@ -81,7 +82,7 @@ def test_why_a_worker_ended() -> None:
 
 
 def test_a_fault_that_breaks_the_players_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next one is played all the same; what the time does not reach is named."""
+    """The next fault runs all the same. Faults for which there is no time are named."""
 
     def breaks(name: str, *_: object) -> NoReturn:
         raise subprocess.TimeoutExpired(name, 1.0)
@@ -99,7 +100,8 @@ def test_a_fault_that_breaks_the_players_is_told(monkeypatch: pytest.MonkeyPatch
 
 
 def test_how_long_ratings_took() -> None:
-    """Those of rounds that were reported within a time, whenever they came; in milliseconds."""
+    """Latencies in milliseconds of the rounds that were reported within a time, whenever their
+    changes came."""
     seen = [(float(at), at + 0.25) for at in range(10)] + [(4.0, 14.0)]
     assert latencies_ms(seen, 4.0, 6.0) == [250.0, 250.0, 10_000.0]
     assert percentiles(latencies_ms(seen, 0.0, 99.0), 50, 100) == [250.0, 10_000.0]
@@ -112,8 +114,8 @@ def test_how_long_ratings_took() -> None:
     reason="servers are given, and chaos breaks its own",
 )
 def test_a_fault_and_its_line() -> None:
-    """Redis goes back to an old snapshot at work: that is when events might be told twice. Nothing
-    is lost or doubled, and a JSON object tells so."""
+    """Redis returns to an old snapshot during work, which is when events might be published twice.
+    Nothing is lost or doubled, and a JSON object says so."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.chaos", "--quick", "redis-restored"],
         cwd=ROOT, env=os.environ | {"PYTHONPATH": "deploy"},

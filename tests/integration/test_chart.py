@@ -1,4 +1,4 @@
-"""The chart's own command and settings, as a pod would have them, on real servers."""
+"""The chart's own command and settings, as in a pod, on real servers."""
 
 import json
 import os
@@ -21,7 +21,7 @@ CONFIG = "/etc/stream-rater/config"
 
 
 def changes_of(at: Settings) -> list[str]:
-    """The values that lead to this test's servers, topics and database."""
+    """The chart values for this test's servers, topics and database."""
     return [
         "role=all", f"kafka.bootstrapServers={at.kafka}", f"kafka.topicPrefix={at.topic_prefix}",
         f"redis.url={at.redis}", f"settings.partitions={at.partitions}",
@@ -32,7 +32,7 @@ def changes_of(at: Settings) -> list[str]:
 
 @contextmanager
 def running(pod: dict[str, Any], folder: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    """The pod's container, but for its port: many tests run on one machine."""
+    """Run the pod's container on another port, because many tests share a machine."""
     (container,) = pod["spec"]["containers"]
     ours = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
     named = {each["name"]: each.get("value", "rater-0") for each in container["env"]}
@@ -50,7 +50,7 @@ def running(pod: dict[str, Any], folder: Path) -> Iterator["subprocess.Popen[byt
 
 
 def port_of(log: Path) -> int:
-    """Where it listens, 0 before it does."""
+    """The port that it listens on; 0 before it does."""
     lines = [json.loads(line) for line in log.read_text().splitlines() if line.endswith("}")]
     return next((int(line["port"]) for line in lines if line["event"] == "http"), 0)
 
@@ -58,8 +58,8 @@ def port_of(log: Path) -> int:
 def test_a_pods_command_rates_and_drains_in_time(
     settings: real.SettingsFactory, tmp_path: Path
 ) -> None:
-    """By the rendered files; `helm test` says that it is ready; SIGTERM ends it within the grace
-    period."""
+    """It runs by the rendered files. `helm test` says that it is ready, and SIGTERM ends it within
+    the grace period."""
     at = settings()
     changes = changes_of(at)
     for name, text in chart.files("separate", *changes).items():

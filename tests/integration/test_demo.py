@@ -23,19 +23,20 @@ from tests.integration.processes import wait_until
 DEMO = (sys.executable, str(ROOT / "deploy" / "demo.py"))
 SHORT = ("--rounds", "80", "--per-second", "40", "--burst", "120")
 SEASON_S = 100.0
-"""Far more than a short season needs, less than the two minutes that a long one may take."""
+"""Far more than a short season needs, and less than the two minutes of a long one."""
 
 LATENCY = "from round to rating"
 
 
 def environment(folder: Path, **variables: str) -> dict[str, str]:
-    """None of our settings, and a temporary folder by which the demo's processes are known."""
+    """An environment with none of our settings, and with a temporary folder that identifies the
+    demo's processes."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
     return kept | {"TMPDIR": str(folder), "COLUMNS": "100"} | variables
 
 
 def processes_of(folder: Path) -> list[str]:
-    """Command lines of all processes that have this temporary folder."""
+    """The command lines of all processes that have this temporary folder."""
     mark, found = f"TMPDIR={folder}".encode(), []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it ended meanwhile
@@ -45,14 +46,14 @@ def processes_of(folder: Path) -> list[str]:
 
 
 def assert_nothing_is_left(folder: Path) -> None:
-    """Neither processes nor files."""
+    """Assert that neither processes nor files are left."""
     wait_until(lambda: not processes_of(folder), "the demo's processes ended", 10.0)
     assert list(folder.iterdir()) == []
 
 
 @contextmanager
 def a_demo(folder: Path, **variables: str) -> Iterator["subprocess.Popen[str]"]:
-    """The demo as a process, ended with the block; what it starts ends with it."""
+    """The demo as a process, which ends with the block together with what it started."""
     with subprocess.Popen(
         [*DEMO, *SHORT], env=environment(folder, **variables), stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -64,21 +65,22 @@ def a_demo(folder: Path, **variables: str) -> Iterator["subprocess.Popen[str]"]:
 
 
 def test_the_demo_ends_with_what_it_measured(tmp_path: Path) -> None:
-    """On servers of its own: a table of figures, every rating verified, nothing left behind."""
+    """On its own servers it prints a table of figures, verifies every rating, and leaves nothing
+    behind."""
     with a_demo(tmp_path) as demo:
         output, errors = demo.communicate(timeout=SEASON_S)
     assert demo.returncode == 0, output + errors
-    for told in (
+    for text in (
         "200 reported", "none missing, none twice", "updates per second", f"p50 {LATENCY}",
         f"p99 {LATENCY}", "beats", "team 2:", "beliefs compared: all equal, bit for bit",
     ):  # fmt: skip
-        assert told in output
+        assert text in output
     assert "nan" not in output and errors == ""
     assert_nothing_is_left(tmp_path)
 
 
 def contents(at: Addresses) -> tuple[set[str], Mapping[str, Any], int]:
-    """Topics, databases that hold anything (and how much), function libraries."""
+    """The topics, the databases that hold anything (and how much), and the function libraries."""
     kafka: Any = AdminClient({"bootstrap.servers": at.kafka})
     with redis.Redis.from_url(with_database(at.redis, 0)) as client:
         sizes = {name: each["keys"] for name, each in client.info("keyspace").items()}
@@ -86,7 +88,7 @@ def contents(at: Addresses) -> tuple[set[str], Mapping[str, Any], int]:
 
 
 def given(at: Addresses) -> dict[str, str]:
-    """The variables that point the demo at servers which already run."""
+    """The variables that make the demo use servers which already run."""
     return {KAFKA_VARIABLE: at.kafka, REDIS_VARIABLE: at.redis}
 
 
@@ -94,7 +96,7 @@ def given(at: Addresses) -> dict[str, str]:
 def test_an_interrupted_demo_leaves_given_servers_as_they_were(
     addresses: Addresses, tmp_path: Path, number: signal.Signals
 ) -> None:
-    """Its topics and keys are gone, and so are its processes; the servers run on."""
+    """Its topics, keys and processes are gone, and the servers continue to run."""
     before = contents(addresses)
     with a_demo(tmp_path, **given(addresses)) as demo:
         assert demo.stdout is not None
@@ -110,7 +112,7 @@ def test_an_interrupted_demo_leaves_given_servers_as_they_were(
 def test_the_demo_touches_no_database_that_holds_anything(
     addresses: Addresses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where all are in use it is refused in one line, and every key is still there."""
+    """If all databases are in use, it is refused in one line, and every key is still there."""
     monkeypatch.setenv(KAFKA_VARIABLE, addresses.kafka)
     monkeypatch.setenv(REDIS_VARIABLE, addresses.redis)
     clients = [redis.Redis.from_url(with_database(addresses.redis, n)) for n in range(DATABASES)]
@@ -127,7 +129,7 @@ def test_the_demo_touches_no_database_that_holds_anything(
 
 
 def test_the_demo_tells_in_one_line_why_it_failed(addresses: Addresses, tmp_path: Path) -> None:
-    """The service's own reason, at the end of its log, follows it."""
+    """The service's own reason follows, from the end of its log."""
     with redis.Redis.from_url(with_database(addresses.redis, 0)) as client:
         before = client.function_dump()
         client.function_flush()
@@ -146,7 +148,7 @@ def test_the_demo_tells_in_one_line_why_it_failed(addresses: Addresses, tmp_path
 
 
 def test_the_embedded_demo_needs_no_server() -> None:
-    """It ends well, shows a leaderboard, and says that nothing was durable."""
+    """It succeeds, shows a leaderboard, and says that nothing was durable."""
     done = subprocess.run(
         [sys.executable, "-m", "stream_rater", "demo", "--embedded", "--rounds", "40"],
         env=environment(Path("/tmp")), capture_output=True, text=True, timeout=60, check=False,

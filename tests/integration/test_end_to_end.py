@@ -1,4 +1,4 @@
-"""The whole path on real servers, against `rate` on the same rounds and the same configuration."""
+"""The whole path on real servers, compared with `rate` on the same rounds and configuration."""
 
 import base64
 import gzip
@@ -13,6 +13,7 @@ import pytest
 
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Topics
+from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import shards_of
 from stream_rater.config import Settings
 from stream_rater.contract.events import rating_changed_from_json
@@ -42,7 +43,7 @@ rho = 0.04
 
 
 class Season(NamedTuple):
-    """Real rounds, and what `rate` makes of them."""
+    """Real rounds, and the results of `rate`."""
 
     rounds: Path
     ladders: Path
@@ -60,7 +61,7 @@ def _lines(shared: Path) -> Iterator[bytes]:
 
 
 LAST = 6
-"""Where the source offset stands in a record."""
+"""Where the source offset is in a record."""
 
 
 def _without_offset(record: bytes) -> bytes:
@@ -70,7 +71,7 @@ def _without_offset(record: bytes) -> bytes:
 
 @pytest.fixture(scope="module")
 def season(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Season:
-    """All of formula-one and the first rounds of codeforces, rated offline."""
+    """All rounds of formula-one and the first rounds of codeforces, rated offline."""
     folder = tmp_path_factory.mktemp("season")
     rounds, ladders, out = folder / "rounds.jsonl", folder / "ladders.toml", folder / "ratings"
     results: Counter[tuple[str, str, str]] = Counter()
@@ -95,13 +96,13 @@ def season(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Season:
 
 
 def _beliefs(settings: Settings, players: list[Player]) -> dict[Player, bytes | None]:
-    """What Redis holds of these players, without source offsets."""
+    """The records of these players in Redis, without source offsets."""
     asked: dict[int, list[Player]] = {}
     shards = shards_of([player for _, player in players], settings.shards)
     for player, shard in zip(players, shards.tolist(), strict=True):
         asked.setdefault(shard, []).append(player)
     store = RedisStore(settings)
-    held = store.read(asked)
+    held = store.read({shard: PlayerColumn.of(wanted) for shard, wanted in asked.items()})
     store.close()
     return {
         player: None if record is None else _without_offset(record)
@@ -120,19 +121,20 @@ def _submit(season: Season, settings: Settings) -> None:
 
 
 def _check_all(season: Season, settings: Settings) -> None:
-    """Beliefs equal `rate`'s, `verify` agrees, and each result was told once, in order."""
+    """Check that beliefs equal those of `rate`, that `verify` agrees, and that each result was
+    published once, in order."""
     verified = stream_rater("verify", "--wait", "200", settings=settings, timeout_s=240)
     assert verified.returncode == 0, verified.stderr
     assert "all equal, bit for bit" in verified.stdout
     assert _beliefs(settings, list(season.beliefs)) == season.beliefs
 
-    told: Counter[tuple[str, str, str]] = Counter()
+    published: Counter[tuple[str, str, str]] = Counter()
     rounds_of: dict[Player, list[int]] = {}
     for message in read_topic(settings, Topics.of(settings).changed):
         event = rating_changed_from_json(message.value() or b"")
-        told[event.ladder, event.round_id, event.player] += 1
+        published[event.ladder, event.round_id, event.player] += 1
         rounds_of.setdefault((event.ladder, event.player), []).append(event.rounds)
-    assert told == season.results
+    assert published == season.results
     assert all(played == list(range(1, len(played) + 1)) for played in rounds_of.values())
 
 
@@ -146,7 +148,7 @@ def place(season: Season, settings: SettingsFactory) -> Settings:
 def test_the_service_rates_as_a_sequential_replay_does(
     count: int, season: Season, place: Settings, worker_process: StartWorker
 ) -> None:
-    """With one worker and with three: the same bytes in Redis, each rating-changed once."""
+    """With one worker and with three: the same bytes in Redis, and each rating-changed once."""
     workers = [worker_process(place) for _ in range(count)]
     _submit(season, place)
     _check_all(season, place)
@@ -156,7 +158,8 @@ def test_the_service_rates_as_a_sequential_replay_does(
 def test_a_killed_worker_loses_and_doubles_nothing(
     season: Season, place: Settings, worker_process: StartWorker
 ) -> None:
-    """SIGKILL in the middle of the season, another worker in its place: the same outcome."""
+    """A worker is killed in the middle of the season, and another takes its place: the outcome is
+    the same."""
     first, _ = worker_process(place), worker_process(place)
     _submit(season, place)
     wait_until(lambda: _published(place) > 1000, "the season is under way")

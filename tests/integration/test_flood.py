@@ -1,4 +1,5 @@
-"""A producer gone mad: its partition rests, tells so, and costs nothing; the others go on."""
+"""A faulty producer: its partition is paused, the metric says so, it costs nothing, and the others
+continue."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,14 +11,14 @@ from tests.integration.topics import Bytes, Finished, produce
 
 FLOOD = 8000
 FOR_LONG, A_WHILE = 100, 400
-"""Rejections a second. A burst is ten seconds' worth: 1000 or 4000 of them. The partition then
-rests for 70 seconds, which no machine is too slow for, or for 10."""
+"""The allowed rejections per second. A burst is ten seconds' worth: 1000 or 4000 of them. The
+partition is then paused for 70 seconds, which suffices on any machine, or for 10."""
 REST_METRIC, EVENTS_METRIC = "stream_rater_resting_partitions", "stream_rater_events_total"
 RESTS = "partitions rest: too many rejections"
 
 
 def cpu_s(pid: int) -> float:
-    """Seconds of CPU that a process has used."""
+    """The CPU seconds that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / 100.0
 
@@ -25,7 +26,7 @@ def cpu_s(pid: int) -> float:
 def flooded(
     settings: real.SettingsFactory, worker_process: Callable[..., WorkerProcess], per_second: int
 ) -> WorkerProcess:
-    """A worker of two partitions, the first of which has come to rest, with a round at its end."""
+    """A worker of two partitions, the first of which is paused, with a round at its end."""
     at = settings(partitions=2, rejects_per_second=per_second)
     worker = worker_process(at)
     produce(at, [Bytes(b"junk %d" % n, partition=0) for n in range(FLOOD)])
@@ -37,7 +38,7 @@ def flooded(
 def test_the_neighbours_of_a_flood_are_rated_meanwhile(
     settings: real.SettingsFactory, worker_process: Callable[..., WorkerProcess]
 ) -> None:
-    """The metric says that it rests; the worker is in good health."""
+    """The metric says that the partition is paused, and the worker is healthy."""
     worker = flooded(settings, worker_process, FOR_LONG)
     produce(worker.settings, [Bytes(a_round(round_id="beside", ladder="us"), partition=1)])
     wait_until(lambda: worker.metric(EVENTS_METRIC) >= 2, "the neighbour's round is rated")

@@ -1,4 +1,4 @@
-"""What Kafka deleted or forgot while no worker was there."""
+"""Rounds and offsets that Kafka deleted while no worker ran."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,8 @@ from stream_rater.adapters.access import QUIET
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin, Topics
 from stream_rater.config import Settings
-from stream_rater.runtime.service import ESTIMATORS, UPDATERS
+from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.pipeline.ports import NO_PLAYERS
 from tests import real
 from tests.integration.processes import WorkerProcess, wait_until
 from tests.integration.test_rebuild import delete_parts, gone, rebuild
@@ -25,7 +26,7 @@ def client_of(settings: Settings) -> Any:
 
 
 def rated(settings: Settings, start: Start) -> None:
-    """Rounds, and a message that is none, by a worker that has left."""
+    """Send rounds and a message that is none, and rate them by a worker that leaves."""
     worker = start(settings)
     junk = Bytes(b"no round", b"ladder", partition=1)
     produce(settings, [*(a_round(number) for number in range(50)), junk])
@@ -36,7 +37,8 @@ def rated(settings: Settings, start: Start) -> None:
 
 
 def forget_offsets(settings: Settings, *groups: str) -> dict[str, dict[int, int | None]]:
-    """As Kafka does some days after the last member left; what they were."""
+    """Delete offsets, as Kafka does some days after the last member left. Returns what they
+    were."""
     admin, topics = Admin(settings), Topics.of(settings)
     read = {ESTIMATORS: topics.rounds, UPDATERS: topics.parts}
     found = {group: admin.committed(group, read[group], 4) for group in groups}
@@ -54,7 +56,7 @@ def test_rounds_that_were_deleted_are_not_replayed_without(
     at = settings(session_timeout_ms=2000)
     rated(at, worker_process)
     store = RedisStore(at)
-    before = store.count_beliefs(), store.read(dict.fromkeys(range(4), ()))
+    before = store.count_beliefs(), store.read(dict.fromkeys(range(4), NO_PLAYERS))
     rounds = Topics.of(at).rounds
     ends = Admin(at).ends(rounds, 4)
     partition = max(range(4), key=ends.__getitem__)
@@ -66,11 +68,12 @@ def test_rounds_that_were_deleted_are_not_replayed_without(
     assert refused.returncode == 1
     assert f"partition {partition} of the rounds starts at 3" in refused.stderr
     assert refused.stderr.count("\n") == 1
-    assert (store.count_beliefs(), store.read(dict.fromkeys(range(4), ()))) == before
+    assert (store.count_beliefs(), store.read(dict.fromkeys(range(4), NO_PLAYERS))) == before
 
 
 def assert_goes_on(at: Settings, worker_process: Start) -> None:
-    """Ten more rounds are rated, and none of all is rated, told or rejected twice."""
+    """Assert that ten more rounds are rated, and that no round is rated, published or rejected
+    twice."""
     worker_process(at)
     produce(at, [a_round(number) for number in range(50, 60)])
     wait_until(Finished(at), "all is finished", 60.0, 0.2)
@@ -81,7 +84,7 @@ def assert_goes_on(at: Settings, worker_process: Start) -> None:
 def test_estimators_find_where_they_were(
     settings: real.SettingsFactory, worker_process: Start
 ) -> None:
-    """While all parts are there: nothing is rated, told or rejected twice."""
+    """If no part was deleted, nothing is rated, published or rejected twice."""
     at = settings(session_timeout_ms=2000)
     rated(at, worker_process)
     forget_offsets(at, ESTIMATORS)
@@ -91,7 +94,7 @@ def test_estimators_find_where_they_were(
 def test_estimators_do_not_guess_where_they_were(
     settings: real.SettingsFactory, worker_process: Start
 ) -> None:
-    """Once parts were deleted a worker ends, and says what to commit; then it goes on."""
+    """If parts were deleted, a worker ends and says what to commit. Then it continues."""
     at = settings(session_timeout_ms=2000)
     rated(at, worker_process)
     delete_parts(at)
@@ -110,7 +113,7 @@ def test_estimators_do_not_guess_where_they_were(
 def test_updaters_do_not_guess_where_they_were(
     settings: real.SettingsFactory, worker_process: Start
 ) -> None:
-    """Shards that hold something wait for an operator, who is told what to commit."""
+    """Shards that hold something wait for an operator. The message says what to commit."""
     at = settings(session_timeout_ms=2000)
     rated(at, worker_process)
     known = forget_offsets(at, UPDATERS)[UPDATERS]
@@ -122,8 +125,8 @@ def test_updaters_do_not_guess_where_they_were(
         return worker.metric("stream_rater_refused_shards") == len(used)
 
     wait_until(all_refused, "it refuses the shards")
-    _, told = worker.get("/readyz")
-    assert all(f"commit {offset} for this partition" in told for offset in used.values())
+    _, page = worker.get("/readyz")
+    assert all(f"Commit {offset} for this partition" in page for offset in used.values())
     worker.kill()
     wait_until(gone(at), "its session is over")
     Admin(at).commit(UPDATERS, Topics.of(at).parts, used)

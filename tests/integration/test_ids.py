@@ -1,4 +1,4 @@
-"""Ids made to collide, to reach into other keys, or to break a line, on real Kafka and Redis."""
+"""Ids that try to collide, to reach other keys, or to break a line, on real Kafka and Redis."""
 
 import itertools
 import json
@@ -25,8 +25,8 @@ KEY = re.compile(r"\{\d+\}:(position|belief:[^:{}]+:\d+)")
 def test_ids_stay_apart(
     settings: real.SettingsFactory, worker_process: Callable[..., WorkerProcess]
 ) -> None:
-    """Each of them as ladder, round and player: all are rated as themselves, once; Redis has no key
-    but ours; the log keeps to one line an event."""
+    """Each id is used as ladder, round and player. All are rated as themselves, once; Redis has
+    only our keys; the log has one line for each event."""
     at = settings()
     worker = worker_process(at)
     standings = [{"player": player, "rank": 1 + i} for i, player in enumerate(IDS)]
@@ -58,5 +58,5 @@ def test_ids_stay_apart(
 
 
 def escaped(ladder: str) -> str:
-    """As a key has it."""
+    """The ladder as it is in a key."""
     return "".join(f"%{ord(c):02X}" if c in "%:{}" else c for c in ladder)

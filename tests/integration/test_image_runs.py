@@ -1,6 +1,8 @@
-"""deploy/Dockerfile's own commands in a clean folder, then the container's, on real servers.
+"""Runs the commands of deploy/Dockerfile in a clean folder, and then the container's command, on
+real servers.
 
-Each RUN as it stands there, but for compiling (`tests.image`); `make image-check` does that, too.
+Each RUN is executed as it is, except for compiling (`tests.image`); `make image-check` does that,
+too.
 """
 
 import json
@@ -20,7 +22,7 @@ pytestmark = pytest.mark.timeout(900)  # 45 s of processor time, on whatever mac
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Stage]]:
-    """Where the image's /opt/stream-rater is, not to be written to; and its last stage."""
+    """The image's /opt/stream-rater, which is read-only, and its last stage."""
     build, final = image.stages()
     building = Building(tmp_path_factory.mktemp("image"), build, brief=True)
     for step, took_s in building.run():
@@ -32,13 +34,18 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Stag
 def test_the_container_starts_warm_and_rates(
     built: tuple[Path, Stage], settings: SettingsFactory, tmp_path: Path
 ) -> None:
-    """ENTRYPOINT and CMD: ready, rates a round by the kernels of the image, ends on SIGTERM."""
+    """ENTRYPOINT and CMD become ready, rate a round with the kernels of the image, and end on
+    SIGTERM."""
     installed, final = built
     words = [json.loads(final.all(name)[-1]) for name in ("ENTRYPOINT", "CMD")]
     command, variables = image.in_the_image([*words[0], *words[1]], installed, final)
     at = settings()
-    told = variables | {"STREAM_RATER_HTTP": at.http, "PYTHONPATH": "", "NUMBA_DEBUG_CACHE": "1"}
-    worker = WorkerProcess(at, tmp_path / "log", variables=told, command=command)
+    environment = variables | {
+        "STREAM_RATER_HTTP": at.http,
+        "PYTHONPATH": "",
+        "NUMBA_DEBUG_CACHE": "1",
+    }
+    worker = WorkerProcess(at, tmp_path / "log", variables=environment, command=command)
     try:
         worker.wait_ready()
         produce(at, [Bytes(rounds.as_json(round_id="r"))])
@@ -53,6 +60,6 @@ def test_the_container_starts_warm_and_rates(
 
 
 def test_the_image_holds_what_it_should(built: tuple[Path, Stage]) -> None:
-    """The locked packages, none that only builds, and the bill of materials."""
+    """The image holds the locked packages, no build tools, and the bill of materials."""
     installed, final = built
     image.check_contents(installed, final)

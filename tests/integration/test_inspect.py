@@ -1,4 +1,4 @@
-"""What `inspect` reads back of a partition of rating-changed, from its end."""
+"""What `inspect` reads back from the end of a partition of rating-changed."""
 
 import itertools
 
@@ -16,7 +16,7 @@ NOW, LONG_S = 0.0, 20.0
 
 @pytest.fixture
 def place(settings: real.SettingsFactory, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """100 events of which a player has every seventh, offset 98 the last; windows are small."""
+    """100 events, of which a player has every seventh; offset 98 is the last. Windows are small."""
     monkeypatch.setattr(reader, "LOOK_BACK", 4)
     at = settings(shards=2)
     admin = Admin(at)
@@ -28,14 +28,14 @@ def place(settings: real.SettingsFactory, monkeypatch: pytest.MonkeyPatch) -> Se
 
 
 def read_back(at: Settings, count: int, within_s: float = LONG_S) -> tuple[list[bytes | None], int]:
-    """Values, and from where on they are all."""
+    """The values, and the offset from which on they are all."""
     topic = Admin(at).topics.changed
     found, begin = reader.read_back(at, topic, 1, KEY, count=count, within_s=within_s)
     return [each.value() for each in found], begin
 
 
 def test_the_last_rounds_are_read_back(place: Settings) -> None:
-    """As many as asked for, in order, by windows of 4, 8, 16 before the end; or all that there are;
+    """As many as asked for, in order, in windows of 4, 8, 16 from the end; or all that there are;
     or none of a window for which there was no time."""
     assert read_back(place, 3) == ([b"84", b"91", b"98"], 72)
     assert read_back(place, 1) == ([b"98"], 96)

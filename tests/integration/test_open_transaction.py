@@ -1,4 +1,4 @@
-"""What commands do where a worker died in the middle of a transaction."""
+"""Commands after a worker died in the middle of a transaction."""
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -7,8 +7,8 @@ from stream_rater.adapters import topics
 from stream_rater.adapters.access import QUIET, client_options
 from stream_rater.adapters.topics import Admin
 from stream_rater.config import Settings
+from stream_rater.contract.groups import UPDATERS
 from stream_rater.pipeline.ports import LogTrouble
-from stream_rater.runtime.service import UPDATERS
 from tests import real
 from tests.integration.processes import stream_rater
 
@@ -16,7 +16,7 @@ LONG_S = 10.0
 
 
 def leave_open(at: Settings) -> None:
-    """Shard 0's offset is in a transaction that nobody ends before its time is out."""
+    """Leave a transaction open that holds the offset of shard 0, until it times out."""
     options = client_options(at)
     group = Consumer(options | {"group.id": at.topic_prefix + UPDATERS}, logger=QUIET)
     timeout = {"transaction.timeout.ms": at.transaction_timeout_ms}
@@ -28,8 +28,8 @@ def leave_open(at: Settings) -> None:
 
 
 def test_a_dead_workers_transaction_is_waited_for(settings: real.SettingsFactory) -> None:
-    """Nobody is told that Kafka did not answer: the broker undoes it soon, and the offsets that
-    count are those from before."""
+    """No command says that Kafka did not answer. The broker aborts the transaction soon, and the
+    former offsets hold."""
     at = settings(transaction_timeout_ms=8000)
     Admin(at).create_topics()
     leave_open(at)
@@ -41,7 +41,7 @@ def test_a_dead_workers_transaction_is_waited_for(settings: real.SettingsFactory
 def test_offsets_are_not_told_while_a_transaction_is_open(
     settings: real.SettingsFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those from before it may not be the last ones, by which a rebuild would go."""
+    """The former offsets may not be the last ones, which a rebuild needs."""
     at = settings(transaction_timeout_ms=60_000)
     admin = Admin(at)
     admin.create_topics()

@@ -1,4 +1,4 @@
-"""Kafka and Redis go away in the midst of work, and come back: nothing is lost, nothing doubled."""
+"""Kafka and Redis fail during work and come back: nothing is lost, nothing is doubled."""
 
 import os
 import signal
@@ -37,7 +37,7 @@ class Pair:
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    """Servers of this module's own."""
+    """The servers of this module."""
     folder = tmp_path_factory.mktemp("outages")
     with start_redis(folder / "redis") as redis, start_kafka(folder / "kafka") as kafka:
         yield Pair(kafka, redis)
@@ -45,7 +45,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 
 @pytest.fixture
 def at(pair: Pair) -> Iterator[Settings]:
-    """Settings on these servers, which run, whatever a test before did to them."""
+    """Settings for these servers, which are running whatever an earlier test did to them."""
     pair.kafka.start()
     pair.redis.start()
     with real.a_place(Addresses(pair.kafka.address, pair.redis.address), ours=True) as place:
@@ -54,7 +54,7 @@ def at(pair: Pair) -> Iterator[Settings]:
 
 @contextmanager
 def hanging(server: Server) -> Iterator[None]:
-    """A server that takes connections and answers nothing."""
+    """Make a server accept connections and answer nothing."""
     os.kill(server.pid, signal.SIGSTOP)
     try:
         yield
@@ -63,7 +63,7 @@ def hanging(server: Server) -> Iterator[None]:
 
 
 def at_work(settings: Settings, start: Start, count: int) -> WorkerProcess:
-    """A worker that has done some of so many rounds."""
+    """A worker that has rated some of this many rounds."""
     worker = start(settings)
     produce(settings, [a_round(number) for number in range(count)])
     wait_until(lambda: worker.metric("stream_rater_events_total") > 20, "it is at work")
@@ -71,11 +71,12 @@ def at_work(settings: Settings, start: Start, count: int) -> WorkerProcess:
 
 
 def test_servers_are_killed_and_come_back(pair: Pair, at: Settings, worker_process: Start) -> None:
-    """The worker is healthy all the while, not ready without a server, and goes on with it.
+    """The worker stays healthy, is not ready without a server, and continues when it is back.
 
-    Redis may even have lost its last second: it is replayed, without an event. Kafka is killed when
-    all is committed: a lone broker killed within a transaction's end may start again with the end
-    written to some of its partitions only (seen with 4.4), for which no client has a remedy.
+    Redis may even have lost its last second, which is replayed without an event. Kafka is killed
+    when everything is committed: a single broker that is killed at the end of a transaction may
+    start again with the end written to only some of its partitions (seen with 4.4), for which no
+    client has a remedy.
     """
     worker = at_work(at, worker_process, 300)
     for number, server in enumerate((pair.redis, pair.kafka), start=1):
@@ -97,7 +98,7 @@ def test_servers_are_killed_and_come_back(pair: Pair, at: Settings, worker_proce
 def test_sigterm_while_a_server_hangs(
     pair: Pair, at: Settings, worker_process: Start, which: str
 ) -> None:
-    """It ends within 10 s all the same, without a traceback."""
+    """The worker ends within 10 s all the same, without a traceback."""
     worker = at_work(at, worker_process, 600)
     with hanging(pair.kafka if which == "kafka" else pair.redis):
         began_s = time.monotonic()
@@ -108,7 +109,8 @@ def test_sigterm_while_a_server_hangs(
 
 
 def test_a_hung_worker_does_no_harm(at: Settings, worker_process: Start) -> None:
-    """One that wakes after others took its shards goes on as a member, and nothing is doubled."""
+    """A worker that wakes up after others took its shards continues as a member, and nothing is
+    doubled."""
     worker = at_work(at, worker_process, 1000)
     worker.pause()
     successor = worker_process(at)
@@ -120,7 +122,7 @@ def test_a_hung_worker_does_no_harm(at: Settings, worker_process: Start) -> None
 
 
 def test_a_call_that_never_returns_ends_the_worker(at: Settings, worker_process: Start) -> None:
-    """With one line; whoever is started in its place does all."""
+    """It ends with one line. A worker that is started in its place rates everything."""
     hung = worker_process(at, module="tests.integration.hung_client")
     produce(at, [a_round(number) for number in range(20)])
     assert hung.wait(30.0) == 1

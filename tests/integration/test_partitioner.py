@@ -1,4 +1,4 @@
-"""A game backend whose Kafka client puts rounds where librdkafka does by default."""
+"""A game backend whose Kafka client uses librdkafka's default partitioner."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,7 +17,7 @@ LADDERS = [f"ladder-{number}" for number in range(12)]
 
 
 def reported(at: real.Settings, ladders: list[str], **options: str) -> None:
-    """A round of each ladder, with the ladder as its key."""
+    """Report a round of each ladder, with the ladder as its key."""
     settings: Mapping[str, Any] = {"bootstrap.servers": at.kafka, **options}
     producer = Producer(dict(settings), logger=QUIET)
     for ladder in ladders:
@@ -27,7 +27,7 @@ def reported(at: real.Settings, ladders: list[str], **options: str) -> None:
 
 
 def rejected(at: real.Settings) -> dict[str, str]:
-    """By ladder why its round was rejected."""
+    """By ladder, why its round was rejected."""
     found = {}
     for message in read_topic(at, Topics.of(at).rejected):
         headers = dict(message.headers() or ())
@@ -45,7 +45,8 @@ def rated(at: real.Settings) -> set[str]:
 def test_no_round_is_lost_by_the_default_partitioner(
     settings: real.SettingsFactory, worker_process: Callable[..., WorkerProcess]
 ) -> None:
-    """Each is rated, or rejected with the cure; with the cure the rejected ones are rated, too."""
+    """Each round is rated, or rejected with the remedy. With the remedy, the rejected ones are
+    rated, too."""
     at = settings()
     worker_process(at)
     reported(at, LADDERS)

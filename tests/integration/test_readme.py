@@ -1,4 +1,4 @@
-"""The README's walk through the service, as a new user would type it."""
+"""The README's and the tutorial's walks through the service, as a new user would type them."""
 
 import os
 import re
@@ -9,72 +9,128 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from demonstration.programs import ready
 from local.processes import LOOPBACK, free_port, log_tail
 from local.tools import ROOT
+from tests import pages
 from tests.integration.processes import environment_of, wait_until
 from tests.real import SettingsFactory
 
-WALK_S = 120.0
+WALK_S = 200.0
 STOP_S = 10.0
+
+SERVICE, CLIENT = "terminal 1", "terminal 2"
+"""Titles of the tutorial's blocks."""
 
 
 def walk() -> list[str]:
     """The shell blocks of "Run the service": first terminal, second terminal, without servers."""
-    text = (ROOT / "README.md").read_text().split("\n## Run the service", 1)[1]
-    return re.findall(r"^```sh\n(.*?)^```$", text.split("\n## ", 1)[0], re.DOTALL | re.MULTILINE)
+    return pages.blocks(pages.section(pages.README.read_text(), "Run the service"), "sh")
+
+
+def acts() -> list[tuple[str, str]]:
+    """The tutorial's: (what the first terminal runs, what the second one types then)."""
+    found: list[tuple[str, str]] = []
+    for title, block in pages.titled(pages.text("tutorial.md")):
+        if title == SERVICE:
+            found.append((block, ""))
+        elif title == CLIENT:
+            service, typed = found.pop()
+            found.append((service, typed + block))
+    return found
 
 
 @contextmanager
 def first_terminal(
-    script: str, environment: Mapping[str, str], log: Path
-) -> Iterator["subprocess.Popen[bytes]"]:
-    """A shell whose last command is the service; ended with the block."""
+    script: str, environment: Mapping[str, str], log: Path, port: int
+) -> Iterator[None]:
+    """A shell whose last command is the service, ready; Ctrl-C ends it with 0."""
     with log.open("wb") as file:
         shell = subprocess.Popen(
             ["bash", "-ec", script], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
             stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
+
+    def is_ready() -> bool:
+        assert shell.poll() is None, log_tail(log)
+        try:
+            return ready(port)
+        except OSError:
+            return False
+
     try:
-        yield shell
+        wait_until(is_ready, "the service is ready", WALK_S)
+        yield
+        os.killpg(shell.pid, signal.SIGINT)
+        assert shell.wait(STOP_S) == 0, log_tail(log)
     finally:
         if shell.poll() is None:
             os.killpg(shell.pid, signal.SIGKILL)
             shell.wait()
 
 
-def test_the_walk_through_the_service_works_as_it_stands(
-    settings: SettingsFactory, tmp_path: Path
-) -> None:
-    """Every command ends well, the last of them verifies, and Ctrl-C ends the service with 0."""
-    port = free_port()
+def typed(script: str, environment: Mapping[str, str]) -> str:
+    """What the commands of the second terminal print; each ends well."""
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script], cwd=ROOT, env=environment,
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=WALK_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def environment_at(settings: SettingsFactory, port: int) -> dict[str, str]:
+    """A user's shell, to which `make up` gives our servers."""
     environment = environment_of(settings(http=f"{LOOPBACK}:{port}"))
     for variable in ("MAKELEVEL", "MAKEFLAGS", "MFLAGS"):  # no part of the user's shell
         environment.pop(variable, None)
+    return environment
+
+
+def test_the_walk_through_the_service_works_as_it_stands(
+    settings: SettingsFactory, tmp_path: Path
+) -> None:
+    """Every command succeeds, the last one verifies, and Ctrl-C ends the service with exit code
+    0."""
+    port = free_port()
+    environment = environment_at(settings, port)
     service, client, offline = walk()
-    with first_terminal(service, environment, log := tmp_path / "service.log") as shell:
-
-        def is_ready() -> bool:
-            try:
-                return ready(port)
-            except OSError:
-                assert shell.poll() is None, log_tail(log)
-                return False
-
-        wait_until(is_ready, "the service is ready", 60.0)
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", client + offline], cwd=ROOT, env=environment,
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=WALK_S, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
+    with first_terminal(service, environment, tmp_path / "service.log", port):
+        told = typed(client + offline, environment)
         with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/metrics", timeout=5.0) as page:
             metrics = page.read().decode()
-        os.killpg(shell.pid, signal.SIGINT)
-        assert shell.wait(STOP_S) == 0, log_tail(log)
     assert 'stream_rater_rejected_total{code="duplicate-round"} 1.0' in metrics
     assert 'stream_rater_lag_records{partition="0",topic=' in metrics
-    told = done.stdout
     assert '"player":"ada-1"' in told
     assert "beats bo-1" in told
     assert "beliefs compared: all equal, bit for bit" in told
     assert '"ladder":"duel","player":"ann"' in told
+
+
+@pytest.fixture
+def written() -> Iterator[None]:
+    """The tutorial writes files below build/; they go."""
+    yield
+    for path in (ROOT / "build").glob("my-*"):
+        path.unlink()
+
+
+def test_the_tutorial_works_as_it_stands(
+    settings: SettingsFactory, tmp_path: Path, written: None
+) -> None:
+    """With a ladders file of one's own from the second start of the service on."""
+    port = free_port()
+    environment = environment_at(settings, port)
+    told = ""
+    assert len(acts()) == 2
+    for number, (service, client) in enumerate(acts()):
+        with first_terminal(service, environment, tmp_path / f"service-{number}.log", port):
+            told += typed(client, environment)
+    changes = re.findall(r"(\w+) +(?:ida|jon|kim) +rank \d +([\d.]+) -> ", told)
+    assert [ladder for ladder, _ in changes] == ["chess"] * 6 + ["blitz"] * 6
+    assert {before for ladder, before in changes if ladder == "chess"} > {"960.0"}
+    assert {before for ladder, before in changes if ladder == "blitz"} > {"1500.0"}
+    assert '"player":"ida"' in told and "ida on chess" in told
+    assert "beliefs compared: all equal, bit for bit" in told

@@ -11,7 +11,7 @@ from confluent_kafka.cimpl import NewPartitions
 from stream_rater.adapters.redis_client import connect
 from stream_rater.adapters.topics import QUIET, Admin
 from stream_rater.config import Settings
-from stream_rater.runtime.service import ESTIMATORS, UPDATERS
+from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from tests import real
 from tests.integration.processes import WorkerProcess, stream_rater, wait_until
 from tests.integration.test_service import a_round, assert_all_rated_once
@@ -25,7 +25,7 @@ def rebuild(settings: Settings, *options: str) -> "subprocess.CompletedProcess[s
 
 
 def gone(settings: Settings) -> Callable[[], bool]:
-    """Whether the groups know of no worker any more."""
+    """Whether the groups have no members any more."""
     admin = Admin(settings)
     return lambda: not any(admin.members(group) for group in (ESTIMATORS, UPDATERS))
 
@@ -36,7 +36,7 @@ def flush(settings: Settings) -> None:
 
 
 def delete_parts(settings: Settings) -> None:
-    """As retention does, in the course of days."""
+    """Delete parts, as retention does after some days."""
     admin = Admin(settings)
     topic = admin.topics.parts
     client = AdminClient({"bootstrap.servers": settings.kafka}, logger=QUIET)
@@ -48,7 +48,7 @@ def delete_parts(settings: Settings) -> None:
 
 
 def rated_on(settings: Settings, start: Start, first: int, count: int) -> WorkerProcess:
-    """Another worker rates so many more rounds; all that there are were then rated once."""
+    """Let another worker rate this many more rounds, and check that each round was rated once."""
     worker = start(settings)
     produce(settings, [a_round(number) for number in range(first, first + count)])
     wait_until(Finished(settings), "all is rated")
@@ -60,8 +60,8 @@ def rated_on(settings: Settings, start: Start, first: int, count: int) -> Worker
 def test_the_store_is_lost_in_mid_season(
     settings: real.SettingsFactory, worker_process: Start
 ) -> None:
-    """A worker is killed at work and Redis emptied: after a rebuild, another one goes on, and
-    nothing is lost or doubled. Meanwhile no rebuild begins beside a worker."""
+    """A worker is killed during work, and Redis is emptied. After a rebuild, another worker
+    continues, and nothing is lost or doubled. No rebuild begins while a worker runs."""
     at = settings(session_timeout_ms=2000)
     worker = worker_process(at)
     produce(at, [a_round(number) for number in range(400)])
@@ -81,8 +81,8 @@ def test_the_store_is_lost_in_mid_season(
 def test_the_store_is_lost_when_parts_are_gone(
     settings: real.SettingsFactory, worker_process: Start
 ) -> None:
-    """Workers refuse the shards and say what to do; that done, they go on, in as many buckets as
-    one likes. What the store holds is only deleted if one says so."""
+    """Workers refuse the shards and name the remedy. After it they continue, with any number of
+    buckets. The contents of the store are deleted only on request."""
     at = settings()
     worker = worker_process(at)
     produce(at, [a_round(number) for number in range(200)])
@@ -107,9 +107,12 @@ def test_the_store_is_lost_when_parts_are_gone(
 
 
 def test_more_shards(settings: real.SettingsFactory, worker_process: Start) -> None:
-    """Workers refuse the store when the topics by player got more partitions, and take it after a
-    rebuild. Should it then be lost, the log from before is not replayed into the wrong shards, nor
-    new shards' logs as if there had been nothing before them."""
+    """Workers refuse the store after the topics by player got more partitions, and accept it after
+    a rebuild.
+
+    If the store is lost afterwards, the older log is not replayed into the wrong shards, nor are
+    the new shards' logs replayed as if nothing had been before them.
+    """
     at = settings()
     worker = worker_process(at)
     produce(at, [a_round(number) for number in range(100)])
@@ -133,5 +136,5 @@ def test_more_shards(settings: real.SettingsFactory, worker_process: Start) -> N
     produce(at, [a_round(number) for number in range(200, 210)])
     wait_until(lambda: worker.metric("stream_rater_refused_shards") == 7, "it refuses all")
     said = worker.get("/readyz")[1]
-    assert said.count("the store was rebuilt here, for 7 shards") == 7
+    assert said.count("the store was rebuilt here for 7 shards") == 7
     assert all(f"shard {new}: offset 0: the store was rebuilt here" in said for new in (4, 5, 6))

@@ -1,4 +1,4 @@
-"""The runbook's backup and restore, on a Redis of the test's own, with workers at work."""
+"""Backup and restore as docs/operations/backup.md tells it, on a Redis of its own, with workers."""
 
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,9 @@ PLAYERS, ROUNDS = 200, 12
 def test_a_snapshot_and_the_log_bring_every_belief_back(
     settings: SettingsFactory, tmp_path: Path, record_property: Any
 ) -> None:
-    """Byte for byte; half of the rounds are rated after the snapshot. Nothing is told twice, and
-    `verify` finds all equal. (A million players: `python -m tests.restore`, half a minute.)"""
+    """Every belief comes back byte for byte, although half of the rounds are rated after the
+    snapshot. Nothing is published twice, and `verify` finds all equal. (A million players: `python
+    -m tests.restore`, half a minute.)"""
 
     def verified(at: Settings) -> None:
         done = stream_rater("verify", "--wait", "30", settings=at)

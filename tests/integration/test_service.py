@@ -1,4 +1,4 @@
-"""A running worker: its probes and metrics, how it shares, how it stops, what it logs."""
+"""A running worker: its probes and metrics, its assignment, its end, and its log."""
 
 import json
 import os
@@ -33,11 +33,11 @@ from tests.integration.topics import Bytes, Finished, produce, read_topic
 Start = Callable[..., WorkerProcess]
 
 STOP_S = 10.0
-"""What a worker may take to stop."""
+"""The time that a worker may take to stop."""
 
 
 def a_round(number: int, ladder: str = "", players: int = 2) -> Bytes:
-    """A valid round of a small crowd, in one of eight ladders."""
+    """A valid round of a few players, in one of eight ladders."""
     ladder = ladder or f"ladder-{number % 8}"
     names = [f"p{(number + i) % 40}" for i in range(players)]
     return Bytes(
@@ -64,7 +64,7 @@ def assert_all_rated_once(settings: Settings, count: int, players: int = 2) -> N
 
 
 def lag(worker: WorkerProcess, topic: str) -> dict[int, float]:
-    """Lag by partition, as the worker tells it."""
+    """The lag of each partition, by the worker's metric."""
     return {
         int(labels["partition"]): value
         for name, labels, value in samples(worker.get("/metrics")[1])
@@ -73,9 +73,9 @@ def lag(worker: WorkerProcess, topic: str) -> dict[int, float]:
 
 
 def test_probes_and_metrics(settings: real.SettingsFactory, worker_process: Start) -> None:
-    """Probes say ok, metrics count what was done; other paths are not found."""
+    """Probes say ok, metrics count what was done, and other paths are not found."""
     at = settings()
-    worker = worker_process(at)
+    worker = worker_process(at, forked=False)
     assert worker.get("/healthz") == (200, "ok\n")
     assert worker.get("/readyz") == (200, "ok\n")
     assert worker.get("/")[0] == worker.get("/metric")[0] == 404
@@ -104,7 +104,7 @@ def test_probes_and_metrics(settings: real.SettingsFactory, worker_process: Star
 
 
 def inspected(at: Settings) -> None:
-    """`inspect` tells each partition's owner, and a player's belief."""
+    """Check that `inspect` shows each partition's owner, and a player's belief."""
     all_of_it = stream_rater("inspect", settings=at)
     assert all_of_it.returncode == 0, all_of_it.stderr
     topics = re.findall(r"^\S*?([\w-]+): partitions (\d),", all_of_it.stdout, re.MULTILINE)
@@ -125,7 +125,7 @@ def inspected(at: Settings) -> None:
     assert "(listpack)" in player.stdout
     assert re.search(
         r"\nlast rounds, by \S*rating-changed, partition \d, from offset 0 on:\n"
-        r"  2\S+ +rank \d +960.0 -> +\d+\.\d \([+-]\d+\.\d\)  \S+\n$",
+        r"  2\S+ +rank \d +\(new\) -> +\d+\.\d  \S+\n$",
         player.stdout,
     )
     nobody = stream_rater("inspect", "--ladder", "ladder-1", "--player", "q", settings=at)
@@ -136,7 +136,8 @@ def inspected(at: Settings) -> None:
 def test_a_worker_that_is_far_behind_is_not_ready(
     settings: real.SettingsFactory, worker_process: Start
 ) -> None:
-    """Rounds of the same players wait for the updater; once they are through, it is ready."""
+    """Rounds of the same players wait for the updater. Once they are applied, the worker is
+    ready."""
     at = settings(ready_lag=3)
     estimator = worker_process(at, "estimator")
     produce(at, [a_round(40 * n, ladder="ranked") for n in range(6)])
@@ -148,7 +149,7 @@ def test_a_worker_that_is_far_behind_is_not_ready(
 
 
 def test_lag_is_what_waits(settings: real.SettingsFactory, worker_process: Start) -> None:
-    """Without an updater, rounds of the same players wait, and lag says how many and where."""
+    """Without an updater, rounds of the same players wait, and the lag says how many and where."""
     at = settings(partitions=2, instance_id="one")
     worker = worker_process(at, role="estimator")
     done = produce(at, [a_round(40 * number, "ladder-0") for number in range(10)])
@@ -158,7 +159,7 @@ def test_lag_is_what_waits(settings: real.SettingsFactory, worker_process: Start
     wait_until(lambda: lag(worker, Topics.of(at).rounds) == waiting, "nine rounds wait")
     worker.kill()
     again = worker_process(at, role="estimator")
-    wait_until(lambda: lag(again, Topics.of(at).rounds) == waiting, "they are still told")
+    wait_until(lambda: lag(again, Topics.of(at).rounds) == waiting, "they are still records")
     updater = worker_process(at, role="updater")
     assert updater.metric("stream_rater_owned", role="updater") == 4
     wait_until(lambda: updater.metric("stream_rater_events_total") == 20, "the updater helps")
@@ -169,9 +170,10 @@ def test_lag_is_what_waits(settings: real.SettingsFactory, worker_process: Start
 def test_sigterm_finishes_what_is_in_hand(
     settings: real.SettingsFactory, worker_process: Start
 ) -> None:
-    """Stopped in the midst of work: exit 0 within 10 s, and a successor has nothing to mend."""
+    """A worker that is stopped during work exits with 0 within 10 s, and leaves a successor nothing
+    to repair."""
     at = settings()
-    worker = worker_process(at)
+    worker = worker_process(at, forked=False)
     produce(at, [a_round(number) for number in range(1000)])
     wait_until(lambda: worker.metric("stream_rater_events_total") > 100, "it is at work")
     began_s = time.monotonic()
@@ -188,7 +190,8 @@ def test_sigterm_finishes_what_is_in_hand(
 
 
 def test_workers_share(settings: real.SettingsFactory, worker_process: Start) -> None:
-    """A second worker takes half of the partitions and shards; stopped, it gives them back."""
+    """A second worker takes half of the partitions and shards. When it stops, it gives them
+    back."""
     at = settings(session_timeout_ms=2000)
     first = worker_process(at)
     produce(at, [a_round(number) for number in range(300)])
@@ -210,7 +213,7 @@ def test_workers_share(settings: real.SettingsFactory, worker_process: Start) ->
 def test_a_worker_without_a_share_is_ready(
     settings: real.SettingsFactory, worker_process: Start
 ) -> None:
-    """More workers than partitions: those left over are ready, and take over."""
+    """With more workers than partitions, the surplus workers are ready, and take over."""
     at = settings(partitions=1, shards=1, session_timeout_ms=2000)
     first = worker_process(at)
     second = worker_process(at)
@@ -221,7 +224,7 @@ def test_a_worker_without_a_share_is_ready(
 
 
 def test_the_same_instance_twice(settings: real.SettingsFactory, worker_process: Start) -> None:
-    """A second process of one instance_id takes its place; the first says so and exits 1."""
+    """A second process with the same instance_id takes over; the first says so and exits with 1."""
     at = settings(instance_id="twin", session_timeout_ms=2000)
     first = worker_process(at)
     second = worker_process(at)
@@ -239,8 +242,8 @@ def test_the_same_instance_twice(settings: real.SettingsFactory, worker_process:
 def test_an_instance_comes_back_quickly(
     settings: real.SettingsFactory, worker_process: Start, killed: bool
 ) -> None:
-    """Under the same instance_id, a successor has the share at once, without waiting for the
-    session to end; nothing is revoked of another's meanwhile, and nothing given to it."""
+    """A successor with the same instance_id has the assignment at once, without waiting for the
+    session to end. Nothing is revoked from or given to another worker meanwhile."""
     at = settings(instance_id="one", session_timeout_ms=120_000)  # three times READY_S
     worker = worker_process(at)
     other = worker_process(msgspec.structs.replace(at, instance_id="two"))
@@ -262,12 +265,12 @@ def test_an_instance_comes_back_quickly(
 
 
 def shares(worker: WorkerProcess) -> tuple[float, float]:
-    """Partitions and shards that it owns."""
+    """The partitions and shards that it owns."""
     return both(worker, "stream_rater_owned")
 
 
 def assignments(worker: WorkerProcess) -> tuple[float, float]:
-    """How often each changed."""
+    """How often each assignment changed."""
     return both(worker, "stream_rater_assignments_total")
 
 
@@ -277,22 +280,23 @@ def both(worker: WorkerProcess, name: str) -> tuple[float, float]:
 
 
 def test_logs_are_json_lines(settings: real.SettingsFactory, worker_process: Start) -> None:
-    """Not on a terminal: one JSON object a line, until Ctrl-C ends an idle worker at once."""
+    """Without a terminal, the log has one JSON object a line, until Ctrl-C ends an idle worker at
+    once."""
     at = settings()
-    worker = worker_process(at)
+    worker = worker_process(at, forked=False)
     produce(at, [Bytes(b"bad"), a_round(1)])
-    wait_until(lambda: bool(worker.events("round rejected")), "it is told")
+    wait_until(lambda: bool(worker.events("round rejected")), "it is records")
     wait_until(Finished(at), "it is idle")
     os.kill(worker.pid, signal.SIGINT)
     assert worker.wait(5.0) == 0
-    told = [json.loads(line) for line in worker.log().splitlines()]
-    assert all({"event", "level", "timestamp", "role"} <= each.keys() for each in told)
+    records = [json.loads(line) for line in worker.log().splitlines()]
+    assert all({"event", "level", "timestamp", "role"} <= each.keys() for each in records)
     (rejected,) = worker.events("round rejected")
     assert (rejected["code"], rejected["offset"]) == ("malformed", 0)
 
 
 def test_logs_are_for_people_on_a_terminal(settings: real.SettingsFactory) -> None:
-    """On a terminal: text, no JSON."""
+    """On a terminal, the log is text without JSON."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "stream_rater", "run"],
@@ -310,7 +314,7 @@ def test_logs_are_for_people_on_a_terminal(settings: real.SettingsFactory) -> No
 
 
 def test_a_large_round(settings: real.SettingsFactory, worker_process: Start) -> None:
-    """As many players as eight megabytes hold in one round: all are rated, once each."""
+    """As many players as eight megabytes hold in one round are all rated, once each."""
     at = settings()
     standings = [{"player": f"{i:0128}", "rank": 1 + i // 3} for i in range(48_000)]
     body: dict[str, Any] = rounds.event(*standings, completed_at="2020-05-01T20:15:05Z")

@@ -1,4 +1,4 @@
-"""Rolling upgrades on real servers: other parameters and other kernels, in mid-stream."""
+"""Rolling upgrades on real servers: other parameters and other kernels, while rounds stream."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -59,7 +59,8 @@ def send(settings: Settings, first: int, count: int) -> None:
 
 
 def traces_of(settings: Settings) -> dict[int, set[bool]]:
-    """By the round's number, whether its events carry its trace; another's is an error."""
+    """By the round's number, whether its events carry its trace. Another round's trace is an
+    error."""
     found: dict[int, set[bool]] = {}
     for message in read_topic(settings, Topics.of(settings).changed):
         number = int(rating_changed_from_json(message.value() or b"").round_id[1:])
@@ -74,7 +75,7 @@ def finished(settings: Settings) -> None:
 
 
 def refusal(settings: Settings) -> str:
-    """What a worker says that does not start."""
+    """The message of a worker that does not start."""
     ended = stream_rater("run", settings=settings)
     assert ended.returncode == 2
     (line,) = [each for each in ended.stderr.splitlines() if not each.startswith("{")]
@@ -84,8 +85,8 @@ def refusal(settings: Settings) -> str:
 def test_parameters_change_at_an_offset(
     before: Settings, worker_process: Start, tmp_path: Path
 ) -> None:
-    """Rounds from the offset on are rated by the new parameters, by workers that have them: one
-    with the old file waits, does not start again, and holds nobody up once it is gone."""
+    """Rounds from the offset on are rated by the new parameters, by workers that have them. A
+    worker with the old file waits, cannot start again, and holds nobody up once it is gone."""
     forgotten = worker_process(before, "estimator")
     updater = worker_process(before, "updater")
     send(before, 0, 40)
@@ -100,7 +101,7 @@ def test_parameters_change_at_an_offset(
     assert forgotten.get("/healthz")[0] == 200
     assert "from offset 60 on" in refusal(before)
     late = with_file(before, tmp_path / "late.toml", LADDER + CHANGE.format(60) + CHANGE.format(70))
-    assert "too late, its partition of the rounds ends at 80" in refusal(late)
+    assert "too late, because its partition of round-completed already ends at 80" in refusal(late)
 
     forgotten.terminate()
     finished(after)
@@ -114,9 +115,9 @@ def test_parameters_change_at_an_offset(
 
 
 def test_kernels_of_the_next_version(before: Settings, worker_process: Start) -> None:
-    """Workers of either release side by side, and then only of the newer one: every event is there,
-    once, and carries its round's trace if both its workers could. A rebuild makes the ratings those
-    of the newer kernels alone."""
+    """Workers of both releases run side by side, and then only those of the newer one. Every event
+    is there once, and carries its round's trace if both its workers could. A rebuild makes the
+    ratings those of the newer kernels alone."""
     old = [worker_process(before, module=LAST_RELEASE) for _ in range(2)]
     send(before, 0, 200)
     wait_until(lambda: len(events_of(before)) > 50, "it is under way")
@@ -157,7 +158,8 @@ def test_kernels_of_the_next_version(before: Settings, worker_process: Start) ->
 
 
 def test_older_workers_wait_for_newer_ones(before: Settings, worker_process: Start) -> None:
-    """An older updater leaves newer parts alone, says so, stays alive, and a newer one goes on."""
+    """An older updater leaves newer parts alone, says so and stays alive, and a newer one
+    continues."""
     estimator = worker_process(before, "estimator", module=NEXT_RELEASE)
     older = worker_process(before, "updater")
     send(before, 0, 20)

@@ -1,14 +1,15 @@
-"""What a start cannot go on from: one clear line, exit code 2 for configuration, 1 for servers.
+"""Starts that must fail: one clear line, and exit code 2 for configuration or 1 for servers.
 
-All are started at once, since some wait long before they give up; then each test awaits its own.
+All are started at once, because some wait long before they give up. Then each test waits for its
+own.
 """
 
 import re
 import shlex
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -24,20 +25,21 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from local.servers import Addresses, start_redis
-from local.tools import ROOT, find_redis_server
+from local.tools import find_redis_server
 from stream_rater.adapters.access import QUIET
 from stream_rater.adapters.redis_client import connect
 from stream_rater.adapters.store_metadata import LAYOUT_KEY
 from stream_rater.adapters.topics import Admin, Topics
 from stream_rater.config import Settings
 from tests import real
-from tests.integration.processes import WorkerProcess, environment_of, stream_rater
+from tests.integration.processes import WorkerProcess, stream_rater
 from tests.integration.topics import make_topics
 
 NOWHERE = "127.0.0.1:1"
 
 Start = tuple[list[str], Settings]
 """Arguments of `run`, and settings."""
+Ended = subprocess.CompletedProcess[str]
 
 
 def changed(settings: Settings, **changes: object) -> Settings:
@@ -79,7 +81,7 @@ def unequal_topics(settings: Settings, folder: Path) -> Start:
 
 
 def topic(name: str, **config: str) -> Callable[[Settings, Path], Start]:
-    """One that is there beforehand, with these settings (`_` for `.`)."""
+    """A topic that exists beforehand, with these settings (`_` for `.`)."""
 
     def start(settings: Settings, folder: Path) -> Start:
         given = {each.replace("_", "."): value for each, value in config.items()}
@@ -109,7 +111,7 @@ STARTS: dict[str, tuple[int, str, Callable[[Settings, Path], Start]]] = {
     "unknown system": (
         2, r"ladders\.toml: .*'eu'.*elo-xyz", ladders_file('[ladders.eu.rating]\nsystem="elo-xyz"')
     ),
-    "unequal topics": (2, r"4 partitions and .*rating-changed 3", unequal_topics),
+    "unequal topics": (2, r"4 partitions and .*rating-changed has 3", unequal_topics),
     "topic not compacted": (
         2, r"rating-changed: cleanup\.policy is delete, must be compact: .*kafka-configs\.sh",
         topic("changed", cleanup_policy="delete"),
@@ -124,7 +126,7 @@ STARTS: dict[str, tuple[int, str, Callable[[Settings, Path], Start]]] = {
     "topic too large": (2, r"max\.message\.bytes is 99999999, must be at most", large_topics),
     "other buckets": (2, r"buckets = 77, .* has 4: .*rebuild", laid_out(buckets="77")),
     "other shards": (2, r"shards = 8, .* has 4: .*rebuild", laid_out(shards="8")),
-    "topic made anew": (2, r"topic = old, .*submit the rounds there", laid_out(topic="old")),
+    "topic made anew": (2, r"topic = old, .*submit the rounds again", laid_out(topic="old")),
     "other window": (
         2, r"duplicate_window = 7, .* has 100000: .*rebuild", laid_out(duplicate_window="7")
     ),
@@ -133,45 +135,39 @@ STARTS: dict[str, tuple[int, str, Callable[[Settings, Path], Start]]] = {
     "no Kafka": (1, rf"kafka at {NOWHERE}: ", lambda s, _: ([], changed(s, kafka=NOWHERE))),
     "no Redis": (1, r"redis: .*refused", lambda s, _: ([], changed(s, redis=NOWHERE))),
 }  # fmt: skip
-"""Exit code, what the line says, and how to get there."""
+"""The exit code, a part of the line, and how to cause it."""
 
 
 @pytest.fixture(scope="module")
 def started(
     addresses: Addresses, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, "subprocess.Popen[str]"]]:
-    """All of them, on topics and databases of their own."""
+) -> Iterator[dict[str, Future[Ended]]]:
+    """All of them at once, on topics and databases of their own."""
     BUSY.bind(("127.0.0.1", 0))
     BUSY.listen()
-    with ExitStack() as stack:
-        processes = {}
+    with ExitStack() as stack, ThreadPoolExecutor(len(STARTS)) as pool:
+        ends = {}
         for name, (_, _, prepare) in STARTS.items():
             place = stack.enter_context(real.a_place(addresses))
             arguments, settings = prepare(place, tmp_path_factory.mktemp("start"))
-            process = subprocess.Popen(
-                [sys.executable, "-m", "stream_rater", "run", *arguments],
-                cwd=ROOT, env=environment_of(settings), text=True,
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            )  # fmt: skip
-            stack.callback(process.kill)
-            processes[name] = process
-        yield processes
+            ends[name] = pool.submit(stream_rater, "run", *arguments, settings=settings)
+        yield ends
     BUSY.close()
 
 
 @pytest.mark.parametrize("name", STARTS)
-def test_one_clear_line(started: dict[str, "subprocess.Popen[str]"], name: str) -> None:
+def test_one_clear_line(started: dict[str, Future[Ended]], name: str) -> None:
     """The reason in one line on standard error, nothing else, and the right exit code."""
     code, says, _ = STARTS[name]
-    out, err = started[name].communicate(timeout=40.0)
-    lines = [line for line in err.splitlines() if not line.startswith("{")]
-    assert (started[name].returncode, out, len(lines)) == (code, "", 1), err
+    ended = started[name].result()
+    lines = [line for line in ended.stderr.splitlines() if not line.startswith("{")]
+    assert (ended.returncode, ended.stdout, len(lines)) == (code, "", 1), ended.stderr
     assert re.fullmatch(rf"stream-rater: .*{says}.*", lines[0]), lines[0]
 
 
 def mend(line: str) -> tuple[str, str]:
-    """Do what the line's command does, which is not among the jars that `make setup` installs;
-    returns the topic and the setting."""
+    """Do what the command in the line does, which is not installed by `make setup`. Returns the
+    topic and the setting."""
     command = re.search(r"run `(kafka-configs\.sh .*?)`", line)
     assert command is not None, line
     match shlex.split(command[1]):
@@ -191,8 +187,9 @@ def mend(line: str) -> tuple[str, str]:
 def test_topics_with_kafkas_defaults_are_refused_until_they_are_mended(
     settings: real.SettingsFactory, worker_process: Callable[..., WorkerProcess]
 ) -> None:
-    """Made beforehand: kept for 7 days, by the producers' clocks. Each start names one setting that
-    loses rounds; once the commands were run, the service starts and warns of the clocks."""
+    """The topics were created beforehand with Kafka's defaults: kept for 7 days, by the producers'
+    clocks. Each start names one setting that loses rounds. Once the commands were run, the service
+    starts, and warns about the clocks."""
     at = settings()
     names = Topics.of(at)
     client = AdminClient({"bootstrap.servers": at.kafka}, logger=QUIET)
@@ -212,8 +209,10 @@ def test_topics_with_kafkas_defaults_are_refused_until_they_are_mended(
         (names.changed, "cleanup.policy"),
     ]
     worker = worker_process(at)
-    told = [each["event"] for each in worker.events() if "message.timestamp.type" in each["event"]]
-    assert [mend(each) for each in told] == [
+    warnings = [
+        each["event"] for each in worker.events() if "message.timestamp.type" in each["event"]
+    ]
+    assert [mend(each) for each in warnings] == [
         (name, "message.timestamp.type") for name in (names.parts, names.changed, names.rejected)
     ]
     admin = Admin(at)
@@ -222,7 +221,7 @@ def test_topics_with_kafkas_defaults_are_refused_until_they_are_mended(
 
 
 def test_a_redis_that_evicts_is_refused(settings: real.SettingsFactory, tmp_path: Path) -> None:
-    """In one line, by `run` as by `rebuild`."""
+    """The refusal is one line, from `run` and from `rebuild`."""
     if find_redis_server() is None:
         pytest.skip("Redis is given, and none is installed here")
     evicting = {"maxmemory": "1gb", "maxmemory-policy": "allkeys-lfu"}
@@ -234,5 +233,5 @@ def test_a_redis_that_evicts_is_refused(settings: real.SettingsFactory, tmp_path
             assert (refused.returncode, len(lines)) == (2, 1), refused.stderr
             assert re.fullmatch(
                 f"stream-rater: redis at {server.address}: maxmemory-policy is allkeys-lfu and "
-                "maxmemory 1073741824: .*`CONFIG SET maxmemory-policy noeviction`.*", lines[0]
+                "maxmemory is 1073741824, .*`CONFIG SET maxmemory-policy noeviction`.*", lines[0]
             ), lines[0]  # fmt: skip

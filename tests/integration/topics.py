@@ -1,4 +1,4 @@
-"""Bytes into topics and records out of them, as a stranger's client would."""
+"""Writes bytes into topics and reads records from them, as any client would."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -11,27 +11,27 @@ from stream_rater.adapters.access import QUIET
 from stream_rater.adapters.topic_rules import wanted
 from stream_rater.adapters.topics import Admin, Topics
 from stream_rater.config import Settings
+from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.pipeline.ports import LogTrouble
-from stream_rater.runtime.service import ESTIMATORS, UPDATERS
 
 LARGEST = 16 * 2**20
 TIMEOUT_S = 30.0
 
 
 class Bytes(NamedTuple):
-    """A record of `round-completed`, to be sent."""
+    """A record of `round-completed` to be sent."""
 
     value: bytes | None
     key: bytes | None = b"ranked-eu"
     headers: Sequence[tuple[str, bytes | None]] = ()
     partition: int = -1
-    """-1: by the key."""
+    """The partition; -1 means by the key."""
 
 
 def make_topics(
     settings: Settings, *names: str, partitions: int = 0, config: Mapping[str, str] = {}
 ) -> None:
-    """Create these topics as the service does, but for what is given here."""
+    """Create these topics as the service does, with these changes."""
     new = [
         NewTopic(name, partitions or count, 1, config={**made, **config})
         for name, (count, made) in wanted(settings).items()
@@ -59,7 +59,7 @@ def _producer(kafka: str) -> Producer:
 
 
 def produce(settings: Settings, records: Sequence[Bytes], topic: str = "") -> list[Message]:
-    """Append to round-completed (or another topic); returns what was acknowledged, in order."""
+    """Append to round-completed (or another topic). Returns the acknowledged places, in order."""
     producer = _producer(settings.kafka)
     done: list[Message | None] = [None] * len(records)
     failures: list[str] = []
@@ -89,7 +89,7 @@ def produce(settings: Settings, records: Sequence[Bytes], topic: str = "") -> li
 
 
 def read_topic(settings: Settings, topic: str) -> list[Message]:
-    """All committed messages of a topic now, each partition's in order."""
+    """All messages of a topic that are committed now, each partition's in order."""
     consumer = Consumer(
         {
             "bootstrap.servers": settings.kafka,
@@ -120,14 +120,14 @@ def read_topic(settings: Settings, topic: str) -> list[Message]:
 
 
 class Finished:
-    """Whether the workers have rated and published all there is, for subscribers to read."""
+    """Whether the workers have rated and published everything, so that subscribers can read it."""
 
     def __init__(self, settings: Settings) -> None:
         self._admin = Admin(settings)
 
     def __call__(self) -> bool:
         try:
-            return self._all_done() and self._all_told()
+            return self._all_done() and self._all_visible()
         except LogTrouble:  # nobody answers, or a transaction is pending
             return False
 
@@ -138,8 +138,8 @@ class Finished:
             self._admin.behind(group, topic, partitions[topic]) for group, topic in groups
         )
 
-    def _all_told(self) -> bool:
-        """No transaction that a worker left open hides what was published after it."""
+    def _all_visible(self) -> bool:
+        """Whether no open transaction hides what was published after it."""
         changed = self._admin.topics.changed
         count = self._admin.partitions()[changed]
         return self._admin.stable_ends(changed, count) == self._admin.ends(changed, count)

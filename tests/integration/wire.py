@@ -1,6 +1,6 @@
-"""One record straight onto the wire: what a client in another language may send and ours cannot.
+"""Sends one record that a client in another language may send and confluent_kafka cannot.
 
-Produce request version 3 with one record batch of version 2 (Kafka's protocol guide).
+It writes produce request version 3 with one record batch of version 2 (Kafka's protocol guide).
 """
 
 import socket
@@ -22,7 +22,7 @@ def append(
     key: bytes,
     headers: Sequence[tuple[bytes, bytes | None]],
 ) -> int:
-    """Append a record whose header names may be any bytes; returns its offset."""
+    """Append a record whose header names may be any bytes. Returns its offset."""
     batch = _batch(_record(value, key, headers))
     name = topic.encode()
     body = (
@@ -54,7 +54,7 @@ def _batch(record: bytes) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    """Zigzag, seven bits a byte."""
+    """A zigzag varint."""
     number = (number << 1) ^ (number >> 63)
     out = bytearray()
     while number > 0x7F:

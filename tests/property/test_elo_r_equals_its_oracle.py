@@ -45,6 +45,7 @@ def configs() -> st.SearchStrategy[EloR]:
     )
 
 
+@pytest.mark.slow
 @given(configs(), st.lists(rounds(), min_size=1, max_size=6))
 @settings(max_examples=200)
 def test_beliefs_equal_the_oracles(config: EloR, season: list[dict[str, Any]]) -> None:

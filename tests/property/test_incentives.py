@@ -139,6 +139,7 @@ def gains(config: EloMMR, seed: int, seasons: int, length: int = 60, lives: int 
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("weight_limit", "sigma_limit", "rho"), [
     (0.23, 54.0, 0.04), (0.34, 103.0, 0.0),
 ])  # fmt: skip
@@ -155,6 +156,7 @@ def test_the_worst_incentive_through_the_sketch(
     assert gains(config, seed=7, seasons=30).max() <= SKETCH_POINTS
 
 
+@pytest.mark.slow
 def test_fewer_factors_are_an_incentive() -> None:
     """The measure finds one where there is one: K = 8 breaks the bound of K = 20."""
     config = EloMMR(weight_limit=0.23, sigma_limit=54.0, rho=0.04, history=8)

@@ -1,1 +1,1 @@
-"""One seeded, single-threaded simulator that drives the production state machines in memory."""
+"""The simulator: a seeded, single-threaded run of the production state machines in memory."""

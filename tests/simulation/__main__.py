@@ -9,7 +9,7 @@ from .simulator import Simulation
 
 
 def main() -> int:
-    """Print what the seed does, and its violations; exit 1 if there are any."""
+    """Print the steps of the seed and its violations. The exit code is 1 if there are any."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("seed", type=int)
     parser.add_argument("--mutant", choices=sorted(MUTANTS), help="leave this rule out")

@@ -1,4 +1,5 @@
-"""Who acts in the simulation: machines with their workers, and calls that outlive their caller."""
+"""The actors of the simulation: machines with their workers, and calls that outlive their
+caller."""
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
@@ -32,11 +33,11 @@ WRITES = (Scatter, Apply, CommitSource, Publish)
 
 
 class Watch(Observer):
-    """An operator's eye on the shards."""
+    """An observer that notes which shards need an operator."""
 
     def __init__(self) -> None:
         self.to_rebuild: set[int] = set()
-        """Shards that were refused with this advice, and not opened since."""
+        """Shards that were refused with the advice to rebuild, and not opened since."""
 
     def shard_refused(self, shard: int, reason: str, offset: int | None = None) -> None:
         if REBUILD in reason:
@@ -48,13 +49,13 @@ class Watch(Observer):
 
 @dataclass(frozen=True)
 class Machines:
-    """What is simulated: the production code, or it with one rule left out."""
+    """The classes that are simulated: the production code, or a mutant with one rule left out."""
 
     estimator: type[Estimator] = Estimator
     updater: type[Updater] = Updater
     worker: type[UnkindWorker] = UnkindWorker
     reach: type[Cutoff] = Cutoff
-    """Of a rebuild."""
+    """The cut-off that a rebuild uses."""
 
 
 PRODUCTION = Machines()
@@ -65,10 +66,10 @@ M = TypeVar("M", Estimator, Updater)
 
 
 def upgraded(kind: type[M]) -> type[M]:
-    """The same machine with kernels of the next version, which compute what those of ours do."""
+    """The machine with kernels of the next version, which compute the same bits."""
 
     class Next(kind):  # type: ignore[misc, valid-type]
-        """Of the next release."""
+        """A machine of the next release."""
 
         kernel = NEXT_KERNEL
 
@@ -90,13 +91,13 @@ class Actor:
     effect: Effect[Any]
     steps: Steps
     pieces: int = 0
-    """How many of them are done."""
+    """How many pieces of the effect are done."""
     old: bool = True
-    """Of the release that there is from the start, with its ladders file."""
-    backoff: float = 1.0
-    """Of its turns, how many it takes: 0 while it sleeps."""
+    """Whether it has the first release and its ladders file."""
+    pace: float = 1.0
+    """The fraction of its turns that it takes; 0 while it sleeps."""
     skew_s: float = 0.0
-    """By how much its clock is ahead."""
+    """How far its clock is ahead."""
     ended: bool = False
     """Whether its process has ended by itself."""
 
@@ -107,15 +108,15 @@ class Actor:
 
     @property
     def ending(self) -> bool:
-        """Whether all of a transaction was sent but its end."""
+        """Whether all of a transaction was sent except its end."""
         if not isinstance(self.effect, Publish | CommitSource):
             return False
-        pending = self.worker.group.pending.get(self.worker.producer)
-        return pending is not None and bool(pending.offsets)
+        transaction = self.worker.group.transactions.get(self.worker.producer)
+        return transaction is not None and bool(transaction.offsets)
 
     @property
     def sent(self) -> bool:
-        """Whether what is left of its call may be on its way; of a transaction, only its end."""
+        """Whether the rest of its call may still be in flight; of a transaction, only the end."""
         plain = isinstance(self.effect, CommitSource) and self.worker.commits_plainly
         return plain or isinstance(self.effect, Scatter | Apply) or self.ending
 
@@ -124,22 +125,22 @@ class Actor:
 
     @property
     def unaware(self) -> bool:
-        """Whether it believes in an assignment that is over."""
+        """Whether it still believes in an assignment that is over."""
         worker = self.worker
         return bool(worker._owned) and worker._generation != worker.group.generation
 
     def go_on(self, effect: Effect[Any]) -> None:
-        """The machine asked for something else."""
+        """Start the next effect that the machine asked for."""
         self.effect, self.steps, self.pieces = effect, self.worker.steps(effect), 0
 
     def perform(self) -> None:
-        """All of the effect in hand."""
+        """Perform the rest of the current effect."""
         effect = self.effect
         while self.effect is effect and not self.ended:
             self.advance()
 
     def advance(self) -> None:
-        """One atomic piece; the machine hears of what came of it at once."""
+        """Perform one atomic piece. The machine receives the outcome at once."""
         if self.ended:
             return
         self.pieces += 1
@@ -151,7 +152,7 @@ class Actor:
             self._answer(partial(self.machine.throw, trouble))
 
     def fail(self, trouble: Trouble) -> None:
-        """The effect in hand fails where it stands."""
+        """Let the current effect fail after the pieces done so far."""
         if not self.ended:
             self._answer(partial(self.machine.throw, trouble))
 
@@ -164,32 +165,33 @@ class Actor:
 
 @dataclass(eq=False)
 class Straggler:
-    """Requests of a call that failed or whose worker died, still on their way."""
+    """The requests of a failed call, or of a dead worker's call, that are still in flight."""
 
     sender: Actor
     steps: Steps
     group: Group
     ends: int | None = None
-    """The producer whose transaction this is the end of."""
+    """The producer whose transaction this request ends."""
 
     @classmethod
     def of(cls, actor: Actor) -> Self:
-        """Of the call that an actor has in hand."""
+        """The requests of the actor's current call."""
         ends = actor.worker.producer if actor.ending else None
         return cls(actor, actor.steps, actor.worker.group, ends)
 
     @property
     def fault(self) -> str:
-        """Of which kind its next arrival is; none, if the end of a transaction comes too late."""
+        """The kind of fault that its next arrival is; none if the end of a transaction comes too
+        late."""
         if self.ends is None:
             return "late-call"
-        producer, pending = self.sender.worker.producer, self.group.pending
-        if producer != self.ends and producer in pending:
+        producer, transactions = self.sender.worker.producer, self.group.transactions
+        if producer != self.ends and producer in transactions:
             return "into-the-next"
-        return "late-end" if self.ends in pending else ""
+        return "late-end" if self.ends in transactions else ""
 
     def arrive(self) -> bool:
-        """One more request arrives; whether there are others."""
+        """Let one more request arrive. Returns whether others are left."""
         try:
             next(self.steps)
         except (StopIteration, Trouble):

@@ -1,4 +1,4 @@
-"""Step 1 to 7 with one rule left out at a time."""
+"""Mutants of steps 1 to 7, each with one rule left out."""
 
 from dataclasses import replace
 from typing import Any
@@ -14,6 +14,7 @@ from stream_rater.pipeline import estimation
 from stream_rater.pipeline.estimation import PendingRounds
 from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.ports import (
+    NO_PLAYERS,
     Agree,
     CommitSource,
     LookForOffsets,
@@ -32,7 +33,7 @@ from .world import UnkindWorker
 
 
 class MisplacedTaken(Estimator):
-    """Step 2 without a look at where a round lies."""
+    """Step 2 without the check of a round's partition."""
 
     def __init__(self, ladders: Ladders, shards: int, partitions: int, **options: Any) -> None:
         super().__init__(ladders, shards, ANYWHERE, **options)
@@ -46,17 +47,17 @@ class NoFloor(Estimator):
 
 
 class ShardsUncounted(Estimator):
-    """Step 1 without a look at how many shards there are now."""
+    """Step 1 without the check of the number of shards."""
 
     def _raise_floors(self) -> Step[None]:
         self._progress.take_over((yield from ask(ShardEnds()))[: self._shards])
 
 
 class FloorThatStays(Estimator):
-    """Step 4 without the raise: a store that went back is believed again."""
+    """Step 4 without raising the floor: a store that went back is trusted again."""
 
     class Progress(Progress):
-        """Progress whose floors are those of step 1."""
+        """Progress whose floors stay as step 1 set them."""
 
         def accept(self, shard: int, applied: int) -> bool:
             floor = self._floor[shard]
@@ -67,7 +68,7 @@ class FloorThatStays(Estimator):
     def _forget_everything(self) -> None:
         super()._forget_everything()
         self._progress = self.Progress(self._shards)
-        self._ahead = InFlightWindow(self._progress)
+        self._in_flight = InFlightWindow(self._progress)
 
 
 class PriorsReadApart(UnkindWorker):
@@ -81,12 +82,13 @@ class PriorsReadApart(UnkindWorker):
         read = {}
         for shard in effect.players:
             yield
-            read[shard] = Priors(self.store.read_priors(shard, ()).applied, headers[shard])
+            read[shard] = Priors(self.store.read_priors(shard, NO_PLAYERS).applied, headers[shard])
         return read
 
 
 class CurrentPrior(Estimator):
-    """Step 5 without the remembered prior: a round half applied is estimated from itself."""
+    """Step 5 without the remembered prior: a round that is partly applied is estimated from
+    itself."""
 
     def _read_priors(self, pending: PendingRounds) -> Step[tuple[Table, Flags]]:
         headers, accepted = yield from super()._read_priors(pending)
@@ -96,11 +98,12 @@ class CurrentPrior(Estimator):
 
 
 class ResumedNotAwaited(Estimator):
-    """Step 5 without the await: a round found scattered holds nobody up.
+    """Step 5 without the await: players of a round that was found scattered do not wait.
 
-    It takes a zombie that scatters two rounds of one player after its successor has set its floors,
-    and commits nothing in between, or it would hear that it is one; half of the first must be
-    applied when the successor comes to it. None in 6,000 seeds does this: see `scenarios`.
+    It fails only if a zombie scatters two rounds of one player after its successor has set its
+    floors, and commits nothing in between, since a commit would tell it that it is a zombie; and if
+    the first round is half applied when the successor comes to it. None of 6,000 seeds does this:
+    see `scenarios`.
     """
 
     def _resume(self, resumed: PendingRounds) -> Step[None]:
@@ -109,8 +112,8 @@ class ResumedNotAwaited(Estimator):
 
 
 class Unacknowledged(Estimator):
-    """Step 6 without waiting: only the parts of a wave's first shard are waited for; the others are
-    sent after the next commit."""
+    """Step 6 without the acknowledgements: only the parts of a wave's first shard are waited for.
+    The others are sent after the next commit."""
 
     def _forget_everything(self) -> None:
         super()._forget_everything()
@@ -132,7 +135,7 @@ class Unacknowledged(Estimator):
                 self._late_players[shard] = np.concatenate([late, players])
 
     def _commit(self) -> Step[None]:
-        due = any(each._unfinished[0] in each._finished for each in self._sources.values() if each)
+        due = any(each._unfinished[0] in each._finished for each in self._inputs.values() if each)
         yield from super()._commit()
         if due and self._late:
             offsets = yield from ask(Scatter(self._late))
@@ -142,14 +145,13 @@ class Unacknowledged(Estimator):
 
 
 class FirstPiece(Estimator):
-    """Step 6 for a round larger than a wave: it counts as scattered once its first piece is
-    acknowledged; the others follow."""
+    """Step 6 that counts an oversize round as scattered once its first piece is acknowledged."""
 
-    def _rate_large(self) -> Step[None]:
-        large = self._large
-        yield from super()._rate_large()
-        if large is not None and large is self._large and large._sent == 1:
-            super()._close(large.whole)
+    def _rate_oversize(self) -> Step[None]:
+        oversize = self._oversize
+        yield from super()._rate_oversize()
+        if oversize is not None and oversize is self._oversize and oversize._sent == 1:
+            super()._close(oversize.whole)
 
     def _close(self, pending: PendingRounds) -> None:
         if left := pending.those(self._backlog.have(pending.tickets)):
@@ -162,7 +164,7 @@ class CommitsMaximum(Estimator):
     def _commit(self) -> Step[None]:
         offsets: dict[int, int] = {}
         rejections: list[Rejection] = []
-        for partition, source in self._sources.items():
+        for partition, source in self._inputs.items():
             if source._finished:
                 offsets[partition] = max(source._finished) + 1
                 rejections += source._rejections.values()
@@ -174,24 +176,24 @@ class CommitsMaximum(Estimator):
 
 
 class OffsetsForgotten(UnkindWorker):
-    """Step 1 from the log's start where the group has no offset."""
+    """Step 1 that starts at the log's start if the group has no offset."""
 
     def _look_for_offsets(self, effect: LookForOffsets) -> Steps:
-        told = yield from super()._look_for_offsets(effect)
-        return replace(told, after_rejected={})
+        remains = yield from super()._look_for_offsets(effect)
+        return replace(remains, after_rejected={})
 
 
 class ReadsDeletedAgain(UnkindWorker):
-    """Step 1 by the last rejections though parts were deleted."""
+    """Step 1 that uses the last rejections even if parts were deleted."""
 
     def _look_for_offsets(self, effect: LookForOffsets) -> Steps:
-        told = yield from super()._look_for_offsets(effect)
-        return replace(told, parts_deleted=False)
+        remains = yield from super()._look_for_offsets(effect)
+        return replace(remains, parts_deleted=False)
 
 
 class PlainCommits(UnkindWorker):
-    """Step 7 without a transaction where nothing is rejected. Kafka checks such a commit, which may
-    come late, for its member and generation alone."""
+    """Step 7 that commits without a transaction if nothing is rejected. Kafka checks only the
+    member and the generation of such a commit, which may arrive late."""
 
     commits_plainly = True
 
@@ -207,7 +209,7 @@ class PlainCommits(UnkindWorker):
 
 
 class RejectionsOutside(UnkindWorker):
-    """Step 7 with rejections sent on their own, before the offsets are committed."""
+    """Step 7 that sends rejections before the offsets are committed, outside the transaction."""
 
     def _commit_source(self, effect: CommitSource) -> Steps:
         if effect.rejections:
@@ -217,7 +219,7 @@ class RejectionsOutside(UnkindWorker):
 
 
 class NotesReadOnce(UnkindWorker):
-    """Step 3 with the ladders' notes as they were when the worker read them first."""
+    """Step 3 with the ladders' notes as the worker first read them."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -230,7 +232,7 @@ class NotesReadOnce(UnkindWorker):
 
 
 class FilesNotCompared(Estimator):
-    """Step 3 without a look at what was noted: each worker rates by its own ladders file."""
+    """Step 3 without a comparison with the notes: each worker rates by its own ladders file."""
 
     def _agreed(self, wave: PendingRounds) -> Step[PendingRounds]:
         yield from ()

@@ -1,4 +1,5 @@
-"""What goes wrong in a simulation, counted where it happens: what never comes proves nothing."""
+"""The faults of a simulation, counted where they happen: a fault that never happens tests
+nothing."""
 
 from collections import Counter
 
@@ -10,43 +11,44 @@ from .recovery import rows
 KINDS = {
     "crash": "workers crashed",
     "pause": "workers paused",
-    "zombie": "workers resumed as zombies",
+    "zombie": "workers resumed after a rebalance that they did not notice",
     "rebalance": "rebalances",
-    "deaf": "news of a rebalance late",
+    "deaf": "polls by a worker that does not know of a rebalance yet",
     "repeated": "records delivered again",
     "duplicate": "rounds reported again",
     "junk": "records that are no round",
-    "misplaced": "rounds in another ladder's partition",
-    "reordered": "parts overtaken by a later wave",
-    "doubt": "transactions whose end timed out",
-    "late-end": "such ends that completed later",
-    "into-the-next": "such ends that came into the next transaction",
+    "misplaced": "rounds in another partition than their ladder's",
+    "reordered": "parts that came after those of a later wave",
+    "doubt": "ends of transactions that timed out",
+    "late-end": "timed-out ends of transactions that took effect later",
+    "into-the-next": "timed-out ends of transactions that came into the next one",
     "aborted": "transactions aborted by the coordinator",
     "roll-back": "shards that lost their last calls",
-    "restored": "shards back in any older state",
-    "stale": "reads answered from the past",
-    "wipe": "stores wiped",
-    "expired": "committed offsets that Kafka forgot",
-    "resharded": "shards added",
-    "ended": "workers from before shards were added that ended themselves",
-    "lost": "shards lost at work, or back to before a rebuild",
+    "restored": "shards put back to any older state",
+    "stale": "reads answered with an older state",
+    "wipe": "stores emptied",
+    "expired": "times that Kafka forgot the committed offsets",
+    "resharded": "times that shards were added",
+    "ended": "workers that ended by themselves after shards were added",
+    "lost": "shards emptied under load, or put back to before a rebuild",
     "fail": "calls failed",
-    "late-call": "requests of failed calls that came later",
-    "slow": "workers slowed down tenfold",
-    "mixed": "workers of the next version and configuration beside the old",
+    "late-call": "requests that reached their server after their call had failed",
+    "slow": "workers slowed down",
+    "mixed": "workers started with a newer version beside older ones",
     "litter": "foreign records among the parts",
     "jump-ahead": "a worker's clock jumped ahead",
     "jump-back": "a worker's clock jumped back",
-    "early": "records that arrived by a broker's clock gone back",
+    "early": "records stamped by a broker whose clock was set back",
 }
-"""Kinds of fault, and how a table names them."""
+"""The kinds of fault, with their names in tables."""
 
 Faults = Counter[str]
-"""How many there were, by kind."""
+"""The number of faults by kind."""
 
 
 def overtaken(log: Log) -> int:
-    """Parts that first tell of a round after those of a later round of its partition, by shard."""
+    """How many parts are the first of a round and follow, in their shard, a part of a later round
+    of the same partition."""
     found = 0
     for shard in log.parts:
         seen: set[tuple[int, int]] = set()

@@ -1,4 +1,5 @@
-"""What a simulated game does: rounds of a few players, with duplicates and junk, in any weather."""
+"""What a simulated game does: rounds of a few players, with duplicates and junk, under any
+conditions."""
 
 import random
 from dataclasses import dataclass, replace
@@ -45,24 +46,25 @@ CHANGED = Ladders(
         )
     }
 )
-"""What an upgrade brings, besides kernels of the next version."""
+"""The changes of an upgrade, besides kernels of the next version."""
 
 PARTITION_OF = {"a": 0, "d": 1, "f": 1}
-"""Ladders by partition of round-completed: one alone, two together."""
+"""The partition of each ladder: one ladder alone, two together."""
 
 PARTITIONS = 2
 SHARDS = 3
 START_S = 1_700_000_000
 
 QUIET_EFFECTS = 20_000
-"""After the last fault everything must be done within so many effects; else something is stuck."""
+"""After the last fault, everything must be finished within this many effects; otherwise something
+is stuck."""
 
 STILL_EFFECTS = 40
-"""And stay done for so many more."""
+"""For this many more effects it must stay finished."""
 
 ASKED = 10
-"""Times so many effects: longer than it takes until a refused shard is looked at again. Who was
-paused while the store was rebuilt may refuse one by what it had read before."""
+"""How often QUIET_EFFECTS are allowed: longer than a refused shard is left alone. A worker that was
+paused while the store was rebuilt may refuse a shard because of what it had read before."""
 
 CHANCES = {
     "crash": 0.004,
@@ -78,31 +80,31 @@ CHANCES = {
     "upgrade": 0.002,
     "jump": 0.003,
 }
-"""Faults, and how likely each is at a step in middling weather."""
+"""The faults, with their probabilities at a step in average conditions."""
 
 
 @dataclass(frozen=True)
 class Weather:
-    """What differs from seed to seed, besides luck."""
+    """The conditions of a seed."""
 
     rounds: int
     players: int
     workers: int
-    """Of each role."""
+    """The number of workers of each role."""
     submit: float
-    """Chance that a round comes in at a step."""
+    """The probability that a round arrives at a step."""
     faults: tuple[tuple[str, float], ...]
     doubt: float
-    """Chance that a transaction's end is in doubt."""
+    """The probability that the end of a transaction is in doubt."""
     stale: float
-    """Chance that a read of the store is answered from a past state, as by a replica that lags."""
+    """The probability that a read of the store returns a past state, as from a lagging replica."""
     deaf: float
-    """Chance that a poll does not yet bring the news of a rebalance."""
+    """The probability that a poll does not yet report a rebalance."""
     paces: tuple[float, ...]
-    """How fast workers are."""
+    """The speeds of workers."""
     small_bites: bool
     stutter: float
-    """Chance that a poll brings again what an earlier one brought."""
+    """The probability that a poll returns records a second time."""
     wave_players: int
     rows_per_part: int
     rows_per_call: int
@@ -110,7 +112,7 @@ class Weather:
 
 
 def weather(rng: random.Random) -> Weather:
-    """A seed's weather: some faults often, some never, sometimes one all the time."""
+    """The conditions of a seed: some faults often, some never, sometimes one all the time."""
     factors = {name: rng.choice([0, 1, 1, 3]) for name in CHANCES}
     if rng.random() < 0.2:
         factors[rng.choice(list(CHANCES))] = 10
@@ -135,17 +137,17 @@ def weather(rng: random.Random) -> Weather:
 
 @dataclass(frozen=True)
 class Submission:
-    """One record to append to round-completed."""
+    """A record to append to round-completed."""
 
     partition: int
     value: bytes
     headers: Headers = ()
     fault: str = ""
-    """What is wrong with it (`faults`)."""
+    """The fault that it is (`faults`)."""
 
 
 def submissions(rng: random.Random, count: int, players: int) -> list[Submission]:
-    """Records in the order they are sent."""
+    """The records, in the order of sending."""
     sent: list[Submission] = []
     for i in range(count):
         chance = rng.random()
@@ -161,19 +163,19 @@ def submissions(rng: random.Random, count: int, players: int) -> list[Submission
 
 
 def arrival_s(rng: random.Random, number: int) -> float:
-    """When the broker takes in the record sent as this one, by its clock: it may have jumped, and
-    then rounds seem to arrive before they were completed."""
+    """When the broker receives this record, by its clock. The clock may have jumped, so that rounds
+    seem to arrive before they were completed."""
     return START_S + number * 3600 + rng.choice([*[7200.0] * 18, 1e6, -1e6])
 
 
 def announced(log: Log) -> None:
-    """A worker with the changed file starts: by the production code."""
+    """Announce a changed file, as a worker does when it starts, by the production code."""
     own = {ladder: CHANGED.history(ladder) for ladder in CHANGED.ladders}
     announce(own, log, lambda ladder: len(log.rounds[PARTITION_OF[ladder]]), f"{len(log.notes)}")
 
 
 def traced(number: int) -> Headers:
-    """Of a round's headers: every other one is traced, some of these with a state."""
+    """The headers of a round: every other round carries a trace, some with a state."""
     if number % 2:
         return ()
     parent = ("traceparent", f"00-{number + 1:032x}-{number + 1:016x}-01".encode())

@@ -1,4 +1,4 @@
-"""Step 2 left out in two ways: where else one might remember which round ids there were."""
+"""Mutants of step 2 that remember round ids elsewhere."""
 
 import itertools
 
@@ -10,17 +10,16 @@ from stream_rater.rounds.validation import Invalid
 
 
 class IdsInMemory(Estimator):
-    """Step 2 with the round ids that this process has seen, not those of the W offsets before."""
+    """Step 2 with the round ids that this process has seen, instead of those of the W offsets
+    before."""
 
     def _window_start(self, c: int, log_start: int) -> int:
         return c
 
 
 class IdsInStore(Estimator):
-    """Step 2 with round ids noted in the store when they are read: who comes second is a duplicate.
-
-    Of rival notes the store keeps the first, as Redis does with SET NX.
-    """
+    """Step 2 with round ids noted in the store when they are read: the second reader of an id finds
+    a duplicate. The store keeps the first of several notes, as Redis does with SET NX."""
 
     _readings = itertools.count()
 
@@ -32,7 +31,7 @@ class IdsInStore(Estimator):
         polled = yield from ask(next(polling))
         self._second = set[tuple[int, int]]()
         for record in polled.records:
-            source = self._sources.get(record.partition)
+            source = self._inputs.get(record.partition)
             if source is not None and record.offset >= source._next_offset:
                 yield from self._note(record)
         try:
@@ -56,5 +55,5 @@ class IdsInStore(Estimator):
         if not counts or (record.partition, record.offset) not in self._second:
             return counts
         twice = Invalid("duplicate-round", "noted in the store")
-        self._sources[record.partition]._reject(record, twice)
+        self._inputs[record.partition]._reject(record, twice)
         return False

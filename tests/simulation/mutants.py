@@ -1,4 +1,5 @@
-"""The protocol with one rule left out at a time: the simulator must find each of these wrong."""
+"""The mutants: the protocol with one rule left out at a time. The simulator must find a violation
+for each."""
 
 from dataclasses import dataclass
 
@@ -17,28 +18,28 @@ from .ids import IdsInMemory, IdsInStore
 
 
 class ReachesTheEnd(Cutoff):
-    """Rounds count though their parts are not applied, or not sent."""
+    """Counts rounds whose parts are not applied, or not sent."""
 
     def of(self, rows: Ints, partitions: Ints) -> Ints:
         return np.full(len(rows), 2**60)
 
 
 class ReachesTheCommit(Cutoff):
-    """Rounds count up to the estimators' committed offset, whatever parts there are."""
+    """Counts rounds up to the estimators' committed offset, whatever parts exist."""
 
     def of(self, rows: Ints, partitions: Ints) -> Ints:
         return self._scattered[partitions] - 1
 
 
 class ReachesWhatWasIgnored(Cutoff):
-    """Parts count that were cut for fewer shards and came after others had been added."""
+    """Counts parts that were cut for fewer shards and came after others had been added."""
 
     def _counts(self, cut_for: int, record: Record) -> bool:
         return True
 
 
 class ReachesWhatWasApplied(Cutoff):
-    """Players without parts that are kept count as new."""
+    """Counts players whose parts were deleted as new."""
 
     def of(self, rows: Ints, partitions: Ints) -> Ints:
         return self._before.of(rows)
@@ -46,7 +47,7 @@ class ReachesWhatWasApplied(Cutoff):
 
 @dataclass(frozen=True)
 class Mutant:
-    """A rule left out."""
+    """A rule that is left out."""
 
     rule: str
     machines: Machines

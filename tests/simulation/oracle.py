@@ -1,4 +1,5 @@
-"""What must come out: the sequential replay of the log, its beliefs, events and rejections."""
+"""The oracle of the simulation: the sequential replay of the log, with its beliefs, events and
+rejections."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,9 +14,9 @@ from stream_rater.lab.replay import Pool
 from stream_rater.pipeline.ports import REBUILT, Position
 from stream_rater.rounds.batch import Standings
 
-Told = tuple[str, int | None, float, float, float, float, float, int, Headers]
-"""Of an event: round id, rank, mu, sigma, mu and sigma before, performance, rounds, and the trace
-that its round carried."""
+EventValues = tuple[str, int | None, float, float, float, float, float, int, Headers]
+"""The values of an event: round id, rank, mu, sigma, previous mu and sigma, performance, rounds,
+and the trace of its round."""
 
 
 _SHOWN = ("mu", "sigma", "previous_mu", "previous_sigma")
@@ -23,16 +24,16 @@ _SHOWN = ("mu", "sigma", "previous_mu", "previous_sigma")
 
 @dataclass
 class Expected:
-    """The sequential truth about a log."""
+    """The expected outcome of a log."""
 
     beliefs: dict[Player, bytes] = field(default_factory=dict)
-    changes: dict[Player, list[Told]] = field(default_factory=dict)
-    """By player, in order."""
+    changes: dict[Player, list[EventValues]] = field(default_factory=dict)
+    """The events of each player, in order."""
     rejections: list[tuple[int, int, str]] = field(default_factory=list)
     """(partition, offset, code)."""
 
     def rate(self, pool: Pool, standings: Standings, record: Record) -> None:
-        """One round, and what is to be told of it."""
+        """Rate one round, and return the values of its events."""
         rated = pool.rate(standings, record.offset)
         if rated is None:
             return
@@ -73,15 +74,16 @@ def replay(log: Log, ladders: Ladders, window: int) -> Expected:
 
 
 def violations(log: Log, store: Store, ladders: Ladders, window: int, once: int) -> list[str]:
-    """Where log and store differ from the sequential truth; `once` there were so many shards."""
+    """The differences of log and store from the expected outcome. `once` is the former number of
+    shards."""
     expected = replay(log, ladders, window)
     shards = len(log.parts)
     found = _beliefs(store, expected, shards)
     changes = _changes(log, once)
     for player in sorted(changes.keys() | expected.changes.keys()):
-        told, due = changes.get(player, []), expected.changes.get(player, [])
-        if told != due:
-            found.append(f"events of {player}: {_rounds(told)}, not {_rounds(due)}")
+        published, due = changes.get(player, []), expected.changes.get(player, [])
+        if published != due:
+            found.append(f"events of {player}: {_rounds(published)}, not {_rounds(due)}")
     rejections = [(r.record.partition, r.record.offset, r.code) for r in log.rejected]
     if sorted(rejections) != sorted(expected.rejections):
         found.append(f"rejections: {rejections}, not {expected.rejections}")
@@ -103,10 +105,10 @@ def _beliefs(store: Store, expected: Expected, shards: int) -> list[str]:
     return [f"beliefs differ: {sorted(wrong)}"] if wrong else []
 
 
-def _changes(log: Log, once: int) -> dict[Player, list[Told]]:
-    """By player, in order: first those from the shard where the player was once."""
-    changes: dict[Player, list[Told]] = {}
-    moved: dict[Player, list[Told]] = {}
+def _changes(log: Log, once: int) -> dict[Player, list[EventValues]]:
+    """The events of each player, in order: first those from the player's former shard."""
+    changes: dict[Player, list[EventValues]] = {}
+    moved: dict[Player, list[EventValues]] = {}
     now = len(log.parts)
     for shard, events in enumerate(log.changed):
         for sent in events:
@@ -122,13 +124,13 @@ def _changes(log: Log, once: int) -> dict[Player, list[Told]]:
                     sent.trace.headers() if sent.trace else (),
                 )
             )  # fmt: skip
-    for player, told in moved.items():
-        changes.setdefault(player, []).extend(told)
+    for player, values in moved.items():
+        changes.setdefault(player, []).extend(values)
     return changes
 
 
-def _rounds(told: Sequence[Told]) -> list[str]:
-    return [f"{round_id} {mu:.6f}" for round_id, _, mu, *_ in told]
+def _rounds(values: Sequence[EventValues]) -> list[str]:
+    return [f"{round_id} {mu:.6f}" for round_id, _, mu, *_ in values]
 
 
 def is_done(log: Log, store: Store) -> bool:
@@ -141,7 +143,7 @@ def is_done(log: Log, store: Store) -> bool:
 
 
 def where(log: Log, store: Store) -> str:
-    """How far everything has come."""
+    """How far the two groups and the store have come."""
     applied = [_applied(store, shard) for shard in range(len(log.parts))]
     return (
         f"source {log.estimators.committed} of {list(map(len, log.rounds))}, "

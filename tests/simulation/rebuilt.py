@@ -1,4 +1,4 @@
-"""Scenarios of stores that are lost and rebuilt, or lost again."""
+"""Scenarios in which the store is lost and rebuilt, or lost again."""
 
 from stream_rater.pipeline.ports import CommitSource, Publish, Scatter
 
@@ -10,7 +10,7 @@ from .world import Unkindness
 
 @catches("reaches-the-end")
 def rebuilt_while_a_part_waits(stage: Stage) -> None:
-    """The store is lost when a round is scattered and committed, and not yet applied."""
+    """The store is lost after a round was scattered and committed, and before it is applied."""
     estimator, _ = stage.rated(A0, A1)
     stage.round(A0, B0)
     stage.through(estimator, CommitSource)
@@ -21,7 +21,7 @@ def rebuilt_while_a_part_waits(stage: Stage) -> None:
 
 @catches("reaches-the-commit")
 def rebuilt_before_the_source_is_committed(stage: Stage) -> None:
-    """The store is lost when a round is rated and published, and its estimator died before it
+    """The store is lost after a round was rated and published, and its estimator died before it
     committed the source."""
     stage.round(A0, A1)
     estimator, updater = stage.estimator(), stage.updater()
@@ -34,7 +34,7 @@ def rebuilt_before_the_source_is_committed(stage: Stage) -> None:
 
 @catches("reaches-what-was-applied")
 def rebuilt_after_parts_were_deleted(stage: Stage) -> None:
-    """The store is lost long after a round, when no part of it is kept."""
+    """The store is lost long after a round, when all its parts are deleted."""
     stage.rated(A0, A1)
     stage.expire()
     stage.rebuild()
@@ -45,8 +45,8 @@ def rebuilt_after_parts_were_deleted(stage: Stage) -> None:
 
 @catches("marks-overlooked")
 def lost_after_shards_were_added(stage: Stage) -> None:
-    """Players move to a new shard, and the store is lost at work. The new shard's log tells of it
-    all but what they were before; a round is reported before somebody rebuilds the store."""
+    """Players move to a new shard, and the store is lost during work. The new shard's log holds all
+    but what the players were before. A round is reported before the rebuild."""
     stage.begin_with(2)
     stage.round(A2, B2)
     estimator, updater = stage.estimator(), stage.updater()
@@ -69,8 +69,9 @@ def lost_after_shards_were_added(stage: Stage) -> None:
 
 @catches("reads-deleted-again")
 def lost_while_forgotten_rounds_are_read_again(stage: Stage) -> None:
-    """Kafka forgets the estimators' offsets, and parts are deleted. Who starts then ends by itself,
-    and an operator commits the offset; else it scatters a round again, and the store is lost."""
+    """Kafka deletes the estimators' offsets, and parts are deleted. A worker that starts then ends
+    by itself, and an operator commits the offset. With the mutant, it scatters a round again, and
+    the store is lost."""
     stage.rated(A0, B0)
     estimator, updater = stage.actors
     stage.round(A0, B0)
@@ -90,8 +91,8 @@ def lost_while_forgotten_rounds_are_read_again(stage: Stage) -> None:
 
 
 def shards_added_beside_a_paused_estimator(stage: Stage) -> Actor:
-    """An estimator is paused when it is about to send a round's parts, cut for two shards. Another
-    one and an updater rate the round, and shards are added. Returns the paused one."""
+    """An estimator is paused before it sends a round's parts, cut for two shards. Another estimator
+    and an updater rate the round, and shards are added. Returns the paused estimator."""
     stage.begin_with(2)
     stage.round(A2, B2)
     paused = stage.estimator()
@@ -106,7 +107,7 @@ def shards_added_beside_a_paused_estimator(stage: Stage) -> Actor:
 
 @catches("cut-unchecked")
 def paused_while_shards_were_added(stage: Stage) -> None:
-    """The paused one wakes up and sends its parts."""
+    """The paused estimator wakes up and sends its parts."""
     paused = shards_added_beside_a_paused_estimator(stage)
     stage.perform(paused)
     stage.estimator()
@@ -115,7 +116,7 @@ def paused_while_shards_were_added(stage: Stage) -> None:
 
 @catches("shards-uncounted")
 def paused_while_shards_were_added_and_owner_again(stage: Stage) -> None:
-    """The paused one wakes up, hears that it is a member no more, and joins again."""
+    """The paused estimator wakes up, learns that it is no longer a member, and joins again."""
     paused = shards_added_beside_a_paused_estimator(stage)
     stage.updater()
     stage.actors.append(paused)
@@ -130,8 +131,8 @@ def paused_while_shards_were_added_and_owner_again(stage: Stage) -> None:
 
 @catches("reaches-what-was-ignored")
 def lost_again_after_shards_were_added(stage: Stage) -> None:
-    """The paused one wakes up and sends the parts of a round that nobody else has sent; before they
-    are sent for as many shards as there are, the store is lost again."""
+    """The paused estimator wakes up and sends the parts of a round that nobody else has sent.
+    Before they are sent for the present number of shards, the store is lost again."""
     stage.begin_with(2)
     stage.round(A2, B2)
     paused = stage.estimator()

@@ -1,4 +1,4 @@
-"""What an operator does after the store is lost: `rebuild`, on the simulated log and store."""
+"""The operator's recovery after the store is lost: `rebuild` on the simulated log and store."""
 
 import itertools
 import math
@@ -25,14 +25,14 @@ Row = tuple[Player, int]
 
 
 class GivenUp(Exception):
-    """The command ended before its end."""
+    """The command was stopped before its end."""
 
 
 def rebuild(
     log: Log, store: StoreWithPast, ladders: Ladders, window: int, reaching: type[Cutoff],
     steps: float = math.inf,
 ) -> None:  # fmt: skip
-    """As the command does, with its own functions; raises GivenUp after so many steps."""
+    """Rebuild the store with the command's own functions. Raises GivenUp after `steps` steps."""
     ends = itertools.count()
 
     def step() -> None:
@@ -70,9 +70,9 @@ def rebuild(
 
 
 def expire(log: Log, rng: random.Random) -> None:
-    """Retention deletes parts: only such as were applied and published, of rounds committed, and
-    of which no copy was sent a moment ago, as is true of all parts that are days old. So, too, no
-    mark while a part waits that was cut for fewer shards than it names."""
+    """Delete parts as retention does: only parts that were applied and published, of committed
+    rounds, without a copy sent a moment ago, as is true of parts that are days old. A mark is not
+    deleted while a part waits that was cut for fewer shards than the mark names."""
     for number, shard in enumerate(log.parts):
         end = log.updaters.committed.get(number, 0)
         if any(_cut_for(record) < len(log.parts) for record in shard[end:]):
@@ -88,21 +88,22 @@ def expire(log: Log, rng: random.Random) -> None:
 
 
 def forget_offsets(log: Log, faults: Counter[str], noted: dict[int, int]) -> None:
-    """As Kafka does where a group had no member for days; an operator has noted them."""
+    """Delete the offsets, as Kafka does if a group had no member for days. An operator has noted
+    them."""
     faults["expired"] += bool(log.estimators.committed)
     noted |= log.estimators.committed
     log.estimators.committed.clear()
 
 
 def recall_offsets(log: Log, noted: Mapping[int, int]) -> None:
-    """What an operator does whose estimators, or whose rebuild, ask for them."""
+    """Commit the noted offsets, as an operator does when estimators or a rebuild ask for them."""
     if any(shard.start for shard in log.parts):
         known = {p: noted.get(p, 0) for p in range(len(log.rounds))}
         log.estimators.committed = known | log.estimators.committed
 
 
 def _cut_for(record: Record) -> float:
-    """For how many shards a part was cut; for any, if it is none."""
+    """The number of shards that a part was cut for; any number if it is no part."""
     try:
         return schema.decode(record.value or b"", NEXT_KERNEL).shards
     except NotAPart:
@@ -110,7 +111,7 @@ def _cut_for(record: Record) -> float:
 
 
 def rows(record: Record) -> list[Row]:
-    """Whom and which rounds a part tells of; nothing, if it is none."""
+    """The players and rounds of a part; empty if it is no part."""
     try:
         part = schema.decode(record.value or b"", NEXT_KERNEL)
     except NotAPart:

@@ -1,4 +1,4 @@
-"""Scenarios by the mutant that each catches."""
+"""The scenarios, by the mutant that each catches."""
 
 from collections.abc import Callable
 
@@ -7,11 +7,11 @@ from .stage import Stage
 Scenario = Callable[[Stage], None]
 
 SCENARIOS: dict[str, Scenario] = {}
-"""By the mutant that it catches."""
+"""The scenario for each mutant."""
 
 
 def catches(mutant: str) -> Callable[[Scenario], Scenario]:
-    """Register a scenario."""
+    """Register a scenario for a mutant."""
 
     def register(scenario: Scenario) -> Scenario:
         SCENARIOS[mutant] = scenario

@@ -1,7 +1,5 @@
-"""One scenario for each rule: the steps that end in a violation where the rule is left out.
-
-`test_directed` plays each with the rule and without.
-"""
+"""One scenario for each rule: the steps that end in a violation if the rule is left out.
+`test_directed` plays each scenario with the rule and without it."""
 
 from stream_rater.pipeline.ports import Apply, CommitSource, Publish, ReadPriors, Scatter, Seek
 
@@ -13,21 +11,23 @@ from .stage import A0, A1, A2, B0, B1, B2, NEVER_HEARS, Stage
 
 
 def play(name: str, machines: Machines) -> list[str]:
-    """What is wrong when machines have gone through the scenario."""
+    """The violations after machines have played the scenario."""
     stage = Stage(machines)
     SCENARIOS[name](stage)
     return stage.finish()
 
 
 def caught(name: str) -> bool:
-    """Whether the mutant ends its scenario with something wrong; who is stuck harms nobody."""
+    """Whether the mutant ends its scenario with a violation. A machine that is stuck is no
+    violation."""
     found = play(name, MUTANTS[name].machines)
     return bool(found) and not found[0].startswith("stuck")
 
 
 @catches("misplaced-taken")
 def round_in_another_ladders_partition(stage: Stage) -> None:
-    """Its offset there is lower than those of its players' rounds, as if it had been scattered."""
+    """Its offset there is lower than those of its players' rounds, as if it had been scattered
+    already."""
     for _ in range(3):
         estimator, updater = stage.rated(A0, B0)
     stage.round(A0, B0, A1, partition=1)
@@ -37,7 +37,7 @@ def round_in_another_ladders_partition(stage: Stage) -> None:
 
 @catches("no-floor")
 def successor_before_the_parts_are_applied(stage: Stage) -> None:
-    """An estimator commits a round and dies; its successor sees the players' next round before the
+    """An estimator commits a round and dies. Its successor sees the players' next round before the
     updater has seen the first."""
     stage.round(A0, A1)
     first = stage.estimator()
@@ -50,7 +50,7 @@ def successor_before_the_parts_are_applied(stage: Stage) -> None:
 
 @catches("floor-that-stays")
 def store_goes_back_after_it_was_believed(stage: Stage) -> None:
-    """The store loses a round between being seen to hold it and being asked for the priors."""
+    """The store loses a round after its position was seen and before the priors are read."""
     estimator, _ = stage.rated(A0, A1)
     stage.round(A0, A1)
     stage.until(estimator, ReadPriors)
@@ -77,7 +77,8 @@ def store_catches_up_within_a_read(stage: Stage) -> None:
 
 @catches("current-prior")
 def estimator_dies_in_mid_scatter(stage: Stage) -> None:
-    """One player's part was sent and applied, the other's was not; the successor rates again."""
+    """One player's part was sent and applied, the other's was not. The successor rates the round
+    again."""
     stage.round(A0, A1)
     first, _ = stage.estimator(), stage.updater()
     stage.until(first, Scatter)
@@ -90,7 +91,7 @@ def estimator_dies_in_mid_scatter(stage: Stage) -> None:
 
 @catches("unacknowledged")
 def part_overtaken_by_the_next_wave(stage: Stage) -> None:
-    """A part of one wave is not out yet when a later round of its round's other player is."""
+    """A part of one wave is unsent when a later round of the other player in its round is sent."""
     _behind_a_round_that_waits(stage)
     estimator, updater = stage.actors
     stage.round(A0, A1)
@@ -105,8 +106,8 @@ def part_overtaken_by_the_next_wave(stage: Stage) -> None:
 
 
 def _behind_a_round_that_waits(stage: Stage) -> None:
-    """An estimator with an updater of shards 0 and 1; nothing can be committed, because the next
-    round to be waits for shard 2, which has no updater yet."""
+    """An estimator, and an updater of shards 0 and 1. Nothing can be committed, because the next
+    round waits for shard 2, which has no updater yet."""
     stage.round(A2, B2)
     estimator = stage.estimator()
     stage.updater(0, 1)
@@ -116,8 +117,8 @@ def _behind_a_round_that_waits(stage: Stage) -> None:
 
 @catches("resumed-not-awaited")
 def zombie_scatters_on(stage: Stage) -> None:
-    """While its successor sets its floors, a zombie scatters two rounds of one player; only one of
-    the first one's parts is applied when the successor finds it scattered."""
+    """While its successor sets its floors, a zombie scatters two rounds of one player. Only one
+    part of the first round is applied when the successor finds it scattered."""
     _behind_a_round_that_waits(stage)
     zombie, updater = stage.actors
     stage.turns(updater)
@@ -140,7 +141,8 @@ def zombie_scatters_on(stage: Stage) -> None:
 
 @catches("first-piece")
 def next_round_between_the_pieces_of_a_large_one(stage: Stage) -> None:
-    """A round of three, in two pieces; who is in the second has another round right after it."""
+    """A round of three players in two pieces; a player of the second piece has another round right
+    after it."""
     stage.round(A0, A1, A2)
     stage.round(A2, B2)
     stage.turns(stage.estimator())
@@ -162,7 +164,8 @@ def round_still_waiting_at_a_crash(stage: Stage) -> None:
 
 @catches("plain-commits")
 def commit_that_comes_late(stage: Stage) -> None:
-    """A commit times out; its sender goes on and commits a rejection behind it; then it arrives."""
+    """A commit times out. Its sender continues and commits a rejection after it. Then the first
+    commit arrives."""
     stage.round(A0, B0)
     estimator, updater = stage.estimator(), stage.updater()
     stage.until(estimator, CommitSource)
@@ -190,7 +193,7 @@ def crash_between_rejection_and_commit(stage: Stage) -> None:
 
 @catches("offsets-forgotten")
 def offsets_expire(stage: Stage) -> None:
-    """All workers are gone for so long that Kafka forgets the estimators' offsets."""
+    """All workers are gone for so long that Kafka deletes the estimators' offsets."""
     estimator, updater = stage.rated(A0, B0)
     stage.report(b"no round")
     stage.through(estimator, CommitSource)
@@ -227,8 +230,8 @@ def estimator_dies_before_it_scatters(stage: Stage) -> None:
 
 @catches("notes-read-once")
 def ladder_is_changed_and_the_store_is_lost(stage: Stage) -> None:
-    """A worker with the old file goes on while one with a new file notes a change; the store loses
-    all that it ever held, and gets it back from the log."""
+    """A worker with the old file continues after one with a new file notes a change. The store
+    loses everything and gets it back from the log."""
     old, updater = stage.rated(A0, B0)
     stage.announce()
     stage.store.roll_back(0, 1000)
@@ -257,7 +260,7 @@ def worker_that_was_forgotten(stage: Stage) -> None:
 
 @catches("no-cut")
 def backlog_with_a_player_twice(stage: Stage) -> None:
-    """Two rounds of the same players are applied one by one, lost, and replayed in one go."""
+    """Two rounds of the same players are applied one by one, lost, and replayed in one call."""
     estimator, updater = stage.estimator(), stage.updater()
     for _ in range(2):
         stage.round(A0, B0)
@@ -268,7 +271,7 @@ def backlog_with_a_player_twice(stage: Stage) -> None:
 
 @catches("applies-before-settling")
 def updater_dies_between_store_and_log(stage: Stage) -> None:
-    """A round is applied and its events are not published when the updater dies."""
+    """A round is applied, and the updater dies before its events are published."""
     stage.round(A0, A1)
     stage.estimator()
     first = stage.updater()
@@ -281,7 +284,7 @@ def updater_dies_between_store_and_log(stage: Stage) -> None:
 
 @catches("publishes-replays")
 def store_loses_what_was_published(stage: Stage) -> None:
-    """A round is applied and published, and then the store forgets it."""
+    """A round is applied and published, and then the store loses it."""
     stage.rated(A0, A1)
     stage.store.roll_back(0, 1)
     stage.store.roll_back(1, 1)
@@ -289,7 +292,8 @@ def store_loses_what_was_published(stage: Stage) -> None:
 
 @catches("publishes-what-was-lost")
 def shards_go_to_another_before_the_commit(stage: Stage) -> None:
-    """A round is applied; who has the shards by then settles it before the first one publishes."""
+    """A round is applied. The new owner of the shards settles it before the first owner
+    publishes."""
     stage.round(A0, A1)
     estimator, first = stage.estimator(), stage.updater()
     stage.through(estimator, CommitSource)
@@ -300,7 +304,7 @@ def shards_go_to_another_before_the_commit(stage: Stage) -> None:
 
 @catches("publishes-what-went-ahead")
 def one_shard_goes_back_while_events_go_ahead(stage: Stage) -> None:
-    """The log takes in the events of two shards while the store of one refuses its call."""
+    """The events of two shards are sent while the store of one shard refuses its call."""
     estimator, updater = stage.rated(A0, A1)
     stage.round(A0, A1)
     stage.through(estimator, CommitSource)
@@ -311,7 +315,7 @@ def one_shard_goes_back_while_events_go_ahead(stage: Stage) -> None:
 
 @catches("remembered-offset")
 def commit_that_succeeded_in_doubt(stage: Stage) -> None:
-    """A transaction is committed, but the updater hears that it failed."""
+    """A transaction is committed, but the updater is told that it failed."""
     stage.round(A0, A1)
     estimator, updater = stage.estimator(), stage.updater()
     stage.through(estimator, CommitSource)
@@ -323,8 +327,8 @@ def commit_that_succeeded_in_doubt(stage: Stage) -> None:
 
 @catches("recalls-by-offset")
 def part_sent_twice_and_applied_unpublished(stage: Stage) -> None:
-    """A round is scattered again by a successor. The updater has published the first copy when it
-    dies with the second, which changed nothing, applied."""
+    """A successor scatters a round again. The updater has published the first copy, and dies after
+    it applied the second copy, which changed nothing."""
     stage.round(A0, B0)
     first = stage.estimator()
     updater = stage.updater()
@@ -339,7 +343,8 @@ def part_sent_twice_and_applied_unpublished(stage: Stage) -> None:
 
 @catches("unstable-offset")
 def takeover_while_a_transaction_is_pending(stage: Stage) -> None:
-    """An updater dies while its transaction is being committed; its successor is there first."""
+    """An updater dies while its transaction is being committed. Its successor starts before the
+    commit."""
     stage.round(A0, A1)
     estimator, first = stage.estimator(), stage.updater()
     stage.through(estimator, CommitSource)
@@ -356,8 +361,8 @@ def takeover_while_a_transaction_is_pending(stage: Stage) -> None:
 
 @catches("no-compare-and-set")
 def late_call_of_a_dead_updater(stage: Stage) -> None:
-    """A dead updater's call arrives after its successor has made it, too, and the next one, whose
-    events are not out when the successor dies in turn."""
+    """A dead updater's call arrives after its successor has made the same call and the next one,
+    whose events are unpublished when the successor dies in turn."""
     stage.round(A0, A1)
     estimator, first = stage.estimator(), stage.updater()
     stage.through(estimator, CommitSource)
@@ -377,8 +382,8 @@ def late_call_of_a_dead_updater(stage: Stage) -> None:
 
 @catches("kept-producer")
 def late_end_within_the_next_transaction(stage: Stage) -> None:
-    """The end of a transaction is in doubt. It arrives when half of the next one is sent; then the
-    updater dies."""
+    """The end of a transaction is in doubt. It arrives when half of the next transaction is sent;
+    then the updater dies."""
     stage.round(A0, A1)
     estimator, first = stage.estimator(), stage.updater()
     stage.through(estimator, CommitSource)

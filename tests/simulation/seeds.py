@@ -1,4 +1,4 @@
-"""A seed's outcome, and how to see it again."""
+"""The outcome of a seed, and the command that replays it."""
 
 from .actors import PRODUCTION, Machines
 from .faults import Faults
@@ -8,7 +8,7 @@ from .simulator import Simulation
 def outcome_of(
     seed: int, machines: Machines = PRODUCTION, *, trace: list[str] | None = None
 ) -> tuple[list[str], Faults]:
-    """What is wrong with a seed's outcome, an exception included; and the faults there were."""
+    """The violations of a seed, or its exception; and the faults that happened."""
     simulation = Simulation(seed, machines, trace=None if trace is None else trace.append)
     try:
         found = simulation.run()
@@ -18,5 +18,5 @@ def outcome_of(
 
 
 def replay_command(seed: int) -> str:
-    """What to type to see it again."""
+    """The command that replays a seed."""
     return f".venv/bin/python -m tests.simulation {seed}"

@@ -1,9 +1,10 @@
-"""Workers on one simulated log and store, a random one taking the next atomic step, with faults.
+"""Simulates workers on one log and store with faults; a random worker takes the next atomic step.
 
 Everything random comes from the seed. A step is one atomic piece of one effect: the append of one
-part, the compare-and-set on one shard, one request of a transaction. Between any two, others may
-run, and this worker may die, sleep through a rebalance and go on as a zombie, or be told that the
-call failed although it happened, or will yet happen: requests of a failed call may arrive late.
+part, the compare-and-set on one shard, or one request of a transaction. Between two steps, other
+workers may run. The worker may die, or sleep through a rebalance and continue as a zombie. It may
+be told that its call failed although it happened, or will happen: requests of a failed call may
+arrive late.
 """
 
 import math
@@ -38,11 +39,11 @@ from .game import (
 from .world import StoreWithPast, Unkindness
 
 WINDOW = 12
-"""Small, so that duplicates beyond it happen too."""
+"""A small window, so that duplicates beyond it happen, too."""
 
 
 class Simulation:
-    """One seed's world."""
+    """The simulation of one seed."""
 
     def __init__(
         self,
@@ -56,7 +57,7 @@ class Simulation:
         self._trace = trace
         self.weather: Weather = weather(self.rng)
         self.once = SHARDS - 1 if seed % 2 == 0 else SHARDS
-        """How many shards there are at first."""
+        """The number of shards at the start."""
         self.log, self.store = (
             Log(PARTITIONS, self.once),
             StoreWithPast(self.rng, self.weather.stale),
@@ -66,14 +67,14 @@ class Simulation:
         self.doubt, self.now_s = self.weather.doubt, 0.0
         self.watch = Watch()
         self.upgrading = False
-        """Whether who starts from now on has the next release and ladders file."""
+        """Whether workers that start from now on have the next release and ladders file."""
         self.actors: list[Actor] = []
         self.stragglers: list[Straggler] = []
         self.noted: dict[int, int] = {}  # offsets that Kafka forgot
         self._start_all()
 
     def _start_all(self) -> None:
-        """As many workers as the weather has."""
+        """Start as many workers as the seed has."""
         for _ in range(self.weather.workers):
             self._start("estimator")
             self._start("updater")
@@ -95,15 +96,15 @@ class Simulation:
         )
         machine = (self._estimator() if estimating else self._updater()).run()
         effect = next(machine)
-        actor = Actor(role, worker, machine, effect, worker.steps(effect), backoff=self._pace())
+        actor = Actor(role, worker, machine, effect, worker.steps(effect), pace=self._pace())
         actor.old = not self.upgrading
         actor.skew_s = self.rng.uniform(0.0, 1e6)
         self.actors.append(actor)
 
     def _pace(self) -> float:
-        backoff = self.rng.choice(self.weather.paces)
-        self.faults["slow"] += backoff < 1.0
-        return backoff
+        pace = self.rng.choice(self.weather.paces)
+        self.faults["slow"] += pace < 1.0
+        return pace
 
     def _estimator(self) -> Estimator:
         kind = self.machines.estimator
@@ -128,12 +129,12 @@ class Simulation:
     def _rebalance(self) -> None:
         self.faults["rebalance"] += self.log.updaters.generation > 0
         for role in ("estimator", "updater"):
-            members = [a.worker for a in self.actors if a.role == role and a.backoff]
+            members = [a.worker for a in self.actors if a.role == role and a.pace]
             self.rng.shuffle(members)
             self._group(role).assign(members)
 
     def run(self) -> list[str]:
-        """Rounds and faults, then quiet until all is done; returns the violations."""
+        """Run rounds and faults, then no faults until all is finished. Returns the violations."""
         while self.to_submit:
             self._maybe_fault()
             if self.rng.random() < self.weather.submit:
@@ -163,7 +164,8 @@ class Simulation:
         self.faults["early"] += received_s < START_S
 
     def _becomes_done(self) -> bool:
-        """Everything gets finished, and stays so; not if a shard goes on to ask for a rebuild."""
+        """Whether everything gets finished and stays so. It does not if a shard still asks for a
+        rebuild."""
         was_done, asked = False, 0
         for _ in range(QUIET_EFFECTS // STILL_EFFECTS):
             is_done = oracle.is_done(self.log, self.store)
@@ -191,7 +193,7 @@ class Simulation:
             self._start_again(actor)
             return
         self._tick(actor)
-        if actor.backoff == 1.0 or self.rng.random() < actor.backoff:
+        if actor.pace == 1.0 or self.rng.random() < actor.pace:
             if self._trace:
                 self._trace(f"{actor} {actor.pieces} {actor.effect!s:.200}")
             actor.advance()
@@ -212,7 +214,8 @@ class Simulation:
                 return
 
     def _victim(self) -> Actor:
-        """Anyone; half the time someone in the middle of a write, where it hurts most."""
+        """A random actor; half the time one in the middle of a write, where a fault does most
+        harm."""
         if self.rng.random() < 0.5:
             writing = [actor for actor in self.actors if actor.writing]
             if writing:
@@ -220,7 +223,7 @@ class Simulation:
         return self.rng.choice(self.actors)
 
     def _crash(self) -> None:
-        """A worker is gone, with what it was doing half done; another starts in its place."""
+        """Kill a worker in the middle of its effect, and start another in its place."""
         actor = self._victim()
         self.faults["crash"] += 1
         self._straggle(actor)
@@ -230,7 +233,7 @@ class Simulation:
         self._rebalance()
 
     def _start_again(self, actor: Actor) -> None:
-        """Its process has ended by itself; another one takes its place."""
+        """Replace a worker whose process has ended by itself."""
         self.faults["ended"] += 1
         recovery.recall_offsets(self.log, self.noted)
         self.actors.remove(actor)
@@ -238,20 +241,21 @@ class Simulation:
         self._rebalance()
 
     def _sleep_or_wake(self) -> None:
-        """A long pause; the others go on, and may or may not have noticed."""
+        """Begin or end a long pause of a worker. The other workers continue, and may or may not
+        have noticed it."""
         actor = self.rng.choice(self.actors)
-        self.faults["pause"] += actor.backoff > 0.0
-        self.faults["zombie"] += actor.backoff == 0.0 and actor.unaware
-        actor.backoff = 0.0 if actor.backoff else self._pace()
+        self.faults["pause"] += actor.pace > 0.0
+        self.faults["zombie"] += actor.pace == 0.0 and actor.unaware
+        actor.pace = 0.0 if actor.pace else self._pace()
 
     def _jump(self) -> None:
-        """A worker's clock is set, as no monotonic one should be."""
+        """Set a worker's clock forward, as no monotonic clock should be."""
         ahead_s = self.rng.choice([-10.0, -1.0, 1.0, 10.0, 1000.0])
         self.faults["jump-ahead" if ahead_s > 0.0 else "jump-back"] += 1
         self.rng.choice(self.actors).skew_s += ahead_s
 
     def _fail(self, actor: Actor | None = None) -> None:
-        """The call in hand fails where it stands: some of it happened, and the worker lives on."""
+        """Let the current call fail. Part of it happened, and the worker lives on."""
         actor = actor or self._victim()
         self.faults["doubt" if actor.ending else "fail"] += 1
         self._straggle(actor)
@@ -263,11 +267,9 @@ class Simulation:
             self.stragglers.append(Straggler.of(actor))
 
     def _arrive(self) -> None:
-        """One more request of a failed call reaches its server, or all the rest are lost.
-
-        Most often while its sender is already at its next write, or while there is a transaction
-        that it may end.
-        """
+        """Let one more request of a failed call reach its server, or lose all that are left. It
+        happens most often while its sender is at its next write, or while there is a transaction
+        that it may end."""
         if self.stragglers:
             straggler = self.rng.choice(self.stragglers)
             hurts = straggler.fault if straggler.ends is not None else straggler.sender.writing
@@ -281,21 +283,21 @@ class Simulation:
             self.stragglers.remove(straggler)
 
     def _let_end_in(self, sender: Actor) -> None:
-        """The late end of a transaction often comes into its worker's next one."""
+        """Let the late end of a transaction arrive during its worker's next transaction, often."""
         for straggler in tuple(self.stragglers):
             into_the_next = straggler.sender is sender and straggler.fault == "into-the-next"
             if into_the_next and self.rng.random() < 0.3:
                 self._let_in(straggler)
 
     def _time_out(self) -> None:
-        """The coordinator aborts a transaction that takes too long, and fences its producer."""
+        """Let the coordinator abort a transaction that takes too long, and fence its producer."""
         group = self.rng.choice([self.log.estimators, self.log.updaters])
-        if group.pending:
+        if group.transactions:
             self.faults["aborted"] += 1
-            self.log.fence(group, self.rng.choice(sorted(group.pending)))
+            self.log.fence(group, self.rng.choice(sorted(group.transactions)))
 
     def _roll_back(self) -> None:
-        """The store loses its last calls on some shards, or finds itself in another old state."""
+        """Let the store lose its last calls on some shards, or return to another old state."""
         shards = range(len(self.log.parts))
         for shard in self.rng.sample(shards, self.rng.choice([1, 1, 2, len(shards)])):
             if self.rng.random() < 0.2:
@@ -304,23 +306,24 @@ class Simulation:
                 self.store.roll_back(shard, self.rng.choice([1, 2, 3, 1000]))
 
     def _lose(self) -> None:
-        """Some shards' store is lost at work, or goes back to before it was rebuilt. Where the log
-        does not lead on from there, the shard is refused, and nobody comes before all is calm."""
+        """Let some shards lose their store during work, or return to before a rebuild. Where the
+        log does not lead on from there, the shard is refused, and no operator comes before the
+        faults end."""
         shards = range(len(self.log.parts))
         for shard in self.rng.sample(shards, self.rng.choice([1, len(shards)])):
             self.store.lose(shard)
 
     def _wipe(self) -> None:
-        """The store is lost and rebuilt, and sometimes lost again at once."""
+        """Lose the store and rebuild it, and sometimes lose it again at once."""
         self.faults["wipe"] += 1
         self._recover()
         if self.rng.random() < 0.3:
             self._lose()
 
     def _recover(self) -> None:
-        """The store is lost, perhaps after old parts were deleted. All workers are stopped but who
-        is paused and overlooked. It is rebuilt from the log, at the second attempt perhaps, and for
-        more shards perhaps, and as many workers start again."""
+        """Recover from the loss of the store, perhaps after old parts were deleted. All workers are
+        stopped, except one that is paused and overlooked. The store is rebuilt from the log,
+        perhaps at the second attempt and for more shards, and as many workers start again."""
         many = 2 if len(self.log.parts) < SHARDS else self.rng.choice([0, 0, 1])
         overlooked = self.rng.sample(self.actors, min(len(self.actors), many))
         for actor in self.actors:
@@ -328,10 +331,10 @@ class Simulation:
                 self._straggle(actor)
         self.actors = overlooked
         for actor in self.actors:
-            actor.backoff = 0.0
+            actor.pace = 0.0
         for group in (self.log.estimators, self.log.updaters):
             group.assign([])
-            for producer in sorted(group.pending):
+            for producer in sorted(group.transactions):
                 self.log.fence(group, producer)
         self.store.wipe()
         if days_passed := self.rng.random() < 0.25:
@@ -349,7 +352,7 @@ class Simulation:
         self._start_all()
 
     def _add_shards(self) -> None:
-        """If they are not all there yet, and nothing waits."""
+        """Add shards, if they are not all there yet and nothing waits."""
         committed = self.log.updaters.committed
         if all(committed.get(s, 0) == len(parts) for s, parts in enumerate(self.log.parts)):
             self.faults["resharded"] += len(self.log.parts) < SHARDS
@@ -361,18 +364,18 @@ class Simulation:
         recovery.rebuild(self.log, self.store, self.ladders, WINDOW, reach, steps)
 
     def _upgrade(self) -> None:
-        """A rolling upgrade begins: a worker with the new file starts."""
+        """Begin a rolling upgrade: start a worker with the new file."""
         announced(self.log)
         self.upgrading = True
 
     def _upgrade_in_time(self, partition: int) -> None:
-        """A change is noted before the log comes to it, or it is not made."""
+        """Announce a change before the log reaches its offset, or not at all."""
         first = CHANGED.ladders["a"].changes[0].from_offset
         if not self.upgrading and partition == 0 and len(self.log.rounds[0]) >= first:
             self._upgrade()
 
     def _litter(self) -> None:
-        """Somebody else writes into the parts' topic."""
+        """Write foreign messages into the parts' topic."""
         self.faults["litter"] += 1
         self.log.append_part(
             self.rng.randrange(len(self.log.parts)), self.rng.choice([b"", b"{}", b"litter"])
@@ -388,9 +391,9 @@ class Simulation:
             self._start(actor.role)
         alive = {actor.worker.producer for actor in self.actors}
         for group in (self.log.estimators, self.log.updaters):
-            for producer in [p for p in group.pending if p not in alive]:
+            for producer in [p for p in group.transactions if p not in alive]:
                 self.log.fence(group, producer)
         for actor in self.actors:
-            actor.backoff = 1.0
+            actor.pace = 1.0
             actor.worker.unkindness = Unkindness(self.weather.small_bites)
         self._rebalance()

@@ -1,9 +1,9 @@
-"""Simulate at length: `python -m tests.simulation.soak --seeds N --minutes M`.
+"""Runs many simulations: `python -m tests.simulation.soak --seeds N --minutes M`.
 
-First fuzzes the decoder, for half of the time at most. Then runs the production code on seeds
-that `make test` does not, and beside it every mutant on some of them. Prints tables, and a JSON
-object for each of the two. Exit 1 if the production code is ever found wrong, if a mutant is not by
-its scenario, or if the decoder did not get as many inputs as promised.
+It first fuzzes the decoder, for at most half of the time. Then it runs the production code on seeds
+that `make test` does not run, and every mutant on some of them. It prints tables, and a JSON object
+for each of the two. The exit code is 1 if the production code ever violates the protocol, if a
+mutant passes its scenario, or if the decoder did not get the promised number of inputs.
 """
 
 import argparse
@@ -22,6 +22,8 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from tests.benchmarks.document import faults as document
+from tests.benchmarks.document import writing
 from tests.fuzz.run import INPUTS, fuzz
 
 from .actors import Machines
@@ -32,32 +34,32 @@ from .seeds import outcome_of, replay_command
 
 MINUTES = 10.0
 FIRST = 1_000_000
-"""A table of the same seeds can be had again; others have another `--first`."""
+"""The default first seed, so that a table can be reproduced; `--first` chooses others."""
 
 AT_ONCE = 25
 MUTANT_EVERY = 2
-"""After so many chunks of the production code comes one of a mutant."""
+"""A chunk of a mutant follows this many chunks of the production code."""
 
 PRODUCTION = ""
 
 Chunk = tuple[str, int, int]
-"""Mutant (or PRODUCTION), first seed, how many."""
+"""The mutant (or PRODUCTION), the first seed, and the number of seeds."""
 
 
 @dataclass
 class Tally:
-    """What came of all chunks."""
+    """The results of all chunks."""
 
     seeds: Counter[str] = field(default_factory=Counter)
     wrong: Counter[str] = field(default_factory=Counter)
     failing: list[tuple[int, str]] = field(default_factory=list)
-    """Seeds of the production code, and what was wrong."""
+    """The seeds on which the production code failed, with the violation."""
     faults: Faults = field(default_factory=Faults)
-    """That the production code met."""
+    """The faults that the production code met."""
 
 
 def chunks(first: int, seeds: int) -> Iterator[Chunk]:
-    """What to run, in this order: mutants take turns."""
+    """The chunks to run, in order; mutants take turns."""
     names = list(MUTANTS)
     for i in range(-(-seeds // AT_ONCE)):
         done = i * AT_ONCE
@@ -68,7 +70,8 @@ def chunks(first: int, seeds: int) -> Iterator[Chunk]:
 
 
 def run(chunk: Chunk, deadline_s: float) -> tuple[str, int, list[tuple[int, str]], Faults]:
-    """A chunk: its mutant, how many seeds there was time for, those found wrong, all faults."""
+    """Run a chunk. Returns its mutant, how many seeds there was time for, the seeds with
+    violations, and all faults."""
     name, first, count = chunk
     machines = MUTANTS[name].machines if name else Machines()
     wrong, faults = [], Faults()
@@ -83,7 +86,7 @@ def run(chunk: Chunk, deadline_s: float) -> tuple[str, int, list[tuple[int, str]
 
 
 def soak(first: int, seeds: int, minutes: float, console: Console) -> Tally:
-    """Run until either bound is reached."""
+    """Run until the number of seeds or the time is reached."""
     tally = Tally()
     deadline_s = time.time() + 60.0 * minutes
     todo = list(chunks(first, seeds))
@@ -104,37 +107,23 @@ def soak(first: int, seeds: int, minutes: float, console: Console) -> Tally:
 
 @dataclass
 class Summary:
-    """What is to be told."""
+    """The summary of a soak."""
 
     first: int
-    """Of the seeds, which decide all: the same seeds have the same faults and violations."""
+    """The first seed. The same seeds have the same faults and violations."""
     seeds: int
     violations: int
     mutants: int
     caught: int
-    """By scenarios of their own."""
+    """How many mutants fail their own scenario."""
     caught_by_seeds: int
-    """Besides, at random."""
+    """How many mutants fail on random seeds, too."""
     fuzzed: int
     fuzzed_wrong: int
     faults: dict[str, int]
 
-    def rows(self) -> Iterator[tuple[str, int]]:
-        """Of the table in the README."""
-        yield f"seeds, from {self.first:,} on", self.seeds
-        yield (
-            "ratings that differ; events lost, doubled, out of order; rounds stuck",
-            self.violations,
-        )
-        yield "rules left out, one at a time", self.mutants
-        yield "caught by a scenario of their own", self.caught
-        yield "caught by random seeds, too", self.caught_by_seeds
-        yield "broken messages to the decoder", self.fuzzed
-        yield "crashes, hangs", self.fuzzed_wrong
-        yield from ((label, self.faults[kind]) for kind, label in KINDS.items())
-
     def complaints(self, inputs: int) -> Iterator[str]:
-        """Why this is no success, if so many inputs were promised to the decoder."""
+        """The reasons why the soak failed, if this many inputs were promised to the decoder."""
         if self.violations or not self.seeds:
             yield f"{self.violations} of {self.seeds} seeds went wrong"
         if self.caught < self.mutants:
@@ -144,12 +133,13 @@ class Summary:
 
 
 def promised(minutes: float) -> int:
-    """Inputs to the decoder: all, or of them what less time than usual has room for."""
+    """The number of inputs promised to the decoder: all, or the share that a shorter time has room
+    for."""
     return int(INPUTS * min(1.0, minutes / MINUTES))
 
 
 def summary_of(first: int, tally: Tally, fuzzed: Mapping[str, int]) -> Summary:
-    """Plays the scenarios, too."""
+    """The summary, after all scenarios were played."""
     return Summary(
         first,
         tally.seeds[PRODUCTION],
@@ -164,7 +154,7 @@ def summary_of(first: int, tally: Tally, fuzzed: Mapping[str, int]) -> Summary:
 
 
 def tables(tally: Tally, summary: Summary) -> Iterator[Table]:
-    """What seeds find without each rule; then all in all."""
+    """Tables of what seeds find without each rule, and of the totals."""
     by_rule = Table("rule left out", box=MARKDOWN)
     by_rule.add_column("seeds", justify="right")
     by_rule.add_column("violations", justify="right")
@@ -173,17 +163,18 @@ def tables(tally: Tally, summary: Summary) -> Iterator[Table]:
     yield by_rule
     whole = Table("simulated", box=MARKDOWN)
     whole.add_column("times", justify="right")
-    for label, times in summary.rows():
-        whole.add_row(label, f"{times:,}")
+    for counted, times in document.counted(asdict(summary)):
+        whole.add_row(counted, f"{times:,}")
     yield whole
 
 
 def main() -> int:
-    """Parse, soak, report."""
+    """Parse the arguments, soak and report."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.soak", description=__doc__)
     parser.add_argument("--seeds", type=int, default=20_000, help="of the production code")
     parser.add_argument("--minutes", type=float, default=MINUTES)
     parser.add_argument("--first", type=int, default=FIRST, help="the first seed")
+    writing.add_option(parser)
     arguments = parser.parse_args()
     first, minutes, began_s = arguments.first, arguments.minutes, time.time()
     console = Console(stderr=True, width=100)
@@ -199,7 +190,9 @@ def main() -> int:
     complaints = list(summary.complaints(promised(minutes)))
     for each in complaints:
         console.print(each)
-    print(json.dumps(asdict(summary)))
+    print(json.dumps(asdict(summary)), flush=True)
+    if arguments.write:
+        writing.write_run("soak", [fuzzed, asdict(summary)], sys.argv[1:])
     return 1 if complaints else 0
 
 

@@ -1,7 +1,8 @@
-"""A stage for directed scenarios: workers whose every piece is called for by hand, nothing random.
+"""A stage for directed scenarios: the scenario calls every piece of every worker, and nothing is
+random.
 
-Ladder `a` in partition 0, three shards. Players are named by their shard: A0, B0, C0 in shard 0, A1
-in shard 1, and so on.
+Ladder `a` is in partition 0, and there are three shards. Players are named by their shard: A0, B0,
+C0 in shard 0, A1 in shard 1, and so on.
 """
 
 import random
@@ -28,7 +29,8 @@ NEVER_HEARS = Unkindness(deaf=1.0)
 
 
 class InOrder(random.Random):
-    """No luck at all: the first of every choice, everything in order, nothing unlikely."""
+    """A random generator without chance: the first of every choice, everything in order, nothing
+    unlikely."""
 
     def choice(self, seq: Sequence[T]) -> T:  # type: ignore[override]
         return seq[0]
@@ -41,7 +43,7 @@ class InOrder(random.Random):
 
 
 def _named(letter: str, shard: int) -> str:
-    """The first of letter-0, letter-1, ... in that shard."""
+    """The first of letter-0, letter-1, ... that is in the shard."""
     return next(
         name for i in range(1000) if shards_of([name := f"{letter}-{i}"], SHARDS)[0] == shard
     )
@@ -75,7 +77,7 @@ class Stage:
         return actor
 
     def estimator(self) -> Actor:
-        """An estimator who owns everything from now on."""
+        """Start an estimator that owns all partitions from now on."""
         machine = self.machines.estimator(
             self.ladders, len(self.log.parts), PARTITIONS, window=WINDOW, wave_players=2
         ).run()
@@ -84,7 +86,7 @@ class Stage:
         return actor
 
     def updater(self, *shards: int) -> Actor:
-        """An updater who owns these shards, or else all of them, from now on."""
+        """Start an updater that owns these shards, or else all shards, from now on."""
         machine = self.machines.updater(len(self.log.parts), rows_per_call=20_000).run()
         actor = self._join("updater", self.log.updaters, machine, self.log.parts)
         group = self.log.updaters
@@ -93,42 +95,42 @@ class Stage:
         return actor
 
     def crash(self, actor: Actor) -> None:
-        """Gone; others only own its partitions once they are told so."""
+        """Kill an actor. Others own its partitions only once they are told."""
         self.actors.remove(actor)
 
     def announce(self) -> None:
-        """A worker with a new ladders file is started: its changes are noted. Who comes, has it."""
+        """Start a worker with a new ladders file, which notes its changes. Later workers have the
+        file, too."""
         self.ladders = CHANGED
         announced(self.log)
 
     # --- what happens ---
 
     def expire(self) -> None:
-        """Parts that are applied and published get deleted from the log."""
+        """Delete parts that are applied and published from the log."""
         for shard, committed in self.log.updaters.committed.items():
             self.log.parts[shard].start = committed
 
     def begin_with(self, shards: int) -> None:
-        """There are so many shards until the first rebuild, and workers were there before."""
+        """Begin with this many shards until the first rebuild, as if workers had run before."""
         self.once = shards
         self.log = Log(PARTITIONS, shards)
         self.log.estimators.committed = dict.fromkeys(range(PARTITIONS), 0)
         self.log.updaters.committed = dict.fromkeys(range(shards), 0)
 
     def rebuild(self) -> None:
-        """All workers are stopped, the store is lost and rebuilt; with more shards, if they were
+        """Stop all workers, lose the store and rebuild it; with more shards, if there were
         fewer."""
         self.log.add_shards(SHARDS - len(self.log.parts))
         self.actors.clear()
         for group in (self.log.estimators, self.log.updaters):
-            for producer in sorted(group.pending):
+            for producer in sorted(group.transactions):
                 self.log.fence(group, producer)
         self.store.wipe()
         recovery.rebuild(self.log, self.store, self.ladders, WINDOW, self.machines.reach)
 
     def round(self, *players: str, round_id: str = "", partition: int = 0) -> int:
-        """Report a round of ladder `a` in which the players came in in this order; returns its
-        offset."""
+        """Report a round of ladder `a` with the players in this order. Returns its offset."""
         self._rounds += 1
         standings = [{"player": player, "rank": i + 1} for i, player in enumerate(players)]
         return self.report(
@@ -144,17 +146,17 @@ class Stage:
         )
 
     def report(self, value: bytes, partition: int = 0) -> int:
-        """Append a record to round-completed; returns its offset."""
+        """Append a record to round-completed. Returns its offset."""
         return self.log.submit(partition, value, traced(self._rounds), received_s=1.8e9)
 
     def perform(self, actor: Actor) -> None:
-        """All of the effect in hand."""
+        """Perform the rest of the current effect."""
         self.now_s += 0.1
         actor.worker.now_s = self.now_s
         actor.perform()
 
     def until(self, actor: Actor, kind: type[Effect[Any]], **having: Any) -> None:
-        """Perform effects until the next one is of this kind, with these attributes."""
+        """Perform effects until the next one is of this kind with these attributes."""
         for _ in range(MOST_EFFECTS):
             if isinstance(actor.effect, kind) and all(
                 bool(getattr(actor.effect, name)) == value for name, value in having.items()
@@ -164,12 +166,13 @@ class Stage:
         raise AssertionError(f"{actor.role} never comes to {kind.__name__}")
 
     def through(self, actor: Actor, kind: type[Effect[Any]], **having: Any) -> None:
-        """Perform effects up to and with the next one of this kind."""
+        """Perform effects up to and including the next one of this kind."""
         self.until(actor, kind, **having)
         self.perform(actor)
 
     def rated(self, *players: str) -> tuple[Actor, Actor]:
-        """A round from its report to its events, by a new estimator and updater: these two."""
+        """Rate a round from its report to its events, by a new estimator and a new updater, which
+        are returned."""
         self.round(*players)
         estimator, updater = self.estimator(), self.updater()
         self.through(estimator, CommitSource)
@@ -177,12 +180,12 @@ class Stage:
         return estimator, updater
 
     def turns(self, actor: Actor, effects: int = 40) -> None:
-        """Let an actor do so many effects."""
+        """Let an actor perform this many effects."""
         for _ in range(effects):
             self.perform(actor)
 
     def fail(self, actor: Actor) -> Straggler:
-        """The effect in hand fails where it stands; what is left of it may arrive yet."""
+        """Let the current effect fail. Its remaining requests may still arrive."""
         left = Straggler(actor, actor.steps, self._group(actor))
         actor.fail(LogTrouble("in doubt"))
         return left
@@ -193,7 +196,7 @@ class Stage:
     # --- the end ---
 
     def finish(self) -> list[str]:
-        """Everyone goes on until all is done; returns the violations."""
+        """Let all actors continue until all is finished. Returns the violations."""
         for actor in self.actors:
             actor.worker.unkindness = Unkindness()
         for _ in range(MOST_EFFECTS):

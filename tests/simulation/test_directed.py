@@ -1,4 +1,5 @@
-"""Each rule of the protocol by a scenario: it ends well with the rule and badly without it."""
+"""Each rule of the protocol by a scenario, which ends well with the rule and in a violation without
+it."""
 
 import pytest
 
@@ -8,13 +9,13 @@ from .scenarios import SCENARIOS, caught, play
 
 
 def test_every_rule_has_its_scenario() -> None:
-    """Neither can go without the other."""
+    """Every rule has a scenario, and every scenario has a rule."""
     assert SCENARIOS.keys() == MUTANTS.keys()
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_protocol_holds(name: str) -> None:
-    """The machines as they are keep their promise."""
+    """The production code passes the scenario."""
     assert play(name, PRODUCTION) == []
 
 

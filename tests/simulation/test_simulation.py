@@ -1,4 +1,4 @@
-"""Whatever happens to workers, log and store: the outcome is the sequential replay's."""
+"""Whatever faults happen, the outcome equals that of the sequential replay."""
 
 import pytest
 
@@ -7,13 +7,17 @@ from .seeds import outcome_of, replay_command
 
 SEEDS = 2000
 AT_ONCE = 200
-"""Small enough to be spread over processes, and enough that every fault happens among them."""
+"""Seeds for each test case: few enough to spread over processes, and enough that every fault
+happens."""
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
+@pytest.mark.parametrize(
+    "first",
+    [0, *(pytest.param(first, marks=pytest.mark.slow) for first in range(AT_ONCE, SEEDS, AT_ONCE))],
+)
 def test_seeds(first: int) -> None:
-    """Beliefs byte-equal, every event and rejection exactly once and in order, nothing stuck; and
-    faults of every kind on the way."""
+    """Beliefs are byte-equal, every event and rejection comes exactly once and in order, and
+    nothing is stuck. Faults of every kind happen on the way."""
     failing, faults = {}, Faults()
     for seed in range(first, first + AT_ONCE):
         found, there = outcome_of(seed)
@@ -27,6 +31,6 @@ def test_seeds(first: int) -> None:
 
 
 def test_same_seed_same_run() -> None:
-    """A seed replays to the last byte, or else it would be of no use."""
+    """A seed replays to the last byte; otherwise it would be of no use."""
     assert outcome_of(7, trace=(first := [])) == outcome_of(7, trace=(second := []))
     assert first == second

@@ -1,4 +1,4 @@
-"""What `make soak` calls a success."""
+"""The conditions under which `make soak` succeeds."""
 
 from dataclasses import replace
 
@@ -11,7 +11,8 @@ GOOD = Summary(1, 5, 0, 3, 3, 1, INPUTS, 0, dict.fromkeys(KINDS, 1))
 
 
 def test_success() -> None:
-    """All was run, and only mutants went wrong; random seeds need not find them all."""
+    """Success: everything was run, and only mutants failed. Random seeds need not find every
+    mutant."""
     assert not list(GOOD.complaints(INPUTS))
 
 
@@ -20,17 +21,17 @@ def test_success() -> None:
     [{"violations": 1}, {"seeds": 0}, {"caught": 2}, {"fuzzed": INPUTS - 1}, {"fuzzed_wrong": 1}],
 )
 def test_no_success(flaw: dict[str, int]) -> None:
-    """Each of these is enough."""
+    """Each of these flaws is a failure."""
     assert len(list(replace(GOOD, **flaw).complaints(INPUTS))) == 1
 
 
 def test_promised_inputs() -> None:
-    """A million, but in less time than usual only its share."""
+    """A million inputs are promised, and in a shorter time a proportional share."""
     assert promised(MINUTES) == promised(3.0 * MINUTES) == INPUTS == 10 * promised(MINUTES / 10.0)
 
 
 def test_chunk_tells_of_its_faults() -> None:
-    """Else the table would be empty."""
+    """A chunk reports its faults; otherwise the table would be empty."""
     name, seeds, wrong, faults = run((PRODUCTION, 7, 2), 2e10)
     assert (name, seeds, wrong) == (PRODUCTION, 2, [])
     assert faults["rebalance"] > 2

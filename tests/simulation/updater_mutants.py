@@ -1,4 +1,4 @@
-"""Step 8 to 14 with one rule left out at a time."""
+"""Mutants of steps 8 to 14, each with one rule left out."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -49,7 +49,7 @@ class AppliesBeforeSettling(Updater):
 
 
 class PublishesReplays(Updater):
-    """Step 10 left out: what the store lost is applied and published like anything new."""
+    """Step 10 left out: what the store lost is applied and published like new parts."""
 
     def _settle(self) -> Step[None]:
         for shard in self._shards.values():
@@ -59,7 +59,7 @@ class PublishesReplays(Updater):
 
 
 class RememberedOffset(Updater):
-    """Step 8 with the offset last known to be committed, instead of the group's."""
+    """Step 8 with the offset that was last known to be committed, instead of the group's."""
 
     def __init__(self, among: int, **options: Any) -> None:
         super().__init__(among, **options)
@@ -88,7 +88,8 @@ class RecallsByOffset(Updater):
 
 
 class MarksOverlooked(Updater):
-    """Step 9 without the marks: what was lost after a rebuild is replayed from before it."""
+    """Step 9 without the marks: what was lost after a rebuild is replayed from before the
+    rebuild."""
 
     def _read(self, record: Record, piece: PartView | None) -> None:
         if record.partition in self._shards:
@@ -97,10 +98,10 @@ class MarksOverlooked(Updater):
 
 
 class CutUnchecked(Updater):
-    """Step 12 without a look at how many shards a part was cut for."""
+    """Step 12 without the check of the number of shards that a part was cut for."""
 
     class Careless(Shard):
-        """A shard that takes every part."""
+        """A shard that accepts every part."""
 
         __slots__ = ()
 
@@ -111,7 +112,8 @@ class CutUnchecked(Updater):
 
 
 class PublishesWhatWasLost(Updater):
-    """Step 14 without a look at what is still ours, where the group changed before the commit."""
+    """Step 14 without the check of what the worker still owns, after the group changed before the
+    commit."""
 
     def _poll(self, timeout_s: float, *, full: bool, gather_s: float = 0.0) -> Step[None]:
         before = dict(self._shards)
@@ -129,7 +131,7 @@ class UnstableOffset(UnkindWorker):
 
 
 class NoCompareAndSet(UnkindWorker):
-    """Step 13 without the comparison: any writer's call is carried out, however late."""
+    """Step 13 without the comparison: any writer's call is applied, however late."""
 
     def _apply(self, effect: Apply) -> Steps:
         done = {}
@@ -142,16 +144,18 @@ class NoCompareAndSet(UnkindWorker):
 
 
 class PublishesWhatWentAhead(UnkindWorker):
-    """Step 14 with all that the log took in during step 13, of shards that refused it, too."""
+    """Step 14 with all events that were sent during step 13, even those of shards that refused the
+    call."""
 
     def _publish(self, effect: Publish) -> Steps:
-        if self._ahead is not None:
-            self._ahead = effect.events
+        if self._open is not None:
+            self._open = effect.events
         yield from super()._publish(effect)
 
 
 class KeptProducer(UnkindWorker):
-    """Step 14 with the same producer after an end in doubt: a late end hits what follows."""
+    """Step 14 with the same producer after an end in doubt: a late end hits the next
+    transaction."""
 
     def _new_producer(self, effect: NewProducer) -> Steps:
         if self.producer in self.log._fenced:

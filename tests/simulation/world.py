@@ -1,7 +1,7 @@
-"""What the simulated machines run on: the in-memory log and store, made as unkind as the real ones.
+"""The in-memory log and store of the simulation, with the faults of real servers.
 
-The store remembers every state it was ever in, to go back to it or to answer from it. A worker gets
-its records in small bites and its shards' calls and parts go out in any order.
+The store remembers every state that it ever had, to return to it or to answer from it. A worker
+gets its records in small batches, and its calls and parts reach the shards in any order.
 """
 
 import random
@@ -12,6 +12,7 @@ from typing import Any
 
 from stream_rater.adapters.memory import MemoryDriver, Steps
 from stream_rater.adapters.memory_servers import Group, Log, Records, Store
+from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.contract.record import Player, Record
 from stream_rater.pipeline.ports import (
     Apply,
@@ -28,37 +29,36 @@ State = tuple[Position, dict[Player, bytes]]
 
 @dataclass(frozen=True)
 class Unkindness:
-    """What comes with every call."""
+    """The faults that may come with every call."""
 
     small_bites: bool = False
     deaf: float = 0.0
-    """That a poll brings no news of a rebalance yet: a zombie does not know what it is."""
+    """The probability that a poll does not report a rebalance yet: a zombie does not know that it
+    is one."""
     stutter: float = 0.0
-    """That a poll brings records again."""
+    """The probability that a poll returns records a second time."""
 
 
 class StoreWithPast(Store):
-    """Remembers each shard's states."""
+    """A store that remembers the states of each shard."""
 
     def __init__(self, rng: random.Random, stale: float = 0.0) -> None:
         super().__init__()
         self._rng = rng
         self.stale = stale
         self.faults: Counter[str] = Counter()
-        """What went wrong here and with those who work on it (`faults`)."""
+        """The faults that happened here, and to the workers on this store (`faults`)."""
         self._line: dict[int, list[State]] = {}
-        """The calls that led to each shard's state, each with the state before it."""
+        """The state before each call that led to a shard's present state."""
         self._ever: dict[int, list[State]] = {}
         self._older: dict[int, list[State]] = {}
-        """The states before it was lost and rebuilt."""
+        """The states of a shard before the store was lost and rebuilt."""
 
     def state(self, shard: int) -> State:
-        """What a shard holds."""
+        """The present state of a shard."""
         return self.positions.get(shard, Position()), dict(self.beliefs.get(shard, {}))
 
-    def apply(
-        self, shard: int, position: Position, beliefs: Sequence[tuple[Player, bytes]]
-    ) -> bool:
+    def apply(self, shard: int, position: Position, beliefs: BeliefColumn) -> bool:
         before = self.state(shard)
         done = super().apply(shard, position, beliefs)
         if done:
@@ -66,7 +66,7 @@ class StoreWithPast(Store):
             self._ever.setdefault(shard, [before]).append(self.state(shard))
         return done
 
-    def read(self, shard: int, players: Sequence[Player]) -> Held:
+    def read(self, shard: int, players: PlayerColumn) -> Held:
         if self.stale and self._rng.random() < self.stale and shard in self._ever:
             self.faults["stale"] += 1
             position, beliefs = self._rng.choice(self._ever[shard])
@@ -74,7 +74,7 @@ class StoreWithPast(Store):
         return super().read(shard, players)
 
     def roll_back(self, shard: int, calls: int) -> None:
-        """Take the last calls on a shard back, as a failover to a lagging replica does."""
+        """Take back the last calls on a shard, as a failover to a lagging replica does."""
         line = self._line.get(shard, [])
         if line:
             self.faults["roll-back"] += 1
@@ -83,28 +83,29 @@ class StoreWithPast(Store):
             del line[keep:]
 
     def restore(self, shard: int) -> None:
-        """Any state that ever was, as from an old snapshot or a partitioned master come back."""
+        """Return to any former state, as from an old snapshot or a master that was partitioned
+        away."""
         if shard in self._ever:
             self.faults["restored"] += 1
             self._line.setdefault(shard, []).append(self.state(shard))
             self.put(shard, self._rng.choice(self._ever[shard]))
 
     def wipe(self) -> None:
-        """Nothing is left, and no past state will come back but as `lose` says."""
+        """Delete everything. No past state returns, except as `lose` does."""
         for shard, states in self._ever.items():
             self._older.setdefault(shard, []).extend(states)
         for held in (self.positions, self.beliefs, self._line, self._ever):
             held.clear()
 
     def lose(self, shard: int) -> None:
-        """Empty, or as it was before a rebuild."""
+        """Empty the shard, or return it to before a rebuild."""
         self.faults["lost"] += 1
         self.put(shard, self._rng.choice([(Position(), {}), *self._older.get(shard, ())]))
         self._line.pop(shard, None)
         self._ever.pop(shard, None)
 
     def forget_before(self, shard: int, start: int) -> None:
-        """No state comes back whose parts are not in the log any more."""
+        """Forget the states of a shard whose parts are no longer in the log."""
         for states in (self._line, self._ever):
             kept = [each for each in states.get(shard, ()) if each[0].start >= start]
             states[shard] = kept
@@ -112,13 +113,13 @@ class StoreWithPast(Store):
             self._ever[shard] = [self.state(shard)]
 
     def put(self, shard: int, state: State) -> None:
-        """Make a shard hold this."""
+        """Set the state of a shard."""
         self.positions[shard], beliefs = state
         self.beliefs[shard] = dict(beliefs)
 
 
 class UnkindWorker(MemoryDriver):
-    """Does what it is asked in whatever order the servers might."""
+    """A driver that performs effects in any order that real servers might."""
 
     store: StoreWithPast
     commits_plainly = False
@@ -166,7 +167,8 @@ class UnkindWorker(MemoryDriver):
         return dict(self.rng.sample(list(by_shard.items()), len(by_shard)))
 
     def _scatter(self, effect: Scatter) -> Steps:
-        """In order within a shard, as an idempotent producer sends; in any order between them."""
+        """Append parts in order within a shard, as an idempotent producer does, and in any order
+        between shards."""
         waiting: dict[int, deque[tuple[int, bytes]]] = {}
         for index, (shard, data) in enumerate(effect.parts):
             waiting.setdefault(shard, deque()).append((index, data))

@@ -70,6 +70,7 @@ class Recorder(Observer):
         self.missing: list[tuple[int, int, int]] = []
         self.ignored: list[tuple[int, int]] = []
         self.replayed: list[int] = []
+        self.refilled: list[tuple[int, int]] = []
         self.settled: list[int] = []
         self.resumed = 0
         self.at_odds: list[tuple[str, str]] = []
@@ -79,6 +80,9 @@ class Recorder(Observer):
 
     def reading_back(self, partitions: Collection[int]) -> None:
         self.reading = set(partitions)
+
+    def shard_refilled(self, shard: int, offset: int) -> None:
+        self.refilled.append((shard, offset))
 
     def started_over(self, reason: str) -> None:
         self.troubles.append(reason)

@@ -13,12 +13,12 @@ import pytest
 import structlog
 from prometheus_client import CollectorRegistry
 
-from local.tools import ROOT
 from stream_rater import config
 from stream_rater.adapters.access import LARGEST_RESPONSE_BYTES, client_options
 from stream_rater.adapters.redis_client import connect
 from stream_rater.config import BadConfiguration, Settings, without_password
 from stream_rater.runtime import http, log
+from tests import pages
 from tests.integration.rights import ON_A_CLUSTER, REDIS, ROLES
 
 SECRET = "s3cr3t"
@@ -192,14 +192,14 @@ def test_the_endpoints_end_with_what_is_open() -> None:
         socket.create_connection(("127.0.0.1", server.port), 5.0)
 
 
-# --- the README's tables -------------------------------------------------------------------------
+# --- the tables of rights ------------------------------------------------------------------------
 
-README = (ROOT / "README.md").read_text().split("\n## Access\n", 1)[1].split("\n## ", 1)[0]
+PAGE = pages.text("reference/access.md")
 
 
 def rows_of(columns: int) -> dict[str, list[str]]:
     """By the first column, the others, of the table that has so many of them."""
-    found = re.findall(r"^\| (`.*?) \|(.*) \|$", README, re.MULTILINE)
+    found = re.findall(r"^\| (`.*?) \|(.*) \|$", PAGE, re.MULTILINE)
     table = [(name, [c.strip() for c in re.split(r"(?<!\\)\|", rest)]) for name, rest in found]
     return {name: rest for name, rest in table if len(rest) == columns}
 
@@ -209,7 +209,7 @@ TOPICS = (
 )  # fmt: skip
 COMMANDS = {
     "estimator": "`run --role estimator`", "updater": "`run --role updater`", "all": "`run`",
-    "submit": "`submit`", "watch": "`watch`", "verify": "`verify`",
+    "submit": "`submit`", "watch": "`watch`", "rejected": "`rejected`", "verify": "`verify`",
     "rebuild": "`rebuild`", "inspect": "`inspect`", "inspect --player": "`inspect --player`",
 }  # fmt: skip
 
@@ -228,11 +228,11 @@ def test_every_role_has_a_row() -> None:
     """On a Redis Cluster a worker needs more, which a sentence says."""
     assert ROLES.keys() == REDIS.keys() == {*COMMANDS, "on a cluster"}
     assert set(REDIS["on a cluster"]) - set(REDIS["all"]) == set(ON_A_CLUSTER)
-    assert f"`{' '.join(ON_A_CLUSTER)}`" in README
+    assert f"`{' '.join(ON_A_CLUSTER)}`" in PAGE
 
 
 @pytest.mark.parametrize("role", COMMANDS)
-def test_the_readme_lists_kafkas_rights_that_were_tested(role: str) -> None:
+def test_the_page_lists_kafkas_rights_that_were_tested(role: str) -> None:
     """Exactly those, topic by topic and group by group."""
     told = rows_of(7)[COMMANDS[role]]
     for topic, operations in zip(TOPICS, told[:5], strict=True):
@@ -246,7 +246,7 @@ def test_the_readme_lists_kafkas_rights_that_were_tested(role: str) -> None:
 
 
 @pytest.mark.parametrize("role", [role for role in COMMANDS if REDIS[role]])
-def test_the_readme_lists_redis_rules_that_were_tested(role: str) -> None:
+def test_the_page_lists_redis_rules_that_were_tested(role: str) -> None:
     """Exactly those, but for `+select`, which hangs on the URL."""
     (told,) = [v[0] for k, v in rows_of(1).items() if COMMANDS[role] in k.split(", ")]
     assert set(told.strip("`").replace("\\|", "|").split()) == set(REDIS[role]) - {"+select"}

@@ -13,9 +13,12 @@ import yaml
 
 from local.prometheus_node import RULES
 from local.tools import ROOT
+from tests import pages
 from tests.tools import promtool
 
-RUNBOOK = ROOT / "deploy" / "RUNBOOK.md"
+RUNBOOK = pages.text("operations/runbook.md")
+VALUES = yaml.safe_load((ROOT / "helm" / "stream-rater" / "values.yaml").read_text())
+MKDOCS = ROOT / "deploy" / "mkdocs.yml"
 SEVERITIES = {"critical", "warning"}
 
 
@@ -272,10 +275,16 @@ def test_an_alert_says_what_to_do(alert: str) -> None:
     rule = ALERTS[alert]
     assert rule["labels"]["severity"] in SEVERITIES
     assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
-    file, anchor = rule["annotations"]["runbook_url"].split("#")
-    assert ROOT / file == RUNBOOK
-    headings = re.findall(r"^#+ (.*)$", RUNBOOK.read_text(), re.MULTILINE)
-    assert anchor in {heading.lower().replace(" ", "-") for heading in headings}
+    page, anchor = rule["annotations"]["runbook_url"].split("#")
+    assert page == VALUES["prometheusRule"]["runbookUrl"]
+    headings = re.findall(r"^#+ (.*)$", RUNBOOK, re.MULTILINE)
+    assert alert in headings and anchor == alert.lower()
+
+
+def test_the_runbook_is_a_page_of_the_site() -> None:
+    """At the address where the site says that it is published."""
+    site = re.findall(r"^site_url: (.*)$", MKDOCS.read_text(), re.MULTILINE)
+    assert VALUES["prometheusRule"]["runbookUrl"] == f"{site[0]}operations/runbook/"
 
 
 def test_rules_are_valid() -> None:

@@ -15,6 +15,7 @@ from local.tools import ROOT
 LOCK = audit.LOCK.read_text()
 
 
+@pytest.mark.slow
 def test_this_environment_is_the_locks(tmp_path: Path) -> None:
     """Nothing is found, offline; the bill of materials has every package, in CycloneDX."""
     command = [sys.executable, str(ROOT / "deploy/audit.py"), "--out", str(tmp_path)]

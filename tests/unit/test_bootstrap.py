@@ -1,11 +1,14 @@
 """The paired bootstrap, where the answer is known."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.lab.bootstrap import Difference, difference
-from stream_rater.lab.measures import FIELDS
+from stream_rater.lab import bootstrap
+from stream_rater.lab.bootstrap import Difference, difference, differences
+from stream_rater.lab.measures import FIELDS, MEASURES
 
 
 def scores(values: Floats, weights: Floats) -> Floats:
@@ -66,6 +69,39 @@ def test_the_same_seed_gives_the_same_interval() -> None:
     """However the draws are dealt into chunks is fixed, too."""
     pair = scores(VALUES + RNG.normal(0, 1, 400), WEIGHTS), scores(VALUES, WEIGHTS)
     assert difference(*pair, "pair_inversion") == difference(*pair, "pair_inversion")
+
+
+def test_several_measures_have_the_same_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each difference is what it is alone; rounds are drawn once, which takes most of the time."""
+    one, other = (np.random.default_rng(seed).random((60, len(FIELDS))) for seed in (1, 2))
+    one[:, FIELDS.index("pairs")] = 0.0
+    alone = {measure: difference(one, other, measure) for measure in MEASURES}
+    assert alone["kendall_tau"] is None and alone["brier"] is not None
+    drawn: list[int] = []
+    draws = bootstrap._draws
+
+    def counting(rounds: int, count: int) -> Iterator[Floats]:
+        drawn.append(count)
+        return draws(rounds, count)
+
+    monkeypatch.setattr(bootstrap, "_draws", counting)
+    together = differences(one, other, MEASURES)
+    assert len(drawn) == 1 and together["kendall_tau"] is None
+    for measure, found in together.items():
+        same = alone[measure]
+        assert found is same is None or (
+            found is not None
+            and same is not None
+            and (found.mean, found.low, found.high)
+            == pytest.approx((same.mean, same.low, same.high))
+        )
+
+
+def test_each_draw_takes_as_many_rounds_as_there_are() -> None:
+    """With repetition, in chunks however they are cut."""
+    times = np.concatenate(list(bootstrap._draws(50, 300)))
+    assert times.shape == (300, 50) and set(times.sum(axis=1)) == {50.0}
+    assert times.max() > 1.0 and abs(times.mean(axis=0) - 1.0).max() < 0.3
 
 
 def test_nothing_scored_has_no_difference() -> None:

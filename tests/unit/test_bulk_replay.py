@@ -49,8 +49,7 @@ ROUNDS = [a_round(offset, random.Random(offset)) for offset in range(COUNT)]
 
 def one_by_one() -> Mapping[Player, bytes]:
     replay = Replay(LADDERS, 10)
-    for each in ROUNDS:
-        replay.feed([each])
+    assert len([*replay.feed(ROUNDS)]) == COUNT
     pools = replay.pools.items()
     return {(name, p): pool.belief_bytes(p) for name, pool in pools for p, _ in pool}
 

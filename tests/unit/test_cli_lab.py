@@ -69,9 +69,10 @@ def test_evaluate_gives_an_object_for_each_configuration(write: Write) -> None:
         ("a.jsonl", "one.json"), ("a.jsonl", "two.json"),
         ("b.jsonl", "one.json"), ("b.jsonl", "two.json"),
     ]  # fmt: skip
-    assert [(row["rounds"], row["scored_rounds"], row["players"]) for row in rows[1:3]] == [
+    assert [(row["rounds"], row["scored_rounds"], row["results"]) for row in rows[1:3]] == [
         (40, 36, 240), (50, 45, 300),
     ]  # fmt: skip
+    assert all(row["players"] == row["results"] for row in rows), "its first name"
     for row in rows:
         assert all(isinstance(row[measure], float) for measure in MEASURES)
         assert row["rating_seconds"] < row["seconds"]
@@ -96,7 +97,9 @@ def test_evaluate_shows_a_table(write: Write) -> None:
     config = write("one.json", MMR)
     result = run("evaluate", write("a.jsonl", rounds(30)), "--config", config, "--config", config)
     assert result.exit_code == 0
-    assert "pair inv." in result.stdout and "noise" in result.stdout
+    assert "pairs in right order" in result.stdout and "noise" in result.stdout
+    assert "…" not in result.stdout
+    assert max(map(len, result.stdout.splitlines())) < 80, "as wide as a terminal"
 
 
 def test_evaluate_has_no_number_where_nothing_was_scored(write: Write) -> None:
@@ -114,7 +117,7 @@ def test_evaluate_takes_the_valid_rounds_and_tells_of_the_others(write: Write) -
     assert result.exit_code == 1
     assert json.loads(result.stdout)[0]["rounds"] == 3
     assert ":4: bad-id" in result.stderr and ":5: duplicate-round" in result.stderr
-    assert result.stderr.splitlines()[-1].endswith("2 rounds were invalid; the others were taken")
+    assert result.stderr.splitlines()[-1].endswith("2 rounds were invalid; the 3 others were taken")
 
 
 def test_wrong_usage_is_one_line(write: Write, tmp_path: Path) -> None:

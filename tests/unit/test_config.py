@@ -203,7 +203,7 @@ def test_a_missing_file(tmp_path: Path) -> None:
 
 
 def test_settings_from_the_environment() -> None:
-    """STREAM_RATER_<NAME> sets a field, as text; what is no field is not ours to judge."""
+    """STREAM_RATER_<NAME> sets a field, as text; variables of others are not ours to judge."""
     found = config.read_settings(
         None,
         {
@@ -212,9 +212,29 @@ def test_settings_from_the_environment() -> None:
             "STREAM_RATER_SHARED": "elsewhere",
             "SHARDS": "13",
             "PATH": "",
+            # In a Kubernetes namespace with services of these names:
+            "STREAM_RATER_PORT": "tcp://10.0.0.1:9108",
+            "STREAM_RATER_PORT_9108_TCP_ADDR": "10.0.0.1",
+            "STREAM_RATER_SERVICE_HOST": "10.0.0.1",
+            "STREAM_RATER_REDIS_SERVICE_PORT_REDIS": "6379",
         },
     )
     assert found == Settings(shards=12, kafka="kafka:9092")
+
+
+@pytest.mark.parametrize(
+    ("variable", "nearest"),
+    [
+        ("STREAM_RATER_SHARD", "STREAM_RATER_SHARDS"),
+        ("STREAM_RATER_KAFKA_SERVERS", "STREAM_RATER_KAFKA"),
+        ("STREAM_RATER_LOGLEVEL", "STREAM_RATER_LOG_LEVEL"),
+        ("STREAM_RATER_shards", "STREAM_RATER_SHARDS"),
+    ],
+)
+def test_a_misspelt_variable_is_refused_with_the_nearest_name(variable: str, nearest: str) -> None:
+    """Else the service would run by a default that nobody wanted."""
+    told = refusal(config.read_settings, None, {variable: "7"})
+    assert told.startswith(f"environment: {variable} is no setting; the nearest is {nearest}")
 
 
 def test_the_environment_overrides_the_file(write: Write) -> None:
@@ -231,6 +251,20 @@ def test_bad_environment(value: str) -> None:
     message = refusal(config.read_settings, None, {"STREAM_RATER_SHARDS": value})
     assert message.startswith("environment: ")
     assert "$.shards" in message
+
+
+@pytest.mark.parametrize("text", ['{"system":"elommr"}', "{}"])
+def test_who_names_no_system_is_told_which_there_are(write: Write, text: str) -> None:
+    """All of them, in the line about the mistake."""
+    told = refusal(config.read_rating, write("c.json", text))
+    assert told.endswith(
+        "; the systems are bar, codeforces, elo, elo-mmr, elo-mmx, elo-r, glicko, pairwise-elo, "
+        "plackett-luce, thurstone, topcoder, trueskill"
+    )
+    ladders = write("l.toml", '[ladders.a.rating]\nsystem = "mmr"')
+    assert "the systems are bar, codeforces" in refusal(config.read_ladders, ladders)
+    other = write("d.json", '{"system":"codeforces","beta":"much"}')
+    assert "the systems" not in refusal(config.read_rating, other)
 
 
 def test_unknown_settings_are_refused(write: Write) -> None:

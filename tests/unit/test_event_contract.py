@@ -10,18 +10,17 @@ import event_contract
 import msgspec
 import pytest
 import yaml
-from jsonschema import Draft7Validator
 
 from local.tools import ROOT
 from stream_rater.adapters.envelopes import change_headers, rejection_headers
 from stream_rater.contract import events
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.ports import Rejection
-from stream_rater.rounds.validation import MAX_TIME_LENGTH
+from stream_rater.rounds.reported import MAX_TIME_LENGTH
 from stream_rater.runtime import embedded
 from tests import tools
 from tests.rounds import event
-from tests.unit.test_standings import REFUSED, VALID, second
+from tests.unit.test_validation import REFUSED, VALID, second
 
 DOCUMENT = yaml.safe_load(event_contract.DOCUMENT.read_text())
 MESSAGES: dict[str, Any] = DOCUMENT["components"]["messages"]
@@ -55,17 +54,19 @@ def told_wrong(fields: dict[str, Any]) -> bool:
     return isinstance(time, str) and 0 < len(time) < MAX_TIME_LENGTH
 
 
-def validator(schema: dict[str, Any]) -> Draft7Validator:
+def validator(schema: dict[str, Any]) -> Any:
     """Of a schema within the document; AsyncAPI's own are those of draft 7."""
+    from jsonschema import Draft7Validator  # seconds, which a process without these tests spares
+
     whole = {**schema, "components": DOCUMENT["components"]}
     return Draft7Validator(whole)
 
 
-def payload(message: str) -> Draft7Validator:
+def payload(message: str) -> Any:
     return validator({"allOf": [MESSAGES[message]["payload"]]})
 
 
-def headers(message: str) -> Draft7Validator:
+def headers(message: str) -> Any:
     return validator(MESSAGES[message]["headers"])
 
 
@@ -74,6 +75,7 @@ def test_it_is_what_is_written() -> None:
     assert event_contract.DOCUMENT.read_text() == event_contract.text()
 
 
+@pytest.mark.slow
 def test_asyncapis_parser_reads_it() -> None:
     """`make contract-check`: no error and no warning, and each operation."""
     npm = shutil.which("npm")

@@ -178,7 +178,7 @@ def test_lobbies_hold_everybody_once_in_order_of_rating(
 def a_change(player: str, rounds: int, mu: float, ladder: str = "a") -> dict[str, object]:
     """What the table takes of an event."""
     return {"ladder": ladder, "player": player, "mu": mu, "sigma": 80.0, "rating": mu - 1.0,
-            "rounds": rounds}  # fmt: skip
+            "rounds": rounds, "provisional": rounds < 5}  # fmt: skip
 
 
 def table_of(changes: Iterable[dict[str, object]]) -> dict[str, Table]:
@@ -199,7 +199,8 @@ def test_the_table_holds_a_players_last_round_whatever_comes_last() -> None:
     for in_order in ([*old, *new], [*new, *old], [new[0], *old, new[1]], [old[0], *new, old[1]]):
         ladders = table_of([*others, *in_order])
         assert ladders["a"] == {
-            "ann": Rating(1700.0, 80.0, 1699.0, 9), "bob": Rating(1510.0, 80.0, 1509.0, 1),
+            "ann": Rating(1700.0, 80.0, 1699.0, 9, False),
+            "bob": Rating(1510.0, 80.0, 1509.0, 1, True),
         }  # fmt: skip
         assert ladders["b"] == {"ann": Rating(1520.0, 80.0, 1519.0, 1)}
 

@@ -48,5 +48,5 @@ def test_nothing_is_guessed_once_parts_were_deleted(hand: ByHand) -> None:
     """It ends, and says for which partitions an operator must commit what; empty ones are new."""
     hand.answer(Poll, Polled(0.0, gained=frozenset([0, 1, 2])))
     hand.answer(Committed, {0: None, 1: None, 2: 5})
-    with pytest.raises(OffsetsForgotten, match=r"for partition 0 \(not below 4\): Kafka forgets"):
+    with pytest.raises(OffsetsForgotten, match=r"for partition 0 \(not below 4\): Kafka deletes"):
         hand.answer(LookForOffsets, Remains({0: 4}, {0: 9, 1: 0}, parts_deleted=True))

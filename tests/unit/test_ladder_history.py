@@ -173,7 +173,7 @@ def test_changes_of_a_ladder_that_nobody_rated_are_noted_at_the_start() -> None:
     log.end = 100
     log.start(NEW)
     assert log.read().of("a") == NEW
-    with pytest.raises(AtOdds, match="noted from offset 20 on"):
+    with pytest.raises(AtOdds, match="differ from offset 20 on"):
         log.start(OLD)
 
 

@@ -382,7 +382,7 @@ background.up()
     try:
         assert lines[0] == lines[1]
         assert lines[0][0] == f"export {KAFKA_VARIABLE}=kafka.example:9092"
-        assert lines[0][1] == f"export {REDIS_VARIABLE}={state['redis'].address}"
+        assert lines[0][1] == f"export {REDIS_VARIABLE}=redis://{state['redis'].address}"
         assert client_of(state["redis"].address).ping()
         assert background.status() == 0
     finally:

@@ -8,7 +8,8 @@ import pytest
 
 from stream_rater.pipeline.ports import Denied, Poll
 from stream_rater.runtime import log
-from stream_rater.runtime.metrics import CAUSES, Metrics, ServiceObserver, cause_of
+from stream_rater.runtime.causes import CAUSES, cause_of
+from stream_rater.runtime.metrics import Metrics, ServiceObserver
 from stream_rater.runtime.service import Role
 
 AT = "sasl_ssl://127.0.0.1:9093/bootstrap"

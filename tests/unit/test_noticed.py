@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, Message
 from stream_rater.adapters.kafka import Fenced, Input
 from stream_rater.config import Settings
 from stream_rater.pipeline.ports import LogTrouble
-from stream_rater.runtime.metrics import cause_of
+from stream_rater.runtime.causes import cause_of
 
 DOWN = KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down")
 FENCED = KafkaError(KafkaError.FENCED_INSTANCE_ID, "fenced")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stream_rater.adapters import topics
+from stream_rater.adapters.admin_results import offset_of
 from stream_rater.pipeline.ports import LogTrouble
 
 
@@ -18,7 +18,7 @@ def told(offset: int) -> "Future[Any]":
 
 def test_an_offset_is_one() -> None:
     """Zero, too: an empty partition begins and ends there."""
-    assert [topics._offset(told(offset)) for offset in (0, 7)] == [0, 7]
+    assert [offset_of(told(offset)) for offset in (0, 7)] == [0, 7]
 
 
 @pytest.mark.parametrize("offset", [-1, -1001])
@@ -26,4 +26,4 @@ def test_no_offset_is_trouble(offset: int) -> None:
     """Seen with three brokers of which one was killed (`make chaos`): taken for the end of the log,
     it made a worker refuse its shard."""
     with pytest.raises(LogTrouble, match="leader"):
-        topics._offset(told(offset))
+        offset_of(told(offset))

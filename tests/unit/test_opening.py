@@ -33,7 +33,7 @@ def test_committed_offset_that_kafka_forgot(
     """What was applied may have been published: nothing is told twice, and the way out is named."""
     hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
     opened(hand, {0: position}, {0: None})
-    assert "offsets.retention.minutes): commit 7 for this partition" in observer.refused[0][1]
+    assert "offsets.retention.minutes). Commit 7 for this partition" in observer.refused[0][1]
     hand.expect(Poll)
 
 

@@ -18,7 +18,6 @@ def test_a_roster_is_its_players(players: list[tuple[str, str]], first: int, las
     assert roster != [*players, ("ladder", "another")]
     assert list(roster[first:last]) == players[first:last]
     assert [roster[i] for i in range(-len(players), len(players))] == players + players
-    assert PlayerColumn.of(roster) is roster
 
 
 @given(
@@ -37,4 +36,3 @@ def test_entries_are_what_is_written(
     assert entries != [*written, (("ladder", "another"), b"")]
     assert list(entries[first:last]) == written[first:last]
     assert [entries[i] for i in range(-len(written), len(written))] == written + written
-    assert BeliefColumn.of(entries) is entries

@@ -8,7 +8,7 @@ from stream_rater.rating import bounds, sums
 from stream_rater.rating.model import DID_NOT_FINISH
 from stream_rater.rating.performance import solve_rounds
 from stream_rater.rating.survey import KNOWN, TOTAL, WIDEST, survey
-from tests.unit.test_shared import a_round
+from tests.unit.test_large_rounds import a_round
 
 ROUNDS = 100
 

@@ -1,44 +1,32 @@
-"""The README says what is there: commands, settings, parameters, metrics, codes and files."""
+"""The README and the pages beside it show what is there: commands, events, files and links."""
 
 import argparse
 import re
-import shlex
-from collections.abc import Callable, Iterator
-from typing import Any, get_args
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
 import pytest
-from prometheus_client.metrics import MetricWrapperBase
 
 from examples import game_backend, matchmaking
 from local.tools import ROOT
 from stream_rater.cli import app
-from stream_rater.config import PREFIX, Ladder, Ladders, Limits, Settings
+from stream_rater.config import PREFIX, Ladders, Settings
 from stream_rater.contract.events import rating_changed_from_json
-from stream_rater.rating.parameters import Climbing, Common, EloMMR, Evolving, RatingConfig
-from stream_rater.rounds.validation import CODES
-from stream_rater.runtime.metrics import Lag, Metrics
+from tests import pages
 from tests.helm import chart
+from tests.pages import DOCS, README, blocks, commands
 from tests.rounds import Reader
 
-README = (ROOT / "README.md").read_text()
-BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
-
 NOT_SETTINGS = {"STREAM_RATER_SHARED"}
+MOST_LINES = 220
+"""Of the README: the rest is in docs/."""
 
-
-def blocks(language: str) -> list[str]:
-    return [text for name, text in BLOCKS if name == language]
-
-
-def commands() -> Iterator[list[str]]:
-    """Every command in the shell blocks, as words."""
-    for block in blocks("sh"):
-        for line in block.splitlines():
-            words = shlex.split(line, comments=True)
-            if words:
-                yield words
+PLAIN = [README, *(page for page in pages.pages() if page.parent.name != "operations")]
+"""Those of operations are looked at by `test_runbook`."""
+ALL = [README, *pages.pages()]
 
 
 def parser_of(example: Any) -> Callable[[list[str]], argparse.Namespace]:
@@ -52,11 +40,9 @@ PARSERS = {
 }
 
 
-@pytest.mark.parametrize("words", list(commands()), ids=" ".join)
-def test_every_command_in_a_shell_block_is_one(words: list[str], monkeypatch: Any) -> None:
+def check_command(words: list[str]) -> None:
     """Its options exist, and so do its files."""
-    monkeypatch.chdir(ROOT)
-    match words:
+    match words[: words.index(">")] if ">" in words else words:
         case ["eval", "$(make up)"]:
             pass
         case ["make", target, *variables]:
@@ -65,7 +51,13 @@ def test_every_command_in_a_shell_block_is_one(words: list[str], monkeypatch: An
         case ["export", *settings]:
             assert all(known_setting(each.partition("=")[0]) for each in settings)
         case [".venv/bin/stream-rater", name, *arguments]:
-            app.main.commands[name].make_context(name, arguments)
+            there = [word for word in arguments if not word.startswith("build/")]
+            made = "deploy/examples/rounds.jsonl"  # stands for a file that the page writes
+            app.main.commands[name].make_context(
+                name, there if len(there) == len(arguments) else [made, *there]
+            )
+        case ["python3", "-m", "venv", ".venv"] | [".venv/bin/python", "-m", "pip", "install", "."]:
+            pass
         case [".venv/bin/python", script, *arguments]:
             PARSERS[script](arguments)
         case ["helm", "install" | "upgrade", *arguments]:
@@ -73,33 +65,34 @@ def test_every_command_in_a_shell_block_is_one(words: list[str], monkeypatch: An
             assert done.returncode == 0, done.stderr
         case ["helm", "test", _, "--namespace", _]:
             pass
+        case ["mkdir" | "cat" | "sed", *_]:
+            pass
         case _:
             pytest.fail(f"not known to this test: {words}")
 
 
-def test_an_upgrade_has_the_ladders_of_the_install() -> None:
-    """Helm forgets the values of before where new ones are given."""
-    (installed,) = (words for words in commands() if words[:2] == ["helm", "install"])
-    files = {each for each in installed if each.startswith(("ladders=", "--set-file"))}
-    assert len(files) == 2
-    for words in commands():
-        assert words[:2] != ["helm", "upgrade"] or files <= set(words), words
+@pytest.mark.parametrize(
+    "words", [words for page in PLAIN for words in commands(page.read_text())], ids=" ".join
+)
+def test_every_command_in_a_shell_block_is_one(words: list[str], monkeypatch: Any) -> None:
+    """As somebody types it in the project's folder."""
+    monkeypatch.chdir(ROOT)
+    check_command(words)
 
 
-@pytest.mark.parametrize("usage", re.findall(r"^\| `stream-rater (.+?)` \|", README, re.MULTILINE))
-def test_every_option_in_the_table_of_commands_exists(usage: str) -> None:
-    """And no option is left out, but for --settings, which all have."""
-    name = usage.split(maxsplit=1)[0]
-    told = set(re.findall(r"--[\w-]+", usage))
-    there = {name for each in app.main.commands[name].params for name in each.opts}
-    assert told == {name for name in there if name.startswith("--")} - {"--settings"}
+def test_a_command_with_a_wrong_option_is_found(monkeypatch: Any) -> None:
+    """Of each kind that is looked into."""
+    monkeypatch.chdir(ROOT)
+    for wrong in ("make nothing", "export STREAM_RATER_SHARD=4", ".venv/bin/stream-rater watch -x"):
+        with pytest.raises((AssertionError, click.UsageError)):
+            check_command(wrong.split())
 
 
-def test_every_command_is_told() -> None:
-    """The table of commands is complete."""
-    told = set(re.findall(r"^\| `stream-rater (\w+)", README, re.MULTILINE))
-    assert told == set(app.main.commands)
-    assert all(isinstance(each, click.Command) for each in app.main.commands.values())
+def test_the_readme_is_short() -> None:
+    """And keeps the place where the benchmarks write their figures."""
+    text = README.read_text()
+    assert len(text.splitlines()) <= MOST_LINES
+    assert text.index("<!-- figures: begin -->") < text.index("<!-- figures: end -->")
 
 
 def known_setting(variable: str) -> bool:
@@ -107,122 +100,18 @@ def known_setting(variable: str) -> bool:
     return variable in NOT_SETTINGS or name in Settings.__struct_fields__
 
 
-def shown(default: Any) -> str:
-    """A default as the tables write it."""
-    if isinstance(default, bool):
-        return str(default).lower()
-    return f"`{default}`" if isinstance(default, str) else f"{default}"
-
-
-def test_every_setting_is_told_with_its_default() -> None:
-    """The table of settings is complete and right."""
-    rows = re.findall(r"^\| `STREAM_RATER_(\w+)` \| (.*?) \|", README, re.MULTILINE)
-    told = {name.lower(): default for name, default in rows}
-    there = {each.name: each.default for each in msgspec.structs.fields(Settings)}
-    del there["kafka_options"]
-    assert set(told) == set(there)
-    for name, default in there.items():
-        expected = {"none", "random"} if default == "" else {shown(default)}
-        assert told[name] in expected, name
-
-
-def test_every_variable_named_anywhere_is_a_setting() -> None:
+@pytest.mark.parametrize("page", ALL, ids=pages.shown)
+def test_every_variable_named_anywhere_is_a_setting(page: Path) -> None:
     """No misspelt STREAM_RATER_ in the text."""
-    assert [v for v in re.findall(r"STREAM_RATER_[A-Z_]+", README) if not known_setting(v)] == []
+    found = re.findall(r"STREAM_RATER_[A-Z_]*[A-Z]", page.read_text())
+    assert [each for each in found if not known_setting(each)] == []
 
 
-def table_rows(heading: str) -> dict[str, str]:
-    """First and second column of the table with this first heading."""
-    text = README.split(f"| `{heading}` |", 1)[1].split("\n\n", 1)[0]
-    rows = re.findall(r"^\| (`.*?) \| (.*?) \|", text, re.MULTILINE)
-    return {
-        name: default for names, default in rows for name in re.findall(r"`(\w+)`", names)
-    }  # fmt: skip
-
-
-def test_every_rating_parameter_is_told() -> None:
-    """By the names of the struct that parses them, with plain defaults as they are."""
-    told = table_rows("[ladders.ID.rating]")
-    there = {each.encode_name: each.default for each in msgspec.structs.fields(EloMMR)}
-    assert set(told) == {*there, "system"}
-    for name in ("rho", "drift_per_day", "history", "provisional_rounds"):
-        assert float(told[name]) == there[name], name
-    assert told["initial_mu"] == f"{there['initial_mu']:g}, {there['initial_sigma']:g}"
-
-
-SHARED = set(Common.__struct_fields__)
-"""What the table of Elo-MMR tells for all systems."""
-
-
-def told_default(default: Any) -> str:
-    """A default as the table of systems writes it; nothing for a required parameter."""
-    if isinstance(default, str):
-        return f' `"{default}"`'
-    return f" {default:.6f}".rstrip("0").rstrip(".") if isinstance(default, float) else ""
-
-
-@pytest.mark.parametrize("system", get_args(RatingConfig))
-def test_every_system_is_told_with_its_own_parameters(system: Any) -> None:
-    """Those that not all have, with their defaults."""
-    name = system.__struct_config__.tag
-    own = [each for each in msgspec.structs.fields(system) if each.encode_name not in SHARED]
-    if issubclass(system, Evolving):
-        assert f'`"{name}"`' in README
-        return
-    (row,) = re.findall(rf'^\| `"{name}"` \| (.*) \|$', README, re.MULTILINE)
-    if issubclass(system, Climbing):
-        assert "those of the next table" in row
-        own = [each for each in own if each.encode_name not in Climbing.__struct_fields__]
-    for each in own:
-        assert f"`{each.encode_name}`{told_default(each.default)}" in row
-
-
-def test_every_parameter_of_kerbys_systems_is_told() -> None:
-    """In a table of their own; `floor` again, for it means more there."""
-    told = table_rows("elo`, `pairwise-elo`, `plackett-luce`, `thurstone")
-    assert set(told) == {*Climbing.__struct_fields__} - SHARED | {"floor"}
-    assert told["scale"] == "1" and told["learning_rate"] == "required"
-
-
-def test_every_limit_is_told() -> None:
-    """Those of a ladder and those of the file."""
-    told = table_rows("[ladders.ID.limits]")
-    assert set(told) == set(Limits.__struct_fields__)
-    limits = Ladder(rating=EloMMR(weight_limit=0.2, sigma_limit=80.0)).limits
-    assert told["max_entries"] == f"{limits.max_entries:,}"
-    assert told["max_skew_s"] == f"{limits.max_skew_s:,}"
-    assert told["max_bytes"] == f"{limits.max_bytes // 2**20} MiB, {limits.max_depth}"
-
-
-SUFFIXES = {"counter": "_total", "info": "_info"}
-
-
-def test_every_metric_is_told() -> None:
-    """The table of metrics is complete."""
-    there = {family.name for family in Lag().collect()}
-    for metric in vars(Metrics()).values():
-        if isinstance(metric, MetricWrapperBase):
-            (family,) = metric.collect()
-            there.add(family.name + SUFFIXES.get(family.type, ""))
-    assert set(re.findall(r"^\| `(stream_rater_\w+)` \|", README, re.MULTILINE)) == there
-
-
-def test_every_rejection_code_is_told() -> None:
-    """Each code that the sources reject by stands in the table, and no other."""
-    sources = [ROOT / "stream_rater" / name for name in ("standings.py", "pipeline/verdicts.py")]
-    text = "".join(path.read_text() for path in sources)
-    raised = set(re.findall(r'Invalid\(\s*"([a-z-]+)"', text))
-    raised |= set(re.findall(r're\.compile\(.*\), "([a-z-]+)"\)', text))
-    table = README.split("### What is rejected", 1)[1].split("\n\nA round in which", 1)[0]
-    rows = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
-    assert {code for row in rows for code in re.findall(r"`([a-z-]+)`", row)} == raised
-    assert set(CODES) == raised
-
-
-def test_the_events_shown_are_events() -> None:
+@pytest.mark.parametrize("page", [README, DOCS / "reference" / "events.md"], ids=pages.shown)
+def test_the_events_shown_are_events(page: Path) -> None:
     """A valid round, and a rating change with every field, whose rating follows from mu, sigma."""
-    finished, changed = blocks("json")
-    ladders = msgspec.toml.decode(blocks("toml")[0], type=Ladders)
+    finished, changed = blocks(page.read_text(), "json")
+    ladders = msgspec.toml.decode(blocks(README.read_text(), "toml")[0], type=Ladders)
     standings = Reader(ladders).read(finished.encode())
     assert standings.players == ["ann", "bob", "cy", "dee", "eve"]
     event = rating_changed_from_json(changed)
@@ -233,9 +122,48 @@ def test_the_events_shown_are_events() -> None:
     )
 
 
-def test_every_link_into_the_tree_leads_somewhere() -> None:
-    """And so does every file that the map of the tree names."""
-    links = re.findall(r"\]\((?!http)([^)]+)\)", README)
-    assert [each for each in links if not (ROOT / each).exists()] == []
-    files = re.findall(r"`(stream_rater/[\w/.]+)`", README)
+@pytest.mark.parametrize("page", ALL, ids=pages.shown)
+def test_every_ladders_file_shown_is_one(page: Path) -> None:
+    """Those of the tutorial, too, which it writes by here-documents."""
+    text = page.read_text()
+    shown = blocks(text, "toml") + [
+        each for each in pages.HEREDOC.findall(text) if "[ladders" in each
+    ]
+    for each in shown:
+        assert msgspec.toml.decode(each, type=Ladders).ladders
+
+
+@pytest.mark.parametrize("page", ALL, ids=pages.shown)
+def test_every_link_into_the_tree_leads_somewhere(page: Path) -> None:
+    """To a file, and to a heading of it; and every file that is named is there."""
+    text = page.read_text()
+    for link in re.findall(r"\]\((?!http)([^)]+)\)", text):
+        file, _, anchor = link.partition("#")
+        target = page.parent / file if file else page
+        assert target.exists(), link
+        assert not anchor or anchor in pages.anchors(target.read_text()), link
+    files = re.findall(r"`((?:stream_rater|deploy|helm|tests|docs)/[\w/.-]+)`", text)
     assert [each for each in files if not (ROOT / each).exists()] == []
+
+
+@pytest.mark.parametrize("page", ALL, ids=pages.shown)
+def test_python_shown_is_python(page: Path) -> None:
+    """It compiles."""
+    for block in blocks(page.read_text(), "python"):
+        compile(block, page.name, "exec")
+
+
+def test_the_python_of_the_reference_runs(monkeypatch: Any, capsys: Any) -> None:
+    """And prints what it says."""
+    monkeypatch.chdir(ROOT)
+    (example,) = blocks(pages.text("reference/python.md"), "python")
+    exec(compile(example, "python.md", "exec"), {})
+    assert capsys.readouterr().out.startswith("ann ")
+
+
+def test_every_page_is_in_the_site() -> None:
+    """By its configuration, which MkDocs itself holds against the pages, too."""
+    told = re.findall(
+        r"^ +- .*: ([\w/-]+\.md)$", (ROOT / "deploy" / "mkdocs.yml").read_text(), re.M
+    )
+    assert sorted(told) == [str(page.relative_to(DOCS)) for page in pages.pages()]

@@ -96,7 +96,7 @@ def test_fields_are_where_they_belong() -> None:
 
 
 def test_sizes() -> None:
-    """37 bytes, and with K factors 53 + 5 K: what the README says."""
+    """37 bytes, and with K factors 53 + 5 K: what docs/operations/capacity.md says."""
     assert (HEADER.size, HISTORY.size, 5) == (HEADER_SIZE, HISTORY_SIZE, FACTOR_SIZE)
     assert len(GOOD) == HEADER_SIZE == 37
     assert len(record.encode(rated([1500.0, 1600.0, 1700.0]))[0]) == 37 + 16 + 3 * 5
@@ -156,7 +156,7 @@ def test_what_no_record_can_hold_is_refused(name: str, value: int) -> None:
 
 def test_a_history_kept_in_full_is_refused() -> None:
     """What was never rounded is no record."""
-    with pytest.raises(Unrecordable, match="in full"):
+    with pytest.raises(Unrecordable, match="full history"):
         record.encode(newcomers(1, 1, 1500.0, 350.0))
 
 

@@ -46,8 +46,8 @@ def test_a_server_that_evicts_any_key_is_refused(policy: str) -> None:
     with pytest.raises(StoreMismatch) as refused:
         memory_warnings(PLACE, Memory(policy, 1000))
     assert str(refused.value).startswith(
-        f"redis at h:1: maxmemory-policy is {policy} and maxmemory 1000: ratings are deleted when "
-        "memory is full: run `CONFIG SET maxmemory-policy noeviction`"
+        f"redis at h:1: maxmemory-policy is {policy} and maxmemory is 1000, so Redis deletes "
+        "ratings when memory is full: run `CONFIG SET maxmemory-policy noeviction`"
     )
     assert "\n" not in str(refused.value)
 
@@ -56,7 +56,9 @@ def test_a_server_that_evicts_any_key_is_refused(policy: str) -> None:
 def test_one_that_has_no_limit_yet_is_warned_of(policy: str) -> None:
     """It evicts nothing as it is."""
     (line,) = memory_warnings(PLACE, Memory(policy, 0))
-    assert line.startswith(f"redis at h:1: maxmemory-policy is {policy}: ratings are deleted once ")
+    assert line.startswith(
+        f"redis at h:1: maxmemory-policy is {policy}, so Redis deletes ratings once "
+    )
     assert "run `CONFIG SET maxmemory-policy noeviction`" in line and "\n" not in line
 
 
@@ -71,7 +73,9 @@ def test_one_that_evicts_none_of_our_keys_is_accepted(policy: str, limit_bytes: 
 def test_info_tells_where_config_does_not(config: dict[str, str] | None) -> None:
     """Hosted servers deny CONFIG, or answer it with less."""
     server: Any = Server(config, informed("allkeys-lru", 1000))
-    with pytest.raises(StoreMismatch, match="maxmemory-policy is allkeys-lru and maxmemory 1000"):
+    with pytest.raises(
+        StoreMismatch, match="maxmemory-policy is allkeys-lru and maxmemory is 1000"
+    ):
         check(server)
     kept: Any = Server(config, informed("volatile-lru", 1000))
     assert check(kept) == []
@@ -91,11 +95,11 @@ def test_what_cannot_be_known_is_said(info: dict[str, Any] | None) -> None:
     """In one line, which tells the right to give."""
     server: Any = Server(None, info)
     (line,) = check(server)
-    assert "cannot be known" in line and "`+info`" in line and "\n" not in line
+    assert "it is unknown" in line and "`+info`" in line and "\n" not in line
 
 
 def test_small_hashes_are_warned_of() -> None:
     """Beside what is said of memory."""
     server: Any = Server({"hash-max-listpack-value": "64"} | configured("noeviction", 0), None)
     (line,) = check(server)
-    assert line.startswith("redis: hash-max-listpack-value is 64; ")
+    assert line.startswith("redis: hash-max-listpack-value is 64. ")

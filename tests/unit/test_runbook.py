@@ -1,5 +1,5 @@
-"""deploy/RUNBOOK.md's commands: each is one, with options that there are; what looks only is run
-by `tests/integration/test_prometheus.py`."""
+"""Commands on the pages of docs/operations: each is one, with options that there are; what looks
+only is run by `tests/integration/test_prometheus.py`."""
 
 import ast
 import functools
@@ -12,21 +12,20 @@ from collections.abc import Iterator
 from typing import Any
 
 import click
-import kubernetes_validate
 import operator_pod
 import pytest
 import yaml
-from kubernetes_validate.utils import all_versions
 
 from local.tools import ROOT
 from stream_rater.cli import app
+from tests import pages
+from tests.helm import chart, kubernetes
 from tests.helm.chart import GOLDEN, RELEASE
 from tests.tools import promtool
 from tests.unit.test_alerts import ALERTS
 
-TEXT = (ROOT / "deploy" / "RUNBOOK.md").read_text()
-SHELL = re.compile(r"^```sh\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-HEREDOC = re.compile(r"<<'END'\n(.*?)^END$", re.DOTALL | re.MULTILINE)
+RUNBOOK = pages.text("operations/runbook.md")
+TEXT = "\n".join(page.read_text() for page in pages.pages("operations"))
 COMMENT = re.compile(r"\s+# .*$", re.MULTILINE)
 OTHERS = {
     "curl",
@@ -43,19 +42,19 @@ OTHERS = {
 
 
 def sections() -> dict[str, str]:
-    """By heading."""
-    found = re.split(r"^#{2,3} (.*)\n", TEXT, flags=re.MULTILINE)
+    """Of the runbook, by heading."""
+    found = re.split(r"^#{2,3} (.*)\n", RUNBOOK, flags=re.MULTILINE)
     return dict(zip(found[1::2], found[2::2], strict=True))
 
 
 def blocks(heading: str) -> list[str]:
     """The shell blocks of a section."""
-    return SHELL.findall(sections()[heading])
+    return pages.blocks(sections()[heading], "sh")
 
 
 def split(block: str) -> Iterator[list[str]]:
     """Each command of a block, as words: pipes, lists and loops taken apart."""
-    bare = COMMENT.sub("", HEREDOC.sub("", block))
+    bare = COMMENT.sub("", pages.HEREDOC.sub("", block))
     told = shlex.shlex(bare, posix=True, punctuation_chars="|;&<>\n")
     told.whitespace, told.whitespace_split, told.commenters = " \t", True, ""
     words: list[str] = []
@@ -68,7 +67,7 @@ def split(block: str) -> Iterator[list[str]]:
     yield from [words] if words else []
 
 
-COMMANDS = [words for block in SHELL.findall(TEXT) for words in split(block)]
+COMMANDS = [words for block in pages.blocks(TEXT, "sh") for words in split(block)]
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
@@ -94,10 +93,26 @@ def test_every_command_is_one(words: list[str]) -> None:
         case ["python3", script, name, *arguments]:
             assert (ROOT / script).exists()
             app.main.commands[name].make_context(name, arguments[: arguments.index("<")])
+        case ["helm", "install" | "upgrade", *arguments]:
+            done = chart.helm("template", *arguments, at=ROOT)
+            assert done.returncode == 0, done.stderr
+        case ["helm", "test", _, "--namespace", _]:
+            pass
         case ["until" | "do" | "done" | "python", *_]:
             pass
         case [program, *_]:
             assert program in OTHERS, words
+
+
+def test_an_upgrade_has_the_ladders_of_the_install() -> None:
+    """Helm forgets the values of before where new ones are given."""
+    (installed,) = (words for words in COMMANDS if words[:2] == ["helm", "install"])
+    files = {each for each in installed if each.startswith(("ladders=", "--set-file"))}
+    assert len(files) == 2
+    upgrades = [words for words in COMMANDS if words[:2] == ["helm", "upgrade"]]
+    assert upgrades
+    for words in upgrades:
+        assert files <= set(words), words
 
 
 def assert_parses(expression: str) -> None:
@@ -140,8 +155,8 @@ def test_a_command_with_a_wrong_option_is_found() -> None:
 
 def test_every_script_is_python() -> None:
     """Between the lines."""
-    scripts = HEREDOC.findall(TEXT)
-    assert len(scripts) == 3
+    scripts = pages.HEREDOC.findall(TEXT)
+    assert len(scripts) == 2
     for script in scripts:
         ast.parse(script)
 
@@ -166,8 +181,8 @@ def test_an_operators_pod_is_a_workers_without_its_name(component: str) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     pod = json.loads(done.stdout)
-    newest = max(tuple(map(int, each.split(".")[:2])) for each in all_versions())
-    kubernetes_validate.validate(pod, ".".join(map(str, newest)), strict=True)
+    (newest,) = kubernetes.newest(1)
+    assert kubernetes.mistake(pod, newest) is None
     theirs = workers["spec"]["template"]
     (container,), (worker,) = pod["spec"]["containers"], theirs["spec"]["containers"]
     settings = ["--settings", "/etc/stream-rater/config/settings.toml"]

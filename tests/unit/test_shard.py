@@ -64,7 +64,7 @@ def test_part_cut_for_fewer_shards() -> None:
     batch = shard.cut(1000)
     assert batch is not None
     assert [(item.offset, len(item.piece)) for item in batch.items] == [(0, 0), (1, 2)]
-    with pytest.raises(CutForFewer, match="cut for 2 shards, there are 3"):
+    with pytest.raises(CutForFewer, match="cut for 2 shards, and there are 3"):
         Shard.at(NOWHERE, 0, 3).read(record(0, part((100, HERE), shards=2)))
 
 
@@ -199,7 +199,7 @@ def test_store_from_before_a_rebuild(held: bytes | None, committed: int) -> None
     for last in (shard, marked(Held(Position(1), [held]), committed)):
         assert cut(last) is None
         assert last.stopped
-        assert last.barrier.startswith("offset 1: the store was rebuilt here, for 7 shards, ")
+        assert last.barrier.startswith("offset 1: the store was rebuilt here for 7 shards, ")
         assert last.barrier.endswith("run `stream-rater rebuild --replace`")
 
 

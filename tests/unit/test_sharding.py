@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stream_rater.adapters.store_keys import belief_key, position_key
 from stream_rater.columns import sharding
 
 KAFKA_UTILS_TEST = {
@@ -48,12 +49,12 @@ def test_every_shard_is_used() -> None:
 def test_ladders_share_no_key(one: tuple[str, str], other: tuple[str, str]) -> None:
     """Beliefs of two ladders are never in one hash, whatever is in their names."""
     if one[0] != other[0]:
-        keys = {sharding.belief_key(0, ladder, p.encode(), 1) for ladder, p in (one, other)}
+        keys = {belief_key(0, ladder, p.encode(), 1) for ladder, p in (one, other)}
         assert len(keys) == 2
 
 
 def test_keys_of_a_shard_share_a_hash_tag() -> None:
     """Position and beliefs of a shard are in one slot of a Redis Cluster: one tag, and it first."""
-    for key in (sharding.position_key(7), sharding.belief_key(7, "a{b}:c", b"p", 10)):
+    for key in (position_key(7), belief_key(7, "a{b}:c", b"p", 10)):
         assert key.startswith("{7}:")
         assert key.count("{") == key.count("}") == 1

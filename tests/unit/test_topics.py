@@ -132,7 +132,9 @@ def test_a_setting_that_is_not_told_is_refused() -> None:
         configuration={k: v for k, v in found.configuration.items() if k != "retention.ms"}
     )
     (line,), _ = judged(AT, there)
-    assert line.startswith("p.round-completed: retention.ms is not told, must be -1: ")
+    assert line.startswith(
+        "p.round-completed: retention.ms is not returned by the broker, must be -1: "
+    )
 
 
 def test_rounds_that_are_too_large_to_be_read_are_refused() -> None:
@@ -154,8 +156,9 @@ def test_unequal_numbers_of_partitions_are_refused(parts: int, changed: int, sho
         there[f"p.{topic}"] = there[f"p.{topic}"]._replace(partitions=count)
     (line,), _ = judged(AT, there)
     assert line == (
-        f"p.performance-estimated has {parts} partitions and p.rating-changed {changed}, both must "
-        "have one a shard: run `kafka-topics.sh --bootstrap-server one:9092,two:9092 --alter "
+        f"p.performance-estimated has {parts} partitions and p.rating-changed has {changed}, and "
+        "both must have one for each shard: "
+        "run `kafka-topics.sh --bootstrap-server one:9092,two:9092 --alter "
         f"--topic p.{short or 'performance-estimated'} --partitions 4`"
     )
 

@@ -7,7 +7,7 @@ import pytest
 
 from stream_rater.lab.spaces import SPACES, Dimension, configuration, newcomer_weights, place, start
 from stream_rater.lab.synthetic import Kind, season
-from stream_rater.lab.tuning import MissingExtra, Problem, told, tune
+from stream_rater.lab.tuning import MissingExtra, Problem, tune, without_defaults
 from stream_rater.rating.parameters import EloMMR, from_builtins
 
 SEASON = list(season(Kind(players=25, rounds=150, per_round=6), 11))
@@ -58,7 +58,7 @@ def test_without_scipy_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None
 def test_every_point_of_every_space_is_a_configuration(system: str, at: float) -> None:
     """Valid, and written as `told` it reads as itself."""
     found = Problem(system, SPACES[system], "brier", []).config([at] * len(SPACES[system]))
-    assert from_builtins(told(found)) == found
+    assert from_builtins(without_defaults(found)) == found
 
 
 @pytest.mark.parametrize("dimension", [d for space in SPACES.values() for d in space])
@@ -79,4 +79,4 @@ def test_told_leaves_defaults_out() -> None:
     """What is written is what was decided."""
     config: Any = EloMMR(weight_limit=0.2, sigma_limit=80.0, rho="inf")
     expected = {"system": "elo-mmr", "weight_limit": 0.2, "sigma_limit": 80.0, "rho": "inf"}
-    assert told(config) == expected
+    assert without_defaults(config) == expected

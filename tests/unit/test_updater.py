@@ -131,7 +131,7 @@ def test_store_that_lost_writes_is_replayed_without_events(
     assert held(hand, Position()) == "ab"
     assert list(hand.expect(Apply).events) == []
     position = applied(hand)
-    assert observer.replayed == [2]
+    assert (observer.replayed, observer.refilled) == ([2], [(0, 2)])
     read(hand)
     assert held(hand, position) == "c"
     applied(hand)
@@ -231,7 +231,9 @@ def test_committed_offset_that_was_reset(hand: ByHand, observer: Recorder) -> No
     """A last call that began after c: no crash does that; the way out is named."""
     hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
     opened(hand, {0: Position(7, 6, b"\x80")}, {0: 0})
-    assert "last call was [6, 7) and the group's committed offset is 0" in observer.refused[0][1]
+    assert (
+        "last call applied [6, 7) and the group's committed offset is 0" in observer.refused[0][1]
+    )
     assert "Commit 7" in observer.refused[0][1]
     hand.expect(Poll)
 

@@ -18,7 +18,8 @@ def _pushes(
     own_mu: float, own_variance: float, lo: int, hi: int, mu: Floats, variance: Floats,
     pushes: Floats,
 ) -> None:  # fmt: skip
-    """Each opponent's part, side by side: a processor works on several at once."""
+    """Compute each opponent's contribution, in a loop that a processor can run for several at
+    once."""
     for j in range(len(mu)):
         c = np.sqrt(own_variance + variance[j])
         p = 1.0 / (1.0 + exp((mu[j] - own_mu) * C / c))
@@ -30,7 +31,7 @@ def _pushes(
 def rate(
     place: Places, mu: Floats, sigma: Floats, weight: float, beta: float, drift: float, kappa: float
 ) -> Floats:
-    """One round; `kappa` bounds how much a round may shrink the variance."""
+    """(n, 3) evidence of one round. `kappa` bounds how much a round may shrink the variance."""
     n = len(mu)
     b2 = beta * beta / weight
     variance = sigma * sigma + drift * drift

@@ -1,7 +1,8 @@
-"""Codeforces, as the Elo-MMR paper evaluates it: a rank between the expected and the actual one.
+"""Codeforces, as the Elo-MMR paper evaluates it: the performance has a rank between the expected
+and the actual one.
 
-With every opponent at the same scale the expected rank at x is n + 1/2 less n P / (P + Q), so the
-rating at which a rank is the expected one is where the log odds L are its own (`odds`).
+All opponents have the same scale, so the expected rank at x is n + 1/2 - n P / (P + Q). So the
+rating at which a given rank is expected is where the log odds L have a given value (`odds`).
 """
 
 import math
@@ -24,7 +25,7 @@ def _performance(
     rank: float, x: float, mu: Floats, u: Floats, c: Floats, begin: float, h: float, low: float,
     high: float,
 ) -> float:  # fmt: skip
-    """The rating in [low, high] whose expected rank this is, searched from x."""
+    """The rating in [low, high] whose expected rank is `rank`, searched from x."""
     level = log((len(mu) + 0.5 - rank) / (rank - 0.5))
     below, above, last = low, high, math.inf
     for _ in range(MAX_STEPS):
@@ -38,10 +39,11 @@ def _performance(
 
 @kernel
 def rate(place: Places, mu: Floats, sigma: Floats, weight: float, beta: float, w: float) -> Floats:
-    """One round; `beta` the spread of performances, `w` the weight of a round's performance."""
+    """(n, 3) evidence of one round. `beta` is the spread of performances, `w` the weight of a
+    round's performance."""
     n = len(mu)
     u = np.full(n, C * np.sqrt(weight) / beta)
-    reach = (log(2.0 * n) + 1.0) / u[0]  # the best rank is 1: n to 1/2 are the odds
+    reach = (log(2.0 * n) + 1.0) / u[0]  # the best rank is 1, with odds of n to 1/2
     low, high = np.min(mu) - reach, np.max(mu) + reach
     c, begin, h = table_of(mu, u, low, high)
     lo, hi = tie_bounds(place)

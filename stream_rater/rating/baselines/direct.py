@@ -1,7 +1,7 @@
-"""Elo-MMx in small rounds: every sum taken anew, for all ranks side by side.
+"""Elo-MMx in small rounds: sums over all entries, computed for all entries at once.
 
-A lane is an entry, with the x it has come to. Each pass takes the four first Taylor coefficients of
-its -Q about x, and steps to the zero of the cubic: an error of r becomes one of about r^4 / 50.
+Each entry has a lane with its current x. Each pass computes the first four Taylor coefficients of
+-Q about x, and steps to the zero of the cubic. An error of r then becomes about r^4 / 50.
 """
 
 from stream_rater.columns.arrays import Floats
@@ -12,22 +12,24 @@ from stream_rater.rating.fused import fma
 from stream_rater.rating.model import Places
 
 MOST = 32
-"""Lanes there are."""
+"""The number of lanes."""
 
 ROOM = 13 * MOST
-"""Numbers that are worked with."""
+"""The size of the scratch space."""
 
 PASSES = 8
-"""More than enough; who is not there by then has a round beyond all measure."""
+"""The most passes. More than enough; an entry that needs more has a round beyond all measure."""
 
 SETTLED = 3e-2
-"""A step less than this part of the narrowest delta ends the search: it leaves some 2e-8 of it."""
+"""A step shorter than this fraction of the narrowest delta ends the search; the error left is some
+2e-8 of it."""
 
 START, OWN = 0.48, 2.0
-"""Of the deviation, a unit of the log odds of a rank: where the search begins."""
+"""The search starts at START deviations for each unit of the log odds of a rank, moved towards the
+own group by OWN / (n + 4)."""
 
 TRUSTED = 1.5
-"""Up to so many of the narrowest delta a cubic's zero is a better guess than a line's."""
+"""Up to this many of the narrowest delta, a cubic's zero is a better guess than a line's."""
 
 
 @inlined
@@ -35,8 +37,9 @@ def _add(
     x: Floats, better: Floats, worse: Floats, mu: float, v: float, j: float, scratch: Floats,
     f: Floats,
 ) -> None:  # fmt: skip
-    """Add what entry j (v = 1/delta) contributes to each lane, for which those before `better`
-    are better and those from `worse` on worse. Two loops: short ones overlap their rounds."""
+    """Add the terms of entry j (v = 1/delta) to each lane. For a lane, entries before `better` are
+    better and entries from `worse` on are worse. There are two loops, because short loops overlap
+    their iterations."""
     for i in range(len(x)):
         g = v if j < better[i] else (-v if j >= worse[i] else 0.0)
         z = (x[i] - mu) * g
@@ -63,7 +66,7 @@ def _add(
 
 @inlined
 def _step(x: Floats, f: Floats, trusted: float) -> float:
-    """Step from x to the zero of each lane's cubic; the longest step."""
+    """Move x to the zero of each lane's cubic. Returns the longest step."""
     longest = 0.0
     for i in range(len(x)):
         f0, f1, f2, f3 = f[i], f[MOST + i], f[2 * MOST + i], f[3 * MOST + i]
@@ -81,9 +84,10 @@ def small_performances(
     place: Places, mu: Floats, delta: Floats, split: bool, mean: float, deviation: float,
     narrowest: float, room: Floats, found: Floats,
 ) -> bool:  # fmt: skip
-    """The performances of up to MOST entries, all ranked, into `found`; whether that succeeded.
+    """Write the performances of up to MOST entries, all ranked, into `found`. Returns whether the
+    search succeeded.
 
-    They are worked on in `room` (ROOM).
+    `room` (ROOM) is scratch space.
     """
     n = len(mu)
     lanes = (n + 3) // 4 * 4

@@ -1,19 +1,21 @@
-"""Elo-MMx with all opponents at a cost per player that does not grow with the round.
+"""Elo-MMx for large rounds: all opponents, at a cost for each player that does not grow with the
+round.
 
-Let F(x) be -Q of `gaussian` with everyone before a boundary in the standings better and everyone
-after it worse: a sum of y_j = g_j H((x - mu_j) g_j), with g_j = 1/delta_j for the better and
--1/delta_j for the worse. From rank to rank one tie group crosses over, so F changes by that group's
-terms alone, while its root falls. We know F on a *cell* [x, x + h] by its Taylor series about both
-ends, six coefficients each, which make a polynomial of degree 11 (`series.solve`). It serves all
-ranks whose root lies in the cell: each costs its own group's terms at the two ends. Then the cell
-moves down; its upper end is the old lower one, already known, so that O(n) goes into one end.
+Let F(x) be -Q of `gaussian` with every entry before a boundary in the standings better and every
+entry after it worse. It is a sum of y_j = g_j H((x - mu_j) g_j), with g_j = 1/delta_j for better
+and -1/delta_j for worse entries. From rank to rank one tie group crosses the boundary, so F changes
+by that group's terms alone, and its root falls. On a *cell* [x, x + h], F is known by its Taylor
+series about both ends, six coefficients each, which make a polynomial of degree 11
+(`series.solve`). A cell serves all ranks whose roots lie in it: each rank costs its own group's
+terms at the two ends. Then the cell moves down. Its upper end is the old lower end, whose series is
+known, so only one end costs O(n).
 
-A tie group's own part is a line (full), or it is the mean of before and after (split).
+A tie group's own part is a line (full ties), or the mean of before and after (split ties).
 
-The last coefficients tell how well a polynomial fits. Where it does not (`TOLERANCE`), the cell is
-made again, narrower; where it fits very well, the next one is wider. Round sizes, widths and crowds
-of equals then find cells of their own: 10 to 35 in all, for standings as they are. Only ratings
-thousands of times wider apart than delta need more, up to a cell for each group.
+The last coefficients tell how well a polynomial fits. If it does not fit (`TOLERANCE`), the cell is
+made again, narrower. If it fits very well, the next cell is wider. Usual standings need 10 to 35
+cells, whatever the round's size, width and groups of equal players. Only ratings that are thousands
+of deltas apart need more, up to a cell for each group.
 """
 
 import math
@@ -35,25 +37,26 @@ from stream_rater.rating.model import Places
 from stream_rater.rating.roots import safeguard
 
 TOLERANCE, LARGE_TOLERANCE = 2e-8, 1.5e-7
-"""The estimated error of a performance that is let pass, in units of the cell's width h: up to
-LARGE entries and above. Measured at usual widths, below 1e-6 and 4e-5 points."""
+"""The largest accepted estimate of a performance's error, in units of the cell's width h: for up to
+LARGE entries, and for more. The measured errors are below 1e-6 and 4e-5 points at usual widths."""
 
 LARGE = 500
 
 AIM = 0.06
-"""New cells are as wide as should give this part of the tolerance."""
+"""The width of a new cell aims at this fraction of the tolerance."""
 
 NARROWER, WIDER = 0.5, 1.25
-"""How much the width may change from cell to cell."""
+"""The least and the largest change of the width from cell to cell."""
 
 TRIES = 100
-"""So many cells are tried for one group; the last is taken as it is. (More than three are rare.)"""
+"""The most cells that are tried for one group; the last one is accepted as it is. (More than three
+are rare.)"""
 
 PLACED = 0.8
-"""Where in a new cell the root should lie: high, as those to come are lower."""
+"""Where in a new cell the root should lie: high up, because the next roots are lower."""
 
 GUESS = 2.0
-"""Up to so many widths a root is guessed from a cubic, beyond from a line."""
+"""A root up to this many widths away is guessed from a cubic, one farther away from a line."""
 
 
 @inlined
@@ -61,9 +64,10 @@ def _groups(
     x: float, h: float, here: int, end: int, split: bool, place: Places, mu: Floats, v: Floats,
     w: Work,
 ) -> int:  # fmt: skip
-    """Lead the boundary from `here` to `end`; a series for each group that ends. How many?
+    """Move the boundary from `here` to `end`, and make a series for each group that ends on the
+    way. Returns their number.
 
-    The first whose root is below the cell is the last one looked at.
+    It stops at the first group whose root is below the cell.
     """
     at, gone, come, series = w.at, w.gone, w.come, w.series
     groups = 0
@@ -107,14 +111,14 @@ def _add_tie(group: int, value: float, slope: float, series: Floats) -> None:
 
 @inlined
 def _is_found(k: int, tries: int, tolerance: float, series: Floats, doubt: Floats) -> bool:
-    """Whether the k-th root is in the cell, and known well enough."""
+    """Whether the k-th root is in the cell and known well enough."""
     inside = series[k] <= 0.0 <= series[ORDER * LANES + k]
     return (inside and doubt[k] <= tolerance) or tries > TRIES
 
 
 @inlined
 def _guess(series: Floats) -> float:
-    """About where the series of this lane is zero, beyond where it tells exactly."""
+    """An estimate of the zero of this lane's series outside the cell."""
     t0, t1, t2, t3 = series[0], series[LANES], series[2 * LANES], series[3 * LANES]
     line: float = -t0 / t1
     cubic: float = -t0 / (t1 + line * (t2 + line * t3))
@@ -125,9 +129,10 @@ def _guess(series: Floats) -> float:
 def _next_cell(
     x: float, h: float, k: int, tolerance: float, w: Work, low: float, high: float, last: float
 ) -> tuple[float, float, float, float, float]:
-    """A cell (x, h) for the k-th group, whose root is not well known in this one or not in it.
+    """A new cell (x, h) for the k-th group, whose root is outside this cell or not known well
+    enough.
 
-    With the bracket of the root (low, high) and the last step, for `safeguard`.
+    Returns also the bracket of the root (low, high) and the last step, for `safeguard`.
     """
     below, above = w.series[k], w.series[ORDER * LANES + k]
     known = k if below <= 0.0 <= above else max(k - 1, 0)
@@ -152,11 +157,11 @@ def ranked_performances(
     place: Places, mu: Floats, v: Floats, block: int, split: bool, x: float, h: float,
     lowest: float, highest: float, w: Work, g: Floats, found: Floats,
 ) -> None:  # fmt: skip
-    """The performances of the entries in `place`, all of which are ranked, into `found`.
+    """Write the performances of the entries in `place`, all of which are ranked, into `found`.
 
-    `mu` and `v` = 1/delta go on with those who did not finish, and then with v = 0 for `block`
-    more; `g`, LANES fewer, is worked in. The first cell is [x, x + h]; all roots lie in (lowest,
-    highest).
+    `mu` and `v` = 1/delta continue with the entries that did not finish, and then with v = 0 for
+    `block` more. `g`, which has LANES fewer elements, is scratch space. The first cell is [x, x +
+    h]; all roots lie in (lowest, highest).
     """
     for p in range(len(g)):
         g[p] = -v[p]
@@ -191,8 +196,8 @@ def ranked_performances(
         if not settled:
             old_x, old_h, below, above = x, h, w.series[k], w.series[ORDER * LANES + k]
             x, h, low, high, last = _next_cell(x, h, k, tolerance, w, low, high, last)
-            # Which old end can be the new upper one? The lower, if the root is close below it, or
-            # the upper, if the root is not further from it than the narrower cell is wide.
+            # An old end can be the new upper one: the lower end, if the root is close below it,
+            # or the upper end, if the root is within the narrower cell's width of it.
             lower = tries == 0 and below > 0.0 and x + h > old_x - 0.25 * h
             upper = below <= 0.0 <= above and (1.0 - w.root[k]) * old_h < h
             half_known = lower or upper
@@ -210,10 +215,12 @@ def unfinished_performances(
     mu: Floats, v: Floats, ranked: int, split: bool, x: float, h: float,
     lowest: float, highest: float, w: Work, g: Floats, found: Floats,
 ) -> None:  # fmt: skip
-    """The performances of the entries from `ranked` on, each worse than all ranked ones and tied
-    with itself, into `found`, which holds NaN for them. `mu` and `v` go on for LANES more than `g`.
+    """Write the performances of the entries from `ranked` on, each worse than all ranked ones and
+    tied with itself, into `found`, which holds NaN for them. `mu` and `v` have LANES more elements
+    than `g`.
 
-    Every cell serves all whose root is in it, and there is one for the first of those left over.
+    Each cell serves all entries whose root is in it. The next cell is made for the first entry left
+    over.
     """
     for p in range(len(g)):
         g[p] = v[p] if p < ranked else 0.0
@@ -248,7 +255,8 @@ def unfinished_performances(
 
 @inlined
 def _own_series(x: float, h: float, mu: Floats, v: Floats, split: bool, w: Work) -> None:
-    """-Q of each player in a row, were all that F counts better and nobody else there."""
+    """Compute the series of -Q of each player in a row, if all entries in F were better and nobody
+    else were there."""
     if split:
         cross(x, h, mu, v, w)
     for i in range(len(mu)):

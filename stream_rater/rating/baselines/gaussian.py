@@ -1,13 +1,14 @@
-"""How well did each entry play, if performances are normal? (Section 3, "Gaussian performance".)
+"""Elo-MMx's stage 1: computes how well each entry played if performances are normal (section 3,
+"Gaussian performance model").
 
 Entry j performs normally around mu_j with variance delta_j^2; z_j = (x - mu_j) / delta_j. With the
 hazard H(z) = phi(z) / Phi(-z), the performance of an entry is the zero of
 
     -Q(x) = sum over better H(z_j) / delta_j - sum over worse H(-z_j) / delta_j + ties,
 
-which increases with x. A full tie draws x to mu_j by z_j / delta_j; a split one is half a loss and
-half a win. All tied entries share one performance. Entries that did not finish are worse than all
-ranked ones and not compared with each other, so each has a performance of its own.
+which increases with x. A full tie pulls x towards mu_j by z_j / delta_j; a split tie is half a loss
+and half a win. All tied entries share one performance. Entries that did not finish are worse than
+all ranked ones and are not compared with each other, so each has its own performance.
 """
 
 import math
@@ -29,18 +30,20 @@ from stream_rater.rating.roots import falls, let_fall
 from stream_rater.rating.vectors import aligned
 
 FEW = 8
-"""Ranks looked at together, at least. Those beyond the end of a cell are looked at in vain."""
+"""The least number of ranks that are examined together. Ranks beyond the end of a cell are examined
+in vain."""
 
 SMALL = 32
-"""Up to so many entries every sum is taken anew for each."""
+"""In rounds of up to this many entries, sums are computed anew for each entry."""
 
 FIRST = 0.85
-"""Where to look for the best performance: this part of where the best of n normal ones would be."""
+"""Where the search for the best performance starts: this fraction of the expected best of n normal
+ones."""
 
 
 @inlined
 def _spread(mu: Floats, delta: Floats) -> tuple[float, float]:
-    """Mean and standard deviation of a random entry's performance."""
+    """The mean and the standard deviation of a random entry's performance."""
     mean = variance = 0.0
     for j in range(len(mu)):
         mean += mu[j]
@@ -54,8 +57,8 @@ def _spread(mu: Floats, delta: Floats) -> tuple[float, float]:
 def _reach(mu: Floats, delta: Floats) -> tuple[float, float, float]:
     """The least delta, and bounds of all performances.
 
-    At t widest beyond all mu an own tie pulls by at least t/2 / widest, and all others together by
-    less than 2 n phi(t) / narrowest, which is less from this t on.
+    At t times the widest delta beyond all mu, an entry's own tie pulls by at least t/2 / widest,
+    and all others together pull by less than 2 n phi(t) / narrowest, which is less from this t on.
     """
     narrowest = widest = delta[0]
     low = high = mu[0]
@@ -67,20 +70,21 @@ def _reach(mu: Floats, delta: Floats) -> tuple[float, float, float]:
 
 
 class Room(NamedTuple):
-    """What one round after the other is worked in."""
+    """Scratch space that one round after the other uses."""
 
     mu: Floats
-    """Ratings, and zeros for LANES more at least; so are v = 1/delta and, without these, g."""
+    """Ratings, followed by at least LANES zeros. `v` = 1/delta has the same length; `g` has LANES
+    fewer elements."""
     v: Floats
     g: Floats
     few: Floats
-    """For small rounds."""
+    """Scratch space for small rounds."""
     work: Work
 
 
 @kernel
 def new_room(most: int) -> Room:
-    """Room for rounds of up to so many entries."""
+    """Scratch space for rounds of up to `most` entries."""
     size = _padded(most)
     return Room(
         aligned(size + LANES), aligned(size + LANES), aligned(size), aligned(ROOM), new_work()
@@ -89,7 +93,7 @@ def new_room(most: int) -> Room:
 
 @inlined
 def _padded(n: int) -> int:
-    """So many entries and those that are looked at in vain."""
+    """n rounded up to whole groups of FEW ranks."""
     return (n + FEW - 1) // FEW * FEW
 
 
@@ -97,7 +101,7 @@ def _padded(n: int) -> int:
 def perform(
     place: Places, mu: Floats, delta: Floats, split: bool, room: Room, found: Floats
 ) -> None:
-    """What `performances` gives, into `found` (n,)."""
+    """Compute what `performances` returns, into `found` (n,)."""
     n, size = len(mu), _padded(len(mu))
     ranked = n
     while ranked > 0 and place[ranked - 1] == DID_NOT_FINISH:
@@ -134,7 +138,7 @@ def perform(
 
 @kernel
 def performances(place: Places, mu: Floats, delta: Floats, split: bool) -> Floats:
-    """(n,) the performance of each entry; entries in order of place, unfinished last."""
+    """(n,) the performance of each entry. Entries are in order of place, unfinished ones last."""
     found = np.empty(len(mu))
     perform(place, mu, delta, split, new_room(len(mu)), found)
     return found

@@ -1,7 +1,7 @@
 """Glicko for n players: a round counts as one fully informative match.
 
-An opponent's g and u are proportional, so that the expected score, sum of g_j s_j(x), is the part
-P / (P + Q) of the sum of all g (`odds`).
+An opponent's g and u are proportional, so the expected score, the sum of g_j s_j(x), is the
+fraction P / (P + Q) of the sum of all g (`odds`).
 """
 
 import math
@@ -21,7 +21,7 @@ C = math.pi / math.sqrt(3.0)
 def rate(
     place: Places, mu: Floats, sigma: Floats, weight: float, beta: float, drift: float
 ) -> Floats:
-    """One round; `drift` the growth of sigma between rounds."""
+    """(n, 3) evidence of one round. `drift` is the growth of sigma between rounds."""
     n = len(mu)
     b2 = beta * beta / weight
     variance = sigma * sigma + drift * drift

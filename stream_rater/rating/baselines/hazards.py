@@ -1,11 +1,12 @@
-"""The hazard H(z) = phi(z) / Phi(-z) and its Taylor series, for many z at a time.
+"""The hazard H(z) = phi(z) / Phi(-z) and its Taylor series, computed for many z at once.
 
-H(z) = z + D(z) for z >= 0, where D falls from 0.8 to 0 like 1/z: a ratio of polynomials, fitted
-with 120 digits, whose relative error stays below 5e-14. Left of 0 the symmetry of Phi gives
-H(-z) = phi(z) H(z) / (H(z) - phi(z)). Derivatives follow from H' = H (H - z), a Riccati equation.
+H(z) = z + D(z) for z >= 0, where D falls from 0.8 to 0 like 1/z. D is a ratio of polynomials,
+fitted with 120 digits, with a relative error below 5e-14. For negative arguments, the symmetry of
+Phi gives H(-z) = phi(z) H(z) / (H(z) - phi(z)). Derivatives follow from the Riccati equation H' = H
+(H - z).
 
-Nothing branches and chains of dependent operations are short (even and odd powers apart), so that
-a processor works on several players at once.
+There are no branches, and chains of dependent operations are short (even and odd powers apart), so
+that a processor works on several players at once.
 """
 
 import numpy as np
@@ -16,11 +17,11 @@ from stream_rater.rating.fused import fma
 from stream_rater.rating.normal import INVERSE_SQRT_2_PI
 
 ROUND = 1.5 * 2.0**52
-"""Adding this rounds to an integer, which the lowest bits of the sum then hold."""
+"""Adding this rounds a number to an integer, which the lowest bits of the sum then hold."""
 
 FAR = 100.0
-"""From this z on four coefficients tell all: a_m is about z^-(m+1), and the recurrence, which
-multiplies rounding errors by z at each step, would only add noise."""
+"""From this z on, four coefficients suffice: a_m is about z^-(m+1). The recurrence multiplies
+rounding errors by z at each step and would only add noise."""
 
 
 @kernel
@@ -43,7 +44,7 @@ def _exp(x: float) -> float:
 
 @kernel
 def tails(z: float) -> tuple[float, float]:
-    """D(|z|) and H(-|z|), neither of them by cancellation: all that H(z) and H(-z) are made of."""
+    """D(|z|) and H(-|z|), both without cancellation. H(z) and H(-z) are made of these."""
     a = abs(z)
     s = a * a
     even = fma(23.0052075457995, s, 1961.6951574997213)
@@ -63,7 +64,7 @@ def tails(z: float) -> tuple[float, float]:
 
 @kernel
 def chance_below(z: float) -> float:
-    """Phi(z): the same as `normal.below`, for many z at a time."""
+    """Phi(z), as `normal.below`, in a form that suits many z at once."""
     d, _ = tails(z)
     tail = INVERSE_SQRT_2_PI * _exp(max(-0.5 * z * z, -700.0)) / (abs(z) + d)
     return tail if z < 0.0 else 1.0 - tail
@@ -73,7 +74,7 @@ def chance_below(z: float) -> float:
 def taylor(
     g: float, z: float, d: float, left: float
 ) -> tuple[float, float, float, float, float, float]:
-    """The first six coefficients of y(r) = g H(z + g r), given `tails` at z.
+    """The first six Taylor coefficients of y(r) = g H(z + g r), given `tails` at z.
 
     y' = y (y - g (z + g r)), so each coefficient follows from those before it.
     """

@@ -1,29 +1,30 @@
-"""Kerby's systems: one number per player, which climbs the gradient of the result's likelihood.
+"""Kerby's systems: one number per player, which climbs the gradient of the result's log-likelihood.
 
 "Kerby" is B. Kerby, "Multiplayer generalizations of Elo rating system", 2025. A round has a
 likelihood P(result | x) in ratings x, counted in units of `scale` points; then (section 3)
 
     rating += learning rate * round weight * d ln P / dx,
 
-the learning rate being that at the player's rating before the round (section 5.2), and no rating
-falls below the floor. What all four have in common:
+where the learning rate is that at the player's rating before the round (section 5.2). No rating
+falls below the floor. All four systems have in common:
 
 - **Did not finish**: worse than all who finished; the order among them is not observed (section 4).
-- **Anchor** (section 5.1): a dummy of constant rating, tied for last. It is one more of those who
-  did not finish; if everybody did, nothing is observed between it and those in the last place, nor
-  among these.
-- **Ties** of others: half a win and half a loss, as a draw in chess. Where P is of a whole order
-  (Plackett-Luce, Thurstone) it is half of two: the tied stand by rating, once rising, once falling,
-  and equally rated ones share alike. The note has no such ties.
-- **Teams**: a team's rating is the initial one plus its members' deviations, each times the share
-  of the round played; so a member's gradient is the team's, times the share.
-- **Fixed** players take part, but never move.
+- **Anchor** (section 5.1): a dummy of constant rating, tied for last. It is one more entry that did
+  not finish. If all entries finished, the order of the anchor and of the entries in the last place
+  is not observed.
+- **Ties** of other entries: half a win and half a loss, as a draw in chess. If P is of a whole
+  order (Plackett-Luce, Thurstone), the gradient is the mean of two orders: tied entries by rating,
+  once rising and once falling. Equally rated ones share their mean. The note has no such ties.
+- **Teams**: a team's rating is the initial rating plus its members' deviations, each times the
+  share of the round played. So a member's gradient is the team's times the share.
+- **Fixed** players take part, but their ratings never change.
 
 The `performance` of the evidence is the rating plus `scale` times the gradient: for Thurstone's
 model, the mean of the performance given the result.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,7 +32,7 @@ from stream_rater.columns.arrays import Flags, Floats, Ints
 from stream_rater.columns.kernels import kernel
 from stream_rater.rating.baselines import pairwise_elo, plackett_luce, thurstone
 from stream_rater.rating.baselines.places import tie_bounds
-from stream_rater.rating.model import DID_NOT_FINISH, Evidence, Places, Wave
+from stream_rater.rating.model import DID_NOT_FINISH, Evidence, Places, Wave, WaveArrays
 from stream_rater.rating.parameters import (
     Climbing,
     Elo,
@@ -41,12 +42,12 @@ from stream_rater.rating.parameters import (
 )
 
 PAIRS, EXPONENTIAL, GAUSSIAN = 0, 1, 2
-"""Which likelihood: of all pairs, or of the whole order by an exponential or a Gaussian model."""
+"""The likelihood: of all pairs, or of the whole order by an exponential or a Gaussian model."""
 
 
 @kernel
 def _of_order(x: Floats, order: Ints, ranked: int, likelihood: int, out: Floats) -> None:
-    """Add half the gradient of the order `order` (indices of entries, best first) to `out`."""
+    """Add half the gradient of an order (indices of entries, best first) to `out`."""
     g = np.empty(len(x))
     if likelihood == EXPONENTIAL:
         plackett_luce.gradient(x[order], ranked, g)
@@ -58,7 +59,8 @@ def _of_order(x: Floats, order: Ints, ranked: int, likelihood: int, out: Floats)
 
 @kernel
 def _share_alike(x: Floats, order: Ints, lo: Ints, ranked: int, g: Floats) -> None:
-    """Give entries of equal place and equal rating, neighbours in `order`, their mean."""
+    """Give tied entries of equal rating, which are neighbours in `order`, the mean of their
+    gradients."""
     first = 0
     while first < ranked:
         end, total = first, 0.0
@@ -72,7 +74,7 @@ def _share_alike(x: Floats, order: Ints, lo: Ints, ranked: int, g: Floats) -> No
 
 @kernel
 def order_gradient(x: Floats, lo: Ints, hi: Ints, ranked: int, likelihood: int) -> Floats:
-    """d ln P(order) / dx (n,); ties among the first `ranked` half and half."""
+    """(n,) d ln P(order) / dx, where ties among the first `ranked` entries are half and half."""
     falling, rising = np.arange(len(x)), np.arange(len(x))
     tied = False
     for i in range(ranked):
@@ -94,7 +96,7 @@ def order_gradient(x: Floats, lo: Ints, hi: Ints, ranked: int, likelihood: int) 
 def gradient(
     place: Places, x: Floats, anchor: float, likelihood: int, gaussian: bool, average: bool
 ) -> Floats:
-    """d ln P / dx (n,) of a round; entries in order of place; `anchor` NaN for none."""
+    """(n,) d ln P / dx of a round. Entries are in order of place; `anchor` is NaN for none."""
     n = len(x)
     lo, hi = tie_bounds(place)
     ranked = n
@@ -114,7 +116,7 @@ def gradient(
 
 @kernel
 def interpolate(at: float, knots: Floats, values: Floats) -> float:
-    """Linear between rising knots, flat outside."""
+    """Linear interpolation between rising knots, constant outside."""
     value: float = values[0]
     for k in range(len(knots) - 1):
         part = (at - knots[k]) / (knots[k + 1] - knots[k])
@@ -123,34 +125,51 @@ def interpolate(at: float, knots: Floats, values: Floats) -> float:
     return value
 
 
+class Climb(NamedTuple):
+    """How ratings climb the gradient of a round's likelihood."""
+
+    knots: Floats
+    rates: Floats
+    """Learning rate at each of these ratings; linear between."""
+    scale: float
+    """Points per unit of x."""
+    initial_mu: float
+    anchor: float
+    """Rating of the dummy player who is tied for last; NaN: none."""
+    floor: float
+    """No rating falls below; -inf: no floor."""
+    likelihood: int
+    gaussian: bool
+    average: bool
+
+
 @kernel
-def _rounds(
-    round_starts: Ints, weight: Floats, place: Places, entry_starts: Ints, share: Floats,
-    mu: Floats, sigma: Floats, held: Flags, knots: Floats, rates: Floats, scale: float,
-    initial_mu: float, anchor: float, floor: float, likelihood: int, gaussian: bool, average: bool,
-) -> Floats:  # fmt: skip
+def _rounds(wave: WaveArrays, held: Flags, climb: Climb) -> Floats:
+    round_starts, entry_starts, share = wave.round_starts, wave.entry_starts, wave.share
+    mu, scale, initial_mu = wave.mu, climb.scale, climb.initial_mu
     out = np.empty((len(mu), 3))
-    for r in range(len(weight)):
+    for r in range(len(wave.weight)):
         first, end = round_starts[r], round_starts[r + 1]
         x = np.zeros(end - first)
         for e in range(first, end):
             for i in range(entry_starts[e], entry_starts[e + 1]):
                 x[e - first] += share[i] * (mu[i] - initial_mu) / scale
         g = gradient(
-            place[first:end], x, (anchor - initial_mu) / scale, likelihood, gaussian, average
-        )
+            wave.place[first:end], x, (climb.anchor - initial_mu) / scale, climb.likelihood,
+            climb.gaussian, climb.average,
+        )  # fmt: skip
         for e in range(first, end):
             for i in range(entry_starts[e], entry_starts[e + 1]):
                 slope = share[i] * g[e - first]
-                rate = weight[r] * interpolate(mu[i], knots, rates)
+                rate = wave.weight[r] * interpolate(mu[i], climb.knots, climb.rates)
                 out[i, 0] = mu[i] + scale * slope
-                out[i, 1] = mu[i] if held[i] else max(mu[i] + rate * slope, floor)
-                out[i, 2] = sigma[i]
+                out[i, 1] = mu[i] if held[i] else max(mu[i] + rate * slope, climb.floor)
+                out[i, 2] = wave.sigma[i]
     return out
 
 
 def _likelihood(config: Climbing) -> tuple[int, bool, bool]:
-    """Which one; whether pairs are Gaussian; whether they are averaged."""
+    """The likelihood, whether pairs are Gaussian, and whether they are averaged."""
     match config:
         case PlackettLuce():
             return EXPONENTIAL, False, False
@@ -165,16 +184,16 @@ def _likelihood(config: Climbing) -> tuple[int, bool, bool]:
 
 
 def estimate(config: Climbing, wave: Wave) -> Evidence:
-    """Evidence (P, 3): performance, new mu, sigma as it was."""
+    """Evidence (P, 3): performance, new mu, and the unchanged sigma."""
     held = np.zeros(len(wave.mu), np.bool_)
     if config.fixed:
         fixed = frozenset(config.fixed)
         held[:] = [player in fixed for players in wave.players for player in players]
     table = np.array(config.rates, np.float64)
-    evidence: Evidence = _rounds(
-        wave.round_starts, wave.weight, wave.place, wave.entry_starts, wave.share,
-        wave.mu, wave.sigma, held, table[:, 0].copy(), table[:, 1].copy(), config.scale,
-        config.initial_mu, math.nan if config.anchor is None else config.anchor,
+    climb = Climb(
+        table[:, 0].copy(), table[:, 1].copy(), config.scale, config.initial_mu,
+        math.nan if config.anchor is None else config.anchor,
         -math.inf if config.floor is None else config.floor, *_likelihood(config),
     )  # fmt: skip
+    evidence: Evidence = _rounds(wave.arrays, held, climb)
     return evidence

@@ -1,8 +1,10 @@
-"""How all opponents together fare against a player at x, at a cost that does not grow with them.
+"""The log odds of a player at x against all opponents, at a cost that does not grow with their
+number.
 
-Where opponents' terms are logistic, with s_j(x) = 1 / (1 + e^(-(x - mu_j) u_j)), P(x) is the sum of
-u_j s_j(x) and Q(x) that of u_j (1 - s_j(x)). Their log odds L = ln(P/Q) are nearly straight, and
-tabulated once for a round (`rating.table`); P / (P + Q) = 1 / (1 + e^-L) follows in either tail.
+Opponents' terms are logistic, with s_j(x) = 1 / (1 + e^(-(x - mu_j) u_j)). P(x) is the sum of u_j
+s_j(x), and Q(x) that of u_j (1 - s_j(x)). Their log odds L = ln(P/Q) are nearly straight, and are
+tabulated once for a round (`rating.sum_table`). P / (P + Q) = 1 / (1 + e^-L) follows in either
+tail.
 """
 
 import numpy as np
@@ -14,18 +16,19 @@ from stream_rater.rating.sum_table import INVERSE, LEVELS, WIDEST, look_up, room
 from stream_rater.rating.vectors import aligned
 
 FEW = 32
-"""Up to so many entries every sum is taken anew."""
+"""In rounds of up to this many entries, sums are computed anew for each entry."""
 
 CLOSER = 0.6
-"""Nodes lie so much closer than Elo-MMR's, which makes L 60 times as exact: between ratings that
-lie far apart L is flat, and an error in L a larger one in x."""
+"""Nodes are this much closer than Elo-MMR's, which makes L 60 times as exact. Between ratings that
+are far apart L is flat, so that an error in L becomes a larger one in x."""
 
 
 @kernel
 def table_of(mu: Floats, u: Floats, low: float, high: float) -> tuple[Floats, float, float]:
-    """L on [low, high], where its nodes begin, and their distance; an empty one where none pays.
+    """A table of L on [low, high], its first node, and the distance of nodes. The table is empty
+    where none pays.
 
-    That is in small rounds, and where [low, high] is too many scales 1/u wide.
+    None pays in small rounds, and where [low, high] is too many scales 1/u wide.
     """
     narrow = CLOSER / np.max(u)
     if len(mu) <= FEW or high - low > WIDEST * narrow:
@@ -39,7 +42,7 @@ def table_of(mu: Floats, u: Floats, low: float, high: float) -> tuple[Floats, fl
 def log_odds(
     x: float, mu: Floats, u: Floats, c: Floats, low: float, h: float
 ) -> tuple[float, float]:
-    """L and its slope at x, from the table c or, where that is empty, from every opponent."""
+    """L and its slope at x, from the table c, or from every opponent if c is empty."""
     if len(c) > 0:
         value, rise, _ = look_up(c, low, h, x)
         return value, rise
@@ -53,5 +56,5 @@ def log_odds(
 
 @kernel
 def chance(value: float) -> float:
-    """P / (P + Q) at log odds L."""
+    """P / (P + Q) for log odds L."""
     return 1.0 / (1.0 + exp(-value))

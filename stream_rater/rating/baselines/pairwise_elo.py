@@ -1,11 +1,12 @@
-"""Elo, and pairwise Elo: a round as a game between each pair (Kerby, sections 3.1 and 3.2.1).
+"""Elo and pairwise Elo: a round as a game between each pair of entries (Kerby, sections 3.1 and
+3.2.1).
 
 The logistic model is the exponential one of section 3.1.1: P(i beats j) = 1 / (1 + exp(x_j - x_i)).
-Its gradient is what an entry scored less what was expected of it, which at any x follows from the
-log odds there: no need to look at every pair (`odds`).
+Its gradient is the score of an entry minus its expected score. The expected score at any x follows
+from the log odds there, without a look at every pair (`odds`).
 
-The Gaussian one of section 3.1.2 has P = Phi((x_i - x_j) / sqrt 2) and the rule of maximum
-likelihood, whose steps have no bound. A tie is half a win and half a loss.
+The Gaussian model of section 3.1.2 has P = Phi((x_i - x_j) / sqrt 2) and follows the maximum
+likelihood rule, whose steps have no bound. A tie is half a win and half a loss.
 """
 
 import math
@@ -22,7 +23,8 @@ INVERSE_SQRT_2 = 1.0 / math.sqrt(2.0)
 
 @kernel
 def _pull(difference: float) -> float:
-    """d/d(difference) of ln P(win), by how far the winner stood above the loser: Gaussian."""
+    """d/d(difference) of ln P(win) in the Gaussian model, by the winner's rating minus the
+    loser's."""
     return INVERSE_SQRT_2 * hazard(-INVERSE_SQRT_2 * difference)
 
 
@@ -39,7 +41,8 @@ def _gaussian(x: Floats, hi: Ints, ranked: int, g: Floats) -> None:
 
 @kernel
 def _logistic(x: Floats, hi: Ints, ranked: int, g: Floats) -> None:
-    """An entry against itself scores half and is expected to."""
+    """Write the gradient of the logistic model. An entry against itself scores half and is expected
+    to."""
     n, first = len(x), 0
     for i in range(ranked):
         first = i if hi[first] < i else first
@@ -50,7 +53,7 @@ def _logistic(x: Floats, hi: Ints, ranked: int, g: Floats) -> None:
 
 @kernel
 def _less_expected(x: Floats, at: Floats, g: Floats) -> None:
-    """Take from each g (k,) the expected score at `at` (k,) against all of x."""
+    """Subtract from each g (k,) the expected score at `at` (k,) against all of x."""
     if len(x) == 0 or len(at) == 0:
         return
     u = np.ones(len(x))
@@ -62,10 +65,11 @@ def _less_expected(x: Floats, at: Floats, g: Floats) -> None:
 
 @kernel
 def gradient(x: Floats, hi: Ints, ranked: int, gaussian: bool, average: bool) -> Floats:
-    """d/dx (n,) of the sum over pairs of ln P(outcome), or each one's mean over own pairs.
+    """(n,) d/dx of the sum over pairs of ln P(outcome), or the mean over each entry's own pairs.
 
-    Entries in order of place, hi (n,) the last of each tie group; those from `ranked` on are not
-    compared with each other. Zero-sum, if not averaged: what one wins, the other loses.
+    Entries are in order of place; hi (n,) is the last position of each tie group. Entries from
+    `ranked` on are not compared with each other. The sum is zero unless averaged: what one gains,
+    another loses.
     """
     n = len(x)
     g = np.zeros(n)

@@ -1,4 +1,4 @@
-"""Where entries stand: tie groups as positions in the order of the round, and what that scores."""
+"""Tie groups as positions in the order of a round, and the scores that follow from them."""
 
 import numpy as np
 
@@ -9,7 +9,8 @@ from stream_rater.rating.model import Places
 
 @kernel
 def tie_bounds(place: Places) -> tuple[Ints, Ints]:
-    """(lo, hi): 0-based first and last position of each entry's tie group. Unfinished ones tie."""
+    """(lo, hi): the 0-based first and last position of each entry's tie group. Unfinished entries
+    tie."""
     n = len(place)
     lo, hi = np.empty(n, np.int64), np.empty(n, np.int64)
     first = 0
@@ -25,7 +26,8 @@ def tie_bounds(place: Places) -> tuple[Ints, Ints]:
 
 @kernel
 def scores(lo: Ints, hi: Ints, weight: Floats) -> tuple[Floats, float]:
-    """The weight of all that each entry beat, with half that of its tie group; that of all."""
+    """The weight of all entries that each entry beat, plus half that of its tie group; and the
+    total weight."""
     n = len(weight)
     found, worse = np.empty(n), 0.0
     end = n

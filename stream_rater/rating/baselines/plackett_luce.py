@@ -1,17 +1,19 @@
-"""Plackett-Luce, or the exponential model, turned as Kerby turns it (sections 3.2.2 and 4).
+"""Plackett-Luce, or the exponential model, in the direction that Kerby gives it (sections 3.2.2 and
+4).
 
-Performances are exponential with means exp(x_j), so rates lambda_j = exp(-x_j): everybody is
-eliminated at random, the first to go is last. With Lambda the rates of all better ones together,
-entry k's part of P(order) is lambda_k / (lambda_k + Lambda).
+Performances are exponential with means exp(x_j), so rates are lambda_j = exp(-x_j). Entries are
+eliminated at random, and the first eliminated is last. If Lambda is the sum of the rates of all
+better entries, entry k's factor of P(order) is lambda_k / (lambda_k + Lambda).
 
-The order among those at the end who did not finish is not observed; only that all had gone before
-the first of the others went. Given how the others fare, that is one integral, exact:
+The order among the last entries, which did not finish, is not observed; only that all of them were
+eliminated before the others. Given the order of the others, the probability of that is one exact
+integral:
 
     P = integral over t > 0 of  e^-t  prod_j (1 - exp(-c_j t)) dt,    c_j = lambda_j / Lambda.
 
-In y = ln t the integrand is analytic and log-concave, so the trapezoidal rule about its peak
-reaches float64's precision with a few dozen to a few hundred nodes, for thousands as for two.
-All is kept in logarithms: nothing underflows.
+In y = ln t the integrand is analytic and log-concave. So the trapezoidal rule about its peak
+reaches the precision of float64 with a few dozen to a few hundred nodes, for two entries or
+thousands. Everything is computed in logarithms, so nothing underflows.
 """
 
 import math
@@ -24,11 +26,11 @@ from stream_rater.rating.elementary import exp, log
 from stream_rater.rating.roots import MAX_STEPS
 
 WIDEST_STEP = 0.2
-"""Of the trapezoidal rule, in y; its error is about exp(-pi^2 / step)."""
+"""The widest step of the trapezoidal rule in y; its error is about exp(-pi^2 / step)."""
 STEP = 0.5
-"""Of the same, in standard deviations of the peak."""
+"""The step of the trapezoidal rule, in standard deviations of the peak."""
 NEGLIGIBLE = 42.0
-"""A node whose ln lies so far below the peak's ends the sum: e^-42 is 6e-19."""
+"""A node whose logarithm is this far below the peak's ends the sum: e^-42 is 6e-19."""
 MAX_NODES = 4000
 
 
@@ -41,7 +43,7 @@ def log_add(a: float, b: float) -> float:
 
 @kernel
 def _survival(t: float) -> tuple[float, float]:
-    """ln(1 - e^-t), and its derivative by ln t, t / (e^t - 1); no cancellation for small t."""
+    """ln(1 - e^-t), and its derivative by ln t, t / (e^t - 1), without cancellation for small t."""
     if t < 1e-2:
         loss = t * (0.5 - t * (1.0 / 24.0 - t * t / 2880.0))
         return log(t) - loss, 1.0 - t * (0.5 - t * (1.0 / 12.0 - t * t / 720.0))
@@ -51,7 +53,7 @@ def _survival(t: float) -> tuple[float, float]:
 
 @kernel
 def _height(y: float, log_c: Floats) -> tuple[float, float, float]:
-    """The integrand's ln at y, its slope and its curvature (taken with the opposite sign)."""
+    """The integrand's logarithm at y, its slope, and its curvature with the opposite sign."""
     t = exp(y)
     value, slope, bend = y - t, 1.0 - t, t
     for j in range(len(log_c)):
@@ -65,7 +67,8 @@ def _height(y: float, log_c: Floats) -> tuple[float, float, float]:
 
 @kernel
 def _peak(log_c: Floats) -> float:
-    """Where the integrand is largest: its slope falls from n + 1 to minus infinity."""
+    """The y at which the integrand is largest: its logarithm's slope falls from n + 1 to minus
+    infinity."""
     low, high = -700.0, log(len(log_c) + 2.0)
     y = high
     for _ in range(MAX_STEPS):
@@ -86,7 +89,8 @@ def _peak(log_c: Floats) -> float:
 
 @kernel
 def unobserved(log_c: Floats, pull: Floats) -> float:
-    """ln P for the c_j (m,) of the last; -d ln P / d x_j into `pull` (m,), each in (0, 1)."""
+    """ln P for the c_j (m,) of the last entries; writes -d ln P / d x_j, each in (0, 1), into
+    `pull` (m,)."""
     m = len(log_c)
     if m == 1:
         pull[0] = 1.0 / (1.0 + exp(log_c[0]))
@@ -113,9 +117,10 @@ def unobserved(log_c: Floats, pull: Floats) -> float:
 
 @kernel
 def gradient(x: Floats, ranked: int, g: Floats) -> float:
-    """ln P(order), and its gradient into g (n,); zero-sum.
+    """ln P(order); writes its gradient, which sums to zero, into g (n,).
 
-    x (n,) in order of place, no ties; of those from `ranked` >= 1 on the order is not observed.
+    x (n,) is in order of place, without ties. The order of entries from `ranked` >= 1 on is not
+    observed.
     """
     n = len(x)
     better = np.empty(n + 1)  # ln Lambda
@@ -124,7 +129,7 @@ def gradient(x: Floats, ranked: int, g: Floats) -> float:
     for k in range(1, ranked):
         better[k + 1] = log_add(better[k], -x[k])
     logarithm = 0.0
-    given = -math.inf  # ln of the sum over worse groups of what they give, per rate
+    given = -math.inf  # ln of the sum over worse groups of their terms, per rate
     g[:] = 0.0
     if ranked < n:
         pull = np.empty(n - ranked)

@@ -1,8 +1,8 @@
-"""The Taylor series that the cells of `expansion` are made of, for a row of players at a time.
+"""Taylor series for the cells of `expansion`, computed for a row of players at once.
 
-A series has ORDER coefficients, in units of a cell's width h, about x or about x + h; those of a
-row's players, or groups, are columns: lane i of the m-th is at m * LANES + i. Two series side by
-side, about x and about x + h, have the second at m = ORDER ... 2 ORDER - 1.
+A series has ORDER coefficients, in units of a cell's width h, about x or about x + h. The players
+or groups of a row are columns: coefficient m of lane i is at m * LANES + i. An array with both
+series has the one about x + h at m = ORDER ... 2 ORDER - 1.
 """
 
 from typing import NamedTuple
@@ -16,45 +16,45 @@ from stream_rater.rating.fused import fma
 from stream_rater.rating.vectors import aligned
 
 LANES = 32
-"""Players in a row: what is done to them is done side by side."""
+"""The players in a row, which are processed together."""
 
 ORDER = 6
-"""Coefficients of a series."""
+"""The number of coefficients of a series."""
 
 STEPS = 2
-"""Newton steps from a cubic guess."""
+"""The number of Newton steps from a cubic guess."""
 
 
 class Work(NamedTuple):
-    """The state of a sweep and the arrays it works in."""
+    """The state of a sweep, and its scratch space."""
 
     scratch: Floats
     worse: Floats
-    """(2 ORDER * LANES) the series of a row's players as worse than the boundary,"""
+    """(2 ORDER * LANES) the series of a row's players as worse than the boundary."""
     better: Floats
-    """as better than it."""
+    """(2 ORDER * LANES) the series of a row's players as better than the boundary."""
     series: Floats
-    """(2 ORDER * LANES) -Q of each group in the row, to be solved."""
+    """(2 ORDER * LANES) the series of -Q of each group in the row, to be solved."""
     start: Floats
-    """(2 ORDER * LANES) F at each group's first boundary."""
+    """(2 ORDER * LANES) the series of F at each group's first boundary."""
     at: Floats
-    """(2 ORDER) F at the first boundary of the group under way,"""
+    """(2 ORDER) the series of F at the first boundary of the current group."""
     gone: Floats
-    """the series of its players met so far, as worse,"""
+    """(2 ORDER) the sum of the series of its players met so far, as worse."""
     come: Floats
-    """and as better."""
+    """(2 ORDER) the sum of the series of its players met so far, as better."""
     tie: Floats
-    """(2,) value at x and slope of the line that their ties make."""
+    """(2,) the value at x and the slope of the line that their tie contributes."""
     root: Floats
-    """(LANES,) each group's root in units of h above x, and its error."""
+    """(LANES,) each group's root, in units of h above x; `doubt` estimates its error."""
     doubt: Floats
     ends: Ints
-    """(LANES,) where each group ends."""
+    """(LANES,) the end of each group."""
 
 
 @kernel
 def new_work() -> Work:
-    """Arrays for one round, cut from one piece: each piece costs as much as ten players."""
+    """Arrays for one round, cut from one allocation: an allocation costs as much as ten players."""
     both, few = 2 * ORDER * LANES, 2 * ORDER
     room = aligned(4 * both + 6 * LANES)
     room[:] = 0.0
@@ -68,7 +68,8 @@ def new_work() -> Work:
 
 @inlined
 def _tails(x: float, mu: Floats, g: Floats, scratch: Floats) -> None:
-    """z and its tails for each player of a row. A loop apart: short ones overlap their rounds."""
+    """Compute z and its tails for each player of a row. This is a loop of its own, because short
+    loops overlap their iterations."""
     for i in range(len(g)):
         z = (x - mu[i]) * g[i]
         scratch[i] = z
@@ -77,7 +78,7 @@ def _tails(x: float, mu: Floats, g: Floats, scratch: Floats) -> None:
 
 @inlined
 def _add(h: float, g: Floats, scratch: Floats, terms: Floats) -> None:
-    """Add the series, in units of h, of each player of a row to `terms`."""
+    """Add the series of each player of a row, in units of h, to `terms`."""
     for i in range(len(g)):
         t0, t1, t2, t3, t4, t5 = taylor(
             g[i] * h, scratch[i], scratch[LANES + i], scratch[2 * LANES + i]
@@ -92,7 +93,7 @@ def _add(h: float, g: Floats, scratch: Floats, terms: Floats) -> None:
 
 @inlined
 def _put(sign: float, h: float, v: Floats, scratch: Floats, terms: Floats) -> None:
-    """The same for players on one side of the boundary, instead of adding them to others."""
+    """Write the series of each player of a row, on one side of the boundary, to `terms`."""
     for i in range(len(v)):
         t0, t1, t2, t3, t4, t5 = taylor(
             sign * (v[i] * h), sign * scratch[i], scratch[LANES + i], scratch[2 * LANES + i]
@@ -107,7 +108,7 @@ def _put(sign: float, h: float, v: Floats, scratch: Floats, terms: Floats) -> No
 
 @inlined
 def expand(x: float, h: float, mu: Floats, g: Floats, w: Work, sums: Floats) -> None:
-    """F's series about x into `sums`: that of all players together."""
+    """Compute the series of F about x, the sum over all players, into `sums`."""
     lanes = min(LANES, len(g))
     for m in range(ORDER):
         for i in range(lanes):
@@ -129,7 +130,7 @@ def expand(x: float, h: float, mu: Floats, g: Floats, w: Work, sums: Floats) -> 
 
 @inlined
 def cross(x: float, h: float, mu: Floats, v: Floats, w: Work) -> None:
-    """The series of a row's players on either side of the boundary, about both ends."""
+    """Compute the series of a row's players on either side of the boundary, about both ends."""
     half = ORDER * LANES
     _tails(x, mu, v, w.scratch)
     _put(-1.0, h, v, w.scratch, w.worse[:half])
@@ -143,7 +144,7 @@ def cross(x: float, h: float, mu: Floats, v: Floats, w: Work) -> None:
 def _with_slope(
     c0: float, c1: float, c2: float, c3: float, c4: float, c5: float, r: float
 ) -> tuple[float, float]:
-    """The polynomial with these coefficients at r, and its derivative there."""
+    """The value and the derivative at r of the polynomial with these coefficients."""
     value, slope = fma(c5, r, c4), c5
     value, slope = fma(value, r, c3), fma(slope, r, value)
     value, slope = fma(value, r, c2), fma(slope, r, value)
@@ -153,9 +154,10 @@ def _with_slope(
 
 @inlined
 def solve(series: Floats, root: Floats, doubt: Floats) -> None:
-    """For each lane the zero in (0, 1) of the polynomial of degree 11 with these two series.
+    """Find for each lane the zero in (0, 1) of the polynomial of degree 11 with these two series.
 
-    It is A(r) + r^6 E(r - 1): A the series about 0, E what the one about 1 needs besides.
+    The polynomial is A(r) + r^6 E(r - 1), where A is the series about 0, and E is what the series
+    about 1 needs in addition.
     """
     below, above = series[: ORDER * LANES], series[ORDER * LANES :]
     for i in range(len(root)):

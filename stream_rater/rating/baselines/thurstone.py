@@ -1,21 +1,23 @@
-"""Thurstone's model: normal performances of variance 1 (Kerby, sections 3.2.3 and 4).
+"""Thurstone's model: normal performances with variance 1 (Kerby, sections 3.2.3 and 4).
 
-Let F_k(t) be the probability that all worse than entry k performed in their order and below t. It
-comes by one integration from the next worse one's,
+Let F_k(t) be the probability that all entries worse than k performed in their order and below t. It
+follows from that of the next worse entry by one integration,
 
     F_better(t) = integral up to t of phi(s - x_k) F_k(s) ds,
 
-and for the last it is the product of their Phi(t - x_j): where the order is not observed, none is
-asked for. As the note tells, functions are kept as logarithms, on a grid; between nodes they are
-the quintics that match value, slope and curvature, which the recursion gives exactly.
+and for the last entries it is the product of their Phi(t - x_j), because their order is not
+observed. As in the note, functions are kept as logarithms on a grid. Between nodes they are the
+quintics that match value, slope and curvature, which the recursion gives exactly.
 
-Where the note differentiates automatically we integrate from the best down as well, B_k(t) being
-the probability that all better ones performed in order and above t. Then phi(t - x_k) F_k(t) B_k(t)
-is the density of k's performance given the order, and the gradient for k is its mean less x_k. The
-last have -E[phi / Phi(t - x_j)] at the performance of the worst of the others.
+The note differentiates automatically. Here a second integration runs from the best entry down:
+B_k(t) is the probability that all better entries performed in order and above t. Then phi(t - x_k)
+F_k(t) B_k(t) is the density of k's performance given the order, and the gradient for k is its mean
+minus x_k. The last entries have the gradient -E[phi / Phi(t - x_j)] at the performance of the worst
+of the others.
 
-Given the order, a performance is known to 1/sqrt(n) at best, so nodes lie closer in large rounds:
-the cost is n^1.5. F_k is computed once for checkpoints and once more from each, to save memory.
+Given the order, a performance is known to 1/sqrt(n) at best, so nodes are closer in large rounds,
+and the cost is n^1.5. F_k is computed once for checkpoints and once more from each checkpoint, to
+save memory.
 """
 
 import numpy as np
@@ -27,13 +29,14 @@ from stream_rater.rating.elementary import exp, log
 from stream_rater.rating.normal import INVERSE_SQRT_2_PI, density, hazard, mills
 
 REACH = 8.0
-"""How far the grid goes beyond the lowest and the highest rating."""
+"""How far the grid extends beyond the lowest and the highest rating."""
 NODE, WIDTHS = 0.2, 4.0
-"""Distance of nodes: NODE or WIDTHS / sqrt(n), the smaller; gradients are then right to 1e-7."""
+"""The distance of nodes is the smaller of NODE and WIDTHS / sqrt(n). Gradients are then right to
+1e-7."""
 MAX_CELLS = 8192
-"""Where ratings lie thousands apart, nodes lie farther apart instead."""
+"""The most cells. If ratings are thousands apart, nodes are farther apart instead."""
 STEEP = 40.0
-"""Contributions e^-40 of the largest are left out."""
+"""Contributions below e^-40 of the largest are left out."""
 PANEL = 8.0
 """The integrand changes by at most e^PANEL in a panel of ten Gaussian nodes."""
 MAX_PANELS = 16
@@ -52,7 +55,7 @@ GAUSS_WEIGHT = np.array(
         0.0747256745752902, 0.03333567215434407,
     ]
 )  # fmt: skip
-"""Gauss-Legendre on [0, 1]."""
+"""Gauss-Legendre nodes and weights on [0, 1]."""
 LAGUERRE = np.array(
     [
         0.17027963230510093, 0.90370177679938, 2.251086629866131, 4.266700170287659,
@@ -66,12 +69,13 @@ LAGUERRE_WEIGHT = np.array(
         1.0480011748715153e-09,
     ]
 )  # fmt: skip
-"""Gauss-Laguerre: the integral of e^-t f(t) over t > 0."""
+"""Gauss-Laguerre nodes and weights for the integral of e^-t f(t) over t > 0."""
 
 
 @kernel
 def _quintic(left: Floats, right: Floats, h: float, c: Floats) -> None:
-    """Into c: coefficients, in units of the cell, that match (value, slope, curvature) at its ends.
+    """Write into c the coefficients, in units of the cell, of the quintic that matches (value,
+    slope, curvature) at both ends.
 
     The value is relative to the higher end.
     """
@@ -89,7 +93,7 @@ def _quintic(left: Floats, right: Floats, h: float, c: Floats) -> None:
 
 @kernel
 def _at(c: Floats, t: float) -> float:
-    """The quintic at t in [0, 1]."""
+    """The value of the quintic at t in [0, 1]."""
     p: float = c[5]
     for i in range(4, -1, -1):
         p = p * t + c[i]
@@ -98,7 +102,7 @@ def _at(c: Floats, t: float) -> float:
 
 @kernel
 def _cell(c: Floats, s0: float, s1: float) -> float:
-    """Integral of e^quintic over the cell, whose slopes at its ends are s0 and s1."""
+    """The integral of e^quintic over the cell, where the slopes at its ends are s0 and s1."""
     total: float = 0.0
     if s1 > STEEP and s0 > STEEP:  # only near the right end; it is nearly e^(-s1 t) there
         for i in range(len(LAGUERRE)):
@@ -118,9 +122,11 @@ def _cell(c: Floats, s0: float, s1: float) -> float:
 
 @kernel
 def _step(a: float, h: float, x: float, below: Floats, into: Floats) -> None:
-    """F of the next better one: ln, slope and curvature (nodes, 3) from those of `below`.
+    """Compute F of the next better entry: logarithm, slope and curvature (nodes, 3) from those of
+    `below`.
 
-    Nodes lie at a + i h; x is the rating of the one who joins. `below` and `into` may be the same.
+    Nodes lie at a + i h; x is the rating of the entry that is added. `below` and `into` may be the
+    same array.
     """
     c = np.empty(6)
     left, right = np.empty(3), np.empty(3)
@@ -147,7 +153,8 @@ def _step(a: float, h: float, x: float, below: Floats, into: Floats) -> None:
 
 @kernel
 def _last(a: float, h: float, x: Floats, into: Floats) -> None:
-    """F above the last: ln prod Phi(t - x_j), its slope and curvature, at the nodes."""
+    """Compute F above the last entries at the nodes: ln prod Phi(t - x_j), its slope and its
+    curvature."""
     into[:] = 0.0
     for i in range(len(into)):
         for j in range(len(x)):
@@ -165,10 +172,8 @@ def _last(a: float, h: float, x: Floats, into: Floats) -> None:
 def _mean(
     a: float, h: float, x: float, below: Floats, above: Floats, last: Floats, g: Floats
 ) -> tuple[float, float]:
-    """(mean performance less x, ln P) of an entry, given all; -E[phi / Phi] of the `last` into g.
-
-    `above` is B on the mirrored grid.
-    """
+    """(mean performance minus x, ln P) of an entry, given the order; writes -E[phi / Phi] of the
+    `last` entries into g."""
     nodes = len(below)
     d = np.empty((nodes, 3))
     for i in range(nodes):
@@ -199,12 +204,14 @@ def _mean(
 
 @kernel
 def gradient(x: Floats, ranked: int, g: Floats) -> float:
-    """ln P(order), and its gradient into g (n,); zero-sum to the precision of the grid.
+    """ln P(order); writes its gradient, which sums to zero to the precision of the grid, into g
+    (n,).
 
-    x (n,) in order of place, no ties; of those from `ranked` >= 1 on the order is not observed.
+    x (n,) is in order of place, without ties. The order of entries from `ranked` >= 1 on is not
+    observed.
     """
     n = len(x)
-    end = min(ranked, n - 1)  # where `_last` begins: one alone is a group, too
+    end = min(ranked, n - 1)  # where `_last` begins: a single entry is a group, too
     a, b = np.min(x) - REACH, np.max(x) + REACH
     h = min(NODE, WIDTHS / np.sqrt(float(n)))
     cells = int(min(np.ceil((b - a) / h), float(MAX_CELLS)))

@@ -1,4 +1,4 @@
-"""Topcoder, with its volatility: the system whose farming the paper shows (section 5.1)."""
+"""Topcoder, with a volatility that players can farm, as the Elo-MMR paper shows (section 5.1)."""
 
 import numpy as np
 
@@ -14,7 +14,8 @@ from stream_rater.rating.normal import quantile
 def _chances(
     own_mu: float, own_sigma: float, mu: Floats, sigma: Floats, root: float, chance: Floats
 ) -> None:
-    """The probability that each is better, side by side: a processor works on several at once."""
+    """Compute the probability that each opponent is better, in a loop that a processor can run for
+    several at once."""
     for j in range(len(mu)):
         spread = np.sqrt(own_sigma * own_sigma + sigma[j] * sigma[j])
         chance[j] = chance_below(root * (mu[j] - own_mu) / spread)
@@ -25,7 +26,8 @@ def rate(
     place: Places, mu: Floats, sigma: Floats, rounds: Ints, weight: float, ceiling: float,
     newcomer_weight: float, weight_limit: float,
 ) -> Floats:  # fmt: skip
-    """One round; sigma is the volatility, `rounds` (n,) those played before."""
+    """(n, 3) evidence of one round. sigma is the volatility; `rounds` (n,) are the numbers of
+    rounds played before."""
     n = len(mu)
     mean = np.mean(mu)
     c = np.sqrt(np.mean(sigma * sigma) + np.sum((mu - mean) ** 2) / (n - 1))

@@ -1,10 +1,11 @@
-"""TrueSkill in its St Petersburg variant (Nikolenko and Sirotkin): every place has a performance.
+"""TrueSkill in its St Petersburg variant (Nikolenko and Sirotkin), in which every place has a
+performance.
 
-Each entry's performance t_i (skill plus noise) lies within epsilon of its place's l_k, and
-consecutive places are more than 2 epsilon apart. Expectation propagation: each of these factors
-sends Gaussian messages (precision, precision times mean) to its two variables, computed from the
-exact moments of their truncated difference, until no message changes any more. Entries that did
-not finish share one place, the last.
+Each entry's performance t_i (skill plus noise) is within epsilon of its place's l_k, and
+consecutive places are more than 2 epsilon apart. The beliefs are found by expectation propagation.
+Each of these factors sends Gaussian messages (precision, precision times mean) to its two
+variables, computed from the exact moments of their truncated difference, until no message changes
+any more. Entries that did not finish share the last place.
 """
 
 import math
@@ -23,7 +24,7 @@ MAX_SWEEPS = 200
 
 @kernel
 def _above(m: float, v: float, limit: float) -> tuple[float, float]:
-    """Mean and variance of N(m, v) above a limit."""
+    """The mean and the variance of N(m, v) above a limit."""
     s = np.sqrt(v)
     z = (limit - m) / s
     h = hazard(z)
@@ -32,7 +33,7 @@ def _above(m: float, v: float, limit: float) -> tuple[float, float]:
 
 @kernel
 def _within(m: float, v: float, limit: float) -> tuple[float, float]:
-    """Mean and variance of N(m, v) within [-limit, limit]."""
+    """The mean and the variance of N(m, v) within [-limit, limit]."""
     s = np.sqrt(v)
     side = 1.0 if m <= 0.0 else -1.0  # mirror, so that the mean is not right of the middle
     a, b = (-limit - side * m) / s, (limit - side * m) / s
@@ -50,9 +51,10 @@ def _within(m: float, v: float, limit: float) -> tuple[float, float]:
 def _messages(
     pi1: float, tau1: float, pi2: float, tau2: float, m: float, v: float
 ) -> tuple[float, float, float, float]:
-    """To each of two variables with these cavities, when their difference has moments (m, v).
+    """The messages to two variables with these cavities, if their difference has moments (m, v).
 
-    The factor says of the difference N(d, c); each variable hears that, through the other one.
+    The factor's belief about the difference is N(d, c). Each variable receives it through the other
+    one.
     """
     m1, m2, v1, v2 = tau1 / pi1, tau2 / pi2, 1.0 / pi1, 1.0 / pi2
     pi = 1.0 / v - 1.0 / (v1 + v2)
@@ -69,7 +71,7 @@ def rate(
     place: Places, mu: Floats, sigma: Floats, weight: float, beta: float, drift: float,
     margin: float, tolerance: float,
 ) -> Floats:  # fmt: skip
-    """One round; `margin` is epsilon, `beta` the noise of one performance."""
+    """(n, 3) evidence of one round. `margin` is epsilon, `beta` the noise of one performance."""
     n = len(mu)
     variance = sigma * sigma + drift * drift
     noise = beta * beta / weight
@@ -106,7 +108,7 @@ def rate(
 def _tie_sweep(
     of: Ints, mu: Floats, v: Floats, margin: float, to_t: Floats, to_l: Floats, total: Floats
 ) -> float:
-    """Renew the messages of every |t_i - l_k| <= margin; returns the largest change."""
+    """Recompute the messages of every |t_i - l_k| <= margin. Returns the largest change."""
     change = 0.0
     for i in range(len(mu)):
         k = of[i]
@@ -127,7 +129,7 @@ def _tie_sweep(
 
 @kernel
 def _order(k: int, margin: float, up: Floats, down: Floats, total: Floats) -> float:
-    """Renew the messages of l_k - l_{k+1} > 2 margin; returns the largest change."""
+    """Recompute the messages of l_k - l_{k+1} > 2 margin. Returns the largest change."""
     pi1, tau1 = total[k, 0] - up[k, 0], total[k, 1] - up[k, 1]
     pi2, tau2 = total[k + 1, 0] - down[k + 1, 0], total[k + 1, 1] - down[k + 1, 1]
     m, v = _above(tau1 / pi1 - tau2 / pi2, 1.0 / pi1 + 1.0 / pi2, 2.0 * margin)

@@ -17,6 +17,7 @@ import msgspec
 from rich.console import Console
 
 from local.servers import signals_as_exit
+from tests.benchmarks.document import writing
 from tests.benchmarks.measure import Result, Skipped, table
 from tests.benchmarks.stream.against import BACKLOG, Contest, Rival, load_of, rival_of
 from tests.benchmarks.stream.ground import a_ground
@@ -57,7 +58,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = dict(each.split("=", 1) for each in asked.set)
     if asked.against:
         return _compare(asked, asked.workloads or [USUAL_OF], given)
-    return _run(plan, asked.workloads or list(WORKLOADS), given)
+    code, done = _run(plan, asked.workloads or list(WORKLOADS), given)
+    if asked.write:
+        own = sys.argv[1:] if arguments is None else arguments
+        writing.write_run("bench-stream", done, own)
+    return code
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -86,7 +91,11 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--loads", default="5000,20000", metavar="N,N",
         help=f"updates a second for that (%(default)s), or {BACKLOG}: how fast all at once is done",
     )  # fmt: skip
-    return parser.parse_args(arguments)
+    writing.add_option(parser)
+    asked = parser.parse_args(arguments)
+    unlike = {"--quick": asked.quick, "--against": asked.against, "--set": asked.set}
+    writing.check(parser, write=asked.write, unlike=unlike)
+    return asked
 
 
 def _compare(asked: argparse.Namespace, workloads: Sequence[str], given: dict[str, str]) -> int:
@@ -103,10 +112,12 @@ def _compare(asked: argparse.Namespace, workloads: Sequence[str], given: dict[st
         print(f"bench: {wrong}", file=sys.stderr)
         return 2
     with _a_folder() as folder:
-        return _show({name: contest.results(folder, given, WORKLOADS[name]) for name in workloads})
+        found = {name: contest.results(folder, given, WORKLOADS[name]) for name in workloads}
+        code, _ = _show(found)
+        return code
 
 
-def _run(plan: Plan, workloads: Sequence[str], given: dict[str, str]) -> int:
+def _run(plan: Plan, workloads: Sequence[str], given: dict[str, str]) -> tuple[int, list[Result]]:
     with _a_folder() as folder, a_ground(folder, given) as ground:
         return _show({name: plan.results(ground, WORKLOADS[name]) for name in workloads})
 
@@ -120,8 +131,8 @@ def _a_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-def _show(found: Mapping[str, Iterator[Result]]) -> int:
-    """Print each workload's results as they come, and all at the end; the exit code."""
+def _show(found: Mapping[str, Iterator[Result]]) -> tuple[int, list[Result]]:
+    """Print each workload's results as they come, and all at the end; the exit code, and all."""
     console = Console(stderr=True)
     done: list[Result] = []
     complete = True
@@ -134,7 +145,7 @@ def _show(found: Mapping[str, Iterator[Result]]) -> int:
             complete = False
             console.print(f"skipped {name}: {reason}", style="yellow", highlight=False)
     console.print(table(done))
-    return 0 if complete else 1
+    return (0 if complete else 1), done
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import msgspec
 
 from stream_rater.adapters.topics import Admin
 from stream_rater.config import Settings
-from stream_rater.runtime.service import ESTIMATORS, UPDATERS
+from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from tests.benchmarks.stream.ground import Ground, processor_s
 from tests.benchmarks.stream.rounds import Workload
 from tests.integration.processes import THIS_RELEASE, WorkerProcess, samples, wait_until

@@ -19,7 +19,7 @@ SEASON = "2026-01-01T00:00:00Z"
 SKILL, LUCK = 300.0, 120.0
 """Spread of the players' skills, and of a performance, in points."""
 SHARED_BY = 50
-"""Players that share a hash in Redis, as the README advises."""
+"""Players that share a hash in Redis, as docs/reference/settings.md advises."""
 
 
 class Round(NamedTuple):

@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import cycle, islice
 
 from stream_rater.adapters.redis import RedisStore
+from stream_rater.columns.player_column import BeliefColumn
 from stream_rater.columns.sharding import shards_of
 from stream_rater.config import ANY_LADDER, DEFAULT_RATING, Ladder, Settings
 from stream_rater.contract.record import Player
@@ -58,7 +59,9 @@ def _fill(settings: Settings, workload: Workload) -> None:
         for number, shard, pattern in zip(numbers, shards, patterns, strict=False):
             player = ladder_name(number // workload.in_ladder), player_name(number)
             calls.setdefault(shard, []).append((player, pattern))
-        done = store.apply({s: Application(Position(), some) for s, some in calls.items()})
+        done = store.apply(
+            {s: Application(Position(), BeliefColumn.of(some)) for s, some in calls.items()}
+        )
         assert all(done.values()), "a round was rated meanwhile"
     store.close()
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from stream_rater.config import Settings
-from stream_rater.runtime.service import ESTIMATORS
+from stream_rater.contract.groups import ESTIMATORS
 from tests.benchmarks.lobbies import PEERS
 from tests.benchmarks.measure import Skipped
 from tests.benchmarks.stream.crew import Crew, Program, a_crew, names_of

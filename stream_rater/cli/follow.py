@@ -1,0 +1,201 @@
+"""`stream-rater watch` and `stream-rater rejected`: what the service writes, as it comes."""
+
+import base64
+import time
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from stream_rater.adapters.reader import follow
+from stream_rater.adapters.records import record_of
+from stream_rater.adapters.topics import Admin
+from stream_rater.cli.failures import named_failures
+from stream_rater.cli.terminal import Failed
+from stream_rater.config import BadConfiguration, Settings
+from stream_rater.contract.events import (
+    JSON,
+    MAX_ID_BYTES,
+    RatingChanged,
+    header,
+    rating_changed_from_json,
+    shown,
+)
+from stream_rater.contract.record import Record
+from stream_rater.rounds.validation import CODES
+
+SHOWN_LINE = "{time}  {ladder:<16} {who:<24} {what}"
+
+
+class Following(msgspec.Struct, frozen=True, kw_only=True):
+    """From where, and until when, a topic is followed."""
+
+    from_start: bool = False
+    count: int | None = None
+    """Stop after so many lines; None: never."""
+    wait_s: float | None = None
+    """Stop after so long without one; None: never."""
+
+
+def watch(
+    settings: Settings, following: Following, *, ladder: str | None, player: str | None,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Print rating-changed events as they come."""
+
+    def line(record: Record) -> str | None:
+        value = record.value or b""
+        event = rating_changed_from_json(value)
+        if (ladder and event.ladder != ladder) or (player and event.player != player):
+            return None
+        return value.decode() if as_json else _told(event)
+
+    with named_failures():
+        admin = Admin(settings)
+        _print_lines(settings, admin, admin.topics.changed, following, line)
+
+
+def rejected(
+    settings: Settings, following: Following, *, ladder: str | None, code: str | None,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Print rejected rounds as they come, each with the reason and its place."""
+    if code is not None and code not in CODES:
+        raise BadConfiguration(f"--code: none is {code!r}; they are {', '.join(sorted(CODES))}")
+
+    def line(record: Record) -> str | None:
+        told = rejection_of(record)
+        if (ladder and told.ladder != ladder) or (code and told.code != code):
+            return None
+        return msgspec.json.encode(told).decode() if as_json else _told_rejection(told)
+
+    with named_failures():
+        admin = Admin(settings)
+        _print_lines(settings, admin, admin.topics.rejected, following, line)
+
+
+def _print_lines(
+    settings: Settings, admin: Admin, topic: str, following: Following,
+    line: Callable[[Record], str | None],
+) -> None:  # fmt: skip
+    """Print the lines of a topic's records; Failed where there were fewer than asked for."""
+    (partitions,) = admin.partitions_of(topic)
+    messages = follow(settings, topic, partitions, from_start=following.from_start)
+    printed = 0
+    lines = (None if each is None else line(record_of(each)) for each in messages)
+    for text in _in_time(lines, following.wait_s, time.monotonic):
+        print(text, flush=True)
+        printed += 1
+        if printed == following.count:
+            return
+    if following.count is not None:
+        raise Failed(
+            f"{topic}: {printed} of {following.count} lines, and no other within "
+            f"{following.wait_s:g} s"
+        )
+
+
+def _in_time(
+    lines: Iterator[str | None], wait_s: float | None, clock: Callable[[], float]
+) -> Iterator[str]:
+    """The lines, until none has come for so long; None stands for a while without one."""
+    last_s = clock()
+    for text in lines:
+        if text is not None:
+            yield text
+            last_s = clock()
+        elif wait_s is not None and clock() - last_s >= wait_s:
+            return
+
+
+# --- rating-changed ------------------------------------------------------------------------------
+
+
+def _told(event: RatingChanged) -> str:
+    return SHOWN_LINE.format(
+        time=event.completed_at, ladder=shown(event.ladder), who=shown(event.player),
+        what=outcome_of(event),
+    )  # fmt: skip
+
+
+def outcome_of(event: RatingChanged) -> str:
+    """What a round did to a player, as a line's end. A newcomer's rating before it is no number
+    that anybody was shown: there is none."""
+    rank = "did not finish" if event.rank is None else f"rank {event.rank}"
+    before, change = f"{event.previous_rating:.1f}", event.rating - event.previous_rating
+    if event.rounds == 1:
+        return f"{rank:<14} {'(new)':>7} -> {event.rating:7.1f}  {shown(event.round_id)}"
+    return f"{rank:<14} {before:>7} -> {event.rating:7.1f} ({change:+.1f})  {shown(event.round_id)}"
+
+
+# --- round-rejected ------------------------------------------------------------------------------
+
+
+class Rejected(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A rejected record, as `rejected --json` writes it."""
+
+    code: str
+    error: str
+    ladder: str | None = None
+    """As far as it can be read, as the round's id."""
+    round_id: str | None = None
+    source_topic: str = ""
+    source_partition: int | None = None
+    source_offset: int | None = None
+    rejected_at: str = ""
+    """When the record had arrived in the source topic."""
+    value: str | None = None
+    """The record, where it is text."""
+    value_base64: str | None = None
+    """The record, where it is not."""
+
+
+class _Ids(msgspec.Struct):
+    ladder: str | None = None
+    round_id: str | None = None
+
+
+_FROM_JSON, _FROM_MSGPACK = msgspec.json.Decoder(_Ids), msgspec.msgpack.Decoder(_Ids)
+
+
+def rejection_of(record: Record) -> Rejected:
+    """What a record of round-rejected says."""
+    headers, value = record.headers, record.value or b""
+    json = header(headers, "content-type").startswith(JSON)
+    ids = _ids(_FROM_JSON if json else _FROM_MSGPACK, value)
+    told = Rejected(
+        code=header(headers, "error-code"),
+        error=header(headers, "error"),
+        ladder=ids.ladder,
+        round_id=ids.round_id,
+        source_topic=header(headers, "source-topic"),
+        source_partition=_number(header(headers, "source-partition")),
+        source_offset=_number(header(headers, "source-offset")),
+        rejected_at=header(headers, "ce_time"),
+    )
+    try:
+        told.value = value.decode()
+    except UnicodeDecodeError:
+        told.value_base64 = base64.b64encode(value).decode()
+    return told
+
+
+def _ids(
+    decoder: "msgspec.json.Decoder[_Ids] | msgspec.msgpack.Decoder[_Ids]", value: bytes
+) -> _Ids:
+    try:
+        return decoder.decode(value)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _Ids()
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isdecimal() else None
+
+
+def _told_rejection(told: Rejected) -> str:
+    where = f"{told.source_topic} partition {told.source_partition} offset {told.source_offset}"
+    return SHOWN_LINE.format(
+        time=told.rejected_at, ladder=shown(told.ladder or "-")[:MAX_ID_BYTES],
+        who=shown(told.round_id or "-")[:MAX_ID_BYTES],
+        what=f"{shown(told.code)}: {shown(told.error)} ({shown(where)})",
+    )  # fmt: skip

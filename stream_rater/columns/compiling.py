@@ -1,0 +1,123 @@
+"""Who compiles a kernel, and who is told: one process compiles it, the others wait and load it.
+
+A kernel that is in no cache takes a second or so to compile, and all of them take minutes. Several
+processes that start together would each compile all of them. So a process that finds a kernel in no
+cache locks it first. Then it looks into the cache once more: if another process held the lock, the
+kernel is there. The lock is a byte of one file in the cache's folder, which the system releases
+when the process ends, however it ends.
+
+Processes cannot wait for each other in a circle: a process that waits for a kernel holds only
+kernels that call it.
+"""
+
+import fcntl
+import os
+import zlib
+from pathlib import Path
+from typing import Any
+
+LOCK_FILE = "compiling.lock"
+
+
+class Watcher:
+    """Is told what is compiled; does nothing by itself."""
+
+    def compiling(self, kernel: str, number: int, most: int) -> None:
+        """A kernel is compiled from now on: the `number`th of at most `most`."""
+
+    def waiting(self, kernel: str) -> None:
+        """Another process compiles this kernel: this one waits until it has."""
+
+    def compiled(self, kernel: str) -> None:
+        """A kernel was compiled here and is in the cache."""
+
+
+watchers: list[Watcher] = []
+"""All that are told."""
+
+
+class SharedCache:
+    """A kernel's cache (numba's), filled by one process at a time."""
+
+    declared = 0
+    """Kernels of all modules that were imported."""
+    ready: set[str] = set()  # noqa: RUF012  # of the process, as `declared`
+    """Names of those that were loaded or compiled."""
+
+    def __init__(self, cache: Any, kernel: str) -> None:
+        self._cache = cache
+        self._kernel = kernel
+        self._locks = 0
+        SharedCache.declared += 1
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cache, name)
+
+    def load_overload(self, signature: Any, target: Any) -> Any:
+        """What the cache holds for these types of arguments; None where we are to compile it."""
+        found = self._cache.load_overload(signature, target)
+        if found is None:
+            self._lock()
+            found = self._cache.load_overload(signature, target)
+            if found is not None:
+                self._unlock()
+        if found is None:
+            self._tell_compiling()
+        else:
+            self.ready.add(self._kernel)
+        return found
+
+    def save_overload(self, signature: Any, compiled: Any) -> None:
+        """Keep what was compiled, and let others have it."""
+        try:
+            self._cache.save_overload(signature, compiled)
+        finally:
+            self._unlock()
+        self.ready.add(self._kernel)
+        for each in watchers:
+            each.compiled(self._kernel)
+
+    def _tell_compiling(self) -> None:
+        number = min(len(self.ready | {self._kernel}), self.declared)
+        for each in watchers:
+            each.compiling(self._kernel, number, self.declared)
+
+    @property
+    def _place(self) -> int:
+        """The byte of the lock file that stands for this kernel."""
+        return zlib.crc32(f"{self._cache.cache_path}/{self._kernel}".encode())
+
+    def _lock(self) -> None:
+        self._locks += 1
+        file = _lock_file(Path(self._cache.cache_path).parent)
+        if file is None or self._locks > 1:
+            return
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, self._place)
+        except BlockingIOError:
+            for each in watchers:
+                each.waiting(self._kernel)
+            fcntl.lockf(file, fcntl.LOCK_EX, 1, self._place)
+        except OSError:  # a file system without locks: each process compiles for itself
+            pass
+
+    def _unlock(self) -> None:
+        self._locks -= 1
+        file = _lock_file(Path(self._cache.cache_path).parent)
+        if file is not None and self._locks == 0:
+            fcntl.lockf(file, fcntl.LOCK_UN, 1, self._place)
+
+
+_files: dict[Path, int | None] = {}
+"""By folder, open as long as the process runs: to close one would release all locks on it."""
+
+
+def _lock_file(folder: Path) -> int | None:
+    """The lock file of a cache's folder; None where nobody may write one."""
+    if folder not in _files:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            _files[folder] = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        except OSError:
+            _files[folder] = None
+    return _files[folder]

@@ -1,0 +1,88 @@
+"""Tells that kernels are compiled, and how far: else a first command would be silent for minutes.
+
+A terminal has one line that is written over; other outputs get a line now and then. Both are
+silent while nothing takes long, as nothing does once the kernels are in the cache.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from typing import TextIO
+
+from stream_rater.columns.compiling import Watcher, watchers
+
+SILENT_S, SILENT_ELSEWHERE_S = 0.5, 2.0
+"""So long is nothing told on a terminal, or elsewhere."""
+EVERY_S, EVERY_ELSEWHERE_S = 0.1, 10.0
+
+ERASE = "\r\x1b[2K"
+
+Clock = Callable[[], float]
+
+
+def on_stderr(stream: TextIO | None = None, clock: Clock = time.monotonic) -> None:
+    """Tell on standard error from now on; once for a process."""
+    if not any(isinstance(each, CompileProgress) for each in watchers):
+        watchers.append(CompileProgress(stream or sys.__stderr__, clock))
+
+
+def in_log(info: Callable[..., object]) -> None:
+    """Tell in a log from now on."""
+    watchers.append(CompileLog(info))
+
+
+class CompileProgress(Watcher):
+    """On a stream."""
+
+    def __init__(self, stream: TextIO | None, clock: Clock) -> None:
+        self._stream = stream
+        self._clock = clock
+        self._terminal = stream is not None and stream.isatty()
+        self._began_s: float | None = None
+        self._due_s = 0.0
+        self._shown = False
+
+    def compiling(self, kernel: str, number: int, most: int) -> None:
+        self._tell(f"compiling kernel {number} of at most {most}, once for each release: {kernel}")
+
+    def waiting(self, kernel: str) -> None:
+        self._tell(f"another process compiles kernels, waiting for it: {kernel}")
+
+    def compiled(self, kernel: str) -> None:
+        if self._shown and self._terminal and self._stream is not None:
+            self._stream.write(ERASE)
+            self._stream.flush()
+            self._shown = False
+
+    def _tell(self, text: str) -> None:
+        now_s = self._clock()
+        if self._began_s is None:
+            self._began_s = now_s
+            self._due_s = now_s + (SILENT_S if self._terminal else SILENT_ELSEWHERE_S)
+        if self._stream is None or now_s < self._due_s:
+            return
+        self._due_s = now_s + (EVERY_S if self._terminal else EVERY_ELSEWHERE_S)
+        line = f"{text} ({now_s - self._began_s:.0f} s so far)"
+        self._stream.write(f"{ERASE}{line}" if self._terminal else f"{line}\n")
+        self._stream.flush()
+        self._shown = True
+
+
+class CompileLog(Watcher):
+    """In a log, for the service: a line when it begins, and then now and then."""
+
+    def __init__(self, info: Callable[..., object], clock: Clock = time.monotonic) -> None:
+        self._info = info
+        self._clock = clock
+        self._due_s = 0.0
+
+    def compiling(self, kernel: str, number: int, most: int) -> None:
+        self._tell("compiling kernels", number=number, most=most)
+
+    def waiting(self, kernel: str) -> None:
+        self._tell("another process compiles kernels: waiting for it")
+
+    def _tell(self, event: str, **fields: int) -> None:
+        if (now_s := self._clock()) >= self._due_s:
+            self._due_s = now_s + EVERY_ELSEWHERE_S
+            self._info(event, **fields)

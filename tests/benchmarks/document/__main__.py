@@ -1,0 +1,58 @@
+"""`make tables`: docs/benchmarks.md and the README's table anew, from docs/benchmarks.jsonl.
+
+With files, rows of saved runs are added first: what any of `make bench`, `make bench-stream`,
+`make chaos` and `make soak` printed on standard output. Exit code 2: wrong usage.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tests.benchmarks.document.origins import dated, machine
+from tests.benchmarks.document.rows import Origin, Row, Unreadable, made, name_of, printed_in
+from tests.benchmarks.document.writing import write
+
+TARGETS = {"chaos": "chaos", "soak": "soak"}
+TARGETS |= dict.fromkeys(("stage1", "stage1-gaussian", "lobby", "update", "evaluate"), "bench")
+TARGETS |= {"record": "bench"}
+"""What measures the rows whose names begin so; all others are of `make bench-stream`."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Add the rows of these files, if there are any, and write the documents."""
+    given = _parse(arguments)
+    try:
+        newer = [row for path in given.files for row in _saved(path, given)]
+    except (OSError, Unreadable) as error:
+        print(f"tables: {error}", file=sys.stderr)
+        return 2
+    write(newer)
+    return 0
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    prog = "python -m tests.benchmarks.document"
+    parser = argparse.ArgumentParser(prog=prog, description=__doc__)
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="a saved run")
+    parser.add_argument("--commit", help="that the runs were of; required with files")
+    parser.add_argument("--date", help="when they ended, UTC (default: when a file was written)")
+    parser.add_argument("--command", help="that measured (default: the target of the Makefile)")
+    parser.add_argument("--machine", default=machine(), help="default: this one: %(default)s")
+    parser.add_argument("--remark", default="", help="a sentence that readers must know")
+    given = parser.parse_args(arguments)
+    if given.files and not given.commit:
+        parser.error("--commit is required with files: a saved run does not tell it")
+    return given
+
+
+def _saved(path: Path, given: argparse.Namespace) -> Iterator[Row]:
+    date = given.date or dated(path.stat().st_mtime)
+    for figures in printed_in(path):
+        target = TARGETS.get((name_of(figures) or "").split("/")[0], "bench-stream")
+        command = given.command or f"make {target}"
+        yield from made([figures], Origin(date, given.commit, command, given.machine, given.remark))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

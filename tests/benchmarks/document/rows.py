@@ -1,0 +1,95 @@
+"""Rows of figures: what benchmarks printed, and when and where each was taken."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+Figures = Mapping[str, Any]
+"""A JSON object as a benchmark printed it."""
+
+
+class Unreadable(Exception):
+    """A line that is no JSON object of a benchmark; says where."""
+
+
+class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
+    """When and where a row was taken."""
+
+    date: str
+    """UTC, such as `2026-11-25 09:12`."""
+    commit: str
+    command: str
+    machine: str
+    remark: str = ""
+    """What else a reader must know, in a full sentence."""
+
+
+class Row(msgspec.Struct, frozen=True):
+    """The figures of one benchmark, fault or simulation."""
+
+    name: str
+    """Unique: the row of a later run replaces it."""
+    origin: Origin
+    figures: Figures
+
+
+def name_of(figures: Figures) -> str | None:
+    """The name of the row that a printed object makes; None if it makes none.
+
+    A fault that could not be played makes no row. A comparison with another release makes none
+    either: it holds for one afternoon, and names a folder of one machine.
+    """
+    match figures:
+        case {"failure": _}:
+            return None
+        case {"fault": str(fault)}:
+            return f"chaos/{fault}"
+        case {"inputs": _, "wrong": _}:
+            return "soak/decoder"
+        case {"seeds": _, "mutants": _}:
+            return "soak/simulation"
+        case {"name": str(name), "value": _}:
+            return None if name.startswith("against/") else name
+    raise Unreadable(f"no benchmark prints such an object: {json.dumps(figures)[:200]}")
+
+
+def made(printed: Iterable[Figures], origin: Origin) -> list[Row]:
+    """The rows of one run."""
+    named = ((name_of(figures), figures) for figures in printed)
+    return [Row(name, origin, figures) for name, figures in named if name is not None]
+
+
+def replaced(rows: Iterable[Row], newer: Iterable[Row]) -> list[Row]:
+    """All rows, in order; of the same name, the newer one."""
+    by_name = {row.name: row for row in (*rows, *newer)}
+    return sorted(by_name.values(), key=lambda row: natural(row.name))
+
+
+def natural(name: str) -> list[tuple[int, int, str]]:
+    """Sorts names such that `stage1/5` comes before `stage1/12`."""
+    parts = re.findall(r"\d+|\D+", name)
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts]
+
+
+def printed_in(path: Path) -> Iterator[Figures]:
+    """The JSON objects in the saved output of a benchmark, one a line; Unreadable elsewhere."""
+    for number, line in enumerate(path.read_text().splitlines(), start=1):
+        try:
+            yield msgspec.json.decode(line, type=dict[str, Any])
+        except msgspec.DecodeError as error:
+            raise Unreadable(f"{path}, line {number}: {error}") from error
+
+
+def load(path: Path) -> list[Row]:
+    """All rows that were kept; none where there is no file."""
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    return [msgspec.json.decode(line, type=Row) for line in lines]
+
+
+def dumped(rows: Iterable[Row]) -> str:
+    """The text of the file that keeps them: a row a line."""
+    return "".join(msgspec.json.encode(row).decode() + "\n" for row in rows)

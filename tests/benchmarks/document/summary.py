@@ -1,0 +1,79 @@
+"""The README's table: the six most telling figures, from the same rows."""
+
+import re
+from collections.abc import Callable, Sequence
+
+from tests.benchmarks.document.rows import Row
+from tests.benchmarks.document.tables import figure, number
+
+Rows = dict[str, Row]
+
+
+def _throughput(rows: Rows) -> tuple[str, Row]:
+    row = rows["stream/lobby5/1"]
+    costs = [number(figure(row, f"ratio.{who}_us")) for who in ("workers", "redis", "broker")]
+    rate = number(figure(row, "value"))
+    used = "; processor time of one: {} µs in the worker, {} in Redis, {} in Kafka".format(*costs)
+    return f"{rate} rating changes a second{used}", row
+
+
+def _latency(rows: Rows) -> tuple[str, Row]:
+    row = rows["latency/lobby5/10"]
+    p50, p99 = (number(figure(row, f"ratio.{each}")) for each in ("p50", "p99"))
+    found = re.search(r"at (\d+) updates/s", figure(row, "note") or "")
+    load = f", at {number(int(found[1]))} rating changes a second" if found else ""
+    return f"p50 {p50} ms, p99 {p99} ms{load}", row
+
+
+def _stage_1(rows: Rows) -> tuple[str, Row]:
+    row = rows["stage1/100"]
+    return f"{number(1000.0 * row.figures['value'])} ns a player", row
+
+
+def _peers(rows: Rows) -> tuple[str, Row]:
+    row = rows["lobby/5"]
+    ratio = row.figures["ratio"]
+    openskill, trueskill = number(ratio["openskill"]), number(ratio["trueskill"])
+    return f"{openskill} times as fast as openskill.py, {trueskill} as trueskill", row
+
+
+def _faults(rows: Rows) -> tuple[str, Row]:
+    played = [row for name, row in rows.items() if name.startswith("chaos/")]
+    oldest = min(played, key=lambda row: row.origin.date)
+    injected, updates, lost, doubled, wrong = (
+        number(sum(row.figures[each] for row in played))
+        for each in ("injected", "updates", "lost", "doubled", "wrong")
+    )
+    events = f"{lost} lost, {doubled} doubled, {wrong} wrong"
+    told = f"{injected} faults, {updates} rating changes: {events}"
+    return told, oldest
+
+
+def _rebuild(rows: Rows) -> tuple[str, Row]:
+    row = rows["rebuild"]
+    return f"{number(row.figures['value'])} rating changes a second", row
+
+
+FIGURES: dict[str, Callable[[Rows], tuple[str, Row]]] = {
+    "throughput of one worker, rounds of 5": _throughput,
+    "latency from a round to its rating changes, rounds of 5": _latency,
+    "performances in a round of 100, all opponents counted": _stage_1,
+    "rating rounds of 5 in memory": _peers,
+    "crashes, broken connections and lost data on real servers": _faults,
+    "rebuild of an empty Redis from the log": _rebuild,
+}
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """A line for each of these figures that was measured, and on what machines."""
+    by_name = {row.name: row for row in rows}
+    lines, machines = ["| measured | figure | taken |", "|---|---|---|"], dict[str, None]()
+    for what, told in FIGURES.items():
+        try:
+            value, row = told(by_name)
+        except (KeyError, ValueError):  # there is no such row yet
+            continue
+        lines.append(f"| {what} | {value} | {row.origin.date[:10]} |")
+        machines[row.origin.machine] = None
+    where = " ".join(f"Measured on: {each}." for each in machines)
+    return "\n".join(lines) + f"\n\n{where}\n"

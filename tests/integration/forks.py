@@ -1,0 +1,91 @@
+"""`stream-rater` as a fork of a process that has imported it and loaded its kernels.
+
+A command's start is about a second of a processor, most of it imports and kernels, and the tests of
+this folder start some two hundred. Those that are not about the start itself start forks.
+"""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from local.tools import ROOT
+
+PRELOADED = "tests.integration.preloaded"
+
+context = multiprocessing.get_context("forkserver")
+context.set_forkserver_preload([PRELOADED])
+
+
+class Fork:
+    """A running command, with the part of `subprocess.Popen`'s interface that tests use."""
+
+    def __init__(
+        self, arguments: Sequence[str], environment: Mapping[str, str], out: Path, err: Path
+    ) -> None:
+        """`out` and `err` are where standard output and standard error go; both may be one."""
+        self._arguments = list(arguments)
+        for path in (out, err):
+            path.touch()
+        self._process = context.Process(
+            target=_perform, args=(self._arguments, dict(environment), str(out), str(err))
+        )
+        self._process.start()
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        assert self._process.pid is not None
+        return self._process.pid
+
+    def poll(self) -> int | None:
+        """The exit code (a signal's number is negative), None while the process runs."""
+        return self._process.exitcode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code once the process has ended; TimeoutExpired if it does not in time."""
+        self._process.join(timeout)
+        code = self.poll()
+        if code is None:
+            raise subprocess.TimeoutExpired(self._arguments, timeout or 0.0)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless the process has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+
+def run_fork(
+    arguments: Sequence[str], environment: Mapping[str, str], timeout_s: float
+) -> "subprocess.CompletedProcess[str]":
+    """Run a command to its end, as `subprocess.run` does."""
+    with tempfile.TemporaryDirectory(prefix="stream-rater-") as folder:
+        out, err = Path(folder, "out"), Path(folder, "err")
+        fork = Fork(arguments, environment, out, err)
+        try:
+            code = fork.wait(timeout_s)
+        finally:
+            fork.kill()
+        return subprocess.CompletedProcess(arguments, code, out.read_text(), err.read_text())
+
+
+def _perform(arguments: list[str], environment: dict[str, str], out: str, err: str) -> None:
+    """In the fork: become the command."""
+    os.chdir(ROOT)
+    for path, number in ((out, 1), (err, 2)):
+        opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(opened, number)
+        os.close(opened)
+    os.environ.clear()
+    os.environ.update(environment)
+    from tests.integration import preloaded
+
+    preloaded.main(arguments, prog_name="stream-rater")

@@ -1,0 +1,52 @@
+"""Forks behave as the command does, and find its imports done."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stream_rater.config import Settings
+from tests.integration import forks
+from tests.integration.forks import Fork, run_fork
+from tests.integration.processes import environment_of
+
+NOWHERE = environment_of(Settings(kafka="127.0.0.1:1", redis="127.0.0.1:1"))
+
+
+def note_preload(path: str) -> None:
+    """Run in a fork."""
+    Path(path).write_text(f"{forks.PRELOADED in sys.modules}")
+
+
+def test_a_fork_finds_the_imports_done(tmp_path: Path) -> None:
+    """Otherwise each fork would take as long as a process of its own."""
+    found = tmp_path / "found"
+    process = forks.context.Process(target=note_preload, args=(str(found),))
+    process.start()
+    process.join(60.0)
+    assert found.read_text() == "True"
+
+
+def test_a_command_ends_with_its_output_and_exit_code() -> None:
+    """As in a process of its own; each fork has its own environment."""
+    done = run_fork(["--version"], NOWHERE, 60.0)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("stream-rater, version")
+    refused = run_fork(["run"], NOWHERE | {"STREAM_RATER_SHARDS": "many"}, 60.0)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.startswith("stream-rater: environment: ")
+    assert "STREAM_RATER_SHARDS" not in os.environ
+
+
+def test_a_fork_is_signalled_and_awaited(tmp_path: Path) -> None:
+    """A signal's number is the exit code, negative; waiting has a limit."""
+    fork = Fork(["run"], NOWHERE, tmp_path / "log", tmp_path / "log")
+    fork.send_signal(signal.SIGSTOP)
+    assert fork.poll() is None
+    with pytest.raises(subprocess.TimeoutExpired):
+        fork.wait(0.01)
+    fork.kill()
+    assert fork.wait(60.0) == -signal.SIGKILL

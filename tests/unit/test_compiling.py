@@ -1,0 +1,189 @@
+"""Kernels are compiled by one process while others wait, and whoever waits is told."""
+
+import io
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_rater.columns import compiling
+from stream_rater.columns.compiling import SharedCache, Watcher
+from stream_rater.runtime.compile_progress import CompileLog, CompileProgress
+
+
+class Told(Watcher):
+    """Remembers."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def compiling(self, kernel: str, number: int, most: int) -> None:
+        assert 1 <= number <= most
+        self.events.append(f"compiling {kernel}")
+
+    def waiting(self, kernel: str) -> None:
+        self.events.append(f"waiting {kernel}")
+
+    def compiled(self, kernel: str) -> None:
+        self.events.append(f"compiled {kernel}")
+
+
+class Cache:
+    """As numba's, in a folder that is as it says."""
+
+    def __init__(self, folder: Path) -> None:
+        self.cache_path = str(folder / "room")
+        self._file = folder / "kept"
+
+    def load_overload(self, signature: Any, target: Any) -> Any:
+        return self._file.read_text() if self._file.exists() else None
+
+    def save_overload(self, signature: Any, compiled: Any) -> None:
+        self._file.write_text(compiled)
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[Told]:
+    """What is told meanwhile."""
+    watcher = Told()
+    monkeypatch.setattr(compiling, "watchers", [watcher])
+    monkeypatch.setattr(SharedCache, "declared", SharedCache.declared)
+    monkeypatch.setattr(SharedCache, "ready", set(SharedCache.ready))
+    yield watcher
+
+
+OTHER = """
+import sys
+from pathlib import Path
+from stream_rater.columns.compiling import SharedCache
+from tests.unit.test_compiling import Cache
+cache = SharedCache(Cache(Path(sys.argv[1])), "k")
+print(cache.load_overload((), None), flush=True)
+input()
+if sys.argv[2] == "saves":
+    cache.save_overload((), "theirs")
+"""
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
+    """Another process, which compiles the kernel `k` until it is told to go on."""
+    with subprocess.Popen(
+        [sys.executable, "-c", OTHER, str(tmp_path), "saves"], text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == "None\n"
+        yield process
+        process.kill()
+
+
+def test_what_is_in_the_cache_is_loaded_without_a_word(tmp_path: Path, told: Told) -> None:
+    """And without a lock."""
+    cache = SharedCache(Cache(tmp_path), "k")
+    (tmp_path / "kept").write_text("ours")
+    assert cache.load_overload((), None) == "ours"
+    assert told.events == [] and not (tmp_path / compiling.LOCK_FILE).exists()
+
+
+def test_a_kernel_is_compiled_once(tmp_path: Path, told: Told) -> None:
+    """And then it is there for others."""
+    cache = SharedCache(Cache(tmp_path), "k")
+    assert cache.load_overload((), None) is None
+    cache.save_overload((), "ours")
+    assert SharedCache(Cache(tmp_path), "k").load_overload((), None) == "ours"
+    assert told.events == ["compiling k", "compiled k"]
+
+
+def test_who_waits_for_another_process_loads_what_it_compiled(
+    tmp_path: Path, told: Told, other: "subprocess.Popen[str]"
+) -> None:
+    """It never compiles the same kernel."""
+
+    def waiting(kernel: str) -> None:  # by then the lock is known to be taken
+        told.events.append(f"waiting {kernel}")
+        assert other.stdin is not None
+        other.stdin.write("\n")
+        other.stdin.flush()
+
+    told.waiting = waiting  # type: ignore[method-assign]
+    assert SharedCache(Cache(tmp_path), "k").load_overload((), None) == "theirs"
+    assert told.events == ["waiting k"]
+
+
+def test_a_process_that_died_holds_no_lock(
+    tmp_path: Path, told: Told, other: "subprocess.Popen[str]"
+) -> None:
+    """Whoever waited for it compiles the kernel."""
+    told.waiting = lambda _: other.kill()  # type: ignore[method-assign]
+    assert SharedCache(Cache(tmp_path), "k").load_overload((), None) is None
+    assert told.events == ["compiling k"]
+
+
+def test_kernels_of_the_package_have_such_caches(tmp_path: Path) -> None:
+    """Two processes with an empty cache compile as many kernels together as one does alone."""
+    code = "from stream_rater.rounds.depth import json_depth as f; f(b'[]', 0)"
+
+    def run(folder: str) -> "subprocess.Popen[str]":
+        variables = {"NUMBA_CACHE_DIR": str(tmp_path / folder), "NUMBA_DEBUG_CACHE": "1"}
+        return subprocess.Popen(
+            [sys.executable, "-c", code], env=os.environ | variables, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+
+    def saved(*some: "subprocess.Popen[str]") -> int:
+        texts = [each.communicate()[0] for each in some]
+        assert [each.returncode for each in some] == [0] * len(some), texts
+        return sum(len(re.findall("data saved", text)) for text in texts)
+
+    alone = saved(run("alone"))
+    assert saved(run("both"), run("both")) == alone > 0
+
+
+class Terminal(io.StringIO):
+    """One that people look at."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def season(stream: io.StringIO, seconds: int) -> list[str]:
+    """What is told of as many kernels, a second each."""
+    now = iter(range(seconds + 1))
+    progress = CompileProgress(stream, lambda: float(next(now)))
+    for number in range(seconds):
+        progress.compiling("stage", number + 1, 99)
+        progress.compiled("stage")
+    return stream.getvalue().splitlines()
+
+
+def test_progress_is_told_now_and_then() -> None:
+    """In lines where it is no terminal; nothing while nothing takes long."""
+    assert season(io.StringIO(), 2) == []
+    assert season(io.StringIO(), 14) == [
+        "compiling kernel 3 of at most 99, once for each release: stage (2 s so far)",
+        "compiling kernel 13 of at most 99, once for each release: stage (12 s so far)",
+    ]
+
+
+def test_progress_is_one_line_on_a_terminal() -> None:
+    """Written over, and gone at the end."""
+    terminal = Terminal()
+    season(terminal, 9)
+    text = terminal.getvalue()
+    assert "compiling kernel 9 of at most 99" in text and "\n" not in text
+    assert text.endswith("\r\x1b[2K")
+
+
+def test_the_service_logs_it() -> None:
+    """By fields."""
+    told: list[tuple[str, dict[str, Any]]] = []
+    watcher = CompileLog(lambda event, **fields: told.append((event, fields)), lambda: 1.0)
+    watcher.compiling("stage", 1, 99)
+    watcher.compiling("stage", 2, 99)
+    assert told == [("compiling kernels", {"number": 1, "most": 99})]

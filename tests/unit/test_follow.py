@@ -1,0 +1,152 @@
+"""`watch` and `rejected`: what they print, and when they end."""
+
+import itertools
+import json
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+
+from stream_rater.adapters.envelopes import rejected_message
+from stream_rater.adapters.topics import Topics
+from stream_rater.cli import app, follow
+from stream_rater.config import Settings
+from stream_rater.contract.record import Record
+from stream_rater.pipeline.ports import Rejection
+from stream_rater.runtime.embedded import Engine
+from tests.rounds import as_json, event, ranked
+
+Messages = list[Any]
+
+
+class Message:
+    """As the client gives it."""
+
+    def __init__(self, value: bytes, headers: Any = (), key: bytes = b"") -> None:
+        self._of = {"value": value, "headers": list(headers), "key": key}
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda: self._of.get(name, 0)
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, 0
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Messages]:
+    """A topic with these messages; then nothing comes any more, and the clock runs."""
+    messages: Messages = []
+
+    def following(settings: Settings, topic: str, *_: Any, **__: Any) -> Iterator[Any]:
+        return itertools.chain(messages, itertools.repeat(None))
+
+    now_s = itertools.count()
+    topics = Topics.of(Settings())
+    admin = SimpleNamespace(topics=topics, partitions_of=lambda *_: [1])
+    monkeypatch.setattr(follow, "Admin", lambda _: admin)
+    monkeypatch.setattr(follow, "follow", following)
+    monkeypatch.setattr(follow.time, "monotonic", lambda: float(next(now_s)))
+    yield messages
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app.main, words)
+
+
+def season(rounds: int) -> Messages:
+    """What the service publishes of some duels, ann losing each."""
+    engine = Engine()
+    for i in range(rounds):
+        engine.log.submit(0, as_json(standings=ranked([2, 1]), round_id=f"r{i}"), received_s=2e9)
+    engine.settle()
+    return [Message(each.value) for some in engine.log.changed for each in some]
+
+
+def test_a_first_round_explains_itself(served: Messages) -> None:
+    """A newcomer has had no rating before: a loss does not look like a gain."""
+    served += season(2)
+    lines = run("watch", "--count", "4").stdout.splitlines()
+    first = [line for line in lines if "r0" in line]
+    assert all("(new) -> " in line and "+" not in line for line in first) and len(first) == 2
+    assert all("(new)" not in line and ("(+" in line or "(-" in line)
+               for line in lines if "r1" in line)  # fmt: skip
+
+
+def test_watch_ends_when_nothing_comes(served: Messages) -> None:
+    """Fewer than were asked for are a failure, told with their number; else it is the end."""
+    served += season(1)
+    enough = run("watch", "--count", "2", "--wait", "5")
+    assert (enough.exit_code, enough.stderr) == (0, "")
+    fewer = run("watch", "--count", "3", "--wait", "5")
+    assert fewer.exit_code == 1 and len(fewer.stdout.splitlines()) == 2
+    told = "stream-rater: rating-changed: 2 of 3 lines, and no other within 5 s\n"
+    assert fewer.stderr == told
+    forever = run("watch", "--wait", "5")
+    assert (forever.exit_code, len(forever.stdout.splitlines())) == (0, 2)
+
+
+def test_the_wait_begins_anew_with_each_line() -> None:
+    """As long as events come, it goes on."""
+    now_s = itertools.count()
+    lines = itertools.chain(["a", None, None, "b", None, None, "c"], itertools.repeat(None))
+    assert list(follow._in_time(lines, 4.0, lambda: float(next(now_s)))) == ["a", "b", "c"]
+
+
+def refused(code: str, value: bytes, headers: Any = (), offset: int = 7) -> Message:
+    """A message as the service writes it."""
+    record = Record(3, offset, value, headers, received_s=1_795_205_705.0, key=b"k")
+    told = Rejection(record, code, f"because of {code}", "", "")
+    return Message(**rejected_message(told, "round-completed", 10_000))
+
+
+def packed(**fields: Any) -> Message:
+    types = [("content-type", b"application/msgpack")]
+    return refused("bad-time", msgspec.msgpack.encode(event(*ranked([1, 2]), **fields)), types)
+
+
+@pytest.fixture
+def refusals(served: Messages) -> Messages:
+    """Text, binary, and what is no round at all."""
+    served += [
+        refused("bad-weight", as_json(ladder="l1", round_id="r1")),
+        packed(ladder="l2", round_id="r2"),
+        refused("malformed", b"\xff\x1b[2J", offset=8),
+    ]
+    return served
+
+
+def test_rejections_are_told_with_their_place(refusals: Messages) -> None:
+    """Code, reason and source; as much of the round as can be read."""
+    lines = run("rejected", "--count", "3", "--from-start").stdout.splitlines()
+    assert [line.split()[1:4] for line in lines] == [
+        ["l1", "r1", "bad-weight:"], ["l2", "r2", "bad-time:"], ["-", "-", "malformed:"],
+    ]  # fmt: skip
+    assert lines[0].startswith("2026-11-") and lines[0].endswith(
+        "because of bad-weight (round-completed partition 3 offset 7)"
+    )
+
+
+def test_rejections_as_json_hold_the_record(refusals: Messages) -> None:
+    """As text, or in base64."""
+    lines = run("rejected", "--count", "3", "--json").stdout.splitlines()
+    text, binary, junk = map(json.loads, lines)
+    assert (text["ladder"], text["round_id"], text["code"]) == ("l1", "r1", "bad-weight")
+    assert (text["source_topic"], text["source_partition"], text["source_offset"]) == (
+        "round-completed", 3, 7,
+    )  # fmt: skip
+    assert json.loads(text["value"])["round_id"] == "r1" and "value_base64" not in text
+    assert binary["round_id"] == "r2" and "value_base64" in binary and "value" not in binary
+    assert junk["source_offset"] == 8 and "ladder" not in junk
+
+
+def test_rejections_by_ladder_and_by_code(refusals: Messages) -> None:
+    """Others are not counted."""
+    by_ladder = run("rejected", "--ladder", "l2", "--wait", "3").stdout
+    by_code = run("rejected", "--code", "malformed", "--wait", "3").stdout
+    assert (by_ladder.count("\n"), by_code.count("\n")) == (1, 1)
+    assert "bad-time" in by_ladder and "malformed" in by_code and "\x1b" not in by_code
+    unknown = run("rejected", "--code", "bad")
+    assert unknown.exit_code == 2 and "malformed" in unknown.stderr
