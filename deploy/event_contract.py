@@ -17,13 +17,8 @@ from stream_rater.adapters.envelopes import SOURCE
 from stream_rater.config import Limits
 from stream_rater.contract import events, tracecontext
 from stream_rater.contract.events import MAX_ID_BYTES, MAX_RANK
-from stream_rater.rounds.validation import (
-    CODES,
-    LEAST_CEILING,
-    LEAST_SHARE,
-    MAX_TIME_LENGTH,
-    MIN_ENTRIES,
-)
+from stream_rater.rounds.reported import MAX_TIME_LENGTH
+from stream_rater.rounds.validation import CODES, LEAST_CEILING, LEAST_SHARE, MIN_ENTRIES
 
 DOCUMENT: Final = Path(__file__).with_name("asyncapi.yaml")
 SCHEMAS: Final = "#/components/schemas/"

@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
@@ -49,6 +49,8 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     max_weight: Annotated[float, Meta(gt=0)] = 1000.0
     max_skew_s: Annotated[int, Meta(ge=0)] = 86_400
     """How far a round's completion may lie ahead of the time the log received it."""
+    unknown_fields: Literal["count", "reject"] = "count"
+    """What becomes of a round with a field that we do not know, or with a rank beside `dnf`."""
 
 
 class Terms(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -145,8 +147,15 @@ class Ladders(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 def _fingerprint(terms: Terms) -> str:
-    """A short hash of all that decides how rounds are rated, the same on every machine."""
-    return hashlib.sha256(msgspec.json.encode(terms, order="deterministic")).hexdigest()[:16]
+    """A short hash of all that decides how rounds are rated, the same on every machine.
+
+    Options that are newer than the first release count only where they are not the default, so that
+    workers of older releases agree.
+    """
+    rating, limits = msgspec.to_builtins(terms, order="deterministic")
+    if limits["unknown_fields"] == "count":
+        del limits["unknown_fields"]
+    return hashlib.sha256(msgspec.json.encode((rating, limits))).hexdigest()[:16]
 
 
 ANY_LADDER = Ladders(ladders={TEMPLATE: Ladder(rating=DEFAULT_RATING)})

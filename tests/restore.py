@@ -34,10 +34,10 @@ from stream_rater.config import Ladder, Settings, one_ladder
 from stream_rater.lab.replay import Pool
 from stream_rater.pipeline.ports import NO_PLAYERS, Application, Position
 from stream_rater.rating.parameters import EloMMR
-from stream_rater.rounds.validation import Reader
 from tests import rounds
 from tests.integration.processes import WorkerProcess, wait_until, workers
 from tests.integration.topics import Bytes, Finished, produce, read_topic
+from tests.rounds import Reader
 
 LADDER = "ranked-eu"
 PLAYERS_A_BUCKET = 50

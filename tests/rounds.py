@@ -9,12 +9,14 @@ import msgspec
 import numpy as np
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.config import one_ladder
+from stream_rater.config import Ladders, one_ladder
+from stream_rater.contract.events import Headers
+from stream_rater.contract.record import Record
 from stream_rater.rating import belief
 from stream_rater.rating.model import Beliefs, Evidence, Wave
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rounds.batch import wave_of
-from stream_rater.rounds.validation import Reader, Standings
+from stream_rater.rounds.batch import Standings, wave_of
+from stream_rater.rounds.decoder import RoundDecoder
 
 MSGPACK_HEADERS = [("content-type", b"application/msgpack")]
 
@@ -44,6 +46,20 @@ def as_msgpack(*standings: Any, **fields: Any) -> bytes:
 def read(config: RatingConfig, *standings: Any, **fields: Any) -> Standings:
     """The same as the service reads it."""
     return Reader(one_ladder(config)).read(as_json(*standings, **fields))
+
+
+class Reader:
+    """Reads rounds for these ladders, a message at a time."""
+
+    def __init__(self, ladders: Ladders) -> None:
+        self.decoder = RoundDecoder(ladders)
+
+    def read(
+        self, data: bytes | None, headers: Headers = (), received_s: float = math.inf,
+        offset: int = 2**62,
+    ) -> Standings:  # fmt: skip
+        """The round in a message; raises Invalid. Without an offset, by what holds in the end."""
+        return self.decoder.read(Record(0, offset, data, headers, received_s=received_s))
 
 
 def ranked(places: Sequence[int], names: Sequence[str] | None = None) -> list[dict[str, Any]]:

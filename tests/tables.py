@@ -25,7 +25,9 @@ from stream_rater.rating.parameters import (
     Thurstone,
     TrueSkill,
 )
-from stream_rater.rounds.validation import MIN_ENTRIES, Reader, Standings
+from stream_rater.rounds.batch import Standings
+from stream_rater.rounds.validation import MIN_ENTRIES
+from tests.rounds import Reader
 
 SEASON_1 = 749
 """Rounds; the boundary is not in the data (shared/data/README.md: 748 to 750)."""

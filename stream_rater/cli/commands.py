@@ -6,6 +6,8 @@ import sys
 import time
 from pathlib import Path
 
+from msgspec import structs
+
 from stream_rater.adapters.reader import Submitter, read_all
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin
@@ -25,7 +27,8 @@ from stream_rater.config import BadConfiguration, Settings, service_ladders
 from stream_rater.contract.events import shown
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.lab.verify import Verdict, compare
-from stream_rater.rounds.validation import Invalid, Reader
+from stream_rater.rounds.decoder import RoundDecoder
+from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime import embedded, http, malloc, selfcheck
 from stream_rater.runtime.service import Service
 
@@ -76,7 +79,7 @@ def _serve(settings: Settings, service: Service) -> http.Server | None:
 
 def submit(path: Path, settings: Settings, per_second: float | None) -> None:
     """Send a file's valid rounds to Kafka."""
-    reader, mistakes, order = Reader(service_ladders(settings)), Mistakes(path), Order()
+    decoder, mistakes, order = RoundDecoder(service_ladders(settings)), Mistakes(path), Order()
     with named_failures():
         admin = Admin(settings)
         if admin.topics.rounds not in admin.partitions():
@@ -86,7 +89,8 @@ def submit(path: Path, settings: Settings, per_second: float | None) -> None:
         for record in records_in(path):
             value = (record.value or b"").strip()
             try:
-                standings = mistakes.valid(reader.read(value, received_s=time.time()))
+                now = structs.replace(record, value=value, received_s=time.time())
+                standings = mistakes.valid(decoder.read(now))
             except Invalid as invalid:
                 mistakes.add(record.offset, invalid)
                 continue

@@ -40,11 +40,11 @@ def rate(
 
 
 def _rated(replay: Replay, path: Path, mistakes: Mistakes) -> Iterator[Rated]:
-    for record in records_in(path):
-        try:
-            yield mistakes.valid(replay.feed(record))
-        except Invalid as invalid:
-            mistakes.add(record.offset, invalid)
+    for record, found in replay.feed(records_in(path)):
+        if isinstance(found, Invalid):
+            mistakes.add(record.offset, found)
+        else:
+            yield mistakes.valid(found)
 
 
 @contextmanager

@@ -16,7 +16,8 @@ if TYPE_CHECKING:  # they take longer to load than `--help` should take
     from rich.progress import Progress
 
     from stream_rater.contract.record import Record
-    from stream_rater.rounds.validation import Invalid, Standings
+    from stream_rater.rounds.batch import Standings
+    from stream_rater.rounds.validation import Invalid
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Sized)

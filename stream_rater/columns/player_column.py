@@ -1,5 +1,4 @@
-"""Players, and what is written of them, as columns, as thousands are asked for at once; read one by
-one where few are."""
+"""Players and their belief records as columns, which can be read one by one, too."""
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -8,7 +7,6 @@ from typing import TypeVar, overload
 import numpy as np
 
 from stream_rater.columns.arrays import Ints
-from stream_rater.columns.sharding import columns
 from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.events import escape
 from stream_rater.contract.record import Player
@@ -17,7 +15,7 @@ T = TypeVar("T")
 
 
 class LadderColumn:
-    """Those of a roster, and of all that are cut from it."""
+    """The ladders of a PlayerColumn, and of all columns that are taken from it."""
 
     def __init__(self, names: StringColumn) -> None:
         self.names = names
@@ -79,16 +77,18 @@ class PlayerColumn(ColumnSequence[Player]):
     def __getitem__(self, index: slice) -> "PlayerColumn": ...
     def __getitem__(self, index: int | slice) -> "Player | PlayerColumn":
         if isinstance(index, slice):
-            return PlayerColumn(self.ladders, self.ladder[index], self.names.some(index))
+            first, last, _ = index.indices(len(self))
+            names = self.names.slice(first, last)
+            return PlayerColumn(self.ladders, self.ladder[first:last], names)
         return next(iter(self[index : index + 1 or None]))
 
-    def rows(self, rows: Ints) -> "PlayerColumn":
-        """These of them."""
-        return PlayerColumn(self.ladders, self.ladder[rows], self.names.rows(rows))
+    def take(self, rows: Ints) -> "PlayerColumn":
+        """The players in these rows."""
+        return PlayerColumn(self.ladders, self.ladder[rows], self.names.take(rows))
 
 
 class BeliefColumn(ColumnSequence[tuple[Player, bytes]]):
-    """Players, and of each one what is written of it."""
+    """Players, each with the bytes of its belief record."""
 
     __slots__ = ("players", "records")
 
@@ -100,22 +100,18 @@ class BeliefColumn(ColumnSequence[tuple[Player, bytes]]):
     @classmethod
     def of(cls, beliefs: Sequence[tuple[Player, bytes]]) -> "BeliefColumn":
         """A column of these beliefs."""
-        data, ends = columns([record for _, record in beliefs])
-        # a copy: kernels are compiled anew for what cannot be written
-        records = StringColumn(data.copy(), np.append(0, ends)[:-1], ends)
+        records = StringColumn.of_bytes([record for _, record in beliefs])
         return cls(PlayerColumn.of([player for player, _ in beliefs]), records)
 
-    def rows(self, rows: Ints) -> "BeliefColumn":
-        """These of them."""
-        return BeliefColumn(self.players.rows(rows), self.records.rows(rows))
+    def take(self, rows: Ints) -> "BeliefColumn":
+        """The players in these rows, with their records."""
+        return BeliefColumn(self.players.take(rows), self.records.take(rows))
 
     def __len__(self) -> int:
         return len(self.players)
 
     def __iter__(self) -> Iterator[tuple[Player, bytes]]:
-        spans = zip(self.records.starts.tolist(), self.records.ends.tolist(), strict=True)
-        records = (self.records.data[start:end].tobytes() for start, end in spans)
-        return iter(zip(self.players, records, strict=True))
+        return iter(zip(self.players, self.records.strings(), strict=True))
 
     @overload
     def __getitem__(self, index: int) -> tuple[Player, bytes]: ...
@@ -123,5 +119,6 @@ class BeliefColumn(ColumnSequence[tuple[Player, bytes]]):
     def __getitem__(self, index: slice) -> "BeliefColumn": ...
     def __getitem__(self, index: int | slice) -> "tuple[Player, bytes] | BeliefColumn":
         if isinstance(index, slice):
-            return BeliefColumn(self.players[index], self.records.some(index))
+            first, last, _ = index.indices(len(self))
+            return BeliefColumn(self.players[first:last], self.records.slice(first, last))
         return next(iter(self[index : index + 1 or None]))

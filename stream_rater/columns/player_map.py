@@ -1,8 +1,9 @@
-"""Numbers noted by player, for thousands of players in one call.
+"""A hash map from players to numbers, asked for thousands of players in one call.
 
-A player is known here by a fingerprint: the shard, and as much of a hash of ladder and id as 64
-bits leave room for. Two players of a shard may have the same one. So nothing may be noted by it
-that is wrong of the other: that both must wait is, at worst, a wait too many.
+The key of a player is a fingerprint: the shard, and as many bits of a hash of ladder and id as fit
+beside it into 64 bits. Two players of a shard may have the same fingerprint. So the map may hold
+only what does no harm if it is held of the other, too: that a player must wait is, at worst, a
+needless wait.
 """
 
 from collections.abc import Sequence
@@ -19,12 +20,12 @@ from stream_rater.columns.strings import SECRET_KEY, StringColumn
 Fingerprints = npt.NDArray[np.uint64]
 
 SHARD_BITS = 20
-"""Of a fingerprint, the lowest; more shards than that no topic has."""
+"""The lowest bits of a fingerprint; no topic has more shards."""
 IN_SHARD = np.uint64((1 << SHARD_BITS) - 1)
 TAKEN = np.uint64(1 << 63)
-"""Set in each fingerprint, so that 0 is none."""
+"""Set in each fingerprint, so that none is 0."""
 NOTHING = -1
-"""Where no number is noted: those that are, are not below 0."""
+"""Stands for no number. Numbers are not below 0."""
 
 SPREAD = np.uint64(0x9E3779B97F4A7C15)
 SMALLEST = 1024
@@ -34,7 +35,7 @@ SMALLEST = 1024
 def _fingerprints(
     data: Bytes, starts: Ints, ends: Ints, ladders: Hashes, sizes: Ints, shards: int, key: Key
 ) -> Fingerprints:
-    """Of players by name, so many on each ladder, of which there are hashes."""
+    """(P,) of players by name; on each ladder, which has this hash, there are so many."""
     out = np.empty(len(ends), np.uint64)
     i = 0
     for k in range(len(sizes)):
@@ -50,7 +51,7 @@ def _fingerprints(
 def fingerprints(
     names: StringColumn, ladders: Sequence[str], sizes: npt.ArrayLike, shards: int
 ) -> Fingerprints:
-    """(P,) of players by name, so many on each ladder; good within this process."""
+    """(P,) of players by name, so many on each ladder; they hold within this process."""
     hashes, counts = StringColumn.of(ladders).hashes, np.array(sizes, np.int64)
     return _fingerprints(names.data, names.starts, names.ends, hashes, counts, shards, SECRET_KEY)
 
@@ -62,7 +63,7 @@ def shards_in(players: Fingerprints) -> Ints:
 
 @kernel
 def _by_shard(players: Fingerprints) -> tuple[Ints, Ints]:
-    """An order by shard, else as they come, and where in it each shard ends."""
+    """An order by shard, within a shard as they come; and where in it each shard ends."""
     ends = np.zeros(1 + np.int64((players & IN_SHARD).max()), np.int64)
     for player in players:
         ends[np.int64(player & IN_SHARD)] += 1
@@ -77,7 +78,7 @@ def _by_shard(players: Fingerprints) -> tuple[Ints, Ints]:
 
 
 def by_shard(players: Fingerprints) -> tuple[Ints, list[tuple[int, slice]]]:
-    """An order by shard, else as they come, and each shard that has players with where they are."""
+    """An order by shard, within a shard as they come; and where in it each shard's players are."""
     order, ends = _by_shard(players)
     cuts, start = [], 0
     for shard, end in enumerate(ends.tolist()):
@@ -89,13 +90,13 @@ def by_shard(players: Fingerprints) -> tuple[Ints, list[tuple[int, slice]]]:
 
 @kernel
 def _home(players: Fingerprints, player: np.uint64) -> int:
-    """Where a player's place is looked for first; the table's size is a power of two."""
+    """The place that a player is looked for at first; the table's size is a power of two."""
     return int(np.int64((player * SPREAD) >> np.uint64(33)) & (len(players) - 1))
 
 
 @kernel
 def _place(players: Fingerprints, player: np.uint64) -> int:
-    """Where a player stands, or would stand."""
+    """The place that a player has, or would have."""
     i = _home(players, player)
     while players[i] != 0 and players[i] != player:
         i = (i + 1) & (len(players) - 1)
@@ -123,7 +124,7 @@ def _find(table: Fingerprints, noted: Ints, players: Fingerprints) -> Ints:
 
 @kernel
 def _forget(table: Fingerprints, noted: Ints, players: Fingerprints, numbers: Ints) -> int:
-    """How many were forgotten."""
+    """Forget players with these numbers; returns how many were forgotten."""
     forgotten = 0
     for k in range(len(players)):
         i = _place(table, players[k])
@@ -135,7 +136,7 @@ def _forget(table: Fingerprints, noted: Ints, players: Fingerprints, numbers: In
 
 @kernel
 def _empty(table: Fingerprints, noted: Ints, i: int) -> None:
-    """Free a place; who stands behind it, because it was taken, moves up."""
+    """Free a place. Players that stand behind it because it was taken move up."""
     last = len(table) - 1
     k = i
     while True:
@@ -149,7 +150,7 @@ def _empty(table: Fingerprints, noted: Ints, i: int) -> None:
 
 
 class PlayerMap:
-    """A number by player, in a table with open addressing that is at most half full."""
+    """A number by player: a table with open addressing that is at most half full."""
 
     def __init__(self) -> None:
         self._size = 0
@@ -160,7 +161,10 @@ class PlayerMap:
         return self._size
 
     def note(self, players: Fingerprints, numbers: Ints) -> Ints:
-        """(n,) what was noted before: NOTHING, or of a player who stands here twice, the former."""
+        """Note a number of each player; returns (n,) the number before, or NOTHING.
+
+        Of a player who stands here twice the last number counts.
+        """
         while 2 * (self._size + len(players)) > len(self._table):
             self._grow()
         before = _note(self._table, self._noted, players, numbers)
@@ -168,11 +172,11 @@ class PlayerMap:
         return before
 
     def find(self, players: Fingerprints) -> Ints:
-        """(n,) what is noted."""
+        """(n,) the number of each player, or NOTHING."""
         return _find(self._table, self._noted, players)
 
     def forget(self, players: Fingerprints, numbers: Ints) -> None:
-        """Forget those of whom this very number is noted."""
+        """Forget the players of whom this very number is noted."""
         self._size -= _forget(self._table, self._noted, players, numbers)
 
     def _grow(self) -> None:

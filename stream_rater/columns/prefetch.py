@@ -20,7 +20,7 @@ LINE = 64
 """Bytes of a cache line."""
 
 READ, KEEP, DATA = 0, 3, 1
-"""What LLVM's instruction is told: to read, to keep in all caches, and that it is no code."""
+"""Arguments of LLVM's instruction: the row will be read, is to stay in all caches, and is data."""
 
 
 def _prefetch(typing_context: Any, array: Any, row: Any, offset: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Which shard a player belongs to, which partition a ladder, and the store's keys.
+"""Which shard a player belongs to, and which partition a ladder.
 
 A shard is `murmur2(player id) mod S`, the hash of Kafka's default partitioner, so that any client
 in any language finds a player's partition of `rating-changed`.
@@ -63,23 +63,19 @@ def shards_of(players: Sequence[str], shards: int) -> Ints:
 
 
 ANYWHERE = 0
-"""So many partitions has a log whose records may lie in any: a file's."""
+"""The number of partitions of a log whose records may lie in any, as in a file."""
 
 
 @lru_cache(10_000)
 def partition_of(ladder: str, partitions: int) -> int:
-    """The partition of `round-completed`, of so many, that holds a ladder's rounds: it is where
-    Kafka's default partitioner puts a record with the ladder as its key."""
+    """The partition of `round-completed`, of so many, that holds a ladder's rounds.
+
+    Kafka's default partitioner puts a record with the ladder as its key there.
+    """
     return int(shards_of([ladder], partitions)[0])
 
 
 def shards_of_names(names: StringColumn, shards: int) -> Ints:
-    """The same of ids that are laid out."""
+    """(P,) shard of each player id."""
     found: Ints = _shards(names.data, names.starts, names.ends, shards)
     return found
-
-
-def columns(strings: Sequence[bytes]) -> tuple[Bytes, Ints]:
-    """All of them in a row, and where each ends."""
-    ends = np.fromiter(map(len, strings), np.int64, len(strings)).cumsum()
-    return np.frombuffer(b"".join(strings), np.uint8), ends

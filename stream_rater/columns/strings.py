@@ -1,7 +1,7 @@
-"""A round's players: as texts, or end to end in bytes, each made of the other when it is asked for.
+"""Columns of strings: UTF-8 bytes in one array, and where each string starts and ends.
 
-A decoder finds names as bytes and the laboratory looks them up as bytes: texts of millions, which
-take longer than both, are for those who show or send them.
+Python strings are made only for those who show or send them: of millions of names that takes longer
+than decoding them and looking them up.
 
 Names come from outside. So each table that holds them takes its slots from their hashes under
 SECRET_KEY. These hashes are good within this process: nothing that is stored, sent or shown depends
@@ -10,14 +10,12 @@ on them.
 
 import secrets
 from collections.abc import Sequence
-from itertools import accumulate
 
 import msgspec
 import numpy as np
 
 from stream_rater.columns.arrays import Bytes, Hashes, Ints
 from stream_rater.columns.kernels import inlined, kernel
-from stream_rater.columns.ranges import spread
 from stream_rater.columns.siphash import Key, hashed
 
 NEW_LINE = 10
@@ -32,61 +30,82 @@ FEW = 32
 FREE, ONE = np.uint64(0), np.uint64(1)
 
 
-class StringColumn(msgspec.Struct, frozen=True, gc=False):
-    """Names in UTF-8, and where each starts and ends; between them may be anything."""
+class StringColumn(msgspec.Struct, gc=False):
+    """Strings in UTF-8, and where each starts and ends; between them may be anything."""
 
     data: Bytes
     starts: Ints
     ends: Ints
     known_hashes: Hashes | None = None
+    """Once somebody asked for them."""
 
     @classmethod
-    def of(cls, names: Sequence[str]) -> "StringColumn":
-        """Texts as UTF-8. In a copy: to kernels, an array that is read-only is of another type."""
-        data = "\n".join(names).encode("utf-8", "surrogatepass")
-        if data.count(b"\n") == len(names) - 1:
+    def of(cls, texts: Sequence[str]) -> "StringColumn":
+        """These texts."""
+        data = "\n".join(texts).encode("utf-8", "surrogatepass")
+        if data.count(b"\n") == len(texts) - 1:
+            # A copy: to kernels, an array that is read-only is of another type.
             text = np.frombuffer(data, np.uint8).copy()
             ends = np.flatnonzero(text == NEW_LINE)
             return cls(text, np.append(0, ends + 1), np.append(ends, len(data)))
-        parts = [name.encode("utf-8", "surrogatepass") for name in names]
-        ends = np.cumsum([len(part) for part in parts], dtype=np.int64)
-        data = b"".join(parts)
-        return cls(np.frombuffer(data, np.uint8).copy(), np.append(0, ends)[:-1], ends)
+        return cls.of_bytes([text.encode("utf-8", "surrogatepass") for text in texts])
 
-    def rows(self, rows: Ints) -> "StringColumn":
-        """These of them."""
-        return StringColumn(self.data, self.starts[rows], self.ends[rows])
+    @classmethod
+    def of_bytes(cls, strings: Sequence[bytes]) -> "StringColumn":
+        """These strings, whatever bytes they are."""
+        ends = np.fromiter(map(len, strings), np.int64, len(strings)).cumsum()
+        starts = np.append(0, ends)[:-1]
+        return cls(np.frombuffer(b"".join(strings), np.uint8).copy(), starts, ends)
 
-    def picked(self, rows: Ints) -> "StringColumn":
-        """The same, and nothing of the others is kept."""
-        starts, ends = self.starts[rows], self.ends[rows]
+    @classmethod
+    def concat(cls, columns: Sequence["StringColumn"]) -> "StringColumn":
+        """The strings of all these columns in turn, copied, with nothing between them."""
+        starts = np.concatenate([each.starts for each in columns])
+        ends = np.concatenate([each.ends for each in columns])
         data = np.empty(int((ends - starts).sum()), np.uint8)
-        _close_up(self.data, starts, ends, data, 0)
+        at = first = 0
+        for each in columns:
+            last = first + len(each)
+            at = _compact(each.data, starts[first:last], ends[first:last], data, at)
+            first = last
+        return cls(data, starts, ends)
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def take(self, rows: Ints, *, compact: bool = False) -> "StringColumn":
+        """The strings in these rows; `compact`: copied, so that the others' bytes can be freed."""
+        starts, ends, data = self.starts[rows], self.ends[rows], self.data
+        if compact:
+            data = np.empty(int((ends - starts).sum()), np.uint8)
+            _compact(self.data, starts, ends, data, 0)
         return StringColumn(data, starts, ends)
 
-    def some(self, where: slice) -> "StringColumn":
-        """Those that stand there."""
-        hashes = None if self.known_hashes is None else self.known_hashes[where]
-        return StringColumn(self.data, self.starts[where], self.ends[where], hashes)
+    def slice(self, first: int, last: int) -> "StringColumn":
+        """The strings in the rows from `first` to before `last`: a view."""
+        hashes = None if self.known_hashes is None else self.known_hashes[first:last]
+        return StringColumn(self.data, self.starts[first:last], self.ends[first:last], hashes)
 
     @property
     def hashes(self) -> Hashes:
-        """Of each name: the hash of its bytes under SECRET_KEY, and of nothing else."""
+        """(n,) the hash of each string's bytes under SECRET_KEY, and of nothing else."""
         if self.known_hashes is None:
-            return hash_each(self.data, self.starts, self.ends, SECRET_KEY)
+            self.known_hashes = hash_each(self.data, self.starts, self.ends, SECRET_KEY)
         return self.known_hashes
 
     def texts(self) -> list[str]:
-        """As texts."""
-        if len(self.ends) == 0:
+        """As Python strings."""
+        if len(self) == 0:
             return []
-        joined = _joined(self.data, self.starts, self.ends).tobytes()
-        if joined.count(b"\n") == len(self.ends) - 1:
-            return joined.decode("utf-8", "surrogatepass").split("\n")
+        lines = _in_lines(self.data, self.starts, self.ends).tobytes()
+        if lines.count(b"\n") == len(self) - 1:
+            return lines.decode("utf-8", "surrogatepass").split("\n")
+        return [each.decode("utf-8", "surrogatepass") for each in self.strings()]
+
+    def strings(self) -> list[bytes]:
+        """As bytes, each by itself."""
         spans = zip(self.starts.tolist(), self.ends.tolist(), strict=True)
-        return [
-            self.data[start:end].tobytes().decode("utf-8", "surrogatepass") for start, end in spans
-        ]
+        return [self.data[start:end].tobytes() for start, end in spans]
 
 
 @kernel
@@ -116,7 +135,7 @@ def put_number(out: Bytes, at: int, number: int) -> int:
 
 @kernel
 def hash_each(data: Bytes, starts: Ints, ends: Ints, key: Key) -> Hashes:
-    """Of each name: the hash of its bytes under a key."""
+    """(n,) the hash of each string's bytes under a key."""
     found = np.empty(len(ends), np.uint64)
     for i in range(len(ends)):
         found[i] = hashed(key, data, starts[i], ends[i])
@@ -147,8 +166,8 @@ def are_distinct(hashes: Hashes) -> bool:
 
 
 @kernel
-def _joined(data: Bytes, starts: Ints, ends: Ints) -> Bytes:
-    """The names with new lines between them."""
+def _in_lines(data: Bytes, starts: Ints, ends: Ints) -> Bytes:
+    """The strings with new lines between them."""
     size = len(ends) - 1
     for i in range(len(ends)):
         size += ends[i] - starts[i]
@@ -161,7 +180,7 @@ def _joined(data: Bytes, starts: Ints, ends: Ints) -> Bytes:
 
 @kernel
 def _distinct(data: Bytes, starts: Ints, ends: Ints, key: Key) -> tuple[Ints, Ints]:
-    """The first of each kind, and of which kind each is."""
+    """The first row of each different string, and which of these each row has."""
     slots = 1
     while slots < 2 * len(ends):
         slots *= 2
@@ -189,91 +208,16 @@ def _are_same(data: Bytes, starts: Ints, ends: Ints, i: int, j: int) -> bool:
     return bool(k == size)
 
 
-def distinct(names: StringColumn) -> tuple[StringColumn, Ints]:
-    """The different ones, as they come, and (n,) which of these each is."""
-    firsts, which = _distinct(names.data, names.starts, names.ends, SECRET_KEY)
-    return names.rows(firsts), which
-
-
-class Names:
-    """The names of some players, in order: texts, or some of many that are laid out."""
-
-    __slots__ = ("_all", "_distinct", "_first", "_last", "_texts")
-
-    def __init__(
-        self, names: StringColumn | list[str], first: int = 0, last: int = -1,
-        *, distinct: bool | None = False,
-    ) -> None:  # fmt: skip
-        """Of names that are laid out those from `first` to before `last`, or all.
-
-        `distinct`: whether they are known to hold nobody twice; None: see by their hashes.
-        """
-        if isinstance(names, StringColumn):
-            self._all: StringColumn | None = names
-            self._texts: list[str] | None = None
-            last = last if last >= 0 else len(names.ends)
-        else:
-            self._all, self._texts, last = None, names, len(names)
-        self._first, self._last = first, last
-        self._distinct = distinct
-
-    def __len__(self) -> int:
-        return self._last - self._first
-
-    @property
-    def distinct(self) -> bool:
-        """Known to hold nobody twice."""
-        if self._distinct is None:
-            self._distinct = are_distinct(self.laid_out.hashes)
-        return self._distinct
-
-    @property
-    def texts(self) -> list[str]:
-        """As texts."""
-        if self._texts is None:
-            self._texts = self.laid_out.texts()
-        return self._texts
-
-    @property
-    def laid_out(self) -> StringColumn:
-        """As bytes."""
-        if self._all is None:
-            self._all = StringColumn.of(self.texts)
-        return self._all.some(slice(self._first, self._last))
-
-    def rows(self, rows: Ints) -> "Names":
-        """These of them."""
-        if self._texts is not None:
-            return Names([self._texts[i] for i in rows.tolist()])
-        return Names(self.laid_out.rows(rows))
-
-    def some(self, first: int, last: int) -> "Names":
-        """Those from `first` to before `last`, or to the end."""
-        last = min(last, len(self))
-        if self._all is None:
-            return Names(self.texts[first:last], distinct=self._distinct)
-        start = self._first
-        return Names(self._all, start + first, start + last, distinct=self._distinct)
-
-
-def together(some: Sequence[Names]) -> StringColumn:
-    """The names of all of these, one after the other."""
-    if texts := [each for each in some if each._all is None]:
-        _lay_out_all(texts)
-    first = {id(each._all): each for each in some}
-    sources = [each._all for each in first.values() if each._all is not None]
-    base = dict(zip(first, [0, *accumulate(len(each.ends) for each in sources)], strict=False))
-    firsts = np.array([base[id(each._all)] + each._first for each in some], np.int64)
-    chosen = spread(firsts, np.array([each._last - each._first for each in some], np.int64))
-    if len(sources) == 1:
-        return StringColumn(sources[0].data, sources[0].starts[chosen], sources[0].ends[chosen])
-    names = chained(sources)
-    return StringColumn(names.data, names.starts[chosen], names.ends[chosen])
+def distinct(strings: StringColumn) -> tuple[StringColumn, Ints]:
+    """The different strings, in order of appearance, and (n,) which of these each row has."""
+    firsts, which = _distinct(strings.data, strings.starts, strings.ends, SECRET_KEY)
+    return strings.take(firsts), which
 
 
 @inlined
-def close_up(data: Bytes, starts: Ints, ends: Ints, out: Bytes, at: int) -> int:
-    """Copy names to `out`, one behind the other, and tell where they are there instead."""
+def compact(data: Bytes, starts: Ints, ends: Ints, out: Bytes, at: int) -> int:
+    """Copy strings to `out`, from `at` on, with nothing between them; `starts` and `ends` are
+    changed to where they are there. Returns where the last one ends."""
     for i in range(len(starts)):
         first, at = at, put(out, at, data, starts[i], ends[i])
         starts[i], ends[i] = first, at
@@ -281,26 +225,5 @@ def close_up(data: Bytes, starts: Ints, ends: Ints, out: Bytes, at: int) -> int:
 
 
 @kernel
-def _close_up(data: Bytes, starts: Ints, ends: Ints, out: Bytes, at: int) -> int:
-    return close_up(data, starts, ends, out, at)
-
-
-def chained(some: Sequence[StringColumn]) -> StringColumn:
-    """All of these, one after the other, and nothing between them."""
-    starts = np.concatenate([each.starts for each in some])
-    ends = np.concatenate([each.ends for each in some])
-    data = np.empty(int((ends - starts).sum()), np.uint8)
-    at = first = 0
-    for each in some:
-        last = first + len(each.ends)
-        at = _close_up(each.data, starts[first:last], ends[first:last], data, at)
-        first = last
-    return StringColumn(data, starts, ends)
-
-
-def _lay_out_all(some: Sequence[Names]) -> None:
-    """Names that are texts, so far: all in one call."""
-    laid_out, start = StringColumn.of([text for each in some for text in each.texts]), 0
-    for each in some:
-        each._all, each._first, each._last = laid_out, start, start + len(each)
-        start = each._last
+def _compact(data: Bytes, starts: Ints, ends: Ints, out: Bytes, at: int) -> int:
+    return compact(data, starts, ends, out, at)

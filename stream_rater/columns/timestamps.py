@@ -1,4 +1,4 @@
-"""Many times at once: RFC 3339 as nearly all write it, by a kernel."""
+"""Parses many times in one call: those of RFC 3339 in the form that nearly all clients write."""
 
 import numpy as np
 
@@ -7,10 +7,10 @@ from stream_rater.columns.kernels import inlined, kernel
 from stream_rater.columns.strings import StringColumn
 
 UNUSUAL = np.iinfo(np.int64).min
-"""Where a time is written otherwise, or is none: `events.parse_time` tells."""
+"""Stands for a time in another form, or a text that is none: `events.parse_time` parses it."""
 
 SHAPE = np.frombuffer(b"0000-00-00T00:00:00", np.uint8).copy()
-"""Digits, and what stands between them."""
+"""Digits are 0 here."""
 ZERO, NINE, POINT, PLUS, MINUS, COLON, ZULU = b"09.+-:Z"
 MOST_DECIMALS = 6
 """More would be rounded."""
@@ -28,7 +28,7 @@ def _two(data: Bytes, at: int) -> int:
 
 @inlined
 def _zone_s(data: Bytes, at: int, end: int) -> int:
-    """How far ahead of UTC the clock is that is named at the end; UNUSUAL where none is."""
+    """How far ahead of UTC the zone is that is named at the end; UNUSUAL where none is."""
     if end - at == 1 and data[at] == ZULU:
         return 0
     if end - at != 6 or (data[at] != PLUS and data[at] != MINUS) or data[at + 3] != COLON:

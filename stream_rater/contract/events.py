@@ -28,7 +28,7 @@ MSGPACK = "application/msgpack"
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """One line of a round's standings: a player or a team, ranked or not finished."""
+    """One entry of a round's standings: a player or a team, ranked or not finished."""
 
     player: str | None = None
     rank: int | None = None
@@ -38,7 +38,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands around a round's lines."""
+    """What stands around the list of a round's entries."""
 
     round_id: str
     ladder: str
@@ -48,31 +48,23 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RoundCompleted(Round, frozen=True, kw_only=True):
-    """A finished round, as a game backend reports it. Not validated: see `standings`."""
+    """A finished round, as a game backend reports it. Not validated."""
 
     standings: list[Entry]
 
 
-PlainId = Annotated[str, msgspec.Meta(min_length=1, max_length=32)]
-"""A player's id that needs no second look: 32 characters are never over 128 bytes."""
-PlainRank = Annotated[int, msgspec.Meta(ge=1, le=MAX_RANK)]
+class StrictEntry(Entry, frozen=True, gc=False, forbid_unknown_fields=True):
+    """An entry without other fields."""
 
 
-class PlainEntry(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
-    """A line as nearly all are: a player alone, who finished. The decoder does the checking."""
+class StrictRound(RoundCompleted, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A round without other fields: it decodes as RoundCompleted does, or not at all."""
 
-    player: PlainId
-    rank: PlainRank
-
-
-class PlainRound(Round, frozen=True, kw_only=True, gc=False):
-    """A round in which all lines are plain: it decodes to what is valid, or not at all."""
-
-    standings: list[PlainEntry]
+    standings: list[StrictEntry]  # type: ignore[assignment]
 
 
 class EmptyRound(Round, frozen=True, kw_only=True, gc=False):
-    """A round whose lines have been taken out of it."""
+    """A round whose entries have been taken out of it."""
 
     standings: tuple[()]
 
@@ -100,12 +92,15 @@ class RatingChanged(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 round_from_json = msgspec.json.Decoder(RoundCompleted).decode
 round_from_msgpack = msgspec.msgpack.Decoder(RoundCompleted).decode
-plain_round_from_json = msgspec.json.Decoder(PlainRound).decode
-plain_round_from_msgpack = msgspec.msgpack.Decoder(PlainRound).decode
+strict_round_from_json = msgspec.json.Decoder(StrictRound).decode
+strict_round_from_msgpack = msgspec.msgpack.Decoder(StrictRound).decode
 empty_round_from_json = msgspec.json.Decoder(EmptyRound).decode
 empty_rounds_from_lines = msgspec.json.Decoder(EmptyRound).decode_lines
 rating_changed_from_json = msgspec.json.Decoder(RatingChanged).decode
 to_json = msgspec.json.Encoder().encode
+
+UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What these decoders raise."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _timestamp = msgspec.json.Decoder(Annotated[datetime, msgspec.Meta(tz=True)]).decode

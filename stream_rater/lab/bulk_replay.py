@@ -15,13 +15,13 @@ from stream_rater.columns.arrays import Bytes, Ints
 from stream_rater.columns.kernels import kernel
 from stream_rater.columns.player_column import LadderColumn, PlayerColumn
 from stream_rater.columns.ranges import bounds, spread
-from stream_rater.columns.strings import Names, StringColumn, put
+from stream_rater.columns.strings import StringColumn, put
 from stream_rater.lab.player_index import PlayerIndex
 from stream_rater.rating import record, systems
 from stream_rater.rating.model import Beliefs, newcomers
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.systems import RatingRule
-from stream_rater.rounds.batch import RoundBatch, joined
+from stream_rater.rounds.batch import RoundBatch
 
 MARK = 4
 """The bytes before each name that hold the number of its ladder, so that equal names on two ladders
@@ -63,13 +63,13 @@ class Census:
         data, ends = _marked(
             names.data, names.starts, names.ends, np.array(numbers, np.int64)[players.ladder]
         )
-        return self._roll.rows(Names(StringColumn(data, np.append(0, ends)[:-1], ends)))[0]
+        return self._roll.rows(StringColumn(data, np.append(0, ends)[:-1], ends))
 
     def players(self, rows: Ints) -> PlayerColumn:
         """The players in these rows."""
         if len(self._ladder_column.names.ends) < len(self._numbers):
             self._ladder_column = LadderColumn(StringColumn.of(list(self._numbers)))
-        names = self._roll.laid_out(rows)
+        names = self._roll.names(rows)
         marks = names.data[names.starts[:, np.newaxis] + np.arange(MARK)]
         ladder = marks.view("<u4").ravel().astype(np.int64)
         return PlayerColumn(
@@ -89,21 +89,21 @@ class Played:
     offset: Ints
     """(R,) the offset of each round."""
 
-    def rows(self, chosen: Ints) -> "Played":
-        """The rounds at these places."""
+    def take(self, chosen: Ints) -> "Played":
+        """These rounds only."""
         return Played(
-            self.rounds.rows(chosen), self.rule[chosen], self.partition[chosen], self.offset[chosen]
+            self.rounds.take(chosen), self.rule[chosen], self.partition[chosen], self.offset[chosen]
         )
 
-
-def all_played(some: Sequence[Played]) -> Played:
-    """Concatenate one or more batches of rounds."""
-    return Played(
-        joined([each.rounds for each in some]),
-        np.concatenate([each.rule for each in some]),
-        np.concatenate([each.partition for each in some]),
-        np.concatenate([each.offset for each in some]),
-    )
+    @classmethod
+    def concat(cls, some: Sequence["Played"]) -> "Played":
+        """The rounds of all these, of which there is one, in turn."""
+        return cls(
+            RoundBatch.concat([each.rounds for each in some]),
+            np.concatenate([each.rule for each in some]),
+            np.concatenate([each.partition for each in some]),
+            np.concatenate([each.offset for each in some]),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class BulkReplay:
         order = np.lexsort((played.rule, depth))
         changes = np.flatnonzero(np.diff(depth[order]) | np.diff(played.rule[order])) + 1
         for some in np.split(order, changes):
-            turn = played.rows(some)
+            turn = played.take(some)
             yield Turn(turn, rows[spread(starts[some], turn.rounds.sizes)])
 
     def rate(self, turn: Turn, config: RatingConfig) -> None:

@@ -128,11 +128,11 @@ class Cutoff:
         players, offsets = players_in(next(each.part_batch for each in pieces if each is not None))
         left = np.flatnonzero(np.repeat(alone, sizes))
         if len(left):
-            self._ignored.append((players.rows(left), offsets[left]))
+            self._ignored.append((players.take(left), offsets[left]))
         if read:
             rows = np.flatnonzero(np.repeat(counts, sizes))
             own = [size for size, count in zip(sizes, counts, strict=True) if count]
-            self._note(read, own, players.rows(rows), offsets[rows])
+            self._note(read, own, players.take(rows), offsets[rows])
 
     def check(self) -> None:
         """Call this once all parts are noted. Raises Misplaced if an ignored part belongs to a

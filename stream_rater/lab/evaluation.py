@@ -93,7 +93,7 @@ def evaluate(
     scores, players = [np.zeros((0, len(FIELDS)))], [0.0]
     for session, indices, wave in rated:
         scores.append(np.zeros((len(session.rounds), len(FIELDS))))
-        players.extend(len(each.share) for each in session.rounds)
+        players.extend(session.rounds.sizes.tolist())
         if wave is not None:
             scores[-1][indices] = contender.score(wave)
     return Outcome(

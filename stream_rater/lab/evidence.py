@@ -75,7 +75,7 @@ class DataSet:
 
     def sizes(self) -> list[int]:
         """The number of entries of each round."""
-        return [len(each.place) for session in self.sessions for each in session.rounds]
+        return [int(size) for session in self.sessions for size in session.rounds.entries]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +167,4 @@ def made_up_farm() -> tuple[DataSet, int]:
 
 def plain(data: DataSet) -> bool:
     """Whether a data set has no teams. Rounds with teams cannot be split."""
-    return all(
-        len(each.place) == len(each.share) for session in data.sessions for each in session.rounds
-    )
+    return all(len(session.rounds.place) == len(session.rounds.share) for session in data.sessions)

@@ -39,18 +39,19 @@ class Careers:
 
 def last(session: Session, row: int) -> Session:
     """A copy of a session in which the player in this row finished last of all who finished."""
-    (standings,) = session.rounds
-    assert len(standings.place) == len(standings.share), "a round with teams cannot be farmed"
+    rounds = session.rounds
+    assert len(rounds) == 1, "a session of one round"
+    assert len(rounds.place) == len(rounds.share), "a round with teams cannot be farmed"
     at = int(np.flatnonzero(session.rows == row)[0])
-    end = int(np.count_nonzero(standings.place))
+    end = int(np.count_nonzero(rounds.place))
     to = end - 1 if at < end else end
     order = np.insert(np.delete(np.arange(len(session.rows)), at), to, at)
-    place = standings.place[order]
-    place[to] = standings.place.max() + 1
+    place = rounds.place[order]
+    place[to] = rounds.place.max() + 1
     return replace(
         session,
         rows=session.rows[order],
-        rounds=(structs.replace(standings, place=place, share=standings.share[order]),),
+        rounds=structs.replace(rounds, place=place, share=rounds.share[order]),
     )
 
 

@@ -6,16 +6,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_rater.columns.arrays import Flags, Ints
+from stream_rater.columns.arrays import Ints
 from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config import Ladder, Ladders
 from stream_rater.contract.record import Record
 from stream_rater.lab.replay import Pool
 from stream_rater.rating.model import Evidence
-from stream_rater.rounds.batch import RoundBatch
-from stream_rater.rounds.decoder import RoundDecoder
+from stream_rater.rating.parameters import RatingConfig
+from stream_rater.rounds.batch import Standings
+from stream_rater.rounds.decoder import DecodedRounds, RoundDecoder
 from stream_rater.rounds.duplicates import DuplicateWindow
-from stream_rater.rounds.validation import Invalid, Standings
+from stream_rater.rounds.validation import Invalid
+
+BATCH_BYTES = 2**18
+"""Records are decoded together while they have no more bytes than this."""
 
 
 class Judge:
@@ -25,32 +29,39 @@ class Judge:
     def __init__(self, ladders: Ladders, window: int, partitions: int = ANYWHERE) -> None:
         self.round_decoder = RoundDecoder(ladders, partitions)
         self._window = window
-        self._partitions = partitions
-        self._verdicts: dict[int, DuplicateWindow] = {}
+        self._duplicates: dict[int, DuplicateWindow] = {}
+        """By partition."""
+
+    def decode(self, records: Sequence[Record]) -> DecodedRounds:
+        """The rounds in these records, and why the others are refused: what the decoder says, and
+        which rounds are duplicates."""
+        decoded = self.round_decoder.decode(records)
+        new, i = list[int](), 0
+        for number, (record, refusal) in enumerate(zip(records, decoded.refusals, strict=True)):
+            if refusal is not None:
+                continue
+            head = decoded.rounds.heads[i]
+            try:
+                self._of(record.partition).check(record.offset, head.ladder, head.round_id)
+            except Invalid as duplicate:
+                decoded.refusals[number] = duplicate
+            else:
+                new.append(i)
+            i += 1
+        if len(new) == i:
+            return decoded
+        chosen = np.array(new, np.int64)
+        return decoded._replace(
+            rounds=decoded.rounds.take(chosen),
+            rule=decoded.rule[chosen],
+            unknown=decoded.unknown[chosen],
+        )
 
     def _of(self, partition: int) -> DuplicateWindow:
-        verdicts = self._verdicts.get(partition)
-        if verdicts is None:
-            verdicts = DuplicateWindow(self.round_decoder.reader, self._window, self._partitions)
-            self._verdicts[partition] = verdicts
-        return verdicts
-
-    def judge(self, record: Record) -> Standings:
-        """Returns the round in a record. Raises Invalid."""
-        return self._of(record.partition).judge(record)
-
-    def are_new(self, records: Sequence[Record], rounds: RoundBatch) -> Flags:
-        """(R,) whether each valid round, read from the record at the same place, is no
-        duplicate."""
-        new = []
-        for record, head in zip(records, rounds.heads, strict=True):
-            try:
-                self._of(record.partition).check(record.offset, head)
-            except Invalid:
-                new.append(False)
-            else:
-                new.append(True)
-        return np.array(new, np.bool_)
+        window = self._duplicates.get(partition)
+        if window is None:
+            window = self._duplicates[partition] = DuplicateWindow(self._window)
+        return window
 
 
 class Rated(NamedTuple):
@@ -63,29 +74,31 @@ class Rated(NamedTuple):
 
 
 class Replay:
-    """Replays a log one record at a time. The state of every ladder's pool after it is the truth
-    that the service must match."""
+    """Replays a log one record after the other. The state of every ladder's pool after it is the
+    truth that the service must match."""
 
     def __init__(self, ladders: Ladders, window: int, partitions: int = ANYWHERE) -> None:
         self._judge = Judge(ladders, window, partitions)
         self.pools: dict[str, Pool] = {}
         """The pool of each ladder."""
 
-    def feed(self, record: Record) -> Rated:
-        """Rate the round in a record of `round-completed`. Raises Invalid."""
-        standings = self._judge.judge(record)
-        pool = self._pool(standings.ladder, record.offset)
-        return Rated(standings, pool, pool.rate(standings, record.offset))
+    def feed(self, records: Iterable[Record]) -> Iterator[tuple[Record, Rated | Invalid]]:
+        """Rate the rounds in records of `round-completed`. Yields each record in turn, once its
+        round is rated, or with the reason why it is refused."""
+        for some in batches_of(records):
+            decoded = self._judge.decode(some)
+            ratings = [self._judge.round_decoder.ratings[number] for number in decoded.rule]
+            rounds = zip(decoded.rounds, ratings, strict=True)
+            for record, refusal in zip(some, decoded.refusals, strict=True):
+                yield record, refusal or self._rate(*next(rounds), record.offset)
 
-    def _pool(self, ladder: str, offset: int) -> Pool:
-        """The pool of a ladder, set to the parameters that hold at an offset."""
-        round_decoder = self._judge.round_decoder
-        rating = round_decoder.ratings[round_decoder.rule(ladder, offset)]
-        pool = self.pools.get(ladder)
+    def _rate(self, standings: Standings, rating: RatingConfig, offset: int) -> Rated:
+        """Rate a round by these parameters."""
+        pool = self.pools.get(standings.ladder)
         if pool is None:
-            pool = self.pools[ladder] = Pool(Ladder(rating=rating))
+            pool = self.pools[standings.ladder] = Pool(Ladder(rating=rating))
         pool.follow(rating)
-        return pool
+        return Rated(standings, pool, pool.rate(standings, offset))
 
 
 def records_of(lines: Iterable[bytes]) -> Iterator[Record]:
@@ -94,3 +107,17 @@ def records_of(lines: Iterable[bytes]) -> Iterator[Record]:
     for number, line in enumerate(lines):
         if line.strip():
             yield Record(0, number, line, received_s=math.inf)
+
+
+def batches_of(records: Iterable[Record], most_bytes: int = BATCH_BYTES) -> Iterator[list[Record]]:
+    """Yield records that follow each other, together while they have no more bytes than that."""
+    some, size = list[Record](), 0
+    for record in records:
+        own = len(record.value or b"")
+        if some and size + own > most_bytes:
+            yield some
+            some, size = [], 0
+        some.append(record)
+        size += own
+    if some:
+        yield some

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from stream_rater.columns.arrays import Bytes, Hashes, Ints
 from stream_rater.columns.kernels import giving, inlined, kernel
 from stream_rater.columns.prefetch import prefetch
-from stream_rater.columns.strings import Names, StringColumn, put
+from stream_rater.columns.strings import StringColumn, put
 
 T = TypeVar("T", bound=np.generic)
 
@@ -54,7 +54,7 @@ def _enter(slots: Hashes, h: np.uint64, row: int) -> None:
 
 
 @giving
-def _fetch(hashes: Hashes, slots: Hashes, names: Bytes, starts: Ints, stamps: Ints) -> None:
+def _fetch(hashes: Hashes, slots: Hashes, names: Bytes, starts: Ints) -> None:
     """Prefetch what `_find` reads for these names."""
     rows = np.empty(BLOCK, np.int64)
     for i in range(len(hashes)):  # each loop prefetches what the one before points to
@@ -62,7 +62,6 @@ def _fetch(hashes: Hashes, slots: Hashes, names: Bytes, starts: Ints, stamps: In
     for i in range(len(hashes)):
         rows[i] = max(np.int64(slots[_slot(slots, hashes[i])] & ROW) - 1, np.int64(0))
         prefetch(starts, rows[i], 0)
-        prefetch(stamps, rows[i], 0)
     for i in range(len(hashes)):
         prefetch(names, starts[rows[i]], 0)
 
@@ -86,17 +85,15 @@ def _find(
 @kernel
 def _rows(
     data: Bytes, firsts: Ints, ends: Ints, hashes: Hashes, slots: Hashes, names: Bytes,
-    starts: Ints, stamps: Ints, known: Hashes, count: int, stamp: int, out: Ints,
-) -> tuple[int, int]:  # fmt: skip
+    starts: Ints, known: Hashes, count: int, out: Ints,
+) -> int:  # fmt: skip
     """Write the rows of the names in `data` into `out`; enter unknown names.
 
-    Returns the number of known names, and the index of a name that occurs twice in this call, or
-    -1. There must be room for all names to be new.
+    Returns the number of known names. There must be room for all names to be new.
     """
-    twice = -1
     for begin in range(0, len(ends), BLOCK):
         until = min(begin + BLOCK, len(ends))
-        _fetch(hashes[begin:until], slots, names, starts, stamps)
+        _fetch(hashes[begin:until], slots, names, starts)
         for i in range(begin, until):
             first, end = firsts[i], ends[i]
             row = _find(data, first, end, hashes[i], slots, names, starts)
@@ -105,11 +102,8 @@ def _rows(
                 count += 1
                 known[row], starts[count] = hashes[i], put(names, starts[row], data, first, end)
                 _enter(slots, hashes[i], row)
-            elif stamps[row] == stamp:
-                twice = i
-            stamps[row] = stamp
             out[i] = row
-    return count, twice
+    return count
 
 
 @kernel
@@ -122,38 +116,29 @@ class PlayerIndex:
     """The players seen so far. Rows are in order of first appearance."""
 
     def __init__(self) -> None:
-        self._count = self._calls = 0
+        self._count = 0
         self._slots = np.zeros(1024, np.uint64)
         self._names = np.zeros(4096, np.uint8)
         self._starts = np.zeros(513, np.int64)
         """The start of each name, which is the end of the name before."""
-        self._stamps = np.zeros(512, np.int64)
-        """The number of the last call that had each name."""
         self._known = np.zeros(512, np.uint64)
         """The hash of each name."""
 
     def __len__(self) -> int:
         return self._count
 
-    def rows(self, names: Names) -> tuple[Ints, int | None]:
-        """(n,) the row of each name, with new names entered; and the index of a name that occurs
-        twice, or None."""
-        found = names.laid_out
-        self._make_room(len(names), len(found.data))
-        self._calls += 1
+    def rows(self, names: StringColumn) -> Ints:
+        """(n,) the row of each name; new names are entered."""
+        self._make_room(len(names), int((names.ends - names.starts).sum()))
         out = np.empty(len(names), np.int64)
-        self._count, twice = _rows(
-            found.data, found.starts, found.ends, found.hashes, self._slots, self._names,
-            self._starts, self._stamps, self._known, self._count, self._calls, out,
+        self._count = _rows(
+            names.data, names.starts, names.ends, names.hashes, self._slots, self._names,
+            self._starts, self._known, self._count, out,
         )  # fmt: skip
-        return out, None if twice < 0 else twice
+        return out
 
-    def names(self, rows: Ints) -> list[str]:
-        """The names of these rows."""
-        return self.laid_out(rows).texts()
-
-    def laid_out(self, rows: Ints) -> StringColumn:
-        """The names of these rows as a column. Names entered later do not change it."""
+    def names(self, rows: Ints) -> StringColumn:
+        """The names of these rows. Names entered later do not change it."""
         return StringColumn(self._names, self._starts[rows], self._starts[rows + 1])
 
     def forget_after(self, count: int) -> None:
@@ -164,7 +149,7 @@ class PlayerIndex:
     def find(self, name: str) -> int | None:
         """The row of a name; None if it is unknown."""
         count = self._count
-        row = int(self.rows(Names([name]))[0][0])
+        row = int(self.rows(StringColumn.of([name]))[0])
         if row < count:
             return row
         self.forget_after(count)
@@ -174,7 +159,7 @@ class PlayerIndex:
         most = self._count + names
         self._names = _grown(self._names, int(self._starts[self._count]) + size)
         self._starts = _grown(self._starts, most + 1)
-        self._stamps, self._known = _grown(self._stamps, most), _grown(self._known, most)
+        self._known = _grown(self._known, most)
         if 2 * most > len(self._slots):
             self._fill_slots(1 << (4 * most).bit_length())
 

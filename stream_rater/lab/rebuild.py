@@ -15,17 +15,17 @@ them is its own.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import compress, pairwise
+from itertools import pairwise
 
 import numpy as np
 
 from stream_rater.columns.arrays import Ints
 from stream_rater.columns.player_column import BeliefColumn
 from stream_rater.columns.sharding import shards_of_names
-from stream_rater.columns.strings import Names, StringColumn, together
+from stream_rater.columns.strings import StringColumn
 from stream_rater.config import Ladders
 from stream_rater.contract.record import Record
-from stream_rater.lab.bulk_replay import BulkReplay, Played, Turn, all_played
+from stream_rater.lab.bulk_replay import BulkReplay, Played, Turn
 from stream_rater.lab.cutoff import Cutoff, Offsets
 from stream_rater.lab.offline import Judge
 from stream_rater.pipeline.ports import NO_BELIEFS, REBUILT, UNFINISHED, Application, Position
@@ -69,20 +69,19 @@ class Rebuild:
     def feed(self, records: Sequence[Record]) -> None:
         """Rate the valid rounds in records of `round-completed`, now or together with rounds fed
         later."""
-        decoded = self._judge.round_decoder.read(records)
+        decoded = self._judge.decode(records)
         read = decoded.valid(records)
-        new = self._judge.are_new(read, decoded.rounds)
-        self.rounds += int(np.count_nonzero(new))
-        self.updates += int(decoded.rounds.sizes[new].sum())
-        self._ladders |= dict.fromkeys(head.ladder for head in compress(decoded.rounds.heads, new))
+        self.rounds += len(decoded.rounds)
+        self.updates += len(decoded.rounds.share)
+        self._ladders |= dict.fromkeys(head.ladder for head in decoded.rounds.heads)
         played = Played(
             decoded.rounds,
             decoded.rule,
             np.array([each.partition for each in read], np.int64),
             np.array([each.offset for each in read], np.int64),
         )
-        teach = new & self._judge.round_decoder.rates(decoded.rounds, decoded.rule)
-        self._waiting.append(played if teach.all() else played.rows(np.flatnonzero(teach)))
+        teach = self._judge.round_decoder.rates(decoded.rounds, decoded.rule)
+        self._waiting.append(played if teach.all() else played.take(np.flatnonzero(teach)))
         self._players += int(self._waiting[-1].rounds.sizes.sum())
         if self._players >= AT_ONCE:
             self._rate()
@@ -91,7 +90,7 @@ class Rebuild:
         """Rate all waiting rounds."""
         if not self._players:
             return
-        played, census = all_played(self._waiting), self._reach.census
+        played, census = Played.concat(self._waiting), self._reach.census
         rows = census.rows(played.rounds.players())
         self._crowd.make_room(len(census))
         self._held = np.append(self._held, np.zeros(len(census) - len(self._held), np.bool_))
@@ -127,9 +126,9 @@ class Rebuild:
         """Yield rows with their encoded beliefs, in batches."""
         if self._aside:
             aside = np.concatenate([rows for rows, _ in self._aside])
-            records = together([Names(each) for _, each in self._aside])
+            records = StringColumn.concat([each for _, each in self._aside])
             for some in _batches(len(aside)):
-                yield aside[some], records.some(some)
+                yield aside[some], records.slice(some.start, some.stop)
         rows = self._crowd.rated(np.flatnonzero(~self._held))
         for some in _batches(len(rows)):
             yield rows[some], self._crowd.records(rows[some])
@@ -169,7 +168,7 @@ def fill(beliefs: Iterable[BeliefColumn], applied: Offsets, marks: Offsets, writ
 
 def _by_shard(beliefs: BeliefColumn, shards: int) -> dict[int, Application]:
     owners = shards_of_names(beliefs.players.names, shards)
-    ordered = beliefs.rows(np.argsort(owners, kind="stable"))
+    ordered = beliefs.take(np.argsort(owners, kind="stable"))
     ends = np.cumsum(np.bincount(owners, minlength=shards))
     return {
         shard: Application(Position(UNFINISHED, UNFINISHED), ordered[start:end])

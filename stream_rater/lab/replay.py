@@ -14,8 +14,7 @@ from stream_rater.rating import record, systems
 from stream_rater.rating.factor import factors_of
 from stream_rater.rating.model import Beliefs, Evidence, Table, Wave, newcomers
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rounds.batch import wave_of
-from stream_rater.rounds.validation import Standings
+from stream_rater.rounds.batch import RoundBatch, Standings
 
 
 class Pool:
@@ -78,7 +77,7 @@ class Pool:
         if not standings.rates(skip_all_tied=self.rating.skip_all_tied):
             return None
         rows = self.rows(standings.players)
-        _, evidence = self.rate_rows([standings], rows, offset)
+        _, evidence = self.rate_rows(standings.batch, rows, offset)
         return rows, evidence
 
     def make_room(self, players: int) -> None:
@@ -86,20 +85,18 @@ class Pool:
         if players > len(self._beliefs):
             self._grow(max(players, 5 * len(self._beliefs) // 4), self._beliefs.factors.shape[1])
 
-    def rate_rows(
-        self, rounds: Sequence[Standings], rows: Ints, offset: int
-    ) -> tuple[Wave, Evidence]:
+    def rate_rows(self, rounds: RoundBatch, rows: Ints, offset: int) -> tuple[Wave, Evidence]:
         """Rate rounds of one time that share no player. `rows` are the rows of their players.
 
         Returns what stage 1 saw, and the evidence. This is `rate` without names.
         """
         if self.rule.kept == 0:
             self._lengthen(int(self._beliefs.header["count"][rows].max()))
-        wave = wave_of(rounds, self._beliefs.header, rows)
+        wave = rounds.wave(self._beliefs.header, rows)
         evidence = systems.estimate(self.rating, wave)
         same = np.zeros(len(rows), np.int64)
         systems.update(self._beliefs, rows, evidence, [self.rule], same)
-        systems.note_round(self._beliefs, rows, same + offset, same + rounds[0].time)
+        systems.note_round(self._beliefs, rows, same + offset, same + rounds.time[0])
         return wave, evidence
 
     def _lengthen(self, held: int) -> None:

@@ -7,14 +7,16 @@ import numpy as np
 from msgspec import structs
 
 from stream_rater.columns.arrays import Ints
-from stream_rater.columns.strings import Names
+from stream_rater.columns.ranges import bounds, spread
+from stream_rater.columns.strings import StringColumn
 from stream_rater.config import ANY_LADDER
 from stream_rater.contract.record import Record
+from stream_rater.lab.offline import Judge, batches_of
 from stream_rater.lab.player_index import PlayerIndex
-from stream_rater.rounds.duplicates import DuplicateWindow
-from stream_rater.rounds.validation import Invalid, Reader, Standings, twice_in_round
+from stream_rater.rounds.batch import RoundBatch
+from stream_rater.rounds.validation import Invalid
 
-NOBODY = Names([])
+NO_NAMES = StringColumn.of([])
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,40 +29,19 @@ class Session:
     """The number of rows that the ladder has, including those of this session."""
     rows: Ints
     """(P,) the row of each player, round by round, in order of place."""
-    rounds: tuple[Standings, ...]
+    rounds: RoundBatch
     """The rounds, without names."""
 
     def rating(self, *, skip_all_tied: bool) -> tuple["Session | None", list[int]]:
         """The rounds that change ratings, or None if none does, and their indices."""
-        indices = [i for i, r in enumerate(self.rounds) if r.rates(skip_all_tied=skip_all_tied)]
-        if len(indices) == len(self.rounds):
-            return self, indices
-        if not indices:
-            return None, indices
-        ends = np.cumsum([len(each.share) for each in self.rounds])
-        parts = np.split(self.rows, ends[:-1])
-        rows = np.concatenate([parts[i] for i in indices])
-        return replace(self, rows=rows, rounds=tuple(self.rounds[i] for i in indices)), indices
-
-
-class _Enrolment:
-    """Finds the rows of each round's players, and so whether a player occurs twice."""
-
-    def __init__(self, rolls: dict[str, PlayerIndex]) -> None:
-        self.rolls = rolls
-        self.rows: Ints = np.empty(0, np.int64)
-        """The rows of the last checked round."""
-
-    def check(self, standings: Standings) -> None:
-        """Find or add the players of a round. Raises Invalid if a player occurs twice."""
-        roll = self.rolls.get(standings.ladder)
-        if roll is None:
-            roll = self.rolls[standings.ladder] = PlayerIndex()
-        before = len(roll)
-        self.rows, twice = roll.rows(standings.names)
-        if twice is not None:
-            roll.forget_after(before)
-            raise twice_in_round(standings.players[twice])
+        chosen = np.flatnonzero(self.rounds.rates(np.full(len(self.rounds), skip_all_tied)))
+        if len(chosen) == len(self.rounds):
+            return self, chosen.tolist()
+        if not len(chosen):
+            return None, []
+        sizes = self.rounds.sizes
+        rows = self.rows[spread(bounds(sizes)[chosen], sizes[chosen])]
+        return replace(self, rows=rows, rounds=self.rounds.take(chosen)), chosen.tolist()
 
 
 def sessions_of(
@@ -72,17 +53,27 @@ def sessions_of(
 
     `rolls`, if given, receives the index of each ladder's players.
     """
-    enrolment = _Enrolment({} if rolls is None else rolls)
-    verdicts = DuplicateWindow(Reader(ANY_LADDER, enrolment.check), window)
-    for record in records:
-        try:
-            standings = verdicts.judge(record)
-        except Invalid as invalid:
-            reject(record.offset, invalid)
-            continue
-        players = len(enrolment.rolls[standings.ladder])
-        nameless = structs.replace(standings, names=NOBODY)
-        yield Session(standings.ladder, players, enrolment.rows, (nameless,))
+    rolls = {} if rolls is None else rolls
+    judge = Judge(ANY_LADDER, window)
+    for some in batches_of(records):
+        decoded = judge.decode(some)
+        sessions = _sessions(decoded.rounds, rolls)
+        for record, refusal in zip(some, decoded.refusals, strict=True):
+            if refusal is not None:
+                reject(record.offset, refusal)
+            else:
+                yield next(sessions)
+
+
+def _sessions(rounds: RoundBatch, rolls: dict[str, PlayerIndex]) -> Iterator[Session]:
+    """Yield a session for each of these rounds."""
+    for each in rounds:
+        roll = rolls.get(each.ladder)
+        if roll is None:
+            roll = rolls[each.ladder] = PlayerIndex()
+        rows = roll.rows(each.batch.names)
+        nameless = structs.replace(each.batch, names=NO_NAMES)
+        yield Session(each.ladder, len(roll), rows, nameless)
 
 
 def split(session: Session, size: int, rng: np.random.Generator) -> Session:
@@ -93,21 +84,24 @@ def split(session: Session, size: int, rng: np.random.Generator) -> Session:
     """
     rows, rounds, start = [], [], 0
     for each in session.rounds:
-        entries = len(each.place)
-        assert entries == len(each.share), "a round with teams cannot be dealt"
+        whole = each.batch
+        entries = len(whole.place)
+        assert entries == len(whole.share), "a round with teams cannot be dealt"
         dealt = rng.permutation(entries)
         for first in range(0, entries, size):
             chosen = np.sort(dealt[first : first + size])
             if len(chosen) < 2:
                 continue
             rows.append(session.rows[start + chosen])
-            rounds.append(
-                structs.replace(
-                    each,
-                    place=each.place[chosen],
-                    entry_starts=np.arange(len(chosen) + 1),
-                    share=each.share[chosen],
-                )
-            )
+            rounds.append(_with_entries(whole, chosen))
         start += entries
-    return replace(session, rows=np.concatenate(rows), rounds=tuple(rounds))
+    return replace(session, rows=np.concatenate(rows), rounds=RoundBatch.concat(rounds))
+
+
+def _with_entries(whole: RoundBatch, entries: Ints) -> RoundBatch:
+    """One round, without teams and names, reduced to these entries."""
+    size = np.array([len(entries)])
+    return structs.replace(
+        whole, entries=size, sizes=size, place=whole.place[entries],
+        members=whole.members[entries], share=whole.share[entries],
+    )  # fmt: skip

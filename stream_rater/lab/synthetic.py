@@ -15,8 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from stream_rater.columns.arrays import Ints
-from stream_rater.lab.season import NOBODY, Session
-from stream_rater.rounds.validation import Standings
+from stream_rater.contract.events import Round
+from stream_rater.lab.season import NO_NAMES, Session
+from stream_rater.rounds.batch import RoundBatch
 
 SKILL, SPREAD, PERFORMANCE, CHANGE = 1500.0, 350.0, 200.0, 35.0
 DAY_S = 86_400
@@ -52,16 +53,17 @@ def season(kind: Kind, seed: int) -> Iterator[Session]:
 def session(rows: Ints, players: int, number: int) -> Session:
     """A session with one round, in which these rows came first, second, and so on."""
     entries = len(rows)
-    standings = Standings(
-        round_id=f"r{number}",
-        ladder="synthetic",
-        completed_at="",
-        time=BEGIN_S + number * DAY_S,
-        weight=1.0,
-        ceiling=math.inf,
+    size = np.array([entries])
+    rounds = RoundBatch(
+        heads=[Round(round_id=f"r{number}", ladder="synthetic", completed_at="")],
+        time=np.array([BEGIN_S + number * DAY_S]),
+        weight=np.ones(1),
+        ceiling=np.full(1, np.inf),
+        entries=size,
+        sizes=size,
         place=np.arange(1, entries + 1, dtype=np.int32),
-        names=NOBODY,
-        entry_starts=np.arange(entries + 1),
+        members=np.ones(entries, np.int64),
         share=np.ones(entries),
+        names=NO_NAMES,
     )
-    return Session("synthetic", players, rows, (standings,))
+    return Session("synthetic", players, rows, rounds)

@@ -42,12 +42,11 @@ def compare(
     belief with the store's."""
     verdict = Verdict()
     replay = Replay(ladders, window, partitions)
-    for record in records:
-        try:
-            replay.feed(record)
-            verdict.rounds += 1
-        except Invalid:
+    for _, found in replay.feed(records):
+        if isinstance(found, Invalid):
             verdict.rejected += 1
+        else:
+            verdict.rounds += 1
     for ladder, pool in replay.pools.items():
         for players in _batches([player for player, _ in pool]):
             _compare(verdict, ladder, pool, players, shards, read)

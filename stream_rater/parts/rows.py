@@ -1,4 +1,4 @@
-"""Rows of many parts as one set of columns, which stage 2 computes with."""
+"""The rows of many parts as one set of columns, which stage 2 computes with."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,7 +7,7 @@ from stream_rater.columns.arrays import Ints
 from stream_rater.columns.player_column import LadderColumn, PlayerColumn
 from stream_rater.columns.strings import StringColumn, distinct
 from stream_rater.contract.tracecontext import Trace
-from stream_rater.parts.decoder import PartBatch, PartView, together
+from stream_rater.parts.decoder import PartBatch, PartView, concat
 from stream_rater.parts.unpacking import (
     AT,
     AT_END,
@@ -29,7 +29,7 @@ from stream_rater.rating.systems import RatingRule
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """n players, each in one of R rounds; a round counts for each part that it is in."""
+    """n players, each in one of R rounds; a round is counted once for each part that it is in."""
 
     rules: Sequence[RatingRule]
     rule: Ints
@@ -37,9 +37,9 @@ class Rows:
     round: Ints
     """(n,) index of each row's round."""
     offset: Ints
-    """(n,) of the round in `round-completed`."""
+    """(n,) offset of each row's round in `round-completed`."""
     time: Ints
-    """(n,) when the round was completed, Unix seconds."""
+    """(n,) when each row's round was completed, Unix seconds."""
     place: Ints
     """(n,) as in Wave."""
     evidence: Evidence
@@ -49,17 +49,17 @@ class Rows:
     round_ids: StringColumn
     """(R,)"""
     completed_at: StringColumn
-    """Different ones."""
+    """Each different time once, as reported."""
     completed: Ints
-    """(R,) which of them is each round's."""
+    """(R,) index of each round's time among these."""
     traces: Mapping[int, Trace | None]
-    """Of the rounds that have one."""
+    """By number of its round, where a round has one."""
 
     def __len__(self) -> int:
         return len(self.rule)
 
-    def those(self, rows: Ints) -> "Rows":
-        """These rows only, beside all rounds."""
+    def take(self, rows: Ints) -> "Rows":
+        """These rows only, which rise, beside all rounds."""
         if len(rows) == len(self):
             return self
         return replace(
@@ -70,12 +70,12 @@ class Rows:
             time=self.time[rows],
             place=self.place[rows],
             evidence=self.evidence[rows],
-            players=self.players.rows(rows),
+            players=self.players.take(rows),
         )
 
 
 def _players(part_batch: PartBatch, rows: Ints) -> PlayerColumn:
-    """(n,) of these of its rows."""
+    """(n,) the players of these rows of a batch."""
     rounds = part_batch.rounds
     ladders, ladder = distinct(StringColumn(part_batch.data, rounds[LADDER], rounds[LADDER_END]))
     names = StringColumn(part_batch.data, rows[NAME], rows[NAME_END])
@@ -83,13 +83,13 @@ def _players(part_batch: PartBatch, rows: Ints) -> PlayerColumn:
 
 
 def players_in(part_batch: PartBatch) -> tuple[PlayerColumn, Ints]:
-    """Of all its rows: (n,) players, and (n,) source offsets of their rounds."""
+    """(n,) players of all rows of a batch, and (n,) source offsets of their rounds."""
     return _players(part_batch, part_batch.rows), part_batch.rounds[OFFSET][part_batch.rows[INDEX]]
 
 
-def rows_of(pieces: Sequence[PartView]) -> Rows:
-    """The rows of these parts, of which there are some, one part after the other."""
-    part_batch, index = together(pieces)
+def rows_of(views: Sequence[PartView]) -> Rows:
+    """The rows of these parts, of which there is one, in turn."""
+    part_batch, index = concat(views)
     rows, rounds = part_batch.rows.take(index, axis=1), part_batch.rounds
     of = rows[INDEX]
     completed_at, completed = distinct(StringColumn(part_batch.data, rounds[AT], rounds[AT_END]))

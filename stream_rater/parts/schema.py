@@ -1,18 +1,19 @@
 """A part: the slice of a wave that one shard needs, as one message of `performance-estimated`.
 
-Columnar: what belongs to a round is said once, what belongs to a player is a column. It carries all
-that stage 2 computes with, so the updater needs no configuration of its own.
+It is columnar: a round's values are written once, and players' values are columns. A part carries
+all that stage 2 computes with, so the updater needs no configuration of its own.
 
-Every version is a MessagePack array that begins with its number, now and ever after. So what does
-not begin so is no part, and leaves a shard's state as it is; what does and cannot be understood is
-refused, never guessed.
+Every version is a MessagePack array that begins with the version's number. A message that does not
+begin so is no part, and leaves a shard's state as it is. A message that does, and cannot be
+understood, is refused; nothing in it is guessed.
 
 A part names the number of shards that it was cut for. After shards were added, a worker that was
-paused since before may wake up and send parts that were cut for fewer: they are ignored, since its
-successor sends what they hold to where it belongs now.
+paused since before may wake up and send parts that were cut for fewer shards. They are ignored: the
+worker's successor sends their rows to the shards where they belong now.
 
-One number is that of no part but of a mark. `rebuild` leaves one in each shard: what the store held
-there is in no log before it. Releases that do not know it refuse it.
+One number is not a part's, but that of a mark. `rebuild` writes a mark to each shard: the store's
+state at the mark comes from the rebuild, not from the parts before it. Releases that do not know
+marks refuse them.
 """
 
 from collections.abc import Sequence
@@ -25,8 +26,7 @@ import numpy as np
 
 from stream_rater.columns.arrays import Bytes, Ints
 from stream_rater.columns.kernels import KERNEL_VERSION, kernel
-from stream_rater.columns.sharding import columns
-from stream_rater.columns.strings import Names, put
+from stream_rater.columns.strings import StringColumn, put
 from stream_rater.contract.tracecontext import Trace
 from stream_rater.rating.model import Evidence, Places
 from stream_rater.rating.systems import RatingRule
@@ -36,18 +36,19 @@ VERSION = 1
 MARK = 2
 
 OLDEST_KERNEL = 2
-"""Evidence of kernels from this version on means the same to stage 2: parts that workers of such a
-release left are applied. Those of a newer one wait for its workers."""
+"""Evidence of kernels from this version on means the same to stage 2. So parts of workers of such a
+release are applied. Parts of a newer kernel than ours wait for its workers."""
 
 EVIDENCE_COLUMNS = 3
 
 SHORT_LIST, LONG_LIST, SHORT_TEXT, LONG_TEXT, LONG_BYTES = 0x90, 0xDC, 0xA0, 0xDA, 0xC5
-"""MessagePack's codes: of short lists and texts with the size in it, of others with two bytes."""
+"""MessagePack's codes: those of short lists and texts have the size in them; behind the others the
+size has two bytes."""
 LONGEST_HEAD = 5
 LISTS_AND_COLUMNS = 5
-"""In a message."""
+"""Of a message."""
 PLACE_BYTES, EVIDENCE_BYTES = 4, 8 * EVIDENCE_COLUMNS
-"""Of a row; the index of its round takes as many as its place."""
+"""Of a row. The index of its round takes as many bytes as its place."""
 
 
 class UnknownPart(ValueError):
@@ -55,7 +56,7 @@ class UnknownPart(ValueError):
 
 
 class NotAPart(ValueError):
-    """A message that no release ever wrote: a foreigner's."""
+    """A message that no release ever wrote."""
 
 
 class CutForFewer(NotAPart):
@@ -82,7 +83,7 @@ class RoundInPart(msgspec.Struct, frozen=True, array_like=True, gc=False):
     ladder: str
     completed_at: str
     trace: Trace | None = None
-    """Parts of older releases end before it, and those releases read no further."""
+    """Parts of older releases end before this field, and those releases do not read it."""
 
 
 class _Message(msgspec.Struct, frozen=True, array_like=True):
@@ -94,7 +95,7 @@ class _Message(msgspec.Struct, frozen=True, array_like=True):
     evidence: bytes
     players: list[str]
     shards: int = 0
-    """Parts of older releases end before it, and those releases read no further."""
+    """Parts of older releases end before this field, and those releases do not read it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ class Part:
     """(n,) as in Wave."""
     evidence: Evidence
     """(n, 3) as in Wave's Evidence."""
-    names: Names
+    names: StringColumn
     """(n,) of the players."""
     shards: int = 0
     """How many shards there were when it was cut; 0: unknown, it is of an older release."""
@@ -117,9 +118,9 @@ class Part:
     @property
     def players(self) -> Sequence[str]:
         """(n,) ids."""
-        return self.names.texts
+        return self.names.texts()
 
-    def slice(self, rows: Ints) -> "Part":
+    def take(self, rows: Ints) -> "Part":
         """A part of these rows only, with the rounds and rules that they need."""
         rounds, index = np.unique(self.round_index[rows], return_inverse=True)
         return Part(
@@ -128,7 +129,7 @@ class Part:
             round_index=index,
             place=self.place[rows],
             evidence=self.evidence[rows],
-            names=self.names.rows(rows),
+            names=self.names.take(rows),
             shards=self.shards,
         )
 
@@ -141,9 +142,11 @@ _MARK_BEGINS = _encode((MARK, 0))[:2]
 
 @kernel
 def _put_head(out: Bytes, at: int, size: int, short: int, most: int, long: int) -> int:
-    """The head of a list, text or bytes of this size: in one byte up to `most`, else in three or
-    five (in two, where there is a form in between: not of lists), `long` being the code of the form
-    of 16 bits."""
+    """Write the head of a list, a text or bytes of this size; returns where it ends.
+
+    It has one byte up to the size `most`, and else three or five; those of texts and bytes may have
+    two. `long` is the code of the form with a size of 16 bits.
+    """
     if size <= most:
         out[at] = short | size
         return at + 1
@@ -166,8 +169,7 @@ def _put_bytes_head(out: Bytes, at: int, size: int) -> int:
 
 @kernel
 def _counted(index: Ints) -> tuple[Ints, Ints]:
-    """The different ones among numbers of which equal ones stand together, and of each number which
-    of those it is."""
+    """Each different number once, and which of these each number is; equal ones stand together."""
     different, which = np.empty(len(index), np.int64), np.empty(len(index), np.int64)
     count = 0
     for i in range(len(index)):
@@ -232,7 +234,7 @@ def _messages(
 
 
 def mark(shards: int) -> bytes:
-    """What a rebuild for so many shards leaves in each of them."""
+    """The mark that a rebuild for so many shards writes to each of them."""
     return _encode((MARK, shards))
 
 
@@ -245,14 +247,13 @@ def encode(part: Part) -> bytes:
 def encode_pieces(part: Part, rows: Ints, cuts: Sequence[int]) -> list[bytes]:
     """A message for each piece of these rows, up to each of the cuts, with the rounds it needs.
 
-    Rows of a round stand together. What is said of a round is encoded once, and copied.
+    Rows of a round stand together. A round is encoded once, and copied to each message.
     """
     opening = bytes([SHORT_LIST | len(_Message.__struct_fields__)]) + _encode(VERSION)
-    heads, head_ends = columns([_encode(each) for each in part.rounds])
-    names = part.names.laid_out
+    heads, names = StringColumn.of_bytes([_encode(each) for each in part.rounds]), part.names
     out, ends = _messages(
         rows, np.array(cuts, np.int64), np.frombuffer(opening + _encode(part.rules), np.uint8),
-        heads, head_ends, part.round_index,
+        heads.data, heads.ends, part.round_index,
         np.frombuffer(part.place.astype("<i4").tobytes(), np.uint8),
         np.frombuffer(part.evidence.astype("<f8").tobytes(), np.uint8),
         names.data, names.starts, names.ends,
@@ -283,7 +284,7 @@ def decode(data: bytes, kernel: int = KERNEL_VERSION, *, oldest: int = OLDEST_KE
         round_index=np.frombuffer(message.round_index, "<i4").astype(np.int64),
         place=np.frombuffer(message.place, "<i4"),
         evidence=np.frombuffer(message.evidence, "<f8").reshape(-1, EVIDENCE_COLUMNS),
-        names=Names(message.players),
+        names=StringColumn.of(message.players),
         shards=message.shards,
     )
 

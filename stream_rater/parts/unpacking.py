@@ -1,8 +1,8 @@
-"""Where in messages that are parts their columns stand: found by a kernel, many in one call.
+"""Finds the columns of parts in their messages: one kernel call for many messages.
 
-It takes what is written as `parts.encode` writes it, in MessagePack's shortest forms or others;
-what is not, or is damaged, it leaves to the decoder, which finds the mistake if there is one.
-Nothing is taken here that the decoder would refuse, or would read in another way.
+It takes messages with the elements that `schema.encode` writes, in MessagePack's shortest forms or
+others. It leaves all others, damaged ones among them, to `schema.decode`, which finds the mistake
+if there is one. It takes nothing that `schema.decode` would refuse, or would read in another way.
 """
 
 import numpy as np
@@ -17,31 +17,31 @@ from stream_rater.parts.schema import VERSION
 
 OFFSET, RULE, TIME, ID, ID_END, LADDER, LADDER_END, AT, AT_END, TRACE, TRACE_END = range(11)
 ROUND = 11
-"""What is found of a round: numbers, and where a text, or its trace, starts and ends."""
+"""Columns of what is found of a round: numbers, and where its texts and its trace start and end."""
 
 INDEX, PLACE, NAME, NAME_END = range(4)
 ROW = 4
-"""What is found of a row, beside its evidence: the number of its round is among all that are found.
-"""
+"""Columns of what is found of a row, beside its evidence. INDEX is the number of its round, among
+the rounds of all messages."""
 
 RULES, RULES_END, ROUNDS, ROWS, DISTINCT, SHARDS, HOME = range(7)
 MESSAGE = 7
-"""Columns of what is found of a message: its rules; after which round and row its own end;
-whether no two of its players have the same mark; for how many shards it was cut (0: unknown); and
-the one of these that all its players belong to (NOWHERE: unknown, or more than one). A message that
-is left to the decoder has no rules."""
+"""Columns of what is found of a message: where its rules start and end; the numbers after its last
+round and row; whether all its players have different fingerprints; how many shards it was cut for
+(0: unknown); and the one of these that all its players belong to (NOWHERE: unknown, or more than
+one). A message that is left to `schema.decode` has no rules."""
 
 SEEN = 24
 """Bytes of a row's evidence."""
 LEAST_ROUND, LEAST_ROW = 7, 33
-"""Bytes that they take."""
+"""Bytes that a round and a row take at least."""
 
 OLD_SIZE, SIZE = 7, 8
-"""Elements of a message: of an older release, which does not say for how many shards, and of ours.
+"""Elements of a message of an older release, which does not name the number of shards, and of ours.
 """
 
 PADDING = bytes(16)
-"""To be put behind the last message: heads are read before it is known whether they end in time."""
+"""Put behind the last message: the kernel reads a head before it knows whether it ends in time."""
 
 NOWHERE = -1
 
@@ -63,8 +63,8 @@ def _unsigned(data: Bytes, at: int, width: int) -> int:
 
 @inlined
 def _sized(data: Bytes, at: int, end: int, kind: tuple[int, int, int, int]) -> tuple[int, int]:
-    """The size of what begins at `at`, and behind its head; NOWHERE if it is nothing of the kind,
-    as below."""
+    """The size of the item of this kind at `at`, and where its content starts; NOWHERE if it is of
+    another kind. As below, for what starts NOWHERE the result is NOWHERE, too."""
     if not 0 <= at < end:
         return 0, NOWHERE
     short, shorts, first, last = kind
@@ -79,7 +79,7 @@ def _sized(data: Bytes, at: int, end: int, kind: tuple[int, int, int, int]) -> t
 
 @inlined
 def _number(data: Bytes, at: int, end: int) -> tuple[int, int]:
-    """The integer at `at`, and behind it."""
+    """The integer at `at`, and where it ends."""
     if not 0 <= at < end:
         return 0, NOWHERE
     code = int(np.int64(data[at]))
@@ -120,7 +120,7 @@ def _is_utf8(data: Bytes, i: int, end: int) -> bool:
 
 @inlined
 def _text(data: Bytes, at: int, end: int) -> tuple[int, int]:
-    """Where the text at `at` starts, and behind it."""
+    """Where the text at `at` starts and ends."""
     size, start = _sized(data, at, end, TEXT)
     if start < 0 or start + size > end or not _is_utf8(data, start, start + size):
         return 0, NOWHERE
@@ -129,7 +129,7 @@ def _text(data: Bytes, at: int, end: int) -> tuple[int, int]:
 
 @kernel
 def _skipped(data: Bytes, at: int, end: int) -> int:
-    """Behind whatever stands at `at`."""
+    """Where the item at `at` ends, whatever it is."""
     left = 1
     while left > 0:
         if not 0 <= at < end:
@@ -156,7 +156,7 @@ def _skipped(data: Bytes, at: int, end: int) -> int:
 
 @inlined
 def _round(data: Bytes, at: int, end: int, rules: int, to: Ints, r: int) -> int:
-    """Behind the round at `at`."""
+    """Where the round at `at` ends; what is found of it is written to column r."""
     size, at = _sized(data, at, end, LIST)
     if at < 0 or not 6 <= size <= 7:
         return NOWHERE
@@ -179,7 +179,7 @@ def _round(data: Bytes, at: int, end: int, rules: int, to: Ints, r: int) -> int:
 
 @inlined
 def _bytes(data: Bytes, at: int, end: int) -> tuple[int, int]:
-    """Where bytes that are a column start, and behind them."""
+    """Where the bytes at `at` start and end."""
     size, start = _sized(data, at, end, BYTES)
     return (start, start + size) if 0 <= start <= end - size else (0, NOWHERE)
 
@@ -198,7 +198,7 @@ def _rows(
     data: Bytes, at: int, end: int, first_round: int, rounds: int, first: int,
     to: Ints, evidence: Bytes,
 ) -> tuple[int, int]:  # fmt: skip
-    """How many rows the columns at `at` have, and behind them."""
+    """How many rows the columns at `at` have, and where the last column ends."""
     index, index_end = _bytes(data, at, end)
     place, place_end = _bytes(data, index_end, end)
     seen, seen_end = _bytes(data, place_end, end)
@@ -219,13 +219,19 @@ def _rows(
 
 
 @inlined
-def _mark(
-    data: Bytes, rounds: Ints, rows: Ints, first: int, last: int, marks: Fingerprints, key: Key
+def _fingerprint(
+    data: Bytes,
+    rounds: Ints,
+    rows: Ints,
+    first: int,
+    last: int,
+    fingerprints: Fingerprints,
+    key: Key,
 ) -> None:
     for i in range(first, last):
         r = rows[INDEX, i]
         own = derived(key, hashed(key, data, rounds[LADDER, r], rounds[LADDER_END, r]))
-        marks[i] = hashed(own, data, rows[NAME, i], rows[NAME_END, i])
+        fingerprints[i] = hashed(own, data, rows[NAME, i], rows[NAME_END, i])
 
 
 @inlined
@@ -242,21 +248,24 @@ def _home(data: Bytes, rows: Ints, first: int, last: int, shards: int) -> int:
 
 @kernel
 def unpack(
-    data: Bytes, ends: Ints, rounds: Ints, rows: Ints, evidence: Bytes, marks: Fingerprints,
+    data: Bytes, ends: Ints, rounds: Ints, rows: Ints, evidence: Bytes, fingerprints: Fingerprints,
     key: Key,
 ) -> Ints:  # fmt: skip
-    """(M, MESSAGE) of messages in a row; with (ROUND, -) `rounds`, (ROW, -) `rows` and what belongs
-    to a row: SEEN bytes of `evidence`, and in `marks` a hash of ladder and name under the key."""
+    """(M, MESSAGE) what is found of messages in `data`, of which each ends at one of `ends`.
+
+    Writes (ROUND, -) `rounds` and (ROW, -) `rows`; of each row SEEN bytes of `evidence`, and its
+    fingerprint: a hash of ladder and name under the key.
+    """
     found = np.zeros((len(ends), MESSAGE), np.int64)
     start = first_round = first = 0
     for m in range(len(ends)):
         end = ends[m]
         size, at = _sized(data, start, end, LIST)
-        version, laws_at = _number(data, at, end)
-        rules, _ = _sized(data, laws_at, end, LIST)
+        version, rules_at = _number(data, at, end)
+        rules, _ = _sized(data, rules_at, end, LIST)
         known = version == VERSION and OLD_SIZE <= size <= SIZE
-        laws_end = _skipped(data, laws_at, end) if known else NOWHERE
-        count, at = _sized(data, laws_end, end, LIST)
+        rules_end = _skipped(data, rules_at, end) if known else NOWHERE
+        count, at = _sized(data, rules_end, end, LIST)
         r = 0
         while at >= 0 and r < count:
             at = _round(data, at, end, rules, rounds, first_round + r)
@@ -266,9 +275,9 @@ def unpack(
         if at == end:
             found[m, SHARDS] = shards
             found[m, HOME] = _home(data, rows, first, first + n, shards)
-            _mark(data, rounds, rows, first, first + n, marks, key)
-            found[m, RULES], found[m, RULES_END] = laws_at, laws_end
-            found[m, DISTINCT] = are_distinct(marks[first : first + n])
+            _fingerprint(data, rounds, rows, first, first + n, fingerprints, key)
+            found[m, RULES], found[m, RULES_END] = rules_at, rules_end
+            found[m, DISTINCT] = are_distinct(fingerprints[first : first + n])
             first_round, first = first_round + count, first + n
         found[m, ROUNDS], found[m, ROWS] = first_round, first
         start = end

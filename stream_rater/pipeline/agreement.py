@@ -68,7 +68,7 @@ class Agreement:
             why = objection(ladder, self._own[ladder], noted[ladder]) or NOT_ANNOUNCED
             observer.ladder_refused(ladder, offset, why)
         observer.ladders_agreed(ladders - at_odds.keys())
-        return wave.those(self.allowed(wave))
+        return wave.take(np.flatnonzero(self.allowed(wave)))
 
     def retry(self, now_s: float) -> bool:
         """Whether the remembered disagreements have expired. They are forgotten then, because the

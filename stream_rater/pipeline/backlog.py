@@ -7,7 +7,7 @@ import numpy as np
 
 from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.player_map import Fingerprints
-from stream_rater.pipeline.estimation import PendingRounds, joined
+from stream_rater.pipeline.estimation import PendingRounds
 from stream_rater.pipeline.waves import Waves
 
 BLOCK = 2000
@@ -55,7 +55,7 @@ class Backlog:
 
     def _hold(self, pending: PendingRounds) -> None:
         if self._blocks and self._blocks[-1].count + pending.count <= BLOCK:
-            pending = joined([self._blocks.pop(), pending])
+            pending = PendingRounds.concat([self._blocks.pop(), pending])
         self._blocks.append(pending)
 
     def _count(self, pending: PendingRounds, more: int) -> None:
@@ -82,7 +82,7 @@ class Backlog:
             if count < len(some):
                 break
             room -= int(ends[-1]) if count else 0
-        return self.those(np.concatenate(chosen))
+        return self.take(np.concatenate(chosen))
 
     def _found(self, tickets: Ints) -> Iterator[tuple[PendingRounds, Ints]]:
         """Blocks that hold rounds with these tickets, and the places of these rounds in each block.
@@ -103,9 +103,9 @@ class Backlog:
         found = [block.players(places) for block, places in self._found(tickets)]
         return np.concatenate([NOBODY, *found])
 
-    def those(self, tickets: Ints) -> PendingRounds:
+    def take(self, tickets: Ints) -> PendingRounds:
         """The rounds with these tickets. The tickets must rise."""
-        return joined([block.rows(places) for block, places in self._found(tickets)])
+        return PendingRounds.concat([block.take(at) for block, at in self._found(tickets)])
 
     def have(self, tickets: Ints) -> Flags:
         """(R,) whether each of these rounds is in the backlog and unfinished."""
@@ -126,7 +126,7 @@ class Backlog:
         """Drop the rows of finished rounds."""
         blocks, self._blocks, self._dead = self._blocks, [], 0
         for block in blocks:
-            left = block.those(self.have(block.tickets))
+            left = block.take(np.flatnonzero(self.have(block.tickets)))
             if len(left):
                 self._hold(left)
 
@@ -136,6 +136,6 @@ class Backlog:
         blocks, self._blocks = self._blocks, []
         self._waves, self.waiting, self.oversize = Waves(), 0, 0
         for block in blocks:
-            kept = block.those(~np.isin(block.partitions, list(partitions)))
+            kept = block.take(np.flatnonzero(~np.isin(block.partitions, list(partitions))))
             if len(kept):
                 self._enter(kept)

@@ -45,7 +45,7 @@ def computed(group: ShardGroup, held: Mapping[int, Held]) -> list[Change]:
     fresh = rows.offset > before.header["last"]
     if not fresh.all():
         chosen = np.flatnonzero(fresh)
-        rows = rows.those(chosen)
+        rows = rows.take(chosen)
         before = Beliefs(before.header[chosen], before.factors[chosen])
     after = _updated(rows, before)
     data, starts = record.encode_all(after)
@@ -80,7 +80,7 @@ def recalled(shard: int, parts: Sequence[PartView], held: Held, published: int) 
     unpublished = np.flatnonzero(fresh)
     unpublished = unpublished[unpublished >= sum(len(part) for part in parts[:published])]
     header = _headers([held.records[row] for row in unpublished.tolist()])
-    events = encode_events(rows.those(unpublished), header).of(shard, slice(0, len(unpublished)))
+    events = encode_events(rows.take(unpublished), header).of(shard, slice(0, len(unpublished)))
     return Change(
         shard, len(rows), int(fresh.sum()), Application(held.position, NO_BELIEFS), events
     )

@@ -19,7 +19,6 @@ from stream_rater.columns.kernels import kernel
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.player_map import Fingerprints
 from stream_rater.columns.ranges import bounds, spread
-from stream_rater.columns.strings import Names
 from stream_rater.contract.record import Record
 from stream_rater.contract.tracecontext import Trace, trace_of
 from stream_rater.parts import schema
@@ -31,7 +30,6 @@ from stream_rater.rating.model import HEADER, Table
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.record import UnknownRecord
 from stream_rater.rating.systems import RatingRule
-from stream_rater.rounds import batch
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.decoder import DecodedRounds
 
@@ -91,47 +89,43 @@ class PendingRounds:
         """The fingerprints of the players of the rounds at these places."""
         return self.fingerprints[spread(bounds(self.sizes)[places], self.sizes[places])]
 
-    def rows(self, places: Ints) -> "PendingRounds":
+    def take(self, places: Ints) -> "PendingRounds":
         """The rounds at these places, which must rise."""
         if len(places) == len(self):
             return self
         if not len(places):
             return NO_ROUNDS
         return PendingRounds(
-            self.rounds.rows(places), self.rule[places], self.partitions[places],
+            self.rounds.take(places), self.rule[places], self.partitions[places],
             self.offsets[places], [self.traces[i] for i in places.tolist()],
             self.players(places), self.tickets[places],
         )  # fmt: skip
 
-    def those(self, chosen: Flags) -> "PendingRounds":
-        """The rounds whose flag in `chosen` (R,) is set."""
-        return self if chosen.all() else self.rows(np.flatnonzero(chosen))
-
-    def piece(self, first: int, last: int) -> "PendingRounds":
+    def slice(self, first: int, last: int) -> "PendingRounds":
         """A single round reduced to the players [first, last). Its entries are left out."""
-        some = slice(first, min(last, self.count))
+        last = min(last, self.count)
         rounds = msgspec.structs.replace(
-            self.rounds, sizes=np.array([some.stop - first]), names=self.rounds.names.some(some)
+            self.rounds, sizes=np.array([last - first]), names=self.rounds.names.slice(first, last)
         )
         return PendingRounds(
             rounds, self.rule, self.partitions, self.offsets, self.traces,
-            self.fingerprints[some], self.tickets,
+            self.fingerprints[first:last], self.tickets,
         )  # fmt: skip
 
-
-def joined(some: Sequence[PendingRounds]) -> PendingRounds:
-    """Concatenate pending rounds."""
-    if len(some) == 1:
-        return some[0]
-    return PendingRounds(
-        batch.joined([each.rounds for each in some]),
-        np.concatenate([_NONE, *(each.rule for each in some)]),
-        np.concatenate([_NONE, *(each.partitions for each in some)]),
-        np.concatenate([_NONE, *(each.offsets for each in some)]),
-        [trace for each in some for trace in each.traces],
-        np.concatenate([_NOBODY, *(each.fingerprints for each in some)]),
-        np.concatenate([_NONE, *(each.tickets for each in some)]),
-    )
+    @classmethod
+    def concat(cls, some: Sequence["PendingRounds"]) -> "PendingRounds":
+        """The rounds of all these in turn."""
+        if len(some) == 1:
+            return some[0]
+        return cls(
+            RoundBatch.concat([each.rounds for each in some]),
+            np.concatenate([_NONE, *(each.rule for each in some)]),
+            np.concatenate([_NONE, *(each.partitions for each in some)]),
+            np.concatenate([_NONE, *(each.offsets for each in some)]),
+            [trace for each in some for trace in each.traces],
+            np.concatenate([_NOBODY, *(each.fingerprints for each in some)]),
+            np.concatenate([_NONE, *(each.tickets for each in some)]),
+        )
 
 
 def pending_rounds(records: Sequence[Record], decoded: DecodedRounds, shards: int) -> PendingRounds:
@@ -151,13 +145,13 @@ def pending_rounds(records: Sequence[Record], decoded: DecodedRounds, shards: in
 
 
 _NONE, _NOBODY = np.empty(0, np.int64), np.empty(0, np.uint64)
-NO_ROUNDS = joined([])
+NO_ROUNDS = PendingRounds.concat([])
 
 
 def asked(pending: PendingRounds) -> dict[int, PlayerColumn]:
     """The players of these rounds by shard, in the order of the rounds."""
     order, cuts = pending.by_shard
-    everybody = pending.rounds.players().rows(order)
+    everybody = pending.rounds.players().take(order)
     return {shard: everybody[where] for shard, where in cuts}
 
 
@@ -203,9 +197,9 @@ def classified(
     `headers`."""
     known, scattered = _classified(headers, accepted, pending.offsets, pending.sizes)
     chosen = known & ~scattered
-    ready = pending.those(chosen)
+    ready = pending.take(np.flatnonzero(chosen))
     priors = headers if ready is pending else headers[pending.per_player(chosen)]
-    return ready, pending.those(known & scattered), priors
+    return ready, pending.take(np.flatnonzero(known & scattered)), priors
 
 
 @kernel
@@ -243,7 +237,7 @@ def estimate(
     evidence = np.empty((len(priors), schema.EVIDENCE_COLUMNS))
     for number, rating in enumerate([ratings[i] for i in numbers]):
         chosen = rule == number
-        mine = pending.those(chosen)
+        mine = pending.take(np.flatnonzero(chosen))
         rows = slice(None) if mine is pending else pending.per_player(chosen)
         own = priors[rows]
         rules.append(systems.rule_of(rating))
@@ -256,7 +250,7 @@ def estimate(
         round_index=pending.per_player(np.arange(len(pending))),
         place=place,
         evidence=evidence,
-        names=Names(pending.rounds.names),
+        names=pending.rounds.names,
         shards=shards,
     )
 

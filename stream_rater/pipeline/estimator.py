@@ -180,9 +180,8 @@ class Estimator:
                 self._observer.rounds_missing(partition, c, start)
             c = max(c or 0, start)
             offsets[partition] = self._window_start(c, start)
-            verdicts = DuplicateWindow(self._decoder.reader, self._window)
             self._inputs[partition] = InputPartition(
-                verdicts, start=offsets[partition], committed=c
+                DuplicateWindow(self._window), start=offsets[partition], committed=c
             )
         self._to_open = frozenset()
         self._observer.reading_back(partitions)
@@ -226,7 +225,7 @@ class Estimator:
             self._drop(polled.lost | polled.gained)
             self._limiter.forget(polled.lost | polled.gained)
         if polled.records:
-            self._read(polled.records, self._decoder.read(polled.records))
+            self._read(polled.records, self._decoder.decode(polled.records))
         idle = not full and not polled.records
         self._observer.reading_back(behind(self._inputs, idle=idle))
         self._limiter.rest(self._now_s, self._observer.partitions_resting)
@@ -251,11 +250,14 @@ class Estimator:
         counts = list(map(self._counts, records, found))
         valid = [refusal is None for refusal in decoded.refusals]
         pending = estimation.pending_rounds(decoded.valid(records), decoded, self._shards)
-        pending = pending.those(np.array(list(compress(counts, valid)), np.bool_))
+        kept = np.flatnonzero(list(compress(counts, valid)))
+        pending = pending.take(kept)
+        if unknown := int(np.count_nonzero(decoded.unknown[kept])):
+            self._observer.unknown_fields(unknown)
         self._observer.rounds_accepted(list(compress(records, counts)), pending.rounds.heads)
         teach = self._decoder.rates(pending.rounds, pending.rule)
-        self._done(pending.those(~teach))
-        self._backlog.add(pending.those(teach))
+        self._done(pending.take(np.flatnonzero(~teach)))
+        self._backlog.add(pending.take(np.flatnonzero(teach)))
         self._may_find_wave = True
 
     def _counts(self, record: Record, found: RoundHead | Invalid) -> bool:
@@ -293,13 +295,13 @@ class Estimator:
         for ticket in tickets[large]:
             if self._oversize is not None:
                 break
-            whole = self._backlog.those(np.array([ticket]))
+            whole = self._backlog.take(np.array([ticket]))
             if self._agreement.allowed(whole).all():
                 self._oversize = OversizeRound(whole, self._piece_players, self._progress)
         small = tickets[~large]
         if self._agreement.is_full:
             return small
-        return small[self._agreement.allowed(self._backlog.those(small))]
+        return small[self._agreement.allowed(self._backlog.take(small))]
 
     def _agreed(self, wave: PendingRounds) -> Step[PendingRounds]:
         """Keep the rounds of a wave whose ladders' notes agree with this worker's file."""

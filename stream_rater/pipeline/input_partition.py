@@ -32,8 +32,8 @@ class InputPartition:
     allowed: Kafka's transaction markers take offsets, too.
     """
 
-    def __init__(self, verdicts: DuplicateWindow, *, start: int, committed: int) -> None:
-        self._verdicts = verdicts
+    def __init__(self, duplicates: DuplicateWindow, *, start: int, committed: int) -> None:
+        self._duplicates = duplicates
         self._committed = committed
         self._next_offset = start
         self._ran_dry = False
@@ -67,7 +67,7 @@ class InputPartition:
         try:
             if isinstance(found, Invalid):
                 raise found
-            self._verdicts.check(record.offset, found)
+            self._duplicates.check(record.offset, found.ladder, found.round_id)
         except Invalid as invalid:
             return self._reject(record, invalid) if live else False
         return live

@@ -43,6 +43,9 @@ class Observer:
     def rounds_accepted(self, records: Sequence[Record], rounds: Sequence[RoundHead]) -> None:
         """Valid rounds were read in one poll, possibly none. `records` and `rounds` correspond."""
 
+    def unknown_fields(self, rounds: int) -> None:
+        """So many rounds with fields that we do not know, or a rank beside `dnf`, were accepted."""
+
     def round_rejected(self, rejection: Rejection) -> None:
         """A record was rejected and will be written to `round-rejected`."""
 

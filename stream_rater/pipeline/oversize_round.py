@@ -71,7 +71,7 @@ class OversizeRound:
     def _piece(self, number: int) -> PendingRounds:
         """The pending round reduced to the players of one piece."""
         first = self._starts[number]
-        return self.whole.piece(first, first + self._starts.step)
+        return self.whole.slice(first, first + self._starts.step)
 
     def is_due(self) -> bool:
         """Whether the next piece may be read or sent now."""
@@ -100,7 +100,7 @@ class OversizeRound:
         assert self._rows is not None, "it is read first"
         piece = self._piece(self._sent)
         start = self._starts[self._sent]
-        part = self._rows.slice(np.arange(start, start + piece.count))
+        part = self._rows.take(np.arange(start, start + piece.count))
         messages = estimation.messages(part, piece, rows_per_part)
         offsets = yield from ask(Scatter(messages))
         ends = estimation.part_ends(messages, offsets)

@@ -244,9 +244,9 @@ class Shard:
         items: list[Item] = []
         seen: set[int] = set()
         while self.queue and self.queue[0].offset < limit and len(seen) < most_rows:
-            marks = self.queue[0].piece.marks.tolist()
-            if not seen.isdisjoint(marks):  # equal marks of two players cut early, too: no harm
+            players = self.queue[0].piece.fingerprints.tolist()
+            if not seen.isdisjoint(players):  # two players may have one fingerprint: no harm
                 break
-            seen.update(marks)
+            seen.update(players)
             items.append(self.queue.popleft())
         return Batch(items[-1].offset + 1, items) if items else None

@@ -30,7 +30,7 @@ class ShardGroup:
         """The players of each shard's rows."""
         return {shard: self.rows.players[cut] for shard, cut in self.cuts.items()}
 
-    def those(self, shards: list[int]) -> "ShardGroup":
+    def take(self, shards: list[int]) -> "ShardGroup":
         """The group reduced to these of its shards."""
         if len(shards) == len(self.batches):
             return self

@@ -293,7 +293,7 @@ class Updater:
                 ready.append(number)
             else:
                 del self._shards[number]
-        return group.those(ready)
+        return group.take(ready)
 
     def _compute(self, group: ShardGroup, held: Mapping[int, Held]) -> Sequence[Change]:
         """Compute a group's changes. If a record cannot be decoded, only its own shard is
@@ -302,7 +302,7 @@ class Updater:
             return changes.computed(group, held) if group.batches else ()
         except UnknownRecord as error:
             if len(group.batches) > 1:
-                alone = (group.those([number]) for number in group.batches)
+                alone = (group.take([number]) for number in group.batches)
                 return [change for each in alone for change in self._compute(each, held)]
             for number in group.batches:
                 self._refuse(number, str(error), held[number].position.applied)

@@ -1,9 +1,10 @@
-"""Valid rounds as columns: what is said of each round, of each entry and of each player, in a row.
+"""Valid rounds as columns: one value a round, one value an entry, one value a player.
 
-However many there are, a few calls choose among them, put them together and give them to stage 1.
+However many rounds there are, a few calls take some of them, join them, and give them to stage 1.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, Protocol
 
 import msgspec
@@ -12,10 +13,9 @@ import numpy as np
 from stream_rater.columns.arrays import Flags, Floats, Ints
 from stream_rater.columns.player_column import LadderColumn, PlayerColumn
 from stream_rater.columns.ranges import bounds, spread
-from stream_rater.columns.strings import StringColumn, chained, together
+from stream_rater.columns.strings import StringColumn
 from stream_rater.rating import book
 from stream_rater.rating.model import DID_NOT_FINISH, Places, Table, Wave
-from stream_rater.rounds.validation import Standings
 
 
 class RoundHead(Protocol):
@@ -46,64 +46,102 @@ class RoundBatch(msgspec.Struct, frozen=True, gc=False):
     ceiling: Floats
     """(R,) cap on performances; infinite for none."""
     entries: Ints
-    """(R,) how many each has."""
+    """(R,) number of entries."""
     sizes: Ints
-    """(R,) how many players."""
+    """(R,) number of players."""
     place: Places
     """(E,) rank as reported, or DID_NOT_FINISH; in order of place, those that did not finish last.
     """
     members: Ints
-    """(E,) how many players: more than one in a team."""
+    """(E,) number of players: more than one in a team."""
     share: Floats
-    """(P,) part of the round each player played."""
+    """(P,) part of the round that each player played."""
     names: StringColumn
-    """(P,) ids of the players."""
+    """(P,) ids of the players; empty in the laboratory, which knows players by their rows."""
 
     def __len__(self) -> int:
         return len(self.heads)
 
-    @classmethod
-    def of(cls, some: Sequence[Standings], *, named: bool = True) -> "RoundBatch":
-        """Rounds that were read one by one; with nobody's names where none looks at them."""
-        if not some:
-            return NO_ROUNDS
-        return cls(
-            heads=[each.head for each in some] if named else some,
-            time=np.array([each.time for each in some], np.int64),
-            weight=np.array([each.weight for each in some], np.float64),
-            ceiling=np.array([each.ceiling for each in some], np.float64),
-            entries=np.array([len(each.place) for each in some], np.int64),
-            sizes=np.array([len(each.share) for each in some], np.int64),
-            place=np.concatenate([each.place for each in some]),
-            members=np.concatenate([each.members for each in some]),
-            share=np.concatenate([each.share for each in some]),
-            names=together([each.names for each in some]) if named else NO_ROUNDS.names,
+    def __getitem__(self, i: int) -> "Standings":
+        if i >= len(self):
+            raise IndexError(i)
+        return Standings(self.slice(i, i + 1))
+
+    def __iter__(self) -> Iterator["Standings"]:
+        entries, players = bounds(self.entries).tolist(), bounds(self.sizes).tolist()
+        spans = zip(pairwise(entries), pairwise(players), strict=True)
+        for i, (own_entries, own_players) in enumerate(spans):
+            yield Standings(self._view(i, i + 1, own_entries, own_players))
+
+    def slice(self, first: int, last: int) -> "RoundBatch":
+        """The rounds from `first` to before `last`: a view."""
+        entries, players = bounds(self.entries[:last]), bounds(self.sizes[:last])
+        return self._view(
+            first, last, (entries[first], entries[last]), (players[first], players[last])
         )
 
-    def rows(self, chosen: Ints) -> "RoundBatch":
-        """These of them, in this order."""
-        entries = spread(bounds(self.entries)[chosen], self.entries[chosen])
-        players = spread(bounds(self.sizes)[chosen], self.sizes[chosen])
+    def _view(
+        self, first: int, last: int, entries: tuple[int, int], players: tuple[int, int]
+    ) -> "RoundBatch":
+        """The rounds from `first` to before `last`, which have these entries and players."""
+        start, end = players
         return RoundBatch(
-            heads=[self.heads[i] for i in chosen.tolist()],
-            time=self.time[chosen],
-            weight=self.weight[chosen],
-            ceiling=self.ceiling[chosen],
-            entries=self.entries[chosen],
-            sizes=self.sizes[chosen],
+            heads=self.heads[first:last],
+            time=self.time[first:last],
+            weight=self.weight[first:last],
+            ceiling=self.ceiling[first:last],
+            entries=self.entries[first:last],
+            sizes=self.sizes[first:last],
+            place=self.place[entries[0] : entries[1]],
+            members=self.members[entries[0] : entries[1]],
+            share=self.share[start:end],
+            names=self.names.slice(start, end) if len(self.names) else self.names,
+        )
+
+    def take(self, rounds: Ints) -> "RoundBatch":
+        """These rounds, in this order, copied."""
+        entries = spread(bounds(self.entries)[rounds], self.entries[rounds])
+        players = spread(bounds(self.sizes)[rounds], self.sizes[rounds])
+        return RoundBatch(
+            heads=[self.heads[i] for i in rounds.tolist()],
+            time=self.time[rounds],
+            weight=self.weight[rounds],
+            ceiling=self.ceiling[rounds],
+            entries=self.entries[rounds],
+            sizes=self.sizes[rounds],
             place=self.place[entries],
             members=self.members[entries],
             share=self.share[players],
-            names=self.names.picked(players),
+            names=self.names.take(players, compact=True) if len(self.names) else self.names,
+        )
+
+    @classmethod
+    def concat(cls, batches: Sequence["RoundBatch"]) -> "RoundBatch":
+        """The rounds of all these batches in turn."""
+        some = [each for each in batches if len(each)] or [NO_ROUNDS]
+        if len(some) == 1:
+            return some[0]
+        return cls(
+            heads=[head for each in some for head in each.heads],
+            time=np.concatenate([each.time for each in some]),
+            weight=np.concatenate([each.weight for each in some]),
+            ceiling=np.concatenate([each.ceiling for each in some]),
+            entries=np.concatenate([each.entries for each in some]),
+            sizes=np.concatenate([each.sizes for each in some]),
+            place=np.concatenate([each.place for each in some]),
+            members=np.concatenate([each.members for each in some]),
+            share=np.concatenate([each.share for each in some]),
+            names=StringColumn.concat([each.names for each in some]),
         )
 
     def wave(
         self, header: Table, rows: Ints | None = None,
         players: Sequence[Sequence[str]] | None = None,
     ) -> Wave:  # fmt: skip
-        """As stage 1 takes rounds that share no player; `header` has their beliefs, in order.
+        """The wave of these rounds, as stage 1 takes it. They share no player.
 
-        Or in these `rows`. `players` are their ids if they are known as texts.
+        `header` has their players' beliefs, in order, or in these `rows`. `players` are their ids,
+        if they are known as Python strings.
         """
         known = book.look_up(header, np.arange(len(header)) if rows is None else rows)
         mu, sigma, played, last_time = known
@@ -119,40 +157,96 @@ class RoundBatch(msgspec.Struct, frozen=True, gc=False):
             sigma=sigma,
             rounds=played,
             last_time=last_time,
-            players=_Texts(self) if players is None else players,
+            players=_NamesByRound(self) if players is None else players,
         )
 
     def players(self) -> PlayerColumn:
-        """The players of all rounds, one round after the other."""
+        """(P,) the players of all rounds."""
         ladders: dict[str, int] = {}
-        ladder = [ladders.setdefault(heads.ladder, len(ladders)) for heads in self.heads]
+        ladder = [ladders.setdefault(head.ladder, len(ladders)) for head in self.heads]
         column = np.repeat(np.array(ladder, np.int64), self.sizes)
         return PlayerColumn(LadderColumn(StringColumn.of(list(ladders))), column, self.names)
 
     def rates(self, skip_all_tied: Flags) -> Flags:
-        """(R,) whether anything can be learnt: somebody finished, and it is not one big tie to
-        skip, where such are."""
+        """(R,) whether anything can be learnt from each round: somebody finished, and it is not one
+        big tie where `skip_all_tied`."""
         ends = bounds(self.entries)
         best, worst = self.place[ends[:-1]], self.place[ends[1:] - 1]
         teach: Flags = (best != DID_NOT_FINISH) & ~(skip_all_tied & (best == worst))
         return teach
 
 
-class _Players(Sequence[list[str]]):
-    """The same of rounds that were read one by one."""
+class Standings(msgspec.Struct, frozen=True, gc=False):
+    """One round: a view of a batch of one."""
 
-    def __init__(self, rounds: Sequence[Standings]) -> None:
-        self._rounds = rounds
+    batch: RoundBatch
 
-    def __len__(self) -> int:
-        return len(self._rounds)
+    @property
+    def head(self) -> RoundHead:
+        """What goes with it."""
+        return self.batch.heads[0]
 
-    def __getitem__(self, index: Any) -> Any:
-        return self._rounds[index].players
+    @property
+    def round_id(self) -> str:
+        """Its own in its ladder."""
+        return self.head.round_id
+
+    @property
+    def ladder(self) -> str:
+        """By id."""
+        return self.head.ladder
+
+    @property
+    def completed_at(self) -> str:
+        """As reported."""
+        return self.head.completed_at
+
+    @property
+    def time(self) -> int:
+        """Unix seconds."""
+        return int(self.batch.time[0])
+
+    @property
+    def weight(self) -> float:
+        """As reported."""
+        return float(self.batch.weight[0])
+
+    @property
+    def ceiling(self) -> float:
+        """Cap on performances; infinite for none."""
+        return float(self.batch.ceiling[0])
+
+    @property
+    def place(self) -> Places:
+        """(E,) rank as reported, or DID_NOT_FINISH."""
+        return self.batch.place
+
+    @property
+    def entry_starts(self) -> Ints:
+        """(E+1,) first player of each entry."""
+        return bounds(self.batch.members)
+
+    @property
+    def share(self) -> Floats:
+        """(P,) part of the round that each player played."""
+        return self.batch.share
+
+    @property
+    def players(self) -> list[str]:
+        """(P,) ids, entry by entry."""
+        return self.batch.names.texts()
+
+    def rates(self, *, skip_all_tied: bool) -> bool:
+        """Whether anything can be learnt from it."""
+        return bool(self.batch.rates(np.array([skip_all_tied]))[0])
+
+    def player_places(self) -> Places:
+        """(P,) each player's place."""
+        return np.repeat(self.batch.place, self.batch.members)
 
 
-class _Texts(Sequence[list[str]]):
-    """The players of rounds by id, made of those that are looked at."""
+class _NamesByRound(Sequence[list[str]]):
+    """The players of each round as Python strings, made when they are asked for."""
 
     def __init__(self, rounds: RoundBatch) -> None:
         self._rounds = rounds
@@ -163,7 +257,7 @@ class _Texts(Sequence[list[str]]):
 
     def __getitem__(self, index: Any) -> Any:
         start, end = self._starts[index], self._starts[index + 1]  # IndexError ends an iteration
-        return self._rounds.names.some(slice(start, end)).texts()
+        return self._rounds.names.slice(start, end).texts()
 
 
 NO_ROUNDS = RoundBatch(
@@ -174,24 +268,5 @@ NO_ROUNDS = RoundBatch(
 
 
 def wave_of(rounds: Sequence[Standings], header: Table, rows: Ints | None = None) -> Wave:
-    """The wave of rounds that were read one by one."""
-    return RoundBatch.of(rounds, named=False).wave(header, rows, _Players(rounds))
-
-
-def joined(some: Sequence[RoundBatch]) -> RoundBatch:
-    """All of these, one after the other."""
-    some = [each for each in some if len(each)] or [NO_ROUNDS]
-    if len(some) == 1:
-        return some[0]
-    return RoundBatch(
-        heads=[heads for each in some for heads in each.heads],
-        time=np.concatenate([each.time for each in some]),
-        weight=np.concatenate([each.weight for each in some]),
-        ceiling=np.concatenate([each.ceiling for each in some]),
-        entries=np.concatenate([each.entries for each in some]),
-        sizes=np.concatenate([each.sizes for each in some]),
-        place=np.concatenate([each.place for each in some]),
-        members=np.concatenate([each.members for each in some]),
-        share=np.concatenate([each.share for each in some]),
-        names=chained([each.names for each in some]),
-    )
+    """The wave of these rounds."""
+    return RoundBatch.concat([each.batch for each in rounds]).wave(header, rows)

@@ -1,244 +1,230 @@
-"""Rounds read many at a time: what nearly all are like in columns, what else one by one.
+"""The one way from records of `round-completed` to checked rounds, for many records at once.
 
-`Reader` says what is valid, and why a record is refused. What passes here at once is what it would
-read without a second look: no check of its own makes a round valid, and none refuses one.
+`fastjson` reads what is written as nearly all clients write it; `fallback` reads the rest, by
+msgspec. Both give the same columns. On these `validation` checks the rules, each once, whatever
+road a round came by.
 """
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
-from stream_rater.columns import timestamps
-from stream_rater.columns.arrays import Flags, Floats, Hashes, Ints
-from stream_rater.columns.kernels import kernel
-from stream_rater.columns.sharding import ANYWHERE, partition_of
-from stream_rater.columns.strings import StringColumn, are_distinct
-from stream_rater.config import Ladders, Terms
+from stream_rater.columns.arrays import Flags, Ints
+from stream_rater.columns.ranges import bounds, spread
+from stream_rater.columns.sharding import ANYWHERE
+from stream_rater.config import Ladders
 from stream_rater.contract.events import Round, header
 from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rounds.batch import RoundBatch, joined
-from stream_rater.rounds.fastjson import LATER, Scan, runs, scan_all
-from stream_rater.rounds.validation import (
-    EARLIEST,
-    LEAST_CEILING,
-    MIN_ENTRIES,
-    Invalid,
-    Reader,
-    Standings,
-    check_partition,
-)
+from stream_rater.rounds import fallback, fastjson
+from stream_rater.rounds.batch import RoundBatch, Standings
+from stream_rater.rounds.order import sort_entries
+from stream_rater.rounds.reported import Candidates, Reported, ceilings_of, times_of
+from stream_rater.rounds.terms import LadderTerms
+from stream_rater.rounds.validation import Invalid, check
 
 TOGETHER_BYTES = 2**20
-"""So much is scanned in one call."""
-ALONE_BYTES = 2**16
-"""What is longer is read alone."""
+"""Records are scanned in one call while they have no more bytes together."""
 
-SHORT_ID = 32
-"""Characters, which are never over 128 bytes."""
-MOST_LADDERS = 10_000
-"""Of which is remembered how they are rated: under a template any name is a ladder's."""
-
-NO_RULE = np.empty(0, np.int64)
-NOBODYS = Round(round_id="", ladder="", completed_at="")
-"""Stands for what was not scanned."""
-
-
-def read_alone(reader: Reader, record: Record, partitions: int = ANYWHERE) -> Standings:
-    """The round in a record of a topic with so many partitions; raises Invalid."""
-    if record.unreadable:
-        raise Invalid("too-large", record.unreadable)
-    standings = reader.read(record.value, record.headers, record.received_s, record.offset)
-    if partitions:
-        check_partition(standings, record.partition, partition_of(standings.ladder, partitions))
-    return standings
+NO_RULE, NOT_KNOWN = np.empty(0, np.int64), np.empty(0, np.bool_)
 
 
 class DecodedRounds(NamedTuple):
-    """What records that were read together hold."""
+    """What records that were decoded together hold."""
 
     rounds: RoundBatch
-    """Those that are valid, in order."""
+    """The R valid rounds, in the order of their records."""
     rule: Ints
-    """(R,) by which of the intake's ratings each is rated."""
+    """(R,) index of the rating configuration of each round, among the decoder's `ratings`."""
+    unknown: Flags
+    """(R,) whether each round has fields that we do not know, or a rank beside `dnf`."""
     refusals: list[Invalid | None]
-    """By record; None where the next of the rounds is its."""
+    """By record why it is refused; None where it holds the next of the rounds."""
 
     def valid(self, records: Sequence[Record]) -> list[Record]:
         """(R,) the record of each round."""
         return [each for each, why in zip(records, self.refusals, strict=True) if why is None]
 
 
-class _Known(NamedTuple):
-    """How the rounds of a ladder are rated, whatever their offset, and their limits."""
-
-    rule: int
-    most_entries: int
-    most_weight: float
-    most_ahead_s: float
-    home: int
-    """The partition that it belongs in."""
-
-
-_ASK = _Known(-1, 0, 0.0, 0.0, -1)
-"""Of a ladder that is unknown, or whose rounds are rated by their offset."""
-
-
-@kernel
-def _resolve(distinct: Ints, ends: Ints, hashes: Hashes) -> Flags:
-    """Whether nobody stands in a round twice, of whose names all have the hashes."""
-    found = np.empty(len(ends), np.bool_)
-    first = 0
-    for r in range(len(ends)):
-        last = ends[r]
-        found[r] = are_distinct(hashes[first:last]) if distinct[r] == LATER else distinct[r] != 0
-        first = last
-    return found
-
-
 class RoundDecoder:
-    """Reads the records of a set of ladders, in a topic with so many partitions."""
+    """Decodes the records of a topic with so many partitions, which hold rounds of these ladders.
+
+    `ANYWHERE`: rounds may lie in any partition, as in a file.
+    """
 
     def __init__(self, ladders: Ladders, partitions: int = ANYWHERE) -> None:
-        self.reader = Reader(ladders)
+        self._limits = ladders.limits
         self._partitions = partitions
-        self.ratings: list[RatingConfig] = []
-        """Those met, to be told by number."""
-        self._ladders = ladders
-        self._numbers: dict[int, int] = {}
-        self._known: dict[str, _Known] = {}
+        self._terms = LadderTerms(ladders, partitions)
 
-    def rule(self, ladder: str, offset: float) -> int:
-        """By which of the ratings a known ladder's round at this offset is rated."""
-        told = self._ask(ladder)
-        return told.rule if told is not _ASK else self._number(self.reader.terms(ladder, offset))
+    @property
+    def ratings(self) -> list[RatingConfig]:
+        """The rating configurations met so far; `DecodedRounds.rule` has their indices."""
+        return self._terms.ratings
 
     def rates(self, rounds: RoundBatch, rule: Ints) -> Flags:
-        """(R,) whether anything can be learnt from each, which is rated so."""
+        """(R,) whether anything can be learnt from each round, which is rated by this rule."""
         skip = np.array([each.skip_all_tied for each in self.ratings], np.bool_)
         return rounds.rates(skip[rule])
 
-    def _number(self, terms: Terms) -> int:
-        number = self._numbers.setdefault(id(terms.rating), len(self.ratings))
-        if number == len(self.ratings):
-            self.ratings.append(terms.rating)
-        return number
+    def read(self, record: Record) -> Standings:
+        """The round in one record; raises Invalid."""
+        decoded = self.decode([record])
+        if (refusal := decoded.refusals[0]) is not None:
+            raise refusal
+        return Standings(decoded.rounds)
 
-    def _ask(self, ladder: str) -> _Known:
-        """What holds for all its rounds, if that can be said, and its id is short."""
-        told = self._known.get(ladder)
-        if told is None:
-            if len(self._known) == MOST_LADDERS:
-                self._known.clear()
-            told = self._known[ladder] = self._look_up(ladder)
-        return told
-
-    def _look_up(self, ladder: str) -> _Known:
-        terms = self._ladders.find(ladder, 0)
-        steady = len(self._ladders.history(ladder)) == 1 and 0 < len(ladder) <= SHORT_ID
-        if terms is None or not steady:
-            return _ASK
-        limits = terms.limits
-        home = partition_of(ladder, self._partitions) if self._partitions else ANYWHERE
-        return _Known(
-            self._number(terms), limits.max_entries, limits.max_weight, limits.max_skew_s, home
-        )
-
-    def read(self, records: Sequence[Record]) -> DecodedRounds:
-        """What they hold, in order."""
-        values = [each.value or b"" for each in records]
-        small = [each if len(each) <= ALONE_BYTES else b"" for each in values]
+    def decode(self, records: Sequence[Record]) -> DecodedRounds:
+        """The rounds in these records, and why the others are refused."""
         left = iter(records)
         decoded = [
-            self._read(list(islice(left, len(some))), some) for some in runs(small, TOGETHER_BYTES)
+            self._decode(list(islice(left, len(some))), some)
+            for some in fastjson.runs([each.value or b"" for each in records], TOGETHER_BYTES)
         ]
         if len(decoded) == 1:
             return decoded[0]
         return DecodedRounds(
-            joined([each.rounds for each in decoded]),
+            RoundBatch.concat([each.rounds for each in decoded]),
             np.concatenate([NO_RULE, *(each.rule for each in decoded)]),
+            np.concatenate([NOT_KNOWN, *(each.unknown for each in decoded)]),
             [refusal for each in decoded for refusal in each.refusals],
         )
 
-    def _read(self, records: Sequence[Record], values: Sequence[bytes]) -> DecodedRounds:
-        """Of some, scanned in one call."""
-        limits = self._ladders.limits
-        scanned = scan_all(values, limits.max_depth)
-        rounds = _columns(scanned)
-        rule, most_entries, most_weight, most_ahead_s, home = self._held(rounds)
-        plain = (
-            _are_short([each.round_id for each in rounds.heads])
-            & np.array([_is_json(each) for each in records])
-            & np.array([len(each) <= limits.max_bytes for each in values])
-            & (rounds.time >= EARLIEST)
-            & (rounds.time <= np.array([each.received_s for each in records]) + most_ahead_s)
-            & (rounds.weight > 0.0) & (rounds.weight <= most_weight)
-            & (rounds.ceiling >= LEAST_CEILING)
-            & (rounds.entries >= MIN_ENTRIES) & (rounds.entries <= most_entries)
-            & _resolve(scanned.distinct, scanned.ends, scanned.names.hashes)
-            & ((home == [each.partition for each in records]) | (self._partitions == ANYWHERE))
-        )  # fmt: skip
-        decoded = DecodedRounds(rounds, rule.astype(np.int64), [None] * len(records))
-        return decoded if plain.all() else self._mixed(records, decoded, plain)
-
-    def _held(self, rounds: RoundBatch) -> Floats:
-        """(5, R) what _Known has of each one's ladder."""
-        which: dict[str, int] = {}
-        number = [which.setdefault(each.ladder, len(which)) for each in rounds.heads]
-        return np.array([self._ask(each) for each in which], np.float64)[number].T
-
-    def _mixed(
-        self, records: Sequence[Record], decoded: DecodedRounds, plain: Flags
-    ) -> DecodedRounds:
-        """Of these the plain ones as heard, the others read one by one."""
-        at_once, refusals = np.flatnonzero(plain), decoded.refusals
-        alone, places, rules = list[Standings](), list[int](), list[int]()
-        for i in np.flatnonzero(~plain).tolist():
-            try:
-                standings = read_alone(self.reader, records[i], self._partitions)
-            except Invalid as invalid:
-                refusals[i] = invalid
-                continue
-            alone.append(standings)
-            places.append(i)
-            rules.append(self.rule(standings.ladder, records[i].offset))
-        order = np.argsort(np.append(at_once, np.array(places, np.int64)))
-        rule = np.append(decoded.rule[at_once], np.array(rules, np.int64))[order]
+    def _decode(self, records: Sequence[Record], values: Sequence[bytes]) -> DecodedRounds:
+        """The rounds in some records, with these values, which are scanned in one call."""
+        refusals: list[Invalid | None] = [None] * len(records)
+        checked = [
+            self._checked(records, places, reported, refusals)
+            for places, reported in self._reported(records, values, refusals)
+        ]
+        if len(checked) == 1:
+            _, rounds, rule, unknown = checked[0]
+            return DecodedRounds(rounds, rule, unknown, refusals)
+        order = np.argsort(np.concatenate([NO_RULE, *(each[0] for each in checked)]))
         return DecodedRounds(
-            joined([decoded.rounds.rows(at_once), RoundBatch.of(alone)]).rows(order), rule, refusals
+            RoundBatch.concat([each[1] for each in checked]).take(order),
+            np.concatenate([NO_RULE, *(each[2] for each in checked)])[order],
+            np.concatenate([NOT_KNOWN, *(each[3] for each in checked)])[order],
+            refusals,
         )
 
+    def _reported(
+        self, records: Sequence[Record], values: Sequence[bytes], refusals: list[Invalid | None]
+    ) -> Iterator[tuple[Ints, Reported]]:
+        """The rounds in these records, by each road, and the places of their records."""
+        self._refuse_unread(records, values, refusals)
+        packed = {i for i, each in enumerate(records) if each.headers and _is_packed(each)}
+        left = [i for i, refusal in enumerate(refusals) if refusal is None]
+        if len(left) > len(packed):
+            usual = [i for i in left if i not in packed] if packed else left
+            scan = fastjson.scan([values[i] for i in usual], self._limits.max_depth)
+            if scan.taken.any():
+                yield np.array(usual, np.int64)[scan.taken], _scanned(scan)
+            others = [usual[i] for i in np.flatnonzero(~scan.taken).tolist()]
+            left = sorted([*others, *packed.intersection(left)])
+        decoded: list[fallback.Decoded] = []
+        places: list[int] = []
+        for i in left:
+            try:
+                each = fallback.decode(values[i], self._limits.max_depth, packed=i in packed)
+            except Invalid as invalid:
+                refusals[i] = invalid
+            else:
+                decoded.append(each)
+                places.append(i)
+        if decoded:
+            yield np.array(places, np.int64), fallback.columns_of(decoded)
 
-def _columns(scanned: Scan) -> RoundBatch:
-    """Each message's round, as far as it was scanned."""
-    heads = [each or NOBODYS for each in scanned.told]
-    count, lines = np.diff(scanned.ends, prepend=0), len(scanned.place)
+    def _refuse_unread(
+        self, records: Sequence[Record], values: Sequence[bytes], refusals: list[Invalid | None]
+    ) -> None:
+        """Refuse records that are not read at all."""
+        most = self._limits.max_bytes
+        for i, each in enumerate(records):
+            if each.unreadable:
+                refusals[i] = Invalid("too-large", each.unreadable)
+            elif len(values[i]) > most:
+                text = f"{len(values[i])} bytes, over the limit of {most}"
+                refusals[i] = Invalid("too-large", text)
+
+    def _checked(
+        self, records: Sequence[Record], places: Ints, reported: Reported,
+        refusals: list[Invalid | None],
+    ) -> tuple[Ints, RoundBatch, Ints, Flags]:  # fmt: skip
+        """Of rounds as reported, whose records are in these `places`, the valid ones: the places of
+        their records, the rounds, their rules, and whether they have unknown fields."""
+        all_ = len(places) == len(records)
+        own = records if all_ else [records[i] for i in places.tolist()]
+        rule, bounds_ = self._terms.of(reported.heads, [each.offset for each in own])
+        candidates = Candidates(
+            reported=reported,
+            time=times_of(reported.heads),
+            weight=np.array([head.weight for head in reported.heads], np.float64),
+            ceiling=ceilings_of(reported.heads),
+            bounds=bounds_,
+            received_s=np.array([each.received_s for each in own], np.float64),
+            partition=np.array([each.partition for each in own], np.int64),
+            partitions=self._partitions,
+            unknown_field=lambda i: _unknown_field(own[i]),
+        )
+        found = check(candidates)
+        rounds = _in_order(candidates)
+        if not any(found):
+            return places, rounds, rule, reported.unknown
+        for i, refusal in zip(places.tolist(), found, strict=True):
+            refusals[i] = refusal
+        valid = np.flatnonzero([refusal is None for refusal in found])
+        return places[valid], rounds.take(valid), rule[valid], reported.unknown[valid]
+
+
+def _is_packed(record: Record) -> bool:
+    """Whether a record is in MessagePack."""
+    return "msgpack" in header(record.headers, "content-type").lower()
+
+
+def _unknown_field(record: Record) -> str:
+    """The unknown field of a round in a record that has one."""
+    return fallback.unknown_field(record.value or b"", packed=_is_packed(record))
+
+
+def _scanned(scan: fastjson.Scan) -> Reported:
+    """The rounds of the messages that were taken."""
+    entries, sizes = scan.entries, scan.sizes
+    if scan.taken.all():
+        return Reported(
+            cast(list[Round], scan.heads), entries, sizes, scan.place, scan.members, scan.members,
+            scan.share, scan.names, scan.unknown,
+        )  # fmt: skip
+    taken = np.flatnonzero(scan.taken)
+    heads = [head for head in scan.heads if head is not None]
+    of_entries = spread(bounds(entries)[taken], entries[taken])
+    of_players = spread(bounds(sizes)[taken], sizes[taken])
+    members = scan.members[of_entries]
+    return Reported(
+        heads, entries[taken], sizes[taken], scan.place[of_entries], members, members,
+        scan.share[of_players], scan.names.take(of_players), scan.unknown[taken],
+    )  # fmt: skip
+
+
+def _in_order(candidates: Candidates) -> RoundBatch:
+    """The rounds, with the entries of each in order of place."""
+    reported = candidates.reported
+    names = reported.names
+    sort_entries(
+        reported.entries, reported.sizes, reported.place, reported.members, reported.share,
+        names.starts, names.ends, names.hashes,
+    )  # fmt: skip
     return RoundBatch(
-        heads=heads,
-        time=timestamps.seconds(StringColumn.of([each.completed_at for each in heads])),
-        weight=np.array([each.weight for each in heads], np.float64),
-        ceiling=np.array([_ceiling(each) for each in heads], np.float64),
-        entries=count,
-        sizes=count,
-        place=scanned.place,
-        members=np.ones(lines, np.int64),
-        share=np.ones(lines),
-        names=scanned.names,
+        heads=reported.heads,
+        time=candidates.time,
+        weight=candidates.weight,
+        ceiling=candidates.ceiling,
+        entries=reported.entries,
+        sizes=reported.sizes,
+        place=reported.place,
+        members=reported.members,
+        share=reported.share,
+        names=names,
     )
-
-
-def _are_short(ids: Sequence[str]) -> Flags:
-    """And not empty."""
-    sizes = np.array([len(each) for each in ids])
-    return (sizes > 0) & (sizes <= SHORT_ID)
-
-
-def _ceiling(told: Round) -> float:
-    return math.inf if told.performance_ceiling is None else told.performance_ceiling
-
-
-def _is_json(record: Record) -> bool:
-    return "msgpack" not in header(record.headers, "content-type").lower()

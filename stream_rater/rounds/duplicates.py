@@ -1,59 +1,39 @@
-"""The verdict on each record of a partition: valid, rejected or a duplicate (protocol step 2).
+"""Which valid rounds are duplicates (protocol step 2): those whose id was there before.
 
-A pure function of the record, the partition it lies in, the ladders, and the W offsets before it.
-
-Offsets order the rounds of a ladder, and they do so within one partition. So a round that lies in
-another partition than its ladder's is rejected.
-
-A duplicate has the ladder and round id of a valid record among the W offsets before it; that one
-may itself be a duplicate, or else the verdict would hang on the whole log. So a round is rated once
-per id within W offsets of any repetition.
+A duplicate has the ladder and round id of a valid record among the W offsets before it, in the same
+partition. That one may itself be a duplicate: otherwise a verdict would depend on the whole log. So
+a round is rated once per id within W offsets of any repetition.
 """
 
 from collections import deque
 
-from stream_rater.columns.sharding import ANYWHERE
-from stream_rater.contract.record import Record
-from stream_rater.rounds.batch import RoundHead
-from stream_rater.rounds.decoder import read_alone
-from stream_rater.rounds.validation import Invalid, Reader, Standings
+from stream_rater.rounds.validation import Invalid
 
 
 class DuplicateWindow:
-    """Judges one partition's records in order, remembering the ids of the last W offsets; the topic
-    has so many partitions."""
+    """The ids of the last W offsets of one partition, whose records come in order."""
 
-    def __init__(self, reader: Reader, window: int, partitions: int = ANYWHERE) -> None:
-        self._reader = reader
-        self._partitions = partitions
+    def __init__(self, window: int) -> None:
         self._window = window
         self._recent: deque[tuple[int, tuple[str, str]]] = deque()
         self._latest: dict[tuple[str, str], int] = {}
 
-    def judge(self, record: Record) -> Standings:
-        """The round in a record; raises Invalid with the code to reject it by."""
-        standings = read_alone(self._reader, record, self._partitions)
-        self.check(record.offset, standings)
-        return standings
-
-    def check(self, offset: int, told: RoundHead) -> None:
+    def check(self, offset: int, ladder: str, round_id: str) -> None:
         """Remember a valid round; raises Invalid where it is a duplicate."""
         oldest = offset - self._window
         if self._recent and self._recent[0][0] < oldest:
             self._forget_before(oldest)
-        round_id = (told.ladder, told.round_id)
-        earlier = self._latest.get(round_id)
-        self._latest[round_id] = offset
-        self._recent.append((offset, round_id))
+        key = (ladder, round_id)
+        earlier = self._latest.get(key)
+        self._latest[key] = offset
+        self._recent.append((offset, key))
         if earlier is not None:
-            twice = Invalid(
-                "duplicate-round", f"round_id {round_id[1]!r} stands at offset {earlier}"
-            )
-            twice.tell(*round_id)
+            twice = Invalid("duplicate-round", f"round_id {round_id!r} stands at offset {earlier}")
+            twice.tell(ladder, round_id)
             raise twice
 
     def _forget_before(self, offset: int) -> None:
         while self._recent and self._recent[0][0] < offset:
-            seen, round_id = self._recent.popleft()
-            if self._latest[round_id] == seen:
-                del self._latest[round_id]
+            seen, key = self._recent.popleft()
+            if self._latest[key] == seen:
+                del self._latest[key]

@@ -76,6 +76,11 @@ class Metrics:
             ["code"],
             registry=self.registry,
         )
+        self.unknown_fields = Counter(
+            "stream_rater_unknown_fields_total",
+            "Accepted rounds with fields that this release does not know, or a rank beside dnf",
+            registry=self.registry,
+        )
         self.resting = Gauge(
             "stream_rater_resting_partitions",
             "Partitions of round-completed not read for a while: too many of their rounds were "
@@ -273,6 +278,9 @@ class ServiceObserver(Observer):
                 "round accepted", ladder=told.ladder, round=told.round_id,
                 partition=record.partition, offset=record.offset, **_traced(record),
             )  # fmt: skip
+
+    def unknown_fields(self, rounds: int) -> None:
+        self._metrics.unknown_fields.inc(rounds)
 
     def round_rejected(self, rejection: Rejection) -> None:
         code, record = rejection.code, rejection.record

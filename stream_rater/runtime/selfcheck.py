@@ -22,8 +22,9 @@ from stream_rater.adapters import redis_encoding
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.columns.sharding import shards_of
-from stream_rater.columns.strings import StringColumn, are_distinct
+from stream_rater.columns.strings import StringColumn
 from stream_rater.config import Ladder, one_ladder
+from stream_rater.contract.record import Record
 from stream_rater.lab.replay import Pool
 from stream_rater.rating.parameters import (
     Bar,
@@ -41,8 +42,7 @@ from stream_rater.rating.parameters import (
     TrueSkill,
 )
 from stream_rater.rounds import depth
-from stream_rater.rounds.fastjson import scan
-from stream_rater.rounds.validation import Reader
+from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.runtime import compile_progress, embedded
 from stream_rater.runtime.other_bits import OtherBits
 
@@ -84,6 +84,11 @@ def _round(number: int, players: int = 7) -> bytes:
     ).encode()
 
 
+def _record(number: int, players: int) -> Record:
+    """A record of that round, which came in time."""
+    return Record(0, number, _round(number, players), received_s=math.inf)
+
+
 def _usual_round(number: int) -> bytes:
     """One as nearly all are, with players of `_round`'s."""
     return (
@@ -98,19 +103,17 @@ def fingerprint() -> str:
         weight_limit=0.2, sigma_limit=80.0, rho=0.5, drift_per_day=3.0, newcomer_weights=(0.6,),
         history=4,
     )  # fmt: skip
-    reader, pool = Reader(one_ladder(config)), Pool(Ladder(rating=config))
+    decoder, pool = RoundDecoder(one_ladder(config)), Pool(Ladder(rating=config))
     digest = hashlib.sha256(bytes([KERNEL_VERSION]))
     for number, size in enumerate([*SMALL_ROUNDS * (7,), *LARGER_ROUNDS]):
-        rated = pool.rate(reader.read(_round(number, size), received_s=math.inf), number)
+        rated = pool.rate(decoder.read(_record(number, size)), number)
         assert rated is not None
         digest.update(rated[1].tobytes())
     for player, _ in pool:
         digest.update(pool.belief_bytes(player))
     digest.update(shards_of(["a", "abcd", "Straße"], 1000).tobytes())
     depth.json_depth(b"[]", 0)  # the kernel, which small rounds do not need
-    scan(_round(1), 16)  # as well
-    StringColumn.of(["a", "b"]).texts()  # as of rounds without teams
-    are_distinct(StringColumn.of(["a", "b"]).hashes)  # as of large ones
+    StringColumn.concat([StringColumn.of(["a", "b"])])  # as of messages in both forms
     redis_encoding.reads(0, PlayerColumn.of([("x", "a")]), 50)
     redis_encoding.writes(0, BeliefColumn.of([(("x", "a"), b"a")]), 50)
     digest.update(bytes([depth.msgpack_depth(b"\x91\x91\x01", 16)]))
@@ -149,8 +152,8 @@ def compile_for(rating: RatingConfig) -> None:
 def compile_for_full_histories() -> None:
     """Stage 2 once more, for beliefs that no record is to hold: offline commands, and tests."""
     config = msgspec.structs.replace(SYSTEMS[0], history="full")
-    reader, pool = Reader(one_ladder(config)), Pool(Ladder(rating=config))
-    pool.rate(reader.read(_round(0), received_s=math.inf), 0)
+    decoder, pool = RoundDecoder(one_ladder(config)), Pool(Ladder(rating=config))
+    pool.rate(decoder.read(_record(0, 7)), 0)
 
 
 def keep_bytecode() -> None:

@@ -25,8 +25,9 @@ from stream_rater.contract import events
 from stream_rater.lab.lines import read_lines
 from stream_rater.lab.replay import Pool
 from stream_rater.rating.parameters import EloMMR
-from stream_rater.rounds.validation import Reader, Standings
+from stream_rater.rounds.batch import Standings
 from tests.benchmarks.measure import Effort, Result, Skipped, best_s, result, times_s
+from tests.rounds import Reader
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = EloMMR(weight_limit=0.23, sigma_limit=54.0, rho=0.04)

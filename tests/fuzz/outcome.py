@@ -7,7 +7,8 @@ import numpy as np
 from stream_rater.config import ANY_LADDER
 from stream_rater.contract.events import parse_time
 from stream_rater.rating.model import DID_NOT_FINISH
-from stream_rater.rounds.validation import Invalid, Reader
+from stream_rater.rounds.validation import Invalid
+from tests.rounds import Reader
 
 CODES = {
     "malformed", "too-large", "too-deep", "unknown-ladder", "too-few-entries", "too-many-entries",

@@ -11,7 +11,7 @@ import pytest
 from stream_rater.config import Ladder, one_ladder
 from stream_rater.lab.replay import Pool
 from stream_rater.rating.parameters import from_builtins
-from stream_rater.rounds.validation import Reader
+from tests.rounds import Reader
 
 SETS = ("duels", "lobbies", "ties", "weighted", "arena")
 CASES = (

@@ -18,8 +18,7 @@ from stream_rater.adapters.reader import read_all
 from stream_rater.adapters.topics import Topics
 from stream_rater.config import Settings, service_ladders
 from stream_rater.contract.events import rating_changed_from_json
-from stream_rater.rounds.duplicates import DuplicateWindow
-from stream_rater.rounds.validation import Invalid, Reader
+from stream_rater.lab.offline import Judge
 from tests import real
 from tests.integration import wire
 from tests.integration.bad_rounds import (
@@ -134,18 +133,12 @@ def aftermath(
 
 def _verdicts(settings: Settings) -> dict[Place, str]:
     """The verdicts from the log alone: the code of each record, empty for a valid round."""
-    reader = Reader(service_ladders(settings))
-    judges = [
-        DuplicateWindow(reader, settings.duplicate_window, settings.partitions)
-        for _ in range(settings.partitions)
-    ]
+    ladders = service_ladders(settings)
+    judge = Judge(ladders, settings.duplicate_window, settings.partitions)
     verdicts: dict[Place, str] = {}
     for record in read_all(settings, Topics.of(settings).rounds, settings.partitions):
-        try:
-            judges[record.partition].judge(record)
-            verdicts[record.partition, record.offset] = ""
-        except Invalid as invalid:
-            verdicts[record.partition, record.offset] = invalid.code
+        (refusal,) = judge.decode([record]).refusals
+        verdicts[record.partition, record.offset] = "" if refusal is None else refusal.code
     return verdicts
 
 

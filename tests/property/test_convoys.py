@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_rater.columns.strings import Names
+from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.events import RatingChanged, joined, to_json
 from stream_rater.contract.record import Record
 from stream_rater.contract.tracecontext import Trace
@@ -117,7 +117,7 @@ def part(of: Sequence[Row]) -> bytes:
             round_index=np.array([numbers[row.round] for row in of], np.int64),
             place=np.array([row.place for row in of], np.int32),
             evidence=np.array([row.evidence for row in of]).reshape(-1, 3),
-            names=Names([row.player for row in of]),
+            names=StringColumn.of([row.player for row in of]),
         )
     )
 

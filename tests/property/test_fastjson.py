@@ -1,4 +1,4 @@
-"""One pass over a round's bytes: it takes nothing that the decoder refuses or reads otherwise."""
+"""One pass over a round's bytes: it takes nothing that msgspec refuses or reads otherwise."""
 
 import json
 from typing import Any
@@ -8,70 +8,111 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from stream_rater.columns.ranges import bounds
 from stream_rater.columns.strings import StringColumn
 from stream_rater.contract import events
 from stream_rater.contract.events import MAX_ID_BYTES, MAX_RANK
-from stream_rater.rounds.fastjson import Scanned, runs, scan, scan_all
-from stream_rater.rounds.validation import Invalid, _any_columns, _check_players
+from stream_rater.rounds import fallback
+from stream_rater.rounds.fastjson import Scan, runs, scan
 from tests.rounds import as_json, ranked
 
 DEPTH = 16
-USUAL = as_json(*ranked([1, 2, 2]))
-NAMES = st.sampled_from(["ann", "ä", "p" * MAX_ID_BYTES, "p" * (MAX_ID_BYTES + 1), "", 'a"', "a\n"])
+TEAM = {"team": ["x", "y"], "rank": 2}
+USUAL = as_json(
+    *ranked([1, 2, 0]), {**TEAM, "shares": [1, 0.5]}, {"team": ["z"], "shares": [1], "dnf": True}
+)
+GOOD_NAMES = ["ann", "ä", "p" * (MAX_ID_BYTES + 1), ""]
+NAMES = st.sampled_from([*GOOD_NAMES, 'a"', "a\n", "a\\"])
 RANKS = st.sampled_from([1, 2, 9, 10, MAX_RANK, MAX_RANK + 1, 0, -1, None, 1.0, 10**10])
-LINES = st.fixed_dictionaries(
-    {"player": NAMES, "rank": RANKS}, optional={"dnf": st.just(False), "x": st.none()}
+GOOD_SHARES = [0, 1, 1.0, 0.5, 1e-6, 0.123456789012345, 1.5]
+SHARES = st.sampled_from([*GOOD_SHARES, 0.1234567890123456, 2.0, 1e-200, -0.5, None, 10])
+WHO = st.one_of(
+    st.fixed_dictionaries({"player": NAMES}),
+    st.fixed_dictionaries({"team": st.lists(NAMES, max_size=3)}),
+)
+WHEN = st.one_of(
+    st.fixed_dictionaries({"rank": RANKS}), st.fixed_dictionaries({"dnf": st.booleans()})
+)
+PARTS_PLAYED = st.fixed_dictionaries({"shares": st.lists(SHARES, max_size=3)})
+NOTHING = st.just(dict[str, Any]())
+OTHER = st.one_of(NOTHING, NOTHING, st.fixed_dictionaries({"x": st.none()}))
+ENTRIES = st.tuples(WHO, NOTHING | PARTS_PLAYED, WHEN, NOTHING | PARTS_PLAYED, OTHER).map(
+    lambda some: {key: value for each in some for key, value in each.items()}
 )
 PARTS = [
     b"{", b"}", b"[", b"]", b",", b":", b" ", b"\\", b'"', b"\n", b"0", b"7", b"e1", b"-", b"\xff",
     b'"standings":[', b'"standings":[]', b'{"player":"x","rank":3}', b',"weight":2', b"null",
-    b"ann", b'"x":{', b'"st\\u0061ndings":[]', b'{"standings":[{"player":"a","rank":1}]}',
+    b"ann", b'"x":{', b'"st\\u0061ndings":[]', b'{"standings":[{"player":"a","rank":1}]}', b"true",
+    b'"dnf":true', b',"shares":[1]', b"0.5", b".", b'"team":["u","v"]', b'"",',
 ]  # fmt: skip
 
 
-def check(data: bytes) -> bool:
-    """Whether it is taken; if so, all is as the decoder has it, and the long way from there."""
-    found = scan(data, DEPTH)
-    if found is None:
+def taken(found: Scan) -> list[bool]:
+    """Which messages were taken."""
+    assert found.taken.tolist() == [head is not None for head in found.heads]
+    return found.taken.tolist()  # type: ignore[no-any-return]
+
+
+def check(data: bytes, depth: int = DEPTH) -> bool:
+    """Whether a message is taken; if so, it has the columns of the other road."""
+    found = scan([data], depth)
+    if found.heads == [None]:
         return False
-    event, lines = found
-    decoded = events.round_from_json(data)
-    place, players, starts, share = _any_columns(decoded.standings)
-    _check_players(players)
-    assert (lines.place.tolist(), lines.names.texts) == (place.tolist(), players)
-    assert len(lines) == len(lines.names) == len(starts) - 1 == share.sum()
+    decoded = fallback.decode(data, depth, packed=False)
+    wanted = fallback.columns_of([decoded])
+    assert found.unknown.tolist() == wanted.unknown.tolist()
+    assert found.place.tolist() == wanted.place.tolist()
+    assert found.members.tolist() == wanted.members.tolist() == wanted.shares.tolist()
+    assert found.share.tolist() == wanted.share.tolist()
+    assert found.names.texts() == wanted.names.texts()
+    assert found.names.hashes.tolist() == wanted.names.hashes.tolist()
+    assert (found.taken.tolist(), found.entries.tolist()) == ([True], [len(wanted.place)])
+    assert found.sizes.tolist() == [len(wanted.share)]
+    for one, other in zip(found[5:7], wanted[3:5], strict=False):
+        assert one.dtype == other.dtype
     fields = ("round_id", "ladder", "completed_at", "weight", "performance_ceiling")
-    assert [getattr(event, name) for name in fields] == [getattr(decoded, name) for name in fields]
+    (head,) = found.heads
+    assert [getattr(head, name) for name in fields] == [
+        getattr(decoded.event, name) for name in fields
+    ]
     return True
 
 
-def all_of(data: list[bytes]) -> list[Scanned | None]:
-    """Scanned together."""
-    return scan_all(data, DEPTH).each()
+def rounds(entries: list[Any], **others: Any) -> dict[str, Any]:
+    """A round with these entries."""
+    return {"round_id": "r", "ladder": "l", "completed_at": "t", "standings": entries, **others}
 
 
-def rounds(lines: list[Any], **others: Any) -> dict[str, Any]:
-    """A round with these lines."""
-    return {"round_id": "r", "ladder": "l", "completed_at": "t", "standings": lines, **others}
-
-
-@given(st.lists(LINES, max_size=6), st.booleans())
-def test_lines_are_those_that_the_decoder_finds(lines: list[Any], dense: bool) -> None:
-    """Of any names and ranks, with spaces and without."""
-    separators = (",", ":") if dense else None
-    data = json.dumps(rounds(lines), ensure_ascii=False, separators=separators).encode()
-    plain = bool(lines) and all(
-        list(line) == ["player", "rank"] and line["player"] in ("ann", "ä", "p" * MAX_ID_BYTES)
-        and type(line["rank"]) is int and 0 < line["rank"] <= MAX_RANK for line in lines
+def is_plain(entry: dict[str, Any]) -> bool:
+    """Whether an entry is written as the scan takes it."""
+    keys = list(entry)
+    names = [entry["player"]] if "player" in entry else entry["team"]
+    shares = entry.get("shares", [1] * len(names))
+    rank = entry.get("rank", 1)
+    return (
+        [key for key in keys[1:] if key != "shares"] in (["rank"], ["dnf"])
+        and bool(names) and all(name in GOOD_NAMES for name in names)
+        and type(rank) is int and 0 < rank <= MAX_RANK and entry.get("dnf", True)
+        and len(shares) == len(names) and all(share in GOOD_SHARES for share in shares)
     )  # fmt: skip
-    assert check(data) == plain
+
+
+@given(st.lists(ENTRIES, max_size=5), st.booleans())
+@example([{"team": ["ann"], "shares": [1], "rank": 1}, {"player": "ä", "dnf": True}], True)
+@example([{"player": "ä", "rank": 1, "shares": [0.5]}, {"team": ["ä"], "dnf": True}], False)
+def test_entries_are_those_that_msgspec_finds(entries: list[Any], dense: bool) -> None:
+    """Of any names, ranks and shares, with spaces and without; and all plain ones are taken."""
+    separators = (",", ":") if dense else None
+    data = json.dumps(rounds(entries), ensure_ascii=False, separators=separators)
+    data = data.replace("1e-06", "0.000001")
+    assert check(data.encode()) == (bool(entries) and all(map(is_plain, entries)))
 
 
 @given(st.lists(st.tuples(st.integers(0, len(USUAL)), st.sampled_from(PARTS), st.integers(0, 40))))
 @example([(len(USUAL) - 1, b',"standings":[]', 0)])
 @example([(USUAL.index(b"standings") - 2, b',"x":{"standings":[]}', 0)])
 @example([(USUAL.index(b"standings") - 2, b"", 1)])
-def test_no_bytes_are_read_otherwise_than_by_the_decoder(
+def test_no_bytes_are_read_otherwise_than_by_msgspec(
     changes: list[tuple[int, bytes, int]],
 ) -> None:
     """Whatever is put into a usual round, in place of some of its bytes."""
@@ -79,36 +120,44 @@ def test_no_bytes_are_read_otherwise_than_by_the_decoder(
     for at, part, gone in changes:
         data = data[:at] + part + data[at + gone :]
     try:
-        taken = check(data)
-        alike = [each is not None for each in all_of([USUAL, data, data, USUAL])]
-        assert alike == [True, taken, taken, True]
-    except (msgspec.DecodeError, Invalid) as refused:
+        alone = check(data)
+        together = taken(scan([USUAL, data, data, USUAL], DEPTH))
+        assert together == [True, alone, alone, True]
+    except fallback.Invalid as refused:
         raise AssertionError(f"{data!r} was taken: {refused}") from None
 
 
-def second(line: str) -> bytes:
-    """A usual round whose second line is this."""
-    lines = f'{{"player":"a","rank":1}},{line}'
-    return b'{"round_id":"r","ladder":"l","completed_at":"t","standings":[' + lines.encode() + b"]}"
+def second(entry: str) -> bytes:
+    """A round whose second entry is this text."""
+    return USUAL.replace(b'{"player":"p1","rank":2}', entry.encode())
 
 
-UNUSUAL = [
-    '{"player":"b","rank":0}', '{"player":"b","rank":01}', '{"player":"b","rank":-1}',
-    '{"player":"b","rank":2147483647}', '{"player":"b","rank":12345678901}',
-    '{"player":"b","rank":1.0}', '{"player":"b","rank":}', '{"player":"b","rank":1e0}',
-    '{"player":"","rank":1}', '{"player":"b\n","rank":1}', '{"player":"\\u0062","rank":1}',
-    f'{{"player":"{"p" * (MAX_ID_BYTES + 1)}","rank":1}}', '{"player":b","rank":1}',
-    '{"player":"b","rank":1,"dnf":false}', '{"rank":1,"player":"b"}', '{"team":["b"],"rank":1}',
-    '{"player":"b","rank":1', '"player":"b","rank":1}', '{"player":"b" "rank":1}', "", "{}",
-    '{"player":"b","rank":1},', '{"player":"b","rank":1} {"player":"c","rank":1}',
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("line", UNUSUAL)
-def test_every_other_line_is_left_to_the_decoder(line: str) -> None:
-    """Where a usual one is taken."""
-    assert scan(second('{"player":"b","rank":2147483646}'), DEPTH) is not None
-    assert scan(second(line), DEPTH) is None
+@pytest.mark.parametrize(
+    "entry",
+    [
+        '{"rank":2,"player":"b"}', '{"player":"b","rank":2,}', '{"player":"b" "rank":2}',
+        '{"player":"b","rank":02}', '{"player":"b","rank":+2}', '{"player":"b","rank":2.0}',
+        '{"player":"b","rank":2e0}', '{"player":"b","rank":2147483647}', '{"player":"b","rank":}',
+        '{"player":"b","rank":"2"}', '{"player":"\\u0062","rank":2}', '{"player":"b"}', "null",
+        '{"player":"b","rank":2', '"player":"b","rank":2}', "{}", "", '{"Player":"b","rank":2}',
+        '{"player":b,"rank":2}', '{"player":"b","dnf":false}', '{"player":"b","dnf":True}',
+        '{"player":"b","rank":2,"dnf":true}', '{"player":"b","dnf":true,"rank":2}',
+        '{"team":[],"rank":2}', '{"team":["b",],"rank":2}', '{"team":["b" "c"],"rank":2}',
+        '{"team":["b"],"player":"c","rank":2}', '{"team":["b"],"rank":2,"shares":[1,1]}',
+        '{"team":["b","c"],"rank":2,"shares":[1]}', '{"team":["b"],"shares":[],"rank":2}',
+        '{"team":["b"],"shares":[01],"rank":2}', '{"team":["b"],"shares":[1.],"rank":2}',
+        '{"team":["b"],"shares":[.5],"rank":2}', '{"team":["b"],"shares":[5e-1],"rank":2}',
+        '{"team":["b"],"shares":[1],"rank":2,"shares":[1]}', '{"player":"b","rank":2,"team":null}',
+        '{"team":["b"],"shares":null,"rank":2}',
+        '{"team":["b"],"shares":[0.1234567890123456],"rank":2}', '{"team":"b","rank":2}',
+    ],
+)  # fmt: skip
+def test_every_other_entry_is_left_to_msgspec(entry: str) -> None:
+    """Where usual ones are taken."""
+    assert check(second('{"player":"b","rank":2147483646}'))
+    assert check(second('{"team":["b","c"],"shares":[1,0.25],"rank":2}'))
+    assert check(second('{ "team" : [ "b" , "c" ] , "dnf" : true , "shares" : [ 1 , 0.25 ] } '))
+    assert not check(second(entry))
 
 
 OTHERS = {
@@ -129,51 +178,56 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("data", OTHERS.values(), ids=OTHERS.keys())
-def test_what_is_no_usual_round_is_left_to_the_decoder(data: bytes) -> None:
+def test_what_is_no_usual_round_is_left_to_msgspec(data: bytes) -> None:
     """By each reason that there is."""
-    assert scan(data, DEPTH) is None
+    assert not check(data)
 
 
 def test_a_usual_round_is_taken() -> None:
-    """With other keys behind, in another order of lines, with names in any script."""
+    """With other keys behind, in another order of entries, with names in any script."""
     assert check(USUAL)
     assert check(USUAL[:-1] + b',"weight":2,"performance_ceiling":null,"x":[1]}\n')
-    lines = [{"player": "\U0001f600" * 32, "rank": MAX_RANK}, {"player": "a", "rank": 1}]
-    assert check(json.dumps(rounds(lines), ensure_ascii=False).encode())
-    found = scan(json.dumps(rounds(lines), ensure_ascii=False).encode(), DEPTH)
-    assert found is not None
-    assert found[1].names.texts == ["a", "\U0001f600" * 32]
+    entries = [{"player": "\U0001f600" * 32, "rank": MAX_RANK}, {"player": "a", "rank": 1}]
+    assert check(json.dumps(rounds(entries), ensure_ascii=False).encode())
 
 
-FEW_LINES = st.lists(st.integers(0, 9), max_size=5)
+def test_a_team_is_one_level_deeper() -> None:
+    """A round of players has three, the least that `max_depth` can be."""
+    assert check(as_json(), 3)
+    for team in (TEAM, {"player": "a", "rank": 1, "shares": [1]}):
+        data = as_json({"player": "b", "rank": 1}, team)
+        assert check(data, 4) and scan([data], 3).heads == [None]
 
 
-@given(st.lists(st.tuples(FEW_LINES, st.booleans(), NAMES), max_size=6), st.integers(1, 600))
+FEW_ENTRIES = st.lists(st.integers(0, 9), max_size=5)
+
+
+@given(st.lists(st.tuples(FEW_ENTRIES, st.booleans(), NAMES), max_size=6), st.integers(1, 600))
 def test_rounds_scanned_together_are_as_alone(
     told: list[tuple[list[Any], bool, str]], at_once: int
 ) -> None:
     """Each as if no other were there, cut off in the midst of it or not, wherever a call ends."""
     data = []
     for ranks, whole, name in told:
-        lines = [{"player": f"{name}{i % 3}", "rank": rank} for i, rank in enumerate(ranks)]
-        each = json.dumps(rounds(lines), ensure_ascii=False).encode()
+        entries: list[Any] = [{"player": f"{name}{i % 3}", "rank": r} for i, r in enumerate(ranks)]
+        entries[1:2] = [{**TEAM, "team": [name, "z"]}]
+        each = json.dumps(rounds(entries), ensure_ascii=False).encode()
         data.append(each if whole else each[: each.rindex(b"}") - 2])
-    found = [each for some in runs(data, at_once) for each in all_of(some)]
-    assert len(found) == len(data)
-    for each, together in zip(data, found, strict=True):
-        alone = scan(each, DEPTH)
-        assert (alone is None) == (together is None)
-        if alone is not None and together is not None:
-            (event, lines), (other, others) = alone, together
-            assert event == other
-            assert lines.place.tolist() == others.place.tolist()
-            assert lines.names.texts == others.names.texts
-            for names in (lines.names, others.names):
-                assert (
-                    names.laid_out.hashes.tolist() == StringColumn.of(names.texts).hashes.tolist()
-                )
-            assert lines.names.distinct == (len(set(lines.names.texts)) == len(lines))
-            assert others.names.distinct == lines.names.distinct
+    for some in runs(data, at_once):
+        together = scan(some, DEPTH)
+        entry_starts, starts = bounds(together.entries), bounds(together.sizes)
+        for i, each in enumerate(some):
+            alone = scan([each], DEPTH)
+            assert alone.heads == [together.heads[i]]
+            if together.heads[i] is None:
+                continue
+            entries_, players = slice(*entry_starts[i : i + 2]), slice(*starts[i : i + 2])
+            assert alone.place.tolist() == together.place[entries_].tolist()
+            assert alone.members.tolist() == together.members[entries_].tolist()
+            assert alone.share.tolist() == together.share[players].tolist()
+            names = together.names.slice(players.start, players.stop)
+            assert alone.names.texts() == names.texts()
+            assert names.hashes.tolist() == StringColumn.of(names.texts()).hashes.tolist()
 
 
 IN_TWO = '{"round_id":"r","ladder":"l",|"completed_at":"|t","x":[|1],|"y":{|},"standings":LIST}'
@@ -183,27 +237,26 @@ IN_TWO = '{"round_id":"r","ladder":"l",|"completed_at":"|t","x":[|1],|"y":{|},"s
 def test_no_round_reads_on_into_the_next(cut: int) -> None:
     """Where the first half of one stands behind another, and the next record is the other half."""
     one = as_json(*ranked([1, 2]))
-    lines = one[one.index(b"[") : one.index(b"]") + 1]
+    entries = one[one.index(b"[") : one.index(b"]") + 1]
     halves = [half.replace("|", "").encode() for half in (IN_TWO[:cut], IN_TWO[cut:])]
-    data = [one + halves[0], halves[1].replace(b"LIST", lines)]
-    assert all_of(data) == [None, None]
-    found = all_of([*data, one + b"\r\n"])
-    assert [each is not None for each in found] == [False, False, True]
+    data = [one + halves[0], halves[1].replace(b"LIST", entries)]
+    assert taken(scan(data, DEPTH)) == [False, False]
+    assert taken(scan([*data, one + b"\r\n"], DEPTH)) == [False, False, True]
 
 
 def test_new_lines_are_spaces_around_texts_only() -> None:
     """In them they are a mistake."""
     assert check(USUAL.replace(b'"ladder"', b'\n"ladder"\n'))
     assert not check(USUAL.replace(b'"ladder":"', b'"ladder":"\n'))
-    found = all_of([USUAL.replace(b'"ladder"', each) for each in (b'\n"ladder"', b'"x"')])
-    assert [each is not None for each in found] == [True, False]
+    data = [USUAL.replace(b'"ladder"', each) for each in (b'\n"ladder"', b'"x"')]
+    assert taken(scan(data, DEPTH)) == [True, False]
 
 
-def test_nobody_is_taken_for_distinct_in_a_large_round() -> None:
-    """Who stands in it twice, far apart."""
-    lines = [{"player": f"p{i}", "rank": i + 1} for i in range(500)]
-    for twice in (False, True):
-        lines[450]["player"] = "p7" if twice else "p450"
-        found = scan(json.dumps(rounds(lines)).encode(), DEPTH)
-        assert found is not None
-        assert found[1].names.distinct == (not twice)
+@given(st.floats(0.0, 1.9999), st.integers(0, 15))
+def test_shares_are_rounded_as_by_msgspec(share: float, decimals: int) -> None:
+    """Up to 15 decimals."""
+    text = f"{share:.{decimals}f}"
+    data = second('{"team":["b"],"shares":[SHARE],"rank":2}'.replace("SHARE", text))
+    assert check(data) == (float(text) < 2.0)
+    assert msgspec.json.decode(text, type=float) == float(text)
+    assert events.round_from_json(data).standings[1].shares == (float(text),)

@@ -5,22 +5,22 @@ import json
 import zlib
 from contextlib import redirect_stderr
 
-import msgspec
 import pytest
 import structlog
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stream_rater.adapters.store_keys import belief_key, position_key
+from stream_rater.config import Ladders
 from stream_rater.contract import events
 from stream_rater.contract.events import joined, shown
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.ports import Rejection
-from stream_rater.rounds.validation import Invalid, Reader
+from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime import log
 from stream_rater.runtime.metrics import Metrics, ServiceObserver
 from tests.fuzz.outcome import READER
-from tests.rounds import as_json
+from tests.rounds import Reader, as_json
 
 nasty = st.sampled_from((":", "%", "{", "}", "%3A", "%25", "\n", "\r", "\0", "*", "[", "\\", "a"))
 ids = st.lists(nasty | st.text(max_size=4), min_size=1, max_size=8).map("".join)
@@ -99,7 +99,7 @@ def test_ids_on_a_terminal_cannot_command_it(text: str) -> None:
 @given(ids, ids)
 def test_rejections_reasons_are_printable(ladder: str, player: str) -> None:
     """So is each reason that names an id: it goes into headers, logs and `submit`'s output."""
-    unknown = Reader(msgspec.structs.replace(READER._ladders, ladders={}))
+    unknown = Reader(Ladders(ladders={}))
     for reader, data in (
         (READER, as_json({"player": player, "rank": 1}, {"player": player, "rank": 2})),
         (unknown, as_json(ladder=ladder)),

@@ -12,7 +12,7 @@ from stream_rater.lab.replay import Pool
 from stream_rater.rating import oracle
 from stream_rater.rating.model import PERFORMANCE, PERFORMANCE_VARIANCE
 from stream_rater.rating.parameters import EloMMR
-from stream_rater.rounds.validation import Standings
+from stream_rater.rounds.batch import Standings
 from tests.rounds import day, ranked, read
 from tests.strategies import configs, days, weights
 

@@ -1,23 +1,29 @@
-"""Records read together are what each is alone: the same rounds, the same refusals."""
+"""Records decoded together are what the oracle finds in each: the same rounds and refusals."""
 
+import json
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stream_rater.columns import timestamps
+from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.columns.strings import StringColumn
-from stream_rater.config import Change, Ladder, Ladders, Limits
-from stream_rater.contract.events import parse_time
+from stream_rater.config import ANY_LADDER, Change, Ladder, Ladders, Limits
+from stream_rater.contract.events import JSON, parse_time
 from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import Elo, EloMMR
-from stream_rater.rounds import decoder as intake_
+from stream_rater.rounds import decoder as decoder_module
+from stream_rater.rounds import terms
 from stream_rater.rounds.batch import RoundBatch
-from stream_rater.rounds.decoder import RoundDecoder, read_alone
+from stream_rater.rounds.decoder import DecodedRounds, RoundDecoder
 from stream_rater.rounds.validation import Invalid
-from tests.rounds import MSGPACK_HEADERS, as_json, as_msgpack, ranked
+from tests import oracle_reader
+from tests.fuzz.recipes import inputs_of, messages
+from tests.oracle_reader import ReadRound, packed_depth
+from tests.rounds import MSGPACK_HEADERS, as_json, as_msgpack, event, ranked
 
 ELO_MMR = EloMMR(weight_limit=0.2, sigma_limit=80.0)
 LADDERS = Ladders(
@@ -63,65 +69,157 @@ LINES = st.one_of(
     st.sampled_from([39, 40, 100]).map(lambda size: ranked([1] * size, ["p"] * size)),
     st.just(ranked(range(1, 80))),
 )
+IDS = st.sampled_from(["ann", "bob", "", "ä" * 64, "ä" * 65, "x" * 33, 'a"', 7, None])
+ENTRIES = st.fixed_dictionaries(
+    {},
+    optional={
+        "player": IDS,
+        "team": st.lists(IDS, max_size=3) | st.none(),
+        "rank": st.sampled_from([1, 2, 3, 0, -1, 2**31 - 2, 2**31 - 1, 2**63, 2**70, 1.5, None]),
+        "dnf": st.booleans(),
+        "shares": st.none()
+        | st.lists(st.sampled_from([1, 0.5, 1e-6, 0, 1.1, 1e-9, "1"]), max_size=3),
+    },
+)
+GOOD = st.integers(0, 9).map(lambda i: {"player": f"p{i}", "rank": 1 + i % 4})
+TEAMS = st.integers(0, 9).map(lambda i: {"team": [f"t{i}", f"u{i}"], "rank": 1 + i % 4})
+MIXED = st.lists(GOOD | TEAMS | GOOD | TEAMS | ENTRIES, min_size=2, max_size=4)
 ROUNDS = st.tuples(
-    st.one_of(st.just(USUAL), FIELDS), LINES, st.sampled_from(["json", "msgpack", "junk"]),
-    st.integers(0, 1),
+    st.one_of(st.just(USUAL), FIELDS), st.one_of(LINES, MIXED),
+    st.sampled_from(["json", "msgpack", "junk"]), st.integers(0, 1),
 )  # fmt: skip
 
 
 def record(offset: int, fields: dict[str, Any], lines: Any, kind: str, partition: int) -> Record:
     """Of the kind, in this partition."""
-    if kind == "msgpack":
+    if kind == "msgpack" and not any(2**70 in each.values() for each in lines):
         data = as_msgpack(*lines, **fields)
         return Record(partition, offset, data, MSGPACK_HEADERS, received_s=RECEIVED_S)
-    data = as_json(*lines, **fields)
+    data = json.dumps(event(*lines, **{**fields, "standings": lines})).encode()
     return Record(partition, offset, data[:-3] if kind == "junk" else data, received_s=RECEIVED_S)
 
 
 @given(st.lists(ROUNDS, max_size=9), st.integers(1, 3000))
 @example([(USUAL, ranked([1, 2]), "json", 0), (USUAL, ranked([1, 2]), "json", 1)] * 5, 3000)
-def test_together_as_alone(told: list[tuple[dict[str, Any], Any, str, int]], at_once: int) -> None:
+@example(
+    [
+        (USUAL, ranked([2, 1]), "json", 1),
+        ({**USUAL, "ladder": 1}, ranked([1, 2]), "json", 1),
+        (USUAL, ranked([0, 1]), "msgpack", 1),
+        (USUAL, [{"team": ["a", "b"], "rank": 3}, {"team": ["c"], "rank": 2}], "json", 1),
+    ],
+    3000,
+)
+@settings(max_examples=300)
+def test_records_are_what_the_oracle_finds_in_each(
+    told: list[tuple[dict[str, Any], Any, str, int]], at_once: int
+) -> None:
     """Whatever there is, in whichever of two partitions, and wherever a call ends."""
     records = [record(i, *each) for i, each in enumerate(told)]
     records += [Record(0, len(told), None, unreadable="too much"), Record(0, len(told) + 1, None)]
-    reader = RoundDecoder(LADDERS).reader
-    valid, refusals, ratings = [], [], []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decoder_module, "TOGETHER_BYTES", at_once)
+        decoder = RoundDecoder(LADDERS, 2)
+        decoded = decoder.decode(records)
+    assert_alike(LADDERS, 2, records, decoder, decoded)
+
+
+def assert_alike(
+    ladders: Ladders, partitions: int, records: list[Record], decoder: RoundDecoder,
+    decoded: DecodedRounds,
+) -> None:  # fmt: skip
+    """The rounds to the bit, and the refusals with code, text and whose they are."""
+    valid, refusals = list[ReadRound](), []
     for each in records:
         try:
-            valid.append(read_alone(reader, each, 2))
+            valid.append(oracle_reader.read(ladders, each, partitions))
             refusals.append(None)
-            ratings.append(reader.terms(valid[-1].ladder, each.offset).rating)
         except Invalid as invalid:
             refusals.append((invalid.code, str(invalid), invalid.ladder, invalid.round_id))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(intake_, "TOGETHER_BYTES", at_once)
-        round_decoder = RoundDecoder(LADDERS, 2)
-        decoded = round_decoder.read(records)
     assert [
         None if no is None else (no.code, str(no), no.ladder, no.round_id)
         for no in decoded.refusals
     ] == refusals
-    assert [id(round_decoder.ratings[number]) for number in decoded.rule] == list(map(id, ratings))
-    assert columns(decoded.rounds) == columns(RoundBatch.of(valid))
-    rates = [s.rates(skip_all_tied=r.skip_all_tied) for s, r in zip(valid, ratings, strict=True)]
-    assert round_decoder.rates(decoded.rounds, decoded.rule).tolist() == rates
+    ratings = [each.rating for each in valid]
+    assert [id(decoder.ratings[number]) for number in decoded.rule] == list(map(id, ratings))
+    assert columns(decoded.rounds) == columns_of(valid)
+    rates = [
+        each.place[0] != 0 and not (rating.skip_all_tied and each.place[0] == each.place[-1])
+        for each, rating in zip(valid, ratings, strict=True)
+    ]
+    assert decoder.rates(decoded.rounds, decoded.rule).tolist() == rates
+    hashes = decoded.rounds.names.hashes.tolist()
+    assert hashes == StringColumn.of(decoded.rounds.names.texts()).hashes.tolist()
 
 
 def columns(rounds: RoundBatch) -> list[Any]:
     """All of them."""
     told = [(each.round_id, each.ladder, each.completed_at) for each in rounds.heads]
-    names = ("time", "weight", "ceiling", "entries", "sizes", "place", "members", "share")
-    return [told, rounds.names.texts(), *(getattr(rounds, name).tolist() for name in names)]
+    arrays = [
+        rounds.time, rounds.weight, rounds.ceiling, rounds.entries, rounds.sizes, rounds.place,
+        rounds.members, rounds.share,
+    ]  # fmt: skip
+    kinds = [np.int64, np.float64, np.float64, np.int64, np.int64, np.int32, np.int64, np.float64]
+    assert [each.dtype for each in arrays] == kinds
+    return [told, rounds.names.texts(), *(each.tolist() for each in arrays)]
+
+
+def columns_of(rounds: list[ReadRound]) -> list[Any]:
+    """The same of the oracle's rounds."""
+    return [
+        [(each.round_id, each.ladder, each.completed_at) for each in rounds],
+        [player for each in rounds for player in each.players],
+        [each.time for each in rounds],
+        [each.weight for each in rounds],
+        [each.ceiling for each in rounds],
+        [len(each.place) for each in rounds],
+        [len(each.share) for each in rounds],
+        [place for each in rounds for place in each.place],
+        [count for each in rounds for count in each.members],
+        [share for each in rounds for share in each.share],
+    ]
+
+
+@given(messages, st.integers(0, 2**32))
+@settings(max_examples=60)
+def test_damaged_messages_are_what_the_oracle_finds(message: Any, seed: int) -> None:
+    """Bytes changed, cut, repeated and spliced: all in one call."""
+    records = [
+        Record(0, i, data, [("content-type", content_type.encode())], received_s=RECEIVED_S)
+        for i, (data, content_type) in enumerate(inputs_of(message, seed))
+        if content_type == JSON or packed_depth(data)
+    ]
+    decoder = RoundDecoder(ANY_LADDER)
+    assert_alike(ANY_LADDER, ANYWHERE, records, decoder, decoder.decode(records))
+
+
+@pytest.mark.parametrize("size", [2, 5, 33, 300])
+def test_a_standings_is_a_view_of_one_round(size: int) -> None:
+    """With all that the batch has of it."""
+    team = {"team": ["x", "y"], "rank": 1, "shares": [1, 0.5]}
+    values = [as_json(*ranked(range(size, 0, -1)), team, round_id=f"r{i}") for i in range(3)]
+    records = [Record(0, i, value, received_s=4e9) for i, value in enumerate(values)]
+    decoder = RoundDecoder(ANY_LADDER)
+    decoded = decoder.decode(records)
+    for record, found in zip(records, decoded.rounds, strict=True):
+        one = decoder.read(record)
+        assert columns(found.batch) == columns(one.batch)
+        wanted = oracle_reader.read(ANY_LADDER, record)
+        assert (found.round_id, found.ladder, found.time) == (
+            wanted.round_id, wanted.ladder, wanted.time,
+        )  # fmt: skip
+        assert found.players == wanted.players
+        assert found.entry_starts.tolist() == [0, *np.cumsum(wanted.members)]
 
 
 def test_ladders_without_end_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Under a template any name is a ladder's."""
-    monkeypatch.setattr(intake_, "MOST_LADDERS", 3)
+    monkeypatch.setattr(terms, "MOST_LADDERS", 3)
     round_decoder = RoundDecoder(Ladders(ladders={"*": Ladder(rating=ELO_MMR)}))
     for i in range(10):
-        decoded = round_decoder.read([Record(0, i, as_json(ladder=f"l{i}"), received_s=4e9)])
+        decoded = round_decoder.decode([Record(0, i, as_json(ladder=f"l{i}"), received_s=4e9)])
         assert decoded.rule.tolist() == [0]
-        assert len(round_decoder._known) <= 3
+        assert len(round_decoder._terms._known) <= 3
 
 
 DIGITS = st.integers(0, 99).map("{:02}".format)

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.columns.strings import Names
+from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.tracecontext import Trace
 from stream_rater.parts import decoder, schema
 from stream_rater.parts.decoder import PartView
@@ -196,6 +196,6 @@ def test_the_same_mark_is_not_the_same_player(monkeypatch: pytest.MonkeyPatch) -
 def test_names_of_a_piece() -> None:
     """Texts, whatever stands between them."""
     (piece,) = decoder.read_all(
-        [schema.encode(replace(part((7, "ab")), names=Names(["a\n", "b"])))]
+        [schema.encode(replace(part((7, "ab")), names=StringColumn.of(["a\n", "b"])))]
     )
     assert piece is not None and piece.players == ["a\n", "b"]

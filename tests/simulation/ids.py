@@ -6,10 +6,7 @@ from stream_rater.contract.record import Record
 from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.ports import Agree, Step, ask
 from stream_rater.rounds.batch import RoundHead
-from stream_rater.rounds.decoder import read_alone
 from stream_rater.rounds.validation import Invalid
-
-from .game import PARTITIONS
 
 
 class IdsInMemory(Estimator):
@@ -45,7 +42,7 @@ class IdsInStore(Estimator):
 
     def _note(self, record: Record) -> Step[None]:
         try:
-            found = read_alone(self._decoder.reader, record, PARTITIONS)
+            found = self._decoder.read(record)
         except Invalid:
             return
         name, reading = f"{found.ladder}:{found.round_id}", (str(next(self._readings)),)

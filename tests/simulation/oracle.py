@@ -9,10 +9,10 @@ from stream_rater.columns.sharding import shards_of
 from stream_rater.config import Ladders
 from stream_rater.contract.events import Headers, RatingChanged, joined, rating_changed_from_json
 from stream_rater.contract.record import Player, Record
+from stream_rater.lab.offline import Judge
 from stream_rater.lab.replay import Pool
 from stream_rater.pipeline.ports import REBUILT, Position
-from stream_rater.rounds.duplicates import DuplicateWindow
-from stream_rater.rounds.validation import Invalid, Reader, Standings
+from stream_rater.rounds.batch import Standings
 
 EventValues = tuple[str, int | None, float, float, float, float, float, int, Headers]
 """The values of an event: round id, rank, mu, sigma, previous mu and sigma, performance, rounds,
@@ -54,19 +54,19 @@ class Expected:
 def replay(log: Log, ladders: Ladders, window: int) -> Expected:
     """Rate every record of round-completed, one after the other."""
     expected = Expected()
-    reader = Reader(ladders)
     pools = {ladder: Pool(config) for ladder, config in ladders.ladders.items()}
     for records in log.rounds:
-        verdicts = DuplicateWindow(reader, window, len(log.rounds))
+        judge = Judge(ladders, window, len(log.rounds))
         for record in records:
-            try:
-                standings = verdicts.judge(record)
-            except Invalid as invalid:
-                expected.rejections.append((record.partition, record.offset, invalid.code))
-            else:
-                pool = pools[standings.ladder]
-                pool.follow(reader.terms(standings.ladder, record.offset).rating)
-                expected.rate(pool, standings, record)
+            decoded = judge.decode([record])
+            (refusal,) = decoded.refusals
+            if refusal is not None:
+                expected.rejections.append((record.partition, record.offset, refusal.code))
+                continue
+            (standings,) = decoded.rounds
+            pool = pools[standings.ladder]
+            pool.follow(judge.round_decoder.ratings[int(decoded.rule[0])])
+            expected.rate(pool, standings, record)
     for ladder, pool in pools.items():
         for player, _ in pool:
             expected.beliefs[ladder, player] = pool.belief_bytes(player)

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from stream_rater.columns.strings import Names
+from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.record import Record
 from stream_rater.parts import schema
 from stream_rater.parts.schema import Part, RoundInPart
@@ -49,7 +49,7 @@ def part(
         round_index=np.repeat(np.arange(len(rounds)), [len(names) for _, names in rounds]),
         place=np.array([1 + i for _, names in rounds for i in range(len(names))], np.int32),
         evidence=np.array([[performance, 40_000.0, 1_000.0]] * len(players)).reshape(-1, 3),
-        names=Names(players),
+        names=StringColumn.of(players),
         shards=shards,
     )
 

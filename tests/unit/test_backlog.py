@@ -86,7 +86,7 @@ def test_players_that_wait_are_counted() -> None:
     backlog = Backlog(WAVE)
     backlog.add(pending_of([2, 10]))
     assert (len(backlog), backlog.waiting, backlog.oversize) == (2, 2 + WAVE, 1)
-    backlog.finish(backlog.those(np.array([1])))
+    backlog.finish(backlog.take(np.array([1])))
     assert (len(backlog), backlog.waiting, backlog.oversize) == (1, 2, 0)
     assert backlog.have(np.array([0, 1, 2])).tolist() == [True, False, False]
 
@@ -113,11 +113,11 @@ def test_columns_stay_with_their_rounds(some: list[list[int]], seed: int) -> Non
                 held = {ticket: each for ticket, each in held.items() if each[1] != gone}
             free = backlog._waves.candidates().tolist()
             done = np.array(sorted(rng.sample(free, rng.randint(0, len(free)))), np.int64)
-            pending = backlog.those(done)
+            pending = backlog.take(done)
             assert told(pending) == [held.pop(ticket) for ticket in done.tolist()]
             backlog.finish(pending)
             left = np.array(list(held), np.int64)
-            assert told(backlog.those(left)) == list(held.values())
+            assert told(backlog.take(left)) == list(held.values())
             assert backlog.sizes(left).tolist() == [each[2] for each in held.values()]
             assert len(backlog) == len(held)
             assert backlog.have(np.arange(first)).nonzero()[0].tolist() == list(held)

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from stream_rater.columns.sharding import shards_of
-from stream_rater.contract.events import plain_round_from_json
 from tests.benchmarks.measure import Skipped, result
 from tests.benchmarks.stream.__main__ import main
 from tests.benchmarks.stream.against import compared, load_of, rival_of
@@ -20,6 +19,7 @@ from tests.benchmarks.stream.crowd import told
 from tests.benchmarks.stream.ground import Published
 from tests.benchmarks.stream.latency import Seen, feed, found
 from tests.benchmarks.stream.null import Sample, in_groups, regrouped
+from tests.benchmarks.stream.plain import plain_round_from_json
 from tests.benchmarks.stream.rounds import WORKLOADS, made, up_to
 from tests.benchmarks.stream.scaling import Costs, costs_of, curve, first_bottleneck
 from tests.benchmarks.stream.soaking import Sample as Resident

@@ -49,8 +49,7 @@ ROUNDS = [a_round(offset, random.Random(offset)) for offset in range(COUNT)]
 
 def one_by_one() -> Mapping[Player, bytes]:
     replay = Replay(LADDERS, 10)
-    for each in ROUNDS:
-        replay.feed(each)
+    assert len([*replay.feed(ROUNDS)]) == COUNT
     pools = replay.pools.items()
     return {(name, p): pool.belief_bytes(p) for name, pool in pools for p, _ in pool}
 
@@ -88,7 +87,9 @@ def test_turns() -> None:
     """Rounds with the same parameters share one; those with others have their own."""
     crowd = BulkReplay()
     crowd.make_room(7)
-    rounds = RoundBatch.of([read(CONFIG, *ranked([1, 2], who)) for who in ("ab", "cd", "bc", "ef")])
+    rounds = RoundBatch.concat(
+        [read(CONFIG, *ranked([1, 2], who)).batch for who in ("ab", "cd", "bc", "ef")]
+    )
     offset = np.arange(4)
     played = Played(rounds, np.array([0, 0, 0, 1]), offset + 3, offset)
     turns = list(crowd.turns(played, np.array([0, 1, 2, 3, 1, 2, 4, 5])))

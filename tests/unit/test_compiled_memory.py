@@ -10,8 +10,8 @@ from numba.core.runtime import _nrt_python, rtsys
 from stream_rater.config import Ladder, one_ladder
 from stream_rater.lab.replay import Pool
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rounds.validation import Reader
 from stream_rater.runtime import selfcheck
+from tests.rounds import Reader
 
 SIZES = (2, 7, 7, 33, 60, 2000)
 """Each goes another way through stage 1."""

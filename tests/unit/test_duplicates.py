@@ -1,14 +1,14 @@
 """Verdicts: a pure function of a record and the W offsets before it."""
 
 import random
+import re
 
 import pytest
 
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config import ANY_LADDER
 from stream_rater.contract.record import Record
-from stream_rater.rounds.duplicates import DuplicateWindow
-from stream_rater.rounds.validation import Invalid, Reader
+from stream_rater.lab.offline import Judge
 from tests.rounds import as_json
 
 WINDOW = 5
@@ -19,13 +19,10 @@ def record(offset: int, value: bytes, partition: int = 0) -> Record:
     return Record(partition, offset, value, received_s=4e9)
 
 
-def verdict(verdicts: DuplicateWindow, offset: int, value: bytes, partition: int = 0) -> str:
+def verdict(verdicts: Judge, offset: int, value: bytes, partition: int = 0) -> str:
     """`valid`, or the code."""
-    try:
-        verdicts.judge(record(offset, value, partition))
-    except Invalid as invalid:
-        return invalid.code
-    return "valid"
+    (refusal,) = verdicts.decode([record(offset, value, partition)]).refusals
+    return "valid" if refusal is None else refusal.code
 
 
 def named(round_id: str, ladder: str = "a") -> bytes:
@@ -34,32 +31,33 @@ def named(round_id: str, ladder: str = "a") -> bytes:
 
 
 @pytest.fixture
-def verdicts() -> DuplicateWindow:
+def verdicts() -> Judge:
     """Nothing read yet."""
-    return DuplicateWindow(Reader(ANY_LADDER), WINDOW)
+    return Judge(ANY_LADDER, WINDOW)
 
 
-def test_duplicate_within_the_window(verdicts: DuplicateWindow) -> None:
+def test_duplicate_within_the_window(verdicts: Judge) -> None:
     """Same ladder, same round id: rejected, with the place of the first."""
     assert verdict(verdicts, 10, named("r")) == "valid"
-    with pytest.raises(Invalid, match="stands at offset 10") as caught:
-        verdicts.judge(record(15, named("r")))
-    assert caught.value.code == "duplicate-round"
+    (refusal,) = verdicts.decode([record(15, named("r"))]).refusals
+    assert refusal is not None and refusal.code == "duplicate-round"
+    assert "stands at offset 10" in str(refusal)
+    assert (refusal.ladder, refusal.round_id) == ("a", "r")
 
 
-def test_beyond_the_window_an_id_is_new(verdicts: DuplicateWindow) -> None:
+def test_beyond_the_window_an_id_is_new(verdicts: Judge) -> None:
     """W offsets and no more."""
     assert verdict(verdicts, 10, named("r")) == "valid"
     assert verdict(verdicts, 16, named("r")) == "valid"
 
 
-def test_same_id_on_another_ladder(verdicts: DuplicateWindow) -> None:
+def test_same_id_on_another_ladder(verdicts: Judge) -> None:
     """Ids are unique per ladder."""
     assert verdict(verdicts, 0, named("r", "a")) == "valid"
     assert verdict(verdicts, 1, named("r", "b")) == "valid"
 
 
-def test_invalid_record_takes_no_id(verdicts: DuplicateWindow) -> None:
+def test_invalid_record_takes_no_id(verdicts: Judge) -> None:
     """A rejected round may be reported again, mended."""
     bad = {"player": "ann", "rank": 0}, {"player": "bob", "rank": 1}
     spoilt = as_json(*bad, round_id="r", ladder="a")
@@ -67,14 +65,14 @@ def test_invalid_record_takes_no_id(verdicts: DuplicateWindow) -> None:
     assert verdict(verdicts, 1, named("r")) == "valid"
 
 
-def test_round_that_rates_nobody_takes_its_id(verdicts: DuplicateWindow) -> None:
+def test_round_that_rates_nobody_takes_its_id(verdicts: Judge) -> None:
     """All unfinished: accepted, and its id counts as seen."""
     nobody = [{"player": p, "dnf": True} for p in ("ann", "bob")]
     assert verdict(verdicts, 0, as_json(*nobody, round_id="r", ladder="a")) == "valid"
     assert verdict(verdicts, 1, named("r")) == "duplicate-round"
 
 
-def test_duplicate_of_a_duplicate(verdicts: DuplicateWindow) -> None:
+def test_duplicate_of_a_duplicate(verdicts: Judge) -> None:
     """A repetition counts as an occurrence: else a verdict would hang on more than W offsets."""
     assert verdict(verdicts, 0, named("r")) == "valid"
     assert verdict(verdicts, 4, named("r")) == "duplicate-round"
@@ -88,31 +86,31 @@ def test_whoever_reads_the_window_first_judges_alike() -> None:
         b"junk" if rng.random() < 0.1 else named(f"r{rng.randrange(6)}", rng.choice("ab"))
         for _ in range(300)
     ]
-    whole = DuplicateWindow(Reader(ANY_LADDER), WINDOW)
+    whole = Judge(ANY_LADDER, WINDOW)
     expected = [verdict(whole, offset, value) for offset, value in enumerate(log)]
     assert set(expected) == {"valid", "malformed", "duplicate-round"}
     for c in range(0, 300, 7):
         start = max(0, c - WINDOW)
-        successor = DuplicateWindow(Reader(ANY_LADDER), WINDOW)
+        successor = Judge(ANY_LADDER, WINDOW)
         found = [verdict(successor, o, value) for o, value in enumerate(log[start:], start)]
         assert found[c - start :] == expected[c:]
 
 
-def test_remembers_no_more_than_the_window(verdicts: DuplicateWindow) -> None:
+def test_remembers_no_more_than_the_window(verdicts: Judge) -> None:
     """Memory is bounded by W, with gaps in the offsets, too."""
     for i in range(100):
         verdict(verdicts, 3 * i, named(f"r{i}"))
-    assert len(verdicts._latest) == len(verdicts._recent) == 2
+    window = verdicts._duplicates[0]
+    assert len(window._latest) == len(window._recent) == 2
 
 
 def test_a_round_in_another_ladders_partition() -> None:
     """It is rejected, and says what the producer must do; it does not count as seen."""
     home = partition_of("a", 4)
-    verdicts = [DuplicateWindow(Reader(ANY_LADDER), WINDOW, 4) for _ in range(4)]
+    verdicts = [Judge(ANY_LADDER, WINDOW, 4) for _ in range(4)]
     found = {p: verdict(verdicts[p], 0, named("r"), p) for p in range(4)}
     assert found == {p: "valid" if p == home else "wrong-partition" for p in range(4)}
     other = (home + 1) % 4
-    with pytest.raises(Invalid, match=f"'a' has its rounds in partition {home}, .* in {other}"):
-        verdicts[other].judge(record(1, named("s"), other))
-    with pytest.raises(Invalid, match=r"key must be the ladder, .* partitioner=murmur2_random"):
-        verdicts[other].judge(record(1, named("s"), other))
+    text = str(*verdicts[other].decode([record(1, named("s"), other)]).refusals)
+    assert re.search(f"'a' has its rounds in partition {home}, .* in {other}", text)
+    assert re.search(r"key must be the ladder, .* partitioner=murmur2_random", text)

@@ -109,7 +109,7 @@ def test_messages_hold_every_row_once(sizes: list[int], others: list[bool], most
             found.append((told.offset, got.place[i], name, rule, got.evidence[i].tolist()))
     wanted = []
     for r, size in enumerate(sizes):
-        alone = pending.rows(np.array([r]))
+        alone = pending.take(np.array([r]))
         seen = estimation.estimate(alone, priors[:size].copy(), round_decoder.ratings, 4).evidence
         system = str(round_decoder.ratings[alone.rule[0]].__struct_config__.tag)
         rows = zip(alone.rounds.names.texts(), alone.rounds.place, seen.tolist(), strict=True)
@@ -120,7 +120,7 @@ def test_messages_hold_every_row_once(sizes: list[int], others: list[bool], most
 def test_a_piece_of_a_round() -> None:
     """What a large round is cut into, as its columns say."""
     (whole,) = [pending_of([5])]
-    pieces = [whole.piece(start, start + 2) for start in (0, 2, 4)]
+    pieces = [whole.slice(start, start + 2) for start in (0, 2, 4)]
     assert [each.rounds.names.texts() for each in pieces] == [["p0", "p1"], ["p2", "p3"], ["p4"]]
     assert [each.sizes.tolist() for each in pieces] == [[2], [2], [1]]
     found = np.concatenate([each.fingerprints for each in pieces])

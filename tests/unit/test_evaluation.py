@@ -87,7 +87,7 @@ def test_rounds_side_by_side_are_rated_as_one_after_the_other() -> None:
         start = 0
         for each in session.rounds:
             rows = session.rows[start : start + len(each.place)]
-            alone.append(Session(session.ladder, session.players, rows, (each,)))
+            alone.append(Session(session.ladder, session.players, rows, each.batch))
             start += len(each.place)
     assert np.array_equal(evaluate(dealt, CONFIG).scores, evaluate(alone, CONFIG).scores)
 

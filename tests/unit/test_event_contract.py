@@ -16,7 +16,7 @@ from stream_rater.adapters.envelopes import change_headers, rejection_headers
 from stream_rater.contract import events
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.ports import Rejection
-from stream_rater.rounds.validation import MAX_TIME_LENGTH
+from stream_rater.rounds.reported import MAX_TIME_LENGTH
 from stream_rater.runtime import embedded
 from tests import tools
 from tests.rounds import event

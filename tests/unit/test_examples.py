@@ -30,7 +30,7 @@ from stream_rater.config import DEFAULT_RATING, read_ladders
 from stream_rater.lab.lines import read_lines
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.rating.systems import rule_of
-from stream_rater.rounds.validation import Reader
+from tests.rounds import Reader
 
 EXAMPLES = ROOT / "deploy" / "examples"
 LADDERS = EXAMPLES / "ladders.toml"

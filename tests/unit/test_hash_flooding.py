@@ -15,10 +15,10 @@ from stream_rater.columns import player_map
 from stream_rater.columns import strings as names_module
 from stream_rater.columns.arrays import Hashes
 from stream_rater.columns.player_map import PlayerMap
-from stream_rater.columns.strings import Names, StringColumn, are_distinct, distinct
+from stream_rater.columns.strings import StringColumn, are_distinct, distinct
 from stream_rater.lab.player_index import PlayerIndex
 from stream_rater.parts import decoder, schema
-from stream_rater.rounds.fastjson import scan_all
+from stream_rater.rounds.fastjson import scan
 from tests.rounds import as_json, ranked
 from tests.unit.machines import part
 
@@ -74,7 +74,7 @@ def of_texts(ids: list[str]) -> Hashes:
 
 def of_a_round(ids: list[str]) -> Hashes:
     """As the scanner finds them in a round."""
-    return scan_all([as_json(*ranked(range(1, len(ids) + 1), ids))], 16).names.hashes
+    return scan([as_json(*ranked(range(1, len(ids) + 1), ids))], 16).names.hashes
 
 
 def of_a_part(ids: list[str]) -> Hashes:
@@ -82,7 +82,7 @@ def of_a_part(ids: list[str]) -> Hashes:
     players: Any = ids
     (piece,) = decoder.read_all([schema.encode(part((7, players), ladder=LADDER))])
     assert piece is not None
-    return piece.marks
+    return piece.fingerprints
 
 
 BEHIND_THE_LADDER = int(
@@ -149,5 +149,5 @@ def test_the_table_of_the_roll() -> None:
     same = np.flatnonzero((hashes ^ hashes >> np.uint64(32)) & np.uint64(1023) == 0)[:500]
     assert len(same) == 500
     roll = PlayerIndex()
-    roll.rows(Names([tried[i] for i in same.tolist()]))
+    roll.rows(StringColumn.of([tried[i] for i in same.tolist()]))
     assert longest_run(roll._slots) < 200

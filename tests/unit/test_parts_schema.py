@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.columns.strings import Names, StringColumn
+from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.tracecontext import Trace
 from stream_rater.parts import schema
 from stream_rater.parts.schema import NotAPart, Rebuilt, UnknownPart
@@ -46,10 +46,10 @@ def test_round_trip() -> None:
 def test_names_are_written_as_the_encoder_would(sizes: list[int], laid_out: bool) -> None:
     """Of any length and number, be they texts or bytes."""
     players = [str(i % 10) * size for i, size in enumerate(sizes)]
-    before = replace(part((7, "a" * len(sizes))), names=Names(players))
+    before = replace(part((7, "a" * len(sizes))), names=StringColumn.of(players))
     if laid_out:
         before = replace(
-            before, names=Names(StringColumn.of(["x", *players, "y"]), 1, len(players) + 1)
+            before, names=StringColumn.of(["x", *players, "y"]).slice(1, len(players) + 1)
         )
     elements = msgspec.msgpack.decode(schema.encode(before))
     assert elements[PLAYERS] == players
@@ -65,7 +65,7 @@ def test_columns_are_written_as_the_encoder_would(size: int) -> None:
     pieces = rows[:1], rows[1 : size + 1], rows[size + 1 :]
     for message, own in zip(messages, pieces, strict=True):
         assert message == msgspec.msgpack.encode(msgspec.msgpack.decode(message))
-        found, wanted = schema.decode(message), whole.slice(own)
+        found, wanted = schema.decode(message), whole.take(own)
         assert (found.rounds, found.players) == (tuple(wanted.rounds), wanted.players)
         for name in ("round_index", "place", "evidence"):
             np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
@@ -99,9 +99,9 @@ def test_a_damaged_trace(trace: Any) -> None:
         schema.decode(changed(ROUNDS, rounds))
 
 
-def test_slice_keeps_only_the_rounds_it_needs() -> None:
+def test_take_keeps_only_the_rounds_it_needs() -> None:
     """Rows in any order, with their own rounds."""
-    some = part((7, "ab"), (9, "c"), (11, "d")).slice(np.array([3, 1]))
+    some = part((7, "ab"), (9, "c"), (11, "d")).take(np.array([3, 1]))
     assert some.players == ["d", "b"]
     assert [some.rounds[i].offset for i in some.round_index] == [11, 7]
     assert len(some.rounds) == 2

@@ -98,7 +98,7 @@ def test_nobody_is_told_of() -> None:
     """Where no row was fresh."""
     rows, numbers, counts = some("ann")
     none = np.empty(0, np.int64)
-    assert cut(written(rows.those(none), numbers[:0], counts[:0]), slice(0, 0)) == []
+    assert cut(written(rows.take(none), numbers[:0], counts[:0]), slice(0, 0)) == []
 
 
 def test_all_shards_begin_before_any_goes_on() -> None:

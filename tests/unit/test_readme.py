@@ -15,10 +15,10 @@ from local.tools import ROOT
 from stream_rater.cli import app
 from stream_rater.config import PREFIX, Ladders, Settings
 from stream_rater.contract.events import rating_changed_from_json
-from stream_rater.rounds.validation import Reader
 from tests import pages
 from tests.helm import chart
 from tests.pages import DOCS, README, blocks, commands
+from tests.rounds import Reader
 
 NOT_SETTINGS = {"STREAM_RATER_SHARED"}
 MOST_LINES = 220

@@ -40,7 +40,7 @@ TOO_OLD = 1
 
 def at_home(of: Part, shard: int) -> Part:
     """Those of its rows whose players belong to this one of three shards."""
-    return of.slice(np.flatnonzero(shards_of(of.players, 3) == shard))
+    return of.take(np.flatnonzero(shards_of(of.players, 3) == shard))
 
 
 def told(each: Record) -> list[tuple[Player, int]]:
@@ -191,8 +191,7 @@ ROUNDS = [a_round(0, "a", "b"), a_round(1, "b", "c"), a_round(2, "c", "a"), a_ro
 def after(count: int) -> Mapping[Player, bytes]:
     """Beliefs after so many rounds, by the sequential replay."""
     replay = Replay(LADDERS, 10)
-    for each in ROUNDS[:count]:
-        replay.feed(each)
+    assert len([*replay.feed(ROUNDS[:count])]) == count
     pools = replay.pools.items()
     return {(name, p): pool.belief_bytes(p) for name, pool in pools for p, _ in pool}
 

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_rater.columns.strings import Names
+from stream_rater.columns.strings import StringColumn
 from stream_rater.lab.offline import records_of
 from stream_rater.lab.player_index import PlayerIndex, _same
 from stream_rater.lab.season import Session, sessions_of, split
 from stream_rater.lab.synthetic import Kind, season
+from stream_rater.rounds.batch import RoundBatch
 from tests.rounds import as_json, ranked
 
 NAMES = st.lists(st.lists(st.text(max_size=3), unique=True, min_size=1), max_size=6)
@@ -30,7 +31,7 @@ def test_rows_are_those_of_a_dict(rounds: list[list[str]]) -> None:
     roll, known = PlayerIndex(), {}
     for names in rounds:
         expected = [known.setdefault(name, len(known)) for name in names]
-        assert roll.rows(Names(names))[0].tolist() == expected
+        assert roll.rows(StringColumn.of(names)).tolist() == expected
     assert len(roll) == len(known)
     assert [roll.find(name) for name in known] == list(known.values())
 
@@ -46,22 +47,20 @@ def test_a_roll_grows_and_forgets_nobody() -> None:
     """Thousands of names at once, then again in another order; asking adds nobody."""
     roll = PlayerIndex()
     names = [f"player-{i}" for i in range(20_000)]
-    assert roll.rows(Names(names[:3]))[0].tolist() == [0, 1, 2]
-    roll.rows(Names(names))
+    assert roll.rows(StringColumn.of(names[:3])).tolist() == [0, 1, 2]
+    roll.rows(StringColumn.of(names))
     assert roll.find("stranger") is None and len(roll) == 20_000
-    assert roll.rows(Names(names[::-1]))[0].tolist() == list(range(20_000))[::-1]
-    assert roll.rows(Names(["stranger"]))[0].tolist() == [20_000]
+    assert roll.rows(StringColumn.of(names[::-1])).tolist() == list(range(20_000))[::-1]
+    assert roll.rows(StringColumn.of(["stranger"])).tolist() == [20_000]
 
 
-def test_a_roll_knows_who_stands_there_twice() -> None:
-    """In one call, not over two; and what came with them can be forgotten."""
+def test_a_roll_forgets_those_who_came_last() -> None:
+    """Their rows are given to others."""
     roll = PlayerIndex()
-    assert roll.rows(Names(["ann", "bob"]))[1] is None
-    assert roll.rows(Names(["bob", "cy"]))[1] is None
-    assert roll.rows(Names(["dee", "cy", "bob", "cy"]))[1] == 3
+    assert roll.rows(StringColumn.of(["ann", "bob", "ann", "cy"])).tolist() == [0, 1, 0, 2]
     roll.forget_after(2)
     assert (roll.find("bob"), roll.find("cy"), len(roll)) == (1, None, 2)
-    assert roll.rows(Names(["eve"]))[0].tolist() == [2]
+    assert roll.rows(StringColumn.of(["eve"])).tolist() == [2]
 
 
 def test_sessions_are_valid_rounds_with_rows_for_names() -> None:
@@ -88,7 +87,8 @@ def test_rounds_that_teach_nothing_are_left_out_of_rating() -> None:
         as_json(*ranked([1, 1], ["ann", "bob"]), round_id="1"),
         as_json(*ranked([1, 2, 3], ["cy", "dee", "eve"]), round_id="2"),
     )
-    both = Session("x", 5, np.concatenate([first.rows, second.rows]), first.rounds + second.rounds)
+    rounds = RoundBatch.concat([first.rounds, second.rounds])
+    both = Session("x", 5, np.concatenate([first.rows, second.rows]), rounds)
     assert both.rating(skip_all_tied=False) == (both, [0, 1])
     rated, those = both.rating(skip_all_tied=True)
     assert rated is not None and (rated.rows.tolist(), those) == ([2, 3, 4], [1])

@@ -1,4 +1,4 @@
-"""Names: the same ones, as texts and as bytes, alone and together."""
+"""Columns of strings: their three verbs, and their different ones."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_rater.columns import strings as names_module
-from stream_rater.columns.strings import Names, StringColumn, distinct, together
+from stream_rater.columns.strings import StringColumn, distinct
 
 ids = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
 
@@ -17,39 +17,42 @@ def told(names: StringColumn) -> list[str]:
     return [names.data[start:end].tobytes().decode() for start, end in spans]
 
 
-@given(st.lists(st.tuples(st.lists(ids, max_size=3), st.integers(0, 3), st.booleans()), min_size=1))
-def test_names_together(crowds: list[tuple[list[str], int, bool]]) -> None:
-    """Texts, and some of those that share a place, in any order and more than once."""
-    shared = [
-        StringColumn.of(["x", *(name for own, _, _ in crowds for name in own), "y"]),
-        StringColumn.of(["z"]),
-    ]
-    some, wanted, start = list[Names](), list[str](), 1
-    for own, source, alone in crowds:
+@given(st.lists(st.lists(ids, max_size=3), min_size=1), st.booleans())
+def test_concat(columns: list[list[str]], one_array: bool) -> None:
+    """All strings in turn, of columns that share their bytes or do not, with nothing between."""
+    wanted = [name for own in columns for name in own]
+    shared, some, start = StringColumn.of(["x", *wanted, "y"]), list[StringColumn](), 1
+    for own in columns:
         end = start + len(own)
-        if source == 0:
-            some.append(Names(list(own)))
-        elif alone:
-            some.append(Names(StringColumn.of(own)) if own else Names(shared[1], 0, 0))
-        else:
-            some.append(Names(shared[0], start, end))
-        start, wanted = end, wanted + own
-    assert told(together(some)) == wanted
-    assert [each.texts for each in some if len(each)] == [own for own, _, _ in crowds if own]
-    assert together(some).texts() == wanted
+        some.append(shared.slice(start, end) if one_array else StringColumn.of(own))
+        start = end
+    found = StringColumn.concat(some)
+    assert told(found) == found.texts() == wanted
+    assert len(found) == len(wanted) and len(found.data) == len("".join(wanted).encode())
 
 
 @given(st.lists(ids, min_size=1, max_size=6), st.integers(0, 5), st.integers(0, 7), st.booleans())
-def test_some_names(names: list[str], first: int, last: int, are_texts: bool) -> None:
-    """A run of them, or these rows, whatever they are."""
-    last = max(first, last)
-    all_ = Names(names) if are_texts else Names(StringColumn.of(["x", *names]), 1)
-    assert len(all_) == len(names)
-    some = all_.some(min(first, len(names)), last)
-    assert len(some) == len(names[first:last])
-    assert told(some.laid_out) == names[first:last] if len(some) else True
+def test_slice_and_take(names: list[str], first: int, last: int, hashed_before: bool) -> None:
+    """A view of some rows; others in any order, as a view or compact; hashes are of the bytes."""
+    column = StringColumn.of(names)
+    if hashed_before:
+        assert column.hashes is column.hashes
+    some = column.slice(first, last)
+    assert told(some) == some.texts() == names[first:last]
+    assert some.hashes.tolist() == StringColumn.of(names[first:last]).hashes.tolist()
     rows = np.arange(len(names))[::-2].copy()
-    assert all_.rows(rows).texts == [names[i] for i in rows.tolist()]
+    for compact in (False, True):
+        taken = column.take(rows, compact=compact)
+        assert told(taken) == [names[i] for i in rows.tolist()]
+        assert taken.hashes.tolist() == column.hashes[rows].tolist()
+        assert (taken.data is column.data) != compact
+    assert told(column) == names
+
+
+@given(st.lists(st.binary(max_size=4), max_size=5))
+def test_any_bytes(strings: list[bytes]) -> None:
+    """As beliefs are held."""
+    assert StringColumn.of_bytes(strings).strings() == strings
 
 
 @given(st.lists(ids, max_size=40))

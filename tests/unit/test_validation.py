@@ -11,9 +11,9 @@ from stream_rater.config import Ladder, Ladders, Limits
 from stream_rater.contract.events import JSON, MAX_RANK, MSGPACK, parse_time
 from stream_rater.rating.model import DID_NOT_FINISH, newcomers
 from stream_rater.rating.parameters import EloMMR
-from stream_rater.rounds.batch import wave_of
-from stream_rater.rounds.validation import Invalid, Reader, Standings
-from tests.rounds import as_json, as_msgpack, event
+from stream_rater.rounds.batch import Standings, wave_of
+from stream_rater.rounds.validation import Invalid
+from tests.rounds import Reader, as_json, as_msgpack, event
 
 LIMITS = Limits(max_entries=5)
 LADDERS = Ladders(

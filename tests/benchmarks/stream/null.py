@@ -31,9 +31,10 @@ from stream_rater.adapters.producers import NOW
 from stream_rater.adapters.topics import Admin, Topics
 from stream_rater.columns.sharding import shards_of
 from stream_rater.config import Settings, read_settings
-from stream_rater.contract.events import plain_round_from_json, round_from_json
+from stream_rater.contract.events import round_from_json
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.pipeline.poll_backoff import COMMIT_EVERY_S
+from tests.benchmarks.stream.plain import plain_round_from_json
 
 MODEL = "NULL_MODEL"
 """Variable that names the file that tells what the service does."""

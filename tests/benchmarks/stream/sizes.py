@@ -17,10 +17,10 @@ from stream_rater.lab.replay import Pool
 from stream_rater.pipeline.ports import Application, Position
 from stream_rater.rating import record
 from stream_rater.rating.model import NEVER
-from stream_rater.rounds.validation import Reader
 from tests.benchmarks.stream.ground import Ground
 from tests.benchmarks.stream.rounds import Workload, ladder_name, player_name, up_to
 from tests.benchmarks.stream.throughput import Run, measured
+from tests.rounds import Reader
 
 PLAYERS = (10_000, 100_000, 1_000_000, 10_000_000)
 SHARDS = (4, 16, 64)

@@ -1,0 +1,164 @@
+"""The road for all other rounds: msgspec decodes a message, in JSON or MessagePack, once.
+
+Messages that hold no round are refused here: they are nested too deeply, they are no JSON or
+MessagePack, or a field has a value of another type.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple, cast
+
+import msgspec
+import numpy as np
+
+from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.columns.ranges import bounds
+from stream_rater.columns.strings import StringColumn
+from stream_rater.contract import events
+from stream_rater.contract.events import MAX_RANK, UNDECODABLE, Entry, Round, RoundCompleted, shown
+from stream_rater.rating.model import DID_NOT_FINISH, Places
+from stream_rater.rounds import depth
+from stream_rater.rounds.reported import NO_RANK, OUT_OF_RANGE, Reported, rounds_with
+from stream_rater.rounds.validation import Invalid
+
+LONGEST_TEXT = 200
+"""Characters of msgspec's text: it repeats a field's name, however long."""
+
+_FIELD_CODES = (
+    (re.compile(r"\.rank`"), "bad-rank"),
+    (re.compile(r"\.weight`|`weight`"), "bad-weight"),
+    (re.compile(r"\.shares(\[|`)"), "bad-shares"),
+    (re.compile(r"\.completed_at`|`completed_at`"), "bad-time"),
+    (re.compile(r"\.(round_id|ladder|player|team)(\[[\d.]*\])?`|`(round_id|ladder)`"), "bad-id"),
+)
+"""By the field that msgspec names, the code of a value of another type; else it is `malformed`."""
+
+
+class Decoded(NamedTuple):
+    """A round, and whether its message has fields that we do not know."""
+
+    event: RoundCompleted
+    unknown: bool
+
+
+def decode(data: bytes, max_depth: int, *, packed: bool) -> Decoded:
+    """The round in a message; `packed`: in MessagePack. Raises Invalid."""
+    depth_of = depth.msgpack_depth if packed else depth.json_depth
+    if depth_of(data, max_depth) > max_depth:
+        raise Invalid("too-deep", f"nesting deeper than {max_depth}")
+    try:
+        return Decoded(_strictly(data, packed=packed), unknown=False)
+    except UNDECODABLE:  # a type is wrong, a field unknown, or it is malformed: see which
+        pass
+    try:
+        event = events.round_from_msgpack(data) if packed else events.round_from_json(data)
+        return Decoded(event, unknown=True)
+    except msgspec.ValidationError as error:
+        codes = [code for pattern, code in _FIELD_CODES if pattern.search(str(error))]
+        raise Invalid([*codes, "malformed"][0], str(error)) from None
+    except UNDECODABLE as error:
+        raise Invalid("malformed", str(error)) from None
+
+
+def _strictly(data: bytes, *, packed: bool) -> RoundCompleted:
+    """The round in a message that has no unknown fields; raises UNDECODABLE."""
+    decode = events.strict_round_from_msgpack if packed else events.strict_round_from_json
+    return decode(data)
+
+
+def unknown_field(data: bytes, *, packed: bool) -> str:
+    """The first field of a round's message that is unknown, or a rank beside `dnf`, and where."""
+    try:
+        event = _strictly(data, packed=packed)
+    except msgspec.ValidationError as error:
+        return shown(str(error)[:LONGEST_TEXT])
+    number = next(i for i, each in enumerate(event.standings) if _is_at_odds(each))
+    return f"standings[{number}].rank: beside dnf"
+
+
+def _is_at_odds(entry: Entry) -> bool:
+    """Whether it has a rank and did not finish."""
+    return entry.dnf and entry.rank is not None
+
+
+def columns_of(decoded: Sequence[Decoded]) -> Reported:
+    """These rounds as columns, their entries in the order of the messages."""
+    rounds = [each.event for each in decoded]
+    entries = [entry for each in rounds for entry in each.standings]
+    counts = np.array([len(each.standings) for each in rounds], np.int64)
+    unknown = np.array([each.unknown for each in decoded], np.bool_)
+    unknown |= rounds_with([_is_at_odds(entry) for entry in entries], counts)
+    members, shares, players, share = _players(entries)
+    ends = bounds(members)[bounds(counts)]
+    return Reported(
+        heads=[_head(each) for each in rounds],
+        entries=counts,
+        sizes=np.diff(ends),
+        place=_places(entries),
+        members=members,
+        shares=shares,
+        share=share,
+        names=StringColumn.of(players),
+        unknown=unknown,
+    )
+
+
+def _head(event: RoundCompleted) -> Round:
+    """The round without its entries, whose memory can then be freed."""
+    return Round(
+        round_id=event.round_id, ladder=event.ladder, completed_at=event.completed_at,
+        weight=event.weight, performance_ceiling=event.performance_ceiling,
+    )  # fmt: skip
+
+
+def _places(entries: Sequence[Entry]) -> Places:
+    """(E,) place of each entry, DID_NOT_FINISH, NO_RANK or OUT_OF_RANGE."""
+    try:
+        place = np.array([DID_NOT_FINISH if e.dnf else e.rank for e in entries], np.int64)
+    except (TypeError, OverflowError):  # a rank is missing, or has more than 64 bits
+        return np.array([_place(entry) for entry in entries], np.int32)
+    unusual = (place < 1) | (place > MAX_RANK)
+    if unusual.any():
+        place[unusual & ~np.array([e.dnf for e in entries])] = OUT_OF_RANGE
+    return place.astype(np.int32)
+
+
+def _place(entry: Entry) -> int:
+    if entry.dnf:
+        return DID_NOT_FINISH
+    if entry.rank is None:
+        return NO_RANK
+    return entry.rank if 1 <= entry.rank <= MAX_RANK else OUT_OF_RANGE
+
+
+def _players(entries: Sequence[Entry]) -> tuple[Ints, Ints, list[str], Floats]:
+    """(E,) players and (E,) shares of each entry; and (P,) the players, and their shares.
+
+    An entry that is neither a player nor a team, or both, has no players. Where an entry has
+    another number of shares than of players, its players' shares are 1.
+    """
+    players = [entry.player for entry in entries]
+    if None in players or [e for e in entries if e.team is not None or e.shares is not None]:
+        teams = [_team(entry) for entry in entries]
+        parts = [_parts(entry, len(team)) for entry, team in zip(entries, teams, strict=True)]
+        both = zip(entries, teams, strict=True)
+        return (
+            np.array([len(team) for team in teams], np.int64),
+            np.array([len(team if e.shares is None else e.shares) for e, team in both], np.int64),
+            [player for team in teams for player in team],
+            np.array([part for some in parts for part in some], np.float64),
+        )
+    ones = np.ones(len(entries), np.int64)
+    return ones, ones, cast(list[str], players), np.ones(len(entries))
+
+
+def _team(entry: Entry) -> Sequence[str]:
+    """The entry's players."""
+    if (entry.player is None) == (not entry.team):
+        return ()
+    return entry.team if entry.team else (entry.player or "",)
+
+
+def _parts(entry: Entry, size: int) -> Sequence[float]:
+    """The share of each of the entry's players."""
+    return entry.shares if entry.shares and len(entry.shares) == size else (1.0,) * size

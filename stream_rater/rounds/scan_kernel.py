@@ -1,0 +1,302 @@
+"""The kernel of `fastjson`: finds the entries of rounds in JSON in one pass over their bytes.
+
+Its functions take a position and return the one behind what they read there; NOWHERE, if it is not
+there. What is looked for at NOWHERE is not there.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_rater.columns.arrays import Bytes, Floats, Hashes, Ints
+from stream_rater.columns.kernels import inlined, kernel
+from stream_rater.columns.siphash import Key, hashed
+from stream_rater.columns.strings import NEW_LINE, compact, put
+from stream_rater.contract.events import (
+    MAX_RANK,
+)
+from stream_rater.rating.model import DID_NOT_FINISH, Places
+
+LEAST_ENTRY = len('{"player":"a","rank":1}')
+"""Bytes that an entry takes at least."""
+BYTES_PER_PLAYER = 8
+"""There is room for so many players. Large teams with shorter names are left to msgspec."""
+RANK_DIGITS = 10
+SHARE_DIGITS = 15
+"""Decimals of a share: a quotient of integers below 2**53 is correctly rounded."""
+TEAM_DEPTH = 4
+"""How deep a round with a team is nested; without any, one level less."""
+
+SPACE, QUOTE, COMMA, ZERO, ONE, POINT, BACKSLASH, COLON = b' ",01.\\:'
+OPEN_LIST, CLOSE_LIST, OPEN, CLOSE = b"[]{}"
+PLAYER, TEAM, SHARES, RANK, DNF, TRUE = (
+    np.frombuffer(word, np.uint8)
+    for word in (b'"player"', b'"team"', b'"shares"', b'"rank"', b'"dnf"', b"true")
+)
+STANDINGS, ROUND_ID, LADDER, COMPLETED_AT, WEIGHT, CEILING = (
+    np.frombuffer(b'"%b"' % word, np.uint8)
+    for word in (
+        b"standings", b"round_id", b"ladder", b"completed_at", b"weight", b"performance_ceiling",
+    )
+)  # fmt: skip
+WORD = STANDINGS[1:-1]
+NOWHERE = -1
+
+
+class Found(NamedTuple):
+    """What the kernel writes to: columns with room for all that the bytes may hold."""
+
+    place: Places
+    """By entry."""
+    members: Ints
+    """By entry."""
+    starts: Ints
+    """By player, where the name starts; as below."""
+    ends: Ints
+    hashes: Hashes
+    share: Floats
+
+
+@inlined
+def _skip(data: Bytes, i: int) -> int:
+    while i < len(data) and data[np.uint64(i)] == SPACE:
+        i += 1
+    return i
+
+
+@inlined
+def _after(data: Bytes, i: int, what: int) -> int:
+    """Behind this character and the spaces around it; NOWHERE if it is not there, as below."""
+    if i < 0:
+        return NOWHERE
+    i = _skip(data, i)
+    return _skip(data, i + 1) if i < len(data) and data[np.uint64(i)] == what else NOWHERE
+
+
+@inlined
+def _is_at(data: Bytes, i: int, word: Bytes) -> bool:
+    if i + len(word) > len(data):
+        return False
+    other, at = np.uint8(0), np.uint64(i)
+    for k in range(np.uint64(len(word))):
+        other |= data[at + k] ^ word[k]
+    return bool(other == 0)
+
+
+@inlined
+def _after_key(data: Bytes, i: int, key: Bytes) -> int:
+    """Behind this key and its colon."""
+    return _after(data, i + len(key), COLON) if i >= 0 and _is_at(data, i, key) else NOWHERE
+
+
+@kernel
+def _begin(data: Bytes) -> int:
+    """Behind the bracket that opens the list of entries."""
+    for i in range(len(data)):
+        if data[i] == QUOTE and _is_at(data, i, STANDINGS):
+            at = _after_key(data, i, STANDINGS)
+            if 0 <= at < len(data) and data[at] == OPEN_LIST:
+                return at + 1
+    return NOWHERE
+
+
+@inlined
+def _text_end(data: Bytes, i: int) -> int:
+    """The quote that ends the text of which one at i is the first; nothing in it may be escaped."""
+    if i < 0 or i >= len(data) or data[i] != QUOTE:
+        return NOWHERE
+    i += 1
+    while i < len(data) and data[i] >= SPACE and data[i] != QUOTE and data[i] != BACKSLASH:
+        i += 1
+    return i
+
+
+@inlined
+def _rank(data: Bytes, i: int) -> tuple[int, int]:
+    """The rank at i, and behind it."""
+    first, rank = i, 0
+    while 0 <= i < min(len(data), first + RANK_DIGITS) and ZERO <= data[np.uint64(i)] < ZERO + 10:
+        rank = 10 * rank + (data[np.uint64(i)] - ZERO)
+        i += 1
+    good = i > first and data[first] != ZERO and rank <= MAX_RANK
+    return rank, i if good else NOWHERE
+
+
+@inlined
+def _share(data: Bytes, i: int) -> tuple[float, int]:
+    """The number at i, which is 0 or 1 with decimals or without, and behind it."""
+    if not 0 <= i < len(data) or not ZERO <= data[i] <= ONE:
+        return 0.0, NOWHERE
+    value, scale, i = np.int64(data[i] - ZERO), np.int64(1), i + 1
+    if i < len(data) and data[i] == POINT:
+        first = i = i + 1
+        while i < min(len(data), first + SHARE_DIGITS) and ZERO <= data[i] < ZERO + 10:
+            value, scale = 10 * value + (data[i] - ZERO), 10 * scale
+            i += 1
+        if i == first:
+            return 0.0, NOWHERE
+    return float(value) / float(scale), i
+
+
+@inlined
+def _shares(data: Bytes, i: int, share: Floats, first: int, last: int) -> int:
+    """Behind the list of shares at i, of which each of these players must have one."""
+    i = _after(data, i, OPEN_LIST)
+    for p in range(first, last):
+        share[p], i = _share(data, i)
+        i = _after(data, i, CLOSE_LIST if p == last - 1 else COMMA)
+    return i
+
+
+@inlined
+def _name(data: Bytes, quote: int, found: Found, p: int, key: Key) -> int:
+    """Behind the name that begins with this quote."""
+    end = _text_end(data, quote)
+    if end < 0 or end >= len(data) or data[end] != QUOTE or p >= len(found.ends):
+        return NOWHERE
+    found.starts[p], found.ends[p], found.share[p] = quote + 1, end, 1.0
+    found.hashes[p] = hashed(key, data, quote + 1, end)
+    return _skip(data, end + 1)
+
+
+@inlined
+def _team(data: Bytes, i: int, found: Found, first: int, key: Key) -> tuple[int, int]:
+    """Behind the last of the players in the list at i, and behind the list."""
+    i, p = _after(data, i, OPEN_LIST), first
+    while i >= 0:
+        i = _name(data, i, found, p, key)
+        p += 1
+        if 0 <= i < len(data) and data[i] == CLOSE_LIST:
+            return p, _skip(data, i + 1)
+        i = _after(data, i, COMMA)
+    return p, NOWHERE
+
+
+@inlined
+def _outcome(data: Bytes, i: int) -> tuple[int, int]:
+    """The place that the key at i tells, and behind it."""
+    value = _after_key(data, i, RANK)
+    if value >= 0:
+        return _rank(data, value)
+    value = _after_key(data, i, DNF)
+    if value >= 0 and _is_at(data, value, TRUE):
+        return DID_NOT_FINISH, value + len(TRUE)
+    return 0, NOWHERE
+
+
+@inlined
+def _entry(
+    data: Bytes, i: int, max_depth: int, found: Found, e: int, first: int, key: Key
+) -> tuple[int, int]:
+    """Behind the last player of the entry at i, and behind the entry."""
+    i = _after(data, i, OPEN)
+    quote = _after_key(data, i, PLAYER)
+    if quote >= 0:
+        last, i = first + 1, _name(data, quote, found, first, key)
+    else:
+        list_ = _after_key(data, i, TEAM) if max_depth >= TEAM_DEPTH else NOWHERE
+        last, i = _team(data, list_, found, first, key)
+    i = _after(data, i, COMMA)
+    before = _after_key(data, i, SHARES) if max_depth >= TEAM_DEPTH else NOWHERE
+    if before >= 0:
+        i = _after(data, _shares(data, before, found.share, first, last), COMMA)
+    found.place[e], i = _outcome(data, i)
+    found.members[e] = last - first
+    end = _after(data, i, CLOSE)
+    if end < 0 and before < 0 and max_depth >= TEAM_DEPTH:
+        behind = _after_key(data, _after(data, i, COMMA), SHARES)
+        end = _after(data, _shares(data, behind, found.share, first, last), CLOSE)
+    return last, end
+
+
+@inlined
+def _entries(
+    data: Bytes, i: int, max_depth: int, found: Found, e: int, p: int, key: Key
+) -> tuple[int, int, int]:
+    """Behind the last entry and the last player of the list opened before i, of which the first
+    will be e and p, and where the list is closed."""
+    while 0 <= i < len(data) and e < len(found.place):
+        p, i = _entry(data, i, max_depth, found, e, p, key)
+        e += 1
+        if 0 <= i < len(data) and data[i] == CLOSE_LIST:
+            return e, p, i
+        i = _after(data, i, COMMA)
+    return e, p, NOWHERE
+
+
+@inlined
+def _is_known(data: Bytes, i: int) -> bool:
+    """Whether the key whose first quote is at i is a field of rounds."""
+    first = data[min(i + 1, len(data) - 1)]
+    if first == LADDER[1]:
+        return _is_at(data, i, LADDER)
+    if first == ROUND_ID[1]:
+        return _is_at(data, i, ROUND_ID)
+    if first == COMPLETED_AT[1]:
+        return _is_at(data, i, COMPLETED_AT)
+    if first == STANDINGS[1]:
+        return _is_at(data, i, STANDINGS)
+    return _is_at(data, i, WEIGHT) or _is_at(data, i, CEILING)
+
+
+@kernel
+def _unknown_around(data: Bytes, begin: int, close: int, max_depth: int) -> int:
+    """How many keys around the list are no fields of rounds; NOWHERE if there something is escaped,
+    another key has the list's name, or it is nested deeper, or closes what it did not open."""
+    named = depth = i = unknown = 0
+    quoted, before = False, SPACE
+    while i < len(data):
+        i = close if i == begin else i
+        c = data[i]
+        if c == BACKSLASH or (quoted and c == NEW_LINE):
+            return NOWHERE
+        if c == QUOTE:
+            if not quoted and depth == 1 and before in (OPEN, COMMA):
+                unknown += not _is_known(data, i)
+            quoted = not quoted
+        elif c == WORD[0] and _is_at(data, i, WORD):
+            named += 1
+        elif not quoted and c in (OPEN, OPEN_LIST):
+            depth += 1
+        elif not quoted and c in (CLOSE, CLOSE_LIST):
+            depth -= 1
+        if named > 1 or depth > max_depth or depth < 0:
+            return NOWHERE
+        before = c if c > SPACE else before
+        i += 1
+    return unknown
+
+
+@inlined
+def _put_rest(data: Bytes, begin: int, close: int, out: Bytes, at: int) -> int:
+    """Copy what is around the list, as one line."""
+    end = put(out, put(out, at, data, 0, begin), data, close, len(data))
+    for i in range(at, end):
+        if out[i] == NEW_LINE:
+            out[i] = SPACE
+    out[end] = NEW_LINE
+    return end + 1
+
+
+@kernel
+def scan_all(
+    data: Bytes, round_ends: Ints, max_depth: int, found: Found, names: Bytes, rests: Bytes,
+    key: Key,
+) -> tuple[Ints, int, int]:  # fmt: skip
+    """(3, R) how many entries and players each round has, and how many unknown keys are around its
+    list; and the bytes of all names, and of what stands around the lists. A round that is left to
+    msgspec has no entries."""
+    counts = np.zeros((3, len(round_ends)), np.int64)
+    start = e = p = size = rest = 0
+    for r in range(len(round_ends)):
+        own = data[start : round_ends[r]]
+        begin = _begin(own)
+        last_e, last_p, close = _entries(own, begin, max_depth, found, e, p, key)
+        unknown = _unknown_around(own, begin, close, max_depth) if close >= 0 else NOWHERE
+        if unknown >= 0:
+            size = compact(own, found.starts[p:last_p], found.ends[p:last_p], names, size)
+            rest = _put_rest(own, begin, close, rests, rest)
+            counts[0, r], counts[1, r], counts[2, r] = last_e - e, last_p - p, unknown
+            e, p = last_e, last_p
+        start = round_ends[r]
+    return counts, size, rest

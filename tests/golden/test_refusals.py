@@ -1,0 +1,204 @@
+"""The contract of refusals: of several mistakes in a record, which one is told, and in what words.
+
+`refusals.json` holds the answers. `python -m tests.golden.test_refusals` writes them anew: do so
+only when the contract changes.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from stream_rater.config import Ladder, Ladders, Limits
+from stream_rater.contract.record import Record
+from stream_rater.rating.parameters import EloMMR
+from stream_rater.rounds.decoder import RoundDecoder
+from tests.rounds import MSGPACK_HEADERS, event
+
+ANSWERS = Path(__file__).with_name("refusals.json")
+
+RECEIVED_S = 1_795_205_706.0
+LIMITS = Limits(max_entries=9, max_weight=10.0, max_skew_s=60)
+LADDERS = Ladders(
+    ladders={"ranked-eu": Ladder(rating=EloMMR(weight_limit=0.2, sigma_limit=80.0), limits=LIMITS)},
+    limits=Limits(max_bytes=3000),
+)
+PARTITIONS = 4
+HOME = 2
+"""Of these the ladder's."""
+
+Answer = list[str]
+"""Code, message, and whose round it is: ladder and round id. Empty for a valid round."""
+
+Lines = list[dict[str, Any]]
+
+
+def lines() -> Lines:
+    """A valid round with what there can be: ties, a team with shares, who did not finish."""
+    return [
+        {"player": "zoe", "rank": 4}, {"player": "ann", "rank": 3}, {"player": "bob", "rank": 3},
+        {"team": ["x", "y"], "shares": [1, 0.5], "rank": 1}, {"player": "dee", "dnf": True},
+        {"team": ["u", "v"], "dnf": True},
+    ]  # fmt: skip
+
+
+def nested(depth: int) -> Any:
+    """Lists within lists."""
+    return [nested(depth - 1)] if depth else 1
+
+
+AROUND: dict[str, dict[str, Any]] = {
+    "too-large": {"pad": " " * 3000},
+    "too-deep": {"pad": nested(16)},
+    "round_id is a number": {"round_id": 5},
+    "ladder is a list": {"ladder": ["ranked-eu"]},
+    "completed_at is a number": {"completed_at": 1_795_205_705},
+    "weight is a text": {"weight": "1"},
+    "ceiling is a text": {"performance_ceiling": "high"},
+    "standings are null": {"standings": None},
+    "round_id is empty": {"round_id": ""},
+    "round_id is long": {"round_id": "é" * 65},
+    "ladder is empty": {"ladder": ""},
+    "ladder is long": {"ladder": "x" * 129},
+    "ladder is unknown": {"ladder": "ranked-us"},
+    "time is long": {"completed_at": "2026-11-20T20:15:05." + "0" * 60 + "Z"},
+    "time is none": {"completed_at": "yesterday"},
+    "time is early": {"completed_at": "1899-12-31T23:59:59Z"},
+    "time is ahead": {"completed_at": "2026-11-20T20:16:07Z"},
+    "weight is 0": {"weight": 0},
+    "weight is large": {"weight": 10.5},
+    "ceiling is low": {"performance_ceiling": -2e9},
+}
+"""Mistakes in the fields around the list."""
+
+LINES: dict[str, dict[str, Any]] = {
+    "rank is a text": {"rank": "2"},
+    "dnf is a number": {"player": "k", "dnf": 1},
+    "player is a number": {"player": 7, "rank": 1},
+    "team has a number": {"team": ["k", 7], "rank": 1},
+    "share is a text": {"team": ["k", "l"], "rank": 1, "shares": [1, "1"]},
+    "neither rank nor dnf": {"player": "k"},
+    "rank is 0": {"player": "k", "rank": 0},
+    "rank is large": {"player": "k", "rank": 2**31 - 1},
+    "rank is larger": {"player": "k", "rank": 2**63},
+    "nobody": {"rank": 1},
+    "an empty team": {"team": [], "rank": 1},
+    "a player and a team": {"player": "k", "team": ["l"], "rank": 1},
+    "too few shares": {"team": ["k", "l"], "rank": 1, "shares": [1]},
+    "shares for a player": {"player": "k", "rank": 1, "shares": []},
+    "a share of 0": {"team": ["k", "l"], "rank": 1, "shares": [0, 1]},
+    "a share over 1": {"team": ["k", "l"], "rank": 1, "shares": [1, 1.5]},
+    "player is empty": {"player": "", "rank": 1},
+    "player is long": {"player": "x" * 129, "rank": 2},
+    "player stands twice": {"player": "zoe", "rank": 1},
+    "another stands twice": {"team": ["bob", "x"], "dnf": True},
+    "in a team twice": {"team": ["k", "k"], "rank": 9},
+}
+"""Wrong lines, each in place of another."""
+
+COUNTS = {"too-few-entries": 1, "too-many-entries": 10}
+RECORDS = ("unreadable", "cut", "wrong-partition")
+MISTAKES = (*RECORDS, *AROUND, *LINES, *COUNTS)
+
+
+def told(mistakes: dict[str, int]) -> dict[str, Any]:
+    """The round with these mistakes; of a line, in the line of this number."""
+    some = lines()
+    for mistake, at in mistakes.items():
+        if mistake in LINES:
+            some[at] = LINES[mistake]
+    for mistake in mistakes:
+        if mistake == "too-few-entries":
+            some = some[1:2]
+        elif mistake == "too-many-entries":
+            some += [{"player": f"p{i}", "rank": 7} for i in range(5)]
+    around: dict[str, Any] = {}
+    for mistake in mistakes:
+        around |= AROUND.get(mistake, {})
+    return {**event(*some), **around}
+
+
+def records(mistakes: dict[str, int]) -> Iterator[Record]:
+    """In JSON and in MessagePack."""
+    message = told(mistakes)
+    for encode, headers in ((msgspec.json.encode, []), (msgspec.msgpack.encode, MSGPACK_HEADERS)):
+        value = encode(message)
+        if "cut" in mistakes:
+            value = value[:-1]
+        yield Record(
+            HOME + ("wrong-partition" in mistakes), 7, value, headers, received_s=RECEIVED_S,
+            unreadable="its batch is a bomb" if "unreadable" in mistakes else "",
+        )  # fmt: skip
+
+
+def cases() -> Iterator[dict[str, int]]:
+    """No mistake, each alone, and each pair, in either order where both are in lines."""
+    yield {}
+    for mistake in MISTAKES:
+        yield {mistake: 1}
+    for one, other in combinations(MISTAKES, 2):
+        yield {one: 1, other: 2}
+        if one in LINES and (other in LINES or other in COUNTS):
+            yield {one: 2, other: 1}
+
+
+def answers(together: Callable[[list[Record]], Iterator[list[Record]]]) -> dict[str, list[Answer]]:
+    """What is said of each case, in JSON and in MessagePack, the records read in these batches."""
+    of = {", ".join(f"{name} @{at}" for name, at in each.items()): each for each in cases()}
+    asked = [record for each in of.values() for record in records(each)]
+    decoder = RoundDecoder(LADDERS, PARTITIONS)
+    found = iter(
+        [
+            [] if no is None else [no.code, str(no), no.ladder, no.round_id]
+            for some in together(asked)
+            for no in decoder.decode(some).refusals
+        ]
+    )
+    return {name: [next(found), next(found)] for name in of}
+
+
+def one_by_one(asked: list[Record]) -> Iterator[list[Record]]:
+    """Each alone."""
+    return ([each] for each in asked)
+
+
+def all_at_once(asked: list[Record]) -> Iterator[list[Record]]:
+    """In one call."""
+    yield asked
+
+
+def test_refusals_are_those_of_the_contract() -> None:
+    """One by one, and all together: codes, messages, and whose round it is."""
+    wanted = json.loads(ANSWERS.read_text())
+    for together in (one_by_one, all_at_once):
+        found = {name: _merged(each) for name, each in answers(together).items()}
+        assert found.keys() == wanted.keys()
+        differing = {name: (found[name], wanted[name]) for name in found}
+        assert {k: v for k, v in differing.items() if v[0] != v[1]} == {}
+
+
+def test_every_code_has_a_case() -> None:
+    """All but the one that takes two rounds; a valid round is among them, too."""
+    codes = {each[0] for found in answers(all_at_once).values() for each in found if each}
+    assert codes == {
+        "malformed", "too-large", "too-deep", "unknown-ladder", "too-few-entries",
+        "too-many-entries", "duplicate-player", "bad-rank", "bad-weight", "bad-shares", "bad-id",
+        "bad-time", "wrong-partition",
+    }  # fmt: skip
+    assert answers(one_by_one)[""] == [[], []]
+
+
+def _merged(found: list[Answer]) -> list[Answer]:
+    """One answer, where both encodings have the same."""
+    return found[:1] if found[0] == found[1] else found
+
+
+if __name__ == "__main__":
+    rows = (
+        f"{json.dumps(name)}: {json.dumps(_merged(each), ensure_ascii=False)}"
+        for name, each in answers(one_by_one).items()
+    )
+    ANSWERS.write_text("{\n" + ",\n".join(rows) + "\n}\n")

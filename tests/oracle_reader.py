@@ -1,0 +1,207 @@
+"""The readable oracle of `rounds/decoder.py`: one record at a time, entry by entry, rule by rule.
+
+It shares with it the decoders of `contract/events` and the constants, and no other code.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from stream_rater.columns.sharding import ANYWHERE, partition_of
+from stream_rater.config import Ladders, Limits
+from stream_rater.contract import events
+from stream_rater.contract.events import MAX_ID_BYTES, MAX_RANK, Entry, RoundCompleted
+from stream_rater.contract.record import Record
+from stream_rater.rating.model import DID_NOT_FINISH
+from stream_rater.rating.parameters import RatingConfig
+from stream_rater.rounds.reported import MAX_TIME_LENGTH
+from stream_rater.rounds.validation import (
+    EARLIEST,
+    LEAST_CEILING,
+    LEAST_SHARE,
+    MIN_ENTRIES,
+    Invalid,
+)
+
+
+@dataclass(frozen=True)
+class ReadRound:
+    """A valid round: its entries in order of place, those that did not finish last."""
+
+    round_id: str
+    ladder: str
+    completed_at: str
+    time: int
+    weight: float
+    ceiling: float
+    place: list[int]
+    members: list[int]
+    share: list[float]
+    """By player, entry by entry."""
+    players: list[str]
+    rating: RatingConfig
+    """By which it is rated at its offset."""
+
+
+def read(ladders: Ladders, record: Record, partitions: int = ANYWHERE) -> ReadRound:
+    """The round in a record of a topic with so many partitions; raises Invalid."""
+    if record.unreadable:
+        raise Invalid("too-large", record.unreadable)
+    event = _decoded(record, ladders.limits)
+    try:
+        return _valid(event, ladders, record, partitions)
+    except Invalid as invalid:
+        invalid.tell(event.ladder, event.round_id)
+        raise
+
+
+_FIELD_CODES = (
+    (re.compile(r"\.rank`"), "bad-rank"),
+    (re.compile(r"\.weight`|`weight`"), "bad-weight"),
+    (re.compile(r"\.shares(\[|`)"), "bad-shares"),
+    (re.compile(r"\.completed_at`|`completed_at`"), "bad-time"),
+    (re.compile(r"\.(round_id|ladder|player|team)(\[[\d.]*\])?`|`(round_id|ladder)`"), "bad-id"),
+)
+
+
+def _decoded(record: Record, limits: Limits) -> RoundCompleted:
+    data = record.value or b""
+    if len(data) > limits.max_bytes:
+        raise Invalid("too-large", f"{len(data)} bytes, over the limit of {limits.max_bytes}")
+    packed = "msgpack" in events.header(record.headers, "content-type").lower()
+    if (packed_depth(data) if packed else json_depth(data)) > limits.max_depth:
+        raise Invalid("too-deep", f"nesting deeper than {limits.max_depth}")
+    try:
+        return events.round_from_msgpack(data) if packed else events.round_from_json(data)
+    except msgspec.ValidationError as error:
+        codes = [code for pattern, code in _FIELD_CODES if pattern.search(str(error))]
+        raise Invalid([*codes, "malformed"][0], str(error)) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Invalid("malformed", str(error)) from None
+
+
+def json_depth(data: bytes) -> int:
+    """How deep brackets nest outside of texts, in JSON or in what is none."""
+    deepest = depth = 0
+    outside = re.sub(rb'"(?:[^"\\]|\\.)*(?:"|\\?\Z)', b"", data, flags=re.DOTALL)
+    for c in outside:
+        depth += (c in b"[{") - (c in b"]}")
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def packed_depth(data: bytes) -> int:
+    """The same of MessagePack that is whole: others are not nested deeply in these tests."""
+    try:
+        return _depth(msgspec.msgpack.decode(data))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return 0
+
+
+def _depth(value: object) -> int:
+    if isinstance(value, dict):
+        return 1 + max(map(_depth, [*value.keys(), *value.values()])) if value else 0
+    if isinstance(value, list | tuple):
+        return 1 + max([0, *map(_depth, value)]) if value else 0
+    return 0
+
+
+def _valid(event: RoundCompleted, ladders: Ladders, record: Record, partitions: int) -> ReadRound:
+    _check_id("round_id", event.round_id)
+    _check_id("ladder", event.ladder)
+    terms = ladders.find(event.ladder, record.offset)
+    if terms is None:
+        raise Invalid("unknown-ladder", f"ladder {event.ladder!r} is not configured")
+    limits = terms.limits
+    time = _time(event.completed_at, record.received_s, limits)
+    if not 0.0 < event.weight <= limits.max_weight:
+        raise Invalid("bad-weight", f"weight: {event.weight} is not in (0, {limits.max_weight:g}]")
+    ceiling = math.inf if event.performance_ceiling is None else event.performance_ceiling
+    if not ceiling >= LEAST_CEILING:
+        raise Invalid("malformed", f"performance_ceiling: {ceiling} is not over {LEAST_CEILING:g}")
+    entries = event.standings
+    if len(entries) < MIN_ENTRIES:
+        raise Invalid("too-few-entries", f"standings: {len(entries)}, a round needs {MIN_ENTRIES}")
+    if len(entries) > limits.max_entries:
+        raise Invalid(
+            "too-many-entries", f"standings: {len(entries)}, the limit is {limits.max_entries}"
+        )
+    places = [_place(i, entry) for i, entry in enumerate(entries)]
+    members = [_members(i, entry) for i, entry in enumerate(entries)]
+    shares = [_shares(i, entry, len(members[i])) for i, entry in enumerate(entries)]
+    order = sorted(range(len(entries)), key=lambda i: places[i] or MAX_RANK + 1)
+    players = [player for i in order for player in members[i]]
+    for player in players:
+        _check_id(f"player {player[:MAX_ID_BYTES]!r}", player)
+    if len(set(players)) < len(players):
+        player = Counter(players).most_common(1)[0][0]
+        raise Invalid("duplicate-player", f"player {player!r} stands in the round twice")
+    if partitions and record.partition != partition_of(event.ladder, partitions):
+        raise Invalid(
+            "wrong-partition",
+            f"ladder {event.ladder!r} has its rounds in partition "
+            f"{partition_of(event.ladder, partitions)}, this one is in {record.partition}: the "
+            "record's key must be the ladder, and a producer of librdkafka needs "
+            "partitioner=murmur2_random",
+        )
+    return ReadRound(
+        event.round_id, event.ladder, event.completed_at, time, event.weight, ceiling,
+        [places[i] for i in order], [len(members[i]) for i in order],
+        [share for i in order for share in shares[i]], players, terms.rating,
+    )  # fmt: skip
+
+
+def _check_id(name: str, value: str) -> None:
+    if not value:
+        raise Invalid("bad-id", f"{name}: empty")
+    if len(value.encode()) > MAX_ID_BYTES:
+        raise Invalid("bad-id", f"{name}: over {MAX_ID_BYTES} bytes")
+
+
+def _time(completed_at: str, received_s: float, limits: Limits) -> int:
+    if len(completed_at) > MAX_TIME_LENGTH:
+        raise Invalid("bad-time", f"completed_at: over {MAX_TIME_LENGTH} characters")
+    try:
+        time = events.parse_time(completed_at)
+    except (ValueError, OverflowError) as error:
+        raise Invalid("bad-time", f"completed_at: {error}") from None
+    if time < EARLIEST:
+        raise Invalid("bad-time", "completed_at: before the year 1900")
+    if time > received_s + limits.max_skew_s:
+        raise Invalid("bad-time", f"completed_at: over {limits.max_skew_s} s ahead of its arrival")
+    return time
+
+
+def _place(index: int, entry: Entry) -> int:
+    if entry.dnf:
+        return DID_NOT_FINISH
+    if entry.rank is None:
+        raise Invalid("bad-rank", f"standings[{index}]: neither rank nor dnf")
+    if not 1 <= entry.rank <= MAX_RANK:
+        raise Invalid("bad-rank", f"standings[{index}].rank: not in 1..{MAX_RANK}")
+    return entry.rank
+
+
+def _members(index: int, entry: Entry) -> Sequence[str]:
+    if (entry.player is None) == (not entry.team):
+        raise Invalid("malformed", f"standings[{index}]: needs a player or a team, one of them")
+    return entry.team if entry.team else (entry.player or "",)
+
+
+def _shares(index: int, entry: Entry, size: int) -> Sequence[float]:
+    if entry.shares is None:
+        return (1.0,) * size
+    if len(entry.shares) != size:
+        raise Invalid(
+            "bad-shares", f"standings[{index}].shares: {len(entry.shares)} for {size} players"
+        )
+    for share in entry.shares:
+        if not LEAST_SHARE <= share <= 1.0:
+            raise Invalid(
+                "bad-shares", f"standings[{index}].shares: {share} is not in [{LEAST_SHARE}, 1]"
+            )
+    return entry.shares
