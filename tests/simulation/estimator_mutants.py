@@ -154,7 +154,7 @@ class FirstPiece(Estimator):
             super()._close(oversize.whole)
 
     def _close(self, pending: PendingRounds) -> None:
-        if left := pending.those(self._backlog.have(pending.tickets)):
+        if left := pending.take(np.flatnonzero(self._backlog.have(pending.tickets))):
             super()._close(left)
 
 
