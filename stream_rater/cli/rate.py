@@ -40,7 +40,7 @@ def rate(
 
 
 def _rated(replay: Replay, path: Path, mistakes: Mistakes) -> Iterator[Rated]:
-    for record, found in replay.feed(records_in(path)):
+    for record, found in replay.run(records_in(path)):
         if isinstance(found, Invalid):
             mistakes.add(record.offset, found)
         else:

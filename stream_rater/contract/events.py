@@ -48,7 +48,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RoundCompleted(Round, frozen=True, kw_only=True):
-    """A finished round, as a game backend reports it. Not validated."""
+    """A finished round, as a game backend reports it."""
 
     standings: list[Entry]
 

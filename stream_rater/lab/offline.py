@@ -82,7 +82,14 @@ class Replay:
         self.pools: dict[str, Pool] = {}
         """The pool of each ladder."""
 
-    def feed(self, records: Iterable[Record]) -> Iterator[tuple[Record, Rated | Invalid]]:
+    def feed(self, record: Record) -> Rated:
+        """Rate the round in a record of `round-completed`. Raises Invalid."""
+        ((_, found),) = self.run([record])
+        if isinstance(found, Invalid):
+            raise found
+        return found
+
+    def run(self, records: Iterable[Record]) -> Iterator[tuple[Record, Rated | Invalid]]:
         """Rate the rounds in records of `round-completed`. Yields each record in turn, once its
         round is rated, or with the reason why it is refused."""
         for some in batches_of(records):

@@ -42,7 +42,7 @@ def compare(
     belief with the store's."""
     verdict = Verdict()
     replay = Replay(ladders, window, partitions)
-    for _, found in replay.feed(records):
+    for _, found in replay.run(records):
         if isinstance(found, Invalid):
             verdict.rejected += 1
         else:

@@ -49,7 +49,8 @@ ROUNDS = [a_round(offset, random.Random(offset)) for offset in range(COUNT)]
 
 def one_by_one() -> Mapping[Player, bytes]:
     replay = Replay(LADDERS, 10)
-    assert len([*replay.feed(ROUNDS)]) == COUNT
+    for each in ROUNDS:
+        replay.feed(each)
     pools = replay.pools.items()
     return {(name, p): pool.belief_bytes(p) for name, pool in pools for p, _ in pool}
 

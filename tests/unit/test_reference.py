@@ -18,7 +18,7 @@ from stream_rater.contract.events import Entry, RatingChanged, RoundCompleted
 from stream_rater.rating.parameters import Climbing, Common, EloMMR, Evolving, RatingConfig
 from stream_rater.rating.record import FACTOR_SIZE, HEADER_SIZE, HISTORY_SIZE
 from stream_rater.rating.record import VERSION as RECORD_VERSION
-from stream_rater.rounds.validation import CODES
+from stream_rater.rounds.validation import CODES, RULES
 from stream_rater.runtime.metrics import Lag, Metrics
 from tests.chaos.faults import FAULTS
 from tests.pages import names, pages, table, text
@@ -172,6 +172,7 @@ def test_every_rejection_code_is_told() -> None:
     sources = "".join(path.read_text() for path in (ROOT / "stream_rater").rglob("*.py"))
     raised = set(re.findall(r'Invalid\(\s*"([a-z-]+)"', sources))
     raised |= set(re.findall(r're\.compile\(.*\), "([a-z-]+)"\)', sources))
+    raised |= {rule.code for rule in RULES}
     assert set(names(text("reference/errors.md"), "code")) == raised == set(CODES)
 
 
