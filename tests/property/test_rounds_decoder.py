@@ -193,6 +193,36 @@ def test_damaged_messages_are_what_the_oracle_finds(message: Any, seed: int) -> 
     assert_alike(ANY_LADDER, ANYWHERE, records, decoder, decoder.decode(records))
 
 
+PLACES = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3)), min_size=2, max_size=40)
+
+
+@given(st.lists(PLACES, min_size=1, max_size=4), st.booleans())
+@example([[(2, 1), (1, 1), (2, 1)], [(0, 1), (2, 1), (0, 1), (1, 1)]], False)
+@example([[(2, 2), (1, 1), (2, 1)], [(0, 1), (3, 2), (0, 3), (1, 1)]], False)
+@example([[(1 + i % 2, 1) for i in range(40)]], False)
+def test_entries_come_by_place_and_as_given_where_they_tie(
+    told: list[list[tuple[int, int]]], packed: bool
+) -> None:
+    """Whatever the places, of few entries and of many, of players and of teams, with their shares."""
+    encode, headers = (as_msgpack, MSGPACK_HEADERS) if packed else (as_json, [])
+    records = []
+    for number, places in enumerate(told):
+        entries: list[dict[str, Any]] = [
+            {"player": f"p{i}"} if size == 1 else {"team": [f"p{i}-{k}" for k in range(size)]}
+            for i, (_, size) in enumerate(places)
+        ]
+        for i, (entry, (place, size)) in enumerate(zip(entries, places, strict=True)):
+            entry |= {"rank": place} if place else {"dnf": True}
+            if i % 2:
+                entry["shares"] = [(1 + (3 * i + k) % 8) / 8 for k in range(size)]
+        value = encode(*entries, round_id=f"r{number}")
+        records.append(Record(0, number, value, headers, received_s=4e9))
+    decoder = RoundDecoder(ANY_LADDER)
+    decoded = decoder.decode(records)
+    assert decoded.refusals == [None] * len(records)
+    assert_alike(ANY_LADDER, ANYWHERE, records, decoder, decoded)
+
+
 @pytest.mark.parametrize("size", [2, 5, 33, 300])
 def test_a_standings_is_a_view_of_one_round(size: int) -> None:
     """With all that the batch has of it."""
