@@ -203,7 +203,7 @@ PLACES = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3)), min_size=2, m
 def test_entries_come_by_place_and_as_given_where_they_tie(
     told: list[list[tuple[int, int]]], packed: bool
 ) -> None:
-    """Whatever the places, of few entries and of many, of players and of teams, with their shares."""
+    """Whatever the places, of few entries and of many, of players and teams, with shares."""
     encode, headers = (as_msgpack, MSGPACK_HEADERS) if packed else (as_json, [])
     records = []
     for number, places in enumerate(told):
