@@ -38,8 +38,9 @@ def test_prometheus_in_the_background(place: Path, capsys: pytest.CaptureFixture
     assert "prometheus: not running" in told.out
     assert [line for line in told.out.splitlines() if line.startswith("export")] == [
         f"export {KAFKA_VARIABLE}=kafka.example:9092",
-        f"export {REDIS_VARIABLE}=redis.example:6379",
-    ] * 2  # what a shell evaluates: no address of Prometheus is a setting
+        f"export {REDIS_VARIABLE}=redis://redis.example:6379",
+        f"export PROMETHEUS=http://{running.address}",
+    ] * 2  # what a shell evaluates
 
 
 def test_only_what_was_asked_for(place: Path) -> None:
