@@ -46,9 +46,9 @@ def environment_of(settings: Settings) -> dict[str, str]:
 
 def variables_of(settings: Settings) -> dict[str, str]:
     """The environment variables of all these settings."""
-    report = msgspec.structs.asdict(settings)
-    assert not report.pop("kafka_options"), "kafka_options can only be report in a TOML file"
-    return {PREFIX + name.upper(): str(value) for name, value in report.items()}
+    given = msgspec.structs.asdict(settings)
+    assert not given.pop("kafka_options"), "kafka_options can only be given in a TOML file"
+    return {PREFIX + name.upper(): str(value) for name, value in given.items()}
 
 
 def stream_rater(

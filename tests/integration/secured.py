@@ -17,7 +17,6 @@ import redis
 import trustme
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
-    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -95,14 +94,6 @@ class Acl:
             AclOperation[self.operation], AclPermissionType.ALLOW,
         )  # fmt: skip
 
-    def filter(self, user: str) -> AclBindingFilter:
-        """The filter that matches the binding."""
-        pattern = ResourcePatternType.PREFIXED if self.prefixed else ResourcePatternType.LITERAL
-        return AclBindingFilter(
-            ResourceType[self.kind], self.name, pattern, f"User:{user}", "*",
-            AclOperation[self.operation], AclPermissionType.ALLOW,
-        )  # fmt: skip
-
 
 class SecuredKafka:
     """A broker with users, and a client that grants rights."""
@@ -118,11 +109,6 @@ class SecuredKafka:
             return
         for future in self._admin.create_acls([each.binding(user) for each in acls]).values():
             future.result(10.0)
-
-    def forbid(self, user: str, acl: Acl) -> None:
-        """Revoke a right."""
-        (future,) = self._admin.delete_acls([acl.filter(user)]).values()
-        assert len(future.result(10.0)) == 1
 
 
 @contextmanager
