@@ -138,10 +138,24 @@ class _Listener(TcpWSGIServer):  # type: ignore[misc]
         super().__init__(*rest, **named)
         self.clock = clock
         self._others = others
+        self._waking, self._stopped = threading.Lock(), False
 
     def readable(self) -> bool:
         """Whether to accept: always."""
         return True
+
+    def pull_trigger(self) -> None:
+        """Wake the server's thread; nothing once it has stopped. By then the number of the pipe
+        may be another file's."""
+        with self._waking:
+            if not self._stopped:
+                super().pull_trigger()
+
+    def stop(self) -> None:
+        """Close what wakes the thread: only the thread itself may, and nobody wakes it then."""
+        with self._waking:
+            self._stopped = True
+            self.trigger.close()
 
     def prune(self) -> None:
         """Close the connections that are too many or too slow."""
@@ -181,25 +195,29 @@ class Server:
             for each in settings.listen
         ]
         self.port: int = self._listeners[0].effective_port
-        self._wake = self._listeners[0].trigger
+        self._closing = False
         for pool in self._pools:
             pool.set_thread_count(THREADS)
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
-        while self._open:
+        while not self._closing:
             # Only between two looks at the events: the number of a closed connection soon is that
             # of a new one, and an event would be taken for the other's.
             for listener in self._listeners:
                 listener.prune()
             # poll, not select: a worker may have more than the 1,024 files that select knows.
             wasyncore.loop(LOOK_EVERY_S, use_poll=True, map=self._open, count=1)
+        for listener in self._listeners:
+            listener.stop()
+        wasyncore.close_all(self._open, ignore_all=True)
 
     def close(self) -> None:
         """Stop listening. What the thread waits for it closes itself: closed under it, a number
         may be another's file by the time it looks."""
         for pool in self._pools:
             pool.shutdown()
-        self._wake.pull_trigger(lambda: wasyncore.close_all(self._open, ignore_all=True))
+        self._closing = True
+        self._listeners[0].pull_trigger()
         self._thread.join()

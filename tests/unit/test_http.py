@@ -1,5 +1,6 @@
 """The endpoints: what they answer, and that no client keeps others from an answer."""
 
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -115,6 +116,23 @@ def test_a_probe_does_not_wait_for_scrapes() -> None:
         for _ in range(5 * http.THREADS):
             held.enter_context(connected(server)).sendall(SCRAPE)
         assert ask(server) == (200, "ok\n")
+
+
+def test_nobody_wakes_a_server_that_has_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its thread may see that it is to stop before `close` wakes it; the answer of a scrape may
+    come later still. The number of the pipe may be another file's by then."""
+    with serving() as server:
+        listener = server._listeners[0]
+        wake, pipe = listener.pull_trigger, listener.trigger.trigger
+
+        def late() -> None:
+            os.write(pipe, b"x")
+            server._thread.join(TIMEOUT_S)
+            assert not server._thread.is_alive()
+            wake()
+
+        monkeypatch.setattr(listener, "pull_trigger", late)
+    wake()
 
 
 # --- time -----------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ def rival_of(told: str) -> Rival:
         # Python's own first place to look would be the working directory, which has ours.
         variables = {"PYTHONPATH": str(folder), "PYTHONSAFEPATH": "1"}
         done = subprocess.run(
-            [sys.executable, "-m", f"{PACKAGE}.warm"],
+            [sys.executable, "-m", f"{PACKAGE}.runtime.selfcheck"],
             env=os.environ | variables, stdout=sys.stderr, check=False,
         )  # fmt: skip
         if done.returncode:
