@@ -48,7 +48,7 @@ def check_command(words: list[str]) -> None:
         case ["make", target, *variables]:
             assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
             assert all(re.match(r"[A-Z]+=", each) for each in variables)
-        case ["export", *settings]:
+        case ["export" | "unset", *settings]:
             assert all(known_setting(each.partition("=")[0]) for each in settings)
         case [".venv/bin/stream-rater", name, *arguments]:
             there = [word for word in arguments if not word.startswith("build/")]

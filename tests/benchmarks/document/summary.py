@@ -13,7 +13,7 @@ def _throughput(rows: Rows) -> tuple[str, Row]:
     row = rows["stream/lobby5/1"]
     costs = [number(figure(row, f"ratio.{who}_us")) for who in ("workers", "redis", "broker")]
     rate = number(figure(row, "value"))
-    used = "; processor time of one: {} µs in the worker, {} in Redis, {} in Kafka".format(*costs)
+    used = "; each takes {} µs of processor in the worker, {} in Redis, {} in Kafka".format(*costs)
     return f"{rate} rating changes a second{used}", row
 
 
@@ -75,5 +75,5 @@ def summary(rows: Sequence[Row]) -> str:
             continue
         lines.append(f"| {what} | {value} | {row.origin.date[:10]} |")
         machines[row.origin.machine] = None
-    where = " ".join(f"Measured on: {each}." for each in machines)
-    return "\n".join(lines) + f"\n\n{where}\n"
+    where = "; and on ".join(machines)
+    return "\n".join(lines) + f"\n\nMeasured on {where}.\n"
