@@ -30,6 +30,7 @@ from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Topics
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.columns.sharding import shards_of
+from stream_rater.columns.strings import StringColumn
 from stream_rater.config import Ladder, Settings, one_ladder
 from stream_rater.lab.replay import Pool
 from stream_rater.pipeline.ports import NO_PLAYERS, Application, Position
@@ -70,7 +71,7 @@ def made_beliefs(first: int, count: int) -> Iterator[tuple[str, bytes]]:
             completed_at=rounds.day(number),
         )  # fmt: skip
         pool.rate(reader.read(told, received_s=math.inf), number)
-    return zip(names, pool.records(names), strict=True)
+    return zip(names, pool.records(pool.rows(StringColumn.of(names))), strict=True)
 
 
 def fill(settings: Settings, players: int) -> None:

@@ -94,7 +94,7 @@ def submit(path: Path, settings: Settings, per_second: float | None) -> None:
             except Invalid as invalid:
                 mistakes.add(record.offset, invalid)
                 continue
-            order.add(standings)
+            order.add(standings.batch)
             submitter.submit(standings.ladder, standings.round_id, standings.completed_at, value)
             sent += 1
             if per_second:

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 
 from rich.console import Console
@@ -113,6 +112,7 @@ def _load(path: Path, mistakes: Mistakes, rounds: int | None) -> Loaded:
     rolls: dict[str, PlayerIndex] = {}
     records = records_in(path)
     window = Settings().duplicate_window
-    sessions = list(islice(sessions_of(records, window, mistakes.add, rolls), rounds))
-    mistakes.taken = len(sessions)
-    return DataSet(path.name.split(".")[0], sessions), rolls
+    sessions = list(sessions_of(records, window, mistakes.add, rolls, rounds=rounds))
+    found = DataSet(path.name.split(".")[0], sessions)
+    mistakes.taken = found.rounds
+    return found, rolls

@@ -22,10 +22,11 @@ from stream_rater.lab.comparison import Named, compare
 from stream_rater.lab.evaluation import evaluate, trained
 from stream_rater.lab.lines import json_lines, name_of, read_lines, text_size
 from stream_rater.lab.offline import records_of
-from stream_rater.lab.season import Session, sessions_of
+from stream_rater.lab.season import Session, before, sessions_of
 from stream_rater.lab.spaces import SPACES
 from stream_rater.lab.tuning import MissingExtra, Problem, tune, without_defaults
 from stream_rater.rating.parameters import RatingConfig
+from stream_rater.rounds.batch import RoundBatch
 
 
 @contextmanager
@@ -46,9 +47,12 @@ def read_sessions(
     path, order = mistakes.path, order or Order()
     checked = json_lines(iter(lines), name_of(path))
     records = records_of(track_bytes(checked, path.name, text_size(path)))
-    for session in sessions_of(records, Settings().duplicate_window, mistakes.add):
-        order.add(mistakes.valid(session).rounds[0])
-        yield session
+
+    def seen(rounds: RoundBatch) -> None:
+        mistakes.taken += len(rounds)
+        order.add(rounds)
+
+    yield from sessions_of(records, Settings().duplicate_window, mistakes.add, seen=seen)
 
 
 def evaluate_files(
@@ -96,11 +100,12 @@ def tune_file(
     mistakes, order = Mistakes(path), Order()
     with named_failures():
         sessions = list(read_sessions(read_lines(path), mistakes, order))
-    first = sessions[: trained(len(sessions), train)]
+    first = before(sessions, trained(mistakes.taken, train))
     problem = Problem(system, SPACES[system], measure, first)
     begin = problem.config(problem.start())
     if averages(evaluate(first, begin).scores)[measure] is None:
-        raise Failed(f"{path}: {len(first)} rounds to tune on say nothing about {measure}")
+        to_tune = sum(len(each.rounds) for each in first)
+        raise Failed(f"{path}: {to_tune} rounds to tune on say nothing about {measure}")
     found = search(problem, trials, workers)
     from stream_rater.cli import lab_tables
 

@@ -94,7 +94,8 @@ def report_tuning(
 ) -> None:
     """Both configurations on both parts, and the difference on the second, on stderr."""
     outcomes = [evaluate(sessions, config) for config in (begin, found)]
-    first = trained(len(sessions), train)
+    rounds = len(outcomes[0].scores)
+    first = trained(rounds, train)
     columns = {
         f"{part} part\n{name}": shown(averages(outcome.scores[chosen]))
         for part, chosen in (("first", slice(0, first)), ("second", slice(first, None)))
@@ -104,7 +105,7 @@ def report_tuning(
     if len(base):
         gaps = differences(tuned, base, MEASURES)
         columns["second part\ntuned less start"] = [told(gaps[name]) for name in HEADINGS]
-    table = _side_by_side(f"{len(sessions)} rounds, first {first} to tune", list(columns))
+    table = _side_by_side(f"{rounds} rounds, first {first} to tune", list(columns))
     for i, (heading, _) in enumerate(HEADINGS.values()):
         table.add_row(heading, *(each[i] for each in columns.values()))
     Console(file=sys.stderr, width=None if sys.stderr.isatty() else 160).print(table)

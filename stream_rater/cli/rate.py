@@ -2,20 +2,21 @@
 
 import base64
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import msgspec
+import numpy as np
 
 from stream_rater.cli.failures import named_failures
 from stream_rater.cli.terminal import Mistakes, Order, check_writable, records_in
 from stream_rater.config import Ladders, Settings
-from stream_rater.lab.offline import Rated, Replay
+from stream_rater.lab.offline import Replay
 from stream_rater.lab.rating_changes import changes_of
 from stream_rater.lab.replay import Pool
-from stream_rater.rounds.validation import Invalid
+from stream_rater.rating.systems import ratings
 
 _to_json = msgspec.json.Encoder().encode
 
@@ -29,22 +30,15 @@ def rate(
     replay, mistakes, order = Replay(ladders, Settings().duplicate_window), Mistakes(path), Order()
     with named_failures():
         with _opened(changes) if changes else nullcontext() as log:
-            for rated in _rated(replay, path, mistakes):
-                order.add(rated.standings)
+            for batch in replay.run(records_in(path)):
+                mistakes.note(batch.records, batch.decoded.refusals)
+                order.add(batch.decoded.rounds)
                 if log is not None:
-                    log.writelines(_to_json(each) + b"\n" for each in changes_of(rated))
+                    log.writelines(_to_json(each) + b"\n" for each in changes_of(batch))
         with _opened(out) as file:
             _write_ratings(replay, file, records=records)
     order.conclude(path)
     mistakes.conclude()
-
-
-def _rated(replay: Replay, path: Path, mistakes: Mistakes) -> Iterator[Rated]:
-    for record, found in replay.run(records_in(path)):
-        if isinstance(found, Invalid):
-            mistakes.add(record.offset, found)
-        else:
-            yield mistakes.valid(found)
 
 
 @contextmanager
@@ -69,17 +63,26 @@ class RatingLine(msgspec.Struct, omit_defaults=True):
     """The belief's bytes, base64."""
 
 
-def _rating_line(ladder: str, pool: Pool, player: str, header: Any, *, records: bool) -> RatingLine:
-    mu, sigma = float(header["mu"]), float(header["sigma"])
-    record = base64.b64encode(pool.belief_bytes(player)).decode() if records else None
-    rating = float(pool.rule.rating(mu, sigma))
-    return RatingLine(ladder, player, mu, sigma, rating, int(header["rounds"]), record)
+def _rating_lines(ladder: str, pool: Pool, *, records: bool) -> list[RatingLine]:
+    """A line for each player of a ladder, the best first."""
+    rows = np.arange(len(pool))
+    header = pool.headers(rows)
+    shown = ratings([pool.rule], np.zeros(len(pool), np.int64), header["mu"], header["sigma"])
+    encoded: Sequence[str | None] = [None] * len(pool)
+    if records:
+        encoded = [base64.b64encode(each).decode() for each in pool.records(rows)]
+    lines = [
+        RatingLine(ladder, *columns)
+        for columns in zip(
+            pool.players(), header["mu"].tolist(), header["sigma"].tolist(), shown.tolist(),
+            header["rounds"].tolist(), encoded, strict=True,
+        )
+    ]  # fmt: skip
+    lines.sort(key=lambda line: (-line.rating, line.player))
+    return lines
 
 
 def _write_ratings(replay: Replay, file: IO[bytes], *, records: bool) -> None:
     for ladder, pool in sorted(replay.pools.items()):
-        lines = [
-            _rating_line(ladder, pool, player, header, records=records) for player, header in pool
-        ]
-        lines.sort(key=lambda line: (-line.rating, line.player))
+        lines = _rating_lines(ladder, pool, records=records)
         file.writelines(_to_json(line) + b"\n" for line in lines)

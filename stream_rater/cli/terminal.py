@@ -3,7 +3,7 @@
 import gc
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # they take longer to load than `--help` should take
     from rich.progress import Progress
 
     from stream_rater.contract.record import Record
-    from stream_rater.rounds.batch import Standings
+    from stream_rater.rounds.batch import RoundBatch
     from stream_rater.rounds.validation import Invalid
 
 T = TypeVar("T")
@@ -161,14 +161,14 @@ class Order:
         self._late = 0
         self._first_late = ""
 
-    def add(self, standings: "Standings") -> None:
-        """The next round."""
-        self._count += 1
-        before = self._latest.get(standings.ladder)
-        self._latest[standings.ladder] = standings.time
-        if before is not None and standings.time < before:
-            self._late += 1
-            self._first_late = self._first_late or standings.round_id
+    def add(self, rounds: "RoundBatch") -> None:
+        """The next rounds."""
+        self._count += len(rounds)
+        for head, time in zip(rounds.heads, rounds.time.tolist(), strict=True):
+            if time < self._latest.get(head.ladder, time):
+                self._late += 1
+                self._first_late = self._first_late or head.round_id
+            self._latest[head.ladder] = time
 
     def conclude(self, path: Path) -> None:
         """Warn on standard error if many rounds are earlier than the one before."""
@@ -194,6 +194,14 @@ class Mistakes:
         """Count a round that is valid."""
         self.taken += 1
         return round_
+
+    def note(self, lines: "Sequence[Record]", refusals: "Sequence[Invalid | None]") -> None:
+        """Count the valid rounds in these lines, and tell of the others."""
+        for line, refusal in zip(lines, refusals, strict=True):
+            if refusal is None:
+                self.taken += 1
+            else:
+                self.add(line.offset, refusal)
 
     def add(self, line: int, invalid: "Invalid") -> None:
         """Tell of a line, numbered from 0."""

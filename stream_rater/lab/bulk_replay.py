@@ -17,6 +17,7 @@ from stream_rater.columns.player_column import LadderColumn, PlayerColumn
 from stream_rater.columns.ranges import bounds, spread
 from stream_rater.columns.strings import StringColumn, put
 from stream_rater.lab.player_index import PlayerIndex
+from stream_rater.lab.turns import depths
 from stream_rater.rating import record, systems
 from stream_rater.rating.model import Beliefs, newcomers
 from stream_rater.rating.parameters import RatingConfig
@@ -126,25 +127,6 @@ class Turn:
         return np.repeat(self.played.offset, self.played.rounds.sizes)
 
 
-@kernel
-def _depths(starts: Ints, rows: Ints, latest: Ints) -> Ints:
-    """(R,) the length of the longest chain of earlier rounds, each sharing a player with the next,
-    that must be rated before each round.
-
-    Round r has the players rows[starts[r] : starts[r + 1]]. `latest` has an element for every row,
-    and is zero before and after the call.
-    """
-    found = np.zeros(len(starts) - 1, np.int64)
-    for r in range(len(found)):
-        for i in range(starts[r], starts[r + 1]):
-            found[r] = max(found[r], latest[rows[i]])
-        for i in range(starts[r], starts[r + 1]):
-            latest[rows[i]] = found[r] + 1
-    for row in rows:
-        latest[row] = 0
-    return found
-
-
 class BulkReplay:
     """The beliefs of all players of a census."""
 
@@ -168,7 +150,7 @@ class BulkReplay:
         """Yield the rounds in turns, each of which is to be rated before the next. `rows` are the
         players' rows."""
         starts = bounds(played.rounds.sizes)
-        depth = _depths(starts, rows, self._latest)
+        depth = depths(starts, rows, self._latest)
         order = np.lexsort((played.rule, depth))
         changes = np.flatnonzero(np.diff(depth[order]) | np.diff(played.rule[order])) + 1
         for some in np.split(order, changes):

@@ -12,7 +12,7 @@ from time import perf_counter
 
 import numpy as np
 
-from stream_rater.columns.arrays import Floats
+from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.config import Ladder
 from stream_rater.lab import accuracy
 from stream_rater.lab.chances import chances_of
@@ -30,8 +30,9 @@ class Outcome:
 
     config: RatingConfig
     scores: Floats
-    """(R, len(FIELDS)) the scores of all rounds, including those that only build experience."""
-    players: Floats
+    """(R, len(FIELDS)) the scores of all rounds in the order of the season, including those that
+    only build experience."""
+    players: Ints
     """(R,) the number of players of each round."""
     rating_s: float
     """Seconds spent on rating alone."""
@@ -56,7 +57,7 @@ class Contender:
     rating_s: float = 0.0
     _pools: dict[str, Pool] = field(default_factory=dict)
 
-    def rate(self, sessions: Iterable[Session]) -> Iterator[tuple[Session, list[int], Wave | None]]:
+    def rate(self, sessions: Iterable[Session]) -> Iterator[tuple[Session, Ints, Wave | None]]:
         """Rate each session. Yields the session, the indices of its rounds that were rated, and
         what the ratings were before; None if no round was rated."""
         for session in sessions:
@@ -71,7 +72,8 @@ class Contender:
         if pool is None:
             pool = self._pools[session.ladder] = Pool(Ladder(rating=self.config))
         pool.make_room(session.players)
-        return pool.rate_rows(session.rounds, session.rows, 0)[0]
+        folded = pool.rate_rows(session.rounds, session.rows, session.turns, session.numbers)
+        return folded.wave
 
     def score(self, wave: Wave) -> Floats:
         """(R, len(FIELDS)) the scores of the rounds of a wave by the ratings before them."""
@@ -90,13 +92,16 @@ def evaluate(
     began_s = perf_counter()
     contender = Contender(config)
     rated = ahead(contender.rate(ahead(sessions))) if threads else contender.rate(sessions)
-    scores, players = [np.zeros((0, len(FIELDS)))], [0.0]
+    scores, nobody = [np.zeros((0, len(FIELDS)))], np.empty(0, np.int64)
+    players, numbers = [nobody], [nobody]
     for session, indices, wave in rated:
         scores.append(np.zeros((len(session.rounds), len(FIELDS))))
-        players.extend(session.rounds.sizes.tolist())
+        players.append(session.rounds.sizes)
+        numbers.append(session.numbers)
         if wave is not None:
             scores[-1][indices] = contender.score(wave)
+    order = np.argsort(np.concatenate(numbers), kind="stable")
     return Outcome(
-        config, np.concatenate(scores), np.array(players[1:], np.float64), contender.rating_s,
+        config, np.concatenate(scores)[order], np.concatenate(players)[order], contender.rating_s,
         perf_counter() - began_s,
     )  # fmt: skip

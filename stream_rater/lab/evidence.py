@@ -19,7 +19,7 @@ from stream_rater.lab.accuracy import averages
 from stream_rater.lab.bootstrap import Difference, difference
 from stream_rater.lab.evaluation import Outcome, evaluate, trained
 from stream_rater.lab.farming import Careers
-from stream_rater.lab.season import Session, split
+from stream_rater.lab.season import Session, before, in_blocks, split
 from stream_rater.lab.spaces import SPACES, configuration, start
 from stream_rater.lab.synthetic import Kind
 from stream_rater.lab.tuning import Problem, tune
@@ -73,6 +73,11 @@ class DataSet:
     name: str
     sessions: Sequence[Session]
 
+    @property
+    def rounds(self) -> int:
+        """How many."""
+        return sum(len(session.rounds) for session in self.sessions)
+
     def sizes(self) -> list[int]:
         """The number of entries of each round."""
         return [int(size) for session in self.sessions for size in session.rounds.entries]
@@ -96,7 +101,8 @@ Say = Callable[[str], None]
 def made_up(effort: Effort) -> list[DataSet]:
     """The synthetic data sets."""
     return [
-        DataSet(name, list(synthetic.season(kind, SEED))) for name, kind in effort.synthetic.items()
+        DataSet(name, list(in_blocks(synthetic.season(kind, SEED))))
+        for name, kind in effort.synthetic.items()
     ]
 
 
@@ -107,7 +113,7 @@ def first_guess(system: str) -> RatingConfig:
 
 def tuned(data: DataSet, system: str, trials: int, workers: int) -> RatingConfig:
     """The configuration of a system after tuning on the first part of a data set."""
-    first = data.sessions[: trained(len(data.sessions), TRAIN)]
+    first = before(data.sessions, trained(data.rounds, TRAIN))
     scores = averages(evaluate(first, first_guess(system)).scores)
     measure = MEASURE_OF_ALL if scores[MEASURE] is None else MEASURE
     return tune(Problem(system, SPACES[system], measure, first), trials, workers)
@@ -158,7 +164,7 @@ def farm(data: DataSet, row: int, threshold: float) -> dict[str, Careers]:
 
 def made_up_farm() -> tuple[DataSet, int]:
     """A synthetic season for Figure 2, and the row of its best player."""
-    sessions = list(synthetic.season(MADE_UP_FARM, 3))
+    sessions = list(synthetic.season(MADE_UP_FARM, 3))  # one round each
     places = np.zeros(MADE_UP_FARM.players)
     for session in sessions:
         places[session.rows] += np.arange(len(session.rows))

@@ -15,7 +15,7 @@ from msgspec import structs
 
 from stream_rater.config import Ladder
 from stream_rater.lab.replay import Pool
-from stream_rater.lab.season import Session
+from stream_rater.lab.season import Session, singly
 from stream_rater.rating.parameters import RatingConfig, Topcoder
 
 HONEST, FARMED, HARVEST = 45, 45, 15
@@ -101,7 +101,7 @@ def _played(
                 session = last(session, row)
             rounds += 1
         pool.make_room(session.players)
-        pool.rate_rows(session.rounds, session.rows, 0)
+        pool.rate_rows(session.rounds, session.rows, session.turns, session.numbers)
         if took_part:
             rating = pool.mu(row)
         yield session, rating if took_part else None
@@ -112,7 +112,7 @@ def compare(
     threshold: float = THRESHOLD, schedule: RatingConfig | None = None,
 ) -> dict[str, Careers]:  # fmt: skip
     """The honest and the farmed career by each system, over HONEST + FARMED + HARVEST rounds."""
-    season = until(sessions, row, HONEST + FARMED + HARVEST)
+    season = until(singly(sessions), row, HONEST + FARMED + HARVEST)
     with_farmer = farmed(season, row, schedule or Topcoder(), threshold)
     return {
         name: Careers(career(season, row, config), career(with_farmer, row, config))

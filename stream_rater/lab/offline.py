@@ -7,13 +7,14 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_rater.columns.arrays import Ints
+from stream_rater.columns.ranges import bounds, spread
 from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config import Ladder, Ladders
 from stream_rater.contract.record import Record
-from stream_rater.lab.replay import Pool
-from stream_rater.rating.model import Evidence
-from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rounds.batch import Standings
+from stream_rater.lab.replay import Folded, Pool
+from stream_rater.lab.turns import turns_of
+from stream_rater.rating.systems import RatingRule
+from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.decoder import DecodedRounds, RoundDecoder
 from stream_rater.rounds.duplicates import DuplicateWindow
 from stream_rater.rounds.validation import Invalid
@@ -65,47 +66,78 @@ class Judge:
 
 
 class Rated(NamedTuple):
-    """A valid round and what it did to its ladder's pool."""
+    """Rounds of one ladder, rated by the same parameters, and what they did to its pool."""
 
-    standings: Standings
+    chosen: Ints
+    """(R,) their indices among the batch's valid rounds, in the order in which they were rated."""
+    rounds: RoundBatch
+    """(R,) in this order."""
     pool: Pool
-    changed: tuple[Ints, Evidence] | None
-    """Rows of its players in the pool and their evidence; None where it changed nothing."""
+    """The ladder's."""
+    rule: RatingRule
+    """By which the pool rated them."""
+    rows: Ints
+    """(P,) the players' rows in the pool."""
+    folded: Folded
+    """What each player was before and after."""
+
+
+class RatedBatch(NamedTuple):
+    """Some records, and what their rounds did to the pools."""
+
+    records: Sequence[Record]
+    decoded: DecodedRounds
+    rated: list[Rated]
+    """Without the rounds that change nothing."""
 
 
 class Replay:
-    """Replays a log one record after the other. The state of every ladder's pool after it is the
-    truth that the service must match."""
+    """Replays a log in its order. The state of every ladder's pool after it is the truth that the
+    service must match."""
 
     def __init__(self, ladders: Ladders, window: int, partitions: int = ANYWHERE) -> None:
         self._judge = Judge(ladders, window, partitions)
         self.pools: dict[str, Pool] = {}
         """The pool of each ladder."""
 
-    def feed(self, record: Record) -> Rated:
-        """Rate the round in a record of `round-completed`. Raises Invalid."""
-        ((_, found),) = self.run([record])
-        if isinstance(found, Invalid):
-            raise found
-        return found
-
-    def run(self, records: Iterable[Record]) -> Iterator[tuple[Record, Rated | Invalid]]:
-        """Rate the rounds in records of `round-completed`. Yields each record in turn, once its
-        round is rated, or with the reason why it is refused."""
+    def run(self, records: Iterable[Record]) -> Iterator[RatedBatch]:
+        """Rate the rounds in records of `round-completed`. Yields them some at a time, once they
+        are rated."""
         for some in batches_of(records):
-            decoded = self._judge.decode(some)
-            ratings = [self._judge.round_decoder.ratings[number] for number in decoded.rule]
-            rounds = zip(decoded.rounds, ratings, strict=True)
-            for record, refusal in zip(some, decoded.refusals, strict=True):
-                yield record, refusal or self._rate(*next(rounds), record.offset)
+            yield self.feed(some)
 
-    def _rate(self, standings: Standings, rating: RatingConfig, offset: int) -> Rated:
-        """Rate a round by these parameters."""
-        pool = self.pools.get(standings.ladder)
+    def feed(self, records: Sequence[Record]) -> RatedBatch:
+        """Rate the rounds in these records."""
+        decoded = self._judge.decode(records)
+        offsets = np.array([each.offset for each in decoded.valid(records)], np.int64)
+        teach = self._judge.round_decoder.rates(decoded.rounds, decoded.rule)
+        together: dict[tuple[str, int], list[int]] = {}
+        heads, rules = decoded.rounds.heads, decoded.rule.tolist()
+        for i in np.flatnonzero(teach).tolist():
+            together.setdefault((heads[i].ladder, rules[i]), []).append(i)
+        rated = [
+            self._rate(ladder, rule, decoded.rounds, np.array(chosen), offsets)
+            for (ladder, rule), chosen in together.items()
+        ]
+        return RatedBatch(records, decoded, rated)
+
+    def _rate(
+        self, ladder: str, rule: int, rounds: RoundBatch, chosen: Ints, offsets: Ints
+    ) -> Rated:
+        """Rate the rounds `chosen`, which are a ladder's, by the parameters of this number."""
+        rating = self._judge.round_decoder.ratings[rule]
+        pool = self.pools.get(ladder)
         if pool is None:
-            pool = self.pools[standings.ladder] = Pool(Ladder(rating=rating))
+            pool = self.pools[ladder] = Pool(Ladder(rating=rating))
         pool.follow(rating)
-        return Rated(standings, pool, pool.rate(standings, offset))
+        own = rounds if len(chosen) == len(rounds) else rounds.take(chosen)
+        rows = pool.rows(own.names)
+        turns = turns_of(bounds(own.sizes), rows, len(pool))
+        if len(turns.bounds) > 2:  # a single turn keeps the order
+            rows = rows[spread(bounds(own.sizes)[turns.order], own.sizes[turns.order])]
+            own, chosen = own.take(turns.order), chosen[turns.order]
+        folded = pool.rate_rows(own, rows, turns.bounds, offsets[chosen])
+        return Rated(chosen, own, pool, pool.rule, rows, folded)
 
 
 def records_of(lines: Iterable[bytes]) -> Iterator[Record]:

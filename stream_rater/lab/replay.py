@@ -4,17 +4,35 @@ The service's ratings must equal its ratings bit for bit, and the offline comman
 passes through the same functions as in the service, but each round sees all rounds before it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from stream_rater.columns.arrays import Ints
+from stream_rater.columns.strings import StringColumn
 from stream_rater.config import Ladder
+from stream_rater.lab.player_index import PlayerIndex
 from stream_rater.rating import record, systems
 from stream_rater.rating.factor import factors_of
+from stream_rater.rating.fold import Posteriors
 from stream_rater.rating.model import Beliefs, Evidence, Table, Wave, newcomers
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rounds.batch import RoundBatch, Standings
+
+ONE_TURN = np.array([0, 1])
+"""The turns of one round."""
+
+
+class Folded(NamedTuple):
+    """What rating some rounds gave, P players in all."""
+
+    wave: Wave
+    """With what each player was before each round."""
+    evidence: Evidence
+    """(P, 3)"""
+    after: Posteriors
+    """What each player was after each round."""
 
 
 class Pool:
@@ -23,7 +41,7 @@ class Pool:
     def __init__(self, ladder: Ladder) -> None:
         self.rating = ladder.rating
         self.rule = systems.rule_of(ladder.rating)
-        self._rows: dict[str, int] = {}
+        self._index = PlayerIndex()
         self._beliefs = self._empty(1024, self.rule.kept + 1 if self.rule.kept else 8)
 
     def follow(self, rating: RatingConfig) -> None:
@@ -43,7 +61,7 @@ class Pool:
             self._grow(len(header), self.rule.kept + 1)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._index)
 
     def _empty(self, players: int, capacity: int) -> Beliefs:
         rule = self.rule
@@ -64,11 +82,10 @@ class Pool:
         factors[: len(old), : old.factors.shape[1]] = old.factors
         self._beliefs = Beliefs(header, factors)
 
-    def rows(self, players: list[str]) -> Ints:
+    def rows(self, players: StringColumn) -> Ints:
         """(P,) the row of each player; new players are added."""
-        known = self._rows
-        rows = np.array([known.setdefault(player, len(known)) for player in players], np.int64)
-        self.make_room(len(known))
+        rows = self._index.rows(players)
+        self.make_room(len(self._index))
         return rows
 
     def rate(self, standings: Standings, offset: int) -> tuple[Ints, Evidence] | None:
@@ -76,33 +93,34 @@ class Pool:
         nothing."""
         if not standings.rates(skip_all_tied=self.rating.skip_all_tied):
             return None
-        rows = self.rows(standings.players)
-        _, evidence = self.rate_rows(standings.batch, rows, offset)
-        return rows, evidence
+        rows = self.rows(standings.batch.names)
+        folded = self.rate_rows(standings.batch, rows, ONE_TURN, np.array([offset]))
+        return rows, folded.evidence
 
     def make_room(self, players: int) -> None:
         """Make room for rows below `players`; new rows are newcomers."""
         if players > len(self._beliefs):
             self._grow(max(players, 5 * len(self._beliefs) // 4), self._beliefs.factors.shape[1])
 
-    def rate_rows(self, rounds: RoundBatch, rows: Ints, offset: int) -> tuple[Wave, Evidence]:
-        """Rate rounds of one time that share no player. `rows` are the rows of their players.
+    def rate_rows(self, rounds: RoundBatch, rows: Ints, turns: Ints, offset: Ints) -> Folded:
+        """Rate rounds, of which there is one at least. `rows` (P,) are the rows of their players,
+        and `offset` (R,) their offsets.
 
-        Returns what stage 1 saw, and the evidence. This is `rate` without names.
+        They come in turns: turn t has the rounds turns[t] : turns[t + 1], which share no player,
+        and is rated after all earlier turns. This is `rate` without names, for many rounds.
         """
         if self.rule.kept == 0:
-            self._lengthen(int(self._beliefs.header["count"][rows].max()))
-        wave = rounds.wave(self._beliefs.header, rows)
-        evidence = systems.estimate(self.rating, wave)
-        same = np.zeros(len(rows), np.int64)
-        systems.update(self._beliefs, rows, evidence, [self.rule], same)
-        systems.note_round(self._beliefs, rows, same + offset, same + rounds.time[0])
-        return wave, evidence
+            held = int(self._beliefs.header["count"][rows].max())
+            self._lengthen(held + len(turns) - 1)
+        wave = rounds.unseen_wave()
+        evidence, after = systems.fold(self.rating, self._beliefs, rows, wave, turns, offset)
+        return Folded(wave, evidence, after)
 
-    def _lengthen(self, held: int) -> None:
-        """Make room for one more factor after this many."""
-        if held + 1 >= self._beliefs.factors.shape[1]:
-            self._grow(len(self._beliefs), 2 * self._beliefs.factors.shape[1])
+    def _lengthen(self, factors: int) -> None:
+        """Make room for this many factors."""
+        capacity = self._beliefs.factors.shape[1]
+        if factors >= capacity:
+            self._grow(len(self._beliefs), max(factors + 1, 2 * capacity))
 
     def mu(self, row: int) -> float:
         """The rating of the player in this row."""
@@ -116,20 +134,24 @@ class Pool:
     def belief_bytes(self, player: str) -> bytes:
         """The record of one player as the service stores it. Raises Unrecordable if the history is
         full."""
+        row = self._index.find(player)
+        if row is None:
+            raise KeyError(player)
+        return self.records(np.array([row]))[0]
+
+    def records(self, rows: Ints) -> list[bytes]:
+        """The records of the players in these rows. Raises Unrecordable as `belief_bytes` does."""
         if self._beliefs.in_full:
             raise record.Unrecordable("no record can hold a full history: set history to a number")
-        row = slice(self._rows[player], self._rows[player] + 1)
-        return record.encode(Beliefs(self._beliefs.header[row], self._beliefs.factors[row]))[0]
-
-    def records(self, players: Sequence[str]) -> list[bytes]:
-        """The records of many players, without the check for a full history."""
-        rows = np.array([self._rows[player] for player in players], np.int64)
         return record.encode(Beliefs(self._beliefs.header[rows], self._beliefs.factors[rows]))
 
-    def __contains__(self, player: object) -> bool:
-        return player in self._rows
+    def players(self) -> list[str]:
+        """All players, in order of their rows."""
+        return self._index.names(np.arange(len(self))).texts()
+
+    def __contains__(self, player: str) -> bool:
+        return self._index.find(player) is not None
 
     def __iter__(self) -> Iterator[tuple[str, Table]]:
         """Yield each player with the header of the belief."""
-        for player, row in self._rows.items():
-            yield player, self._beliefs.header[row]
+        yield from zip(self.players(), self._beliefs.header[: len(self)], strict=True)

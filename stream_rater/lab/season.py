@@ -1,6 +1,10 @@
-"""Rounds as the laboratory replays them: players are rows instead of names."""
+"""Rounds as the laboratory replays them: players are rows instead of names, rounds come in turns.
 
-from collections.abc import Callable, Iterable, Iterator
+A file's rounds are read a block at a time. Those of one ladder in a block are a session: they are
+rated in one call, and so are its turns, one after the other (`rating.fold`).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,16 +17,23 @@ from stream_rater.config import ANY_LADDER
 from stream_rater.contract.record import Record
 from stream_rater.lab.offline import Judge, batches_of
 from stream_rater.lab.player_index import PlayerIndex
+from stream_rater.lab.turns import turns_of
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.validation import Invalid
 
 NO_NAMES = StringColumn.of([])
 
+BLOCK_BYTES = 2**20
+"""Records are read together while they have no more bytes than this."""
+
+BLOCK_ROUNDS = 1000
+"""Rounds that were made up are joined into blocks of so many."""
+
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Rounds of one ladder at one time that share no player, so that they can be rated in one
-    call."""
+    """Rounds of one ladder, turn by turn. Those of a turn share no player, and those of one player
+    are in the order of the season."""
 
     ladder: str
     players: int
@@ -30,59 +41,133 @@ class Session:
     rows: Ints
     """(P,) the row of each player, round by round, in order of place."""
     rounds: RoundBatch
-    """The rounds, without names."""
+    """(R,) the rounds, without names."""
+    turns: Ints
+    """(T+1,) turn t has the rounds turns[t] : turns[t + 1]."""
+    numbers: Ints
+    """(R,) which round of the season each is, from 0."""
 
-    def rating(self, *, skip_all_tied: bool) -> tuple["Session | None", list[int]]:
+    @classmethod
+    def of(
+        cls, ladder: str, players: int, rows: Ints, rounds: RoundBatch, numbers: Ints
+    ) -> "Session":
+        """Rounds in the order of the season, put into turns."""
+        starts = bounds(rounds.sizes)
+        turns = turns_of(starts, rows, players)
+        chosen = spread(starts[turns.order], rounds.sizes[turns.order])
+        return cls(
+            ladder, players, rows[chosen], rounds.take(turns.order), turns.bounds,
+            numbers[turns.order],
+        )  # fmt: skip
+
+    def take(self, chosen: Ints) -> "Session":
+        """These rounds only; their indices rise."""
+        sizes = self.rounds.sizes
+        return Session(
+            self.ladder, self.players, self.rows[spread(bounds(sizes)[chosen], sizes[chosen])],
+            self.rounds.take(chosen), np.unique(np.searchsorted(chosen, self.turns)),
+            self.numbers[chosen],
+        )  # fmt: skip
+
+    def rating(self, *, skip_all_tied: bool) -> tuple["Session | None", Ints]:
         """The rounds that change ratings, or None if none does, and their indices."""
         chosen = np.flatnonzero(self.rounds.rates(np.full(len(self.rounds), skip_all_tied)))
         if len(chosen) == len(self.rounds):
-            return self, chosen.tolist()
-        if not len(chosen):
-            return None, []
-        sizes = self.rounds.sizes
-        rows = self.rows[spread(bounds(sizes)[chosen], sizes[chosen])]
-        return replace(self, rows=rows, rounds=self.rounds.take(chosen)), chosen.tolist()
+            return self, chosen
+        return (self.take(chosen) if len(chosen) else None), chosen
 
 
 def sessions_of(
     records: Iterable[Record], window: int, reject: Callable[[int, Invalid], None],
-    rolls: dict[str, PlayerIndex] | None = None,
+    rolls: dict[str, PlayerIndex] | None = None, seen: Callable[[RoundBatch], None] | None = None,
+    rounds: int | None = None,
 ) -> Iterator[Session]:  # fmt: skip
-    """Yield each valid round as a session of its own. `reject` receives the offset and the error of
-    each other record.
+    """Yield the valid rounds, a block at a time and a session for each ladder of it. `reject`
+    receives the offset and the error of each other record.
 
-    `rolls`, if given, receives the index of each ladder's players.
+    `rolls`, if given, receives the index of each ladder's players, and `seen` the rounds in order.
+    Only the first `rounds` are read, if that is given.
     """
     rolls = {} if rolls is None else rolls
-    judge = Judge(ANY_LADDER, window)
-    for some in batches_of(records):
+    judge, number = Judge(ANY_LADDER, window), 0
+    for some in batches_of(records, BLOCK_BYTES):
         decoded = judge.decode(some)
-        sessions = _sessions(decoded.rounds, rolls)
         for record, refusal in zip(some, decoded.refusals, strict=True):
             if refusal is not None:
                 reject(record.offset, refusal)
-            else:
-                yield next(sessions)
+        found = decoded.rounds
+        if rounds is not None and number + len(found) > rounds:
+            found = found.slice(0, rounds - number)
+        if seen is not None:
+            seen(found)
+        yield from _sessions(found, number, rolls)
+        number += len(found)
+        if number == rounds:
+            return
 
 
-def _sessions(rounds: RoundBatch, rolls: dict[str, PlayerIndex]) -> Iterator[Session]:
-    """Yield a session for each of these rounds."""
-    for each in rounds:
-        roll = rolls.get(each.ladder)
+def _sessions(rounds: RoundBatch, first: int, rolls: dict[str, PlayerIndex]) -> Iterator[Session]:
+    """Yield a session for each ladder of these rounds, which are those from number `first` on."""
+    ladders: dict[str, list[int]] = {}
+    for i, head in enumerate(rounds.heads):
+        ladders.setdefault(head.ladder, []).append(i)
+    for ladder, indices in ladders.items():
+        chosen = np.array(indices, np.int64)
+        own = rounds if len(ladders) == 1 else rounds.take(chosen)
+        roll = rolls.get(ladder)
         if roll is None:
-            roll = rolls[each.ladder] = PlayerIndex()
-        rows = roll.rows(each.batch.names)
-        nameless = structs.replace(each.batch, names=NO_NAMES)
-        yield Session(each.ladder, len(roll), rows, nameless)
+            roll = rolls[ladder] = PlayerIndex()
+        rows = roll.rows(own.names)
+        nameless = structs.replace(own, names=NO_NAMES)
+        yield Session.of(ladder, len(roll), rows, nameless, first + chosen)
+
+
+def singly(sessions: Iterable[Session]) -> list[Session]:
+    """Each round as a session of its own, in the order of the season."""
+    found: list[tuple[int, Session]] = []
+    for session in sessions:
+        numbers = session.numbers.tolist()
+        found += [(number, session.take(np.array([i]))) for i, number in enumerate(numbers)]
+    return [session for _, session in sorted(found, key=lambda each: each[0])]
+
+
+def before(sessions: Iterable[Session], number: int) -> list[Session]:
+    """The rounds before the one of this number."""
+    found = []
+    for session in sessions:
+        chosen = np.flatnonzero(session.numbers < number)
+        if len(chosen):
+            found.append(session if len(chosen) == len(session.rounds) else session.take(chosen))
+    return found
+
+
+def in_blocks(sessions: Iterable[Session]) -> Iterator[Session]:
+    """Sessions of one round and one ladder, joined: as a file's would be."""
+    held: list[Session] = []
+    for session in sessions:
+        held.append(session)
+        if len(held) == BLOCK_ROUNDS:
+            yield _joined(held)
+            held = []
+    if held:
+        yield _joined(held)
+
+
+def _joined(sessions: Sequence[Session]) -> Session:
+    return Session.of(
+        sessions[-1].ladder, sessions[-1].players, np.concatenate([each.rows for each in sessions]),
+        RoundBatch.concat([each.rounds for each in sessions]),
+        np.concatenate([each.numbers for each in sessions]),
+    )  # fmt: skip
 
 
 def split(session: Session, size: int, rng: np.random.Generator) -> Session:
     """A copy of a session whose rounds are split at random into rounds of at most `size` entries.
 
     Entries keep their order (paper, section 6.5). A rest of fewer than two entries is left out.
-    Rounds with teams cannot be split.
+    Rounds with teams cannot be split. The parts of a round have its number.
     """
-    rows, rounds, start = [], [], 0
+    rows, rounds, start, parts = [], [], 0, [0]
     for each in session.rounds:
         whole = each.batch
         entries = len(whole.place)
@@ -95,7 +180,12 @@ def split(session: Session, size: int, rng: np.random.Generator) -> Session:
             rows.append(session.rows[start + chosen])
             rounds.append(_with_entries(whole, chosen))
         start += entries
-    return replace(session, rows=np.concatenate(rows), rounds=RoundBatch.concat(rounds))
+        parts.append(len(rounds))
+    ends = np.array(parts)
+    return replace(
+        session, rows=np.concatenate(rows), rounds=RoundBatch.concat(rounds),
+        turns=np.unique(ends[session.turns]), numbers=np.repeat(session.numbers, np.diff(ends)),
+    )  # fmt: skip
 
 
 def _with_entries(whole: RoundBatch, entries: Ints) -> RoundBatch:

@@ -16,6 +16,7 @@ import numpy as np
 
 from stream_rater.columns.arrays import Ints
 from stream_rater.contract.events import Round
+from stream_rater.lab.replay import ONE_TURN
 from stream_rater.lab.season import NO_NAMES, Session
 from stream_rater.rounds.batch import RoundBatch
 
@@ -66,4 +67,4 @@ def session(rows: Ints, players: int, number: int) -> Session:
         share=np.ones(entries),
         names=NO_NAMES,
     )
-    return Session("synthetic", players, rows, rounds)
+    return Session("synthetic", players, rows, rounds, ONE_TURN, np.array([number]))

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import shards_of
 from stream_rater.config import Ladders
@@ -10,7 +12,6 @@ from stream_rater.contract.record import Player, Record
 from stream_rater.lab.offline import Replay
 from stream_rater.lab.replay import Pool
 from stream_rater.pipeline.ports import Held
-from stream_rater.rounds.validation import Invalid
 
 BATCH = 5000
 
@@ -42,33 +43,36 @@ def compare(
     belief with the store's."""
     verdict = Verdict()
     replay = Replay(ladders, window, partitions)
-    for _, found in replay.run(records):
-        if isinstance(found, Invalid):
-            verdict.rejected += 1
-        else:
-            verdict.rounds += 1
+    for batch in replay.run(records):
+        verdict.rounds += len(batch.decoded.rounds)
+        verdict.rejected += len(batch.records) - len(batch.decoded.rounds)
     for ladder, pool in replay.pools.items():
-        for players in _batches([player for player, _ in pool]):
-            _compare(verdict, ladder, pool, players, shards, read)
+        for players, due in _batches(pool):
+            _compare(verdict, ladder, players, due, shards, read)
     return verdict
 
 
-def _batches(players: Sequence[str]) -> Iterator[Sequence[str]]:
+def _batches(pool: Pool) -> Iterator[tuple[list[str], list[bytes]]]:
+    """Yield some players with their records at a time."""
+    players = pool.players()
     for start in range(0, len(players), BATCH):
-        yield players[start : start + BATCH]
+        some = players[start : start + BATCH]
+        yield some, pool.records(np.arange(start, start + len(some)))
 
 
 def _compare(
-    verdict: Verdict, ladder: str, pool: Pool, players: Sequence[str], shards: int, read: Read
-) -> None:
+    verdict: Verdict, ladder: str, players: Sequence[str], due: Sequence[bytes], shards: int,
+    read: Read,
+) -> None:  # fmt: skip
     asked: dict[int, list[Player]] = {}
     for player, shard in zip(players, shards_of(players, shards).tolist(), strict=True):
         asked.setdefault(shard, []).append((ladder, player))
+    expected = dict(zip(players, due, strict=True))
     held = read({shard: PlayerColumn.of(wanted) for shard, wanted in asked.items()})
     for shard, wanted in asked.items():
         for whose, found in zip(wanted, held[shard].records, strict=True):
             verdict.beliefs += 1
             if found is None:
                 verdict.missing.append(whose)
-            elif found != pool.belief_bytes(whose[1]):
+            elif found != expected[whose[1]]:
                 verdict.differing.append(whose)

@@ -6,8 +6,18 @@ Each is one pass over players whose rows lie far apart in memory.
 import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
-from stream_rater.columns.kernels import kernel
+from stream_rater.columns.kernels import inlined, kernel
 from stream_rater.rating.model import Table
+
+
+@inlined
+def read(header: Table, rows: Ints, mu: Floats, sigma: Floats, played: Ints, time: Ints) -> None:
+    """Write mu, sigma, the number of rounds played, and the time of the last one, each
+    (len(rows),)."""
+    for i in range(len(rows)):
+        belief = header[rows[i]]
+        mu[i], sigma[i] = belief.mu, belief.sigma
+        played[i], time[i] = belief.rounds, belief.time
 
 
 @kernel
@@ -15,10 +25,7 @@ def look_up(header: Table, rows: Ints) -> tuple[Floats, Floats, Ints, Ints]:
     """mu, sigma, the number of rounds played, and the time of the last one, each (len(rows),)."""
     mu, sigma = np.empty(len(rows)), np.empty(len(rows))
     played, time = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
-    for i in range(len(rows)):
-        belief = header[rows[i]]
-        mu[i], sigma[i] = belief.mu, belief.sigma
-        played[i], time[i] = belief.rounds, belief.time
+    read(header, rows, mu, sigma, played, time)
     return mu, sigma, played, time
 
 

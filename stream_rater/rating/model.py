@@ -118,6 +118,17 @@ class Wave:
     players: Sequence[Sequence[str]] = ()
     """(R,) the ids of each round's players, for systems that treat some by name."""
 
+    def part(self, first: int, end: int) -> "Wave":
+        """The rounds from `first` to before `end`: a view, but for the starts."""
+        a, b = self.round_starts[first], self.round_starts[end]
+        i, j = self.entry_starts[a], self.entry_starts[b]
+        return Wave(
+            self.round_starts[first : end + 1] - a, self.weight[first:end], self.ceiling[first:end],
+            self.time[first:end], self.place[a:b], self.entry_starts[a : b + 1] - i,
+            self.share[i:j], self.mu[i:j], self.sigma[i:j], self.rounds[i:j], self.last_time[i:j],
+            self.players[first:end],
+        )  # fmt: skip
+
     @property
     def arrays(self) -> WaveArrays:
         """All columns but the players' ids."""

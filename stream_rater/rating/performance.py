@@ -237,7 +237,7 @@ def _estimate(
 
 
 @kernel
-def _some_rounds(wave: WaveArrays, first: int, end: int) -> WaveArrays:
+def some_rounds(wave: WaveArrays, first: int, end: int) -> WaveArrays:
     """The rounds from `first` to before `end`, with their entries and players."""
     a, b = wave.round_starts[first], wave.round_starts[end]
     i, j = wave.entry_starts[a], wave.entry_starts[b]
@@ -249,17 +249,18 @@ def _some_rounds(wave: WaveArrays, first: int, end: int) -> WaveArrays:
 
 
 @kernel
-def estimate(wave: WaveArrays, variances: Variances, initial_mu: float, tie: float) -> Floats:
-    """(P, 3) evidence of every player of a wave (see model.Wave and model.Evidence).
+def estimate(
+    wave: WaveArrays, variances: Variances, initial_mu: float, tie: float, out: Floats
+) -> None:
+    """Write the evidence of every player of a wave into `out` (P, 3): see model.Wave and
+    model.Evidence.
 
     A few rounds are computed at a time, so that the working arrays stay in the cache.
     """
-    out = np.empty((len(wave.mu), 3))
     first = 0
     while first < len(wave.weight):
         end = rounds_together(wave.round_starts, first)
         i = wave.entry_starts[wave.round_starts[first]]
         j = wave.entry_starts[wave.round_starts[end]]
-        _estimate(_some_rounds(wave, first, end), variances, initial_mu, tie, out[i:j])
+        _estimate(some_rounds(wave, first, end), variances, initial_mu, tie, out[i:j])
         first = end
-    return out

@@ -8,6 +8,7 @@ whatever its own files say.
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -16,6 +17,8 @@ import numpy as np
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.rating import belief, book, elo_r, performance
+from stream_rater.rating import fold as kernels
+from stream_rater.rating.fold import EloMMRModel, Noted, Posteriors
 from stream_rater.rating.model import Beliefs, Evidence, Variances, Wave
 from stream_rater.rating.parameters import (
     Climbing,
@@ -119,12 +122,21 @@ def estimate(config: RatingConfig, wave: Wave) -> Evidence:
         from stream_rater.rating import memoryless  # imports all baselines: 13 ms that few need
 
         return memoryless.estimate(config, wave)
-    weights = np.array(config.newcomer_weights, dtype=np.float64)
-    variances = Variances(*config.limits, config.drift_per_day, weights)
-    evidence: Evidence = performance.estimate(
-        wave.arrays, variances, config.initial_mu, 1.0 if config.ties == "full" else 0.5
-    )
+    evidence: Evidence = np.empty((len(wave.mu), 3))
+    model = _model(config)
+    performance.estimate(wave.arrays, model.variances, model.initial_mu, model.tie, evidence)
     return evidence
+
+
+def _model(config: EloMMR) -> EloMMRModel:
+    weights = np.array(config.newcomer_weights, dtype=np.float64)
+    return EloMMRModel(
+        variances=Variances(*config.limits, config.drift_per_day, weights),
+        initial_mu=config.initial_mu,
+        tie=1.0 if config.ties == "full" else 0.5,
+        rho=math.inf if config.rho == "inf" else config.momentum,
+        kept=config.kept,
+    )
 
 
 def update(
@@ -160,6 +172,41 @@ def _replace(beliefs: Beliefs, rows: Ints, evidence: Evidence, _: Floats, kept: 
 _WAYS = {"elo-mmr": _update_mmr, "elo-r": _update_r}
 """Stage 2 of the systems whose beliefs keep logistic factors. All other systems store mu and
 sigma."""
+
+
+def fold(
+    config: RatingConfig, beliefs: Beliefs, rows: Ints, wave: Wave, turns: Ints, offset: Ints
+) -> tuple[Evidence, Posteriors]:
+    """Both stages for rounds that come in turns, in place: those of a turn share no player, and see
+    what earlier turns left.
+
+    `wave` has all rounds, P players in all: its mu, sigma, rounds and last_time are written, as
+    they were before each round. `rows` (P,) are the players' rows. Turn t has the rounds
+    turns[t] : turns[t + 1]. `offset` (R,) is noted of each round. Returns the evidence (P, 3), and
+    what each player was after each round.
+    """
+    evidence, after = np.empty((len(rows), 3)), Posteriors(np.empty(len(rows)), np.empty(len(rows)))
+    sizes = np.diff(wave.entry_starts[wave.round_starts])
+    noted = Noted(np.repeat(offset, sizes), np.repeat(wave.time, sizes))
+    if isinstance(config, EloMMR):
+        whole, model = wave.arrays, _model(config)
+        kernels.fold(
+            beliefs.header, beliefs.factors, rows, whole, turns, noted, model, evidence, after
+        )
+        return evidence, after
+    rule = [rule_of(config)]
+    for first, end in pairwise(turns.tolist()):
+        some = wave.part(first, end)
+        a, b = wave.entry_starts[wave.round_starts[[first, end]]]
+        own, same = rows[a:b], np.zeros(b - a, np.int64)
+        some.mu[:], some.sigma[:], some.rounds[:], some.last_time[:] = book.look_up(
+            beliefs.header, own
+        )
+        evidence[a:b] = estimate(config, some)
+        update(beliefs, own, evidence[a:b], rule, same)
+        note_round(beliefs, own, noted.offset[a:b], noted.time[a:b])
+        after.mu[a:b], after.sigma[a:b] = beliefs.header["mu"][own], beliefs.header["sigma"][own]
+    return evidence, after
 
 
 def note_round(beliefs: Beliefs, rows: Ints, offset: Ints, time: Ints) -> None:

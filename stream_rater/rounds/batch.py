@@ -144,7 +144,19 @@ class RoundBatch(msgspec.Struct, frozen=True, gc=False):
         if they are known as Python strings.
         """
         known = book.look_up(header, np.arange(len(header)) if rows is None else rows)
-        mu, sigma, played, last_time = known
+        return self._wave(players, *known)
+
+    def unseen_wave(self) -> Wave:
+        """The wave of these rounds before anybody has looked up their players' beliefs: its columns
+        mu, sigma, rounds and last_time are to be written. They may share players."""
+        n = len(self.share)
+        blank = np.empty(n), np.empty(n), np.empty(n, np.int64), np.empty(n, np.int64)
+        return self._wave(None, *blank)
+
+    def _wave(
+        self, players: Sequence[Sequence[str]] | None, mu: Floats, sigma: Floats, played: Ints,
+        last_time: Ints,
+    ) -> Wave:  # fmt: skip
         return Wave(
             round_starts=bounds(self.entries),
             weight=self.weight,
@@ -157,7 +169,7 @@ class RoundBatch(msgspec.Struct, frozen=True, gc=False):
             sigma=sigma,
             rounds=played,
             last_time=last_time,
-            players=_NamesByRound(self) if players is None else players,
+            players=_NamesByRound(self.names, bounds(self.sizes)) if players is None else players,
         )
 
     def players(self) -> PlayerColumn:
@@ -248,16 +260,18 @@ class Standings(msgspec.Struct, frozen=True, gc=False):
 class _NamesByRound(Sequence[list[str]]):
     """The players of each round as Python strings, made when they are asked for."""
 
-    def __init__(self, rounds: RoundBatch) -> None:
-        self._rounds = rounds
-        self._starts = bounds(rounds.sizes)
+    def __init__(self, names: StringColumn, starts: Ints) -> None:
+        self._names = names
+        self._starts = starts
 
     def __len__(self) -> int:
-        return len(self._rounds)
+        return len(self._starts) - 1
 
     def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return _NamesByRound(self._names, self._starts[index.start : index.stop + 1])
         start, end = self._starts[index], self._starts[index + 1]  # IndexError ends an iteration
-        return self._rounds.names.slice(start, end).texts()
+        return self._names.slice(start, end).texts()
 
 
 NO_ROUNDS = RoundBatch(

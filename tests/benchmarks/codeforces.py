@@ -23,7 +23,7 @@ from stream_rater.columns.arrays import Floats
 from stream_rater.config import Ladder, one_ladder
 from stream_rater.contract import events
 from stream_rater.lab.lines import read_lines
-from stream_rater.lab.replay import Pool
+from stream_rater.lab.replay import ONE_TURN, Pool
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.rounds.batch import Standings
 from tests.benchmarks.measure import Effort, Result, Skipped, best_s, result, times_s
@@ -78,7 +78,7 @@ def _update(effort: Effort) -> Result:
         pool = Pool(Ladder(rating=CONFIG))
         pool.make_room(len(names))
         for offset, standings in enumerate(rounds):
-            pool.rate_rows([standings], rows[offset], offset)
+            pool.rate_rows(standings.batch, rows[offset], ONE_TURN, np.array([offset]))
 
     best = best_s(effort.turns(3), ours=both_stages, named=lambda: _replayed(CONFIG, rounds))
     note = f"{len(rounds)} rounds, {updates} updates; named: players looked up by name"

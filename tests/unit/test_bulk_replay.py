@@ -10,10 +10,11 @@ import pytest
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.config import Change, Ladder, Ladders
 from stream_rater.contract.record import Player, Record
-from stream_rater.lab.bulk_replay import BulkReplay, Census, Played, _depths
+from stream_rater.lab.bulk_replay import BulkReplay, Census, Played
 from stream_rater.lab.cutoff import Cutoff
 from stream_rater.lab.offline import Replay
 from stream_rater.lab.rebuild import Rebuild
+from stream_rater.lab.turns import depths
 from stream_rater.rating.parameters import Elo, EloMMR
 from stream_rater.rounds.batch import RoundBatch
 from tests.rounds import as_json, day, ranked, read
@@ -50,7 +51,7 @@ ROUNDS = [a_round(offset, random.Random(offset)) for offset in range(COUNT)]
 def one_by_one() -> Mapping[Player, bytes]:
     replay = Replay(LADDERS, 10)
     for each in ROUNDS:
-        replay.feed(each)
+        replay.feed([each])
     pools = replay.pools.items()
     return {(name, p): pool.belief_bytes(p) for name, pool in pools for p, _ in pool}
 
@@ -80,7 +81,7 @@ def test_as_early_as_may_be() -> None:
     """A round waits for those of its players' rounds that came before, and for no other."""
     latest = np.zeros(6, np.int64)
     starts, rows = np.array([0, 2, 4, 6, 8]), np.array([0, 1, 2, 3, 1, 2, 4, 5])
-    assert _depths(starts, rows, latest).tolist() == [0, 0, 1, 0]
+    assert depths(starts, rows, latest).tolist() == [0, 0, 1, 0]
     assert not latest.any()
 
 

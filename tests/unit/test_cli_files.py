@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,9 +13,10 @@ from click.testing import CliRunner, Result
 
 from stream_rater.adapters.memory_servers import Log
 from stream_rater.cli import app, rate, terminal
+from stream_rater.config import DEFAULT_RATING
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.runtime.embedded import Engine
-from tests.rounds import as_json, event, ranked
+from tests.rounds import as_json, day, event, ranked, read
 
 ROUNDS = [as_json(round_id=f"r{i}", completed_at=f"2026-01-{1 + i:02}T00:00:00Z") for i in range(4)]
 
@@ -113,8 +113,8 @@ def test_order_is_each_ladders_own() -> None:
     order = terminal.Order()
     for ladder in "ab":
         for i in range(9):
-            standings: Any = SimpleNamespace(ladder=ladder, time=i, round_id=f"{i}")
-            order.add(standings)
+            standings = read(DEFAULT_RATING, ladder=ladder, round_id=f"{i}", completed_at=day(i))
+            order.add(standings.batch)
     assert order._late == 0
 
 
@@ -124,7 +124,7 @@ def test_out_is_looked_at_before_the_work(tmp_path: Path, monkeypatch: pytest.Mo
     def never(*_: object) -> None:
         raise AssertionError("rated")
 
-    monkeypatch.setattr(rate, "_rated", never)
+    monkeypatch.setattr(rate, "Replay", never)
     file = lines(tmp_path / "a.jsonl", ROUNDS)
     nowhere = tmp_path / "no" / "where"
     for option in ("--out", "--changes"):

@@ -8,9 +8,9 @@ import pytest
 from stream_rater.lab.accuracy import averages
 from stream_rater.lab.evaluation import evaluate, trained
 from stream_rater.lab.measures import FIELDS
-from stream_rater.lab.season import Session, split
+from stream_rater.lab.season import Session, in_blocks, singly, split
 from stream_rater.lab.synthetic import Kind, season
-from stream_rater.rating.parameters import EloMMR, Topcoder
+from stream_rater.rating.parameters import EloMMR, RatingConfig, Topcoder
 from tests.rounds import as_json, ranked
 from tests.unit.test_season import sessions
 
@@ -78,18 +78,21 @@ def test_threads_change_nothing() -> None:
     assert np.array_equal(alone.scores, together.scores)
 
 
+@pytest.mark.parametrize("config", [CONFIG, Topcoder()])
+def test_rounds_in_blocks_are_rated_as_one_after_the_other(config: RatingConfig) -> None:
+    """Scores come in the order of the season."""
+    blocks = list(in_blocks(SEASON))
+    assert len(blocks) == 1 and 1 < len(blocks[0].turns) - 1 <= len(SEASON)
+    alone, together = evaluate(SEASON, config), evaluate(blocks, config)
+    assert np.array_equal(alone.scores, together.scores)
+    assert np.array_equal(alone.players, together.players)
+
+
 def test_rounds_side_by_side_are_rated_as_one_after_the_other() -> None:
-    """A session of small rounds that share no player is its rounds."""
+    """Those that a round is split into share no player."""
     rng = np.random.default_rng(2)
     dealt = [split(session, 3, rng) for session in SEASON]
-    alone = []
-    for session in dealt:
-        start = 0
-        for each in session.rounds:
-            rows = session.rows[start : start + len(each.place)]
-            alone.append(Session(session.ladder, session.players, rows, each.batch))
-            start += len(each.place)
-    assert np.array_equal(evaluate(dealt, CONFIG).scores, evaluate(alone, CONFIG).scores)
+    assert np.array_equal(evaluate(dealt, CONFIG).scores, evaluate(singly(dealt), CONFIG).scores)
 
 
 def test_better_parameters_foretell_better() -> None:

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from stream_rater.columns.strings import StringColumn
 from stream_rater.lab.offline import records_of
 from stream_rater.lab.player_index import PlayerIndex, _same
-from stream_rater.lab.season import Session, sessions_of, split
+from stream_rater.lab.season import Session, before, in_blocks, sessions_of, singly, split
 from stream_rater.lab.synthetic import Kind, season
-from stream_rater.rounds.batch import RoundBatch
 from tests.rounds import as_json, ranked
 
 NAMES = st.lists(st.lists(st.text(max_size=3), unique=True, min_size=1), max_size=6)
@@ -75,24 +74,72 @@ def test_sessions_are_valid_rounds_with_rows_for_names() -> None:
         as_json(*ranked([1, 2], ["flo", "ann"]), round_id="4"),
     )
     assert [(each.ladder, each.rows.tolist(), each.players) for each in found] == [
-        ("ranked-eu", [0, 1, 2], 3), ("ranked-eu", [0, 3], 4), ("other", [0, 1], 2),
-        ("ranked-eu", [4, 1], 5),
+        ("ranked-eu", [0, 1, 2, 0, 3, 4, 1], 5), ("other", [0, 1], 2),
     ]  # fmt: skip
     assert codes == ["duplicate-round", "bad-id", "duplicate-player"]
 
 
 def test_rounds_that_teach_nothing_are_left_out_of_rating() -> None:
     """Each session says which of its rounds can be rated, with their rows alone."""
-    (first, second), _ = sessions(
+    (both,), _ = sessions(
         as_json(*ranked([1, 1], ["ann", "bob"]), round_id="1"),
         as_json(*ranked([1, 2, 3], ["cy", "dee", "eve"]), round_id="2"),
     )
-    rounds = RoundBatch.concat([first.rounds, second.rounds])
-    both = Session("x", 5, np.concatenate([first.rows, second.rows]), rounds)
-    assert both.rating(skip_all_tied=False) == (both, [0, 1])
-    rated, those = both.rating(skip_all_tied=True)
-    assert rated is not None and (rated.rows.tolist(), those) == ([2, 3, 4], [1])
-    assert first.rating(skip_all_tied=True) == (None, [])
+    all_of_it, indices = both.rating(skip_all_tied=False)
+    assert all_of_it is both and indices.tolist() == [0, 1]
+    rated, indices = both.rating(skip_all_tied=True)
+    assert rated is not None and (rated.rows.tolist(), indices.tolist()) == ([2, 3, 4], [1])
+    assert rated.turns.tolist() == [0, 1]
+    assert both.take(np.array([0])).rating(skip_all_tied=True)[0] is None
+
+
+CHAIN = [
+    as_json(*ranked([1, 2], list(who)), round_id=f"{i}", ladder="xy"[i % 5 == 3])
+    for i, who in enumerate(["ab", "cd", "bc", "ab", "ef", "ea"])
+]
+"""In ladder x: ab, cd, ef; then bc, ea."""
+
+
+def test_rounds_come_in_turns() -> None:
+    """As early as may be; each knows its number, and where it was."""
+    (x, y), _ = sessions(*CHAIN)
+    assert [each.batch.heads[0].round_id for each in x.rounds] == ["0", "1", "4", "2", "5"]
+    assert (x.turns.tolist(), x.numbers.tolist()) == ([0, 3, 5], [0, 1, 4, 2, 5])
+    assert x.rows.tolist() == [0, 1, 2, 3, 4, 5, 1, 2, 4, 0]
+    assert (y.turns.tolist(), y.numbers.tolist(), y.rows.tolist()) == ([0, 1], [3], [0, 1])
+    some = x.take(np.array([1, 4]))
+    assert (some.turns.tolist(), some.numbers.tolist()) == ([0, 1, 2], [1, 5])
+    assert some.rows.tolist() == [2, 3, 4, 0]
+
+
+def test_a_season_is_cut_and_taken_apart() -> None:
+    """By the numbers of its rounds, whatever turns and ladders they are in."""
+    found, _ = sessions(*CHAIN)
+    assert [each.numbers.tolist() for each in singly(found)] == [[i] for i in range(6)]
+    assert [each.numbers.tolist() for each in before(found, 3)] == [[0, 1, 2]]
+    assert [each.numbers.tolist() for each in before(found, 5)] == [[0, 1, 4, 2], [3]]
+    assert before(found, 6) == found
+
+
+def test_the_first_rounds_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as wanted, wherever a block ends; what follows is not looked at."""
+    for size in (1, 2**20):
+        monkeypatch.setattr("stream_rater.lab.season.BLOCK_BYTES", size)
+        lines = [*CHAIN[:3], b"{", *CHAIN[3:]]
+        for count in (3, 4):
+            found = sessions_of(records_of(lines), 100, lambda *_: None, rounds=count)
+            numbers = sorted(n for each in found for n in each.numbers.tolist())
+            assert numbers == list(range(count))
+
+
+def test_made_up_rounds_are_joined() -> None:
+    """Into blocks that are rated as the rounds alone would be."""
+    whole = list(season(Kind(players=12, rounds=2300, per_round=4), 5))
+    blocks = list(in_blocks(whole))
+    assert [len(each.rounds) for each in blocks] == [1000, 1000, 300]
+    alone = singly(blocks)
+    assert [each.rows.tolist() for each in alone] == [each.rows.tolist() for each in whole]
+    assert [each.numbers.tolist() for each in alone] == [each.numbers.tolist() for each in whole]
 
 
 @pytest.mark.parametrize("size", [2, 5, 7, 100])
@@ -108,6 +155,8 @@ def test_a_round_is_dealt_into_small_ones(size: int) -> None:
         [each.place for each in dealt.rounds]
     ).tolist()
     assert all((np.diff(each.place) > 0).all() for each in dealt.rounds)
+    assert dealt.turns.tolist() == [0, len(sizes)]
+    assert dealt.numbers.tolist() == [0] * len(sizes)
 
 
 def test_made_up_seasons_come_from_their_seed() -> None:

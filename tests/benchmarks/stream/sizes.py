@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import cycle, islice
 
+import numpy as np
+
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.columns.player_column import BeliefColumn
 from stream_rater.columns.sharding import shards_of
@@ -74,7 +76,7 @@ def _patterns(workload: Workload) -> list[bytes]:
     for offset, each in enumerate(rounds):
         pool.rate(reader.read(each.value), offset)
     rule = pool.rule
-    records = pool.records([name for name, _ in pool])
+    records = pool.records(np.arange(len(pool)))
     beliefs = record.decode(records, rule.kept + 1, rule.initial_mu, rule.initial_sigma)
     beliefs.header["last"] = NEVER
     return record.encode(beliefs)
