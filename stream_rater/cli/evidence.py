@@ -7,8 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from stream_rater.cli.lab import named_failures
-from stream_rater.cli.terminal import Failed, Mistakes, records_in
+from stream_rater.cli.terminal import Failed, Mistakes, file_failures, records_in
 from stream_rater.config import BadConfiguration, Settings
 from stream_rater.lab import evidence, figures
 from stream_rater.lab.evidence import DataSet, Effort, Entry
@@ -97,7 +96,7 @@ def evidence_report(
     if not paths:
         raise BadConfiguration(f"{data}: no file ends in .jsonl or .jsonl.gz")
     mistakes = [Mistakes(path) for path in paths]
-    with named_failures():
+    with file_failures():
         out.mkdir(parents=True, exist_ok=True)
         files = [_load(*each, effort.rounds) for each in zip(paths, mistakes, strict=True)]
         try:

@@ -1,8 +1,6 @@
 """What the laboratory's commands do, once their words are understood (`cli`)."""
 
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -12,6 +10,7 @@ from stream_rater.cli.terminal import (
     Mistakes,
     Order,
     check_writable,
+    file_failures,
     progress,
     track,
     track_bytes,
@@ -27,17 +26,6 @@ from stream_rater.lab.spaces import SPACES
 from stream_rater.lab.tuning import MissingExtra, Problem, tune, without_defaults
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rounds.batch import RoundBatch
-
-
-@contextmanager
-def named_failures() -> Iterator[None]:
-    """A file that cannot be read or written fails in one line."""
-    try:
-        yield
-    except BrokenPipeError:
-        raise  # whoever read our output has enough
-    except (OSError, EOFError, zlib.error) as error:
-        raise Failed(str(error)) from None
 
 
 def read_sessions(
@@ -67,7 +55,7 @@ def evaluate_files(
     for path, lines in files:
         mistakes, order = Mistakes(path), Order()
         every.append((mistakes, order))
-        with named_failures():
+        with file_failures():
             sessions = read_sessions(lines, mistakes, order)
             rows += compare(path.name, sessions, configs, train, _watched)
     if as_json:
@@ -98,7 +86,7 @@ def tune_file(
     if out is not None:
         check_writable(out)
     mistakes, order = Mistakes(path), Order()
-    with named_failures():
+    with file_failures():
         sessions = list(read_sessions(read_lines(path), mistakes, order))
     first = before(sessions, trained(mistakes.taken, train))
     problem = Problem(system, SPACES[system], measure, first)
@@ -111,7 +99,7 @@ def tune_file(
 
     lab_tables.report_tuning(sessions, train, begin, found)
     written = msgspec.json.format(msgspec.json.encode(without_defaults(found)))
-    with named_failures():
+    with file_failures():
         if out is None:
             print(written.decode())
         else:

@@ -10,8 +10,7 @@ from typing import IO
 import msgspec
 import numpy as np
 
-from stream_rater.cli.failures import named_failures
-from stream_rater.cli.terminal import Mistakes, Order, check_writable, records_in
+from stream_rater.cli.terminal import Mistakes, Order, check_writable, file_failures, records_in
 from stream_rater.config import Ladders, Settings
 from stream_rater.lab.offline import Replay
 from stream_rater.lab.rating_changes import changes_of
@@ -28,7 +27,7 @@ def rate(
     for each in filter(None, (out, changes)):
         check_writable(each)
     replay, mistakes, order = Replay(ladders, Settings().duplicate_window), Mistakes(path), Order()
-    with named_failures():
+    with file_failures():
         with _opened(changes) if changes else nullcontext() as log:
             for batch in replay.run(records_in(path)):
                 mistakes.note(batch.records, batch.decoded.refusals)

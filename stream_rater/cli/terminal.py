@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+import zlib
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from pathlib import Path
@@ -108,6 +109,17 @@ def track_batches(batches: Iterable[S], label: str, total: int | None = None) ->
         for each in batches:
             yield each
             bar.advance(task, len(each))
+
+
+@contextmanager
+def file_failures() -> Iterator[None]:
+    """A file that cannot be read or written fails in one line."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # whoever read our output has enough
+    except (OSError, EOFError, zlib.error) as error:
+        raise Failed(str(error)) from None
 
 
 def records_in(path: Path) -> "Iterator[Record]":

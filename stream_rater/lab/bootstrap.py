@@ -11,12 +11,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from stream_rater.columns.arrays import Floats
+from stream_rater.columns.kernels import kernel
 from stream_rater.lab.accuracy import values_and_weights
 
 DRAWS = 2000
-SEED = 1
-CHUNK = 1 << 22
-"""Counts held at once."""
+CHUNK = 1 << 20
+"""Counts held at once: about as many as the caches hold."""
+
+SEED = np.uint64(1)
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+MIX_1, MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+"""SplitMix64's constants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +66,40 @@ def differences(
     return found
 
 
+@kernel
+def _draw(first: int, times: Floats) -> None:
+    """Write how often each of R rounds is drawn in R draws with repetition, for each row of `times`
+    (n, R). The rows are those from number `first` on, whatever n is.
+
+    Each draw is half of a number that SplitMix64 makes of the number of the draw (Steele, Lea and
+    Flood 2014), as a fraction of R: so it needs no state.
+    """
+    n, rounds = times.shape
+    half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
+    counts = np.empty(rounds, np.uint32)
+    for row in range(n):
+        counts[:] = 0
+        pairs = (rounds + 1) // 2
+        for pair in range(pairs):
+            z = np.uint64((first + row) * pairs + pair + 1) * GOLDEN + SEED
+            z = (z ^ (z >> np.uint64(30))) * MIX_1
+            z = (z ^ (z >> np.uint64(27))) * MIX_2
+            z ^= z >> np.uint64(31)
+            counts[int(((z & low) * np.uint64(rounds)) >> half)] += np.uint32(1)
+            if 2 * pair + 1 < rounds:
+                counts[int(((z >> half) * np.uint64(rounds)) >> half)] += np.uint32(1)
+        for r in range(rounds):
+            times[row, r] = counts[r]
+
+
 def _draws(rounds: int, draws: int) -> Iterator[Floats]:
-    """(some, R) how often each round is drawn, until there were so many draws of R rounds each."""
-    rng = np.random.default_rng(SEED)
-    for first in range(0, draws, size := max(1, CHUNK // rounds)):
-        now = min(size, draws - first)
-        drawn = rng.integers(0, rounds, (now, rounds)) + rounds * np.arange(now)[:, np.newaxis]
-        times = np.bincount(drawn.ravel(), minlength=now * rounds).reshape(now, rounds)
-        yield times.astype(np.float64)
+    """(some, R) how often each round is drawn, until there were so many draws of R rounds each.
+    What was given before is overwritten."""
+    times = np.empty((min(draws, max(1, CHUNK // rounds)), rounds))
+    for first in range(0, draws, len(times)):
+        some = times[: draws - first]
+        _draw(first, some)
+        yield some
 
 
 def value_sums(scores: Floats, measure: str) -> tuple[Floats, Floats]:

@@ -97,11 +97,22 @@ def test_several_measures_have_the_same_draws(monkeypatch: pytest.MonkeyPatch) -
         )
 
 
-def test_each_draw_takes_as_many_rounds_as_there_are() -> None:
-    """With repetition, in chunks however they are cut."""
-    times = np.concatenate(list(bootstrap._draws(50, 300)))
-    assert times.shape == (300, 50) and set(times.sum(axis=1)) == {50.0}
-    assert times.max() > 1.0 and abs(times.mean(axis=0) - 1.0).max() < 0.3
+@pytest.mark.parametrize("rounds", [50, 51])
+def test_each_draw_takes_as_many_rounds_as_there_are(
+    monkeypatch: pytest.MonkeyPatch, rounds: int
+) -> None:
+    """With repetition, and as independent draws vary; however they are cut into chunks."""
+    found = []
+    for chunk in (1, 7 * rounds, 10**6):
+        monkeypatch.setattr(bootstrap, "CHUNK", chunk)
+        found.append(np.concatenate([each.copy() for each in bootstrap._draws(rounds, 3000)]))
+    times = found[0]
+    assert times.shape == (3000, rounds) and set(times.sum(axis=1)) == {float(rounds)}
+    assert abs(times.mean(axis=0) - 1.0).max() < 0.1
+    assert times.var() == pytest.approx(1.0 - 1.0 / rounds, rel=0.05)
+    correlations = np.corrcoef(times.T) - np.eye(rounds)
+    assert abs(correlations).max() < 0.1
+    assert np.array_equal(times, found[1]) and np.array_equal(times, found[2])
 
 
 def test_nothing_scored_has_no_difference() -> None:

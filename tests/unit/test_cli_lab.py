@@ -218,7 +218,7 @@ def test_the_laboratory_starts_without_clients() -> None:
     """Nor with what only `tune`, tables and figures need, or numba alone would take up."""
     heavy = "confluent_kafka redis scipy.optimize scipy.linalg cffi yaml rich matplotlib"
     code = (
-        "import sys, stream_rater.cli.app, stream_rater.cli.lab\n"
+        "import sys, stream_rater.cli.app, stream_rater.cli.lab, stream_rater.cli.rate\n"
         "from stream_rater.rating.rounding import single; single(1.0)\n"
         f"print(*set('{heavy}'.split()) & set(sys.modules))"
     )
