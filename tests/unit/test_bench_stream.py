@@ -18,14 +18,24 @@ from tests.benchmarks.stream.crew import names_of
 from tests.benchmarks.stream.crowd import told
 from tests.benchmarks.stream.ground import Published
 from tests.benchmarks.stream.latency import Seen, feed, found
-from tests.benchmarks.stream.null import Sample, in_groups, regrouped
-from tests.benchmarks.stream.plain import plain_round_from_json
+from tests.benchmarks.stream.null import Sample, in_groups, members_of, regrouped
+from tests.benchmarks.stream.plain import plain_round_from_json, plain_teams_from_json
 from tests.benchmarks.stream.rounds import WORKLOADS, made, up_to
 from tests.benchmarks.stream.scaling import Costs, costs_of, curve, first_bottleneck
 from tests.benchmarks.stream.soaking import Sample as Resident
 from tests.benchmarks.stream.soaking import growth
 
-DRAWN = ["lobby5", "royale100", "field10000", "veterans", "hot-ladder", "dense"]
+DRAWN = [
+    "lobby5",
+    "duel",
+    "team5v5",
+    "squads",
+    "royale100",
+    "field10000",
+    "veterans",
+    "hot-ladder",
+    "dense",
+]
 
 
 def first(name: str, count: int, seed: int = 1) -> list[object]:
@@ -44,10 +54,13 @@ def test_rounds_are_as_told(name: str) -> None:
     workload = WORKLOADS[name]
     ladder_of: dict[str, str] = {}
     for each in itertools.islice(workload.rounds(), 2 * workload.ladders):
-        event = plain_round_from_json(each.value)
+        decode = plain_round_from_json if workload.team == 1 else plain_teams_from_json
+        event: Any = decode(each.value)
         assert (event.round_id, event.ladder) == (each.round_id, each.ladder)
-        assert [entry.player for entry in event.standings] == each.players
-        assert [entry.rank for entry in event.standings] == list(range(1, workload.size + 1))
+        members = [members_of(entry) for entry in event.standings]
+        assert [player for some in members for player in some] == each.players
+        assert {len(some) for some in members} == {workload.team}
+        assert [entry.rank for entry in event.standings] == list(range(1, len(members) + 1))
         assert len(set(each.players)) == workload.size
         assert {len(player) for player in each.players} == {10}
         assert all(
@@ -235,7 +248,7 @@ def test_unknown_names_are_wrong_usage(capsys: pytest.CaptureFixture[str]) -> No
     assert main(["lobby"]) == main(["--measure", "speed"]) == main(["--workers", "1,0+1"]) == 2
     workload, measure, workers = capsys.readouterr().err.splitlines()
     assert workers == "bench: no number of workers '0+1'; like 2, or 1+1"
-    assert workload.startswith("bench: no workload 'lobby'; there are: lobby5 royale100 ")
+    assert workload.startswith("bench: no workload 'lobby'; there are: lobby5 duel team5v5 squads ")
     assert measure.startswith("bench: no measure 'speed'; there are: rate null latency recovery ")
 
 

@@ -34,7 +34,11 @@ from stream_rater.config import Settings, read_settings
 from stream_rater.contract.events import round_from_json
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.pipeline.poll_backoff import COMMIT_EVERY_S
-from tests.benchmarks.stream.plain import plain_round_from_json
+from tests.benchmarks.stream.plain import (
+    PlainRound,
+    plain_round_from_json,
+    plain_teams_from_json,
+)
 
 MODEL = "NULL_MODEL"
 """Variable that names the file that tells what the service does."""
@@ -96,7 +100,7 @@ def scatter(settings: Settings, shards: int, wave: float) -> None:
     came = _coming(consumer, _decoded)
     ends: dict[int, TopicPartition] = {}
     committed_s = 0.0
-    for batch in in_groups(came, lambda each: len(each.standings), wave):
+    for batch in in_groups(came, _players_of, wave):
         if batch:
             for shard, part in regrouped([each for each, _ in batch], shards):
                 producer.produce(topics.parts, _encode(part), partition=shard)
@@ -148,18 +152,42 @@ def _ends(group: Iterable[Come]) -> dict[int, TopicPartition]:
     return {p: TopicPartition(m.topic(), p, m.offset() + 1) for p, m in last.items()}
 
 
+def _players_of(round_: Any) -> int:
+    if isinstance(round_, PlainRound):
+        return len(round_.standings)
+    return sum(len(members_of(entry)) for entry in round_.standings)
+
+
+def members_of(entry: Any) -> Sequence[str]:
+    """The players of an entry of a round, however it was decoded."""
+    return (entry.player,) if getattr(entry, "team", None) is None else entry.team
+
+
+_DECODERS = [plain_round_from_json, plain_teams_from_json, round_from_json]
+"""That which was right last comes first."""
+
+
 def _decoded(value: bytes) -> Any:
-    try:
-        return plain_round_from_json(value)
-    except msgspec.ValidationError:  # who did not finish, say
-        return round_from_json(value)
+    for i, decode in enumerate(_DECODERS):
+        try:
+            found = decode(value)
+        except msgspec.ValidationError:
+            continue
+        _DECODERS.insert(0, _DECODERS.pop(i))
+        return found
+    raise AssertionError(f"no round: {value!r}")
 
 
 def regrouped(rounds: Sequence[Any], shards: int) -> Iterator[tuple[int, Part]]:
     """Each shard's players of some rounds."""
-    players = [entry.player for each in rounds for entry in each.standings]
-    place = [entry.rank or 0 for each in rounds for entry in each.standings]
-    sizes = [len(each.standings) for each in rounds]
+    players, place, sizes = list[str](), list[int](), list[int]()
+    for each in rounds:
+        before = len(players)
+        for entry in each.standings:
+            members = members_of(entry)
+            players += members
+            place += [entry.rank or 0] * len(members)
+        sizes.append(len(players) - before)
     index = np.repeat(np.arange(len(rounds)), sizes)
     shard = shards_of(players, shards)
     order = np.argsort(shard, kind="stable")

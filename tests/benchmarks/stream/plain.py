@@ -1,4 +1,5 @@
-"""The least that decodes a usual round, of players with ranks, and checks it: msgspec alone.
+"""The least that decodes a usual round, of players with ranks or of teams, and checks it: msgspec
+alone.
 
 The null pipelines read rounds by it. It is no part of the service, which decodes many in one call.
 """
@@ -27,4 +28,18 @@ class PlainRound(Round, frozen=True, kw_only=True, gc=False):
     standings: list[PlainEntry]
 
 
+class PlainTeam(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """A team that finished, all of whose members played the whole round."""
+
+    team: list[PlainId]
+    rank: PlainRank
+
+
+class PlainTeams(Round, frozen=True, kw_only=True, gc=False):
+    """A round of such teams."""
+
+    standings: list[PlainTeam]  # type: ignore[assignment]
+
+
+plain_teams_from_json = msgspec.json.Decoder(PlainTeams).decode
 plain_round_from_json = msgspec.json.Decoder(PlainRound).decode

@@ -76,7 +76,7 @@ class Plan:
         rounds = up_to(updates, workload.rounds())
         best: dict[str, Run] = {}
         peers, missing = dict[str, Program](), None
-        if "peer" in self.measures:
+        if "peer" in self.measures and workload.peer_updates:
             try:
                 peers = {f"quix-{each}": quix(each, ground.folder) for each in GUARANTEES}
             except Skipped as reason:  # what is ours is told all the same

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -48,10 +48,13 @@ class Workload:
     updates: int
     """How many ratings are to change where time matters little."""
     peer_updates: int
-    """How many for the peer, which is slower, and with many players in a round much slower."""
+    """How many for the peer, which is slower, and with many players in a round much slower; 0 where
+    it has no such rounds."""
     make: Callable[["Workload", int], Iterator[Round]]
     beside: str = ""
     """Another workload that it is to be compared with."""
+    team: int = 1
+    """Players in a team; 1 where each plays alone."""
 
     def rounds(self, seed: int = 1) -> Iterator[Round]:
         """Without end, unless they come from a file."""
@@ -75,9 +78,10 @@ def drawn(workload: Workload, seed: int) -> Iterator[Round]:
         ladder = number % workload.ladders
         first = ladder * workload.in_ladder
         who = first + random.choice(workload.in_ladder, workload.size, replace=False)
-        played = skill[who] + random.logistic(0.0, LUCK, workload.size)
-        players = [player_name(each) for each in who[np.argsort(-played)].tolist()]
-        yield made(f"r{number:09d}", ladder_name(ladder), players)
+        who = who.reshape(-1, workload.team)
+        played = skill[who].sum(axis=1) + random.logistic(0.0, LUCK, len(who))
+        players = [player_name(each) for each in who[np.argsort(-played)].ravel().tolist()]
+        yield made(f"r{number:09d}", ladder_name(ladder), players, workload.team)
 
 
 def ladder_name(number: int) -> str:
@@ -90,13 +94,18 @@ def player_name(number: int) -> str:
     return f"p{number:09d}"
 
 
-def made(round_id: str, ladder: str, players: list[str]) -> Round:
-    """A round with these players, best first."""
+def made(round_id: str, ladder: str, players: list[str], team: int = 1) -> Round:
+    """A round with these players, best first; in teams of so many."""
+    standings: list[dict[str, Any]] = []
+    for rank, first in enumerate(range(0, len(players), team), start=1):
+        members = players[first : first + team]
+        who = {"player": members[0]} if team == 1 else {"team": members}
+        standings.append({**who, "rank": rank})
     event = {
         "round_id": round_id,
         "ladder": ladder,
         "completed_at": SEASON,
-        "standings": [{"player": each, "rank": 1 + i} for i, each in enumerate(players)],
+        "standings": standings,
     }
     return Round(round_id, ladder, msgspec.json.encode(event), players)
 
@@ -142,6 +151,9 @@ WORKLOADS = {
     each.name: each
     for each in (
         Workload("lobby5", 5, 200_000, 64, 600_000, 600_000, drawn),
+        Workload("duel", 2, 200_000, 64, 400_000, 400_000, drawn, beside="lobby5"),
+        Workload("team5v5", 10, 200_000, 64, 600_000, 0, drawn, beside="lobby5", team=5),
+        Workload("squads", 100, 200_000, 64, 600_000, 0, drawn, beside="lobby5", team=4),
         Workload("royale100", 100, 200_000, 64, 600_000, 600_000, drawn),
         Workload("field10000", 10_000, 200_000, 8, 1_000_000, 20_000, drawn),
         Workload("veterans", 10_000, 20_000, 1, 600_000, 20_000, drawn),
