@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from stream_rater.columns.arrays import Ints
 from stream_rater.columns.player_column import LadderColumn, PlayerColumn
+from stream_rater.columns.player_map import Fingerprints
 from stream_rater.columns.strings import StringColumn, distinct
 from stream_rater.contract.tracecontext import Trace
 from stream_rater.parts.decoder import PartBatch, PartView, concat
@@ -46,6 +47,8 @@ class Rows:
     """(n, 3) as in Wave's Evidence."""
     players: PlayerColumn
     """(n,)"""
+    fingerprints: Fingerprints
+    """(n,) hashes of ladder and name: those of two players differ, but by chance."""
     round_ids: StringColumn
     """(R,)"""
     completed_at: StringColumn
@@ -71,6 +74,7 @@ class Rows:
             place=self.place[rows],
             evidence=self.evidence[rows],
             players=self.players.take(rows),
+            fingerprints=self.fingerprints[rows],
         )
 
 
@@ -102,6 +106,7 @@ def rows_of(views: Sequence[PartView]) -> Rows:
         place=rows[PLACE],
         evidence=part_batch.evidence[index],
         players=_players(part_batch, rows),
+        fingerprints=part_batch.fingerprints[index],
         round_ids=StringColumn(part_batch.data, rounds[ID], rounds[ID_END]),
         completed_at=completed_at,
         completed=completed,

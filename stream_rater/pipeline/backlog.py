@@ -107,6 +107,10 @@ class Backlog:
         """The rounds with these tickets. The tickets must rise."""
         return PendingRounds.concat([block.take(at) for block, at in self._found(tickets)])
 
+    def has_later(self, pending: PendingRounds) -> Flags:
+        """(P,) whether another round waits for each player of these candidates."""
+        return self._waves.has_later(pending.tickets, pending.sizes, pending.fingerprints)
+
     def have(self, tickets: Ints) -> Flags:
         """(R,) whether each of these rounds is in the backlog and unfinished."""
         return self._waves.have(tickets)

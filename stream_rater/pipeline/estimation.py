@@ -8,6 +8,7 @@ waves otherwise than its predecessor produces the same bits.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -23,10 +24,11 @@ from stream_rater.contract.record import Record
 from stream_rater.contract.tracecontext import Trace, trace_of
 from stream_rater.parts import schema
 from stream_rater.parts.schema import Part, RoundInPart
+from stream_rater.pipeline import stage_2
 from stream_rater.pipeline.observer import Traced
 from stream_rater.pipeline.ports import Priors
 from stream_rater.rating import record, systems
-from stream_rater.rating.model import HEADER, Table
+from stream_rater.rating.model import HEADER, Evidence, Table
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.record import UnknownRecord
 from stream_rater.rating.systems import RatingRule
@@ -189,17 +191,25 @@ def _in_order_of_rounds(held: Table, order: Ints) -> Table:
     return headers
 
 
-def classified(
-    pending: PendingRounds, headers: Table, accepted: Flags
-) -> tuple[PendingRounds, PendingRounds, Table]:
-    """Step 5: split rounds into those to scatter and those that were scattered; rounds with a prior
-    that does not count are in neither. Returns also the priors of the rounds to scatter. Overwrites
-    `headers`."""
+class Classified(NamedTuple):
+    """Step 5's verdict on some rounds. Those with a prior that does not count are in neither."""
+
+    ready: PendingRounds
+    """The rounds to scatter."""
+    rows: Ints | slice
+    """The rows of their players among those of all rounds."""
+    scattered: PendingRounds
+    """The rounds that were scattered before."""
+
+
+def classified(pending: PendingRounds, headers: Table, accepted: Flags) -> Classified:
+    """Step 5: split rounds into those to scatter and those that were scattered. Overwrites
+    `headers` by the remembered priors where they count."""
     known, scattered = _classified(headers, accepted, pending.offsets, pending.sizes)
     chosen = known & ~scattered
     ready = pending.take(np.flatnonzero(chosen))
-    priors = headers if ready is pending else headers[pending.per_player(chosen)]
-    return ready, pending.take(np.flatnonzero(known & scattered)), priors
+    rows = slice(None) if ready is pending else np.flatnonzero(pending.per_player(chosen))
+    return Classified(ready, rows, pending.take(np.flatnonzero(known & scattered)))
 
 
 @kernel
@@ -272,6 +282,34 @@ def _rounds_in_part(pending: PendingRounds, rule: Ints) -> list[RoundInPart]:
             pending.rounds.heads, pending.traces, *columns, strict=True
         )
     ]
+
+
+class _Sent(NamedTuple):
+    """Rows of a part, as stage 2 takes them (`stage_2.Rated`)."""
+
+    rules: Sequence[RatingRule]
+    rule: Ints
+    offset: Ints
+    time: Ints
+    evidence: Evidence
+
+
+def posteriors(
+    part: Part, pending: PendingRounds, rows: Ints, records: Sequence[bytes | None]
+) -> list[bytes]:
+    """The records that the store will hold of the players in these rows, once it has applied the
+    part. `records` are those before it; one that has the round already stays. Raises
+    UnknownRecord."""
+    rule = pending.per_player([each.rule for each in part.rounds])[rows]
+    offset = pending.per_player(pending.offsets)[rows]
+    beliefs = stage_2.decoded(part.rules, rule, records)
+    new = np.flatnonzero(beliefs.header["last"] < offset)
+    sent = _Sent(
+        part.rules, rule[new], offset[new], pending.per_player(pending.rounds.time)[rows[new]],
+        part.evidence[rows[new]],
+    )  # fmt: skip
+    stage_2.updated(beliefs, new, np.zeros(len(new), np.int64), sent)
+    return record.encode(beliefs)
 
 
 def messages(part: Part, pending: PendingRounds, most_rows: int) -> list[tuple[int, bytes]]:

@@ -29,6 +29,7 @@ from typing import NoReturn
 import numpy as np
 
 from stream_rater.columns.arrays import Flags, Ints
+from stream_rater.columns.player_map import Fingerprints
 from stream_rater.config import Ladders
 from stream_rater.contract.record import Record
 from stream_rater.parts.schema import Part
@@ -36,6 +37,7 @@ from stream_rater.pipeline import estimation
 from stream_rater.pipeline.agreement import Agreement
 from stream_rater.pipeline.backlog import Backlog
 from stream_rater.pipeline.estimation import NO_ROUNDS, PendingRounds
+from stream_rater.pipeline.held_beliefs import HeldBeliefs
 from stream_rater.pipeline.input_partition import (
     InputPartition,
     behind,
@@ -70,10 +72,11 @@ from stream_rater.pipeline.ports import (
     pause_s,
     shard_ends,
 )
-from stream_rater.pipeline.priors import PriorReader, read_positions
+from stream_rater.pipeline.priors import PriorReader, PriorsRead, read_positions
 from stream_rater.pipeline.progress import InFlightWindow, Progress
 from stream_rater.pipeline.rejection_limiter import RejectionLimiter
 from stream_rater.rating.model import Table
+from stream_rater.rating.record import UnknownRecord
 from stream_rater.rounds.batch import RoundHead
 from stream_rater.rounds.decoder import DecodedRounds, RoundDecoder
 from stream_rater.rounds.duplicates import DuplicateWindow
@@ -130,6 +133,7 @@ class Estimator:
         self._oversize: OversizeRound | None = None
         """The oversize round in progress."""
         self._backlog = Backlog(self._wave_players)
+        self._held = HeldBeliefs()
         self._progress = Progress(self._shards)
         self._in_flight = InFlightWindow(self._progress, LONGEST_IN_FLIGHT_S)
         """The waves that were sent and not seen applied."""
@@ -237,6 +241,7 @@ class Estimator:
             self._inputs.pop(partition, None)
         if self._oversize is not None and self._oversize.partition in partitions:
             self._oversize = None
+        self._held = HeldBeliefs()  # from now on others rate some of these ladders
         self._backlog.drop(partitions)
         self._may_find_wave = True
 
@@ -281,10 +286,14 @@ class Estimator:
         ):
             return NO_ROUNDS
         self._progress.moved = False
-        wave = self._backlog.wave(self._fitting, self._progress.ready)
+        wave = self._backlog.wave(self._fitting, self._ready)
         self._may_find_wave = len(wave) > 0
         self._backoff.chose_wave(len(wave), wave.count)
         return wave
+
+    def _ready(self, players: Fingerprints, sizes: Ints) -> Flags:
+        """(R,) whether each round's players await nothing, or their beliefs are held."""
+        return self._progress.ready(players, sizes, self._held.may_hold(players))
 
     def _fitting(self, tickets: Ints) -> Ints:
         """Keep the tickets that may be in a wave. If an oversize round is among them and none is in
@@ -317,27 +326,55 @@ class Estimator:
         if not wave:
             yield from read_positions(self._progress)
             return
-        headers, accepted = yield from self._read_priors(wave)
-        ready, resumed, priors = estimation.classified(wave, headers, accepted)
+        read = yield from self._read_wave(wave)
+        ready, rows, resumed = estimation.classified(wave, read.headers, read.accepted)
         if ready:
-            yield from self._scatter(ready, priors)
+            yield from self._scatter(ready, rows, read)
         if resumed:
             yield from self._resume(resumed)
         if ready or resumed:
             self._backoff.progressed()
 
-    def _read_priors(self, pending: PendingRounds) -> Step[tuple[Table, Flags]]:
-        """(P,) headers of the rounds' players, and (P,) whether each one's shard was accepted."""
-        until_s = self._now_s + REFUSED_S
-        return (yield from self._prior_reader.read(pending, self._progress, until_s))
+    def _read_wave(self, wave: PendingRounds) -> Step[PriorsRead]:
+        """The priors of a wave's players: those that are held, and the store's."""
+        later = self._backlog.has_later(wave)
+        return (
+            yield from self._prior_reader.read_beside(
+                wave, self._held, later, self._progress, self._now_s + REFUSED_S
+            )
+        )
 
-    def _scatter(self, ready: PendingRounds, priors: Table) -> Step[None]:
+    def _read_piece(self, piece: PendingRounds) -> Step[PriorsRead]:
+        """The store's priors of the players of a piece."""
+        until_s = self._now_s + REFUSED_S
+        return (yield from self._prior_reader.read(piece, self._progress, until_s))
+
+    def _scatter(self, ready: PendingRounds, rows: Ints | slice, read: PriorsRead) -> Step[None]:
+        """Estimate and send rounds, whose players are in these rows of what was read."""
         with self._observer.at_work(estimation.traced(ready)):
-            part = self._estimate(ready, priors)
+            part = self._estimate(ready, read.headers[rows])
             messages = estimation.messages(part, ready, self._rows_per_part)
             offsets = yield from ask(Scatter(messages))
         self._finish(ready, estimation.part_ends(messages, offsets))
+        self._hold(ready, part, np.arange(len(read.headers))[rows], read.records)
         self._observer.rounds_scattered(len(ready), ready.count)
+
+    def _hold(
+        self, sent: PendingRounds, part: Part, rows: Ints, records: Mapping[int, bytes | None]
+    ) -> None:
+        """Hold the beliefs of players for whom another round waits, now that all parts are
+        acknowledged. `rows` (P,) are the keys of the rounds' players in `records`."""
+        if not records:
+            return
+        kept = np.flatnonzero(np.isin(rows, list(records)))
+        before = [records[row] for row in rows[kept].tolist()]
+        try:
+            after = estimation.posteriors(part, sent, kept, before)
+        except UnknownRecord:  # the updater refuses the shard and says why
+            return
+        players = sent.rounds.players().take(kept)
+        self._held.hold(list(players), sent.fingerprints[kept], after)
+        self._held.keep(self._progress.awaits)
 
     def _estimate(self, pending: PendingRounds, priors: Table) -> Part:
         return estimation.estimate(pending, priors, self._decoder.ratings, self._shards)
@@ -354,7 +391,10 @@ class Estimator:
         self._close(pending)
 
     def _close(self, pending: PendingRounds) -> None:
-        """Remove rounds from the backlog, and count them as done."""
+        """Remove rounds from the backlog, and count them as done. What is held of their players is
+        from before them."""
+        if (held := np.flatnonzero(self._held.may_hold(pending.fingerprints))).size:
+            self._held.drop(list(pending.rounds.players().take(held)))
         self._backlog.finish(pending)
         self._may_find_wave = True
         self._done(pending)
@@ -376,7 +416,7 @@ class Estimator:
         if done and oversize.is_read:
             yield from oversize.send(self._rows_per_part)
         elif done:
-            yield from oversize.read(self._read_priors, self._estimate, self._observer)
+            yield from oversize.read(self._read_piece, self._estimate, self._observer)
         if not done or oversize.is_scattered or oversize.is_sent:
             self._oversize = None
         if oversize.is_scattered:

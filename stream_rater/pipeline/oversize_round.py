@@ -22,12 +22,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stream_rater.columns.arrays import Flags
 from stream_rater.parts.schema import Part
 from stream_rater.pipeline import estimation
 from stream_rater.pipeline.estimation import PendingRounds
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.ports import Scatter, Step, ask
+from stream_rater.pipeline.priors import PriorsRead
 from stream_rater.pipeline.progress import InFlightWindow, Progress
 from stream_rater.rating.model import Table
 
@@ -81,16 +81,16 @@ class OversizeRound:
         return not self._in_flight.has(PIECES_IN_FLIGHT, 0, 0.0)
 
     def read(
-        self, read_priors: Callable[[PendingRounds], Step[tuple[Table, Flags]]],
+        self, read_priors: Callable[[PendingRounds], Step[PriorsRead]],
         estimate: Callable[[PendingRounds, Table], Part], observer: Observer,
     ) -> Step[None]:  # fmt: skip
         """Do steps 4 and 5 for the next piece. After the last piece, estimate all rows."""
         piece = self._piece(len(self._priors))
-        headers, accepted = yield from read_priors(piece)
-        ready, resumed, priors = estimation.classified(piece, headers, accepted)
-        self.is_scattered = bool(resumed)
-        if ready:
-            self._priors.append(priors)
+        found = yield from read_priors(piece)
+        verdict = estimation.classified(piece, found.headers, found.accepted)
+        self.is_scattered = bool(verdict.scattered)
+        if verdict.ready:
+            self._priors.append(found.headers)
         if len(self._priors) == len(self._starts):
             with observer.at_work(estimation.traced(self.whole)):
                 self._rows = estimate(self.whole, np.concatenate(self._priors))

@@ -1,20 +1,39 @@
 """Reads the priors of rounds from the store, and decides which of them count (steps 4 and 5).
 
-A shard is refused for a while if a belief in it cannot be read; rounds with a player there wait.
+A player whose belief is held (`held_beliefs`) is not read. Of a player for whom another round waits
+the whole record is read, so that the belief can be held. A shard is refused for a while if a belief
+in it cannot be read; rounds with a player there wait.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from stream_rater.columns.arrays import Flags
+from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.player_map import shards_in
 from stream_rater.pipeline import estimation
 from stream_rater.pipeline.estimation import PendingRounds
+from stream_rater.pipeline.held_beliefs import HeldBeliefs
 from stream_rater.pipeline.observer import Observer
-from stream_rater.pipeline.ports import NO_PLAYERS, Priors, ReadPriors, Step, ask
+from stream_rater.pipeline.ports import NO_PLAYERS, Priors, ReadBeliefs, ReadPriors, Step, ask
 from stream_rater.pipeline.progress import Progress
-from stream_rater.rating.model import Table
+from stream_rater.rating.model import HEADER, Table
+from stream_rater.rating.record import HEADER_SIZE, UnknownRecord, read_headers
+
+NO_HEADER = bytes(HEADER_SIZE)
+
+
+class PriorsRead(NamedTuple):
+    """What was found of P players."""
+
+    headers: Table
+    """(P,) of their beliefs."""
+    accepted: Flags
+    """(P,) whether each one's prior counts."""
+    records: Mapping[int, bytes | None] = {}
+    """By row, the whole records of those for whom another round waits; None where there is no
+    belief yet."""
 
 
 class PriorReader:
@@ -28,24 +47,122 @@ class PriorReader:
 
     def read(
         self, pending: PendingRounds, progress: Progress, refused_until_s: float
-    ) -> Step[tuple[Table, Flags]]:
-        """(P,) headers of the rounds' players, and (P,) whether each one's shard was accepted.
+    ) -> Step[PriorsRead]:
+        """Read all priors of the rounds' players from the store.
 
         A shard whose headers cannot be read is refused until `refused_until_s`.
         """
         read = yield from ask(ReadPriors(estimation.asked(pending)))
         accepted = _accept(read, progress)
         headers, unreadable = estimation.headers_of(pending, read)
-        for shard, reason in unreadable.items():
-            progress.refuse(shard, refused_until_s)
-            self._refused.add(shard)
-            self._observer.shard_refused(shard, reason)
-        for shard in self._refused.intersection(read) - unreadable.keys():
-            self._refused.remove(shard)
-            self._observer.shard_opened(shard)
+        self._note_unreadable(read, unreadable, progress, refused_until_s)
         counts = np.zeros(self._shards, np.bool_)
         counts[list(accepted - unreadable.keys())] = True
-        return headers, counts[shards_in(pending.fingerprints)]
+        return PriorsRead(headers, counts[shards_in(pending.fingerprints)])
+
+    def read_beside(
+        self, pending: PendingRounds, held: HeldBeliefs, later: Flags, progress: Progress,
+        refused_until_s: float,
+    ) -> Step[PriorsRead]:  # fmt: skip
+        """The same beside what is held. `later` (P,): whether another round waits for each player.
+
+        The store is asked for the others alone: for whole records of those for whom another round
+        waits, and for headers of the rest.
+        """
+        may_hold = held.may_hold(pending.fingerprints)
+        if not (may_hold.any() or later.any()):
+            return (yield from self.read(pending, progress, refused_until_s))
+        players, found = pending.rounds.players(), _Found(pending)
+        at = np.flatnonzero(may_hold)
+        found.take(at, [held.record(player) for player in players.take(at)], known=True)
+        # Only hashes that collide let a round into the wave though a player awaits a part.
+        awaits = progress.awaits(pending.fingerprints) & ~found.known
+        light = found.wanted(~later)
+        looked = dict.fromkeys(progress.waiting(), NO_PLAYERS)
+        if light or looked:
+            asked = {shard: players.take(rows) for shard, rows in light.items()}
+            priors = yield from ask(ReadPriors(looked | asked))
+            found.refuse(priors.keys() - _accept(priors, progress))
+            for shard, rows in light.items():
+                found.read(shard, rows, priors[shard].headers)
+        whole = found.wanted(later)
+        if whole:
+            asked = {shard: players.take(rows) for shard, rows in whole.items()}
+            beliefs = yield from ask(ReadBeliefs(asked))
+            for shard, rows in whole.items():
+                if not progress.accept(shard, beliefs[shard].position.applied):
+                    found.refuse({shard})
+                found.take(rows, beliefs[shard].records, known=False)
+                found.read(shard, rows, _headers(beliefs[shard].records))
+        self._note_unreadable(
+            looked.keys() | light.keys() | whole.keys(), found.unreadable, progress,
+            refused_until_s,
+        )  # fmt: skip
+        found.refuse(progress.closed() | found.unreadable.keys())
+        records = {row: found.records[row] for row in np.flatnonzero(later).tolist()}
+        return PriorsRead(found.headers, found.accepted & ~awaits, records)
+
+    def _note_unreadable(
+        self, looked_at: Collection[int], unreadable: Mapping[int, str], progress: Progress,
+        until_s: float,
+    ) -> None:  # fmt: skip
+        for shard, reason in unreadable.items():
+            progress.refuse(shard, until_s)
+            self._refused.add(shard)
+            self._observer.shard_refused(shard, reason)
+        for shard in self._refused.intersection(looked_at) - unreadable.keys():
+            self._refused.remove(shard)
+            self._observer.shard_opened(shard)
+
+
+class _Found:
+    """What is known of P players so far."""
+
+    def __init__(self, pending: PendingRounds) -> None:
+        count = pending.count
+        self._pending = pending
+        self.headers: Table = np.zeros(count, HEADER)
+        self.records: list[bytes | None] = [None] * count
+        self.known: Flags = np.zeros(count, np.bool_)
+        """(P,) whether a belief is held."""
+        self.accepted: Flags = np.ones(count, np.bool_)
+        self.unreadable: dict[int, str] = {}
+        """By shard, why a belief in it cannot be read."""
+
+    def take(self, rows: Ints, records: Sequence[bytes | None], *, known: bool) -> None:
+        """Take the records of the players in these rows. `known`: they are held, if not None."""
+        for row, record in zip(rows.tolist(), records, strict=True):
+            self.records[row] = record
+        if known:
+            held = rows[np.array([record is not None for record in records], np.bool_)]
+            self.known[held] = True
+            self.headers[held] = read_headers(
+                _headers([record for record in records if record is not None])
+            )
+
+    def wanted(self, which: Flags) -> dict[int, Ints]:
+        """By shard, the rows of those players that are not held."""
+        order, cuts = self._pending.by_shard
+        rows = {shard: order[where] for shard, where in cuts}
+        wanted = which & ~self.known
+        chosen = {shard: own[wanted[own]] for shard, own in rows.items()}
+        return {shard: own for shard, own in chosen.items() if len(own)}
+
+    def read(self, shard: int, rows: Ints, headers: bytes) -> None:
+        """Read the headers of the players in these rows of a shard."""
+        try:
+            self.headers[rows] = read_headers(headers)
+        except UnknownRecord as error:
+            self.unreadable[shard] = str(error)
+
+    def refuse(self, shards: Collection[int]) -> None:
+        """Accept no prior of these shards."""
+        if shards:
+            self.accepted &= ~np.isin(shards_in(self._pending.fingerprints), list(shards))
+
+
+def _headers(records: Sequence[bytes | None]) -> bytes:
+    return b"".join([NO_HEADER if each is None else each[:HEADER_SIZE] for each in records])
 
 
 def read_positions(progress: Progress) -> Step[None]:

@@ -84,16 +84,28 @@ class Progress:
             self._floor[shard] >= end and shard not in self._behind for shard, end in ends.items()
         )
 
-    def ready(self, players: Fingerprints, sizes: Ints) -> Flags:
+    def awaits(self, players: Fingerprints) -> Flags:
+        """(P,) whether each player awaits a part that was not seen applied."""
+        found: Flags = self._awaits.find(players) != NOTHING
+        return found
+
+    def ready(self, players: Fingerprints, sizes: Ints, held: Flags | None = None) -> Flags:
         """(R,) for each round, whether the priors of all its players would count, as far as is
-        known. `sizes` has the number of players of each round."""
+        known. `sizes` has the number of players of each round. Who is `held` (P,) awaits nothing.
+        """
         if not len(sizes):
             return np.empty(0, np.bool_)
-        not_yet = self._awaits.find(players) != NOTHING
-        if closed := self._behind | self._refused.keys():
+        not_yet = self.awaits(players)
+        if held is not None:
+            not_yet &= ~held
+        if closed := self.closed():
             not_yet |= np.isin(shards_in(players), list(closed))
         ready: Flags = ~np.logical_or.reduceat(not_yet, np.cumsum(sizes) - sizes)
         return ready
+
+    def closed(self) -> set[int]:
+        """The shards of which no prior counts now: those below their floor, and those refused."""
+        return self._behind | self._refused.keys()
 
     def waiting(self) -> list[int]:
         """The shards whose `applied` is worth reading: parts are in flight, or the shard is below

@@ -19,6 +19,7 @@ from stream_rater.parts.rows import rows_of
 from stream_rater.parts.schema import CutForFewer, NotAPart, Rebuilt, UnknownPart
 from stream_rater.pipeline.observer import Traced
 from stream_rater.pipeline.ports import UNFINISHED, Held, Position
+from stream_rater.pipeline.repeats import distinct
 
 REBUILD = "stop the workers and run `stream-rater rebuild --replace`"
 
@@ -52,8 +53,9 @@ class Batch:
 
     @property
     def players(self) -> PlayerColumn:
-        """The players of all rows, part by part."""
-        return rows_of(self.parts).players
+        """The players, each once, in order of their first rows."""
+        rows = rows_of(self.parts)
+        return rows.players.take(distinct(rows.players, rows.fingerprints).first)
 
 
 def traced(batches: Mapping[int, Batch]) -> Iterator[Traced]:
@@ -236,17 +238,14 @@ class Shard:
         return Batch(self.applied, items)
 
     def cut(self, most_rows: int) -> Batch | None:
-        """Steps 10 and 12: take parts until they have `most_rows` rows. The batch ends before a
-        player repeats, and at c while a < c. Returns None if there is nothing to take."""
+        """Steps 10 and 12: take parts until they have `most_rows` rows; while a < c, those before
+        c. Returns None if there is nothing to take."""
         if self.unsettled:
             return None
         limit = self.committed if self.replaying else self.next_offset
         items: list[Item] = []
-        seen: set[int] = set()
-        while self.queue and self.queue[0].offset < limit and len(seen) < most_rows:
-            players = self.queue[0].piece.fingerprints.tolist()
-            if not seen.isdisjoint(players):  # two players may have one fingerprint: no harm
-                break
-            seen.update(players)
+        rows = 0
+        while self.queue and self.queue[0].offset < limit and rows < most_rows:
             items.append(self.queue.popleft())
+            rows += len(items[-1].piece)
         return Batch(items[-1].offset + 1, items) if items else None

@@ -2,9 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
 
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.parts.rows import Rows, rows_of
+from stream_rater.pipeline.repeats import Distinct, distinct
 from stream_rater.pipeline.shard import Batch
 
 
@@ -25,10 +29,20 @@ class ShardGroup:
         """The rows of all batches."""
         return rows_of([item.piece for batch in self.batches.values() for item in batch.items])
 
-    @property
+    @cached_property
+    def distinct(self) -> Distinct:
+        """The players of the rows. Those of a shard follow each other."""
+        return distinct(self.rows.players, self.rows.fingerprints)
+
+    @cached_property
     def players(self) -> dict[int, PlayerColumn]:
-        """The players of each shard's rows."""
-        return {shard: self.rows.players[cut] for shard, cut in self.cuts.items()}
+        """The players of each shard, each once."""
+        if not self.distinct.repeat:
+            return {shard: self.rows.players[cut] for shard, cut in self.cuts.items()}
+        everybody = self.rows.players.take(self.distinct.first)
+        ends = [0, *np.searchsorted(self.distinct.first, [c.stop for c in self.cuts.values()])]
+        cuts = zip(self.cuts, pairwise(ends), strict=True)
+        return {shard: everybody[a:b] for shard, (a, b) in cuts}
 
     def take(self, shards: list[int]) -> "ShardGroup":
         """The group reduced to these of its shards."""

@@ -107,6 +107,11 @@ class Waves:
         if len(self._tickets) - self._left > max(TIDY, self._left):
             self._tidy()
 
+    def has_later(self, tickets: Ints, sizes: Ints, players: Fingerprints) -> Flags:
+        """(P,) whether a later round than this one waits for each player of these rounds."""
+        later: Flags = self._latest.find(players) != np.repeat(tickets, sizes)
+        return later
+
     def have(self, tickets: Ints) -> Flags:
         """(R,) whether each of these rounds was added and is unfinished."""
         left: Flags = np.isin(tickets, self._tickets[~self._finished])

@@ -1,15 +1,17 @@
 """Mutants of steps 1 to 7, each with one rule left out."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from stream_rater.adapters.memory import Steps
-from stream_rater.columns.arrays import Flags
+from stream_rater.columns.arrays import Ints
 from stream_rater.columns.player_map import Fingerprints
 from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config import Ladders
+from stream_rater.parts.schema import Part
 from stream_rater.pipeline import estimation
 from stream_rater.pipeline.estimation import PendingRounds
 from stream_rater.pipeline.estimator import Estimator
@@ -26,8 +28,8 @@ from stream_rater.pipeline.ports import (
     Step,
     ask,
 )
+from stream_rater.pipeline.priors import PriorsRead
 from stream_rater.pipeline.progress import InFlightWindow, Progress
-from stream_rater.rating.model import Table
 
 from .world import UnkindWorker
 
@@ -90,11 +92,11 @@ class CurrentPrior(Estimator):
     """Step 5 without the remembered prior: a round that is partly applied is estimated from
     itself."""
 
-    def _read_priors(self, pending: PendingRounds) -> Step[tuple[Table, Flags]]:
-        headers, accepted = yield from super()._read_priors(pending)
+    def _read_wave(self, wave: PendingRounds) -> Step[PriorsRead]:
+        read = yield from super()._read_wave(wave)
         for name in ("mu", "sigma", "time"):
-            headers[f"previous_{name}"] = headers[name]
-        return headers, accepted
+            read.headers[f"previous_{name}"] = read.headers[name]
+        return read
 
 
 class ResumedNotAwaited(Estimator):
@@ -120,8 +122,8 @@ class Unacknowledged(Estimator):
         self._late: list[tuple[int, bytes]] = []
         self._late_players: dict[int, Fingerprints] = {}
 
-    def _scatter(self, ready: PendingRounds, priors: Table) -> Step[None]:
-        part = self._estimate(ready, priors)
+    def _scatter(self, ready: PendingRounds, rows: Ints | slice, read: PriorsRead) -> Step[None]:
+        part = self._estimate(ready, read.headers[rows])
         messages = estimation.messages(part, ready, self._rows_per_part)
         first = messages[0][0]
         offsets = yield from ask(Scatter([each for each in messages if each[0] == first]))
@@ -142,6 +144,37 @@ class Unacknowledged(Estimator):
             ends = {shard: at + 1 for (shard, _), at in zip(self._late, offsets, strict=True)}
             self._progress.sent(ends, self._late_players)
             self._late, self._late_players = [], {}
+
+
+class HeldAfterLoss(Estimator):
+    """Step 6 that goes on holding beliefs when partitions are lost."""
+
+    def _drop(self, partitions: frozenset[int]) -> None:
+        held = self._held
+        super()._drop(partitions)
+        self._held = held
+
+
+class HeldFromBefore(Estimator):
+    """Step 6 that goes on holding a belief from before the player's last round."""
+
+    def _close(self, pending: PendingRounds) -> None:
+        drop, self._held.drop = self._held.drop, lambda _: None  # type: ignore[method-assign]
+        super()._close(pending)
+        self._held.drop = drop  # type: ignore[method-assign]
+
+
+class HeldWithoutTheRound(Estimator):
+    """Step 6 that holds beliefs as they were read."""
+
+    def _hold(
+        self, sent: PendingRounds, part: Part, rows: Ints, records: Mapping[int, bytes | None]
+    ) -> None:
+        known = {row: record for row, record in records.items() if record is not None}
+        kept = np.flatnonzero(np.isin(rows, list(known)))
+        players = list(sent.rounds.players().take(kept))
+        before = [known[row] for row in rows[kept].tolist()]
+        self._held.hold(players, sent.fingerprints[kept], before)
 
 
 class FirstPiece(Estimator):

@@ -65,7 +65,9 @@ MUTANTS = {
     "unacknowledged": Mutant(
         "all parts acknowledged first", Machines(estimator=stage_1.Unacknowledged)
     ),
-    "no-cut": Mutant("the cut before a repeated player", Machines(updater=stage_2.NoCut)),
+    "earlier-rows-unnoted": Mutant(
+        "notes of a call's earlier rows", Machines(updater=stage_2.EarlierRowsUnnoted)
+    ),
     "applies-before-settling": Mutant(
         "settling [c, a) first", Machines(updater=stage_2.AppliesBeforeSettling)
     ),
@@ -88,6 +90,18 @@ MUTANTS = {
     "recalls-by-offset": Mutant("events by fresh rows", Machines(updater=stage_2.RecallsByOffset)),
     "commits-maximum": Mutant("the contiguous prefix", Machines(estimator=stage_1.CommitsMaximum)),
     # and more
+    "fresh-by-the-first": Mutant(
+        "fresh by the rows before", Machines(updater=stage_2.FreshByTheFirst)
+    ),
+    "held-after-loss": Mutant(
+        "held beliefs dropped with a partition", Machines(estimator=stage_1.HeldAfterLoss)
+    ),
+    "held-from-before": Mutant(
+        "held beliefs of the last round only", Machines(estimator=stage_1.HeldFromBefore)
+    ),
+    "held-without-the-round": Mutant(
+        "held beliefs with the round in them", Machines(estimator=stage_1.HeldWithoutTheRound)
+    ),
     "misplaced-taken": Mutant(
         "rounds in their ladder's partition only", Machines(estimator=stage_1.MisplacedTaken)
     ),

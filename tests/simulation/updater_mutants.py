@@ -1,15 +1,18 @@
 """Mutants of steps 8 to 14, each with one rule left out."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
 from stream_rater.adapters.memory import Steps
+from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.contract.record import Record
 from stream_rater.parts.decoder import PartView
 from stream_rater.parts.rows import rows_of
+from stream_rater.pipeline import repeats
 from stream_rater.pipeline.changes import Change
 from stream_rater.pipeline.ports import (
     REGROUPING_S,
@@ -20,22 +23,39 @@ from stream_rater.pipeline.ports import (
     Publish,
     Step,
 )
-from stream_rater.pipeline.shard import Batch, Item, Shard
+from stream_rater.pipeline.shard import Batch, Shard
+from stream_rater.pipeline.shard_group import ShardGroup
 from stream_rater.pipeline.updater import Updater
 from stream_rater.rating.record import HEADER_SIZE, read_headers
 
 from .world import UnkindWorker
 
 
-class NoCut(Updater):
-    """Step 12 without the cut: a batch may hold a player twice."""
+class EarlierRowsUnnoted(Updater):
+    """Step 12 without the notes of a player's earlier rows in a call: step 11 has one remembered
+    prior of each player."""
 
-    def _cut(self, shard: Shard) -> Batch | None:
-        limit = shard.committed if shard.replaying else shard.next_offset
-        items: list[Item] = []
-        while not shard.unsettled and shard.queue and shard.queue[0].offset < limit:
-            items.append(shard.queue.popleft())
-        return Batch(items[-1].offset + 1, items) if items else None
+    def _recall(self, number: int, call: Batch, held: Held) -> Change | None:
+        shard = self._shards[number]
+        if held.position == shard.position:
+            told, size = shard.position.fresh, (call.rows + 7) // 8
+            shard.position = replace(shard.position, fresh=told[:size] + bytes(len(told) - size))
+            held = Held(shard.position, held.records)
+        return super()._recall(number, call, held)
+
+
+class FreshByTheFirst(Updater):
+    """Step 12 that compares all rows of a call with the belief before it."""
+
+    def _compute(self, group: ShardGroup, held: Mapping[int, Held]) -> Sequence[Change]:
+        with patch.object(repeats, "turns", _all_by_the_belief):
+            return super()._compute(group, held)
+
+
+def _all_by_the_belief(which: Ints, offset: Ints, last: Ints) -> tuple[Flags, Ints]:
+    fresh = offset > last[which]
+    turn = [np.count_nonzero(which[:i][fresh[:i]] == who) for i, who in enumerate(which)]
+    return fresh, np.array(turn, np.int64)
 
 
 class AppliesBeforeSettling(Updater):

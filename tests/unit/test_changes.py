@@ -1,5 +1,6 @@
 """Changes: what parts do to a shard, and what can be told of it afterwards."""
 
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -7,14 +8,16 @@ import msgspec
 import numpy as np
 import pytest
 
+from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.contract.events import rating_changed_from_json
+from stream_rater.contract.record import Player
 from stream_rater.contract.tracecontext import Trace
 from stream_rater.parts import decoder, schema
 from stream_rater.parts.decoder import PartView
 from stream_rater.parts.schema import Part
-from stream_rater.pipeline import changes
+from stream_rater.pipeline import changes, repeats
 from stream_rater.pipeline.changes import Change, Disagreement
-from stream_rater.pipeline.ports import Held, Position
+from stream_rater.pipeline.ports import Event, Held, Position
 from stream_rater.pipeline.shard import Batch, Item
 from stream_rater.pipeline.shard_group import ShardGroup
 from stream_rater.rating.record import HEADER_SIZE, UnknownRecord, read_headers
@@ -155,6 +158,76 @@ def test_record_of_another_version() -> None:
         applied(Held(Position(1), [other]), part((6, "a")), end=2)
     with pytest.raises(UnknownRecord, match="version 99"):
         recall(0, [part((5, "a"))], Held(Position(1, 0, b"\x80"), [other]), 0)
+
+
+# --- players who repeat ---------------------------------------------------------------------------
+
+
+def season(seed: int) -> list[Part]:
+    """Parts of rounds of a few players; some rounds are sent again, and some come late."""
+    rng = random.Random(seed)
+    rounds = [(5 + i, "".join(rng.sample("abcdef", rng.randint(1, 4)))) for i in range(12)]
+    again = [rng.choice(rounds) for _ in range(4)]
+    mixed = [(each, rng.choice("xy")) for each in [*rounds, *again]]
+    return [part(each, ladder=ladder, performance=1300.0 + 40.0 * i)
+            for i, (each, ladder) in enumerate(mixed)]  # fmt: skip
+
+
+EVERYBODY = [(ladder, player) for ladder in "xy" for player in "abcdef"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_players_who_repeat_in_a_call(seed: int) -> None:
+    """In one call or in a call for each part: the same records, and the same events, which can be
+    built again whatever was published already."""
+    parts = season(seed)
+    one_by_one: dict[Player, bytes] = {}
+    events: list[list[Event]] = []
+    for i, each in enumerate(parts):
+        wanted = ShardGroup({3: Batch(1, [Item(0, *read(each))])}).players[3]
+        change = applied(Held(Position(i), [one_by_one.get(p) for p in wanted]), each, end=i + 1)
+        one_by_one |= dict(change.application.beliefs)
+        events.append(list(change.events))
+    batch = Batch(len(parts), [Item(i, piece) for i, piece in enumerate(read(*parts))])
+    group = ShardGroup({3: batch})
+    assert len(group.players[3]) < group.batches[3].rows
+    (change,) = changes.computed(group, {3: nothing(len(group.players[3]))})
+    assert dict(change.application.beliefs) == one_by_one
+    assert len(change.application.beliefs) == len(one_by_one)
+    assert list(change.events) == [event for some in events for event in some]
+    held = Held(change.application.position, [one_by_one.get(p) for p in batch.players])
+    for published in range(len(parts) + 1):
+        recalled = recall(3, parts, held, published)
+        assert list(recalled.events) == [event for some in events[published:] for event in some]
+
+
+def test_players_of_several_shards_who_repeat() -> None:
+    """Each shard reads, writes and notes its own."""
+    batches = {
+        shard: Batch(2, [Item(i, piece) for i, piece in enumerate(read(*parts))])
+        for shard, parts in {
+            1: [part((5, "ab")), part((6, "bc"))], 4: [part((5, "de")), part((7, "f"))],
+            6: [part((8, "g")), part((9, "g"))],
+        }.items()
+    }  # fmt: skip
+    group = ShardGroup(batches)
+    assert [[name for _, name in players] for players in group.players.values()] == [
+        list("abc"), list("def"), ["g"],
+    ]  # fmt: skip
+    held = {shard: nothing(len(players)) for shard, players in group.players.items()}
+    together = changes.computed(group, held)
+    for shard, change in zip(batches, together, strict=True):
+        (alone,) = changes.computed(group.take([shard]), held)
+        assert change.application == alone.application
+        assert list(change.events) == list(alone.events)
+    assert [len(each.application.position.fresh) for each in together] == [1 + 8, 1, 1 + 8]
+
+
+def test_hashes_that_collide_make_nobody_repeat() -> None:
+    """Only those of one name on one ladder are one player."""
+    players = PlayerColumn.of([("x", "a"), ("y", "a"), ("x", "b"), ("x", "a")])
+    found = repeats.distinct(players, np.zeros(4, np.uint64))
+    assert (found.first.tolist(), found.which.tolist()) == ([0, 1, 2], [0, 1, 2, 0])
 
 
 def test_rows_do_not_depend_on_their_neighbours() -> None:

@@ -92,11 +92,10 @@ def test_reading_begins_with_the_call_to_be_settled() -> None:
     assert Shard.at(Position(7, 4), 5, 1).next_offset == 4
 
 
-def test_batch_ends_before_a_repeated_player() -> None:
-    """One remembered prior is enough only so."""
+def test_batch_holds_a_player_twice() -> None:
+    """Who is read once."""
     shard = shard_with("ab", "cd", "eb", "f")
-    assert cut(shard) == (2, "abcd")
-    assert cut(shard) == (4, "ebf")
+    assert cut(shard) == (4, "abcdef")
     assert cut(shard) is None
 
 

@@ -1,0 +1,73 @@
+"""Stage 2 on records: beliefs as the store holds them, before and after some rows."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from stream_rater.columns.arrays import Ints
+from stream_rater.rating import record, systems
+from stream_rater.rating.model import Beliefs, Evidence, Table, newcomers
+from stream_rater.rating.systems import RatingRule
+
+
+class Rated(Protocol):
+    """n rows: a player each, in one round."""
+
+    @property
+    def rules(self) -> Sequence[RatingRule]:
+        """Of all rows."""
+
+    @property
+    def rule(self) -> Ints:
+        """(n,) index of each row's rule."""
+
+    @property
+    def offset(self) -> Ints:
+        """(n,) offset of each row's round."""
+
+    @property
+    def time(self) -> Ints:
+        """(n,) when each row's round was completed, Unix seconds."""
+
+    @property
+    def evidence(self) -> Evidence:
+        """(n, 3) as stage 1 computed it."""
+
+
+def decoded(rules: Sequence[RatingRule], rule: Ints, records: Sequence[bytes | None]) -> Beliefs:
+    """Decode the records of D players. One without a belief starts from a rule; rule[i] is the
+    index of the i-th player's. Raises UnknownRecord."""
+    assert len(rule) == len(records)
+    capacity = max((each.kept for each in rules), default=0) + 1
+    beliefs = record.decode(records, capacity, 0.0, 1.0)
+    new = np.flatnonzero(beliefs.header["rounds"] == 0)
+    if len(new):
+        initial = [newcomers(1, 0, each.initial_mu, each.initial_sigma) for each in rules]
+        by_rule = np.concatenate([each.header for each in initial])
+        beliefs.header[new] = by_rule[rule[new]]
+    return beliefs
+
+
+def updated(beliefs: Beliefs, which: Ints, turn: Ints, rows: Rated) -> Table:
+    """Apply fresh rows to the beliefs, in place. Returns (n,) the headers after each row.
+
+    `which` (n,) are the beliefs of the rows' players, and `turn` (n,) says how many rows of its
+    player come before each.
+    """
+    most = int(turn.max(initial=0))
+    if most == 0:
+        _update(beliefs, which, rows, slice(None))
+        return beliefs.header[which]
+    after = np.empty(len(which), beliefs.header.dtype)
+    for number in range(most + 1):
+        chosen = np.flatnonzero(turn == number)
+        _update(beliefs, which[chosen], rows, chosen)
+        after[chosen] = beliefs.header[which[chosen]]
+    return after
+
+
+def _update(beliefs: Beliefs, which: Ints, rows: Rated, chosen: Ints | slice) -> None:
+    """Apply these rows, of which a player has one at most."""
+    systems.update(beliefs, which, rows.evidence[chosen], list(rows.rules), rows.rule[chosen])
+    systems.note_round(beliefs, which, rows.offset[chosen], rows.time[chosen])
