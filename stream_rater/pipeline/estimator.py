@@ -13,9 +13,10 @@
 5. For a round at offset o, look at `last` in the belief of each of its players. If any `last` > o,
    the round was wholly scattered: produce nothing, but let all its players await what the log holds
    now. If `last` == o, use the prior before it. Otherwise use the current prior. A player's prior
-   is read only after the part that the player awaits was seen applied.
+   is read only after the part that the player awaits was seen applied, or it is held.
 6. Produce the parts. The round is scattered once all of them are acknowledged. From then on its
-   players await the end of their parts.
+   players await the end of their parts. The beliefs of those for whom another round waits are
+   computed and held (`held_beliefs`), until the player's next round, a lost partition or a failure.
 7. Commit the contiguous prefix of finished offsets at intervals, in one transaction with the
    rejections among them. After a failed effect, get a new producer and go back to step 1.
 """
@@ -43,6 +44,7 @@ from stream_rater.pipeline.input_partition import (
     behind,
     commit_finished,
     committed_by,
+    finish,
     hold_much,
 )
 from stream_rater.pipeline.observer import Observer
@@ -51,11 +53,9 @@ from stream_rater.pipeline.poll_backoff import (
     COMMIT_EVERY_S,
     IDLE_S,
     LONGEST_IN_FLIGHT_S,
-    MANY_PLAYERS,
-    PLAYERS_IN_FLIGHT,
     READ_AHEAD,
-    WAVES_IN_FLIGHT,
     PollBackoff,
+    too_many,
 )
 from stream_rater.pipeline.ports import (
     REGROUPING_S,
@@ -76,7 +76,6 @@ from stream_rater.pipeline.priors import PriorReader, PriorsRead, read_positions
 from stream_rater.pipeline.progress import InFlightWindow, Progress
 from stream_rater.pipeline.rejection_limiter import RejectionLimiter
 from stream_rater.rating.model import Table
-from stream_rater.rating.record import UnknownRecord
 from stream_rater.rounds.batch import RoundHead
 from stream_rater.rounds.decoder import DecodedRounds, RoundDecoder
 from stream_rater.rounds.duplicates import DuplicateWindow
@@ -94,19 +93,11 @@ class Estimator:
     """Owns some of the `partitions` of `round-completed`. Drive it with `run()`."""
 
     def __init__(
-        self,
-        ladders: Ladders,
-        shards: int,
-        partitions: int,
-        *,
-        window: int = 100_000,
-        wave_players: int = 20_000,
-        rows_per_part: int = ROWS_PER_PART,
-        rejects_per_second: float = 0.0,
-        observer: Observer | None = None,
-        idle_s: float = IDLE_S,
+        self, ladders: Ladders, shards: int, partitions: int, *, window: int = 100_000,
+        wave_players: int = 20_000, rows_per_part: int = ROWS_PER_PART,
+        rejects_per_second: float = 0.0, observer: Observer | None = None, idle_s: float = IDLE_S,
         commit_every_s: float = COMMIT_EVERY_S,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._decoder = RoundDecoder(ladders, partitions)
         self._agreement = Agreement(ladders)
         self._shards = shards
@@ -204,20 +195,14 @@ class Estimator:
         timeout_s = self._backoff.timeout_s(
             waiting=bool(self._backlog), in_flight=len(self._progress)
         )
-        yield from self._poll(timeout_s, full=self._is_full())
-
-    def _is_full(self) -> bool:
         most = READ_AHEAD * self._wave_players
-        return self._backlog.waiting > most or hold_much(self._inputs.values(), most)
+        full = self._backlog.waiting > most or hold_much(self._inputs.values(), most)
+        yield from self._poll(timeout_s, full=full)
 
     def _poll(self, timeout_s: float, *, full: bool) -> Step[None]:
+        gather_s = self._backoff.gather_s
         polled = yield from ask(
-            Poll(
-                timeout_s,
-                full=full,
-                resting=self._limiter.at_rest,
-                gather_s=self._backoff.gather_s,
-            )
+            Poll(timeout_s, full=full, resting=self._limiter.at_rest, gather_s=gather_s)
         )
         self._now_s = polled.now_s
         self._progress.retry(polled.now_s)
@@ -261,7 +246,7 @@ class Estimator:
             self._observer.unknown_fields(unknown)
         self._observer.rounds_accepted(list(compress(records, counts)), pending.rounds.heads)
         teach = self._decoder.rates(pending.rounds, pending.rule)
-        self._done(pending.take(np.flatnonzero(~teach)))
+        finish(self._inputs, pending.take(np.flatnonzero(~teach)))
         self._backlog.add(pending.take(np.flatnonzero(teach)))
         self._may_find_wave = True
 
@@ -279,11 +264,7 @@ class Estimator:
         """Choose the next wave; it is empty while too many players are in flight."""
         if not (self._may_find_wave or self._progress.moved):
             return NO_ROUNDS
-        if len(self._progress) > PLAYERS_IN_FLIGHT * self._wave_players:
-            return NO_ROUNDS
-        if self._in_flight.has(
-            WAVES_IN_FLIGHT, min(MANY_PLAYERS, WAVES_IN_FLIGHT * self._wave_players), self._now_s
-        ):
+        if too_many(self._progress, self._in_flight, self._wave_players, self._now_s):
             return NO_ROUNDS
         self._progress.moved = False
         wave = self._backlog.wave(self._fitting, self._ready)
@@ -356,24 +337,14 @@ class Estimator:
             messages = estimation.messages(part, ready, self._rows_per_part)
             offsets = yield from ask(Scatter(messages))
         self._finish(ready, estimation.part_ends(messages, offsets))
-        self._hold(ready, part, np.arange(len(read.headers))[rows], read.records)
+        self._hold(ready, part, read.records_at(rows))
         self._observer.rounds_scattered(len(ready), ready.count)
 
-    def _hold(
-        self, sent: PendingRounds, part: Part, rows: Ints, records: Mapping[int, bytes | None]
-    ) -> None:
-        """Hold the beliefs of players for whom another round waits, now that all parts are
-        acknowledged. `rows` (P,) are the keys of the rounds' players in `records`."""
-        if not records:
-            return
-        kept = np.flatnonzero(np.isin(rows, list(records)))
-        before = [records[row] for row in rows[kept].tolist()]
-        try:
-            after = estimation.posteriors(part, sent, kept, before)
-        except UnknownRecord:  # the updater refuses the shard and says why
-            return
-        players = sent.rounds.players().take(kept)
-        self._held.hold(list(players), sent.fingerprints[kept], after)
+    def _hold(self, sent: PendingRounds, part: Part, records: Mapping[int, bytes | None]) -> None:
+        """Hold the beliefs after these rounds, all of whose parts are acknowledged."""
+        if records:
+            self._held.sent(sent, part, records)
+            self._backoff.held_beliefs()
         self._held.keep(self._progress.awaits)
 
     def _estimate(self, pending: PendingRounds, priors: Table) -> Part:
@@ -393,18 +364,10 @@ class Estimator:
     def _close(self, pending: PendingRounds) -> None:
         """Remove rounds from the backlog, and count them as done. What is held of their players is
         from before them."""
-        if (held := np.flatnonzero(self._held.may_hold(pending.fingerprints))).size:
-            self._held.drop(list(pending.rounds.players().take(held)))
+        self._held.forget(pending)
         self._backlog.finish(pending)
         self._may_find_wave = True
-        self._done(pending)
-
-    def _done(self, pending: PendingRounds) -> None:
-        """Mark the records of these rounds as finished."""
-        partitions, _ = estimation.distinct(pending.partitions)
-        for partition in partitions:
-            mine = pending.partitions == partition
-            self._inputs[partition].finish(pending.offsets[mine].tolist())
+        finish(self._inputs, pending)
 
     def _rate_oversize(self) -> Step[None]:
         """Read or send the next piece of the oversize round (`oversize_round`)."""

@@ -4,11 +4,11 @@ All rounds of a ladder pass through one estimator, and a belief is rated nowhere
 parts of a round are acknowledged, the estimator knows what the store will hold: it computes stage 2
 by the same kernels. A round whose players' beliefs are held need not wait for the updaters.
 
-Only the players are held for whom another round waits. What is held is a record as the store will
-hold it, by the player's ladder and id: a fingerprint only says where it is worth looking.
+Only players are held for whom another round waits (`priors`). What is held is a record as the store
+will hold it, by the player's ladder and id: a fingerprint only says where it is worth looking.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +16,9 @@ import numpy as np
 from stream_rater.columns.arrays import Flags
 from stream_rater.columns.player_map import NOTHING, Fingerprints, PlayerMap
 from stream_rater.contract.record import Player
+from stream_rater.parts.schema import Part
+from stream_rater.pipeline.estimation import PendingRounds, posteriors
+from stream_rater.rating.record import UnknownRecord
 
 MOST = 50_000
 """When more beliefs are held, those are dropped that the store has."""
@@ -50,6 +53,23 @@ class HeldBeliefs:
         """The record of a player's belief; None if it is not held."""
         held = self._beliefs.get(player)
         return None if held is None else held.record
+
+    def sent(self, pending: PendingRounds, part: Part, records: Mapping[int, bytes | None]) -> None:
+        """Hold the beliefs of some players after rounds that were sent: of those whose `records`
+        before them are given, by their number among the rounds' players."""
+        rows = np.array(list(records), np.int64)
+        try:
+            after = posteriors(part, pending, rows, list(records.values()))
+        except UnknownRecord:  # the updater refuses the shard and says why
+            return
+        players = pending.rounds.players().take(rows)
+        self.hold(list(players), pending.fingerprints[rows], after)
+
+    def forget(self, pending: PendingRounds) -> None:
+        """Drop the beliefs of the players of these rounds."""
+        rows = np.flatnonzero(self.may_hold(pending.fingerprints))
+        if len(rows):
+            self.drop(list(pending.rounds.players().take(rows)))
 
     def hold(
         self, players: Sequence[Player], fingerprints: Fingerprints, records: Sequence[bytes]

@@ -7,6 +7,7 @@ from contextlib import suppress
 from itertools import takewhile
 
 from stream_rater.contract.record import Record
+from stream_rater.pipeline.estimation import PendingRounds, distinct
 from stream_rater.pipeline.ports import (
     CommitSource,
     Committed,
@@ -118,6 +119,14 @@ def committed_by(partitions: frozenset[int]) -> Step[dict[int, int | None]]:
     with suppress(Regrouped):  # the new owner of the partition commits it
         yield from ask(CommitSource(least))
     return {**committed, **remains.after_rejected}
+
+
+def finish(inputs: Mapping[int, InputPartition], pending: PendingRounds) -> None:
+    """Mark the records of these rounds as finished."""
+    partitions, _ = distinct(pending.partitions)
+    for partition in partitions:
+        mine = pending.partitions == partition
+        inputs[partition].finish(pending.offsets[mine].tolist())
 
 
 def hold_much(sources: Collection[InputPartition], most: int) -> bool:

@@ -5,6 +5,8 @@ waits. A wave has a fixed cost, so where many small rounds arrive, each poll gat
 moment.
 """
 
+from stream_rater.pipeline.progress import InFlightWindow, Progress
+
 IDLE_S = 0.1
 
 BUSY_S = 0.001
@@ -43,6 +45,15 @@ COMMIT_EVERY_S = 0.1
 are not committed are read again after a crash, and found to be scattered."""
 
 
+def too_many(
+    progress: Progress, in_flight: InFlightWindow, wave_players: int, now_s: float
+) -> bool:
+    """Whether so much is in parts not seen applied that no wave is sent."""
+    if len(progress) > PLAYERS_IN_FLIGHT * wave_players:
+        return True
+    return in_flight.has(WAVES_IN_FLIGHT, min(MANY_PLAYERS, WAVES_IN_FLIGHT * wave_players), now_s)
+
+
 class PollBackoff:
     """The poll timing of one estimator."""
 
@@ -70,6 +81,10 @@ class PollBackoff:
         """Note progress: rounds were rated, or a piece was read. `hurry=False`: a piece was
         sent."""
         self._turns_waited = 0 if hurry else IN_NO_HURRY
+
+    def held_beliefs(self) -> None:
+        """Note that rounds wait that need not wait for the store: the next poll gathers nothing."""
+        self.gather_s = 0.0
 
     def chose_wave(self, rounds: int, players: int) -> None:
         """Note the size of the last wave."""

@@ -326,7 +326,8 @@ class Position:
     """The value of `applied` before the last call."""
     fresh: bytes = b""
     """Which rows of the last call changed a belief: one bit for each row, in order, high bit
-    first."""
+    first. Then, of each of these that is not its player's last one, the mu and sigma before it, as
+    float32 (`repeats`)."""
 
 
 @dataclass(frozen=True, slots=True)

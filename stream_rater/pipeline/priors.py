@@ -1,8 +1,8 @@
 """Reads the priors of rounds from the store, and decides which of them count (steps 4 and 5).
 
-A player whose belief is held (`held_beliefs`) is not read. Of a player for whom another round waits
-the whole record is read, so that the belief can be held. A shard is refused for a while if a belief
-in it cannot be read; rounds with a player there wait.
+A player whose belief is held (`held_beliefs`) is not read. Where other rounds wait for many of a
+wave's players, whole records are read, so that beliefs can be held. A shard is refused for a while
+if a belief in it cannot be read; rounds with a player there wait.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -23,6 +23,10 @@ from stream_rater.rating.record import HEADER_SIZE, UnknownRecord, read_headers
 
 NO_HEADER = bytes(HEADER_SIZE)
 
+WORTH_HOLDING = 0.25
+"""Beliefs are held where another round waits for at least this share of a wave's players. To read
+and compute them costs more than headers do; where few rounds wait, they may wait for the store."""
+
 
 class PriorsRead(NamedTuple):
     """What was found of P players."""
@@ -34,6 +38,13 @@ class PriorsRead(NamedTuple):
     records: Mapping[int, bytes | None] = {}
     """By row, the whole records of those for whom another round waits; None where there is no
     belief yet."""
+
+    def records_at(self, rows: Ints | slice) -> dict[int, bytes | None]:
+        """Those records of the players in these rows, by their number among them."""
+        if not self.records:
+            return {}
+        numbers = enumerate(np.arange(len(self.headers))[rows].tolist())
+        return {i: self.records[row] for i, row in numbers if row in self.records}
 
 
 class PriorReader:
@@ -66,39 +77,28 @@ class PriorReader:
     ) -> Step[PriorsRead]:  # fmt: skip
         """The same beside what is held. `later` (P,): whether another round waits for each player.
 
-        The store is asked for the others alone: for whole records of those for whom another round
-        waits, and for headers of the rest.
+        The store is asked for all others; for their whole records, where it is worth holding those
+        for whom another round waits.
         """
         may_hold = held.may_hold(pending.fingerprints)
-        if not (may_hold.any() or later.any()):
+        if not may_hold.any() and later.sum() < WORTH_HOLDING * len(later):
             return (yield from self.read(pending, progress, refused_until_s))
         players, found = pending.rounds.players(), _Found(pending)
         at = np.flatnonzero(may_hold)
-        found.take(at, [held.record(player) for player in players.take(at)], known=True)
+        found.take_held(at, [held.record(player) for player in players.take(at)])
         # Only hashes that collide let a round into the wave though a player awaits a part.
         awaits = progress.awaits(pending.fingerprints) & ~found.known
-        light = found.wanted(~later)
-        looked = dict.fromkeys(progress.waiting(), NO_PLAYERS)
-        if light or looked:
-            asked = {shard: players.take(rows) for shard, rows in light.items()}
-            priors = yield from ask(ReadPriors(looked | asked))
-            found.refuse(priors.keys() - _accept(priors, progress))
-            for shard, rows in light.items():
-                found.read(shard, rows, priors[shard].headers)
-        whole = found.wanted(later)
-        if whole:
-            asked = {shard: players.take(rows) for shard, rows in whole.items()}
+        rows = found.unknown()
+        asked = dict.fromkeys(progress.waiting(), NO_PLAYERS)
+        asked |= {shard: players.take(own) for shard, own in rows.items()}
+        if asked:
             beliefs = yield from ask(ReadBeliefs(asked))
-            for shard, rows in whole.items():
-                if not progress.accept(shard, beliefs[shard].position.applied):
-                    found.refuse({shard})
-                found.take(rows, beliefs[shard].records, known=False)
-                found.read(shard, rows, _headers(beliefs[shard].records))
-        self._note_unreadable(
-            looked.keys() | light.keys() | whole.keys(), found.unreadable, progress,
-            refused_until_s,
-        )  # fmt: skip
-        found.refuse(progress.closed() | found.unreadable.keys())
+            applied = {shard: each.position.applied for shard, each in beliefs.items()}
+            found.refuse([s for s, at in applied.items() if not progress.accept(s, at)])
+            for shard, own in rows.items():
+                found.take(shard, own, beliefs[shard].records)
+        self._note_unreadable(asked, found.unreadable, progress, refused_until_s)
+        found.refuse(progress.closed())
         records = {row: found.records[row] for row in np.flatnonzero(later).tolist()}
         return PriorsRead(found.headers, found.accepted & ~awaits, records)
 
@@ -129,31 +129,29 @@ class _Found:
         self.unreadable: dict[int, str] = {}
         """By shard, why a belief in it cannot be read."""
 
-    def take(self, rows: Ints, records: Sequence[bytes | None], *, known: bool) -> None:
-        """Take the records of the players in these rows. `known`: they are held, if not None."""
-        for row, record in zip(rows.tolist(), records, strict=True):
+    def take_held(self, rows: Ints, records: Sequence[bytes | None]) -> None:
+        """Take what is held of the players in these rows; None where nothing is."""
+        known = [record for record in records if record is not None]
+        held = rows[np.array([record is not None for record in records], np.bool_)]
+        self.known[held] = True
+        self.headers[held] = read_headers(_headers(known))
+        for row, record in zip(held.tolist(), known, strict=True):
             self.records[row] = record
-        if known:
-            held = rows[np.array([record is not None for record in records], np.bool_)]
-            self.known[held] = True
-            self.headers[held] = read_headers(
-                _headers([record for record in records if record is not None])
-            )
 
-    def wanted(self, which: Flags) -> dict[int, Ints]:
+    def unknown(self) -> dict[int, Ints]:
         """By shard, the rows of those players that are not held."""
         order, cuts = self._pending.by_shard
-        rows = {shard: order[where] for shard, where in cuts}
-        wanted = which & ~self.known
-        chosen = {shard: own[wanted[own]] for shard, own in rows.items()}
+        chosen = {shard: order[where][~self.known[order[where]]] for shard, where in cuts}
         return {shard: own for shard, own in chosen.items() if len(own)}
 
-    def read(self, shard: int, rows: Ints, headers: bytes) -> None:
-        """Read the headers of the players in these rows of a shard."""
+    def take(self, shard: int, rows: Ints, records: Sequence[bytes | None]) -> None:
+        """Take what the store has of the players in these rows of a shard."""
         try:
-            self.headers[rows] = read_headers(headers)
+            self.headers[rows] = read_headers(_headers(records))
         except UnknownRecord as error:
             self.unreadable[shard] = str(error)
+        for row, record in zip(rows.tolist(), records, strict=True):
+            self.records[row] = record
 
     def refuse(self, shards: Collection[int]) -> None:
         """Accept no prior of these shards."""

@@ -10,18 +10,21 @@ protocol.
    to the mark of a rebuild that the store does not include.
 10. If a < c, the store lost writes: apply [a, c) without publishing, cut exactly at c.
 11. If a > c, the worker crashed between store and log: rebuild the events of [c, a) from the rows
-    marked fresh and from the beliefs, publish them and commit a. Apply nothing before that.
-12. If a == c, take a batch and cut it before a player repeats. A row is fresh if and only if its
-    source offset is after the belief's `last`. Other rows are ignored, without an event.
+    marked fresh, from the beliefs and from what the call noted of earlier rows, publish them and
+    commit a. Apply nothing before that.
+12. If a == c, take a batch. A row is fresh if and only if its source offset is after the belief's
+    `last`, as the rows before it left it. Other rows are ignored, without an event. A player may
+    have several fresh rows (`repeats`): they are applied in order.
 13. Apply with one call for each shard, by compare-and-set on `applied`. The call writes the
-    records, the new `applied` and the flags of fresh rows. If the outcome is unknown, go to step 8.
+    records, the new `applied` and the flags of fresh rows; also, of each fresh row that is not its
+    player's last, the mu and sigma before it. If the outcome is unknown, go to step 8.
     Meanwhile the driver may send the events in the transaction of step 14, which ends only after
     the call.
 14. Publish the events and commit the offsets in one transaction. If the outcome is unknown, get a
     new producer and go to step 8.
 
 The steps run strictly in sequence: a batch is applied and committed before the next one is applied.
-So [c, a) is always exactly the last call, and one remembered prior in each belief is enough.
+So [c, a) is always exactly the last call, and what it noted is enough.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -167,14 +167,11 @@ class HeldFromBefore(Estimator):
 class HeldWithoutTheRound(Estimator):
     """Step 6 that holds beliefs as they were read."""
 
-    def _hold(
-        self, sent: PendingRounds, part: Part, rows: Ints, records: Mapping[int, bytes | None]
-    ) -> None:
+    def _hold(self, sent: PendingRounds, part: Part, records: Mapping[int, bytes | None]) -> None:
         known = {row: record for row, record in records.items() if record is not None}
-        kept = np.flatnonzero(np.isin(rows, list(known)))
-        players = list(sent.rounds.players().take(kept))
-        before = [known[row] for row in rows[kept].tolist()]
-        self._held.hold(players, sent.fingerprints[kept], before)
+        rows = np.array(list(known), np.int64)
+        players = list(sent.rounds.players().take(rows))
+        self._held.hold(players, sent.fingerprints[rows], list(known.values()))
 
 
 class FirstPiece(Estimator):

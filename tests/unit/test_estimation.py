@@ -66,7 +66,8 @@ def test_priors_are_those_before_the_round(sizes: list[int], data: st.DataObject
             for name, value in zip(names, belief, strict=True):
                 headers[i][name] = value
     told = headers.copy()
-    ready, resumed, priors = estimation.classified(pending, headers, accepted)
+    ready, chosen, resumed = estimation.classified(pending, headers, accepted)
+    priors = headers[chosen]
     wanted, first = [], 0
     for at, size in zip(pending.offsets.tolist(), sizes, strict=True):
         rows = range(first, first + size)

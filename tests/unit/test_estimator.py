@@ -13,6 +13,7 @@ from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.ports import (
     CommitSource,
     Committed,
+    Held,
     LogStarts,
     LogTrouble,
     LookForOffsets,
@@ -20,6 +21,7 @@ from stream_rater.pipeline.ports import (
     Poll,
     Polled,
     Priors,
+    ReadBeliefs,
     ReadPriors,
     Remains,
     Scatter,
@@ -30,7 +32,7 @@ from stream_rater.pipeline.ports import (
 from stream_rater.rating import record as belief_record
 from stream_rater.rating.model import newcomers
 from tests.rounds import as_json, ranked
-from tests.unit.machines import Agreed, ByHand, Recorder
+from tests.unit.machines import NOWHERE, Agreed, ByHand, Recorder
 
 SHARDS = 2
 ZERO = [name for name in "abcdefghijkl" if shards_of([name], SHARDS)[0] == 0]
@@ -214,12 +216,11 @@ def test_priors_are_asked_for_once_positions_allow(hand: ByHand) -> None:
 def test_next_round_waits_for_the_part(hand: ByHand) -> None:
     """Until `applied` has passed it; others do not wait."""
     owning(hand, 0)
-    one, two = a_round(0, ZERO[0], ZERO[1]), a_round(1, ZERO[0], ZERO[2])
-    read(hand, one, two)
+    read(hand, a_round(0, ZERO[0], ZERO[1]))
     priors(hand)
     scattered(hand, 7)
     hand.answer(CommitSource, offsets={0: 1})
-    read(hand, a_round(2, ZERO[3], ONE[0]))
+    read(hand, a_round(1, ZERO[0], ZERO[2]), a_round(2, ZERO[3], ONE[0]))
     assert len(priors(hand, applied=7).players[0]) == 1
     scattered(hand, 8, 0)
     read(hand)
@@ -234,8 +235,8 @@ def test_round_found_scattered_is_awaited_not_sent(hand: ByHand, observer: Recor
     """Any last offset beyond it; its players' next rounds wait for all that the log holds."""
     owning(hand, 0)
     read(hand, a_round(3, ZERO[0], ONE[0]), a_round(4, ZERO[0], ZERO[1]))
-    asked = hand.expect(ReadPriors)
-    hand.answer(ReadPriors, {0: Priors(0, header(9)), 1: Priors(0, header(2))})
+    asked = hand.expect(ReadBeliefs)
+    hand.answer(ReadBeliefs, {0: Held(NOWHERE, [header(9)]), 1: Held(NOWHERE, [header(2)])})
     assert set(asked.players) == {0, 1}
     hand.answer(ShardEnds, [6, 7])
     assert observer.resumed == 1

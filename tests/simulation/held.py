@@ -1,0 +1,78 @@
+"""Scenarios with beliefs that an estimator holds, and with several rounds of a player in a call."""
+
+from stream_rater.pipeline.ports import Publish, Scatter
+
+from .registry import catches
+from .stage import A0, A1, Stage
+
+
+@catches("earlier-rows-unnoted")
+def updater_dies_after_a_call_with_a_player_thrice(stage: Stage) -> None:
+    """Three rounds of the same players are applied in one call, and the updater dies before their
+    events are published."""
+    for _ in range(3):
+        stage.round(A0, A1)
+    estimator = stage.estimator()
+    for _ in range(3):
+        stage.through(estimator, Scatter)
+    first = stage.updater()
+    stage.until(first, Publish)
+    stage.crash(first)
+    stage.updater()
+
+
+@catches("fresh-by-the-first")
+def part_that_is_replayed_with_its_repetition(stage: Stage) -> None:
+    """An estimator dies in mid-scatter, and its successor sends the round again. Both parts of one
+    player are applied, lost, and replayed in one call."""
+    stage.round(A0, A1)
+    first, updater = stage.estimator(), stage.updater()
+    stage.until(first, Scatter)
+    first.advance()
+    first.advance()
+    stage.crash(first)
+    stage.through(updater, Publish)
+    successor = stage.estimator()
+    stage.turns(successor)
+    stage.through(updater, Publish)
+    stage.store.roll_back(0, 2)
+
+
+@catches("held-after-loss")
+def partition_that_comes_back(stage: Stage) -> None:
+    """An estimator loses a partition while it holds beliefs. Another rates a round. Then the first
+    has the partition again."""
+    for _ in range(2):
+        stage.round(A0, A1)
+    first, _ = stage.estimator(), stage.updater()
+    stage.through(first, Scatter)
+    second = stage.estimator()
+    stage.turns(stage.actors[1])
+    stage.turns(first)
+    stage.turns(second)
+    stage.turns(stage.actors[1])
+    stage.turns(second)
+    stage.log.estimators.assign([first.worker])
+    stage.turns(second)
+    stage.round(A0, A1)
+    stage.turns(first)
+
+
+@catches("held-from-before")
+def player_whose_next_round_nobody_waits_behind(stage: Stage) -> None:
+    """A belief is held for the second round, and not after it; then a third comes."""
+    for _ in range(2):
+        stage.round(A0, A1)
+    estimator, _ = stage.estimator(), stage.updater()
+    stage.turns(estimator)
+    stage.round(A0, A1)
+
+
+@catches("held-without-the-round")
+def rounds_in_a_row(stage: Stage) -> None:
+    """Each is rated by what those before it left."""
+    estimator, _ = stage.rated(A0, A1)
+    for _ in range(3):
+        stage.round(A0, A1)
+    for _ in range(3):
+        stage.through(estimator, Scatter)

@@ -1,0 +1,153 @@
+"""Beliefs that an estimator holds: what it asks for then, what it sends, and when it drops them."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from stream_rater.adapters.memory import estimator_worker, updater_worker
+from stream_rater.adapters.memory_servers import Log, Store
+from stream_rater.config import ANY_LADDER
+from stream_rater.contract.record import Record
+from stream_rater.pipeline import held_beliefs
+from stream_rater.pipeline.estimator import Estimator
+from stream_rater.pipeline.held_beliefs import HeldBeliefs
+from stream_rater.pipeline.ports import (
+    CommitSource,
+    Held,
+    LogTrouble,
+    NewProducer,
+    Poll,
+    Polled,
+    Position,
+    ReadBeliefs,
+)
+from stream_rater.pipeline.updater import Updater
+from stream_rater.runtime.embedded import _start, _turn
+from tests.unit.machines import ByHand, Recorder
+from tests.unit.test_estimator import (
+    SHARDS,
+    ZERO,
+    a_round,
+    by_hand,
+    opened,
+    owning,
+    priors,
+    read,
+    scattered,
+)
+
+
+@pytest.fixture
+def hand() -> ByHand:
+    """An estimator at its first poll."""
+    return by_hand(Recorder())
+
+
+def whole(hand: ByHand, *records: bytes | None, applied: int = 0) -> list[str]:
+    """Answer with the whole records of those who were asked for in shard 0; returns who."""
+    asked = hand.expect(ReadBeliefs).players[0]
+    hand.answer(ReadBeliefs, {0: Held(Position(applied), records or [None] * len(asked))})
+    return [player for _, player in asked]
+
+
+def test_next_round_does_not_wait_if_somebody_saw_it_coming(hand: ByHand) -> None:
+    """Its player's belief is computed when all parts are acknowledged; nobody asks the store for
+    it, and the parts are those of a worker that waited."""
+    rounds = [a_round(i, ZERO[0], ZERO[1 + i]) for i in range(3)]
+    owning(hand, 0)
+    read(hand, *rounds)
+    assert whole(hand) == [ZERO[0], ZERO[1]]
+    first = scattered(hand, 7)
+    hand.answer(CommitSource)
+    read(hand)
+    assert whole(hand) == [ZERO[2]]
+    second = scattered(hand, 8)
+    hand.answer(CommitSource)
+    read(hand)
+    assert whole(hand) == [ZERO[3]]
+    third = scattered(hand, 9)
+    sent = [part for each in (first, second, third) for _, part in each.parts]
+    assert sent == one_after_the_other(rounds)
+
+
+def one_after_the_other(rounds: Sequence[Record]) -> list[bytes]:
+    """The parts of these rounds, if each is read once the one before is applied."""
+    log, store = Log(1, SHARDS), Store()
+    estimator = Estimator(ANY_LADDER, SHARDS, 1)
+    machines = [
+        _start(estimator_worker(log, store), estimator.run()),
+        _start(updater_worker(log, store), Updater(SHARDS).run()),
+    ]
+    for group, (worker, _, _) in zip((log.estimators, log.updaters), machines, strict=True):
+        group.assign([worker])
+    for each in rounds:
+        log.submit(0, each.value or b"", received_s=4e9)
+        for _ in range(100):
+            machines = [_turn(*machine) for machine in machines]
+    return [record.value or b"" for some in log.parts for record in some]
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_what_is_held_is_dropped(hand: ByHand, lost: bool) -> None:
+    """With a lost partition, and after a failure: the store is asked, once it is there."""
+    owning(hand, 0, 1)
+    read(hand, a_round(0, ZERO[0], ZERO[1]), a_round(1, ZERO[0], ZERO[2]))
+    whole(hand)
+    scattered(hand, 7)
+    hand.answer(CommitSource)
+    if lost:
+        hand.answer(Poll, Polled(0.0, lost=frozenset([1])))
+        assert priors(hand, applied=7).players == {0: ()}
+    else:
+        hand.fail(Poll, LogTrouble("away"))
+        hand.answer(Poll, Polled(0.0))
+        hand.answer(NewProducer)
+        opened(hand, committed={0: 1, 1: 0}, ends=(8, 0))
+        read(hand, a_round(1, ZERO[0], ZERO[2]))
+        priors(hand, applied=7)
+    read(hand)
+    asked = priors(hand, applied=8).players[0]
+    if not asked:
+        read(hand)
+        asked = priors(hand, applied=8).players[0]
+    assert [name for _, name in asked] == [ZERO[0], ZERO[2]]
+
+
+def test_a_shard_that_went_back_stops_those_who_are_held(hand: ByHand) -> None:
+    """Until it has caught up: nobody runs ahead of a store that lost what was applied."""
+    owning(hand, 0)
+    read(hand, a_round(0, ZERO[0], ZERO[1]), a_round(1, ZERO[0], ZERO[2]))
+    whole(hand, applied=5)
+    scattered(hand, 7)
+    hand.answer(CommitSource)
+    read(hand)
+    assert whole(hand, applied=3) == [ZERO[2]]
+    read(hand)
+    assert priors(hand, applied=4).players == {0: ()}
+    read(hand)
+    assert priors(hand, applied=5).players == {0: ()}
+    read(hand)
+    assert whole(hand, applied=5) == [ZERO[2]]
+    scattered(hand, 8)
+
+
+def test_hashes_that_collide_let_nobody_pass() -> None:
+    """Who is held is known by ladder and id; a round that a hash let into a wave waits."""
+    held = HeldBeliefs()
+    marks = np.array([2**63 + 1], np.uint64)
+    held.hold([("x", "a")], marks, [b"record"])
+    assert held.may_hold(marks).all()
+    assert (held.record(("x", "a")), held.record(("x", "b"))) == (b"record", None)
+    held.drop([("x", "a")])
+    assert not held.may_hold(marks).any() and len(held) == 0
+
+
+def test_what_the_store_has_is_dropped_when_much_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All but those who await a part."""
+    monkeypatch.setattr(held_beliefs, "MOST", 2)
+    held = HeldBeliefs()
+    marks = np.arange(1, 4, dtype=np.uint64)
+    held.hold([("x", name) for name in "abc"], marks, [b"1", b"2", b"3"])
+    held.keep(lambda players: players == 2)
+    assert [held.record(("x", name)) for name in "abc"] == [None, b"2", None]
