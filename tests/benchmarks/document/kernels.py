@@ -85,4 +85,22 @@ CODEFORCES = Table(
     spread=_readings,
 )  # fmt: skip
 
-TABLES = (STAGE_1, LOBBIES, CODEFORCES)
+OFFLINE = Table(
+    "offline", BENCH, r"offline/.+",
+    [
+        Column("file", "what is rated.", lambda row: f"`{row.name.split('/')[1]}`"),
+        Column("rounds", "how many.", shown("ratio.rounds")),
+        Column("results", "players in a round, on average.", shown("ratio.results")),
+        Column("rate, µs", "`rate`: time for a round.", shown("ratio.rate")),
+        Column("evaluate, µs", "`evaluate`: time for a round.", shown("value")),
+        Column("rounds/s", "rounds that `evaluate` takes in a second.",
+               shown("ratio.evaluate_rounds_a_second")),
+        Column("results/s", "results that `rate` takes in a second.",
+               shown("ratio.rate_results_a_second")),
+        Column("second", "what a second configuration costs, over the first.",
+               shown("ratio.second")),
+        TAKEN,
+    ],
+)  # fmt: skip
+
+TABLES = (STAGE_1, LOBBIES, CODEFORCES, OFFLINE)

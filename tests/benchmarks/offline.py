@@ -1,0 +1,124 @@
+"""The offline commands on whole files: what a round costs beyond their start.
+
+`rate`, `evaluate`, and `evaluate` with two configurations run in turns, all in this process, which
+has their code compiled and loaded. What a command takes to start is measured by itself.
+"""
+
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
+from functools import partial
+from io import StringIO
+from itertools import islice
+from pathlib import Path
+from statistics import median
+
+import msgspec
+
+from stream_rater.cli import app
+from stream_rater.lab.lines import read_lines
+from stream_rater.rating.parameters import EloMMR
+from tests.benchmarks.measure import Effort, Result, Skipped, result, times_s
+
+ROOT = Path(__file__).resolve().parents[2]
+CONFIG = EloMMR(weight_limit=0.2, sigma_limit=80.0)
+FILES = ("cwl", "formula-one", "map-rando", "codeforces")
+DUELS, QUICK_DUELS, DUELISTS = 500_000, 5_000, 100_000
+TURNS = 5
+
+
+def duels(count: int) -> Iterator[bytes]:
+    """Rounds of two players each, drawn from many: a minute apart."""
+    rng = random.Random(1)
+    for i in range(count):
+        first, second = rng.sample(range(DUELISTS), 2)
+        days, minutes = divmod(i, 1440)
+        event = {
+            "round_id": f"r{i}",
+            "ladder": "duel",
+            "completed_at": f"{2000 + days // 336}-{1 + days // 28 % 12:02}-{1 + days % 28:02}"
+            f"T{minutes // 60:02}:{minutes % 60:02}:00Z",
+            "standings": [
+                {"player": f"player-{first:06}", "rank": 1},
+                {"player": f"player-{second:06}", "rank": 2},
+            ],
+        }
+        yield msgspec.json.encode(event) + b"\n"
+
+
+def _shared(name: str) -> Path:
+    shared = Path(os.environ.get("STREAM_RATER_SHARED") or ROOT.parent / "shared")
+    path = shared / "data" / f"{name}.jsonl.gz"
+    if not path.is_file():
+        raise Skipped(f"no data/{path.name} in the shared folder: set STREAM_RATER_SHARED")
+    return path
+
+
+def _file(name: str, effort: Effort, folder: Path) -> Path:
+    if name != "duels":
+        return _shared(name)
+    path = folder / "duels.jsonl"
+    with path.open("wb") as file:
+        file.writelines(duels(QUICK_DUELS if effort.quick else DUELS))
+    return path
+
+
+def _measure(name: str, effort: Effort) -> Result:
+    with tempfile.TemporaryDirectory() as folder:
+        return _measured(name, _file(name, effort, Path(folder)), effort, Path(folder))
+
+
+def _command(command: str, *arguments: object) -> None:
+    words = [sys.executable, "-m", "stream_rater", command, *map(str, arguments)]
+    subprocess.run(words, cwd=ROOT, capture_output=True, check=True)
+
+
+def _measured(name: str, path: Path, effort: Effort, folder: Path) -> Result:
+    """The commands on a file, in turns."""
+    config, again, one = folder / "config.json", folder / "again.json", folder / "one.jsonl"
+    for each in (config, again):
+        each.write_bytes(msgspec.json.encode(CONFIG))
+    one.write_bytes(b"".join(islice(read_lines(path), 1)))
+    options = {
+        "rate": ("rate", "--out", str(folder / "ratings.jsonl")),
+        "evaluate": ("evaluate", "--format", "json", "--config", str(config)),
+        "two": ("evaluate", "--format", "json", "--config", str(config), "--config", str(again)),
+    }
+    told: dict[str, str] = {}
+
+    def run(what: str, file: Path) -> None:
+        command, *rest = options[what]
+        with redirect_stdout(StringIO()) as shown:
+            app.main.main([command, str(file), *rest], standalone_mode=False)
+        told[what] = shown.getvalue()
+
+    for what in options:
+        run(what, one)
+        run(what, path)
+    times = times_s(effort.turns(TURNS), **{each: partial(run, each, path) for each in options})
+    spent = {what: median(each) for what, each in times.items()}
+    start = times_s(effort.turns(TURNS), start=partial(_command, *options["evaluate"], one))[
+        "start"
+    ]
+    scores = msgspec.json.decode(told["evaluate"])[0]
+    rounds, results = scores["rounds"], scores["results"]
+    ratio = {
+        "rounds": rounds,
+        "results": results / rounds,
+        "rate": spent["rate"] / rounds * 1e6,
+        "rate_results_a_second": results / spent["rate"],
+        "evaluate_rounds_a_second": rounds / spent["evaluate"],
+        "second": (spent["two"] - spent["evaluate"]) / spent["evaluate"],
+        "start_s": median(start),
+    }
+    note = "without the start of the commands; medians"
+    return result(f"offline/{name}", spent["evaluate"] / rounds * 1e6, "us/round", ratio, note)
+
+
+BENCHMARKS: dict[str, Callable[[Effort], Result]] = {
+    f"offline/{name}": partial(_measure, name) for name in (*FILES, "duels")
+}
