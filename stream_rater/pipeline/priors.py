@@ -1,8 +1,8 @@
 """Reads the priors of rounds from the store, and decides which of them count (steps 4 and 5).
 
 A player whose belief is held (`held_beliefs`) is not read. Where other rounds wait for many of a
-wave's players, whole records are read, so that beliefs can be held. A shard is refused for a while
-if a belief in it cannot be read; rounds with a player there wait.
+small wave's players, whole records are read, so that beliefs can be held. A shard is refused for a
+while if a belief in it cannot be read; rounds with a player there wait.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -23,9 +23,16 @@ from stream_rater.rating.record import HEADER_SIZE, UnknownRecord, read_headers
 
 NO_HEADER = bytes(HEADER_SIZE)
 
-WORTH_HOLDING = 0.25
-"""Beliefs are held where another round waits for at least this share of a wave's players. To read
-and compute them costs more than headers do; where few rounds wait, they may wait for the store."""
+FEW_PLAYERS, MANY_WAIT = 2000, 0.25
+"""Beliefs are held of waves that have no more players than this, if another round waits for at
+least this share of them. To read and compute beliefs costs more than headers do. A larger wave
+shows that there is enough to do until the store is there."""
+
+
+def worth_holding(later: Flags) -> bool:
+    """Whether the beliefs of a wave's players are to be held. `later` (P,): whether another round
+    waits for each."""
+    return len(later) <= FEW_PLAYERS and bool(later.sum() >= MANY_WAIT * len(later))
 
 
 class PriorsRead(NamedTuple):
@@ -81,7 +88,7 @@ class PriorReader:
         for whom another round waits.
         """
         may_hold = held.may_hold(pending.fingerprints)
-        if not may_hold.any() and later.sum() < WORTH_HOLDING * len(later):
+        if not may_hold.any() and not worth_holding(later):
             return (yield from self.read(pending, progress, refused_until_s))
         players, found = pending.rounds.players(), _Found(pending)
         at = np.flatnonzero(may_hold)
@@ -99,7 +106,8 @@ class PriorReader:
                 found.take(shard, own, beliefs[shard].records)
         self._note_unreadable(asked, found.unreadable, progress, refused_until_s)
         found.refuse(progress.closed())
-        records = {row: found.records[row] for row in np.flatnonzero(later).tolist()}
+        wanted = np.flatnonzero(later).tolist() if worth_holding(later) else ()
+        records = {row: found.records[row] for row in wanted}
         return PriorsRead(found.headers, found.accepted & ~awaits, records)
 
     def _note_unreadable(

@@ -101,9 +101,8 @@ def _measured(name: str, path: Path, effort: Effort, folder: Path) -> Result:
         run(what, path)
     times = times_s(effort.turns(TURNS), **{each: partial(run, each, path) for each in options})
     spent = {what: median(each) for what, each in times.items()}
-    start = times_s(effort.turns(TURNS), start=partial(_command, *options["evaluate"], one))[
-        "start"
-    ]
+    begin = partial(_command, *options["evaluate"], one)
+    start = times_s(effort.turns(TURNS), begin=begin)["begin"]
     scores = msgspec.json.decode(told["evaluate"])[0]
     rounds, results = scores["rounds"], scores["results"]
     ratio = {

@@ -46,6 +46,8 @@ def test_names() -> None:
     sizes = (2, 5, 12, 30, 60, 100, 300, 1000, 10000, 100000, 1000000)
     stages = [f"{kind}/{n}" for kind in ("stage1", "stage1-gaussian") for n in sizes]
     files = ["update/codeforces", "evaluate/codeforces", "record/codeforces"]
+    offline = ("cwl", "formula-one", "map-rando", "codeforces", "duels")
+    files += [f"offline/{each}" for each in offline]
     assert benchmarks._chosen([]) == [*stages, "lobby/5", "lobby/100", *files]
     assert benchmarks._chosen(["lobby", "stage1/5"]) == ["lobby/5", "lobby/100", "stage1/5"]
 
