@@ -21,13 +21,17 @@ import msgspec
 from stream_rater.config import Settings
 from tests.benchmarks.measure import Result, Skipped, result
 from tests.benchmarks.stream.crew import Crew, Program, a_crew, names_of
-from tests.benchmarks.stream.ground import a_ground, send
+from tests.benchmarks.stream.ground import Ground, a_ground, send
 from tests.benchmarks.stream.latency import phase
+from tests.benchmarks.stream.null import LARGE_CUTS
 from tests.benchmarks.stream.rounds import Round, Workload, up_to
+from tests.benchmarks.stream.throughput import measured, null
 
 FEED_S, QUICK_FEED_S = 7.0, 2.0
 TURNS, QUICK_TURNS = 10, 2
-BACKLOG = "backlog"
+BACKLOG, NULL = "backlog", "null"
+SAMPLE = 1000
+"""Updates that tell what events look like."""
 PACKAGE = "stream_rater"
 
 
@@ -41,9 +45,11 @@ class Rival:
 
 
 def rival_of(told: str) -> Rival:
-    """A folder that holds a release, ready to run when this returns; or settings as
-    `shards=4,partitions=2`. ValueError where it is neither. All settings are told to each: the
-    defaults of another release do not count."""
+    """A folder that holds a release, ready to run when this returns; NULL, the null pipeline of two
+    transactional hops; or settings as `shards=4,partitions=2`. ValueError where it is none of them.
+    All settings are told to each: the defaults of another release do not count."""
+    if told == NULL:
+        return Rival(NULL)
     folder = Path(told).resolve()
     if (folder / PACKAGE).is_dir():
         # Python's own first place to look would be the working directory, which has ours.
@@ -95,7 +101,8 @@ class Contest:
                 own = folder / f"{workload.name}-{number}"
                 own.mkdir()
                 ground = alive.enter_context(a_ground(own, {**given, **each.settings}))
-                crew = a_crew(ground, workload, names_of(self.workers), each.program)
+                program = _null(ground, workload) if each.name == NULL else each.program
+                crew = a_crew(ground, workload, names_of(self.workers), program)
                 crews.append(alive.enter_context(crew))
             for crew in crews:
                 crew.await_joined()
@@ -132,6 +139,12 @@ class Contest:
                 figures.append(_a_turn(crew, some, load))
             order.reverse()
         return found
+
+
+def _null(ground: Ground, workload: Workload) -> Program:
+    """The null pipeline, whose events look like those of a short run of the service."""
+    run = measured(ground, workload, up_to(SAMPLE, workload.rounds(seed=2)), "1")
+    return null(run.sample, LARGE_CUTS, ground.folder, transactional=True)
 
 
 def _a_turn(crew: Crew, rounds: Sequence[Round], load: float | None) -> dict[str, float]:

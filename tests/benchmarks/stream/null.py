@@ -71,6 +71,8 @@ class Model(msgspec.Struct, frozen=True):
 
     sample: Sample
     cuts: Cuts
+    transactional: bool = False
+    """Whether parts are sent in transactions, too, with the offsets of their rounds."""
 
 
 class Part(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -85,6 +87,19 @@ class Part(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_part = msgspec.msgpack.Decoder(Part).decode
+
+
+def hop(settings: Settings, shards: int, wave: float) -> None:
+    """Rounds to parts, for ever, in transactions with the offsets."""
+    topics = Topics.of(settings)
+    consumer = _consumer(settings, topics.rounds, ESTIMATORS)
+    producer = _transactional(settings, ESTIMATORS)
+    came = _coming(consumer, _decoded)
+    for batch in filter(None, in_groups(came, _players_of, wave)):
+        producer.begin_transaction()
+        for shard, part in regrouped([each for each, _ in batch], shards):
+            producer.produce(topics.parts, _encode(part), partition=shard)
+        _commit(producer, consumer, _ends(batch))
 
 
 def scatter(settings: Settings, shards: int, wave: float) -> None:
@@ -288,7 +303,9 @@ def main() -> None:
     shards = Admin(settings).check_topics()[Topics.of(settings).parts]
     shards_of(["a"], shards)  # loads its kernel, as the service does before it joins
     stages = {
-        "estimator": partial(scatter, settings, shards, model.cuts.wave),
+        "estimator": partial(
+            hop if model.transactional else scatter, settings, shards, model.cuts.wave
+        ),
         "updater": partial(gather, settings, model.sample, model.cuts.transaction),
     }
     threads = [
