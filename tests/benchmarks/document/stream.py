@@ -189,6 +189,31 @@ MEMORY = Table(
 )  # fmt: skip
 
 
+ALL_ELSE = "everything else, the Kafka client's threads among it"
+
+
+def _steps(row: Row) -> Iterator[Row]:
+    """A line for each step, and one for what no step has."""
+    spent = row.figures["ratio"]
+    for step, used in spent.items():
+        yield Row(row.name, row.origin, {"step": step, "us": used})
+    rest = float(figure(row, "value") or 0.0) - sum(spent.values())
+    yield Row(row.name, row.origin, {"step": ALL_ELSE, "us": rest})
+
+
+STEPS = Table(
+    "steps", f'{STREAM} ARGS="lobby5 --measure steps"', r"steps/.+",
+    [
+        WORKLOAD,
+        Column("step", "what one worker does.", lambda row: str(row.figures["step"])),
+        Column("µs", "processor time of the step for one update.", shown("us")),
+        TAKEN,
+    ],
+    order=list(WORKLOADS),
+    spread=_steps,
+)  # fmt: skip
+
+
 def _held(row: Row) -> Iterator[Row]:
     for key, value in row.figures["ratio"].items():
         if match := re.fullmatch(r"MiB_at_(\d+)", key):
@@ -268,5 +293,5 @@ CAPACITY = Table(
 )  # fmt: skip
 
 TABLES = (
-    RATE, PIPELINES, LATENCY, RECOVERY, MILLION, REBUILD, MEMORY, GROWTH, SIZES, CAPACITY,
+    RATE, STEPS, PIPELINES, LATENCY, RECOVERY, MILLION, REBUILD, MEMORY, GROWTH, SIZES, CAPACITY,
 )  # fmt: skip

@@ -14,11 +14,11 @@ from tests.benchmarks.stream.recovery import recovery
 from tests.benchmarks.stream.rounds import Round, Workload, limited, up_to
 from tests.benchmarks.stream.sizes import by_players, by_shards
 from tests.benchmarks.stream.soaking import Sample, growth, soak
-from tests.benchmarks.stream.throughput import SERVICE, Run, measured, null, quix
+from tests.benchmarks.stream.throughput import SERVICE, Run, by_step, measured, null, quix
 
 USUAL = ("rate", "null", "latency", "recovery", "rebuild", "peer")
-MEASURES = (*USUAL, "memory", "sizes")
-"""The last two take long: they are to be asked for."""
+MEASURES = (*USUAL, "memory", "sizes", "steps")
+"""The last three are to be asked for: two take long, and stop watches cost time."""
 TURNS = 3
 QUICK = 20
 """A quick run has the so manieth part of the updates."""
@@ -55,6 +55,12 @@ class Plan:
         if self.measures & {"rate", "null", "latency", "recovery", "peer"}:
             alone = workload.beside and workload.size >= LARGE
             yield from (self._a_crowd if alone else self._under_load)(ground, workload)
+        if "steps" in self.measures:
+            rounds = up_to(self._of(workload.updates), workload.rounds())
+            steps, run = by_step(ground, workload, rounds)
+            note = f"{_note(run)}; stop watches included"
+            name = f"steps/{workload.name}"
+            yield result(name, run.processor_us["workers"], "us/update", steps, note)
         if "rebuild" in self.measures and workload.name in REBUILD_OF:
             rounds = limited(self._of(REBUILD_UPDATES), workload.rounds())
             yield _rebuild(workload, rebuilt(ground, workload, rounds))

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from tests.benchmarks.stream.crew import Crew, Program, a_crew, names_of
 from tests.benchmarks.stream.ground import Ground, published, send
 from tests.benchmarks.stream.null import MODEL, Cuts, Model, Sample
 from tests.benchmarks.stream.rounds import Round, Workload
+from tests.benchmarks.stream.steps import FILE
 
 WARM_UP = 20
 """The first of so many parts of the rounds is rated before the time counts."""
@@ -59,6 +60,19 @@ def null(sample: Sample, cuts: Cuts, folder: Path, *, transactional: bool = Fals
     path = folder / "model.json"
     path.write_bytes(msgspec.json.encode(Model(sample, cuts, transactional)))
     return Program("tests.benchmarks.stream.null", {MODEL: str(path)})
+
+
+def by_step(
+    ground: Ground, workload: Workload, rounds: Sequence[Round], release: Mapping[str, str] = {}
+) -> tuple[dict[str, float], Run]:
+    """The microseconds of processor that each step of one worker takes for an update, and the run.
+    `release`: variables that lead to another release."""
+    path = ground.folder / "steps.json"
+    program = Program("tests.benchmarks.stream.steps", {FILE: str(path), **release})
+    run = measured(ground, workload, rounds, "1", program)
+    updates = sum(len(each.players) for each in rounds)
+    spent = msgspec.json.decode(path.read_bytes(), type=dict[str, float])
+    return {step: used_s / updates * 1e6 for step, used_s in spent.items()}, run
 
 
 def quix(guarantee: str, folder: Path) -> Program:

@@ -1,0 +1,111 @@
+"""Where a worker's processor time goes, by step: the service with a stop watch around each.
+
+`python -m tests.benchmarks.stream.steps run …` is the service. It writes what each step used, in
+seconds of its thread, to the file that $STEPS names, once in a while. A step's time is its own:
+that of a step within it counts there alone. What the Kafka client's own threads use is not in it.
+"""
+
+import atexit
+import importlib
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+FILE = "STEPS"
+"""Variable that names the file."""
+EVERY_S = 0.25
+
+STEPS = {
+    "consume": ["stream_rater.adapters.kafka:Input.poll"],
+    "decode rounds": ["stream_rater.rounds.decoder:RoundDecoder.decode"],
+    "judge rounds, names": ["stream_rater.pipeline.estimator:Estimator._read"],
+    "choose a wave": ["stream_rater.pipeline.backlog:Backlog.wave"],
+    "read priors": ["stream_rater.adapters.redis:RedisStore.read_priors"],
+    "priors as columns": [
+        "stream_rater.pipeline.estimation:asked", "stream_rater.pipeline.estimation:headers_of",
+        "stream_rater.pipeline.estimation:classified",
+    ],
+    "stage 1": ["stream_rater.pipeline.estimation:estimate"],
+    "write parts": ["stream_rater.pipeline.estimation:messages"],
+    "send parts": ["stream_rater.adapters.producers:Parts.scatter"],
+    "finish rounds": ["stream_rater.pipeline.estimator:Estimator._finish"],
+    "decode parts": ["stream_rater.parts.decoder:read_all"],
+    "read beliefs": ["stream_rater.adapters.redis:RedisStore.read"],
+    "stage 2": ["stream_rater.pipeline.changes:computed"],
+    "write events": ["stream_rater.pipeline.changes:encode_events"],
+    "apply": ["stream_rater.adapters.redis:RedisStore.apply"],
+    "send events": ["stream_rater.adapters.producers:Transactions.begin"],
+    "commit": [
+        "stream_rater.adapters.producers:Transactions.end",
+        "stream_rater.adapters.producers:Transactions.run",
+    ],
+}  # fmt: skip
+"""What is watched: functions, by module and name."""
+
+
+class Watch:
+    """Seconds of processor time by step."""
+
+    def __init__(self) -> None:
+        self.spent_s = dict.fromkeys(STEPS, 0.0)
+        self._within = threading.local()
+
+    def around(self, step: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The same function, whose own time counts for this step."""
+
+        @wraps(function)
+        def watched(*given: Any, **named: Any) -> Any:
+            stack: list[float] = self._within.__dict__.setdefault("stack", [0.0])
+            stack.append(0.0)
+            began_s = time.thread_time()
+            try:
+                return function(*given, **named)
+            finally:
+                took_s = time.thread_time() - began_s
+                self.spent_s[step] += took_s - stack.pop()
+                stack[-1] += took_s
+
+        return watched
+
+    def install(self) -> None:
+        """Put the watch around every step that this release has."""
+        for step, places in STEPS.items():
+            for place in places:
+                module, _, name = place.partition(":")
+                *path, last = name.split(".")
+                owner: Any = importlib.import_module(module)
+                for each in path:
+                    owner = getattr(owner, each)
+                setattr(owner, last, self.around(step, getattr(owner, last)))
+
+    def write(self, path: Path) -> None:
+        """What was used so far, whole or not at all."""
+        part = path.with_suffix(".part")
+        part.write_text(json.dumps(self.spent_s))
+        part.replace(path)
+
+    def write_for_ever(self, path: Path) -> None:
+        """The same, again and again."""
+        while True:
+            self.write(path)
+            time.sleep(EVERY_S)
+
+
+def main() -> None:
+    """The service, watched."""
+    from stream_rater.cli import app
+
+    watch, path = Watch(), Path(os.environ[FILE])
+    watch.install()
+    threading.Thread(target=watch.write_for_ever, args=(path,), daemon=True).start()
+    atexit.register(watch.write, path)
+    app.main()
+
+
+if __name__ == "__main__":
+    main()
