@@ -12,6 +12,7 @@ from stream_rater.adapters.reader import Submitter, read_all
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin
 from stream_rater.cli.failures import named_failures
+from stream_rater.cli.same_ladders import disagreement, noted_ladders
 from stream_rater.cli.terminal import (
     SHOWN_MISTAKES,
     Failed,
@@ -112,16 +113,22 @@ def submit(path: Path, settings: Settings, per_second: float | None) -> None:
 
 
 def verify(settings: Settings, wait_s: float) -> None:
-    """Compare the store with the log's sequential replay; Failed where they differ."""
+    """Compare the store with the log's sequential replay; Failed where they differ.
+
+    Raises BadConfiguration if the ladders file is not that of the workers.
+    """
+    ladders = service_ladders(settings)
     with named_failures():
         admin, store = Admin(settings), RedisStore(settings)
         rounds, shards = admin.partitions_of(admin.topics.rounds, admin.topics.parts)
         begun_by = store.layout.begun_by(KERNEL_VERSION)  # fails at once where Redis is down
+        if why := disagreement(settings, ladders, noted_ladders(settings, admin)):
+            raise BadConfiguration(f"{why}: nothing was compared")
         _wait_until_caught_up(admin, rounds, shards, wait_s)
         records = read_all(settings, admin.topics.rounds, rounds)
         verdict = compare(
             track(records, "rounds"),
-            service_ladders(settings),
+            ladders,
             settings.duplicate_window,
             rounds,
             shards,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stream_rater.cli.inspect import C, described, kept
+from stream_rater.cli.inspect import C, _nobody, described, kept
 from stream_rater.rating.model import HEADER
 
 
@@ -53,3 +53,19 @@ def test_a_topic_in_a_line(retention_ms: str, told: str) -> None:
         "parts: partitions 8, replication.factor 3, min.insync.replicas 2, cleanup.policy delete, "
         f"retention.ms {told}"
     )
+
+
+@pytest.mark.parametrize(
+    ("ladder", "told"),
+    [
+        ("chess", "ladder 'chess' has no player 'ida' (they would be in shard 1)"),
+        (
+            "ches",
+            "ladder 'ches' has no players: no round of it was rated; the nearest name is 'chess'",
+        ),
+        ("duel", "ladder 'duel' has no players: no round of it was rated"),
+    ],
+)
+def test_who_is_not_there(ladder: str, told: str) -> None:
+    """The player, or the whole ladder, with a name that may have been meant."""
+    assert _nobody(ladder, "ida", 1, ["blitz", "chess"]) == told
