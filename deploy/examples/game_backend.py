@@ -67,7 +67,8 @@ class Reporter:
             topics = self._producer.list_topics(timeout=CONNECT_S).topics
         except KafkaException as error:
             raise NotReported(
-                f"Kafka at {self._kafka} does not answer: {error.args[0].str()}"
+                f"Kafka at {self._kafka} (--kafka, or STREAM_RATER_KAFKA) does not answer: "
+                f"{error.args[0].str()}"
             ) from None
         if self._topic not in topics:
             raise NotReported(f"no topic {self._topic}: `stream-rater run` creates it")

@@ -18,6 +18,7 @@ from local.processes import Server, port_is_free, start_ticks, stop_process
 from local.prometheus_node import WORKER, start_prometheus
 from local.redis_node import start_redis
 from local.tools import (
+    FORGET,
     KAFKA_VARIABLE,
     PROMETHEUS_VARIABLE,
     REDIS_VARIABLE,
@@ -68,13 +69,14 @@ def up(also: Sequence[str] = ()) -> int:
 
 
 def down() -> int:
-    """Stop what `up` started, by process id."""
+    """Stop what `up` started, by process id, and say how a shell forgets the addresses."""
     with state_lock():
         for name, server in load_state().items():
             if stop_process(server.pid, server.started, STOP_TIMEOUT_S):
                 _say(f"{name} stopped (process {server.pid})")
             else:
                 _say(f"{name} was not running")
+    _say(f"in each shell that has their addresses: {FORGET}")
     return 0
 
 

@@ -97,3 +97,14 @@ def test_somebody_elses_servers_are_taken(
         "export STREAM_RATER_REDIS=rediss://:secret@redis.example:6379/3",
     ]
     assert started == []
+
+
+def test_down_says_how_a_shell_forgets_the_addresses(
+    started: list[str], up: Up, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On stderr, to be copied."""
+    up()
+    assert main(["down"]) == 0
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.splitlines()[-1].endswith(": unset STREAM_RATER_KAFKA STREAM_RATER_REDIS")
