@@ -15,7 +15,7 @@ from stream_rater.adapters.store_keys import belief_key
 from stream_rater.adapters.topic_rules import DAY_MS
 from stream_rater.adapters.topics import Admin
 from stream_rater.cli.failures import named_failures
-from stream_rater.cli.follow import outcome_of
+from stream_rater.cli.follow import in_utc, outcome_of
 from stream_rater.cli.same_ladders import disagreement, noted_ladders
 from stream_rater.cli.terminal import Failed
 from stream_rater.columns.arrays import Floats
@@ -91,7 +91,7 @@ def _last_rounds(settings: Settings, topic: str, shard: int, key: str, count: in
     yield f"last rounds, by {topic}, partition {shard}, from offset {begin} on:"
     for message in messages:
         event = rating_changed_from_json(message.value() or b"")
-        yield f"  {event.completed_at}  {outcome_of(event)}"
+        yield f"  {in_utc(event.completed_at)}  {outcome_of(event)}"
     if not messages:
         yield "  none"
 
@@ -124,7 +124,7 @@ def _about(mu: float, sigma: float) -> str:
 
 def _moment(seconds: int) -> str:
     try:
-        return datetime.fromtimestamp(seconds, UTC).isoformat()
+        return in_utc(datetime.fromtimestamp(seconds, UTC).isoformat())
     except (ValueError, OverflowError, OSError):
         return f"{seconds} s"
 

@@ -22,7 +22,7 @@ def test_a_belief_in_words() -> None:
     assert list(described(header, factors)) == [
         "believed: 1612.4 give or take 91.2, after 12 rounds",
         "before the last one: 1570.0 give or take 97.9; it was completed at "
-        "2026-11-20T20:15:05+00:00, at offset 345 of its partition",
+        "2026-11-20T20:15:05Z, at offset 345 of its partition",
         "by a Gaussian factor: 1500.0 give or take 100.0, 25% of the weight",
         "and 2 performances, with their parts of the weight, the heaviest first:",
         "    1800.0  50.0%",
