@@ -23,7 +23,7 @@ WRITTEN := $(if $(WRITE),--write)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup python servers demo test check docs bench bench-stream figure lint lock chart
-.PHONY: contract contract-check image-check chaos soak tables audit up down clean
+.PHONY: contract contract-check image-check chaos soak tables audit up down clean clean-data
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -110,8 +110,11 @@ chart: setup ## Write the Helm chart's README and the tests' renders anew
 up: servers ## Start Kafka and Redis in the background (WITH=prometheus); in a shell: eval "$(make up)"
 	@$(LOCAL).servers up $(WITH)
 
-down: ## Stop what `make up` started
+down: ## Stop what `make up` started; the data stay
 	@$(LOCAL).servers down
+
+clean-data: ## Stop what `make up` started, and delete its data: the next one begins with nothing
+	@$(LOCAL).servers clean-data
 
 clean: down ## Remove what the other commands made: .venv, .servers with its data, caches
 	@rm -rf .venv .servers build .mypy_cache .ruff_cache .pytest_cache .hypothesis

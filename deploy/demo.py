@@ -107,7 +107,7 @@ class Demo:
         told: dict[str, int] = json.loads(result)
         for name, count in told.items():
             self.told[name] = self.told.get(name, 0) + count
-        return told["ratings"]
+        return told["rating_changes_expected"]
 
     def _check(self, deadline_s: float, phase: Phase, expected: int | None) -> None:
         if not self.service.running:
@@ -141,7 +141,7 @@ class Demo:
     def _no_more(self, *phases: Phase) -> None:
         """Every rating change came, and came once."""
         surplus = len(self.ratings.poll(POLL_S)) + sum(phase.twice for phase in phases)
-        missing = self.told["ratings"] - sum(len(phase.seen) for phase in phases)
+        missing = self.told["rating_changes_expected"] - sum(len(phase.seen) for phase in phases)
         if missing or surplus:
             raise DemoFailed(f"{missing} rating changes are missing, {surplus} came twice")
 
@@ -155,7 +155,8 @@ class Demo:
         told = self.told
         table = Table(title="Measured", show_header=False)
         table.add_row("rounds", f"{told['rounds']:,} reported, {told['repeated']} of them twice")
-        table.add_row("rating changes", f"{told['ratings']:,}: none missing, none twice")
+        expected = told["rating_changes_expected"]
+        table.add_row("rating changes", f"{expected:,}: none missing, none twice")
         table.add_row(
             "updates per second",
             f"{burst.per_second:,.0f}, with {len(burst.rounds):,} rounds reported at once",

@@ -253,6 +253,14 @@ def without_password(address: str) -> str:
     return urlunsplit(parts._replace(netloc=f"{name}:{HIDDEN}@{host}")) if at else address
 
 
+def origin(setting: str, address: str) -> str:
+    """Where the address of a server that does not answer comes from, in parentheses."""
+    variable = PREFIX + setting.upper()
+    if address == getattr(Settings(), setting):
+        return f"(the default address; {variable} names another)"
+    return f"(the address is that of {variable}: is the server running?)"
+
+
 def _named(path: Path | str, action: Any) -> Any:
     try:
         return action()
@@ -353,6 +361,18 @@ def _with_secrets(settings: Settings, where: Path | str) -> Settings:
         if not found[name]:
             raise BadConfiguration(f"{file}: empty")
     return msgspec.structs.replace(settings, **found)
+
+
+def ladders_of(environment: Mapping[str, str]) -> Ladders:
+    """The ladders that the environment names, for a command that takes no settings. Every ladder by
+    default parameters if it names none."""
+    variable = f"{PREFIX}LADDERS"
+    if not (path := environment.get(variable)):
+        return ANY_LADDER
+    try:
+        return read_ladders(Path(path))
+    except BadConfiguration as error:
+        raise BadConfiguration(f"{variable}: {error}") from None
 
 
 def service_ladders(settings: Settings) -> Ladders:

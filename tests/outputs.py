@@ -8,9 +8,7 @@ import hashlib
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -50,9 +48,6 @@ def rounds() -> Iterator[bytes]:
 
 def streamed() -> embedded.Engine:
     """The rounds through both state machines: in JSON, many at once, then in MessagePack."""
-    ticks = count()
-    clock: Any = SimpleNamespace(monotonic=lambda: float(next(ticks)))
-    embedded.time = clock
     engine = embedded.Engine()
     for value in rounds():
         engine.log.submit(0, value, received_s=2e9)

@@ -18,7 +18,7 @@ import redis
 from confluent_kafka import KafkaException
 
 from local.servers import Addresses
-from local.tools import KAFKA_VARIABLE, REDIS_VARIABLE, given_address
+from local.tools import FORGET, KAFKA_VARIABLE, REDIS_VARIABLE, given_address
 from stream_rater.adapters.redis import LIBRARY
 from stream_rater.adapters.topics import Topics
 from stream_rater.config import PREFIX, Settings
@@ -67,7 +67,9 @@ def _topics(kafka: str) -> Iterator[str]:
     try:
         client.list_topics(timeout=TIMEOUT_S)
     except KafkaException as error:
-        raise NoCorner(f"Kafka at {kafka} does not answer: {error.args[0].str()}") from None
+        raise NoCorner(
+            f"Kafka at {kafka} does not answer: {error.args[0].str()} {_cure(KAFKA_VARIABLE)}"
+        ) from None
     try:
         yield prefix
     finally:
@@ -127,11 +129,17 @@ def _claimed(address: str) -> "tuple[str, redis.Redis, bool]":
         except redis.ResponseError:
             continue  # it has fewer databases
         except (redis.RedisError, ValueError) as error:
-            raise NoCorner(f"Redis at {hidden(address)}: {error}") from None
+            raise NoCorner(f"Redis at {hidden(address)}: {error} {_cure(REDIS_VARIABLE)}") from None
     raise NoCorner(
         f"Redis at {hidden(address)} has no empty database (of {DATABASES}) for the demo, which "
         f"touches no other: unset {REDIS_VARIABLE} to let it start a Redis of its own"
     )
+
+
+def _cure(variable: str) -> str:
+    """Where the address of a server that does not answer comes from, and how the demo does without
+    it."""
+    return f"(the address is that of {variable}; without it, the demo starts its own: {FORGET})"
 
 
 def with_database(address: str, number: int) -> str:

@@ -67,7 +67,8 @@ class Reporter:
             topics = self._producer.list_topics(timeout=CONNECT_S).topics
         except KafkaException as error:
             raise NotReported(
-                f"Kafka at {self._kafka} does not answer: {error.args[0].str()}"
+                f"Kafka at {self._kafka} (--kafka, or STREAM_RATER_KAFKA) does not answer: "
+                f"{error.args[0].str()}"
             ) from None
         if self._topic not in topics:
             raise NotReported(f"no topic {self._topic}: `stream-rater run` creates it")
@@ -218,12 +219,12 @@ def stream(
     reporter: Reporter, season: Season, count: int, per_second: float | None
 ) -> dict[str, int]:
     """Report a season's rounds; what was reported."""
-    told = {"rounds": 0, "repeated": 0, "ratings": 0}
+    told = {"rounds": 0, "repeated": 0, "rating_changes_expected": 0}
     began_s = time.monotonic()
     for number, finished in enumerate(season.rounds(count)):
         reporter.report(finished)
         told["rounds"] += 1
-        told["ratings"] += players_of(finished)
+        told["rating_changes_expected"] += players_of(finished)
         if season.repeats():
             reporter.report(finished)
             told["repeated"] += 1

@@ -198,7 +198,10 @@ class Ratings:
         try:
             known = self._consumer.list_topics(topic, timeout=CONNECT_S).topics[topic]
         except KafkaException as error:
-            raise NotFollowed(f"Kafka at {kafka} does not answer: {error.args[0].str()}") from None
+            raise NotFollowed(
+                f"Kafka at {kafka} (--kafka, or STREAM_RATER_KAFKA) does not answer: "
+                f"{error.args[0].str()}"
+            ) from None
         if not known.partitions:
             raise NotFollowed(f"no topic {topic}: `stream-rater run` creates it")
         self._consumer.assign(

@@ -7,6 +7,7 @@ next, and so do the ports when nobody has taken them.
 
 import fcntl
 import json
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from local.processes import Server, port_is_free, start_ticks, stop_process
 from local.prometheus_node import WORKER, start_prometheus
 from local.redis_node import start_redis
 from local.tools import (
+    FORGET,
     KAFKA_VARIABLE,
     PROMETHEUS_VARIABLE,
     REDIS_VARIABLE,
@@ -28,6 +30,7 @@ from local.tools import (
 
 STATE: Final = SERVERS / "state.json"
 DATA: Final = SERVERS / "data"
+KEPT: Final = "the data stay for the next `make up`; `make clean-data` deletes them"
 STOP_TIMEOUT_S: Final = 20.0
 VARIABLES: Final = {"kafka": KAFKA_VARIABLE, "redis": REDIS_VARIABLE}
 """Where these name another server than ours, it is taken, and none is started."""
@@ -67,14 +70,21 @@ def up(also: Sequence[str] = ()) -> int:
     return 0
 
 
-def down() -> int:
-    """Stop what `up` started, by process id."""
+def down(*, delete_data: bool = False) -> int:
+    """Stop what `up` started, by process id, and say how a shell forgets the addresses.
+
+    The data stay, unless `delete_data`.
+    """
     with state_lock():
         for name, server in load_state().items():
             if stop_process(server.pid, server.started, STOP_TIMEOUT_S):
                 _say(f"{name} stopped (process {server.pid})")
             else:
                 _say(f"{name} was not running")
+        if delete_data:
+            shutil.rmtree(DATA, ignore_errors=True)
+    _say("the data are deleted" if delete_data else KEPT)
+    _say(f"in each shell that has their addresses: {FORGET}")
     return 0
 
 

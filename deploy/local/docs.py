@@ -26,6 +26,7 @@ MERMAID_SHA256: Final = "d0830a6c05546e9edb8fe20a8f545f3e0dc7c4c3134d584bad9c13a
 MERMAID: Final = SERVERS / f"mermaid-{MERMAID_VERSION}.min.js"
 MEMBER: Final = "package/dist/mermaid.min.js"
 COMMANDS: Final = ("build", "serve")
+SHOW: Final = "the site is in build/docs; show it: make docs ARGS=serve"
 
 
 def main(arguments: list[str]) -> int:
@@ -40,7 +41,10 @@ def main(arguments: list[str]) -> int:
     if MERMAID.exists():
         environment["MERMAID"] = str(MERMAID)
     words = [str(python_env.VENV_PYTHON), "-m", "mkdocs", command, "-f", str(CONFIGURATION)]
-    return subprocess.run(words, cwd=ROOT, env=environment, check=False).returncode
+    code = subprocess.run(words, cwd=ROOT, env=environment, check=False).returncode
+    if command == "build" and code == 0:
+        print(SHOW, file=sys.stderr)
+    return code
 
 
 def ensure() -> None:

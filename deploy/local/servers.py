@@ -7,7 +7,8 @@
         redis.kill()
         redis.restart()
 
-By hand: `python -m local.servers up [prometheus]|down|status` (`make up`, `make down`).
+By hand: `python -m local.servers up [prometheus]|down|clean-data|status` (`make up`, `make down`,
+`make clean-data`).
 """
 
 import argparse
@@ -96,7 +97,7 @@ def _exit(number: int, _frame: FrameType | None) -> NoReturn:
 def main(arguments: list[str] | None = None) -> int:
     """The command line; 0 done, 1 failed or (status) something does not run."""
     parser = argparse.ArgumentParser(prog="local.servers", description="Kafka and Redis by hand.")
-    parser.add_argument("command", choices=("up", "down", "status"))
+    parser.add_argument("command", choices=("up", "down", "clean-data", "status"))
     parser.add_argument("also", nargs="*", metavar="SERVER", help="with `up`: prometheus")
     given = parser.parse_args(arguments)
     if unknown := set(given.also) - set(background.OPTIONAL):
@@ -107,6 +108,8 @@ def main(arguments: list[str] | None = None) -> int:
                 return background.up(given.also)
             case "down":
                 return background.down()
+            case "clean-data":
+                return background.down(delete_data=True)
             case _:
                 return background.status()
     except (LocalServerError, OSError) as error:

@@ -20,6 +20,9 @@ KAFKA_VARIABLE: Final = "STREAM_RATER_KAFKA"
 REDIS_VARIABLE: Final = "STREAM_RATER_REDIS"
 PROMETHEUS_VARIABLE: Final = "PROMETHEUS"
 
+FORGET: Final = f"unset {KAFKA_VARIABLE} {REDIS_VARIABLE}"
+"""What a shell has to run after `make down`, if it took the addresses that `make up` printed."""
+
 PLAIN_URL: Final = re.compile(r"redis://([^/@?,]+:\d+)(?:/0?)?")
 """A Redis on its own, without a password or any database but the first."""
 

@@ -37,12 +37,14 @@ from stream_rater.adapters.store_keys import belief_key, position_key
 from stream_rater.adapters.store_metadata import LayoutMismatch, StoreMetadata
 from stream_rater.columns.arrays import Ints
 from stream_rater.columns.player_column import PlayerColumn
-from stream_rater.config import Settings
+from stream_rater.config import Settings, origin
 from stream_rater.contract.record import Player
 from stream_rater.pipeline.ports import Application, Denied, Held, Position, Priors, StoreTrouble
 from stream_rater.rating.record import HEADER_SIZE
 
 LIBRARY = "stream_rater_4"
+NO_CONNECTION = " connecting to "
+"""In the client's message if no connection could be made."""
 NO_HEADER = bytes(HEADER_SIZE)
 POSITION = "applied", "start", "fresh"
 DENIALS = ("The user executing the script", "ACL failure in script", "because of: NOPERM")
@@ -124,6 +126,7 @@ class RedisStore:
 
     def __init__(self, settings: Settings) -> None:
         self._client = connect(settings)
+        self._origin = origin("redis", settings.redis)
         self._buckets = settings.buckets
         self.layout = StoreMetadata(self._client, self._guard)
 
@@ -225,7 +228,8 @@ class RedisStore:
                 self._guard(lambda: find_again(self._client))
             raise StoreTrouble(_reason(error)) from None
         except FAILURES as error:
-            raise StoreTrouble(_reason(error)) from None
+            where = f" {self._origin}" if NO_CONNECTION in str(error) else ""
+            raise StoreTrouble(f"{_reason(error)}{where}") from None
 
     # --- for operators ---
 

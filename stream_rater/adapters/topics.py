@@ -41,7 +41,7 @@ from stream_rater.adapters.topic_rules import (
     size_of,
     wanted,
 )
-from stream_rater.config import BadConfiguration, Settings
+from stream_rater.config import BadConfiguration, Settings, origin
 from stream_rater.contract import events
 from stream_rater.pipeline.ports import Denied, LogTrouble
 
@@ -200,7 +200,10 @@ class Admin:
         self._client.poll(0)  # calls `_note_connection_error`
         reason = self._connection_error or error
         kind = Denied if reason.code() in DENIALS else LogTrouble
-        return kind(f"kafka at {self._settings.kafka}: {reason.str()}")
+        told = f"kafka at {self._settings.kafka}: {reason.str()}"
+        if reason is error:  # nothing answered there
+            told += f" {origin('kafka', self._settings.kafka)}"
+        return kind(told)
 
     def partitions_of(self, *names: str) -> list[int]:
         """The number of partitions of these topics. Raises TopicMismatch if one does not exist."""

@@ -15,10 +15,9 @@ import click
 
 from stream_rater.cli.terminal import Failed, brief
 from stream_rater.config import (
-    ANY_LADDER,
     BadConfiguration,
-    Ladders,
     Settings,
+    ladders_of,
     one_ladder,
     read_ladders,
     read_rating,
@@ -125,7 +124,12 @@ SETTINGS = click.option(
 @main.command()
 @click.argument("rounds", type=INPUT)
 @click.option("--config", type=ROUNDS, help="Rating configuration (JSON or TOML).")
-@click.option("--ladders", "ladders_path", type=ROUNDS, help="Ladders file (TOML) instead.")
+@click.option(
+    "--ladders",
+    "ladders_path",
+    type=ROUNDS,
+    help="Ladders file (TOML) instead; without both, STREAM_RATER_LADDERS.",
+)
 @click.option("--out", type=FILE, help="Where to write; standard output otherwise.")
 @click.option("--changes", type=FILE, help="Where to write each rating change (JSON lines).")
 @click.option("--records", is_flag=True, help="Add each belief's bytes (base64).")
@@ -142,11 +146,12 @@ def rate(
     `-` is standard input."""
     if config and ladders_path:
         raise BadConfiguration("give --config or --ladders, not both")
-    ladders: Ladders = ANY_LADDER
     if config:
         ladders = one_ladder(read_rating(config))
-    if ladders_path:
+    elif ladders_path:
         ladders = read_ladders(ladders_path)
+    else:
+        ladders = ladders_of(os.environ)
     if records and any(ladder.rating.kept == 0 for ladder in ladders.ladders.values()):
         raise BadConfiguration('--records: no record holds history "full"; give a number')
     from stream_rater.cli.rate import rate as rate_file

@@ -4,6 +4,7 @@ import faulthandler
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import structs
@@ -12,6 +13,7 @@ from stream_rater.adapters.reader import Submitter, read_all
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin
 from stream_rater.cli.failures import named_failures
+from stream_rater.cli.same_ladders import disagreement, noted_ladders
 from stream_rater.cli.terminal import (
     SHOWN_MISTAKES,
     Failed,
@@ -23,7 +25,7 @@ from stream_rater.cli.terminal import (
     track,
 )
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.config import BadConfiguration, Settings, service_ladders
+from stream_rater.config import PREFIX, BadConfiguration, Settings, service_ladders
 from stream_rater.contract.events import shown
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.lab.verify import Verdict, compare
@@ -69,7 +71,10 @@ def _serve(settings: Settings, service: Service) -> http.Server | None:
     try:
         server = http.Server(settings.http, app)
     except (OSError, ValueError) as error:
-        raise BadConfiguration(f"http {settings.http!r}: {error}") from None
+        raise BadConfiguration(
+            f"http {settings.http!r}: {error}: set {PREFIX}HTTP to another host:port; port 0 picks "
+            "a free one"
+        ) from None
     service.log.info("http", port=server.port)
     return server
 
@@ -112,16 +117,22 @@ def submit(path: Path, settings: Settings, per_second: float | None) -> None:
 
 
 def verify(settings: Settings, wait_s: float) -> None:
-    """Compare the store with the log's sequential replay; Failed where they differ."""
+    """Compare the store with the log's sequential replay; Failed where they differ.
+
+    Raises BadConfiguration if the ladders file is not that of the workers.
+    """
+    ladders = service_ladders(settings)
     with named_failures():
         admin, store = Admin(settings), RedisStore(settings)
         rounds, shards = admin.partitions_of(admin.topics.rounds, admin.topics.parts)
         begun_by = store.layout.begun_by(KERNEL_VERSION)  # fails at once where Redis is down
+        if why := disagreement(settings, ladders, noted_ladders(settings, admin)):
+            raise BadConfiguration(f"{why}: nothing was compared")
         _wait_until_caught_up(admin, rounds, shards, wait_s)
         records = read_all(settings, admin.topics.rounds, rounds)
         verdict = compare(
             track(records, "rounds"),
-            service_ladders(settings),
+            ladders,
             settings.duplicate_window,
             rounds,
             shards,
@@ -135,12 +146,23 @@ def _wait_until_caught_up(admin: Admin, rounds: int, shards: int, wait_s: float)
     deadline_s = time.monotonic() + wait_s
     topics, told = admin.topics, False
     while True:
-        behind = admin.behind(ESTIMATORS, topics.rounds, rounds)
-        behind += admin.behind(UPDATERS, topics.parts, shards)
+        to_estimate = admin.behind(ESTIMATORS, topics.rounds, rounds)
+        to_apply = admin.behind(UPDATERS, topics.parts, shards)
+        behind = to_estimate + to_apply
         if behind == 0:
             return
+        for role, group, left in (
+            ("estimator", ESTIMATORS, to_estimate), ("updater", UPDATERS, to_apply),
+        ):  # fmt: skip
+            if left and not admin.members(group):
+                raise Failed(
+                    f"{counted(left, 'record')} of an {role}'s work left, and no worker with this "
+                    "role runs: start one (`stream-rater run`): nothing was compared"
+                )
         if time.monotonic() > deadline_s:
-            raise Failed(f"the workers are {behind} records behind: nothing was compared")
+            raise Failed(
+                f"the workers are {counted(behind, 'record')} behind: nothing was compared"
+            )
         if not told:
             print(
                 f"waiting for the workers, which are {counted(behind, 'record')} behind, "
@@ -155,16 +177,25 @@ def _report(verdict: Verdict, surplus: int, begun_by: int) -> None:
     for name, players in (("missing", verdict.missing), ("different", verdict.differing)):
         for ladder, player in players[:SHOWN_MISTAKES]:
             print(f"{name}: ladder {ladder!r}, player {player!r}", file=sys.stderr)
-    counted = (
-        f"{verdict.rounds} rounds replayed, {verdict.rejected} rejected, "
+    done = (
+        f"{verdict.rounds} rounds replayed, {_rejections(verdict.rejected)}, "
         f"{verdict.beliefs} beliefs compared"
     )
     if not verdict.equal or surplus:
         raise Failed(
-            f"{counted}: {len(verdict.missing)} missing, {len(verdict.differing)} different, "
+            f"{done}: {len(verdict.missing)} missing, {len(verdict.differing)} different, "
             f"{surplus} that the log does not explain{_other_kernels(begun_by)}"
         )
-    print(f"{counted}: all equal, bit for bit")
+    print(f"{done}: all equal, bit for bit")
+
+
+def _rejections(codes: Mapping[str, int]) -> str:
+    """How many records were rejected, and why: by error code, the most frequent first."""
+    told = f"{sum(codes.values())} rejected"
+    if not codes:
+        return told
+    ordered = sorted(codes.items(), key=lambda item: (-item[1], item[0]))
+    return f"{told} ({', '.join(f'{count} {code}' for code, count in ordered)})"
 
 
 def _other_kernels(begun_by: int) -> str:

@@ -1,8 +1,10 @@
 """`stream-rater watch` and `stream-rater rejected`: what the service writes, as it comes."""
 
 import base64
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 
 import msgspec
 
@@ -22,6 +24,9 @@ from stream_rater.contract.events import (
 )
 from stream_rater.contract.record import Record
 from stream_rater.rounds.validation import CODES
+
+SILENT_S = 5.0
+"""After so long without a line it says that it waits."""
 
 SHOWN_LINE = "{time}  {ladder:<16} {who:<24} {what}"
 
@@ -51,7 +56,8 @@ def watch(
 
     with named_failures():
         admin = Admin(settings)
-        _print_lines(settings, admin, admin.topics.changed, following, line)
+        chosen = {"ladder": ladder, "player": player}
+        _print_lines(settings, admin, admin.topics.changed, following, line, chosen)
 
 
 def rejected(
@@ -70,19 +76,24 @@ def rejected(
 
     with named_failures():
         admin = Admin(settings)
-        _print_lines(settings, admin, admin.topics.rejected, following, line)
+        chosen = {"ladder": ladder, "code": code}
+        _print_lines(settings, admin, admin.topics.rejected, following, line, chosen)
 
 
 def _print_lines(
     settings: Settings, admin: Admin, topic: str, following: Following,
-    line: Callable[[Record], str | None],
+    line: Callable[[Record], str | None], chosen: Mapping[str, str | None],
 ) -> None:  # fmt: skip
-    """Print the lines of a topic's records; Failed where there were fewer than asked for."""
+    """Print the lines of a topic's records; Failed where there were fewer than asked for.
+
+    `chosen` is what `line` selects by, in the words of the options.
+    """
     (partitions,) = admin.partitions_of(topic)
     messages = follow(settings, topic, partitions, from_start=following.from_start)
     printed = 0
     lines = (None if each is None else line(record_of(each)) for each in messages)
-    for text in _in_time(lines, following.wait_s, time.monotonic):
+    told = _waiting(topic, following, chosen)
+    for text in _in_time(lines, following.wait_s, time.monotonic, told):
         print(text, flush=True)
         printed += 1
         if printed == following.count:
@@ -94,17 +105,33 @@ def _print_lines(
         )
 
 
+def _waiting(topic: str, following: Following, chosen: Mapping[str, str | None]) -> str:
+    """What is waited for, in one line."""
+    given = ", ".join(f"{name} {value!r}" for name, value in chosen.items() if value)
+    of = f" of {given}" if given else ""
+    earlier = "" if following.from_start else "; --from-start begins with what is there"
+    return f"{topic}: waiting for messages{of} (Ctrl-C ends it{earlier})"
+
+
 def _in_time(
-    lines: Iterator[str | None], wait_s: float | None, clock: Callable[[], float]
+    lines: Iterator[str | None], wait_s: float | None, clock: Callable[[], float], waiting: str
 ) -> Iterator[str]:
-    """The lines, until none has come for so long; None stands for a while without one."""
-    last_s = clock()
+    """The lines, until none has come for so long; None stands for a while without one.
+
+    If it may wait for ever, `waiting` is printed on standard error once, after SILENT_S.
+    """
+    last_s, told = clock(), wait_s is not None
     for text in lines:
         if text is not None:
             yield text
             last_s = clock()
-        elif wait_s is not None and clock() - last_s >= wait_s:
+            continue
+        silent_s = clock() - last_s
+        if wait_s is not None and silent_s >= wait_s:
             return
+        if not told and silent_s >= SILENT_S:
+            print(waiting, file=sys.stderr)
+            told = True
 
 
 # --- rating-changed ------------------------------------------------------------------------------
@@ -112,9 +139,18 @@ def _in_time(
 
 def _told(event: RatingChanged) -> str:
     return SHOWN_LINE.format(
-        time=event.completed_at, ladder=shown(event.ladder), who=shown(event.player),
+        time=in_utc(event.completed_at), ladder=shown(event.ladder), who=shown(event.player),
         what=outcome_of(event),
     )  # fmt: skip
+
+
+def in_utc(time: str) -> str:
+    """A time of RFC 3339 as a column shows it: in UTC, to the second. What is none stays as it
+    is."""
+    try:
+        return datetime.fromisoformat(time).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError):
+        return shown(time)
 
 
 def outcome_of(event: RatingChanged) -> str:
@@ -195,7 +231,7 @@ def _number(text: str) -> int | None:
 def _told_rejection(told: Rejected) -> str:
     where = f"{told.source_topic} partition {told.source_partition} offset {told.source_offset}"
     return SHOWN_LINE.format(
-        time=told.rejected_at, ladder=shown(told.ladder or "-")[:MAX_ID_BYTES],
+        time=in_utc(told.rejected_at), ladder=shown(told.ladder or "-")[:MAX_ID_BYTES],
         who=shown(told.round_id or "-")[:MAX_ID_BYTES],
         what=f"{shown(told.code)}: {shown(told.error)} ({shown(where)})",
     )  # fmt: skip

@@ -1,6 +1,8 @@
 """`stream-rater inspect`: a player's belief in words and where it lives, or the state of topics."""
 
+import difflib
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -13,7 +15,8 @@ from stream_rater.adapters.store_keys import belief_key
 from stream_rater.adapters.topic_rules import DAY_MS
 from stream_rater.adapters.topics import Admin
 from stream_rater.cli.failures import named_failures
-from stream_rater.cli.follow import outcome_of
+from stream_rater.cli.follow import in_utc, outcome_of
+from stream_rater.cli.same_ladders import disagreement, noted_ladders
 from stream_rater.cli.terminal import Failed
 from stream_rater.columns.arrays import Floats
 from stream_rater.columns.player_column import PlayerColumn
@@ -51,9 +54,14 @@ def _player(settings: Settings, ladder: str, player: str) -> Iterator[str]:
     shard = int(shards_of([player], shards)[0])
     held = store.read({shard: PlayerColumn.of([(ladder, player)])})[shard]
     (record,) = held.records
+    ladder_log = noted_ladders(settings, admin)
     if record is None:
-        raise Failed(f"ladder {ladder!r} has no player {player!r} (they would be in shard {shard})")
-    terms = service_ladders(settings).find(ladder)
+        raise Failed(_nobody(ladder, player, shard, ladder_log.ladders))
+    ladders = service_ladders(settings)
+    terms = ladders.find(ladder)
+    if why := disagreement(settings, ladders, ladder_log, only=ladder):
+        print(f"warning: {why}: the shown rating is left out", file=sys.stderr)
+        terms = None  # by which nobody was shown a rating
     beliefs = belief_record.decode([record], 0, 0.0, 1.0)
     header: Any = beliefs.header[0]
     yield f"{shown(player)} on {shown(ladder)}"
@@ -67,6 +75,15 @@ def _player(settings: Settings, ladder: str, player: str) -> Iterator[str]:
     yield from _last_rounds(settings, admin.topics.changed, shard, joined(ladder, player), count)
 
 
+def _nobody(ladder: str, player: str, shard: int, rated: Sequence[str]) -> str:
+    """Why there is no belief: the player of a ladder that was rated, or the ladder, is unknown."""
+    if ladder in rated:
+        return f"ladder {ladder!r} has no player {player!r} (they would be in shard {shard})"
+    nearest = difflib.get_close_matches(ladder, rated, n=1)
+    hint = f"; the nearest name is {nearest[0]!r}" if nearest else ""
+    return f"ladder {ladder!r} has no players: no round of it was rated{hint}"
+
+
 def _last_rounds(settings: Settings, topic: str, shard: int, key: str, count: int) -> Iterator[str]:
     messages, begin = read_back(
         settings, topic, shard, key.encode(), count=count, within_s=LOOK_BACK_S
@@ -74,7 +91,7 @@ def _last_rounds(settings: Settings, topic: str, shard: int, key: str, count: in
     yield f"last rounds, by {topic}, partition {shard}, from offset {begin} on:"
     for message in messages:
         event = rating_changed_from_json(message.value() or b"")
-        yield f"  {event.completed_at}  {outcome_of(event)}"
+        yield f"  {in_utc(event.completed_at)}  {outcome_of(event)}"
     if not messages:
         yield "  none"
 
@@ -107,7 +124,7 @@ def _about(mu: float, sigma: float) -> str:
 
 def _moment(seconds: int) -> str:
     try:
-        return datetime.fromtimestamp(seconds, UTC).isoformat()
+        return in_utc(datetime.fromtimestamp(seconds, UTC).isoformat())
     except (ValueError, OverflowError, OSError):
         return f"{seconds} s"
 

@@ -9,6 +9,7 @@ from stream_rater.adapters.reader import read_batches
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin
 from stream_rater.cli.failures import named_failures
+from stream_rater.cli.same_ladders import disagreement, noted_ladders
 from stream_rater.cli.terminal import Failed, track_batches
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config import TEMPLATE, BadConfiguration, Ladders, Settings, service_ladders
@@ -39,6 +40,10 @@ def rebuild(settings: Settings, *, replace: bool) -> None:
         store.layout.check_rebuildable(layout)
         if not (replace or store.layout.is_empty()):
             raise BadConfiguration("the store holds ratings: give --replace to rebuild it anew")
+        if not replace and (why := disagreement(settings, ladders, noted_ladders(settings, admin))):
+            raise BadConfiguration(
+                f"{why}, or give --replace to rate all rounds again by other parameters"
+            )
         try:
             work = _rebuild(admin, settings, ladders, store, partitions)
         except (UnknownPart, Misplaced, InUse) as error:

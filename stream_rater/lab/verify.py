@@ -1,5 +1,6 @@
 """Verifies the store: compares every belief with the sequential replay of the log, bit for bit."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -24,7 +25,8 @@ class Verdict:
     """The result of a comparison."""
 
     rounds: int = 0
-    rejected: int = 0
+    rejected: Counter[str] = field(default_factory=Counter)
+    """How many records were rejected, by error code."""
     beliefs: int = 0
     missing: list[Player] = field(default_factory=list)
     differing: list[Player] = field(default_factory=list)
@@ -45,7 +47,7 @@ def compare(
     replay = Replay(ladders, window, partitions)
     for batch in replay.run(records):
         verdict.rounds += len(batch.decoded.rounds)
-        verdict.rejected += len(batch.records) - len(batch.decoded.rounds)
+        verdict.rejected.update(each.code for each in batch.decoded.refusals if each is not None)
     for ladder, pool in replay.pools.items():
         for players, due in _batches(pool):
             _compare(verdict, ladder, players, due, shards, read)

@@ -20,7 +20,7 @@ from stream_rater.config import ANY_LADDER, Ladders
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.observer import Observer
-from stream_rater.pipeline.ports import Effect
+from stream_rater.pipeline.ports import Effect, Poll
 from stream_rater.pipeline.updater import Updater
 
 LADDER = "ranked"
@@ -31,7 +31,11 @@ SEASON_START = datetime(2026, 1, 1, 18, tzinfo=UTC)
 
 
 class Engine:
-    """Both state machines on one log and store, taking turns."""
+    """Both state machines on one log and store, taking turns.
+
+    Their clock is virtual: a poll that finds no record takes its time-out at once, and nothing else
+    takes any time. So nobody waits for what is due after a while, as the commit of offsets is.
+    """
 
     def __init__(
         self,
@@ -42,6 +46,7 @@ class Engine:
     ) -> None:
         self.log = Log(1, SHARDS)
         self.store = Store()
+        self._now_s = 0.0
         estimator = Estimator(ladders, SHARDS, 1, observer=estimating)
         self._machines = [
             _start(estimator_worker(self.log, self.store), estimator.run()),
@@ -55,7 +60,7 @@ class Engine:
     def settle(self) -> None:
         """Run until every round is rated and published."""
         while not self._idle():
-            self._machines = [_turn(*machine) for machine in self._machines]
+            self._machines = [self._turn(*machine) for machine in self._machines]
 
     def _idle(self) -> bool:
         log = self.log
@@ -64,19 +69,21 @@ class Engine:
             for shard, parts in enumerate(log.parts)
         )
 
+    def _turn(
+        self, worker: MemoryDriver, machine: "Machine", effect: Effect[Any]
+    ) -> "tuple[MemoryDriver, Machine, Effect[Any]]":
+        worker.now_s = self._now_s
+        outcome = worker.perform(effect)
+        if isinstance(effect, Poll) and not outcome.records:
+            self._now_s += effect.timeout_s
+        return worker, machine, machine.send(outcome)
+
 
 Machine = Generator[Effect[Any], Any, Any]
 
 
 def _start(worker: MemoryDriver, machine: Machine) -> tuple[MemoryDriver, Machine, Effect[Any]]:
     return worker, machine, next(machine)
-
-
-def _turn(
-    worker: MemoryDriver, machine: Machine, effect: Effect[Any]
-) -> tuple[MemoryDriver, Machine, Effect[Any]]:
-    worker.now_s = time.monotonic()
-    return worker, machine, machine.send(worker.perform(effect))
 
 
 def a_round(rng: random.Random, number: int, skills: Sequence[float]) -> bytes:

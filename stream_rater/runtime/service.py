@@ -1,6 +1,7 @@
 """`stream-rater run`: the state machines on real servers, a thread for each role."""
 
 import math
+import os
 import sys
 import threading
 import time
@@ -282,7 +283,7 @@ class Service:
         ]
         for thread in threads:
             thread.start()
-        self.log.info("running", roles=[role.name for role in self._roles])
+        self.log.info("running", roles=[role.name for role in self._roles], pid=os.getpid())
         late = self._await(threads)
         for role in self._roles:
             if isinstance(role.failure, Fenced | Denied | CannotGoOn):
@@ -294,10 +295,17 @@ class Service:
         self.log.info("stopped")
 
     def _await(self, threads: Sequence[threading.Thread]) -> list[str]:
-        """Until all have ended, in slices, so that signals are served; the names of those late."""
+        """Until all have ended, in slices, so that signals are served; the names of those late.
+
+        Logs once that the process is ready.
+        """
+        told = False
         while not self._stop.wait(SLICE_S):
             if hung := [role.name for role in self._roles if role.silent(SLICE_S) > HUNG_S]:
                 raise LogTrouble(f"{', '.join(hung)}: in a call that does not return")
+            if not (told or self.unready()):
+                self.log.info("ready")
+                told = True
         deadline_s = time.monotonic() + STOP_S
         for thread in threads:
             thread.join(max(0.0, deadline_s - time.monotonic()))

@@ -62,6 +62,7 @@ ROLES = {
     "verify": {
         "round-completed": "READ",
         "performance-estimated": "DESCRIBE",
+        "ladders-noted": "READ",
         "group estimators": "DESCRIBE",
         "group updaters": "DESCRIBE",
     },
@@ -83,7 +84,7 @@ ROLES = {
         "group estimators": "DESCRIBE",
         "group updaters": "DESCRIBE",
     },
-    "inspect --player": {"rating-changed": "READ"},
+    "inspect --player": {"rating-changed": "READ", "ladders-noted": "READ"},
 }
 ROLES["on a cluster"] = ROLES["all"]
 """Kafka's rights by role: the operations on each resource."""

@@ -146,7 +146,7 @@ def test_the_least_rights_suffice(
     }
     verified = stream_rater("verify", settings=castle.user(at, "verify"))
     assert (verified.returncode, complaints(verified.stderr)) == (0, []), verified.stderr
-    assert verified.stdout.startswith("2 rounds replayed, 1 rejected, 2 beliefs compared: all")
+    assert verified.stdout.startswith("2 rounds replayed, 1 rejected (1 malformed), 2 beliefs comp")
     rejected = stream_rater(*COMMANDS["rejected"], "--json", settings=castle.user(at, "rejected"))
     assert (rejected.returncode, complaints(rejected.stderr)) == (0, [])
     assert json.loads(rejected.stdout)["code"] == "malformed"

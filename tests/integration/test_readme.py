@@ -120,7 +120,8 @@ def written() -> Iterator[None]:
 def test_the_tutorial_works_as_it_stands(
     settings: SettingsFactory, tmp_path: Path, written: None
 ) -> None:
-    """With a ladders file of one's own from the second start of the service on."""
+    """With a ladders file of one's own from the second start of the service on. A shell without it
+    cannot verify, and is told why."""
     port = free_port()
     environment = environment_at(settings, port)
     told = ""
@@ -134,3 +135,10 @@ def test_the_tutorial_works_as_it_stands(
     assert {before for ladder, before in changes if ladder == "blitz"} > {"(new)"}
     assert '"player":"ida"' in told and "ida on chess" in told
     assert "beliefs compared: all equal, bit for bit" in told
+    command = [".venv/bin/stream-rater", "verify"]
+    without = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=WALK_S,
+        check=False,
+    )  # fmt: skip
+    assert (without.returncode, without.stdout) == (2, "")
+    assert "'blitz': the default parameters (STREAM_RATER_LADDERS is not set)" in without.stderr

@@ -305,7 +305,7 @@ def test_logs_are_for_people_on_a_terminal(settings: real.SettingsFactory) -> No
     )  # fmt: skip
     os.close(theirs)
     seen = b""
-    while b"running" not in seen:
+    while b"ready" not in seen:
         seen += os.read(ours, 4096)
     process.terminate()
     assert process.wait(STOP_S) == 0

@@ -130,7 +130,7 @@ STARTS: dict[str, tuple[int, str, Callable[[Settings, Path], Start]]] = {
     "other window": (
         2, r"duplicate_window = 7, .* has 100000: .*rebuild", laid_out(duplicate_window="7")
     ),
-    "port in use": (2, r"http '127.*in use", busy_port),
+    "port in use": (2, r"http '127.*in use: set STREAM_RATER_HTTP to", busy_port),
     "bad Redis address": (2, r"redis .*port", lambda s, _: ([], changed(s, redis="h:port"))),
     "no Kafka": (1, rf"kafka at {NOWHERE}: ", lambda s, _: ([], changed(s, kafka=NOWHERE))),
     "no Redis": (1, r"redis: .*refused", lambda s, _: ([], changed(s, redis=NOWHERE))),

@@ -168,6 +168,16 @@ def test_the_readmes_table() -> None:
     assert summary(KEPT) in page and with_summary(page, KEPT) == page
 
 
+def test_each_figure_tells_its_machine() -> None:
+    """By a letter, which is explained below the table."""
+    rows = [Row("stage1/100", THEN, {"value": 0.1}), Row("rebuild", NOW, {"value": 1.0})]
+    told = summary(rows).splitlines()
+    assert [line[-18:] for line in told if line.startswith("| ")][1:] == [
+        "| 2026-01-01 | A |", "| 2026-02-02 | B |",
+    ]  # fmt: skip
+    assert told[-1] == "Machine A: a machine; B: another machine."
+
+
 def test_the_sum_of_faults_has_the_oldest_date() -> None:
     """It is no newer than its oldest part."""
     older = made([FAULT], THEN)

@@ -210,3 +210,27 @@ def test_a_reader_that_has_enough_ends_a_command_quietly(tmp_path: Path, command
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() == 141
+
+
+def test_rate_takes_the_ladders_file_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the service does; an option counts more, and a file that is not there is told."""
+    file, ladders = tmp_path / "a.jsonl", tmp_path / "l.toml"
+    words = ["rate", lines(file, ROUNDS[:1])]
+    ladders.write_text(
+        '[ladders."*".rating]\nsystem = "elo-mmr"\nweight_limit = 0.3\nsigma_limit = 50\n'
+    )
+    config = tmp_path / "c.json"
+    config.write_text('{"system":"elo-mmr","weight_limit":0.2,"sigma_limit":80}')
+    plain, by_option = run(*words), run(*words, "--ladders", str(ladders))
+    assert plain.stdout != by_option.stdout
+    monkeypatch.setenv("STREAM_RATER_LADDERS", "")
+    assert run(*words).stdout == plain.stdout
+    monkeypatch.setenv("STREAM_RATER_LADDERS", str(ladders))
+    assert run(*words).stdout == by_option.stdout
+    assert run(*words, "--config", str(config)).stdout == plain.stdout
+    monkeypatch.setenv("STREAM_RATER_LADDERS", "/no/such.toml")
+    missing = run(*words)
+    assert (missing.exit_code, missing.stdout) == (2, "")
+    assert missing.stderr == "stream-rater: STREAM_RATER_LADDERS: /no/such.toml: no such file\n"

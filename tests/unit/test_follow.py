@@ -92,7 +92,40 @@ def test_the_wait_begins_anew_with_each_line() -> None:
     """As long as events come, it goes on."""
     now_s = itertools.count()
     lines = itertools.chain(["a", None, None, "b", None, None, "c"], itertools.repeat(None))
-    assert list(follow._in_time(lines, 4.0, lambda: float(next(now_s)))) == ["a", "b", "c"]
+    assert list(follow._in_time(lines, 4.0, lambda: float(next(now_s)), "")) == ["a", "b", "c"]
+
+
+def test_a_long_silence_is_explained_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is waited for, and how to end it; not where it ends by itself."""
+    nothing = [None] * 100
+    for wait_s, told in ((None, "waiting\n"), (50.0, "")):
+        clock = map(float, itertools.count()).__next__
+        lines: Iterator[str | None] = iter([*nothing, "a", *nothing])
+        list(follow._in_time(lines, wait_s, clock, "waiting"))
+        assert capsys.readouterr().err == told
+    here, chosen = follow.Following(), {"ladder": None, "player": "ida"}
+    assert follow._waiting("t", here, chosen) == (
+        "t: waiting for messages of player 'ida' (Ctrl-C ends it; --from-start begins with what is "
+        "there)"
+    )
+    assert follow._waiting("t", follow.Following(from_start=True), {"ladder": None}) == (
+        "t: waiting for messages (Ctrl-C ends it)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("time", "column"),
+    [
+        ("2026-01-05T18:00:00Z", "2026-01-05T18:00:00Z"),
+        ("2026-01-05T20:00:00.25+02:00", "2026-01-05T18:00:00Z"),
+        ("2026-11-25T13:12:33.123456+00:00", "2026-11-25T13:12:33Z"),
+        ("0001-01-01T00:00:00+02:00", "0001-01-01T00:00:00+02:00"),
+        ("\x1b[2J", r"\x1b[2J"),
+    ],
+)
+def test_times_stand_in_a_column(time: str, column: str) -> None:
+    """In UTC; what is no time is told as it is."""
+    assert follow.in_utc(time) == column
 
 
 def refused(code: str, value: bytes, headers: Any = (), offset: int = 7) -> Message:

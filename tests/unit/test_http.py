@@ -7,12 +7,16 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from http.client import HTTPConnection
 from time import monotonic
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from stream_rater.cli import commands
+from stream_rater.config import BadConfiguration, Settings
 from stream_rater.runtime import http
 
 TIMEOUT_S = 20.0
@@ -242,3 +246,18 @@ def test_a_probe_says_why() -> None:
     with closing(http.Server("127.0.0.1:0", app)) as server:
         assert ask(server, "/readyz") == (503, "shard 1: refused\nbehind\n")
         assert ask(server, "/healthz") == (200, "ok\n")
+
+
+def test_a_port_that_is_taken_is_told_with_the_cure() -> None:
+    """As by a second worker on one machine."""
+    service: Any = SimpleNamespace(
+        metrics=SimpleNamespace(registry=CollectorRegistry()), unhealthy=list, unready=list
+    )
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(BadConfiguration) as refused:
+            commands._serve(Settings(http=address), service)
+    assert str(refused.value).endswith(
+        "Address already in use: set STREAM_RATER_HTTP to another host:port; port 0 picks a free "
+        "one"
+    )

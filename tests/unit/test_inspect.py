@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stream_rater.cli.inspect import C, described, kept
+from stream_rater.cli.inspect import C, _nobody, described, kept
 from stream_rater.rating.model import HEADER
 
 
@@ -22,7 +22,7 @@ def test_a_belief_in_words() -> None:
     assert list(described(header, factors)) == [
         "believed: 1612.4 give or take 91.2, after 12 rounds",
         "before the last one: 1570.0 give or take 97.9; it was completed at "
-        "2026-11-20T20:15:05+00:00, at offset 345 of its partition",
+        "2026-11-20T20:15:05Z, at offset 345 of its partition",
         "by a Gaussian factor: 1500.0 give or take 100.0, 25% of the weight",
         "and 2 performances, with their parts of the weight, the heaviest first:",
         "    1800.0  50.0%",
@@ -53,3 +53,19 @@ def test_a_topic_in_a_line(retention_ms: str, told: str) -> None:
         "parts: partitions 8, replication.factor 3, min.insync.replicas 2, cleanup.policy delete, "
         f"retention.ms {told}"
     )
+
+
+@pytest.mark.parametrize(
+    ("ladder", "told"),
+    [
+        ("chess", "ladder 'chess' has no player 'ida' (they would be in shard 1)"),
+        (
+            "ches",
+            "ladder 'ches' has no players: no round of it was rated; the nearest name is 'chess'",
+        ),
+        ("duel", "ladder 'duel' has no players: no round of it was rated"),
+    ],
+)
+def test_who_is_not_there(ladder: str, told: str) -> None:
+    """The player, or the whole ladder, with a name that may have been meant."""
+    assert _nobody(ladder, "ida", 1, ["blitz", "chess"]) == told

@@ -28,6 +28,7 @@ def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[st
         return SimpleNamespace(address=at, pid=os.getpid(), log=tmp_path / f"{name}.log")
 
     monkeypatch.setattr(background, "SERVERS", tmp_path)
+    monkeypatch.setattr(background, "DATA", tmp_path / "data")
     monkeypatch.setattr(background, "STATE", tmp_path / "state.json")
     monkeypatch.setattr(background, "_start", start)
     monkeypatch.setattr(background, "stop_process", lambda *_: True)
@@ -97,3 +98,28 @@ def test_somebody_elses_servers_are_taken(
         "export STREAM_RATER_REDIS=rediss://:secret@redis.example:6379/3",
     ]
     assert started == []
+
+
+def test_down_says_how_a_shell_forgets_the_addresses(
+    started: list[str], up: Up, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On stderr, to be copied."""
+    up()
+    assert main(["down"]) == 0
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.splitlines()[-1].endswith(": unset STREAM_RATER_KAFKA STREAM_RATER_REDIS")
+
+
+def test_the_data_stay_until_they_are_deleted(
+    started: list[str], up: Up, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each command says which; the addresses are kept."""
+    up()
+    (tmp_path / "data" / "redis").mkdir(parents=True)
+    assert main(["down"]) == 0
+    assert "`make clean-data` deletes them" in capsys.readouterr().err
+    assert (tmp_path / "data" / "redis").is_dir()
+    assert main(["clean-data"]) == 0
+    assert "the data are deleted" in capsys.readouterr().err
+    assert not (tmp_path / "data").exists() and background.load_state()

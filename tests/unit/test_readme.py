@@ -65,7 +65,7 @@ def check_command(words: list[str]) -> None:
             assert done.returncode == 0, done.stderr
         case ["helm", "test", _, "--namespace", _]:
             pass
-        case ["mkdir" | "cat" | "sed", *_]:
+        case ["mkdir" | "cat" | "sed" | "pkill", *_]:
             pass
         case _:
             pytest.fail(f"not known to this test: {words}")

@@ -78,3 +78,23 @@ def test_the_lock_has_what_builds_the_site() -> None:
     text = python_env.DOCS_LOCK.read_text()
     assert "mkdocs-material==" in text and "mkdocstrings-python==" in text
     assert "numba" not in text and text.count("--hash=sha256:") > text.count("==")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["build"], 0, f"{docs.SHOW}\n"),
+        ([], 0, f"{docs.SHOW}\n"),
+        (["build"], 1, ""),
+        (["serve"], 0, ""),
+    ],
+)
+def test_a_site_that_was_built_can_be_shown(
+    words: list[str], code: int, told: str, monkeypatch: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The last line says how, if there is one to show."""
+    monkeypatch.setattr(docs.steps, "run", lambda _: 0)
+    done = SimpleNamespace(returncode=code)
+    monkeypatch.setattr(docs.subprocess, "run", lambda *_, **__: done)
+    assert docs.main(words) == code
+    assert capsys.readouterr().err == told

@@ -1,5 +1,7 @@
 """`verify` says what it waits for, and fails at once where waiting is of no use."""
 
+from collections import Counter
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,17 +10,24 @@ from click.testing import CliRunner, Result
 
 from stream_rater.adapters.topics import Topics
 from stream_rater.cli import app, commands
+from stream_rater.cli.terminal import Failed
 from stream_rater.config import Settings
+from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.lab.verify import Verdict
 from stream_rater.pipeline.ports import StoreTrouble
 
+RUNNING = {ESTIMATORS: 1, UPDATERS: 1}
+"""The members of each group."""
 
-def admin(behind: list[int]) -> Any:
+
+def admin(behind: list[int], members: Mapping[str, int] = RUNNING) -> Any:
     """One whose workers are so far behind, each time that they are asked for."""
     asked = iter(behind)
     return SimpleNamespace(
         topics=Topics.of(Settings()),
         partitions_of=lambda *_: (1, 1),
         behind=lambda *_: next(asked),
+        members=lambda group: members[group],
     )
 
 
@@ -51,3 +60,26 @@ def test_what_is_waited_for_is_told_once(
     assert capsys.readouterr().err == (
         "waiting for the workers, which are 7 records behind, for 60 s at most\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("behind", "role"), [([6, 0], "6 records of an estimator"), ([0, 1], "1 record of an updater")]
+)
+def test_nobody_is_waited_for_who_does_not_run(behind: list[int], role: str) -> None:
+    """It says at once whom to start; where nothing is left to do, nobody need run."""
+    told = f"{role}'s work left, and no worker with this role runs: start one"
+    with pytest.raises(Failed, match=told):
+        commands._wait_until_caught_up(admin(behind, {ESTIMATORS: 0, UPDATERS: 0}), 1, 1, 60.0)
+    commands._wait_until_caught_up(admin([0, 0], {ESTIMATORS: 0, UPDATERS: 0}), 1, 1, 60.0)
+
+
+def test_rejections_are_told_by_their_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    """The most frequent first: duplicates are harmless, others may not be."""
+    codes = Counter({"bad-time": 1, "duplicate-round": 18})
+    commands._report(Verdict(rounds=200, rejected=codes, beliefs=7), 0, 0)
+    commands._report(Verdict(rounds=1, beliefs=2), 0, 0)
+    assert capsys.readouterr().out.splitlines() == [
+        "200 rounds replayed, 19 rejected (18 duplicate-round, 1 bad-time), 7 beliefs compared: "
+        "all equal, bit for bit",
+        "1 rounds replayed, 0 rejected, 2 beliefs compared: all equal, bit for bit",
+    ]

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
+from string import ascii_uppercase
 
 from tests.benchmarks.document.rows import Row
 from tests.benchmarks.document.tables import figure, number
@@ -65,15 +66,17 @@ FIGURES: dict[str, Callable[[Rows], tuple[str, Row]]] = {
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """A line for each of these figures that was measured, and on what machines."""
+    """A line for each of these figures that was measured, with the letter of its machine, and what
+    machines these are."""
     by_name = {row.name: row for row in rows}
-    lines, machines = ["| measured | figure | taken |", "|---|---|---|"], dict[str, None]()
+    lines = ["| measured | figure | taken | machine |", "|---|---|---|---|"]
+    letters = dict[str, str]()
     for what, told in FIGURES.items():
         try:
             value, row = told(by_name)
         except (KeyError, ValueError):  # there is no such row yet
             continue
-        lines.append(f"| {what} | {value} | {row.origin.date[:10]} |")
-        machines[row.origin.machine] = None
-    where = "; and on ".join(machines)
-    return "\n".join(lines) + f"\n\nMeasured on {where}.\n"
+        letter = letters.setdefault(row.origin.machine, ascii_uppercase[len(letters)])
+        lines.append(f"| {what} | {value} | {row.origin.date[:10]} | {letter} |")
+    where = "; ".join(f"{letter}: {machine}" for machine, letter in letters.items())
+    return "\n".join(lines) + f"\n\nMachine {where}.\n"

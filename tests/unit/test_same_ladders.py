@@ -1,0 +1,108 @@
+"""Commands judge by the ladders file of the workers, or say that they do not."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from stream_rater.adapters.topics import Topics
+from stream_rater.cli import app, commands, inspect, rebuild, same_ladders
+from stream_rater.cli.same_ladders import disagreement
+from stream_rater.config import ANY_LADDER, TEMPLATE, Change, Ladder, Ladders, Settings
+from stream_rater.pipeline.ladder_history import LadderLog, notes
+from stream_rater.rating.parameters import EloMMR
+
+OURS = Ladder(rating=EloMMR(weight_limit=0.1, sigma_limit=60.0))
+NEWER = EloMMR(weight_limit=0.2, sigma_limit=70.0)
+FILE = Ladders(ladders={"blitz": OURS, TEMPLATE: ANY_LADDER.ladders[TEMPLATE]})
+"""The workers'."""
+NOT_SET = (
+    "ladder 'blitz': the default parameters (STREAM_RATER_LADDERS is not set) and the notes on "
+    "Kafka differ from offset 0 on: set STREAM_RATER_LADDERS to the ladders file of the workers"
+)
+
+
+def noted(ladders: Ladders, *names: str) -> LadderLog:
+    """What workers with this file noted of the ladders that they rated."""
+    found = LadderLog()
+    for message in notes("noted", {name: ladders.history(name) for name in names}):
+        found.read(message)
+    return found
+
+
+def test_the_workers_file_agrees() -> None:
+    """So do the defaults on ladders that the workers rate by them, and a file with a change to
+    come."""
+    log = noted(FILE, "blitz", "chess")
+    assert disagreement(Settings(ladders="l.toml"), FILE, log) == ""
+    assert disagreement(Settings(), ANY_LADDER, noted(FILE, "chess")) == ""
+    assert disagreement(Settings(), ANY_LADDER, log, only="chess") == ""
+    coming = Ladder(rating=OURS.rating, changes=(Change(from_offset=9, rating=NEWER),))
+    assert disagreement(Settings(), Ladders(ladders={"blitz": coming}), noted(FILE, "blitz")) == ""
+
+
+def test_another_file_does_not() -> None:
+    """It is told by its name, with where it differs, and of how many ladders."""
+    assert disagreement(Settings(), ANY_LADDER, noted(FILE, "chess", "blitz")) == NOT_SET
+    changed = Ladder(rating=OURS.rating, changes=(Change(from_offset=9, rating=NEWER),))
+    newer = Ladders(ladders={"blitz": changed})
+    why = disagreement(Settings(ladders="old.toml"), FILE, noted(newer, "blitz"))
+    assert "the ladders file old.toml and the notes on Kafka differ from offset 9 on" in why
+    gone = Ladders(ladders={"other": OURS})
+    for count, told in ((1, "'blitz': the"), (2, "'blitz' (and 1 other):"), (3, "(and 2 others):")):
+        log = noted(FILE, *("blitz", "chess", "go")[:count])
+        assert told in disagreement(Settings(ladders="l.toml"), gone, log)
+
+
+@pytest.fixture
+def servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers on which `blitz` was rated by the workers' file; a replay or a write would fail."""
+    admin: Any = SimpleNamespace(
+        topics=Topics.of(Settings()),
+        partitions_of=lambda *names: (1,) * len(names),
+        create_topics=lambda: None,
+        check_topics=dict,
+        members=lambda _: 0,
+    )
+    layout = SimpleNamespace(
+        begun_by=lambda kernel: kernel, check_rebuildable=lambda _: None, is_empty=lambda: True
+    )
+    record = SimpleNamespace(records=[b""])
+    store = SimpleNamespace(layout=layout, prepare=lambda: None, read=lambda _: {0: record})
+    log = SimpleNamespace(read=lambda: noted(FILE, "blitz"), close=lambda: None)
+    for module in (commands, inspect, rebuild):
+        monkeypatch.setattr(module, "Admin", lambda _: admin)
+        monkeypatch.setattr(module, "RedisStore", lambda _: store)
+    monkeypatch.setattr(same_ladders, "LadderNotes", lambda *_: log)
+    monkeypatch.setattr(rebuild.selfcheck, "check", lambda: None)
+    monkeypatch.setattr(rebuild.malloc, "keep", lambda: None)
+    monkeypatch.setattr(rebuild, "layout_of", lambda *_: {})
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["verify"], f"stream-rater: {NOT_SET}: nothing was compared\n"),
+        (
+            ["rebuild"],
+            f"stream-rater: {NOT_SET}, or give --replace to rate all rounds again by other "
+            "parameters\n",
+        ),
+    ],
+)
+def test_a_command_without_the_file_refuses(servers: None, words: list[str], told: str) -> None:
+    """Before it has compared or written anything."""
+    result = CliRunner().invoke(app.main, words)
+    assert (result.exit_code, result.stderr) == (2, told)
+
+
+def test_inspect_warns_and_shows_no_rating(servers: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The belief itself is told: it depends on no file."""
+    header = {"mu": 1500.0, "sigma": 80.0, "rounds": 1}
+    beliefs = SimpleNamespace(header=[header])
+    monkeypatch.setattr(inspect.belief_record, "decode", lambda *_: beliefs)
+    monkeypatch.setattr(inspect, "factors_of", lambda _: [None])
+    monkeypatch.setattr(inspect, "described", lambda *_: iter(["believed"]))
+    lines = inspect._player(Settings(), "blitz", "ida")
+    assert [next(lines), next(lines)] == ["ida on blitz", "believed"]
