@@ -1,11 +1,12 @@
 """Beliefs that an estimator holds: what it asks for then, what it sends, and when it drops them."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 
-from stream_rater.adapters.memory import estimator_worker, updater_worker
+from stream_rater.adapters.memory import MemoryDriver, estimator_worker, updater_worker
 from stream_rater.adapters.memory_servers import Log, Store
 from stream_rater.config import ANY_LADDER
 from stream_rater.contract.record import Record
@@ -14,6 +15,7 @@ from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.held_beliefs import HeldBeliefs
 from stream_rater.pipeline.ports import (
     CommitSource,
+    Effect,
     Held,
     LogTrouble,
     NewProducer,
@@ -23,7 +25,7 @@ from stream_rater.pipeline.ports import (
     ReadBeliefs,
 )
 from stream_rater.pipeline.updater import Updater
-from stream_rater.runtime.embedded import _start, _turn
+from stream_rater.runtime.embedded import Machine, _start
 from tests.unit.machines import ByHand, Recorder
 from tests.unit.test_estimator import (
     SHARDS,
@@ -71,6 +73,13 @@ def test_next_round_does_not_wait_if_somebody_saw_it_coming(hand: ByHand) -> Non
     assert sent == one_after_the_other(rounds)
 
 
+def _turn(
+    worker: MemoryDriver, machine: Machine, effect: Effect[Any], now_s: float
+) -> tuple[MemoryDriver, Machine, Effect[Any]]:
+    worker.now_s += now_s
+    return worker, machine, machine.send(worker.perform(effect))
+
+
 def one_after_the_other(rounds: Sequence[Record]) -> list[bytes]:
     """The parts of these rounds, if each is read once the one before is applied."""
     log, store = Log(1, SHARDS), Store()
@@ -83,8 +92,8 @@ def one_after_the_other(rounds: Sequence[Record]) -> list[bytes]:
         group.assign([worker])
     for each in rounds:
         log.submit(0, each.value or b"", received_s=4e9)
-        for _ in range(100):
-            machines = [_turn(*machine) for machine in machines]
+        for now_s in range(100):
+            machines = [_turn(*machine, now_s) for machine in machines]
     return [record.value or b"" for some in log.parts for record in some]
 
 
