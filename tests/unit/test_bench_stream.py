@@ -13,7 +13,7 @@ import pytest
 from stream_rater.columns.sharding import shards_of
 from tests.benchmarks.measure import Skipped, result
 from tests.benchmarks.stream.__main__ import main
-from tests.benchmarks.stream.against import compared, load_of, rival_of
+from tests.benchmarks.stream.against import beside_null, compared, load_of, rival_of
 from tests.benchmarks.stream.crew import names_of
 from tests.benchmarks.stream.crowd import told
 from tests.benchmarks.stream.ground import Published
@@ -230,8 +230,18 @@ def test_ratios_are_of_turns() -> None:
     assert [beside.ratio[f"p99_{each}"] for each in ("least", "ratio", "most")] == [0.1, 0.5, 2.0]
 
 
+def test_beside_the_null_pipeline() -> None:
+    """Medians of both, and of each turn's ratio."""
+    ours = [{"p50_ms": 10.0, "p99_ms": 50.0}, {"p50_ms": 30.0, "p99_ms": 60.0}] * 2
+    null = [{"p50_ms": 5.0, "p99_ms": 25.0}, {"p50_ms": 10.0, "p99_ms": 20.0}] * 2
+    found = beside_null("x", ours, null)
+    assert (found.value, found.unit, found.ratio["p50_times"]) == (2.5, "times", 2.5)
+    assert (found.ratio["p99_ms"], found.ratio["null_p50_ms"]) == (55.0, 7.5)
+
+
 def test_who_is_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Settings as the service has them, or a folder; what is neither is told in one line."""
+    assert rival_of("null").name == "null"
     assert rival_of("shards=4,partitions=2").settings == {"shards": "4", "partitions": "2"}
     assert (load_of("5000"), load_of("backlog")) == (5000.0, None)
     wrong = ["shards", str(tmp_path), "shads=4", "shards=many"]

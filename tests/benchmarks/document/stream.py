@@ -126,6 +126,24 @@ STORIES = {
     "roll": "both workers are stopped and replaced, one after the other",
 }
 
+BESIDE_NULL = Table(
+    "latency-null", f'{STREAM} ARGS="lobby5 team5v5 --against null"', r"beside-null/[^/]+/\d+",
+    [
+        WORKLOAD,
+        Column("updates/s", "rating changes a second, fed to both.",
+               lambda row: number(int(row.name.split("/")[2]))),
+        Column("p50, ms", "from when a round was due to its event.", shown("ratio.p50_ms")),
+        Column("p99, ms", "the same.", shown("ratio.p99_ms")),
+        Column("null p50, ms", "of the null pipeline.", shown("ratio.null_p50_ms")),
+        Column("null p99, ms", "of the null pipeline.", shown("ratio.null_p99_ms")),
+        Column("p50, times", "how many times as long ours took: median of the turns' ratios.",
+               shown("ratio.p50_times")),
+        Column("p99, times", "the same of p99.", shown("ratio.p99_times")),
+        TAKEN,
+    ],
+    order=list(WORKLOADS),
+)  # fmt: skip
+
 RECOVERY = Table(
     "recovery", STREAM, r"recovery/[^/]+/[^/]+",
     [
@@ -293,5 +311,6 @@ CAPACITY = Table(
 )  # fmt: skip
 
 TABLES = (
-    RATE, STEPS, PIPELINES, LATENCY, RECOVERY, MILLION, REBUILD, MEMORY, GROWTH, SIZES, CAPACITY,
+    RATE, STEPS, PIPELINES, LATENCY, BESIDE_NULL, RECOVERY, MILLION, REBUILD, MEMORY, GROWTH, SIZES,
+    CAPACITY,
 )  # fmt: skip

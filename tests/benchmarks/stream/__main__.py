@@ -19,7 +19,7 @@ from rich.console import Console
 from local.servers import signals_as_exit
 from tests.benchmarks.document import writing
 from tests.benchmarks.measure import Result, Skipped, table
-from tests.benchmarks.stream.against import BACKLOG, Contest, Rival, load_of, rival_of
+from tests.benchmarks.stream.against import BACKLOG, NULL, Contest, Rival, load_of, rival_of
 from tests.benchmarks.stream.ground import a_ground
 from tests.benchmarks.stream.plan import MEASURES, USUAL, Plan
 from tests.benchmarks.stream.rounds import WORKLOADS
@@ -57,8 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     given = dict(each.split("=", 1) for each in asked.set)
     if asked.against:
-        return _compare(asked, asked.workloads or [USUAL_OF], given)
-    code, done = _run(plan, asked.workloads or list(WORKLOADS), given)
+        code, done = _compare(asked, asked.workloads or [USUAL_OF], given)
+    else:
+        code, done = _run(plan, asked.workloads or list(WORKLOADS), given)
     if asked.write:
         own = sys.argv[1:] if arguments is None else arguments
         writing.write_run("bench-stream", done, own)
@@ -84,8 +85,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--against", action="append", metavar="WHAT",
-        help="only compare latency, in turns, with a release in another folder or with other"
-        f" settings: shards=4,partitions=2 (of {USUAL_OF}, if no workload is named)",
+        help="only compare latency, in turns, with a release in another folder, with other"
+        f" settings: shards=4,partitions=2, or with {NULL}, a pipeline that does nothing (of"
+        f" {USUAL_OF}, if no workload is named)",
     )  # fmt: skip
     parser.add_argument(
         "--loads", default="5000,20000", metavar="N,N",
@@ -93,12 +95,15 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )  # fmt: skip
     writing.add_option(parser)
     asked = parser.parse_args(arguments)
-    unlike = {"--quick": asked.quick, "--against": asked.against, "--set": asked.set}
+    others = [each for each in asked.against or () if each != NULL]
+    unlike = {"--quick": asked.quick, "--against": others, "--set": asked.set}
     writing.check(parser, write=asked.write, unlike=unlike)
     return asked
 
 
-def _compare(asked: argparse.Namespace, workloads: Sequence[str], given: dict[str, str]) -> int:
+def _compare(
+    asked: argparse.Namespace, workloads: Sequence[str], given: dict[str, str]
+) -> tuple[int, list[Result]]:
     try:
         contest = Contest(
             loads=[load_of(each) for each in asked.loads.split(",")],
@@ -110,11 +115,10 @@ def _compare(asked: argparse.Namespace, workloads: Sequence[str], given: dict[st
         )
     except ValueError as wrong:
         print(f"bench: {wrong}", file=sys.stderr)
-        return 2
+        return 2, []
     with _a_folder() as folder:
         found = {name: contest.results(folder, given, WORKLOADS[name]) for name in workloads}
-        code, _ = _show(found)
-        return code
+        return _show(found)
 
 
 def _run(plan: Plan, workloads: Sequence[str], given: dict[str, str]) -> tuple[int, list[Result]]:

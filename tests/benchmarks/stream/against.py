@@ -118,6 +118,8 @@ class Contest:
                     at = BACKLOG if load is None else f"{load:.0f}"
                     name = f"against/{workload.name}/{at}/{each.name}"
                     yield compared(name, figures, found[0])
+                    if each.name == NULL:
+                        yield beside_null(f"beside-null/{workload.name}/{at}", found[0], figures)
 
     def _updates(self, load: float | None, workload: Workload) -> int:
         """Of a turn."""
@@ -156,6 +158,20 @@ def _a_turn(crew: Crew, rounds: Sequence[Round], load: float | None) -> dict[str
         began_s = time.monotonic()
     crew.await_finished()
     return {"seconds": time.monotonic() - began_s}
+
+
+def beside_null(
+    name: str, ours: Sequence[Mapping[str, float]], null: Sequence[Mapping[str, float]]
+) -> Result:
+    """Our medians, the null pipeline's, and the medians of each turn's ratio."""
+    ratio: dict[str, float] = {}
+    for what in ours[0]:
+        kind = what.partition("_")[0]
+        ratio[what] = median(each[what] for each in ours)
+        ratio[f"null_{what}"] = median(each[what] for each in null)
+        told = [mine[what] / its[what] for mine, its in zip(ours, null, strict=True)]
+        ratio[f"{kind}_times"] = median(told)
+    return result(name, ratio[f"{kind}_times"], "times", ratio, f"medians of {len(ours)} turns")
 
 
 def compared(
