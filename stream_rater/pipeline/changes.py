@@ -81,7 +81,7 @@ def recalled(shard: int, parts: Sequence[PartView], held: Held, published: int) 
     bits, noted = np.frombuffer(told[:size], np.uint8), told[size:]
     fresh: Flags = np.unpackbits(bits, count=len(rows)).astype(bool)
     chosen = np.flatnonzero(fresh)
-    which = repeats.distinct(rows.players, rows.fingerprints).which[chosen]
+    which = repeats.in_one_shard(rows).which[chosen]
     size += repeats.size_of_note(which)
     if len(told) != size:
         raise Disagreement(

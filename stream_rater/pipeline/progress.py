@@ -31,6 +31,8 @@ class Progress:
         self._in_flight: list[deque[tuple[int, Fingerprints]]] = [deque() for _ in range(shards)]
         """By shard, in rising order, the ends of parts not seen applied, and the players in
         them."""
+        self._rows = 0
+        """Rows in these parts."""
         self._behind: set[int] = set()
         """Shards whose last seen `applied` was below their floor."""
         self._refused: dict[int, float] = {}
@@ -40,8 +42,9 @@ class Progress:
         """Whether a player may have become ready since the last look. The caller resets it."""
 
     def __len__(self) -> int:
-        """The number of players with a part in flight."""
-        return len(self._awaits)
+        """The number of rows in parts that were not seen applied: a player with several parts in
+        flight counts for each."""
+        return self._rows
 
     def take_over(self, ends: Sequence[int]) -> None:
         """Step 1: raise the floors to these ends of parts, by shard."""
@@ -65,6 +68,7 @@ class Progress:
         in_flight = self._in_flight[shard]
         while in_flight and in_flight[0][0] <= applied:
             end, players = in_flight.popleft()
+            self._rows -= len(players)
             self.moved = True
             self._awaits.forget(players, np.full(len(players), end))  # not later awaits
 
@@ -73,6 +77,7 @@ class Progress:
         shard."""
         for shard, shard_players in players.items():
             self._in_flight[shard].append((ends[shard], shard_players))
+            self._rows += len(shard_players)
         together = np.concatenate(list(players.values()))
         sizes = [len(shard_players) for shard_players in players.values()]
         until = np.array([ends[shard] for shard in players])

@@ -13,6 +13,8 @@ from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.kernels import kernel
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.player_map import NOTHING, TAKEN, Fingerprints, PlayerMap
+from stream_rater.contract.record import Player
+from stream_rater.parts.rows import Rows
 from stream_rater.rating.model import Table
 
 NOTED = np.dtype([("mu", "<f4"), ("sigma", "<f4")])
@@ -34,14 +36,21 @@ class Distinct:
         return len(self.first) < len(self.which)
 
 
-def distinct(players: PlayerColumn, fingerprints: Fingerprints) -> Distinct:
-    """Find the players who repeat. Rows of one player have one fingerprint; others may share it."""
+def distinct(players: PlayerColumn, fingerprints: Fingerprints, shard: Ints) -> Distinct:
+    """Find the players who repeat in a shard; shard[i] is the number of row i's. Rows of one player
+    have one fingerprint; others may share it."""
     rows = np.arange(len(players))
     if (PlayerMap().note(fingerprints | TAKEN, rows) == NOTHING).all():
         return Distinct(rows, rows)
-    numbers: dict[tuple[str, str], int] = {}
-    which = np.array([numbers.setdefault(each, len(numbers)) for each in players], np.int64)
+    numbers: dict[tuple[int, Player], int] = {}
+    each = zip(shard.tolist(), players, strict=True)
+    which = np.array([numbers.setdefault(one, len(numbers)) for one in each], np.int64)
     return Distinct(np.unique(which, return_index=True)[1], which)
+
+
+def in_one_shard(rows: Rows) -> Distinct:
+    """The players among rows of one shard."""
+    return distinct(rows.players, rows.fingerprints, np.zeros(len(rows), np.int64))
 
 
 @kernel

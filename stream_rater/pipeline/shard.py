@@ -19,7 +19,7 @@ from stream_rater.parts.rows import rows_of
 from stream_rater.parts.schema import CutForFewer, NotAPart, Rebuilt, UnknownPart
 from stream_rater.pipeline.observer import Traced
 from stream_rater.pipeline.ports import UNFINISHED, Held, Position
-from stream_rater.pipeline.repeats import distinct
+from stream_rater.pipeline.repeats import in_one_shard
 
 REBUILD = "stop the workers and run `stream-rater rebuild --replace`"
 
@@ -55,7 +55,7 @@ class Batch:
     def players(self) -> PlayerColumn:
         """The players, each once, in order of their first rows."""
         rows = rows_of(self.parts)
-        return rows.players.take(distinct(rows.players, rows.fingerprints).first)
+        return rows.players.take(in_one_shard(rows).first)
 
 
 def traced(batches: Mapping[int, Batch]) -> Iterator[Traced]:

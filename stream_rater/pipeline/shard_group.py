@@ -32,7 +32,9 @@ class ShardGroup:
     @cached_property
     def distinct(self) -> Distinct:
         """The players of the rows. Those of a shard follow each other."""
-        return distinct(self.rows.players, self.rows.fingerprints)
+        sizes = [cut.stop - cut.start for cut in self.cuts.values()]
+        shard = np.repeat(np.arange(len(sizes)), np.array(sizes, np.int64))
+        return distinct(self.rows.players, self.rows.fingerprints, shard)
 
     @cached_property
     def players(self) -> dict[int, PlayerColumn]:

@@ -9,7 +9,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -133,6 +134,16 @@ def inspected(at: Settings) -> None:
     assert nobody.stderr.startswith("stream-rater: ladder 'ladder-1' has no player 'q'")
 
 
+def one_and_then_others(at: Settings, estimator: WorkerProcess, rounds: Sequence[Bytes]) -> int:
+    """Produce rounds of the same players. The others come once the first one was sent: nobody held
+    its players' beliefs, so they wait until an updater has applied it. Returns the partition."""
+    first = produce(at, rounds[:1])
+    sent = partial(estimator.metric, "stream_rater_rounds_total", outcome="scattered")
+    wait_until(lambda: sent() == 1, "the first one was sent")
+    produce(at, rounds[1:])
+    return first[0].partition() or 0
+
+
 def test_a_worker_that_is_far_behind_is_not_ready(
     settings: real.SettingsFactory, worker_process: Start
 ) -> None:
@@ -140,7 +151,7 @@ def test_a_worker_that_is_far_behind_is_not_ready(
     ready."""
     at = settings(ready_lag=3)
     estimator = worker_process(at, "estimator")
-    produce(at, [a_round(40 * n, ladder="ranked") for n in range(6)])
+    one_and_then_others(at, estimator, [a_round(40 * n, ladder="ranked") for n in range(6)])
     wait_until(lambda: estimator.get("/readyz")[0] == 503, "it is behind")
     assert estimator.get("/readyz")[1] == "estimator: 5 records of a partition behind\n"
     assert estimator.get("/healthz")[0] == 200
@@ -152,8 +163,8 @@ def test_lag_is_what_waits(settings: real.SettingsFactory, worker_process: Start
     """Without an updater, rounds of the same players wait, and the lag says how many and where."""
     at = settings(partitions=2, instance_id="one")
     worker = worker_process(at, role="estimator")
-    done = produce(at, [a_round(40 * number, "ladder-0") for number in range(10)])
-    busy = done[0].partition() or 0
+    rounds = [a_round(40 * number, "ladder-0") for number in range(10)]
+    busy = one_and_then_others(at, worker, rounds)
     produce(at, [Bytes(b"bad", b"x", partition=1 - busy)])
     waiting = {busy: 9.0, 1 - busy: 0.0}
     wait_until(lambda: lag(worker, Topics.of(at).rounds) == waiting, "nine rounds wait")

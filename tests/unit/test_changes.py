@@ -226,8 +226,10 @@ def test_players_of_several_shards_who_repeat() -> None:
 def test_hashes_that_collide_make_nobody_repeat() -> None:
     """Only those of one name on one ladder are one player."""
     players = PlayerColumn.of([("x", "a"), ("y", "a"), ("x", "b"), ("x", "a")])
-    found = repeats.distinct(players, np.zeros(4, np.uint64))
+    found = repeats.distinct(players, np.zeros(4, np.uint64), np.zeros(4, np.int64))
     assert (found.first.tolist(), found.which.tolist()) == ([0, 1, 2], [0, 1, 2, 0])
+    found = repeats.distinct(players, np.zeros(4, np.uint64), np.arange(4))
+    assert found.first.tolist() == found.which.tolist() == [0, 1, 2, 3]
 
 
 def test_rows_do_not_depend_on_their_neighbours() -> None:

@@ -10,7 +10,7 @@ from stream_rater.adapters.memory import MemoryDriver, estimator_worker, updater
 from stream_rater.adapters.memory_servers import Log, Store
 from stream_rater.config import ANY_LADDER
 from stream_rater.contract.record import Record
-from stream_rater.pipeline import held_beliefs
+from stream_rater.pipeline import held_beliefs, poll_backoff
 from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.held_beliefs import HeldBeliefs
 from stream_rater.pipeline.ports import (
@@ -139,6 +139,28 @@ def test_a_shard_that_went_back_stops_those_who_are_held(hand: ByHand) -> None:
     read(hand)
     assert whole(hand, applied=5) == [ZERO[2]]
     scattered(hand, 8)
+
+
+def test_nobody_runs_ahead_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows in parts that were not seen applied are bounded, however few the players are."""
+    monkeypatch.setattr(poll_backoff, "PLAYERS_IN_FLIGHT", 1)
+    hand = by_hand(Recorder(), wave_players=2)
+    owning(hand, 0)
+    read(hand, *(a_round(i, ZERO[0], ZERO[1]) for i in range(4)), now_s=1.0)
+    whole(hand)
+    scattered(hand, 7)
+    hand.answer(CommitSource)
+    read(hand, now_s=7.0)
+    assert whole(hand, applied=7) == []
+    scattered(hand, 8)
+    hand.answer(CommitSource)
+    read(hand, now_s=8.0)
+    assert priors(hand, applied=7).players == {0: ()}
+    read(hand, now_s=9.0)
+    assert priors(hand, applied=8).players == {0: ()}
+    read(hand, now_s=10.0)
+    assert whole(hand, applied=8) == []
+    scattered(hand, 9)
 
 
 def test_hashes_that_collide_let_nobody_pass() -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from stream_rater.columns.sharding import shards_of
-from stream_rater.pipeline import estimator as module
+from stream_rater.pipeline import poll_backoff as module
 from stream_rater.pipeline.poll_backoff import BUSY_S, FEW_ROUNDS, GATHER_S
 from stream_rater.pipeline.ports import CommitSource, Poll, Polled, Scatter
 from tests.unit.machines import ByHand, Recorder
