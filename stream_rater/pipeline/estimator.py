@@ -364,7 +364,7 @@ class Estimator:
     def _close(self, pending: PendingRounds) -> None:
         """Remove rounds from the backlog, and count them as done. What is held of their players is
         from before them."""
-        self._held.forget(pending)
+        self._held.drop(pending.fingerprints)
         self._backlog.finish(pending)
         self._may_find_wave = True
         finish(self._inputs, pending)

@@ -27,17 +27,18 @@ MOST = 50_000
 class HeldBelief(NamedTuple):
     """A player's belief after the last round that was sent."""
 
-    fingerprint: int
+    player: Player
     record: bytes
 
 
 class HeldBeliefs:
-    """The beliefs that are held, by player."""
+    """The beliefs that are held: of players with one fingerprint that of the last one only."""
 
     def __init__(self) -> None:
-        self._beliefs: dict[Player, HeldBelief] = {}
-        self._places = PlayerMap()
-        """The fingerprints of all players held."""
+        self._beliefs: dict[int, HeldBelief] = {}
+        """By fingerprint."""
+        self._marks = PlayerMap()
+        """The same fingerprints."""
 
     def __len__(self) -> int:
         return len(self._beliefs)
@@ -46,13 +47,14 @@ class HeldBeliefs:
         """(P,) whether a player is held who has this fingerprint."""
         if not self._beliefs:
             return np.zeros(len(players), np.bool_)
-        found: Flags = self._places.find(players) != NOTHING
+        found: Flags = self._marks.find(players) != NOTHING
         return found
 
-    def record(self, player: Player) -> bytes | None:
-        """The record of a player's belief; None if it is not held."""
-        held = self._beliefs.get(player)
-        return None if held is None else held.record
+    def records(self, players: Sequence[Player], fingerprints: Fingerprints) -> list[bytes | None]:
+        """The record of each player's belief; None where it is not held."""
+        found = map(self._beliefs.get, fingerprints.tolist())
+        each = zip(players, found, strict=True)
+        return [held.record if held and held.player == player else None for player, held in each]
 
     def sent(self, pending: PendingRounds, part: Part, records: Mapping[int, bytes | None]) -> None:
         """Hold the beliefs of some players after rounds that were sent: of those whose `records`
@@ -65,34 +67,23 @@ class HeldBeliefs:
         players = pending.rounds.players().take(rows)
         self.hold(list(players), pending.fingerprints[rows], after)
 
-    def forget(self, pending: PendingRounds) -> None:
-        """Drop the beliefs of the players of these rounds."""
-        rows = np.flatnonzero(self.may_hold(pending.fingerprints))
-        if len(rows):
-            self.drop(list(pending.rounds.players().take(rows)))
-
     def hold(
         self, players: Sequence[Player], fingerprints: Fingerprints, records: Sequence[bytes]
     ) -> None:
         """Hold these beliefs."""
-        each = zip(players, fingerprints.tolist(), records, strict=True)
-        self._beliefs.update({player: HeldBelief(mark, record) for player, mark, record in each})
-        self._places.note(fingerprints, np.zeros(len(fingerprints), np.int64))
+        beliefs = map(HeldBelief, players, records)
+        self._beliefs.update(zip(fingerprints.tolist(), beliefs, strict=True))
+        self._marks.note(fingerprints, np.zeros(len(fingerprints), np.int64))
 
-    def drop(self, players: Sequence[Player]) -> None:
-        """Drop the beliefs of these players. Whoever shares a fingerprint with one of them is found
-        no more."""
-        for player in players:
-            held = self._beliefs.pop(player, None)
-            if held is not None:
-                mark = np.array([held.fingerprint], np.uint64)
-                self._places.forget(mark, np.zeros(1, np.int64))
+    def drop(self, players: Fingerprints) -> None:
+        """Drop the beliefs of the players with these fingerprints."""
+        held = players[self.may_hold(players)]
+        for mark in held.tolist():
+            self._beliefs.pop(mark, None)
+        self._marks.forget(held, np.zeros(len(held), np.int64))
 
     def keep(self, awaiting: Callable[[Fingerprints], Flags]) -> None:
         """If many beliefs are held, drop those of players who await no part: the store has them."""
-        if len(self._beliefs) <= MOST:
-            return
-        players = list(self._beliefs)
-        marks = np.array([each.fingerprint for each in self._beliefs.values()], np.uint64)
-        kept = awaiting(marks).tolist()
-        self.drop([player for player, keep in zip(players, kept, strict=True) if not keep])
+        if len(self._beliefs) > MOST:
+            marks = np.array(list(self._beliefs), np.uint64)
+            self.drop(marks[~awaiting(marks)])

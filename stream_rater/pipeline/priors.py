@@ -92,7 +92,7 @@ class PriorReader:
             return (yield from self.read(pending, progress, refused_until_s))
         players, found = pending.rounds.players(), _Found(pending)
         at = np.flatnonzero(may_hold)
-        found.take_held(at, [held.record(player) for player in players.take(at)])
+        found.take_held(at, held.records(players.take(at), pending.fingerprints[at]))
         # Only hashes that collide let a round into the wave though a player awaits a part.
         awaits = progress.awaits(pending.fingerprints) & ~found.known
         rows = found.unknown()

@@ -1,6 +1,9 @@
 """Whatever faults happen, the outcome equals that of the sequential replay."""
 
+import numpy as np
 import pytest
+
+from stream_rater.columns import player_map
 
 from .faults import KINDS, Faults
 from .seeds import outcome_of, replay_command
@@ -28,6 +31,16 @@ def test_seeds(first: int) -> None:
         f"{replay_command(seed)}  # {found[0]:.200}" for seed, found in failing.items()
     )
     assert not KINDS.keys() - faults.keys()
+
+
+def test_fingerprints_that_collide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fingerprint decides nothing: with one bit of hash in it, rounds wait more often, and all
+    that comes of them is the same."""
+    whole, one_bit = player_map.fingerprints, np.uint64(1 << player_map.SHARD_BITS)
+    kept = player_map.IN_SHARD | player_map.TAKEN | one_bit
+    monkeypatch.setattr(player_map, "fingerprints", lambda *given: whole(*given) & kept)
+    failing = {seed: found for seed in range(AT_ONCE) if (found := outcome_of(seed)[0])}
+    assert not failing
 
 
 def test_same_seed_same_run() -> None:

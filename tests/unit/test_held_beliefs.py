@@ -165,13 +165,17 @@ def test_nobody_runs_ahead_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_hashes_that_collide_let_nobody_pass() -> None:
     """Who is held is known by ladder and id; a round that a hash let into a wave waits."""
-    held = HeldBeliefs()
-    marks = np.array([2**63 + 1], np.uint64)
-    held.hold([("x", "a")], marks, [b"record"])
-    assert held.may_hold(marks).all()
-    assert (held.record(("x", "a")), held.record(("x", "b"))) == (b"record", None)
-    held.drop([("x", "a")])
-    assert not held.may_hold(marks).any() and len(held) == 0
+    held, mark = HeldBeliefs(), np.array([2**63 + 1], np.uint64)
+    one, other = ("x", "a"), ("x", "b")
+    held.hold([one], mark, [b"1"])
+    assert held.may_hold(mark).all()
+    assert held.records([one], mark) + held.records([other], mark) == [b"1", None]
+    held.hold([other], mark, [b"2"])
+    assert held.records([one], mark) + held.records([other], mark) == [None, b"2"]
+    held.drop(mark)  # a round of either
+    assert not held.may_hold(mark).any() and len(held) == 0
+    held.hold([one], mark, [b"3"])
+    assert held.records([one], mark) + held.records([other], mark) == [b"3", None]
 
 
 def test_what_the_store_has_is_dropped_when_much_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,4 +185,4 @@ def test_what_the_store_has_is_dropped_when_much_is_held(monkeypatch: pytest.Mon
     marks = np.arange(1, 4, dtype=np.uint64)
     held.hold([("x", name) for name in "abc"], marks, [b"1", b"2", b"3"])
     held.keep(lambda players: players == 2)
-    assert [held.record(("x", name)) for name in "abc"] == [None, b"2", None]
+    assert held.records([("x", name) for name in "abc"], marks) == [None, b"2", None]
