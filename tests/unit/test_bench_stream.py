@@ -247,7 +247,9 @@ def test_who_is_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     wrong = ["shards", str(tmp_path), "shads=4", "shards=many"]
     assert {main(["--against", each]) for each in wrong} == {2}
     assert {main(["--against", "shards=4", "--loads", each]) for each in ("5k", "0")} == {2}
-    told = capsys.readouterr().err.splitlines()
+    assert main(["--against", "null", "--loads", "backlog"]) == 2
+    *told, last = capsys.readouterr().err.splitlines()
+    assert last == "bench: null has no backlog: only latency is compared with it"
     assert told[0] == "bench: shards: neither a folder with stream_rater nor NAME=VALUE,NAME=VALUE"
     assert "shads" in told[2] and "shards" in told[3]
     assert told[4:] == [f"bench: no load {each!r}; like 5000, or backlog" for each in ("5k", "0")]

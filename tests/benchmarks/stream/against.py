@@ -90,6 +90,10 @@ class Contest:
     updates: int | None = None
     """Of a backlog."""
 
+    def __post_init__(self) -> None:
+        if None in self.loads and any(each.name == NULL for each in self.rivals):
+            raise ValueError(f"{NULL} has no {BACKLOG}: only latency is compared with it")
+
     def results(
         self, folder: Path, given: Mapping[str, Any], workload: Workload
     ) -> Iterator[Result]:
@@ -109,9 +113,10 @@ class Contest:
             rounds = workload.rounds()
             sizes = [self._updates(load, workload) for load in self.loads]
             warm = up_to(sizes[0], rounds)
-            for crew in crews:
-                send(crew.settings, warm)
-                crew.await_finished()
+            for crew, each in zip(crews, self.rivals, strict=True):
+                if each.name != NULL:  # it has nothing to warm up, and its log ends with a marker
+                    send(crew.settings, warm)
+                    crew.await_finished()
             for load, size in zip(self.loads, sizes, strict=True):
                 found = self._turns(crews, load, size, rounds)
                 for each, figures in zip(self.rivals, found, strict=True):
