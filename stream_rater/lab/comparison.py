@@ -73,7 +73,7 @@ def compare(
     base: Outcome | None = None
     for name, config in configs:
         played = sessions if listed is None else watched(name, listed)
-        outcome = evaluate(played, config, threads=alone)
+        outcome = evaluate(played, config, threads=True)
         rows.append(_row(file, name, outcome, train, reading_s))
         if base is not None:
             pair = outcome.scored(train), base.scored(train)

@@ -115,6 +115,20 @@ def test_each_draw_takes_as_many_rounds_as_there_are(
     assert np.array_equal(times, found[1]) and np.array_equal(times, found[2])
 
 
+def test_many_rounds_are_drawn_in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mean is the same, and the interval about as wide."""
+    rng = np.random.default_rng(5)
+    weights = rng.integers(2, 9, 6001).astype(np.float64)
+    base = scores(rng.normal(70.0, 5.0, 6001), weights)
+    other = scores(rng.normal(70.2, 5.0, 6001), weights)
+    alone = difference(base, other, "pair_inversion")
+    monkeypatch.setattr(bootstrap, "MOST_DRAWN", 1000)
+    grouped = difference(base, other, "pair_inversion")
+    assert alone is not None and grouped is not None
+    assert grouped.mean == pytest.approx(alone.mean)
+    assert grouped.high - grouped.low == pytest.approx(alone.high - alone.low, rel=0.15)
+
+
 def test_nothing_scored_has_no_difference() -> None:
     """No number is made up."""
     nothing = np.zeros((5, len(FIELDS)))
