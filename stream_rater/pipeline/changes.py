@@ -11,7 +11,7 @@ from itertools import chain
 import numpy as np
 
 from stream_rater.columns.arrays import Flags
-from stream_rater.columns.player_column import BeliefColumn
+from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.columns.strings import StringColumn
 from stream_rater.parts.decoder import PartView
 from stream_rater.parts.rows import rows_of
@@ -41,18 +41,40 @@ class Change:
 def computed(group: ShardGroup, held: Mapping[int, Held]) -> list[Change]:
     """Compute the parts of a shard group on the records that its shards hold (steps 12 and 13).
     Raises UnknownRecord."""
-    rows, which = group.rows, group.distinct.which
+    rows = group.rows
     records = list(chain.from_iterable(held[s].records for s in group.batches))
     beliefs = stage_2.decoded(rows.rules, rows.rule[group.distinct.first], records)
-    fresh, turn = repeats.turns(which, rows.offset, beliefs.header["last"].copy())
+    if group.distinct.repeat:
+        return _with_repeats(group, held, beliefs)
+    fresh: Flags = rows.offset > beliefs.header["last"]
     if not fresh.all():
         chosen = np.flatnonzero(fresh)
-        rows, which, turn = rows.take(chosen), which[chosen], turn[chosen]
-    header = stage_2.updated(beliefs, which, turn, rows)
+        rows = rows.take(chosen)
+        beliefs = Beliefs(beliefs.header[chosen], beliefs.factors[chosen])
+    stage_2.update(beliefs, np.arange(len(rows)), rows)
+    written = _encoded(rows.players, beliefs)
+    events = encode_events(rows, beliefs.header)
+    done, end = [], 0
+    for shard, cut in group.cuts.items():
+        flags = fresh[cut]
+        start, end = end, end + int(np.count_nonzero(flags))
+        applied, mine = group.batches[shard].end, slice(start, end)
+        position = Position(applied, held[shard].position.applied, np.packbits(flags).tobytes())
+        application = Application(position, written[mine])
+        done.append(Change(shard, len(flags), end - start, application, events.of(shard, mine)))
+    return done
+
+
+def _with_repeats(group: ShardGroup, held: Mapping[int, Held], beliefs: Beliefs) -> list[Change]:
+    """The same where a player has several rows. `beliefs` are those of the distinct players."""
+    rows, which = group.rows, group.distinct.which
+    fresh, turn = repeats.turns(which, rows.offset, beliefs.header["last"].copy())
+    chosen = np.flatnonzero(fresh)
+    rows, which, turn = rows.take(chosen), which[chosen], turn[chosen]
+    header = stage_2.update_in_turns(beliefs, which, turn, rows)
     changed = np.unique(which)
-    data, starts = record.encode_all(Beliefs(beliefs.header[changed], beliefs.factors[changed]))
     players = group.rows.players.take(group.distinct.first[changed])
-    written = BeliefColumn(players, StringColumn(data, starts[:-1], starts[1:]))
+    written = _encoded(players, Beliefs(beliefs.header[changed], beliefs.factors[changed]))
     events = encode_events(rows, header)
     done, end, last = [], 0, 0
     for shard, cut in group.cuts.items():
@@ -66,6 +88,11 @@ def computed(group: ShardGroup, held: Mapping[int, Held]) -> list[Change]:
         application = Application(position, written[first:last])
         done.append(Change(shard, len(flags), end - start, application, events.of(shard, mine)))
     return done
+
+
+def _encoded(players: PlayerColumn, beliefs: Beliefs) -> BeliefColumn:
+    data, starts = record.encode_all(beliefs)
+    return BeliefColumn(players, StringColumn(data, starts[:-1], starts[1:]))
 
 
 def recalled(shard: int, parts: Sequence[PartView], held: Held, published: int) -> Change:

@@ -308,7 +308,7 @@ def posteriors(
         part.rules, rule[new], offset[new], pending.per_player(pending.rounds.time)[rows[new]],
         part.evidence[rows[new]],
     )  # fmt: skip
-    stage_2.updated(beliefs, new, np.zeros(len(new), np.int64), sent)
+    stage_2.update(beliefs, new, sent)
     return record.encode(beliefs)
 
 

@@ -49,25 +49,22 @@ def decoded(rules: Sequence[RatingRule], rule: Ints, records: Sequence[bytes | N
     return beliefs
 
 
-def updated(beliefs: Beliefs, which: Ints, turn: Ints, rows: Rated) -> Table:
+def update(beliefs: Beliefs, which: Ints, rows: Rated, chosen: Ints | slice = slice(None)) -> None:
+    """Apply fresh rows, all or those chosen, to the beliefs `which` (n,), in place. A player has
+    one of them at most."""
+    systems.update(beliefs, which, rows.evidence[chosen], list(rows.rules), rows.rule[chosen])
+    systems.note_round(beliefs, which, rows.offset[chosen], rows.time[chosen])
+
+
+def update_in_turns(beliefs: Beliefs, which: Ints, turn: Ints, rows: Rated) -> Table:
     """Apply fresh rows to the beliefs, in place. Returns (n,) the headers after each row.
 
     `which` (n,) are the beliefs of the rows' players, and `turn` (n,) says how many rows of its
     player come before each.
     """
-    most = int(turn.max(initial=0))
-    if most == 0:
-        _update(beliefs, which, rows, slice(None))
-        return beliefs.header[which]
     after = np.empty(len(which), beliefs.header.dtype)
-    for number in range(most + 1):
+    for number in range(int(turn.max(initial=-1)) + 1):
         chosen = np.flatnonzero(turn == number)
-        _update(beliefs, which[chosen], rows, chosen)
+        update(beliefs, which[chosen], rows, chosen)
         after[chosen] = beliefs.header[which[chosen]]
     return after
-
-
-def _update(beliefs: Beliefs, which: Ints, rows: Rated, chosen: Ints | slice) -> None:
-    """Apply these rows, of which a player has one at most."""
-    systems.update(beliefs, which, rows.evidence[chosen], list(rows.rules), rows.rule[chosen])
-    systems.note_round(beliefs, which, rows.offset[chosen], rows.time[chosen])
