@@ -5,7 +5,7 @@ both, and the interval holds the middle 95 % of the differences that the draws g
 with 0 in it says that other rounds of the same kind might have turned the difference around.
 
 More than MOST_DRAWN rounds are drawn in groups of rounds that follow each other: it takes less
-time, and the interval is as wide.
+time, and where rounds are independent the interval is about as wide.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ from stream_rater.lab.accuracy import values_and_weights
 DRAWS = 2000
 MOST_DRAWN = 20_000
 CHUNK = 1 << 20
-"""Counts held at once: about as many as the caches hold."""
+"""Counts held at once."""
 
 SEED = np.uint64(1)
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)

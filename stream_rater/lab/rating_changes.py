@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from stream_rater.columns.ranges import bounds
-from stream_rater.contract.events import RatingChanged, joined
+from stream_rater.contract.events import RatingChanged
 from stream_rater.lab.offline import Rated, RatedBatch
-from stream_rater.rating.model import DID_NOT_FINISH, PERFORMANCE
+from stream_rater.pipeline.rating_events import changed_of
+from stream_rater.rating.model import PERFORMANCE
 from stream_rater.rating.systems import ratings
 
 
@@ -31,36 +32,22 @@ def _events(rated: Rated) -> list[RatingChanged]:
     """Those of the rounds of one ladder, round by round."""
     rule, same, rounds = [rated.rule], np.zeros(len(rated.rows), np.int64), rated.rounds
     wave, evidence, after = rated.folded
-    columns = zip(
-        np.repeat(np.arange(len(rounds)), rounds.sizes).tolist(),
-        rounds.names.texts(),
-        np.repeat(rounds.place, rounds.members).tolist(),
-        after.mu.tolist(), after.sigma.tolist(), wave.mu.tolist(), wave.sigma.tolist(),
-        evidence[:, PERFORMANCE].tolist(),
-        ratings(rule, same, after.mu, after.sigma).tolist(),
-        ratings(rule, same, wave.mu, wave.sigma).tolist(),
+    numbers = np.column_stack((
+        after.mu, after.sigma, wave.mu, wave.sigma, evidence[:, PERFORMANCE],
+        ratings(rule, same, after.mu, after.sigma), ratings(rule, same, wave.mu, wave.sigma),
+    ))  # fmt: skip
+    rows = zip(
+        np.repeat(np.arange(len(rounds)), rounds.sizes).tolist(), rounds.names.texts(),
+        np.repeat(rounds.place, rounds.members).tolist(), numbers.tolist(),
         (wave.rounds + 1).tolist(), strict=True,
     )  # fmt: skip
-    return [
-        RatingChanged(
-            event_id=joined(rounds.heads[i].ladder, rounds.heads[i].round_id, player),
-            ladder=rounds.heads[i].ladder,
-            player=player,
-            round_id=rounds.heads[i].round_id,
-            completed_at=rounds.heads[i].completed_at,
-            rank=None if place == DID_NOT_FINISH else place,
-            mu=mu,
-            sigma=sigma,
-            previous_mu=previous_mu,
-            previous_sigma=previous_sigma,
-            performance=performance,
-            rating=rating,
-            previous_rating=previous_rating,
-            rounds=played,
-            provisional=played < rated.rule.provisional_rounds,
-        )
-        for (
-            i, player, place, mu, sigma, previous_mu, previous_sigma, performance, rating,
-            previous_rating, played,
-        ) in columns
-    ]  # fmt: skip
+    found = []
+    for i, player, place, row, played in rows:
+        head = rounds.heads[i]
+        found.append(
+            changed_of(
+                head.ladder, head.round_id, player, head.completed_at, place, row, played,
+                rated.rule,
+            )
+        )  # fmt: skip
+    return found

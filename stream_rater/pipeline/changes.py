@@ -4,7 +4,7 @@ The functions are pure: they map parts and held records to new records. The same
 beliefs give the same bytes, whoever computes them and however often.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -52,17 +52,11 @@ def computed(group: ShardGroup, held: Mapping[int, Held]) -> list[Change]:
         rows = rows.take(chosen)
         beliefs = Beliefs(beliefs.header[chosen], beliefs.factors[chosen])
     stage_2.update(beliefs, np.arange(len(rows)), rows)
-    written = _encoded(rows.players, beliefs)
-    events = encode_events(rows, beliefs.header)
-    done, end = [], 0
-    for shard, cut in group.cuts.items():
-        flags = fresh[cut]
-        start, end = end, end + int(np.count_nonzero(flags))
-        applied, mine = group.batches[shard].end, slice(start, end)
-        position = Position(applied, held[shard].position.applied, np.packbits(flags).tobytes())
-        application = Application(position, written[mine])
-        done.append(Change(shard, len(flags), end - start, application, events.of(shard, mine)))
-    return done
+    written, events = _encoded(rows.players, beliefs), encode_events(rows, beliefs.header)
+    return [
+        _change(shard, group, held, flags, events.of(shard, mine), written[mine], b"")
+        for shard, flags, mine in _fresh_rows(group, fresh)
+    ]
 
 
 def _with_repeats(group: ShardGroup, held: Mapping[int, Held], beliefs: Beliefs) -> list[Change]:
@@ -76,18 +70,31 @@ def _with_repeats(group: ShardGroup, held: Mapping[int, Held], beliefs: Beliefs)
     players = group.rows.players.take(group.distinct.first[changed])
     written = _encoded(players, Beliefs(beliefs.header[changed], beliefs.factors[changed]))
     events = encode_events(rows, header)
-    done, end, last = [], 0, 0
-    for shard, cut in group.cuts.items():
-        flags = fresh[cut]
-        start, end = end, end + int(np.count_nonzero(flags))
-        first, last = last, int(np.searchsorted(changed, which[start:end].max(initial=-1), "right"))
-        last = max(first, last)
-        applied, mine = group.batches[shard].end, slice(start, end)
-        told = np.packbits(flags).tobytes() + repeats.note(header[mine], which[mine])
-        position = Position(applied, held[shard].position.applied, told)
-        application = Application(position, written[first:last])
-        done.append(Change(shard, len(flags), end - start, application, events.of(shard, mine)))
+    done, last = [], 0
+    for shard, flags, mine in _fresh_rows(group, fresh):
+        # The players of a shard have the numbers after those of the shard before.
+        first, last = last, last + len(np.unique(which[mine]))
+        noted = repeats.note(header[mine], which[mine])
+        own = written[first:last]
+        done.append(_change(shard, group, held, flags, events.of(shard, mine), own, noted))
     return done
+
+
+def _fresh_rows(group: ShardGroup, fresh: Flags) -> Iterator[tuple[int, Flags, slice]]:
+    """Each shard, the flags of its rows, and where its fresh ones are among all fresh rows."""
+    end = 0
+    for shard, cut in group.cuts.items():
+        start, end = end, end + int(np.count_nonzero(fresh[cut]))
+        yield shard, fresh[cut], slice(start, end)
+
+
+def _change(
+    shard: int, group: ShardGroup, held: Mapping[int, Held], fresh: Flags,
+    events: Collection[Event], beliefs: BeliefColumn, noted: bytes,
+) -> Change:  # fmt: skip
+    told = np.packbits(fresh).tobytes() + noted
+    position = Position(group.batches[shard].end, held[shard].position.applied, told)
+    return Change(shard, len(fresh), len(events), Application(position, beliefs), events)
 
 
 def _encoded(players: PlayerColumn, beliefs: Beliefs) -> BeliefColumn:

@@ -72,7 +72,7 @@ from stream_rater.pipeline.ports import (
     pause_s,
     shard_ends,
 )
-from stream_rater.pipeline.priors import PriorReader, PriorsRead, read_positions
+from stream_rater.pipeline.priors import PriorReader, PriorsRead, read_positions, to_hold
 from stream_rater.pipeline.progress import InFlightWindow, Progress
 from stream_rater.pipeline.rejection_limiter import RejectionLimiter
 from stream_rater.rating.model import Table
@@ -318,10 +318,10 @@ class Estimator:
 
     def _read_wave(self, wave: PendingRounds) -> Step[PriorsRead]:
         """The priors of a wave's players: those that are held, and the store's."""
-        later = self._backlog.has_later(wave)
+        rows = to_hold(self._backlog, wave)
         return (
             yield from self._prior_reader.read_beside(
-                wave, self._held, later, self._progress, self._now_s + REFUSED_S
+                wave, self._held, rows, self._progress, self._now_s + REFUSED_S
             )
         )
 

@@ -13,6 +13,7 @@ import numpy as np
 from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.player_map import shards_in
 from stream_rater.pipeline import estimation
+from stream_rater.pipeline.backlog import Backlog
 from stream_rater.pipeline.estimation import PendingRounds
 from stream_rater.pipeline.held_beliefs import HeldBeliefs
 from stream_rater.pipeline.observer import Observer
@@ -22,6 +23,7 @@ from stream_rater.rating.model import HEADER, Table
 from stream_rater.rating.record import HEADER_SIZE, UnknownRecord, read_headers
 
 NO_HEADER = bytes(HEADER_SIZE)
+NOBODY = np.empty(0, np.int64)
 
 FEW_PLAYERS, MANY_WAIT = 2000, 0.25
 """Beliefs are held of waves that have no more players than this, if another round waits for at
@@ -29,10 +31,13 @@ least this share of them. To read and compute beliefs costs more than headers do
 shows that there is enough to do until the store is there."""
 
 
-def worth_holding(later: Flags) -> bool:
-    """Whether the beliefs of a wave's players are to be held. `later` (P,): whether another round
-    waits for each."""
-    return len(later) <= FEW_PLAYERS and bool(later.sum() >= MANY_WAIT * len(later))
+def to_hold(backlog: Backlog, wave: PendingRounds) -> Ints:
+    """The rows of the players whose beliefs are to be held: those for whom another round waits, if
+    that is worth it."""
+    if wave.count > FEW_PLAYERS:
+        return NOBODY
+    later = np.flatnonzero(backlog.has_later(wave))
+    return later if len(later) >= MANY_WAIT * wave.count else NOBODY
 
 
 class PriorsRead(NamedTuple):
@@ -79,16 +84,15 @@ class PriorReader:
         return PriorsRead(headers, counts[shards_in(pending.fingerprints)])
 
     def read_beside(
-        self, pending: PendingRounds, held: HeldBeliefs, later: Flags, progress: Progress,
+        self, pending: PendingRounds, held: HeldBeliefs, to_be_held: Ints, progress: Progress,
         refused_until_s: float,
     ) -> Step[PriorsRead]:  # fmt: skip
-        """The same beside what is held. `later` (P,): whether another round waits for each player.
+        """The same beside what is held. The store is asked for all others.
 
-        The store is asked for all others; for their whole records, where it is worth holding those
-        for whom another round waits.
+        `to_be_held` are the rows of the players whose whole records are wanted, too.
         """
         may_hold = held.may_hold(pending.fingerprints)
-        if not may_hold.any() and not worth_holding(later):
+        if not (may_hold.any() or len(to_be_held)):
             return (yield from self.read(pending, progress, refused_until_s))
         players, found = pending.rounds.players(), _Found(pending)
         at = np.flatnonzero(may_hold)
@@ -106,8 +110,7 @@ class PriorReader:
                 found.take(shard, own, beliefs[shard].records)
         self._note_unreadable(asked, found.unreadable, progress, refused_until_s)
         found.refuse(progress.closed())
-        wanted = np.flatnonzero(later).tolist() if worth_holding(later) else ()
-        records = {row: found.records[row] for row in wanted}
+        records = {row: found.records[row] for row in to_be_held.tolist()}
         return PriorsRead(found.headers, found.accepted & ~awaits, records)
 
     def _note_unreadable(

@@ -65,6 +65,31 @@ class InterleavedEvents(Collection[Event]):
 # --- one by one -----------------------------------------------------------------------------------
 
 
+def changed_of(
+    ladder: str, round_id: str, player: str, completed_at: str, place: int,
+    numbers: Sequence[float], rounds: int, rule: systems.RatingRule,
+) -> RatingChanged:  # fmt: skip
+    """The event of one row. `numbers` are as NUMBERS says; `rounds` counts this one."""
+    mu, sigma, previous_mu, previous_sigma, performance, rating, previous_rating = numbers
+    return RatingChanged(
+        event_id=joined(ladder, round_id, player),
+        ladder=ladder,
+        player=player,
+        round_id=round_id,
+        completed_at=completed_at,
+        rank=None if place == DID_NOT_FINISH else place,
+        mu=mu,
+        sigma=sigma,
+        previous_mu=previous_mu,
+        previous_sigma=previous_sigma,
+        performance=performance,
+        rating=rating,
+        previous_rating=previous_rating,
+        rounds=rounds,
+        provisional=rounds < rule.provisional_rounds,
+    )
+
+
 def encoded(shard: int, rows: Rows, numbers: Floats, counts: Ints) -> list[Event]:
     """Encode events one by one with the RatingChanged struct. `numbers` is (n, NUMBERS); `counts`
     holds the (n,) rounds played."""
@@ -73,24 +98,8 @@ def encoded(shard: int, rows: Rows, numbers: Floats, counts: Ints) -> list[Event
     players = zip(rows.players, rows.round.tolist(), rows.rule.tolist(), strict=True)
     more = zip(rows.place.tolist(), counts.tolist(), numbers.tolist(), strict=True)
     for ((ladder, player), r, rule), (place, count, row) in zip(players, more, strict=True):
-        mu, sigma, previous_mu, previous_sigma, performance, rating, previous_rating = row
-        changed = RatingChanged(
-            event_id=joined(ladder, round_ids[r], player),
-            ladder=ladder,
-            player=player,
-            round_id=round_ids[r],
-            completed_at=times[rows.completed[r]],
-            rank=None if place == DID_NOT_FINISH else place,
-            mu=mu,
-            sigma=sigma,
-            previous_mu=previous_mu,
-            previous_sigma=previous_sigma,
-            performance=performance,
-            rating=rating,
-            previous_rating=previous_rating,
-            rounds=count,
-            provisional=count < rows.rules[rule].provisional_rounds,
-        )
+        round_id, time = round_ids[r], times[rows.completed[r]]
+        changed = changed_of(ladder, round_id, player, time, place, row, count, rows.rules[rule])
         key, event_id = joined(ladder, player).encode(), changed.event_id.encode()
         moment = changed.completed_at, rows.traces.get(r)
         events.append(Event(shard, key, to_json(changed), event_id, *moment))

@@ -185,20 +185,25 @@ def fold(
     turns[t] : turns[t + 1]. `offset` (R,) is noted of each round. Returns the evidence (P, 3), and
     what each player was after each round.
     """
-    sizes = np.diff(wave.entry_starts[wave.round_starts])
-    noted = Noted(np.repeat(offset, sizes), np.repeat(wave.time, sizes))
     if not isinstance(config, EloMMR):
-        return fold_by_turns(config, beliefs, rows, wave, turns, noted)
+        return fold_by_turns(config, beliefs, rows, wave, turns, offset)
+    noted = _noted(wave, offset)
     evidence, after = np.empty((len(rows), 3)), Posteriors(np.empty(len(rows)), np.empty(len(rows)))
     whole, model = wave.arrays, _model(config)
     kernels.fold(beliefs.header, beliefs.factors, rows, whole, turns, noted, model, evidence, after)
     return evidence, after
 
 
+def _noted(wave: Wave, offset: Ints) -> Noted:
+    sizes = np.diff(wave.entry_starts[wave.round_starts])
+    return Noted(np.repeat(offset, sizes), np.repeat(wave.time, sizes))
+
+
 def fold_by_turns(
-    config: RatingConfig, beliefs: Beliefs, rows: Ints, wave: Wave, turns: Ints, noted: Noted
+    config: RatingConfig, beliefs: Beliefs, rows: Ints, wave: Wave, turns: Ints, offset: Ints
 ) -> tuple[Evidence, Posteriors]:
     """The same for any system, a call for each turn."""
+    noted = _noted(wave, offset)
     evidence, after = np.empty((len(rows), 3)), Posteriors(np.empty(len(rows)), np.empty(len(rows)))
     rule = [rule_of(config)]
     for first, end in pairwise(turns.tolist()):

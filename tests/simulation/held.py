@@ -25,13 +25,7 @@ def updater_dies_after_a_call_with_a_player_thrice(stage: Stage) -> None:
 def part_that_is_replayed_with_its_repetition(stage: Stage) -> None:
     """An estimator dies in mid-scatter, and its successor sends the round again. Both parts of one
     player are applied, lost, and replayed in one call."""
-    stage.round(A0, A1)
-    first, updater = stage.estimator(), stage.updater()
-    stage.until(first, Scatter)
-    first.advance()
-    first.advance()
-    stage.crash(first)
-    stage.through(updater, Publish)
+    updater = stage.half_sent(A0, A1)
     successor = stage.estimator()
     stage.turns(successor)
     stage.through(updater, Publish)

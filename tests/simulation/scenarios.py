@@ -79,13 +79,7 @@ def store_catches_up_within_a_read(stage: Stage) -> None:
 def estimator_dies_in_mid_scatter(stage: Stage) -> None:
     """One player's part was sent and applied, the other's was not. The successor rates the round
     again."""
-    stage.round(A0, A1)
-    first, _ = stage.estimator(), stage.updater()
-    stage.until(first, Scatter)
-    first.advance()
-    first.advance()
-    stage.crash(first)
-    stage.through(stage.actors[-1], Publish)
+    stage.half_sent(A0, A1)
     stage.estimator()
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from stream_rater.adapters.memory_servers import Group, Log
 from stream_rater.columns.sharding import shards_of
-from stream_rater.pipeline.ports import CommitSource, Effect, LogTrouble, Publish
+from stream_rater.pipeline.ports import CommitSource, Effect, LogTrouble, Publish, Scatter
 
 from . import oracle, recovery
 from .actors import Actor, Machines, Straggler
@@ -178,6 +178,18 @@ class Stage:
         self.through(estimator, CommitSource)
         self.through(updater, Publish)
         return estimator, updater
+
+    def half_sent(self, *players: str) -> Actor:
+        """Report a round whose estimator dies when the first of its parts is sent; an updater
+        applies that part. Returns the updater."""
+        self.round(*players)
+        first, updater = self.estimator(), self.updater()
+        self.until(first, Scatter)
+        first.advance()
+        first.advance()
+        self.crash(first)
+        self.through(updater, Publish)
+        return updater
 
     def turns(self, actor: Actor, effects: int = 40) -> None:
         """Let an actor perform this many effects."""
