@@ -23,7 +23,6 @@ from tests.benchmarks.measure import Result, Skipped, result
 from tests.benchmarks.stream.crew import Crew, Program, a_crew, names_of
 from tests.benchmarks.stream.ground import Ground, a_ground, send
 from tests.benchmarks.stream.latency import phase
-from tests.benchmarks.stream.null import LARGE_CUTS
 from tests.benchmarks.stream.rounds import Round, Workload, up_to
 from tests.benchmarks.stream.throughput import measured, null
 
@@ -151,7 +150,7 @@ class Contest:
 def _null(ground: Ground, workload: Workload) -> Program:
     """The null pipeline, whose events look like those of a short run of the service."""
     run = measured(ground, workload, up_to(SAMPLE, workload.rounds(seed=2)), "1")
-    return null(run.sample, LARGE_CUTS, ground.folder, transactional=True)
+    return null(run.sample, None, ground.folder)
 
 
 def _a_turn(crew: Crew, rounds: Sequence[Round], load: float | None) -> dict[str, float]:

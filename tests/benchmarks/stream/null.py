@@ -9,6 +9,9 @@ and then, in a transaction. No mathematics, no Redis, no defence against a crash
 It is told how many players it sends, and writes, at a time on average: as the service did, which
 makes the counts of messages the same, or many. A process may have one of the two stages only, as
 the service's may.
+
+Where its latency is what counts, it waits for nothing: each of its two hops takes what one poll
+brought, and sends it on in a transaction.
 """
 
 import argparse
@@ -70,9 +73,9 @@ class Model(msgspec.Struct, frozen=True):
     """What it is to do."""
 
     sample: Sample
-    cuts: Cuts
-    transactional: bool = False
-    """Whether parts are sent in transactions, too, with the offsets of their rounds."""
+    cuts: Cuts | None
+    """None: it takes what a poll brought, and sends parts in transactions, too, with the offsets of
+    their rounds."""
 
 
 class Part(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -89,13 +92,12 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode_part = msgspec.msgpack.Decoder(Part).decode
 
 
-def hop(settings: Settings, shards: int, wave: float) -> None:
-    """Rounds to parts, for ever, in transactions with the offsets."""
+def hop(settings: Settings, shards: int) -> None:
+    """Rounds to parts, for ever, a poll at a time in transactions with the offsets."""
     topics = Topics.of(settings)
     consumer = _consumer(settings, topics.rounds, ESTIMATORS)
     producer = _transactional(settings, ESTIMATORS)
-    came = _coming(consumer, _decoded)
-    for batch in filter(None, in_groups(came, _players_of, wave)):
+    for batch in _polls(consumer, _decoded):
         producer.begin_transaction()
         for shard, part in regrouped([each for each, _ in batch], shards):
             producer.produce(topics.parts, _encode(part), partition=shard)
@@ -130,6 +132,13 @@ def scatter(settings: Settings, shards: int, wave: float) -> None:
 
 Come = tuple[Any, Message]
 """What was decoded, and of what."""
+
+
+def _polls(consumer: Consumer, decode: Callable[[bytes], Any]) -> Iterator[list[Come]]:
+    """What is there, at once, for ever; something each time."""
+    while True:
+        if messages := consumer.consume(AT_ONCE, 0.0) or consumer.consume(1, MOMENT_S):
+            yield [(decode(each.value() or b""), each) for each in messages]
 
 
 def _coming(consumer: Consumer, decode: Callable[[bytes], Any]) -> Iterator[Come | None]:
@@ -220,14 +229,17 @@ def regrouped(rounds: Sequence[Any], shards: int) -> Iterator[tuple[int, Part]]:
             )
 
 
-def gather(settings: Settings, sample: Sample, transaction: float) -> None:
-    """Parts to events, for ever, in transactions."""
+def gather(settings: Settings, sample: Sample, transaction: float | None) -> None:
+    """Parts to events, for ever, in transactions; None for one a poll."""
     topics = Topics.of(settings)
     consumer = _consumer(settings, topics.parts, UPDATERS)
     producer = _transactional(settings, UPDATERS)
     event = _event_maker(sample)
-    came = _coming(consumer, _decode_part)
-    for group in filter(None, in_groups(came, lambda part: len(part.players), transaction)):
+    groups = _polls(consumer, _decode_part)
+    if transaction is not None:
+        came = _coming(consumer, _decode_part)
+        groups = filter(None, in_groups(came, lambda part: len(part.players), transaction))
+    for group in groups:
         producer.begin_transaction()
         for part, message in group:
             shard = message.partition()
@@ -302,11 +314,12 @@ def main() -> None:
     model = msgspec.json.decode(Path(os.environ[MODEL]).read_bytes(), type=Model)
     shards = Admin(settings).check_topics()[Topics.of(settings).parts]
     shards_of(["a"], shards)  # loads its kernel, as the service does before it joins
+    cuts = model.cuts
     stages = {
-        "estimator": partial(
-            hop if model.transactional else scatter, settings, shards, model.cuts.wave
-        ),
-        "updater": partial(gather, settings, model.sample, model.cuts.transaction),
+        "estimator": partial(scatter, settings, shards, cuts.wave)
+        if cuts
+        else partial(hop, settings, shards),
+        "updater": partial(gather, settings, model.sample, cuts.transaction if cuts else None),
     }
     threads = [
         threading.Thread(target=_or_end, args=(name, stage))

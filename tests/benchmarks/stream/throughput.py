@@ -54,11 +54,11 @@ class Run:
         return sum(self.processor_us.values())
 
 
-def null(sample: Sample, cuts: Cuts, folder: Path, *, transactional: bool = False) -> Program:
-    """The null pipeline, whose events look like this, cut so. `transactional`: each of its two hops
-    is a transaction."""
+def null(sample: Sample, cuts: Cuts | None, folder: Path) -> Program:
+    """The null pipeline, whose events look like this, cut so. None: each of its two hops sends what
+    a poll brought in a transaction."""
     path = folder / "model.json"
-    path.write_bytes(msgspec.json.encode(Model(sample, cuts, transactional)))
+    path.write_bytes(msgspec.json.encode(Model(sample, cuts)))
     return Program("tests.benchmarks.stream.null", {MODEL: str(path)})
 
 
