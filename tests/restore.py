@@ -32,9 +32,9 @@ from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.columns.sharding import shards_of
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config import Ladder, Settings, one_ladder
-from stream_rater.lab.replay import Pool
 from stream_rater.pipeline.ports import NO_PLAYERS, Application, Position
 from stream_rater.rating.parameters import EloMMR
+from stream_rater.replay.pool import Pool
 from tests import rounds
 from tests.integration.processes import WorkerProcess, wait_until, workers
 from tests.integration.topics import Bytes, Finished, produce, read_topic

@@ -15,7 +15,6 @@ import numpy as np
 from stream_rater.columns.arrays import Floats
 from stream_rater.config import Ladder, one_ladder
 from stream_rater.contract.events import RoundCompleted, round_from_json
-from stream_rater.lab.replay import Pool
 from stream_rater.rating.model import DID_NOT_FINISH, Places
 from stream_rater.rating.parameters import (
     MinusSigma,
@@ -25,6 +24,7 @@ from stream_rater.rating.parameters import (
     Thurstone,
     TrueSkill,
 )
+from stream_rater.replay.pool import Pool
 from stream_rater.rounds.batch import Standings
 from stream_rater.rounds.validation import MIN_ENTRIES
 from tests.rounds import Reader

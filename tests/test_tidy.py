@@ -16,7 +16,8 @@ OURS = [p for p in PYTHON if p.is_relative_to(ROOT / PACKAGE)]
 MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_COLUMNS = 400, 70, 100
 
 FLOORS = (
-    ("contract",), ("columns",), ("rating",), ("config",), ("rounds",), ("parts",), ("pipeline",),
+    ("contract",), ("columns",), ("rating",), ("config",), ("rounds",), ("replay",), ("parts",),
+    ("pipeline",),
     ("lab", "adapters"), ("runtime",), ("cli",), ("__main__",),
 )  # fmt: skip
 """All there is right below the package, the ground first. Imports point down, or stay within a

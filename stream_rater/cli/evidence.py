@@ -12,10 +12,10 @@ from stream_rater.config import BadConfiguration, Settings
 from stream_rater.lab import evidence, figures
 from stream_rater.lab.evidence import DataSet, Effort, Entry
 from stream_rater.lab.farming import THRESHOLD
-from stream_rater.lab.player_index import PlayerIndex
 from stream_rater.lab.season import sessions_of
 from stream_rater.lab.tuning import MissingExtra
 from stream_rater.rating.parameters import RatingConfig
+from stream_rater.replay.player_index import PlayerIndex
 
 SUFFIXES = (".jsonl", ".jsonl.gz")
 FARMER = "tourist"

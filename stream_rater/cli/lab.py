@@ -20,11 +20,11 @@ from stream_rater.lab.accuracy import averages
 from stream_rater.lab.comparison import Named, compare
 from stream_rater.lab.evaluation import evaluate, trained
 from stream_rater.lab.lines import json_lines, name_of, read_lines, text_size
-from stream_rater.lab.offline import records_of
 from stream_rater.lab.season import Session, before, sessions_of
 from stream_rater.lab.spaces import SPACES
 from stream_rater.lab.tuning import MissingExtra, Problem, tune, without_defaults
 from stream_rater.rating.parameters import RatingConfig
+from stream_rater.replay.sequential import records_of
 from stream_rater.rounds.batch import RoundBatch
 
 

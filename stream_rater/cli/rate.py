@@ -12,10 +12,10 @@ import numpy as np
 
 from stream_rater.cli.terminal import Mistakes, Order, check_writable, file_failures, records_in
 from stream_rater.config import Ladders, Settings
-from stream_rater.lab.offline import Replay
 from stream_rater.lab.rating_changes import changes_of
-from stream_rater.lab.replay import Pool
 from stream_rater.rating.systems import ratings
+from stream_rater.replay.pool import Pool
+from stream_rater.replay.sequential import Replay
 
 _to_json = msgspec.json.Encoder().encode
 

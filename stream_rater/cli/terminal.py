@@ -128,7 +128,7 @@ def records_in(path: Path) -> "Iterator[Record]":
     Raises OSError where it cannot be read, or holds no JSON lines.
     """
     from stream_rater.lab.lines import json_lines, name_of, read_lines, text_size
-    from stream_rater.lab.offline import records_of
+    from stream_rater.replay.sequential import records_of
 
     lines = json_lines(read_lines(path), name_of(path))
     return records_of(track_bytes(lines, path.name, text_size(path)))

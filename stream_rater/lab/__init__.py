@@ -1,2 +1,1 @@
-"""The laboratory: offline replay of rounds, and what is built on it: verify, rebuild, evaluate and
-tune."""
+"""The laboratory: what is built on the sequential replay: verify, rebuild, evaluate and tune."""

@@ -16,12 +16,12 @@ from stream_rater.columns.kernels import kernel
 from stream_rater.columns.player_column import LadderColumn, PlayerColumn
 from stream_rater.columns.ranges import bounds, spread
 from stream_rater.columns.strings import StringColumn, put
-from stream_rater.lab.player_index import PlayerIndex
-from stream_rater.lab.turns import depths
 from stream_rater.rating import record, systems
 from stream_rater.rating.model import Beliefs, newcomers
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.systems import RatingRule
+from stream_rater.replay.player_index import PlayerIndex
+from stream_rater.replay.turns import depths
 from stream_rater.rounds.batch import RoundBatch
 
 MARK = 4

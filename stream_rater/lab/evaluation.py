@@ -18,10 +18,10 @@ from stream_rater.lab import accuracy
 from stream_rater.lab.chances import chances_of
 from stream_rater.lab.measures import FIELDS
 from stream_rater.lab.read_ahead import ahead
-from stream_rater.lab.replay import Pool
 from stream_rater.lab.season import Session
 from stream_rater.rating.model import Wave
 from stream_rater.rating.parameters import RatingConfig
+from stream_rater.replay.pool import Pool
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ import numpy as np
 from msgspec import structs
 
 from stream_rater.config import Ladder
-from stream_rater.lab.replay import Pool
 from stream_rater.lab.season import Session, singly
 from stream_rater.rating.parameters import RatingConfig, Topcoder
+from stream_rater.replay.pool import Pool
 
 HONEST, FARMED, HARVEST = 45, 45, 15
 THRESHOLD = 2975.0

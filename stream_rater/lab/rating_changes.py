@@ -10,10 +10,10 @@ import numpy as np
 
 from stream_rater.columns.ranges import bounds
 from stream_rater.contract.events import RatingChanged
-from stream_rater.lab.offline import Rated, RatedBatch
 from stream_rater.pipeline.rating_events import changed_of
 from stream_rater.rating.model import PERFORMANCE
 from stream_rater.rating.systems import ratings
+from stream_rater.replay.sequential import Rated, RatedBatch
 
 
 def changes_of(batch: RatedBatch) -> Iterator[RatingChanged]:

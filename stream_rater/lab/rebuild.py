@@ -27,8 +27,8 @@ from stream_rater.config import Ladders
 from stream_rater.contract.record import Record
 from stream_rater.lab.bulk_replay import BulkReplay, Played, Turn
 from stream_rater.lab.cutoff import Cutoff, Offsets
-from stream_rater.lab.offline import Judge
 from stream_rater.pipeline.ports import NO_BELIEFS, REBUILT, UNFINISHED, Application, Position
+from stream_rater.replay.sequential import Judge
 
 BATCH = 10_000
 """The number of beliefs written in one call."""

@@ -15,9 +15,9 @@ from stream_rater.columns.ranges import bounds, spread
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config import ANY_LADDER
 from stream_rater.contract.record import Record
-from stream_rater.lab.offline import Judge, batches_of
-from stream_rater.lab.player_index import PlayerIndex
-from stream_rater.lab.turns import turns_of
+from stream_rater.replay.player_index import PlayerIndex
+from stream_rater.replay.sequential import Judge, batches_of
+from stream_rater.replay.turns import turns_of
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.validation import Invalid
 

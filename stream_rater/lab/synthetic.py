@@ -16,8 +16,8 @@ import numpy as np
 
 from stream_rater.columns.arrays import Ints
 from stream_rater.contract.events import Round
-from stream_rater.lab.replay import ONE_TURN
 from stream_rater.lab.season import NO_NAMES, Session
+from stream_rater.replay.pool import ONE_TURN
 from stream_rater.rounds.batch import RoundBatch
 
 SKILL, SPREAD, PERFORMANCE, CHANGE = 1500.0, 350.0, 200.0, 35.0

@@ -10,9 +10,9 @@ from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import shards_of
 from stream_rater.config import Ladders
 from stream_rater.contract.record import Player, Record
-from stream_rater.lab.offline import Replay
-from stream_rater.lab.replay import Pool
 from stream_rater.pipeline.ports import Held
+from stream_rater.replay.pool import Pool
+from stream_rater.replay.sequential import Replay
 
 BATCH = 5000
 

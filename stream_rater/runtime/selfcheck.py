@@ -25,7 +25,6 @@ from stream_rater.columns.sharding import shards_of
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config import Ladder, one_ladder
 from stream_rater.contract.record import Record
-from stream_rater.lab.replay import Pool
 from stream_rater.rating.parameters import (
     Bar,
     Codeforces,
@@ -41,6 +40,7 @@ from stream_rater.rating.parameters import (
     Topcoder,
     TrueSkill,
 )
+from stream_rater.replay.pool import Pool
 from stream_rater.rounds import depth
 from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.runtime import compile_progress, embedded

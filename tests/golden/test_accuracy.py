@@ -11,9 +11,9 @@ from stream_rater.cli import app
 from stream_rater.lab.accuracy import averages
 from stream_rater.lab.evaluation import evaluate
 from stream_rater.lab.lines import read_lines
-from stream_rater.lab.offline import records_of
 from stream_rater.lab.season import sessions_of
 from stream_rater.rating.parameters import EloMMR
+from stream_rater.replay.sequential import records_of
 from stream_rater.rounds.validation import Invalid
 
 CONFIG = {"system": "elo-mmr", "weight_limit": 0.23, "sigma_limit": 54, "rho": 0.04}

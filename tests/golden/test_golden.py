@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from stream_rater.config import Ladder, one_ladder
-from stream_rater.lab.replay import Pool
 from stream_rater.rating.parameters import from_builtins
+from stream_rater.replay.pool import Pool
 from tests.rounds import Reader
 
 SETS = ("duels", "lobbies", "ties", "weighted", "arena")

@@ -18,7 +18,7 @@ from stream_rater.adapters.reader import read_all
 from stream_rater.adapters.topics import Topics
 from stream_rater.config import Settings, service_ladders
 from stream_rater.contract.events import rating_changed_from_json
-from stream_rater.lab.offline import Judge
+from stream_rater.replay.sequential import Judge
 from tests import real
 from tests.integration import wire
 from tests.integration.bad_rounds import (

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.config import Ladder
-from stream_rater.lab.replay import Pool
 from stream_rater.rating.model import newcomers
 from stream_rater.rating.parameters import DEFAULT_KEPT, EloMMR, EloMMX
+from stream_rater.replay.pool import Pool
 from tests.rounds import day, ranked, read, update_all
 from tests.strategies import configs, days, gaussian_configs, weights
 

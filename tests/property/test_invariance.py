@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.config import Ladder
-from stream_rater.lab.replay import Pool
 from stream_rater.rating.model import PERFORMANCE
 from stream_rater.rating.parameters import (
     Bar,
@@ -26,6 +25,7 @@ from stream_rater.rating.parameters import (
     Topcoder,
     TrueSkill,
 )
+from stream_rater.replay.pool import Pool
 from tests.rounds import day, ranked, read
 from tests.strategies import days, weights
 

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_rater.config import Ladder
-from stream_rater.lab.replay import Pool
 from stream_rater.rating import oracle
 from stream_rater.rating.model import PERFORMANCE, PERFORMANCE_VARIANCE
 from stream_rater.rating.parameters import EloMMR
+from stream_rater.replay.pool import Pool
 from stream_rater.rounds.batch import Standings
 from tests.rounds import day, ranked, read
 from tests.strategies import configs, days, weights

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_rater.config import Ladder
-from stream_rater.lab.replay import Pool
 from stream_rater.rating.model import Beliefs, newcomers
 from stream_rater.rating.parameters import EloMMR
+from stream_rater.replay.pool import Pool
 from tests.rounds import logistic_weight, ranked, read, update_all
 from tests.strategies import configs, weights
 

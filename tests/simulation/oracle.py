@@ -9,9 +9,9 @@ from stream_rater.columns.sharding import shards_of
 from stream_rater.config import Ladders
 from stream_rater.contract.events import Headers, RatingChanged, joined, rating_changed_from_json
 from stream_rater.contract.record import Player, Record
-from stream_rater.lab.offline import Judge
-from stream_rater.lab.replay import Pool
 from stream_rater.pipeline.ports import REBUILT, Position
+from stream_rater.replay.pool import Pool
+from stream_rater.replay.sequential import Judge
 from stream_rater.rounds.batch import Standings
 
 EventValues = tuple[str, int | None, float, float, float, float, float, int, Headers]

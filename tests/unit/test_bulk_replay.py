@@ -12,10 +12,10 @@ from stream_rater.config import Change, Ladder, Ladders
 from stream_rater.contract.record import Player, Record
 from stream_rater.lab.bulk_replay import BulkReplay, Census, Played
 from stream_rater.lab.cutoff import Cutoff
-from stream_rater.lab.offline import Replay
 from stream_rater.lab.rebuild import Rebuild
-from stream_rater.lab.turns import depths
 from stream_rater.rating.parameters import Elo, EloMMR
+from stream_rater.replay.sequential import Replay
+from stream_rater.replay.turns import depths
 from stream_rater.rounds.batch import RoundBatch
 from tests.rounds import as_json, day, ranked, read
 from tests.unit.machines import CONFIG

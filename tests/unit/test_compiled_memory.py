@@ -8,8 +8,8 @@ import pytest
 from numba.core.runtime import _nrt_python, rtsys
 
 from stream_rater.config import Ladder, one_ladder
-from stream_rater.lab.replay import Pool
 from stream_rater.rating.parameters import RatingConfig
+from stream_rater.replay.pool import Pool
 from stream_rater.runtime import selfcheck
 from tests.rounds import Reader
 

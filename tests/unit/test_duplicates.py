@@ -8,7 +8,7 @@ import pytest
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config import ANY_LADDER
 from stream_rater.contract.record import Record
-from stream_rater.lab.offline import Judge
+from stream_rater.replay.sequential import Judge
 from tests.rounds import as_json
 
 WINDOW = 5

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from stream_rater.config import Ladder
-from stream_rater.lab.replay import Pool
 from stream_rater.rating import systems
 from stream_rater.rating.model import newcomers
 from stream_rater.rating.parameters import BadParameters, EloR, from_builtins
+from stream_rater.replay.pool import Pool
 from stream_rater.rounds.batch import wave_of
 from tests.rounds import ranked, read
 

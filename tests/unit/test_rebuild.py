@@ -22,12 +22,12 @@ from stream_rater.columns.sharding import shards_of
 from stream_rater.config import one_ladder
 from stream_rater.contract.record import Player, Record
 from stream_rater.lab.cutoff import Cutoff, Misplaced, Offsets
-from stream_rater.lab.offline import Replay
 from stream_rater.lab.rebuild import InUse, Rebuild, Write, fill, passed
 from stream_rater.parts import schema
 from stream_rater.parts.schema import NotAPart, Part, UnknownPart, mark
 from stream_rater.pipeline.ports import NO_BELIEFS, REBUILT, UNFINISHED, Application, Position
 from stream_rater.pipeline.shard import Shard
+from stream_rater.replay.sequential import Replay
 from tests.rounds import as_json, ranked
 from tests.unit.machines import CONFIG, part, record
 

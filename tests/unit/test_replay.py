@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from stream_rater.config import Ladder
-from stream_rater.lab.replay import Pool
 from stream_rater.rating import oracle, record
 from stream_rater.rating.model import PERFORMANCE
 from stream_rater.rating.parameters import EloMMR
+from stream_rater.replay.pool import Pool
 from tests.rounds import ranked, read
 
 CONFIG = EloMMR(weight_limit=0.2, sigma_limit=80.0, rho=1.0, history=4)

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_rater.columns.strings import StringColumn
-from stream_rater.lab.offline import records_of
-from stream_rater.lab.player_index import PlayerIndex, _same
 from stream_rater.lab.season import Session, before, in_blocks, sessions_of, singly, split
 from stream_rater.lab.synthetic import Kind, season
+from stream_rater.replay.player_index import PlayerIndex, _same
+from stream_rater.replay.sequential import records_of
 from tests.rounds import as_json, ranked
 
 NAMES = st.lists(st.lists(st.text(max_size=3), unique=True, min_size=1), max_size=6)

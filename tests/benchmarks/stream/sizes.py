@@ -15,10 +15,10 @@ from stream_rater.columns.player_column import BeliefColumn
 from stream_rater.columns.sharding import shards_of
 from stream_rater.config import ANY_LADDER, DEFAULT_RATING, Ladder, Settings
 from stream_rater.contract.record import Player
-from stream_rater.lab.replay import Pool
 from stream_rater.pipeline.ports import Application, Position
 from stream_rater.rating import record
 from stream_rater.rating.model import NEVER
+from stream_rater.replay.pool import Pool
 from tests.benchmarks.stream.ground import Ground
 from tests.benchmarks.stream.rounds import Workload, ladder_name, player_name, up_to
 from tests.benchmarks.stream.throughput import Run, measured

@@ -12,12 +12,12 @@ import numpy as np
 from stream_rater.columns.arrays import Ints
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config import Ladder
-from stream_rater.lab.player_index import PlayerIndex
 from stream_rater.rating import record, systems
 from stream_rater.rating.factor import factors_of
 from stream_rater.rating.fold import Posteriors
 from stream_rater.rating.model import Beliefs, Evidence, Table, Wave, newcomers
 from stream_rater.rating.parameters import RatingConfig
+from stream_rater.replay.player_index import PlayerIndex
 from stream_rater.rounds.batch import RoundBatch, Standings
 
 ONE_TURN = np.array([0, 1])

@@ -11,9 +11,9 @@ from stream_rater.columns.ranges import bounds, spread
 from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config import Ladder, Ladders
 from stream_rater.contract.record import Record
-from stream_rater.lab.replay import Folded, Pool
-from stream_rater.lab.turns import turns_of
 from stream_rater.rating.systems import RatingRule
+from stream_rater.replay.pool import Folded, Pool
+from stream_rater.replay.turns import turns_of
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.decoder import DecodedRounds, RoundDecoder
 from stream_rater.rounds.duplicates import DuplicateWindow
