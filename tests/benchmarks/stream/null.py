@@ -10,8 +10,9 @@ It is told how many players it sends, and writes, at a time on average: as the s
 makes the counts of messages the same, or many. A process may have one of the two stages only, as
 the service's may.
 
-Where its latency is what counts, it waits for nothing: each of its two hops takes what one poll
-brought, and sends it on in a transaction.
+Its clients have the options that all clients of the service have. Where its latency is what counts,
+it waits for nothing: each of its two hops takes what one poll brought, and sends it on in a
+transaction.
 """
 
 import argparse
@@ -29,7 +30,7 @@ import msgspec
 import numpy as np
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
-from stream_rater.adapters.access import QUIET
+from stream_rater.adapters.access import QUIET, client_options
 from stream_rater.adapters.producers import NOW
 from stream_rater.adapters.topics import Admin, Topics
 from stream_rater.columns.sharding import shards_of
@@ -110,8 +111,9 @@ def scatter(settings: Settings, shards: int, wave: float) -> None:
     topics = Topics.of(settings)
     consumer = _consumer(settings, topics.rounds, ESTIMATORS)
     producer = Producer(
-        {"bootstrap.servers": settings.kafka, "enable.idempotence": True, "linger.ms": 0,
-         "compression.type": "lz4", "message.max.bytes": 16 * 2**20}, logger=QUIET,
+        client_options(settings)
+        | {"enable.idempotence": True, "linger.ms": 0, "compression.type": "lz4",
+           "message.max.bytes": 16 * 2**20}, logger=QUIET,
     )  # fmt: skip
     offsets = _transactional(settings, ESTIMATORS)
     came = _coming(consumer, _decoded)
@@ -241,20 +243,29 @@ def gather(settings: Settings, sample: Sample, transaction: float | None) -> Non
         groups = filter(None, in_groups(came, lambda part: len(part.players), transaction))
     for group in groups:
         producer.begin_transaction()
-        for part, message in group:
+        for part, message, rows in _interleaved(group):
             shard = message.partition()
-            for index, player in zip(part.index, part.players, strict=True):
+            for index, player in zip(part.index[rows], part.players[rows], strict=True):
                 key, value, headers = event(part.ladders[index], part.round_ids[index], player)
                 producer.produce(topics.changed, value, key, shard, None, None, NOW, headers)
         _commit(producer, consumer, _ends(group))
 
 
+def _interleaved(group: Sequence[Come]) -> Iterator[tuple[Part, Message, slice]]:
+    """A row of each part, then the other rows: so a transaction adds all its partitions at once, as
+    the service's does."""
+    for rows in slice(0, 1), slice(1, None):
+        for part, message in group:
+            yield part, message, rows
+
+
 def _transactional(settings: Settings, group: str) -> Producer:
     """The producer of a group's member that commits in transactions."""
     producer = Producer(
-        {"bootstrap.servers": settings.kafka, "linger.ms": 1, "compression.type": "lz4",
-         "transactional.id": f"{settings.topic_prefix}{group}-{settings.instance_id}",
-         "queue.buffering.max.messages": 1_000_000}, logger=QUIET,
+        client_options(settings)
+        | {"linger.ms": 1, "compression.type": "lz4",
+           "transactional.id": f"{settings.topic_prefix}{group}-{settings.instance_id}",
+           "queue.buffering.max.messages": 1_000_000}, logger=QUIET,
     )  # fmt: skip
     producer.init_transactions(ANSWER_S)
     return producer
@@ -290,8 +301,8 @@ def _event_maker(sample: Sample) -> Callable[[str, str, str], Event]:
 
 def _consumer(settings: Settings, topic: str, group: str) -> Consumer:
     consumer = Consumer(
-        {
-            "bootstrap.servers": settings.kafka,
+        client_options(settings)
+        | {
             "group.id": settings.topic_prefix + group,
             "group.instance.id": settings.instance_id,
             "session.timeout.ms": settings.session_timeout_ms,
@@ -299,7 +310,7 @@ def _consumer(settings: Settings, topic: str, group: str) -> Consumer:
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             "fetch.wait.max.ms": 100,
-            "fetch.queue.backoff.ms": 20,
+            "fetch.queue.backoff.ms": 10,
         },
         logger=QUIET,
     )
