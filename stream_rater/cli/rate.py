@@ -10,12 +10,16 @@ from typing import IO
 import msgspec
 import numpy as np
 
-from stream_rater.cli.terminal import Mistakes, Order, check_writable, file_failures, records_in
+from stream_rater.cli.again import RoundsFile
+from stream_rater.cli.terminal import Mistakes, Order, check_writable, file_failures
 from stream_rater.config import Ladders, Settings
+from stream_rater.contract.record import Record
 from stream_rater.lab.rating_changes import changes_of
 from stream_rater.rating.systems import ratings
+from stream_rater.replay.corrected import judged
 from stream_rater.replay.pool import Pool
-from stream_rater.replay.sequential import Replay
+from stream_rater.replay.sequential import Replay, Unjudged
+from stream_rater.rounds.validation import Invalid
 
 _to_json = msgspec.json.Encoder().encode
 
@@ -23,21 +27,44 @@ _to_json = msgspec.json.Encoder().encode
 def rate(
     path: Path, ladders: Ladders, out: Path | None, changes: Path | None, *, records: bool
 ) -> None:
-    """Rate a file's rounds and write the final ratings; each change to `changes`, too."""
+    """Rate a file's rounds, as its corrections make them, and write the final ratings; each change
+    to `changes`, too."""
     for each in filter(None, (out, changes)):
         check_writable(each)
-    replay, mistakes, order = Replay(ladders, Settings().duplicate_window), Mistakes(path), Order()
+    file, mistakes, order = RoundsFile(path), Mistakes(path), Order()
+    window = Settings().duplicate_window
     with file_failures():
-        with _opened(changes) if changes else nullcontext() as log:
-            for batch in replay.run(records_in(path)):
-                mistakes.note(batch.records, batch.decoded.refusals)
-                order.add(batch.decoded.rounds)
-                if log is not None:
-                    log.writelines(_to_json(each) + b"\n" for each in changes_of(batch))
-        with _opened(out) as file:
-            _write_ratings(replay, file, records=records)
+        replay = Replay(ladders, window)
+        try:
+            _run(replay, file, changes, mistakes, order)
+        except Unjudged:
+            verdicts = judged(file.records, ladders, window)
+            replay, order = Replay(ladders, window, verdicts=verdicts), Order()
+            mistakes.begin_again()
+            _run(replay, file, changes, mistakes, order)
+        with _opened(out) as written:
+            _write_ratings(replay, written, records=records)
     order.conclude(path)
     mistakes.conclude()
+
+
+def _run(
+    replay: Replay, file: RoundsFile, changes: Path | None, mistakes: Mistakes, order: Order
+) -> None:
+    """Rate the file's rounds; what they change is written to `changes`."""
+    with _opened(changes) if changes else nullcontext() as log:
+        for batch in replay.run(file.records()):
+            mistakes.note(batch.records, batch.decoded.refusals)
+            mistakes.note(*_columns(batch.corrections))
+            order.add(batch.decoded.rounds)
+            if log is not None:
+                log.writelines(_to_json(each) + b"\n" for each in changes_of(batch))
+
+
+def _columns(
+    corrections: Sequence[tuple[Record, Invalid | None]],
+) -> tuple[list[Record], list[Invalid | None]]:
+    return [record for record, _ in corrections], [refusal for _, refusal in corrections]
 
 
 @contextmanager

@@ -201,6 +201,13 @@ class Mistakes:
         self.path = path
         self.count = 0
         self.taken = 0
+        self._told = 0
+        """How many were told before the file was begun again."""
+
+    def begin_again(self) -> None:
+        """The file is read again from its start: what was told is not told twice."""
+        self._told = max(self._told, self.count)
+        self.count = self.taken = 0
 
     def valid(self, round_: T) -> T:
         """Count a round that is valid."""
@@ -220,7 +227,7 @@ class Mistakes:
         from stream_rater.lab.lines import name_of
 
         self.count += 1
-        if self.count <= SHOWN_MISTAKES:
+        if self._told < self.count <= SHOWN_MISTAKES:
             print(f"{name_of(self.path)}:{line + 1}: {invalid.code}: {invalid}", file=sys.stderr)
 
     def conclude(self) -> None:

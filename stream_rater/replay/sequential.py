@@ -10,11 +10,14 @@ from stream_rater.columns.arrays import Ints
 from stream_rater.columns.ranges import bounds, spread
 from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config import Ladder, Ladders
+from stream_rater.contract.corrections import EVENT_TYPE, kind_of_line
 from stream_rater.contract.record import Record
 from stream_rater.rating.systems import RatingRule
 from stream_rater.replay.pool import Folded, Pool
 from stream_rater.replay.turns import turns_of
+from stream_rater.replay.verdicts import Verdicts
 from stream_rater.rounds.batch import RoundBatch
+from stream_rater.rounds.corrections import places_of
 from stream_rater.rounds.decoder import DecodedRounds, RoundDecoder
 from stream_rater.rounds.duplicates import DuplicateWindow
 from stream_rater.rounds.validation import Invalid
@@ -89,48 +92,85 @@ class RatedBatch(NamedTuple):
     decoded: DecodedRounds
     rated: list[Rated]
     """Without the rounds that change nothing."""
+    corrections: Sequence[tuple[Record, Invalid | None]] = ()
+    """The corrections among the records, which `records` is without, and why each is refused."""
+
+
+class Unjudged(Exception):
+    """The log has a correction, and the replay was not told the verdicts on corrections."""
 
 
 class Replay:
-    """Replays a log in its order. The state of every ladder's pool after it is the truth that the
-    service must match."""
+    """Replays a log in its order, edited by its corrections. The state of every ladder's pool after
+    it is the truth that the service must match."""
 
-    def __init__(self, ladders: Ladders, window: int, partitions: int = ANYWHERE) -> None:
+    def __init__(
+        self, ladders: Ladders, window: int, partitions: int = ANYWHERE,
+        verdicts: Verdicts | None = None,
+    ) -> None:  # fmt: skip
+        """`verdicts`: those on the log's corrections (`corrected.judged`). Without them a log with
+        corrections ends in Unjudged."""
         self._judge = Judge(ladders, window, partitions)
+        self._verdicts = verdicts
+        edits = verdicts.edits if verdicts is not None else {}
+        self._edited_ladders = {name: each for name, each in edits.items() if each.change_rounds}
         self.pools: dict[str, Pool] = {}
         """The pool of each ladder."""
 
     def run(self, records: Iterable[Record]) -> Iterator[RatedBatch]:
         """Rate the rounds in records of `round-completed`. Yields them some at a time, once they
-        are rated."""
+        are rated. Raises Unjudged."""
         for some in batches_of(records):
             yield self.feed(some)
 
     def feed(self, records: Sequence[Record]) -> RatedBatch:
-        """Rate the rounds in these records."""
+        """Rate the rounds in these records, by all corrections of the log. Raises Unjudged."""
+        records, corrections = self._parted(records)
         decoded = self._judge.decode(records)
         offsets = np.array([each.offset for each in decoded.valid(records)], np.int64)
-        teach = self._judge.round_decoder.rates(decoded.rounds, decoded.rule)
+        teach = self._judge.round_decoder.rates(decoded.rounds, decoded.rule).tolist()
         together: dict[tuple[str, int], list[int]] = {}
-        heads, rules = decoded.rounds.heads, decoded.rule.tolist()
-        for i in np.flatnonzero(teach).tolist():
-            together.setdefault((heads[i].ladder, rules[i]), []).append(i)
+        heads, edited = decoded.rounds.heads, self._edited_ladders
+        for i, rule in enumerate(decoded.rule.tolist()):
+            if teach[i] or heads[i].ladder in edited:
+                together.setdefault((heads[i].ladder, rule), []).append(i)
         rated = [
             self._rate(ladder, rule, decoded.rounds, np.array(chosen), offsets)
             for (ladder, rule), chosen in together.items()
         ]
-        return RatedBatch(records, decoded, rated)
+        return RatedBatch(records, decoded, [each for each in rated if each], corrections)
+
+    def _parted(
+        self, records: Sequence[Record]
+    ) -> tuple[Sequence[Record], list[tuple[Record, Invalid | None]]]:
+        """The rounds among these records; and the corrections, with why each is refused."""
+        places = places_of(records)
+        if not places:
+            return records, []
+        if self._verdicts is None:
+            raise Unjudged
+        left = sorted(set(range(len(records))).difference(places))
+        corrections = [(records[i], self._verdicts.on(records[i])) for i in places]
+        return [records[i] for i in left], corrections
 
     def _rate(
         self, ladder: str, rule: int, rounds: RoundBatch, chosen: Ints, offsets: Ints
-    ) -> Rated:
-        """Rate the rounds `chosen`, which are a ladder's, by the parameters of this number."""
+    ) -> Rated | None:
+        """Rate the rounds `chosen`, which are a ladder's, by the parameters of this number; None if
+        nothing is left to rate."""
+        own = rounds if len(chosen) == len(rounds) else rounds.take(chosen)
+        if ladder in self._edited_ladders:
+            own, counts = self._edited_ladders[ladder].apply(own, offsets[chosen])
+            counts &= self._judge.round_decoder.rates(own, np.full(len(own), rule))
+            left = np.flatnonzero(counts)
+            if not len(left):
+                return None
+            own, chosen = own.take(left), chosen[left]
         rating = self._judge.round_decoder.ratings[rule]
         pool = self.pools.get(ladder)
         if pool is None:
             pool = self.pools[ladder] = Pool(Ladder(rating=rating))
         pool.follow(rating)
-        own = rounds if len(chosen) == len(rounds) else rounds.take(chosen)
         rows = pool.rows(own.names)
         turns = turns_of(bounds(own.sizes), rows, len(pool))
         if len(turns.bounds) > 2:  # a single turn keeps the order
@@ -141,11 +181,13 @@ class Replay:
 
 
 def records_of(lines: Iterable[bytes]) -> Iterator[Record]:
-    """Yield each line that is not blank as a record. Its offset is its line number from 0, and its
-    time is never too late."""
+    """Yield each line that is not blank as a record. Its offset is its line number from 0, its time
+    is never too late, and its field `event_type` stands for the header."""
     for number, line in enumerate(lines):
         if line.strip():
-            yield Record(0, number, line, received_s=math.inf)
+            kind = kind_of_line(line)
+            headers = ((EVENT_TYPE, kind.encode()),) if kind else ()
+            yield Record(0, number, line, headers, received_s=math.inf)
 
 
 def batches_of(records: Iterable[Record], most_bytes: int = BATCH_BYTES) -> Iterator[list[Record]]:

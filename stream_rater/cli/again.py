@@ -1,0 +1,53 @@
+"""A file of rounds that can be read more than once, even if it is standard input.
+
+Corrections change rounds before them. So a file that has any is read again, from its start.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import IO
+
+from stream_rater.cli.terminal import track_bytes
+from stream_rater.contract.record import Record
+from stream_rater.lab.lines import STANDARD_INPUT, json_lines, name_of, read_lines, text_size
+from stream_rater.replay.sequential import records_of
+
+
+class RoundsFile:
+    """The records of a file. Standard input is copied to a temporary file while it is read."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._copy: IO[bytes] | None = None
+        self._rest: Iterator[bytes] = iter(())
+
+    def records(self, *, label: str = "") -> Iterator[Record]:
+        """The lines as records, from the first one on, with a progress bar by the bytes.
+
+        Raises OSError where the file cannot be read, or holds no JSON lines.
+        """
+        lines = json_lines(self._lines(), name_of(self._path))
+        size = text_size(self._path)
+        return records_of(track_bytes(lines, label or self._path.name, size))
+
+    def _lines(self) -> Iterator[bytes]:
+        if self._path != STANDARD_INPUT:
+            return read_lines(self._path)
+        if self._copy is None:
+            self._copy = tempfile.TemporaryFile()  # noqa: SIM115 - as long as this object lives
+            self._rest = self._copied(read_lines(self._path), self._copy)
+            return self._rest
+        return self._from_copy(self._copy)
+
+    def _copied(self, lines: Iterator[bytes], copy: IO[bytes]) -> Iterator[bytes]:
+        for line in lines:
+            copy.write(line)
+            yield line
+
+    def _from_copy(self, copy: IO[bytes]) -> Iterator[bytes]:
+        for _ in self._rest:  # whoever read first has stopped before the end
+            pass
+        copy.seek(0)
+        yield from chain(copy)

@@ -1,0 +1,112 @@
+"""Judges the corrections of a whole log: two passes through it, before a third one that rates it.
+
+The first pass finds the corrections, the second one whether what they are about is there.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from stream_rater.columns.sharding import ANYWHERE
+from stream_rater.config import Ladders
+from stream_rater.contract.corrections import Batched, Correction, CorrectionsApplied
+from stream_rater.contract.record import Record
+from stream_rater.replay.edits import Edits
+from stream_rater.replay.ledger import Ledger
+from stream_rater.replay.sequential import Judge, batches_of
+from stream_rater.replay.verdicts import Verdicts
+from stream_rater.rounds.corrections import decode, places_of
+from stream_rater.rounds.validation import Invalid
+
+Place = tuple[int, int]
+"""Partition and offset."""
+
+
+def judged(
+    again: Callable[[], Iterable[Record]], ladders: Ladders, window: int,
+    partitions: int = ANYWHERE,
+) -> Verdicts:  # fmt: skip
+    """The verdicts on the corrections in the records of `round-completed`, which `again` yields
+    from the first one on, each time."""
+    found: dict[Place, Correction] = {}
+    judge = _Corrections(ladders, window, partitions)
+    for records in batches_of(again()):
+        for i in places_of(records):
+            place = records[i].partition, records[i].offset
+            try:
+                found[place] = decode(records[i], ladders, partitions)
+            except Invalid as invalid:
+                judge.refusals[place] = invalid
+    if not found:
+        return Verdicts({}, judge.refusals)
+    judge.expect(found)
+    for records in batches_of(again()):
+        judge.read(records)
+    return Verdicts(judge.edits(), judge.refusals)
+
+
+class _Corrections:
+    """The second pass."""
+
+    def __init__(self, ladders: Ladders, window: int, partitions: int) -> None:
+        self.refusals: dict[Place, Invalid] = {}
+        self._judge = Judge(ladders, window, partitions)
+        self._found: dict[Place, Correction] = {}
+        self._ledgers: dict[str, Ledger] = {}
+        self._batched: dict[str, list[tuple[Record, Correction]]] = {}
+        """By ladder, the corrections that wait for `corrections-applied`."""
+
+    def expect(self, found: dict[Place, Correction]) -> None:
+        """These are the corrections."""
+        self._found = found
+        by_ladder: dict[str, list[Correction]] = {}
+        for correction in found.values():
+            by_ladder.setdefault(correction.ladder, []).append(correction)
+        read = self._judge.round_decoder.read
+        self._ledgers = {ladder: Ledger(some, read) for ladder, some in by_ladder.items()}
+
+    def read(self, records: Sequence[Record]) -> None:
+        """Read records in order."""
+        first = 0
+        for i in [*places_of(records), len(records)]:
+            self._read_rounds(records[first:i])
+            first = i + 1
+            if i < len(records):
+                correction = self._found.get((records[i].partition, records[i].offset))
+                if correction is not None:
+                    self._meet(records[i], correction)
+
+    def _read_rounds(self, records: Sequence[Record]) -> None:
+        decoded = self._judge.decode(records)
+        own = decoded.valid(records)
+        ladders: dict[tuple[str, int], list[int]] = {}
+        for i, head in enumerate(decoded.rounds.heads):
+            if head.ladder in self._ledgers:
+                ladders.setdefault((head.ladder, own[i].partition), []).append(i)
+        for (ladder, partition), chosen in ladders.items():
+            offsets = np.array([own[i].offset for i in chosen], np.int64)
+            rounds = decoded.rounds.take(np.array(chosen, np.int64))
+            self._ledgers[ladder].add(rounds, offsets, partition)
+
+    def _meet(self, record: Record, correction: Correction) -> None:
+        waiting = self._batched.setdefault(correction.ladder, [])
+        if isinstance(correction, Batched) and correction.batched:
+            waiting.append((record, correction))
+        elif isinstance(correction, CorrectionsApplied):
+            for each in waiting:
+                self._judge_one(*each)
+            waiting.clear()
+        else:
+            self._judge_one(record, correction)
+
+    def _judge_one(self, record: Record, correction: Correction) -> None:
+        ledger = self._ledgers[correction.ladder]
+        try:
+            ledger.judge(correction, record.received_s, record.offset)
+        except Invalid as invalid:
+            invalid.tell(correction.ladder, getattr(correction, "round_id", ""))
+            self.refusals[record.partition, record.offset] = invalid
+
+    def edits(self) -> dict[str, Edits]:
+        """By ladder, what was accepted."""
+        return {ladder: ledger.edits for ladder, ledger in self._ledgers.items()}

@@ -1,0 +1,168 @@
+"""Which records are corrections, and which of them are well-formed.
+
+This is the part of the verdict that needs nothing but the record: the other part, whether the
+round or the player is there to be corrected, is in `replay.ledger`.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from stream_rater.columns.sharding import ANYWHERE, partition_of
+from stream_rater.config import Ladders
+from stream_rater.contract import corrections, events
+from stream_rater.contract.corrections import (
+    EVENT_TYPE,
+    KINDS,
+    ROUND,
+    Correction,
+    PlayerMerged,
+    PlayerRemoved,
+    RoundAmended,
+    RoundVoided,
+    SeasonStarted,
+)
+from stream_rater.contract.events import UNDECODABLE, header, shown
+from stream_rater.contract.record import Record
+from stream_rater.rounds.fallback import LONGEST_TEXT
+from stream_rater.rounds.reported import time_mistake
+from stream_rater.rounds.validation import Invalid, id_mistake
+
+MOST_SEASONS = 2**16 - 1
+"""Seasons of a ladder: a belief counts them in 16 bits."""
+LAST_SEASON = 2**31 - 1
+MOST_SIGMA = 1e9
+
+FIRST, LAST = -(2**62), 2**62
+"""Before every round's time, and after it, Unix seconds."""
+
+
+def kind_of(record: Record) -> str:
+    """The kind of correction that a record says it is; empty for a round."""
+    kind = header(record.headers, EVENT_TYPE) if record.headers else ""
+    return "" if kind == ROUND else kind
+
+
+def places_of(records: Sequence[Record]) -> list[int]:
+    """The places of the records among these that are corrections, or say so."""
+    return [i for i, each in enumerate(records) if each.headers and kind_of(each)]
+
+
+def decode(record: Record, ladders: Ladders, partitions: int = ANYWHERE) -> Correction:
+    """The correction in a record of a topic with so many partitions. Raises Invalid."""
+    value, kind, limits = record.value or b"", kind_of(record), ladders.limits
+    if record.unreadable:
+        raise Invalid("too-large", record.unreadable)
+    if len(value) > limits.max_bytes:
+        raise Invalid("too-large", f"{len(value)} bytes, over the limit of {limits.max_bytes}")
+    if kind not in KINDS:
+        known = ", ".join(KINDS)
+        raise Invalid(
+            "malformed", f"{EVENT_TYPE} {shown(kind[:LONGEST_TEXT])!r} is none of {known}"
+        )
+    packed = "msgpack" in header(record.headers, "content-type").lower()
+    try:
+        correction = corrections.from_message(kind, value, packed=packed)
+    except UNDECODABLE as error:
+        raise Invalid("malformed", shown(str(error)[:LONGEST_TEXT])) from None
+    try:
+        _check(correction, ladders, record, partitions)
+    except Invalid as invalid:
+        invalid.tell(correction.ladder, getattr(correction, "round_id", ""))
+        raise
+    return correction
+
+
+def _check(correction: Correction, ladders: Ladders, record: Record, partitions: int) -> None:
+    for name in ("ladder", "round_id", "player", "into"):
+        value = getattr(correction, name, None)
+        if value is not None and (mistake := id_mistake(value)):
+            raise Invalid("bad-id", f"{name}: {mistake}")
+    if ladders.find(correction.ladder, record.offset) is None:
+        raise Invalid("unknown-ladder", f"ladder {correction.ladder!r} is not configured")
+    for kind, check in _CHECKS.items():
+        if isinstance(correction, kind):
+            check(correction)
+    if partitions == ANYWHERE:
+        return
+    home = partition_of(correction.ladder, partitions)
+    if record.partition != home:
+        raise Invalid(
+            "wrong-partition",
+            f"ladder {correction.ladder!r} has its rounds in partition {home}, this correction is "
+            f"in {record.partition}: the record's key must be the ladder, and a producer of "
+            "librdkafka needs partitioner=murmur2_random",
+        )
+
+
+def _check_removed(removed: PlayerRemoved) -> None:
+    since, until = span_of(removed)
+    if since >= until:
+        raise Invalid("bad-time", f"from: {removed.since} is not before until: {removed.until}")
+
+
+def _check_merged(merged: PlayerMerged) -> None:
+    if merged.player == merged.into:
+        raise Invalid("bad-merge", f"player {merged.player!r} cannot be merged into itself")
+
+
+def _check_season(started: SeasonStarted) -> None:
+    if not 1 <= started.season <= LAST_SEASON:
+        raise Invalid("bad-season", f"season: {started.season} is not in 1..{LAST_SEASON}")
+    if not 0.0 <= started.keep <= 1.0:
+        raise Invalid("bad-season", f"keep: {started.keep} is not in [0, 1]")
+    if not 0.0 <= started.sigma <= MOST_SIGMA:
+        raise Invalid("bad-season", f"sigma: {started.sigma} is not in [0, {MOST_SIGMA:g}]")
+
+
+_CHECKS: dict[type[Correction], Callable[..., None]] = {
+    PlayerRemoved: _check_removed,
+    PlayerMerged: _check_merged,
+    SeasonStarted: _check_season,
+}
+
+
+def span_of(removed: PlayerRemoved) -> tuple[int, int]:
+    """The times of the rounds that a removal is about: from the first to before the second, Unix
+    seconds. Raises Invalid."""
+    found = []
+    for name, text, default in (
+        ("from", removed.since, FIRST),
+        ("until", removed.until, LAST),
+    ):
+        if text is not None and (mistake := time_mistake(text)):
+            raise Invalid("bad-time", f"{name}: {mistake}")
+        found.append(default if text is None else events.parse_time(text))
+    return found[0], found[1]
+
+
+def amended_message(
+    amended: RoundAmended, completed_at: str, weight: float, ceiling: float
+) -> bytes:
+    """The amended round as a message of `round-completed`. The other values are those of the round
+    as it was reported; an infinite ceiling is none."""
+    fields = msgspec.structs.asdict(amended)
+    ours = {"completed_at": completed_at, "weight": weight}
+    ours["performance_ceiling"] = None if math.isinf(ceiling) else ceiling
+    given = {name: fields[name] for name in ours if fields[name] is not msgspec.UNSET}
+    whole = {"round_id": amended.round_id, "ladder": amended.ladder, **ours, **given}
+    return events.to_json({**whole, "standings": [_entry(each) for each in amended.standings]})
+
+
+def _entry(entry: events.Entry) -> dict[str, object]:
+    """An entry without the fields that it does not have."""
+    fields = msgspec.structs.asdict(entry)
+    return {name: value for name, value in fields.items() if value not in (None, False)}
+
+
+def names_in(correction: Correction) -> tuple[str, ...]:
+    """The players whom a correction names, but for those of new standings."""
+    if isinstance(correction, PlayerMerged):
+        return correction.player, correction.into
+    return (correction.player,) if isinstance(correction, PlayerRemoved) else ()
+
+
+def round_in(correction: Correction) -> str:
+    """The id of the round that a correction is about, or the empty string."""
+    return correction.round_id if isinstance(correction, RoundVoided | RoundAmended) else ""
