@@ -20,8 +20,10 @@ from stream_rater.adapters.ladder_notes import LadderNotes
 from stream_rater.adapters.producers import Parts, Transactions
 from stream_rater.adapters.reader import read_all
 from stream_rater.adapters.redis import RedisStore
+from stream_rater.adapters.rereader import Rereader
 from stream_rater.adapters.topics import Admin
 from stream_rater.config import Settings
+from stream_rater.pipeline.correction_ports import NoteCorrections, NotedCorrections, ReadAgain
 from stream_rater.pipeline.ports import (
     Agree,
     Apply,
@@ -86,6 +88,7 @@ class Driver:
         self._parts = Parts(settings, admin.topics.parts, stop)
         self._transactions = Transactions(settings, role, input_, stop)
         self._notes = LadderNotes(settings, admin, stop)
+        self._again = Rereader(settings, admin.topics.rounds)
         self._estimates = role == "estimator"
         self._prepared = False
         self._open: OpenTransaction | None = None
@@ -112,6 +115,9 @@ class Driver:
             Apply: self._apply,
             CommitSource: self._commit_source,
             Publish: self._publish,
+            ReadAgain: lambda e: self._again.read(e.partition, e.first, e.end),
+            NoteCorrections: lambda e: self._notes.correct(e.noted),
+            NotedCorrections: lambda _: self._notes.read().corrections,
         }
 
     def perform(self, effect: Effect[Any]) -> Any:

@@ -15,7 +15,14 @@ from stream_rater.adapters.producers import Parts
 from stream_rater.adapters.reader import PASSING, lone_consumer
 from stream_rater.adapters.topics import Admin
 from stream_rater.config import Settings
-from stream_rater.pipeline.ladder_history import History, LadderLog, UnknownNote, notes
+from stream_rater.pipeline.correction_ports import Noted
+from stream_rater.pipeline.ladder_history import (
+    History,
+    LadderLog,
+    UnknownNote,
+    correction_notes,
+    notes,
+)
 from stream_rater.pipeline.ports import Denied, LogTrouble
 
 TIMEOUT_S = 10.0
@@ -104,6 +111,10 @@ class LadderNotes:
             self.write(notes("noted", new))
             ladder_log = self.read()
         return {ladder: ladder_log.of(ladder) for ladder in histories}
+
+    def correct(self, noted: Noted) -> None:
+        """Append notes of corrections. Raises LogTrouble."""
+        self.write(correction_notes(noted))
 
     def close(self) -> None:
         """Close the consumer. The next read opens another."""

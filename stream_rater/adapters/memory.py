@@ -11,7 +11,8 @@ from typing import Any
 
 from stream_rater.adapters.memory_servers import Group, Log, Records, Store
 from stream_rater.contract.record import Record
-from stream_rater.pipeline.ladder_history import notes
+from stream_rater.pipeline.correction_ports import NoteCorrections, NotedCorrections, ReadAgain
+from stream_rater.pipeline.ladder_history import correction_notes, notes
 from stream_rater.pipeline.ports import (
     Agree,
     Apply,
@@ -72,6 +73,9 @@ class MemoryDriver:
             Apply: self._apply,
             CommitSource: self._commit_source,
             Publish: self._publish,
+            ReadAgain: self._read_again,
+            NoteCorrections: self._note_corrections,
+            NotedCorrections: self._noted_corrections,
         }
 
     def perform(self, effect: Effect[Any]) -> Any:
@@ -185,6 +189,20 @@ class MemoryDriver:
         yield
         ladder_log = self.log.read()
         return {ladder: ladder_log.of(ladder) for ladder in effect.histories}
+
+    def _read_again(self, effect: ReadAgain) -> Steps:
+        yield
+        first = max(effect.first, self._source[effect.partition].start)
+        return self._source[effect.partition][first : min(effect.end, first + POLL_RECORDS)]
+
+    def _note_corrections(self, effect: NoteCorrections) -> Steps:
+        for message in correction_notes(effect.noted):
+            self.log.write([message])
+            yield
+
+    def _noted_corrections(self, _: NotedCorrections) -> Steps:
+        yield
+        return {ladder: list(each) for ladder, each in self.log.read().corrections.items()}
 
     def _read_priors(self, effect: ReadPriors) -> Steps:
         read = {}

@@ -90,14 +90,15 @@ KINDS: dict[str, type[Correction]] = {
 }
 """By the name in the header `event-type`."""
 
-_NAMES = {kind: name for name, kind in KINDS.items()}
+NAMES = {kind: name for name, kind in KINDS.items()}
+"""By kind."""
 _FROM_JSON = {name: msgspec.json.Decoder(kind).decode for name, kind in KINDS.items()}
 _FROM_MSGPACK = {name: msgspec.msgpack.Decoder(kind).decode for name, kind in KINDS.items()}
 
 
 def name_of(correction: Correction) -> str:
     """The name of a correction's kind."""
-    return _NAMES[type(correction)]
+    return NAMES[type(correction)]
 
 
 def from_message(kind: str, value: bytes, *, packed: bool = False) -> Correction:

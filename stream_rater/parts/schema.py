@@ -11,7 +11,8 @@ A part names the number of shards that it was cut for. After shards were added, 
 paused since before may wake up and send parts that were cut for fewer shards. They are ignored: the
 worker's successor sends their rows to the shards where they belong now.
 
-One number is not a part's, but that of a mark. `rebuild` writes a mark to each shard: the store's
+Two numbers are not those of parts of rounds: that of correction parts (`corrections`), and that of
+a mark. `rebuild` writes a mark to each shard: the store's
 state at the mark comes from the rebuild, not from the parts before it. Releases that do not know
 marks refuse them.
 """
@@ -276,7 +277,7 @@ def decode(data: bytes, kernel: int = KERNEL_VERSION, *, oldest: int = OLDEST_KE
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UnknownPart(f"part: {error}") from None
     for rule in message.rules:
-        _check_kernel(rule.kernel, kernel, oldest)
+        check_kernel(rule.kernel, kernel, oldest)
     _check_columns(message)
     return Part(
         rules=message.rules,
@@ -289,7 +290,8 @@ def decode(data: bytes, kernel: int = KERNEL_VERSION, *, oldest: int = OLDEST_KE
     )
 
 
-def _check_kernel(computed_by: int, ours: int, oldest: int) -> None:
+def check_kernel(computed_by: int, ours: int, oldest: int = OLDEST_KERNEL) -> None:
+    """Whether kernels of version `ours` apply what others have computed. Raises UnknownPart."""
     says = f"part: computed by kernel version {computed_by}, this worker has {ours}"
     if computed_by > ours:
         raise UnknownPart(f"{says}: it waits for a worker of the newer release")

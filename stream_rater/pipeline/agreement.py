@@ -62,13 +62,22 @@ class Agreement:
         ladders = {head.ladder for head in wave.rounds.heads}
         if not ladders:
             return wave
+        yield from self._read(ladders, until_s, observer)
+        return wave.take(np.flatnonzero(self.allowed(wave)))
+
+    def agreed_at(self, ladder: str, offset: int, until_s: float, observer: Observer) -> Step[bool]:
+        """Read the notes, and say whether what is at this offset may be rated."""
+        if offset < self._odds.get(ladder, math.inf):
+            yield from self._read({ladder}, until_s, observer)
+        return offset < self._odds.get(ladder, math.inf)
+
+    def _read(self, ladders: set[str], until_s: float, observer: Observer) -> Step[None]:
         noted = yield from ask(Agree(self.own(ladders)))
         at_odds = self.compare(noted, until_s)
         for ladder, offset in at_odds.items():
             why = objection(ladder, self._own[ladder], noted[ladder]) or NOT_ANNOUNCED
             observer.ladder_refused(ladder, offset, why)
         observer.ladders_agreed(ladders - at_odds.keys())
-        return wave.take(np.flatnonzero(self.allowed(wave)))
 
     def retry(self, now_s: float) -> bool:
         """Whether the remembered disagreements have expired. They are forgotten then, because the

@@ -13,11 +13,11 @@ import numpy as np
 from stream_rater.columns.arrays import Flags
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.columns.strings import StringColumn
-from stream_rater.parts.decoder import PartView
 from stream_rater.parts.rows import rows_of
-from stream_rater.pipeline import repeats, stage_2
+from stream_rater.pipeline import repeats, stage_2, untold
 from stream_rater.pipeline.ports import NO_BELIEFS, Application, Event, Held, Position
 from stream_rater.pipeline.rating_events import encode_events
+from stream_rater.pipeline.shard import Batch
 from stream_rater.pipeline.shard_group import ShardGroup
 from stream_rater.rating import record
 from stream_rater.rating.model import Beliefs, Table
@@ -51,12 +51,17 @@ def computed(group: ShardGroup, held: Mapping[int, Held]) -> list[Change]:
         chosen = np.flatnonzero(fresh)
         rows = rows.take(chosen)
         beliefs = Beliefs(beliefs.header[chosen], beliefs.factors[chosen])
+    told = untold.last_told(beliefs.header)
     stage_2.update(beliefs, np.arange(len(rows)), rows)
-    written, events = _encoded(rows.players, beliefs), encode_events(rows, beliefs.header)
+    written = encoded(rows.players, beliefs)
+    events = encode_events(rows, untold.as_told(beliefs.header, told))
     return [
-        _change(shard, group, held, flags, events.of(shard, mine), written[mine], b"")
+        _change(
+            shard, group, held, flags, events.of(shard, mine), written[mine],
+            untold.within(told, mine).tobytes(),
+        )
         for shard, flags, mine in _fresh_rows(group, fresh)
-    ]
+    ]  # fmt: skip
 
 
 def _with_repeats(group: ShardGroup, held: Mapping[int, Held], beliefs: Beliefs) -> list[Change]:
@@ -65,16 +70,17 @@ def _with_repeats(group: ShardGroup, held: Mapping[int, Held], beliefs: Beliefs)
     fresh, turn = repeats.turns(which, rows.offset, beliefs.header["last"].copy())
     chosen = np.flatnonzero(fresh)
     rows, which, turn = rows.take(chosen), which[chosen], turn[chosen]
+    told = untold.of_first_rows(untold.last_told(beliefs.header), which, turn)
     header = stage_2.update_in_turns(beliefs, which, turn, rows)
     changed = np.unique(which)
     players = group.rows.players.take(group.distinct.first[changed])
-    written = _encoded(players, Beliefs(beliefs.header[changed], beliefs.factors[changed]))
-    events = encode_events(rows, header)
+    written = encoded(players, Beliefs(beliefs.header[changed], beliefs.factors[changed]))
+    events = encode_events(rows, untold.as_told(header, told))
     done, last = [], 0
     for shard, flags, mine in _fresh_rows(group, fresh):
         # The players of a shard have the numbers after those of the shard before.
         first, last = last, last + len(np.unique(which[mine]))
-        noted = repeats.note(header[mine], which[mine])
+        noted = repeats.note(header[mine], which[mine]) + untold.within(told, mine).tobytes()
         own = written[first:last]
         done.append(_change(shard, group, held, flags, events.of(shard, mine), own, noted))
     return done
@@ -97,37 +103,42 @@ def _change(
     return Change(shard, len(fresh), len(events), Application(position, beliefs), events)
 
 
-def _encoded(players: PlayerColumn, beliefs: Beliefs) -> BeliefColumn:
+def encoded(players: PlayerColumn, beliefs: Beliefs) -> BeliefColumn:
+    """The players' records."""
     data, starts = record.encode_all(beliefs)
     return BeliefColumn(players, StringColumn(data, starts[:-1], starts[1:]))
 
 
-def recalled(shard: int, parts: Sequence[PartView], held: Held, published: int) -> Change:
+def recalled(shard: int, call: Batch, held: Held, published: int) -> Change:
     """Rebuild the events of a shard's last call from its fresh rows and the beliefs that it left
     (step 11).
 
-    `parts` are all parts of that call, and `held` has the records of its players, each once. The
-    events of the first `published` parts are already out.
+    `held` has the records of the call's players, each once. The events of its first `published`
+    parts are already out.
     Raises Disagreement if the parts do not fit the stored flags, and UnknownRecord.
     """
-    rows = rows_of(parts)
+    parts, rows = call.parts, rows_of(call.parts)
     told, size = held.position.fresh, (len(rows) + 7) // 8
     bits, noted = np.frombuffer(told[:size], np.uint8), told[size:]
     fresh: Flags = np.unpackbits(bits, count=len(rows)).astype(bool)
     chosen = np.flatnonzero(fresh)
     which = repeats.in_one_shard(rows).which[chosen]
-    size += repeats.size_of_note(which)
-    if len(told) != size:
+    noted, rest_of_note = noted[: (more := repeats.size_of_note(which))], noted[more:]
+    size += more
+    last_told = untold.noted(rest_of_note, len(chosen)) if len(told) >= size else None
+    if last_told is None:
         raise Disagreement(
             f"the store tells its last call by {len(told)} bytes, and the log has {len(rows)} rows "
             f"of that call, which need {size}"
         )
-    header = repeats.recall(_headers(held.records), which, noted)
+    header = repeats.recall(headers_of(held.records), which, noted)
+    header = untold.as_told(header, last_told)
     rest = np.flatnonzero(chosen >= sum(len(part) for part in parts[:published]))
     events = encode_events(rows.take(chosen[rest]), header[rest]).of(shard, slice(0, len(rest)))
     return Change(shard, len(rows), len(chosen), Application(held.position, NO_BELIEFS), events)
 
 
-def _headers(records: Sequence[bytes | None]) -> Table:
+def headers_of(records: Sequence[bytes | None]) -> Table:
+    """(n,) the headers of records; zeros where there is none. Raises UnknownRecord."""
     nothing = bytes(record.HEADER_SIZE)
-    return record.read_headers(b"".join(r[: record.HEADER_SIZE] if r else nothing for r in records))
+    return record.readheaders_of(b"".join(r[: record.HEADER_SIZE] if r else nothing for r in records))

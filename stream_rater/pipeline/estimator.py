@@ -22,9 +22,8 @@
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
-from itertools import compress
 from typing import NoReturn
 
 import numpy as np
@@ -32,11 +31,12 @@ import numpy as np
 from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.player_map import Fingerprints
 from stream_rater.config import Ladders
-from stream_rater.contract.record import Record
 from stream_rater.parts.schema import Part
 from stream_rater.pipeline import estimation
+from stream_rater.pipeline.admission import Admission
 from stream_rater.pipeline.agreement import Agreement
 from stream_rater.pipeline.backlog import Backlog
+from stream_rater.pipeline.correction_ports import NotedCorrections
 from stream_rater.pipeline.estimation import NO_ROUNDS, PendingRounds
 from stream_rater.pipeline.held_beliefs import HeldBeliefs
 from stream_rater.pipeline.input_partition import (
@@ -62,7 +62,6 @@ from stream_rater.pipeline.ports import (
     LogStarts,
     NewProducer,
     Poll,
-    Rejection,
     Repartitioned,
     Scatter,
     Seek,
@@ -76,10 +75,7 @@ from stream_rater.pipeline.priors import PriorReader, PriorsRead, read_positions
 from stream_rater.pipeline.progress import InFlightWindow, Progress
 from stream_rater.pipeline.rejection_limiter import RejectionLimiter
 from stream_rater.rating.model import Table
-from stream_rater.rounds.batch import RoundHead
-from stream_rater.rounds.decoder import DecodedRounds, RoundDecoder
 from stream_rater.rounds.duplicates import DuplicateWindow
-from stream_rater.rounds.validation import Invalid
 
 ROWS_PER_PART = 5000
 """The most rows in a message, and the most players in a piece of an oversize round."""
@@ -98,7 +94,6 @@ class Estimator:
         rejects_per_second: float = 0.0, observer: Observer | None = None, idle_s: float = IDLE_S,
         commit_every_s: float = COMMIT_EVERY_S,
     ) -> None:  # fmt: skip
-        self._decoder = RoundDecoder(ladders, partitions)
         self._agreement = Agreement(ladders)
         self._shards = shards
         self._partitions = partitions
@@ -116,11 +111,14 @@ class Estimator:
         """The newly owned partitions, which step 1 has not opened yet."""
         self._now_s = 0.0
         self._limiter = RejectionLimiter(rejects_per_second)
+        self._admission = Admission(
+            ladders, shards, partitions, window, rows_per_part, self._limiter, self._observer
+        )
         self._prior_reader = PriorReader(shards, self._observer)
         self._forget_everything()
 
     def _forget_everything(self) -> None:
-        self._inputs: dict[int, InputPartition] = {}
+        self._admission.forget()
         self._oversize: OversizeRound | None = None
         """The oversize round in progress."""
         self._backlog = Backlog(self._wave_players)
@@ -145,6 +143,7 @@ class Estimator:
                 if not self._to_open:
                     yield from self._rate_wave()
                     yield from self._rate_oversize()
+                    yield from self._correct()
                     yield from self._commit()
                 troubles = 0
             except Trouble as trouble:
@@ -175,10 +174,11 @@ class Estimator:
                 self._observer.rounds_missing(partition, c, start)
             c = max(c or 0, start)
             offsets[partition] = self._window_start(c, start)
-            self._inputs[partition] = InputPartition(
+            self._admission.inputs[partition] = InputPartition(
                 DuplicateWindow(self._window), start=offsets[partition], committed=c
             )
         self._to_open = frozenset()
+        self._admission.corrections.noted((yield from ask(NotedCorrections())))
         self._observer.reading_back(partitions)
         yield from ask(Seek(offsets))
 
@@ -196,7 +196,7 @@ class Estimator:
             waiting=bool(self._backlog), in_flight=len(self._progress)
         )
         most = READ_AHEAD * self._wave_players
-        full = self._backlog.waiting > most or hold_much(self._inputs.values(), most)
+        full = self._backlog.waiting > most or hold_much(self._admission.inputs.values(), most)
         yield from self._poll(timeout_s, full=full)
 
     def _poll(self, timeout_s: float, *, full: bool) -> Step[None]:
@@ -214,16 +214,15 @@ class Estimator:
             self._drop(polled.lost | polled.gained)
             self._limiter.forget(polled.lost | polled.gained)
         if polled.records:
-            self._read(polled.records, self._decoder.decode(polled.records))
+            self._admit(self._admission.read(polled.records, self._now_s))
         idle = not full and not polled.records
-        self._observer.reading_back(behind(self._inputs, idle=idle))
+        self._observer.reading_back(behind(self._admission.inputs, idle=idle))
         self._limiter.rest(self._now_s, self._observer.partitions_resting)
 
     def _drop(self, partitions: frozenset[int]) -> None:
         """Drop partitions. The awaits of their players stay, because they hold whoever owns the
         partitions."""
-        for partition in partitions:
-            self._inputs.pop(partition, None)
+        self._admission.drop(partitions)
         if self._oversize is not None and self._oversize.partition in partitions:
             self._oversize = None
         self._held = HeldBeliefs()  # from now on others rate some of these ladders
@@ -232,45 +231,25 @@ class Estimator:
 
     # --- steps 2 and 3 ---
 
-    def _read(self, records: Sequence[Record], decoded: DecodedRounds) -> None:
-        """Admit the decoded rounds that count and change a rating. Count rounds that change nothing
-        as done."""
-        heads = iter(decoded.rounds.heads)
-        found = [next(heads) if refusal is None else refusal for refusal in decoded.refusals]
-        counts = list(map(self._counts, records, found))
-        valid = [refusal is None for refusal in decoded.refusals]
-        pending = estimation.pending_rounds(decoded.valid(records), decoded, self._shards)
-        kept = np.flatnonzero(list(compress(counts, valid)))
-        pending = pending.take(kept)
-        if unknown := int(np.count_nonzero(decoded.unknown[kept])):
-            self._observer.unknown_fields(unknown)
-        self._observer.rounds_accepted(list(compress(records, counts)), pending.rounds.heads)
-        teach = self._decoder.rates(pending.rounds, pending.rule)
-        finish(self._inputs, pending.take(np.flatnonzero(~teach)))
-        self._backlog.add(pending.take(np.flatnonzero(teach)))
+    def _admit(self, pending: PendingRounds) -> None:
+        """Add rounds that teach something to the backlog."""
+        self._backlog.add(pending)
         self._may_find_wave = True
-
-    def _counts(self, record: Record, found: RoundHead | Invalid) -> bool:
-        """Whether the round in a record counts; reports a rejection."""
-        source = self._inputs.get(record.partition)
-        verdict = source is not None and source.judge(record, found)
-        if isinstance(verdict, Rejection):
-            self._limiter.rejected(record.partition, self._now_s)
-            self._observer.round_rejected(verdict)
-            return False
-        return verdict
 
     def _wave(self) -> PendingRounds:
         """Choose the next wave; it is empty while too many players are in flight."""
         if not (self._may_find_wave or self._progress.moved):
             return NO_ROUNDS
-        if too_many(self._progress, self._in_flight, self._wave_players, self._now_s):
+        if self._send_no_more():
             return NO_ROUNDS
         self._progress.moved = False
         wave = self._backlog.wave(self._fitting, self._ready)
         self._may_find_wave = len(wave) > 0
         self._backoff.chose_wave(len(wave), wave.count)
         return wave
+
+    def _send_no_more(self) -> bool:
+        return too_many(self._progress, self._in_flight, self._wave_players, self._now_s)
 
     def _ready(self, players: Fingerprints, sizes: Ints) -> Flags:
         """(R,) whether each round's players await nothing, or their beliefs are held."""
@@ -348,7 +327,7 @@ class Estimator:
         self._held.keep(self._progress.awaits)
 
     def _estimate(self, pending: PendingRounds, priors: Table) -> Part:
-        return estimation.estimate(pending, priors, self._decoder.ratings, self._shards)
+        return estimation.estimate(pending, priors, self._admission.decoder.ratings, self._shards)
 
     def _resume(self, resumed: PendingRounds) -> Step[None]:
         """Finish rounds that were found scattered: their parts are in the log, before its present
@@ -367,7 +346,7 @@ class Estimator:
         self._held.drop(pending.fingerprints)
         self._backlog.finish(pending)
         self._may_find_wave = True
-        finish(self._inputs, pending)
+        finish(self._admission.inputs, pending)
 
     def _rate_oversize(self) -> Step[None]:
         """Read or send the next piece of the oversize round (`oversize_round`)."""
@@ -388,13 +367,38 @@ class Estimator:
             self._close(done)
             self._observer.rounds_scattered(1, done.count)
 
+    # --- corrections ---
+
+    def _correct(self) -> Step[None]:
+        """Do the next piece of the work on a correction that is due (`corrections`)."""
+        corrections = self._admission.corrections
+        met = corrections.due(self._admission.inputs) if len(corrections) else None
+        if met is None or self._send_no_more():
+            return
+        ladder, at = met.correction.ladder, met.record.offset
+        until_s = self._now_s + REFUSED_S
+        if not (yield from self._agreement.agreed_at(ladder, at, until_s, self._observer)):
+            return
+        self._backoff.progressed()
+        work = corrections.work_on(met)
+        if not (yield from work.step(self._corrected)):
+            return
+        for record, invalid in work.job.refused:
+            self._admission.refuse(record, invalid, at, self._now_s)
+        self._held = HeldBeliefs()
+        self._admission.inputs[met.record.partition].finish([at])
+        self._admit(self._admission.teaching(*corrections.finish(met)))
+
+    def _corrected(self, ends: Mapping[int, int], players: Mapping[int, Fingerprints]) -> None:
+        self._in_flight.sent(ends, players, self._now_s)
+
     # --- step 7 ---
 
     def _commit(self) -> Step[None]:
         if self._now_s - self._committed_s < self._commit_every_s:
             return
         poll = partial(self._poll, REGROUPING_S, full=True)
-        done = yield from commit_finished(self._inputs, poll)
+        done = yield from commit_finished(self._admission.inputs, poll)
         if done is not None:
             self._committed_s = self._now_s
             self._observer.positions(done.offsets)

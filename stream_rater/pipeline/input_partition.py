@@ -42,7 +42,8 @@ class InputPartition:
         """Offsets that were read and not committed, in order."""
         self._finished: set[int] = set()
         """The unfinished offsets for which nothing is left to do."""
-        self._rejections: dict[int, Rejection] = {}
+        self._rejections: dict[int, list[Rejection]] = {}
+        """By the offset with which they are committed."""
         self.rejected_bytes = 0
         """Bytes of the rejected records that are not committed."""
 
@@ -73,12 +74,30 @@ class InputPartition:
             return self._reject(record, invalid) if live else False
         return live
 
-    def _reject(self, record: Record, invalid: Invalid) -> Rejection:
+    def meet(self, record: Record) -> bool:
+        """Whether a well-formed correction in a record is to be worked in: it was not before."""
+        if record.offset < self._next_offset:
+            return False
+        self._next_offset = record.offset + 1
+        if record.offset < self._committed:
+            return False
+        self._unfinished.append(record.offset)
+        return True
+
+    def reached(self, offset: int) -> bool:
+        """Whether all records before this offset are finished."""
+        return next((o for o in self._unfinished if o not in self._finished), offset) >= offset
+
+    def reject(self, record: Record, invalid: Invalid, at: int) -> Rejection:
+        """Reject a record, together with what is committed up to the offset `at`."""
         rejection = Rejection(record, invalid.code, str(invalid), invalid.ladder, invalid.round_id)
-        self._rejections[record.offset] = rejection
+        self._rejections.setdefault(at, []).append(rejection)
         self.rejected_bytes += len(record.value or b"")
-        self._finished.add(record.offset)
         return rejection
+
+    def _reject(self, record: Record, invalid: Invalid) -> Rejection:
+        self._finished.add(record.offset)
+        return self.reject(record, invalid, record.offset)
 
     def finish(self, offsets: Iterable[int]) -> None:
         """Mark the records at these offsets as finished."""
@@ -91,7 +110,7 @@ class InputPartition:
         for _ in done:
             self._unfinished.popleft()
         self._finished.difference_update(done)
-        rejections = [self._rejections.pop(offset) for offset in done if offset in self._rejections]
+        rejections = [each for offset in done for each in self._rejections.pop(offset, ())]
         self.rejected_bytes -= sum(len(each.record.value or b"") for each in rejections)
         return (done[-1] + 1 if done else None), rejections
 

@@ -15,6 +15,8 @@ All workers go by the fold of the notes in order, so that no loss of the store a
 - `withdrawn`: the proposal does not hold, because the partition had reached the offset. Of
   `confirmed` and `withdrawn` the first note counts.
 - `restated`: a `rebuild` has rated all rounds of a ladder by this history, whatever held before.
+- `corrected`: corrections of a ladder were accepted, or wait for `corrections-applied`
+  (`correction_ports`). Of two notes of one correction that say the same of it, the first counts.
 """
 
 import math
@@ -22,6 +24,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 import msgspec
+
+from stream_rater.pipeline.correction_ports import Noted, NotedCorrection
 
 History = Sequence[str]
 """Entries `offset:fingerprint`: from that offset on, rounds are rated by the parameters with that
@@ -43,11 +47,13 @@ class AtOdds(Exception):
 class Note(msgspec.Struct, frozen=True):
     """One record of `ladders-noted`."""
 
-    kind: Literal["noted", "proposed", "confirmed", "withdrawn", "restated"]
-    histories: dict[str, tuple[str, ...]]
+    kind: Literal["noted", "proposed", "confirmed", "withdrawn", "restated", "corrected"]
+    histories: dict[str, tuple[str, ...]] = {}
     """The whole history of each ladder."""
     proposal: str = ""
     """The id of the proposal that the note makes or decides; empty for other kinds."""
+    corrections: dict[str, tuple[NotedCorrection, ...]] = {}
+    """By ladder."""
 
 
 class Proposal(NamedTuple):
@@ -84,12 +90,23 @@ def notes(kind: str, histories: Mapping[str, History], proposal: str = "") -> li
     ]
 
 
+def correction_notes(noted: Noted) -> list[bytes]:
+    """Encode notes of corrections, as messages."""
+    return [
+        _encode(Note("corrected", corrections={ladder: tuple(some[i : i + AT_ONCE])}))
+        for ladder, some in noted.items()
+        for i in range(0, len(some), AT_ONCE)
+    ]
+
+
 class LadderLog:
     """The fold of the notes that were read so far."""
 
     def __init__(self) -> None:
         self._noted: dict[str, tuple[str, ...]] = {}
         self._proposed: dict[str, Proposal] = {}
+        self.corrections: dict[str, list[NotedCorrection]] = {}
+        """By ladder, in the order of their notes."""
 
     def read(self, message: bytes) -> None:
         """Add a record of the topic. Raises UnknownNote. A record that is no note of any release is
@@ -103,6 +120,9 @@ class LadderLog:
             return
         for ladder, history in note.histories.items():
             self._add(note.kind, ladder, Proposal(note.proposal, history))
+        for ladder, some in note.corrections.items():
+            known = self.corrections.setdefault(ladder, [])
+            known += [each for each in some if each not in known]
 
     def _refuse_unknown(self, message: bytes) -> None:
         try:

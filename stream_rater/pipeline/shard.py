@@ -13,7 +13,8 @@ from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import shards_of
 from stream_rater.contract.record import Record
-from stream_rater.parts import decoder
+from stream_rater.parts import corrections, decoder
+from stream_rater.parts.corrections import CorrectionPart
 from stream_rater.parts.decoder import PartView
 from stream_rater.parts.rows import rows_of
 from stream_rater.parts.schema import CutForFewer, NotAPart, Rebuilt, UnknownPart
@@ -31,11 +32,18 @@ class Item:
     offset: int
     piece: PartView
     """The rows of the part; no player has two."""
+    correction: CorrectionPart | None = None
+    """The correction part, which has no rows of rounds."""
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return len(self.piece) if self.correction is None else len(self.correction)
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Consecutive parts of one shard that are applied in one call."""
+    """Consecutive parts of one shard that are applied in one call; a correction part is alone."""
 
     end: int
     """The offset after the last part."""
@@ -49,11 +57,18 @@ class Batch:
     @property
     def rows(self) -> int:
         """The number of rows."""
-        return sum(len(item.piece) for item in self.items)
+        return sum(item.rows for item in self.items)
+
+    @property
+    def correction(self) -> CorrectionPart | None:
+        """The correction part that it is, if it is one."""
+        return next((item.correction for item in self.items if item.correction is not None), None)
 
     @property
     def players(self) -> PlayerColumn:
         """The players, each once, in order of their first rows."""
+        if (part := self.correction) is not None:
+            return PlayerColumn.of([(part.ladder, player) for player in part.players])
         rows = rows_of(self.parts)
         return rows.players.take(in_one_shard(rows).first)
 
@@ -155,7 +170,7 @@ class Shard:
     @property
     def rows(self) -> int:
         """The number of rows that wait to be applied."""
-        return 0 if self.unsettled else sum(len(item.piece) for item in self.queue)
+        return 0 if self.unsettled else sum(item.rows for item in self.queue)
 
     def read(
         self, record: Record, kernel: int = KERNEL_VERSION, piece: PartView | None = None
@@ -176,8 +191,7 @@ class Shard:
             self.barrier = f"offsets [{self.next_offset}, {record.offset}) are not in the log"
             return
         try:
-            part = decoder.read(record.value or b"", kernel) if piece is None else piece
-            self._check_cut(part, record.partition)
+            item = self._item(record, kernel, piece)
         except UnknownPart as error:
             self.barrier = f"offset {record.offset}: {error}"
             return
@@ -187,9 +201,20 @@ class Shard:
         except NotAPart:
             self._queue(Item(record.offset, decoder.NO_ROWS))
             raise
-        self._queue(Item(record.offset, part))
+        self._queue(item)
 
-    def _check_cut(self, part: PartView, shard: int) -> None:
+    def _item(self, record: Record, kernel: int, piece: PartView | None) -> Item:
+        """The part in a record. Raises NotAPart or UnknownPart."""
+        value = record.value or b""
+        if piece is None and corrections.is_correction(value):
+            correction = corrections.decode(value, kernel)
+            self._check_cut(correction, record.partition)
+            return Item(record.offset, decoder.NO_ROWS, correction)
+        part = decoder.read(value, kernel) if piece is None else piece
+        self._check_cut(part, record.partition)
+        return Item(record.offset, part)
+
+    def _check_cut(self, part: PartView | CorrectionPart, shard: int) -> None:
         """Check that a part was cut for the present number of shards, and that all its players
         belong to this shard. Raises CutForFewer or UnknownPart.
 
@@ -207,8 +232,8 @@ class Shard:
         if len(part) and not self._is_home(part, shard):
             raise UnknownPart(f"its players are elsewhere among {self.among} shards: {REBUILD}")
 
-    def _is_home(self, part: PartView, shard: int) -> bool:
-        if part.shards:
+    def _is_home(self, part: PartView | CorrectionPart, shard: int) -> bool:
+        if isinstance(part, PartView) and part.shards:
             return part.home == shard
         return bool((shards_of(part.players, self.among) == shard).all())
 
@@ -246,6 +271,10 @@ class Shard:
         items: list[Item] = []
         rows = 0
         while self.queue and self.queue[0].offset < limit and rows < most_rows:
+            if items and self.queue[0].correction is not None:
+                break
             items.append(self.queue.popleft())
-            rows += len(items[-1].piece)
+            rows += items[-1].rows
+            if items[-1].correction is not None:
+                break
         return Batch(items[-1].offset + 1, items) if items else None

@@ -27,7 +27,7 @@ The steps run strictly in sequence: a batch is applied and committed before the 
 So [c, a) is always exactly the last call, and what it noted is enough.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NoReturn
 
 from stream_rater.columns.kernels import KERNEL_VERSION
@@ -37,6 +37,7 @@ from stream_rater.parts.decoder import PartView
 from stream_rater.parts.schema import NotAPart
 from stream_rater.pipeline import changes
 from stream_rater.pipeline.changes import Change, Disagreement
+from stream_rater.pipeline.corrected_changes import corrected, recalled_correction
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.ports import (
     NO_PLAYERS,
@@ -245,8 +246,9 @@ class Updater:
             del self._shards[number]
             return None
         published = sum(item.offset < shard.committed for item in call.items)
+        recalled = changes.recalled if call.correction is None else recalled_correction
         try:
-            return changes.recalled(number, call.parts, held, published)
+            return recalled(number, call, held, published)
         except (UnknownRecord, Disagreement) as error:
             self._refuse(number, str(error), shard.position.start)
             return None
@@ -263,14 +265,19 @@ class Updater:
                 yield from self._update(batches)
 
     def _update(self, batches: Mapping[int, Batch]) -> Step[None]:
-        groups = list(shard_groups(batches, self._rows_per_call))
+        corrections = {s: batch for s, batch in batches.items() if batch.correction is not None}
+        rounds = {s: batch for s, batch in batches.items() if s not in corrections}
+        groups = list(shard_groups(rounds, self._rows_per_call))
         players = {s: column for group in groups for s, column in group.players.items()}
+        players |= {shard: batch.players for shard, batch in corrections.items()}
         held = yield from ask(ReadBeliefs(players))
         computed = {
             each.shard: each
             for group in groups
             for each in self._compute(self._ready(group, held), held)
         }
+        for shard in self._as_expected(corrections, held):
+            computed |= self._corrected(shard, corrections[shard], held[shard])
         if not computed:
             return
         applied = yield from ask(self._application(list(computed.values())))
@@ -290,13 +297,24 @@ class Updater:
     def _ready(self, group: ShardGroup, held: Mapping[int, Held]) -> ShardGroup:
         """The group reduced to the shards whose position in the store is as expected. The others
         are closed."""
+        return group.take(self._as_expected(group.batches, held))
+
+    def _as_expected(self, shards: Iterable[int], held: Mapping[int, Held]) -> list[int]:
         ready = []
-        for number in group.batches:
+        for number in shards:
             if held[number].position == self._shards[number].position:
                 ready.append(number)
             else:
                 del self._shards[number]
-        return group.take(ready)
+        return ready
+
+    def _corrected(self, shard: int, batch: Batch, held: Held) -> dict[int, Change]:
+        """The change of a correction part. If a record cannot be decoded, the shard is refused."""
+        try:
+            return {shard: corrected(shard, batch, held)}
+        except UnknownRecord as error:
+            self._refuse(shard, str(error), held.position.applied)
+            return {}
 
     def _compute(self, group: ShardGroup, held: Mapping[int, Held]) -> Sequence[Change]:
         """Compute a group's changes. If a record cannot be decoded, only its own shard is

@@ -145,9 +145,14 @@ class Pool:
             raise record.Unrecordable("no record can hold a full history: set history to a number")
         return record.encode(Beliefs(self._beliefs.header[rows], self._beliefs.factors[rows]))
 
-    def players(self) -> list[str]:
+    @property
+    def names(self) -> StringColumn:
         """All players, in order of their rows."""
-        return self._index.names(np.arange(len(self))).texts()
+        return self._index.names(np.arange(len(self)))
+
+    def players(self) -> list[str]:
+        """The same as Python strings."""
+        return self.names.texts()
 
     def __contains__(self, player: str) -> bool:
         return self._index.find(player) is not None

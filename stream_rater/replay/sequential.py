@@ -17,7 +17,7 @@ from stream_rater.replay.pool import Folded, Pool
 from stream_rater.replay.turns import turns_of
 from stream_rater.replay.verdicts import Verdicts
 from stream_rater.rounds.batch import RoundBatch
-from stream_rater.rounds.corrections import places_of
+from stream_rater.rounds.corrections import kind_of, places_of
 from stream_rater.rounds.decoder import DecodedRounds, RoundDecoder
 from stream_rater.rounds.duplicates import DuplicateWindow
 from stream_rater.rounds.validation import Invalid
@@ -106,11 +106,12 @@ class Replay:
 
     def __init__(
         self, ladders: Ladders, window: int, partitions: int = ANYWHERE,
-        verdicts: Verdicts | None = None,
+        verdicts: Verdicts | None = None, judge: Judge | None = None,
     ) -> None:  # fmt: skip
         """`verdicts`: those on the log's corrections (`corrected.judged`). Without them a log with
-        corrections ends in Unjudged."""
-        self._judge = Judge(ladders, window, partitions)
+        corrections ends in Unjudged. `judge`: whoever decodes the log, if it is decoded for several
+        replays at once."""
+        self._judge = judge or Judge(ladders, window, partitions)
         self._verdicts = verdicts
         edits = verdicts.edits if verdicts is not None else {}
         self._edited_ladders = {name: each for name, each in edits.items() if each.change_rounds}
@@ -127,18 +128,26 @@ class Replay:
         """Rate the rounds in these records, by all corrections of the log. Raises Unjudged."""
         records, corrections = self._parted(records)
         decoded = self._judge.decode(records)
+        return RatedBatch(records, decoded, self.rate(records, decoded), corrections)
+
+    def rate(
+        self, records: Sequence[Record], decoded: DecodedRounds, only: str | None = None
+    ) -> list[Rated]:
+        """Rate the rounds that were decoded from these records: those of the ladder `only`, if it
+        is given. There are no corrections among them."""
         offsets = np.array([each.offset for each in decoded.valid(records)], np.int64)
         teach = self._judge.round_decoder.rates(decoded.rounds, decoded.rule).tolist()
         together: dict[tuple[str, int], list[int]] = {}
         heads, edited = decoded.rounds.heads, self._edited_ladders
         for i, rule in enumerate(decoded.rule.tolist()):
-            if teach[i] or heads[i].ladder in edited:
-                together.setdefault((heads[i].ladder, rule), []).append(i)
+            ladder = heads[i].ladder
+            if (teach[i] or ladder in edited) and only in (None, ladder):
+                together.setdefault((ladder, rule), []).append(i)
         rated = [
             self._rate(ladder, rule, decoded.rounds, np.array(chosen), offsets)
             for (ladder, rule), chosen in together.items()
         ]
-        return RatedBatch(records, decoded, [each for each in rated if each], corrections)
+        return [each for each in rated if each is not None]
 
     def _parted(
         self, records: Sequence[Record]
@@ -191,11 +200,12 @@ def records_of(lines: Iterable[bytes]) -> Iterator[Record]:
 
 
 def batches_of(records: Iterable[Record], most_bytes: int = BATCH_BYTES) -> Iterator[list[Record]]:
-    """Yield records that follow each other, together while they have no more bytes than that."""
+    """Yield records that follow each other, together while they have no more bytes than that. A
+    correction begins a batch."""
     some, size = list[Record](), 0
     for record in records:
         own = len(record.value or b"")
-        if some and size + own > most_bytes:
+        if some and (size + own > most_bytes or (record.headers and kind_of(record))):
             yield some
             some, size = [], 0
         some.append(record)

@@ -1,0 +1,84 @@
+"""Reads a partition of `round-completed` again, from any offset, beside the group's own reading."""
+
+import time
+from collections.abc import Sequence
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from stream_rater.adapters.access import trouble_of
+from stream_rater.adapters.reader import AT_THE_END_MS, PASSING, lone_consumer
+from stream_rater.adapters.records import Unreadable, record_of
+from stream_rater.config import Settings
+from stream_rater.contract.record import Record
+from stream_rater.pipeline.ports import LogTrouble
+
+TIMEOUT_S = 10.0
+AT_ONCE = 5000
+
+
+class Rereader:
+    """Reads records in order. One that goes on where it stopped makes no new request."""
+
+    def __init__(self, settings: Settings, topic: str) -> None:
+        self._settings = settings
+        self._topic = topic
+        self._consumer: Consumer | None = None
+        self._at = (-1, -1)
+        """Partition and offset where the consumer goes on."""
+
+    def read(self, partition: int, first: int, end: int) -> Sequence[Record]:
+        """Records from offset `first` to before `end`: at least one, if there is any. Raises
+        LogTrouble or Denied."""
+        try:
+            records = self._read(partition, first, end)
+        except KafkaException as error:
+            self.close()
+            raise trouble_of(error) from None
+        except Exception:
+            self.close()
+            raise
+        if records:
+            self._at = partition, records[-1].offset + 1
+        else:
+            self.close()
+        return records
+
+    def _read(self, partition: int, first: int, end: int) -> list[Record]:
+        consumer = self._placed(partition, first)
+        deadline_s = time.monotonic() + TIMEOUT_S
+        unreadable = Unreadable()
+        while time.monotonic() < deadline_s:
+            records: list[Record] = []
+            unreadable.begin()
+            over = False
+            for message in consumer.consume(AT_ONCE, 0.1):
+                failure = message.error()
+                if failure is None:
+                    records.append(record_of(message))
+                elif failure.code() == KafkaError._BAD_COMPRESSION:
+                    records += filter(None, [unreadable.record(message)])
+                elif failure.code() == KafkaError._PARTITION_EOF:
+                    over = True
+                elif failure.code() not in PASSING:
+                    raise trouble_of(failure)
+            for p, offset in unreadable.skips.items():
+                consumer.seek(TopicPartition(self._topic, p, offset))
+            found = [each for each in records if first <= each.offset < end]
+            if found or over or len(found) < len(records):
+                return found
+        raise LogTrouble(f"kafka: {self._topic} could not be read again within {TIMEOUT_S:g} s")
+
+    def _placed(self, partition: int, first: int) -> Consumer:
+        """The consumer, which reads from there on."""
+        if self._consumer is None:
+            self._consumer = lone_consumer(self._settings, fetch_wait_max_ms=AT_THE_END_MS)
+            self._at = -1, -1
+        if self._at != (partition, first):
+            self._consumer.assign([TopicPartition(self._topic, partition, first)])
+        return self._consumer
+
+    def close(self) -> None:
+        """Close the consumer. The next read opens another."""
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None

@@ -1,0 +1,62 @@
+"""The effects that corrections need: the estimator reads a partition again, and keeps notes.
+
+A note says which corrections of a ladder were accepted. It is written to `ladders-noted` before a
+later round of the ladder is rated, so whoever takes over knows whom later rounds count for.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from stream_rater.contract.record import Record
+from stream_rater.pipeline.ports import Effect
+
+
+class NotedCorrection(msgspec.Struct, frozen=True):
+    """A correction that was accepted, or one that waits for `corrections-applied`."""
+
+    offset: int
+    """Of its record."""
+    event_type: str
+    correction: msgspec.Raw
+    """In JSON; an amended round's without its standings."""
+    at: int = -1
+    """The offset at which it was worked in; -1: it waits."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NotedCorrection) and _plain(self) == _plain(other)
+
+    def __hash__(self) -> int:
+        return hash(_plain(self))
+
+
+def _plain(noted: NotedCorrection) -> tuple[int, str, bytes, int]:
+    return noted.offset, noted.event_type, bytes(noted.correction), noted.at
+
+
+Noted = Mapping[str, Sequence[NotedCorrection]]
+"""By ladder, in the order in which they were noted."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoteCorrections(Effect[None]):
+    """Note corrections. They are in the log when this returns; one that is noted already stays as
+    it is."""
+
+    noted: Noted
+
+
+@dataclass(frozen=True, slots=True)
+class NotedCorrections(Effect[Noted]):
+    """Read all notes of corrections that exist now."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAgain(Effect[Sequence[Record]]):
+    """Read records of a partition of `round-completed` from an offset to before another, in order:
+    as many as come at once, and at least one, if there is any. No records: there are none."""
+
+    partition: int
+    first: int
+    end: int

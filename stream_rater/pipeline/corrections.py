@@ -1,0 +1,275 @@
+"""Corrections in the estimator: when they are worked in, and which rounds wait for them.
+
+A correction at offset c begins once all records before c in its partition are finished. So its
+parts follow those of all earlier rounds in every shard's log, and a redelivered part of an earlier
+round is not fresh any more. Meanwhile the later rounds of its ladder are put aside. Other ladders'
+rounds are rated between the pieces of the work.
+
+1. Judge the correction, and rate the ladder's rounds anew (`correction_job`).
+2. Note what was accepted (`correction_ports`): later rounds are rated by it, whoever rates them.
+3. Send the new records of those whose beliefs changed, as correction parts. Once all parts are
+   acknowledged, the correction is finished, and the players await the ends of the parts.
+4. Rate the rounds that were put aside, as the corrections make them.
+
+After a crash all of it is done again, with the same result, unless c was committed.
+"""
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from stream_rater.columns import player_map
+from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.columns.player_map import Fingerprints
+from stream_rater.columns.sharding import shards_of
+from stream_rater.columns.strings import StringColumn
+from stream_rater.contract.corrections import (
+    Batched,
+    Correction,
+    CorrectionsApplied,
+    RoundAmended,
+    name_of,
+)
+from stream_rater.contract.events import to_json
+from stream_rater.contract.record import Record
+from stream_rater.parts import corrections as parts_
+from stream_rater.parts.corrections import CorrectionPart
+from stream_rater.pipeline.correction_job import Corrected, CorrectionJob, Judged, Proposed
+from stream_rater.pipeline.correction_ports import (
+    NoteCorrections,
+    Noted,
+    NotedCorrection,
+)
+from stream_rater.pipeline.edits_in_force import LadderEdits
+from stream_rater.pipeline.estimation import NO_ROUNDS, PendingRounds, part_ends
+from stream_rater.pipeline.input_partition import InputPartition
+from stream_rater.pipeline.ports import Scatter, Step, ask
+from stream_rater.replay.edits import NO_EDITS, Edits
+from stream_rater.rounds.corrections import round_in
+
+THRESHOLD = 0.5
+"""Points by which a displayed rating must move for a correction to be told at once."""
+
+
+def edited(
+    pending: PendingRounds, edits_of: Callable[[str, int], Edits], shards: int
+) -> tuple[PendingRounds, PendingRounds]:
+    """Rounds as the corrections before each make them, and those that teach nothing any more.
+
+    `edits_of` has the edits that a ladder's round at an offset is rated by.
+    """
+    heads, offsets = pending.rounds.heads, pending.offsets.tolist()
+    groups: dict[int, list[int]] = {}
+    found: dict[int, Edits] = {}
+    for i, (head, offset) in enumerate(zip(heads, offsets, strict=True)):
+        edits = edits_of(head.ladder, offset)
+        if edits.fates:
+            groups.setdefault(id(edits), []).append(i)
+            found[id(edits)] = edits
+    if not groups:
+        return pending, NO_ROUNDS
+    changed = sorted(i for some in groups.values() for i in some)
+    rest = pending.take(np.setdiff1d(np.arange(len(pending)), changed))
+    good, bad = [rest], list[PendingRounds]()
+    for key, some in groups.items():
+        own = pending.take(np.array(some))
+        rounds, counts = found[key].apply(own.rounds, own.offsets)
+        prints = player_map.fingerprints(
+            rounds.names, [head.ladder for head in rounds.heads], rounds.sizes, shards
+        )
+        own = PendingRounds(
+            rounds, own.rule, own.partitions, own.offsets, own.traces, prints, own.tickets
+        )
+        good.append(own.take(np.flatnonzero(counts)))
+        bad.append(own.take(np.flatnonzero(~counts)))
+    return PendingRounds.concat(good), PendingRounds.concat(bad)
+
+
+class Met(NamedTuple):
+    """A correction that was polled and waits to be worked in."""
+
+    record: Record
+    correction: Correction
+
+
+class Parts(NamedTuple):
+    """Correction parts that are sent together."""
+
+    messages: list[tuple[int, bytes]]
+    players: dict[int, Fingerprints]
+    """By shard."""
+
+
+class Work:
+    """One correction that is worked in."""
+
+    def __init__(self, met: Met, edits: LadderEdits, log: Judged, shards: int, rows: int) -> None:
+        self._met = met
+        self._shards = shards
+        self._rows_per_part = rows
+        self._noted = False
+        self._parts: Iterator[Parts] = iter(())
+        correction, place = met.correction, met.record.offset
+        applied = isinstance(correction, CorrectionsApplied)
+        self.waits = isinstance(correction, Batched) and correction.batched
+        """Whether it is only noted, for `corrections-applied` to work it in."""
+        self.job = CorrectionJob(
+            correction.ladder, met.record.partition, place, [] if applied else [Proposed(*met)],
+            edits.waiting(place) if applied else (), edits.accepted(place), log,
+        )  # fmt: skip
+
+    def step(
+        self, sent: Callable[[Mapping[int, int], Mapping[int, Fingerprints]], None]
+    ) -> Step[bool]:
+        """The next piece of the work; returns whether all is done. `sent` is told the ends of
+        parts, and the players in them, by shard, once the parts are acknowledged."""
+        if not self._noted:
+            if self.waits or (yield from self.job.step()):
+                if notes := self.notes():
+                    yield from ask(NoteCorrections({self.job.ladder: notes}))
+                self._noted, self._parts = True, self._encoded()
+            return False
+        parts = next(self._parts, None)
+        if parts is None:
+            return True
+        offsets = yield from ask(Scatter(parts.messages))
+        sent(part_ends(parts.messages, offsets), parts.players)
+        return False
+
+    def notes(self) -> list[NotedCorrection]:
+        """What is to be noted."""
+        record, correction = self._met
+        if self.waits:
+            return [_note(record, correction, -1)]
+        notes = [_note(each.record, each.correction, self.job.at) for each in self.job.accepted]
+        if isinstance(correction, CorrectionsApplied):
+            notes.append(_note(record, correction, self.job.at))
+        return notes
+
+    def _encoded(self) -> Iterator[Parts]:
+        for some in self.job.corrected():
+            shards = shards_of(some.players, self._shards)
+            messages: list[tuple[int, bytes]] = []
+            for shard in np.unique(shards).tolist():
+                own = np.flatnonzero(shards == shard).tolist()
+                for first in range(0, len(own), self._rows_per_part):
+                    rows = own[first : first + self._rows_per_part]
+                    messages.append((shard, parts_.encode(self._part(some, rows))))
+            yield Parts(messages, self._fingerprints(some))
+
+    def _part(self, some: Corrected, rows: Sequence[int]) -> CorrectionPart:
+        record, correction = self._met
+        return CorrectionPart(
+            version=parts_.CORRECTION, kernel=KERNEL_VERSION, shards=self._shards,
+            offset=record.offset, ladder=correction.ladder, cause=name_of(correction),
+            round_id=round_in(correction), completed_at=self.job.completed_at, rule=self.job.rule,
+            threshold=THRESHOLD, players=[some.players[i] for i in rows],
+            records=[some.records[i] for i in rows],
+        )  # fmt: skip
+
+    def _fingerprints(self, some: Corrected) -> dict[int, Fingerprints]:
+        names, sizes = StringColumn.of(some.players), [len(some.players)]
+        prints = player_map.fingerprints(names, [self.job.ladder], sizes, self._shards)
+        shards = player_map.shards_in(prints)
+        return {shard: prints[shards == shard] for shard in np.unique(shards).tolist()}
+
+
+def _note(record: Record, correction: Correction, at: int) -> NotedCorrection:
+    if isinstance(correction, RoundAmended):
+        correction = msgspec.structs.replace(correction, standings=[])
+    value = msgspec.Raw(to_json(correction))
+    return NotedCorrection(record.offset, name_of(correction), value, at)
+
+
+class Corrections:
+    """The corrections of the owned partitions, and the rounds that wait for them."""
+
+    def __init__(self, log: Judged, shards: int, rows_per_part: int) -> None:
+        self._log = log
+        self._shards = shards
+        self._rows_per_part = rows_per_part
+        self._edits: dict[str, LadderEdits] = {}
+        """By ladder, where any correction was noted."""
+        self._queues: dict[int, deque[Met]] = {}
+        """By partition, those that were not worked in, in order."""
+        self._works: dict[int, Work] = {}
+        """By partition, the first of them, once it has begun."""
+        self._aside: dict[str, list[PendingRounds]] = {}
+        """By ladder, the rounds that wait, in order."""
+
+    def noted(self, noted: Noted) -> None:
+        """Take over what is noted of all ladders."""
+        self._edits = {ladder: LadderEdits(some) for ladder, some in noted.items()}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._queues.values()))
+
+    def drop(self, partitions: Collection[int]) -> None:
+        """Forget the corrections of these partitions, and the rounds that wait for them."""
+        for partition in partitions:
+            self._queues.pop(partition, None)
+            self._works.pop(partition, None)
+        for ladder, aside in tuple(self._aside.items()):
+            if aside and int(aside[0].partitions[0]) in partitions:
+                del self._aside[ladder]
+
+    def meet(self, record: Record, correction: Correction) -> None:
+        """A correction was polled."""
+        self._queues.setdefault(record.partition, deque()).append(Met(record, correction))
+        self._aside.setdefault(correction.ladder, [])
+
+    # --- rounds ---
+
+    def admit(self, pending: PendingRounds) -> tuple[PendingRounds, PendingRounds]:
+        """Of rounds that were polled those that may be rated now, as corrections make them, and
+        those that teach nothing any more. The others are put aside."""
+        if self._aside:
+            ladders = [head.ladder for head in pending.rounds.heads]
+            waits = np.array([each in self._aside for each in ladders], np.bool_)
+            for ladder in {ladder for ladder in ladders if ladder in self._aside}:
+                own = np.flatnonzero(np.array([each == ladder for each in ladders]))
+                self._aside[ladder].append(pending.take(own))
+            pending = pending.take(np.flatnonzero(~waits))
+        return edited(pending, self.edits_of, self._shards) if self._edits else (pending, NO_ROUNDS)
+
+    def edits_of(self, ladder: str, offset: int) -> Edits:
+        """The edits that a round of the ladder at this offset is rated by."""
+        known = self._edits.get(ladder)
+        return NO_EDITS if known is None else known.of(offset)
+
+    # --- work ---
+
+    def due(self, inputs: Mapping[int, InputPartition]) -> Met | None:
+        """A correction that may be worked on now: all records before it are finished."""
+        for partition, queue in self._queues.items():
+            if queue and inputs[partition].reached(queue[0].record.offset):
+                return queue[0]
+        return None
+
+    def work_on(self, met: Met) -> Work:
+        """The work on a correction that is due."""
+        partition, ladder = met.record.partition, met.correction.ladder
+        work = self._works.get(partition)
+        if work is None:
+            edits = self._edits.get(ladder) or LadderEdits()
+            work = Work(met, edits, self._log, self._shards, self._rows_per_part)
+            self._works[partition] = work
+        return work
+
+    def finish(self, met: Met) -> tuple[PendingRounds, PendingRounds]:
+        """The work on a correction is done. Returns the rounds that waited for it alone, as
+        `admit` does."""
+        partition, ladder = met.record.partition, met.correction.ladder
+        work, queue = self._works.pop(partition), self._queues[partition]
+        queue.popleft()
+        self._edits.setdefault(ladder, LadderEdits()).add(work.notes())
+        aside = PendingRounds.concat(self._aside.pop(ladder))
+        following = [each.record.offset for each in queue if each.correction.ladder == ladder]
+        if following:
+            later = aside.offsets > following[0]
+            self._aside[ladder] = [aside.take(np.flatnonzero(later))] if later.any() else []
+            aside = aside.take(np.flatnonzero(~later))
+        return edited(aside, self.edits_of, self._shards)
