@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.columns.arrays import Flags, Floats, Ints
 from stream_rater.columns.kernels import inlined, kernel
 from stream_rater.rating import belief, elo_r, factor, mode
 from stream_rater.rating.model import Beliefs, Factors, Table
@@ -75,6 +75,10 @@ class Before(NamedTuple):
     """(D,)"""
     season: Ints
     """(D,) how many seasons had started at their last round."""
+
+    def take(self, chosen: Flags) -> "Before":
+        """Of those chosen only."""
+        return Before(self.rows[chosen], self.mu[chosen], self.sigma[chosen], self.season[chosen])
 
 
 @inlined

@@ -154,8 +154,8 @@ class Pool:
     def _remember(self, drawn: _Drawn, seen: Posteriors) -> Posteriors:
         """After the rounds: make what players were before they were drawn what they were before
         their first round. `seen` is what stage 1 saw; returns what was told."""
-        before, alone = drawn.before, drawn.alone
-        seasons.remember(self._beliefs, Before(*(column[alone] for column in before)))
+        before = drawn.before
+        seasons.remember(self._beliefs, before.take(drawn.alone))
         told = Posteriors(seen.mu.copy(), seen.sigma.copy())
         told.mu[drawn.first], told.sigma[drawn.first] = before.mu, before.sigma
         return told

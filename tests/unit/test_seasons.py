@@ -112,7 +112,7 @@ def modes(beliefs: Beliefs) -> Floats:
 def performances(beliefs: Beliefs) -> list[Floats]:
     """Those that each belief holds."""
     counts = beliefs.header["count"].tolist()
-    return [each[:count, 0] for each, count in zip(factors_of(beliefs), counts, strict=True)]
+    return [each[:count, 0].copy() for each, count in zip(factors_of(beliefs), counts, strict=True)]
 
 
 @pytest.mark.parametrize("config", [*CODED, MMR_IN_FULL, R_IN_FULL], ids=by_name)
