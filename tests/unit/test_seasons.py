@@ -90,6 +90,8 @@ def test_mu_and_sigma(config: RatingConfig, season: Season) -> None:
     unit = np.spacing(np.abs(wanted).astype(np.float32)).astype(np.float64) if config.kept else 1e-9
     if config.kept and beliefs.header["count"].all():
         unit = np.maximum(unit, step_of(beliefs))
+    elif config.kept:
+        assert beliefs.header["mu"].astype(np.float32).tolist() == beliefs.header["mu"].tolist()
     assert (np.abs(beliefs.header["mu"] - wanted) <= 0.5 * unit + 1e-9).all()
     assert np.maximum(sigma, season.sigma).tolist() == beliefs.header["sigma"].tolist()
 
