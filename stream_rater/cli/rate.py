@@ -15,6 +15,7 @@ from stream_rater.cli.terminal import Mistakes, Order, check_writable, file_fail
 from stream_rater.config import Ladders, Settings
 from stream_rater.contract.record import Record
 from stream_rater.lab.rating_changes import changes_of
+from stream_rater.rating.seasons import seen
 from stream_rater.rating.systems import ratings
 from stream_rater.replay.corrected import judged
 from stream_rater.replay.pool import Pool
@@ -93,14 +94,15 @@ def _rating_lines(ladder: str, pool: Pool, *, records: bool) -> list[RatingLine]
     """A line for each player of a ladder, the best first."""
     rows = np.arange(len(pool))
     header = pool.headers(rows)
-    shown = ratings([pool.rule], np.zeros(len(pool), np.int64), header["mu"], header["sigma"])
+    mu, sigma = seen(pool.rule, header)
+    shown = ratings([pool.rule], np.zeros(len(pool), np.int64), mu, sigma)
     encoded: Sequence[str | None] = [None] * len(pool)
     if records:
         encoded = [base64.b64encode(each).decode() for each in pool.records(rows)]
     lines = [
         RatingLine(ladder, *columns)
         for columns in zip(
-            pool.players(), header["mu"].tolist(), header["sigma"].tolist(), shown.tolist(),
+            pool.players(), mu.tolist(), sigma.tolist(), shown.tolist(),
             header["rounds"].tolist(), encoded, strict=True,
         )
     ]  # fmt: skip

@@ -16,9 +16,9 @@ from stream_rater.columns.kernels import kernel
 from stream_rater.columns.player_column import LadderColumn, PlayerColumn
 from stream_rater.columns.ranges import bounds, spread
 from stream_rater.columns.strings import StringColumn, put
-from stream_rater.rating import record, systems
+from stream_rater.rating import record, seasons, systems
 from stream_rater.rating.model import Beliefs, newcomers
-from stream_rater.rating.parameters import RatingConfig
+from stream_rater.rating.parameters import RatingConfig, Season
 from stream_rater.rating.systems import RatingRule
 from stream_rater.replay.player_index import PlayerIndex
 from stream_rater.replay.turns import depths
@@ -133,7 +133,7 @@ class BulkReplay:
     def __init__(self) -> None:
         self._beliefs = newcomers(0, 1, 0.0, 1.0, coded=True)
         self._latest = np.zeros(0, np.int64)
-        self._rules: dict[int, tuple[RatingConfig, RatingRule]] = {}
+        self._rules: dict[tuple[int, tuple[Season, ...]], tuple[RatingConfig, RatingRule]] = {}
 
     def make_room(self, rows: int) -> None:
         """Make room for the beliefs of this many rows."""
@@ -157,22 +157,29 @@ class BulkReplay:
             turn = played.take(some)
             yield Turn(turn, rows[spread(starts[some], turn.rounds.sizes)])
 
-    def rate(self, turn: Turn, config: RatingConfig) -> None:
-        """Rate a turn: update the beliefs of its players by this configuration."""
-        rating, rule = self._rule_of(config)
+    def rate(self, turn: Turn, config: RatingConfig, started: tuple[Season, ...] = ()) -> None:
+        """Rate a turn: update the beliefs of its players by this configuration. `started`: the
+        seasons that had started before its rounds, the same ones on the ladders of all."""
+        rating, rule = self._rule_of(config, started)
         rows, header, rounds = turn.rows, self._beliefs.header, turn.played.rounds
         new = rows[header["rounds"][rows] == 0]
         header[new] = newcomers(1, 0, rule.initial_mu, rule.initial_sigma).header
+        same = np.zeros(len(rows), np.int64)
+        before = seasons.draw([rule], same, self._beliefs, rows)
         evidence = systems.estimate(rating, rounds.wave(header, rows))
-        systems.update(self._beliefs, rows, evidence, [rule], np.zeros(len(rows), np.int64))
+        systems.update(self._beliefs, rows, evidence, [rule], same)
         times = np.repeat(rounds.time, rounds.sizes)
         systems.note_round(self._beliefs, rows, turn.offsets, times)
+        seasons.remember(self._beliefs, before)
 
-    def _rule_of(self, rating: RatingConfig) -> tuple[RatingConfig, RatingRule]:
+    def _rule_of(
+        self, rating: RatingConfig, started: tuple[Season, ...]
+    ) -> tuple[RatingConfig, RatingRule]:
         """The configuration and its rule. Makes room for the factors that the rule keeps."""
-        known = self._rules.get(id(rating))
+        known = self._rules.get((id(rating), started))
         if known is None:
-            known = self._rules[id(rating)] = rating, systems.rule_of(rating)
+            known = rating, systems.rule_of(rating, started)
+            self._rules[id(rating), started] = known
             assert known[1].kept, "no record holds a full history"
             self._widen(known[1].kept + 1)
         return known

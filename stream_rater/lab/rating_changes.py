@@ -31,10 +31,10 @@ def changes_of(batch: RatedBatch) -> Iterator[RatingChanged]:
 def _events(rated: Rated) -> list[RatingChanged]:
     """Those of the rounds of one ladder, round by round."""
     rule, same, rounds = [rated.rule], np.zeros(len(rated.rows), np.int64), rated.rounds
-    wave, evidence, after = rated.folded
+    wave, evidence, after, told = rated.folded
     numbers = np.column_stack((
-        after.mu, after.sigma, wave.mu, wave.sigma, evidence[:, PERFORMANCE],
-        ratings(rule, same, after.mu, after.sigma), ratings(rule, same, wave.mu, wave.sigma),
+        after.mu, after.sigma, told.mu, told.sigma, evidence[:, PERFORMANCE],
+        ratings(rule, same, after.mu, after.sigma), ratings(rule, same, told.mu, told.sigma),
     ))  # fmt: skip
     rows = zip(
         np.repeat(np.arange(len(rounds)), rounds.sizes).tolist(), rounds.names.texts(),

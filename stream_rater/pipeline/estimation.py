@@ -5,7 +5,7 @@ evidence of a round does not depend on the other rounds of the wave. So a succes
 waves otherwise than its predecessor produces the same bits.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import NamedTuple
@@ -29,11 +29,24 @@ from stream_rater.pipeline.observer import Traced
 from stream_rater.pipeline.ports import Priors
 from stream_rater.rating import record, systems
 from stream_rater.rating.model import HEADER, Evidence, Table
-from stream_rater.rating.parameters import RatingConfig
+from stream_rater.rating.parameters import RatingConfig, Season
 from stream_rater.rating.record import UnknownRecord
+from stream_rater.rating.seasons import draw_headers
 from stream_rater.rating.systems import RatingRule
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.decoder import DecodedRounds
+
+SeasonsOf = Callable[[str], tuple[Season, ...]]
+"""Which seasons have started on a ladder, in order."""
+
+Kind = tuple[int, tuple[Season, ...]]
+"""What the rounds of one rule have in common: the number of their configuration, and the seasons
+that have started."""
+
+
+def never(_: str) -> tuple[Season, ...]:
+    """On no ladder one has started."""
+    return ()
 
 
 def distinct(numbers: Ints) -> tuple[list[int], Ints]:
@@ -230,28 +243,31 @@ def _classified(headers: Table, accepted: Flags, offsets: Ints, sizes: Ints) -> 
                 scattered[r] |= belief.last > offsets[r]
                 if belief.last == offsets[r]:
                     belief.mu, belief.sigma = belief.previous_mu, belief.previous_sigma
-                    belief.time = belief.previous_time
+                    belief.time, belief.season = belief.previous_time, belief.previous_season
                     belief.rounds -= 1
             i += 1
     return known, scattered
 
 
 def estimate(
-    pending: PendingRounds, priors: Table, ratings: Sequence[RatingConfig], shards: int
-) -> Part:
+    pending: PendingRounds, priors: Table, ratings: Sequence[RatingConfig], shards: int,
+    seasons: SeasonsOf = never,
+) -> Part:  # fmt: skip
     """Estimate the rounds: all rows as one part, to be cut for `shards` shards. `priors` are (P,)
-    in the order of the rows; `ratings` are by the number of a rule."""
-    numbers, rule = distinct(pending.rule)
+    in the order of the rows; they are overwritten by what stage 1 sees of them. `ratings` are by
+    the number of a rule; `seasons` tells by ladder which have started."""
+    kinds, rule = _kinds(pending, seasons)
     rules: list[RatingRule] = []
     place = np.empty(len(priors), np.int32)
     evidence = np.empty((len(priors), schema.EVIDENCE_COLUMNS))
-    for number, rating in enumerate([ratings[i] for i in numbers]):
-        chosen = rule == number
+    for number, (of, started) in enumerate(kinds):
+        rating, chosen = ratings[of], rule == number
         mine = pending.take(np.flatnonzero(chosen))
         rows = slice(None) if mine is pending else pending.per_player(chosen)
         own = priors[rows]
-        rules.append(systems.rule_of(rating))
+        rules.append(systems.rule_of(rating, started))
         _rate_newcomers(own, rules[number].initial_mu, rules[number].initial_sigma)
+        draw_headers(rules[number], own)
         place[rows] = np.repeat(mine.rounds.place, mine.rounds.members)
         evidence[rows] = systems.estimate(rating, mine.rounds.wave(own))
     return Part(
@@ -265,12 +281,26 @@ def estimate(
     )
 
 
+def _kinds(pending: PendingRounds, seasons: SeasonsOf) -> tuple[list[Kind], Ints]:
+    """The kinds of rounds that are estimated in one call each, and (R,) the index of each round's
+    kind."""
+    heads = pending.rounds.heads
+    of = {} if seasons is never else {each: seasons(each) for each in {h.ladder for h in heads}}
+    if not any(of.values()):
+        numbers, rule = distinct(pending.rule)
+        return [(number, ()) for number in numbers], rule
+    kinds = dict[Kind, int]()
+    keys = zip(pending.rule.tolist(), (of[head.ladder] for head in heads), strict=True)
+    rule = np.array([kinds.setdefault(key, len(kinds)) for key in keys], np.int64)
+    return list(kinds), rule
+
+
 @kernel
 def _rate_newcomers(priors: Table, mu: float, sigma: float) -> None:
-    """Set the initial rating where there is no belief. All else that stage 1 reads is zero
-    there."""
+    """Set the initial rating where there is no belief, or one without rounds. Stage 1 reads
+    nothing else of it."""
     for i in range(len(priors)):
-        if priors[i].version == 0:
+        if priors[i].rounds == 0:
             priors[i].mu, priors[i].sigma = mu, sigma
 
 

@@ -6,7 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from stream_rater.columns.arrays import Ints
-from stream_rater.rating import record, systems
+from stream_rater.rating import record, seasons, systems
 from stream_rater.rating.model import Beliefs, Evidence, Table, newcomers
 from stream_rater.rating.systems import RatingRule
 
@@ -37,23 +37,29 @@ class Rated(Protocol):
 
 def decoded(rules: Sequence[RatingRule], rule: Ints, records: Sequence[bytes | None]) -> Beliefs:
     """Decode the records of D players. One without a belief starts from a rule; rule[i] is the
-    index of the i-th player's. Raises UnknownRecord."""
+    index of the i-th player's. So does one whose belief has no rounds, but `last` is kept. Raises
+    UnknownRecord."""
     assert len(rule) == len(records)
     capacity = max((each.kept for each in rules), default=0) + 1
     beliefs = record.decode(records, capacity, 0.0, 1.0)
     new = np.flatnonzero(beliefs.header["rounds"] == 0)
     if len(new):
+        last = beliefs.header["last"][new]
         initial = [newcomers(1, 0, each.initial_mu, each.initial_sigma) for each in rules]
         by_rule = np.concatenate([each.header for each in initial])
         beliefs.header[new] = by_rule[rule[new]]
+        beliefs.header["last"][new] = last
     return beliefs
 
 
 def update(beliefs: Beliefs, which: Ints, rows: Rated, chosen: Ints | slice = slice(None)) -> None:
     """Apply fresh rows, all or those chosen, to the beliefs `which` (n,), in place. A player has
     one of them at most."""
-    systems.update(beliefs, which, rows.evidence[chosen], list(rows.rules), rows.rule[chosen])
+    rules, rule = list(rows.rules), rows.rule[chosen]
+    before = seasons.draw(rules, rule, beliefs, which)
+    systems.update(beliefs, which, rows.evidence[chosen], rules, rule)
     systems.note_round(beliefs, which, rows.offset[chosen], rows.time[chosen])
+    seasons.remember(beliefs, before)
 
 
 def update_in_turns(beliefs: Beliefs, which: Ints, turn: Ints, rows: Rated) -> Table:

@@ -4,7 +4,7 @@ paper).
 A belief is a product of a Gaussian factor (center, precision) and logistic factors (p, a, scale *
 r). Its mode is the rating mu. A round changes it in three steps:
 
-1. `_diffuse` (Algorithm 2): skill may have changed since the last round. With kappa =
+1. `diffuse` (Algorithm 2): skill may have changed since the last round. With kappa =
    sigma^2/(sigma^2 + gamma^2), the part 1 - kappa^rho of every factor moves into a Gaussian centred
    at mu. Then all weights decay by kappa, through their common scale. mu stays, and sigma^2 grows
    by exactly gamma^2.
@@ -72,7 +72,7 @@ NOTHING = 1e-300
 
 
 @inlined
-def _diffuse(lanes: Floats, n: int) -> None:
+def diffuse(lanes: Floats, n: int) -> None:
     """Algorithm 2, except for SIGMA, which `_conclude` sets."""
     for i in range(n):
         variance, rho = lanes[SIGMA, i] * lanes[SIGMA, i], lanes[RHO, i]
@@ -257,7 +257,7 @@ def update(
         block = order[start : start + BLOCK]
         _fetch(header, factors, rows, order[start + BLOCK : start + 2 * BLOCK])
         most, n = _load(header, rows, evidence, rho, kept, block, lanes), filled(len(block))
-        _diffuse(lanes, n)
+        diffuse(lanes, n)
         _see(lanes, n)
         if factors.ndim == 2:
             _load_codes(factors, codes, lanes, n)

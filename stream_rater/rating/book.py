@@ -33,12 +33,13 @@ def look_up(header: Table, rows: Ints) -> tuple[Floats, Floats, Ints, Ints]:
 def note(header: Table, rows: Ints, offset: Ints, time: Ints) -> None:
     """Note a round of each of these players: its source offset, and its time if it is not earlier.
 
+    The previous season is the present one; `seasons.remember` puts right those that were drawn.
     `offset` and `time` (len(rows),) are those of each player's round.
     """
     for i in range(len(rows)):
         belief = header[rows[i]]
         before = belief.time
-        belief.previous_time = before
+        belief.previous_time, belief.previous_season = before, belief.season
         belief.time = time[i] if belief.rounds == 0 else max(before, time[i])
         belief.last = offset[i]
         belief.rounds += 1

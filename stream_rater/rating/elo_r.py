@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
-from stream_rater.columns.kernels import kernel
+from stream_rater.columns.kernels import inlined, kernel
 from stream_rater.rating import factor, mode
 from stream_rater.rating.baselines.places import tie_bounds
 from stream_rater.rating.elementary import exp, log, tanh
@@ -218,6 +218,24 @@ def _advance(
     belief.sigma = 1.0 / np.sqrt(1.0 / (variance + eta2) + 1.0 / delta2)
     if kept > 0:
         belief.sigma = single(belief.sigma)
+
+
+@inlined
+def widen(belief: Any, factors: Factors, sigma: float, coded: bool) -> None:
+    """Widen a belief until its sigma is this greater one. `factors` are its own: (capacity,) codes
+    or (capacity, 3) rows.
+
+    The scale takes on all of it, so no weight is rounded anew. `coded`: round the scale as a record
+    holds it.
+    """
+    narrower = belief.sigma / sigma
+    belief.precision *= narrower * narrower
+    scale = belief.scale * narrower
+    belief.scale = single(scale) if coded else scale
+    if factors.ndim == 2:
+        for k in range(belief.count):
+            factors[k, 1] *= narrower
+    belief.sigma = sigma
 
 
 @kernel

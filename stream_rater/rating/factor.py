@@ -26,6 +26,7 @@ from stream_rater.rating.rounding import (
     power_of_two,
 )
 
+PERFORMANCE_BITS = (1 << GRID_BITS) - 1
 WEIGHT_SHIFT = GRID_BITS
 WIDTH_SHIFT = WEIGHT_SHIFT + 15
 ABOVE_GRID = 64 - GRID_BITS
@@ -56,7 +57,7 @@ def steepest(narrowest: float) -> float:
 @inlined
 def code_of(p: float, r: float, excess: float, per_point: float) -> int:
     """The code nearest to a factor. The grid has `per_point` steps a point."""
-    performance = rounding.grid_code(p, per_point) & ((1 << GRID_BITS) - 1)
+    performance = rounding.grid_code(p, per_point) & PERFORMANCE_BITS
     weight = rounding.small_code(r, WEIGHT_BITS, WEIGHT_LOW, WEIGHT_TOP)
     width = rounding.small_code(excess, WIDTH_BITS, WIDTH_LOW, WIDTH_TOP)
     return int(performance | (weight << WEIGHT_SHIFT) | (width << WIDTH_SHIFT))
@@ -79,6 +80,13 @@ def steps_of(code: int) -> int:
 def performance_of(code: int, step: float) -> float:
     """The performance of a factor, on a grid of this step."""
     return float(steps_of(code) >> ABOVE_GRID) * step
+
+
+@inlined
+def moved(code: int, steps: float) -> int:
+    """The code of a factor whose performance is moved by whole steps of the grid, up to its end."""
+    performance = rounding.grid_code(performance_of(code, 1.0) + steps, 1.0)
+    return int((code & ~PERFORMANCE_BITS) | (performance & PERFORMANCE_BITS))
 
 
 @inlined

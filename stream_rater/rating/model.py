@@ -38,6 +38,9 @@ HEADER = np.dtype(
         ("grid", "i1"),  # performances are rounded to multiples of 2^grid
         ("count", "<u2"),  # logistic factors held
         ("rounds", "<u4"),  # rounds played
+        ("season", "<u2"),  # how many seasons had started at the last round
+        ("previous_season", "<u2"),  # `season` before the last round
+        ("untold", "u1"),  # 1: what it is now was not told in an event
         ("last", "<i8"),  # source offset of the last round
         ("time", "<i8"),  # of the last round, Unix seconds; never goes back
         ("previous_time", "<i8"),  # `time` before the last round
@@ -51,7 +54,8 @@ HEADER = np.dtype(
         ("width", "<f8"),  # standard deviation of the narrowest factor, if rounded; 0: a = o
     ]
 )
-"""The header of a belief, without its logistic factors. Stage 1 reads only its first half.
+"""The header of a belief, without its logistic factors. Stage 1 reads only its first half. Where a
+season is the first of a round, `previous_*` are those before the belief was drawn (`seasons`).
 
 A logistic factor is a row (p, a, r), or a code. With o = scale * r, its term in the log-posterior's
 derivative is o * tanh((x - p) * a), so its weight is w = 2 a o / C^2 (C = pi / sqrt 3).

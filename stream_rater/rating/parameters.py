@@ -224,6 +224,17 @@ class Thurstone(Climbing, frozen=True, forbid_unknown_fields=True, kw_only=True,
     """Thurstone: performances are normal with variance 1."""
 
 
+class Season(msgspec.Struct, frozen=True, array_like=True):
+    """A season that has started on a ladder, and how beliefs are drawn by it (see `seasons`)."""
+
+    number: int
+    """The operator's; it is only told."""
+    keep: float
+    """What is kept of mu's distance from the initial rating; 1 keeps mu."""
+    sigma: float
+    """Sigma is at least this afterwards; 0 keeps sigma."""
+
+
 Kerby = Elo | PairwiseElo | PlackettLuce | Thurstone
 """The systems of B. Kerby's note."""
 

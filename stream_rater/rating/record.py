@@ -4,7 +4,9 @@ The layout is fixed and little-endian, without a checksum (the store's task):
 
     0  version u8      3  rounds u24          16  time before the last round i40
     1  grid i8         6  last offset i40     21  mu, sigma and those before the round: 4 float32
-    2  count u8       11  time i40            37  end of the header
+    2  count u8       11  time i40            37  season and that before the last round: 2 u16
+
+   41  flags u8: bit 0 is untold              42  end of the header
 
 If there are logistic factors, center, precision, scale and width follow (4 float32), then the 40
 bits of each factor's code (see `factor`).
@@ -23,14 +25,16 @@ from stream_rater.columns.arrays import Bytes, Ints
 from stream_rater.columns.kernels import kernel
 from stream_rater.rating.model import HEADER, NEVER, Beliefs, Codes, Table, newcomers
 
-VERSION = 2
-HEADER_SIZE = 37
+VERSION = 3
+HEADER_SIZE = 42
 HISTORY_SIZE = 16
 """Bytes of what all logistic factors share: center, precision, scale and width."""
 FACTOR_SIZE = 5
 MOST_FACTORS = 64
+UNTOLD = 1
+"""The bit of the flags."""
 
-ROUNDS_SIZE, OFFSET_SIZE, TIME_SIZE = 3, 5, 5
+ROUNDS_SIZE, OFFSET_SIZE, TIME_SIZE, SEASON_SIZE = 3, 5, 5, 2
 MOST_ROUNDS = 2 ** (8 * ROUNDS_SIZE) - 1
 NO_OFFSET = -(2 ** (8 * OFFSET_SIZE - 1))
 """Encodes NEVER."""
@@ -93,6 +97,9 @@ def _pack(header: Table, factors: Codes, starts: Ints, out: Bytes) -> None:
         at = _put_single(out, at, belief.sigma)
         at = _put_single(out, at, belief.previous_mu)
         at = _put_single(out, at, belief.previous_sigma)
+        at = _put(out, at, SEASON_SIZE, belief.season)
+        at = _put(out, at, SEASON_SIZE, belief.previous_season)
+        at = _put(out, at, 1, belief.untold)
         if belief.count == 0:
             continue
         at = _put_single(out, at, belief.center)
@@ -114,6 +121,9 @@ def _unpack_header(data: Bytes, at: int, belief: Table, i: int) -> None:
     to.previous_time = _get_signed(data, at + 16, TIME_SIZE)
     to.mu, to.sigma = _get_single(data, at + 21), _get_single(data, at + 25)
     to.previous_mu, to.previous_sigma = _get_single(data, at + 29), _get_single(data, at + 33)
+    to.season = _get(data, at + 37, SEASON_SIZE)
+    to.previous_season = _get(data, at + 39, SEASON_SIZE)
+    to.untold = data[at + 41] & UNTOLD
 
 
 @kernel

@@ -28,6 +28,7 @@ from stream_rater.rating.parameters import (
     Evolving,
     MinusSigma,
     RatingConfig,
+    Season,
     fingerprint,
 )
 from stream_rater.rating.rounding import single
@@ -53,6 +54,9 @@ class RatingRule(msgspec.Struct, frozen=True, array_like=True):
     shown_sigma_offset: float
     floor: float | None
     provisional_rounds: int
+    seasons: tuple[Season, ...] = ()
+    """Those that have started on the ladder, in order. Parts of older releases end before this
+    field."""
 
     @property
     def momentum(self) -> float:
@@ -80,8 +84,9 @@ def ratings(rules: Sequence[RatingRule], rule: Ints, mu: Floats, sigma: Floats) 
 
 
 @lru_cache(maxsize=1000)
-def rule_of(config: RatingConfig) -> RatingRule:
-    """The rule of a configuration: what stage 2 and the events need of it."""
+def rule_of(config: RatingConfig, seasons: tuple[Season, ...] = ()) -> RatingRule:
+    """The rule of a configuration, on a ladder where these seasons have started: what stage 2 and
+    the events need of them."""
     sigmas, offset = 2.0, config.limits[1] if isinstance(config, Evolving | EloR) else 0.0
     without_sigma = isinstance(config, Codeforces | Climbing)
     if config.display == "mu" or (config.display is None and without_sigma):
@@ -100,6 +105,7 @@ def rule_of(config: RatingConfig) -> RatingRule:
         shown_sigma_offset=offset,
         floor=config.floor,
         provisional_rounds=config.provisional_rounds,
+        seasons=seasons,
     )
 
 

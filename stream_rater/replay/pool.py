@@ -9,14 +9,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_rater.columns.arrays import Ints
+from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config import Ladder
-from stream_rater.rating import record, systems
+from stream_rater.rating import record, seasons, systems
 from stream_rater.rating.factor import factors_of
 from stream_rater.rating.fold import Posteriors
 from stream_rater.rating.model import Beliefs, Evidence, Table, Wave, newcomers
-from stream_rater.rating.parameters import RatingConfig
+from stream_rater.rating.parameters import RatingConfig, Season
+from stream_rater.rating.seasons import Before
 from stream_rater.replay.player_index import PlayerIndex
 from stream_rater.rounds.batch import RoundBatch, Standings
 
@@ -28,19 +29,33 @@ class Folded(NamedTuple):
     """What rating some rounds gave, P players in all."""
 
     wave: Wave
-    """With what each player was before each round."""
+    """With what each player was before each round, drawn by the seasons that had started."""
     evidence: Evidence
     """(P, 3)"""
     after: Posteriors
     """What each player was after each round."""
+    told: Posteriors
+    """What each player was told to be before each round: as in the wave, but not drawn."""
+
+
+class _Drawn(NamedTuple):
+    """D players who were drawn before their first round of a call."""
+
+    before: Before
+    """What they were."""
+    first: Ints
+    """(D,) the row of that round among all rows of the call."""
+    alone: Flags
+    """(D,) whether the player has no other round in the call."""
 
 
 class Pool:
     """The beliefs of one ladder's players; players are added as they appear."""
 
-    def __init__(self, ladder: Ladder) -> None:
+    def __init__(self, ladder: Ladder, started: tuple[Season, ...] = ()) -> None:
+        """`started`: the seasons that have started on the ladder, in order."""
         self.rating = ladder.rating
-        self.rule = systems.rule_of(ladder.rating)
+        self.rule = systems.rule_of(ladder.rating, started)
         self._index = PlayerIndex()
         self._beliefs = self._empty(1024, self.rule.kept + 1 if self.rule.kept else 8)
 
@@ -51,7 +66,7 @@ class Pool:
         """
         if rating is self.rating:
             return
-        self.rating, self.rule = rating, systems.rule_of(rating)
+        self.rating, self.rule = rating, systems.rule_of(rating, self.rule.seasons)
         if self.rule.kept == 0:
             self._beliefs = Beliefs(self._beliefs.header, factors_of(self._beliefs))
         header, factors = self._beliefs.header, self._beliefs.factors
@@ -59,6 +74,10 @@ class Pool:
         header[new] = self._empty(1, 1).header
         if self.rule.kept + 1 > factors.shape[1]:
             self._grow(len(header), self.rule.kept + 1)
+
+    def start_season(self, season: Season) -> None:
+        """Start a season: each belief is drawn by it before the player's next round."""
+        self.rule = systems.rule_of(self.rating, (*self.rule.seasons, season))
 
     def __len__(self) -> int:
         return len(self._index)
@@ -112,9 +131,34 @@ class Pool:
         if self.rule.kept == 0:
             held = int(self._beliefs.header["count"][rows].max())
             self._lengthen(held + len(turns) - 1)
-        wave = rounds.unseen_wave()
+        wave, drawn = rounds.unseen_wave(), self._draw(rows)
         evidence, after = systems.fold(self.rating, self._beliefs, rows, wave, turns, offset)
-        return Folded(wave, evidence, after)
+        told = Posteriors(wave.mu, wave.sigma)
+        if drawn is not None:
+            told = self._remember(drawn, told)
+        return Folded(wave, evidence, after, told)
+
+    def _draw(self, rows: Ints) -> _Drawn | None:
+        """Draw the players in `rows`, who may stand there several times, by the seasons that they
+        lack. None if there are no such players."""
+        if not self.rule.seasons:
+            return None
+        late = np.flatnonzero(self._beliefs.header["season"][rows] < len(self.rule.seasons))
+        if not len(late):
+            return None
+        own, first, count = np.unique(rows[late], return_index=True, return_counts=True)
+        before = seasons.draw([self.rule], np.zeros(len(own), np.int64), self._beliefs, own)
+        assert before is not None
+        return _Drawn(before, late[first], count == 1)
+
+    def _remember(self, drawn: _Drawn, seen: Posteriors) -> Posteriors:
+        """After the rounds: make what players were before they were drawn what they were before
+        their first round. `seen` is what stage 1 saw; returns what was told."""
+        before = drawn.before
+        seasons.remember(self._beliefs, before.take(drawn.alone))
+        told = Posteriors(seen.mu.copy(), seen.sigma.copy())
+        told.mu[drawn.first], told.sigma[drawn.first] = before.mu, before.sigma
+        return told
 
     def _lengthen(self, factors: int) -> None:
         """Make room for this many factors."""

@@ -12,6 +12,7 @@ from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config import Ladder, Ladders
 from stream_rater.contract.corrections import EVENT_TYPE, kind_of_line
 from stream_rater.contract.record import Record
+from stream_rater.rating.parameters import Season
 from stream_rater.rating.systems import RatingRule
 from stream_rater.replay.pool import Folded, Pool
 from stream_rater.replay.turns import turns_of
@@ -117,6 +118,14 @@ class Replay:
         self._edited_ladders = {name: each for name, each in edits.items() if each.change_rounds}
         self.pools: dict[str, Pool] = {}
         """The pool of each ladder."""
+        self._seasons: dict[str, tuple[Season, ...]] = {}
+        """By ladder, the seasons that have started."""
+
+    def start_season(self, ladder: str, season: Season) -> None:
+        """Start a season on a ladder: it holds for all rounds fed later."""
+        self._seasons[ladder] = (*self._seasons.get(ladder, ()), season)
+        if ladder in self.pools:
+            self.pools[ladder].start_season(season)
 
     def run(self, records: Iterable[Record]) -> Iterator[RatedBatch]:
         """Rate the rounds in records of `round-completed`. Yields them some at a time, once they
@@ -178,7 +187,8 @@ class Replay:
         rating = self._judge.round_decoder.ratings[rule]
         pool = self.pools.get(ladder)
         if pool is None:
-            pool = self.pools[ladder] = Pool(Ladder(rating=rating))
+            started = self._seasons.get(ladder, ())
+            pool = self.pools[ladder] = Pool(Ladder(rating=rating), started)
         pool.follow(rating)
         rows = pool.rows(own.names)
         turns = turns_of(bounds(own.sizes), rows, len(pool))

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+import numpy as np
 from llvmlite import binding as llvm
 
 from stream_rater.adapters import redis_encoding
@@ -25,6 +26,7 @@ from stream_rater.columns.sharding import shards_of
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config import Ladder, one_ladder
 from stream_rater.contract.record import Record
+from stream_rater.rating import seasons
 from stream_rater.rating.parameters import (
     Bar,
     Codeforces,
@@ -36,6 +38,7 @@ from stream_rater.rating.parameters import (
     PairwiseElo,
     PlackettLuce,
     RatingConfig,
+    Season,
     Thurstone,
     Topcoder,
     TrueSkill,
@@ -46,7 +49,7 @@ from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.runtime import compile_progress, embedded
 from stream_rater.runtime.other_bits import OtherBits
 
-EXPECTED = "f89538fac0d77ea6"
+EXPECTED = "8e48a2ae2ea81ad4"
 """What `fingerprint` gives on every machine; it changes with KERNEL_VERSION and with the rounds."""
 
 
@@ -70,6 +73,9 @@ SYSTEMS: Final[tuple[RatingConfig, ...]] = (
 SMALL_ROUNDS, LARGER_ROUNDS = 20, (60, 2000)
 """How many rounds of a few players the test vector has, and the sizes of those after them: each
 takes another way through stage 1."""
+
+SEASON, SEASON_STARTS = Season(1, 0.5, 150.0), 12
+"""One that starts before the round of that number."""
 
 
 def _round(number: int, players: int = 7) -> bytes:
@@ -98,7 +104,8 @@ def _usual_round(number: int) -> bytes:
 
 
 def fingerprint() -> str:
-    """A hash of the version, a few rounds' evidence and the beliefs after them: of every bit."""
+    """A hash of the version, a few rounds' evidence, the beliefs after them and how a season draws
+    these: of every bit."""
     config = EloMMR(
         weight_limit=0.2, sigma_limit=80.0, rho=0.5, drift_per_day=3.0, newcomer_weights=(0.6,),
         history=4,
@@ -106,11 +113,16 @@ def fingerprint() -> str:
     decoder, pool = RoundDecoder(one_ladder(config)), Pool(Ladder(rating=config))
     digest = hashlib.sha256(bytes([KERNEL_VERSION]))
     for number, size in enumerate([*SMALL_ROUNDS * (7,), *LARGER_ROUNDS]):
+        if number == SEASON_STARTS:
+            pool.start_season(SEASON)
         rated = pool.rate(decoder.read(_record(number, size)), number)
         assert rated is not None
         digest.update(rated[1].tobytes())
     for player, _ in pool:
         digest.update(pool.belief_bytes(player))
+    pool.start_season(SEASON)
+    for column in seasons.seen(pool.rule, pool.headers(np.arange(len(pool)))):
+        digest.update(column.tobytes())
     digest.update(shards_of(["a", "abcd", "Straße"], 1000).tobytes())
     depth.json_depth(b"[]", 0)  # the kernel, which small rounds do not need
     StringColumn.concat([StringColumn.of(["a", "b"])])  # as of messages in both forms

@@ -94,7 +94,7 @@ class CurrentPrior(Estimator):
 
     def _read_wave(self, wave: PendingRounds) -> Step[PriorsRead]:
         read = yield from super()._read_wave(wave)
-        for name in ("mu", "sigma", "time"):
+        for name in ("mu", "sigma", "time", "season"):
             read.headers[f"previous_{name}"] = read.headers[name]
         return read
 

@@ -77,8 +77,10 @@ def store_catches_up_within_a_read(stage: Stage) -> None:
 
 @catches("current-prior")
 def estimator_dies_in_mid_scatter(stage: Stage) -> None:
-    """One player's part was sent and applied, the other's was not. The successor rates the round
-    again."""
+    """Of two who have played, one's part was sent and applied, the other's was not. The successor
+    rates the round again."""
+    for each in stage.rated(A0, A1):
+        stage.crash(each)
     stage.half_sent(A0, A1)
     stage.estimator()
 

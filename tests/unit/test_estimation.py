@@ -24,6 +24,10 @@ LADDERS = Ladders(
 )
 
 
+_OF_PRIORS = ("mu", "sigma", "time", "season")
+"""What a belief remembers of its last round's prior."""
+
+
 def test_headers_come_in_the_order_of_the_players() -> None:
     """Whatever order their shards come in; one that cannot be read is told, and only that one."""
     pending = pending_of([4, 4, 4])
@@ -59,9 +63,10 @@ def test_priors_are_those_before_the_round(sizes: list[int], data: st.DataObject
     headers = np.zeros(players, HEADER)
     for i in range(players):
         if data.draw(st.integers(0, 3)):
-            belief = (i + 1.5, i + 2.5, 100 * i, i + 0.5, i + 0.25, 100 * i - 50)
-            names = ("mu", "sigma", "time", "previous_mu", "previous_sigma", "previous_time")
-            headers[i]["version"], headers[i]["rounds"] = 2, i + 1
+            before = (i + 0.5, i + 0.25, 100 * i - 50, i + 1)
+            belief = (i + 1.5, i + 2.5, 100 * i, i + 3, *before)
+            names = (*_OF_PRIORS, *(f"previous_{name}" for name in _OF_PRIORS))
+            headers[i]["version"], headers[i]["rounds"] = record.VERSION, i + 1
             headers[i]["last"] = offset[i] + ahead[i]
             for name, value in zip(names, belief, strict=True):
                 headers[i][name] = value
@@ -82,7 +87,7 @@ def test_priors_are_those_before_the_round(sizes: list[int], data: st.DataObject
             for i in rows:
                 prior = told[i].copy()
                 if prior["version"] and prior["last"] == at:
-                    for name in ("mu", "sigma", "time"):
+                    for name in _OF_PRIORS:
                         prior[name] = prior[f"previous_{name}"]
                     prior["rounds"] -= 1
                 wanted.append(prior)

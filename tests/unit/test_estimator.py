@@ -276,7 +276,9 @@ def test_belief_of_another_version_holds_up_its_shard_only(
     unknown = b"\x63" + NOBODY[1:]
     hand.answer(ReadPriors, {0: Priors(0, unknown * 2), 1: Priors(0, NOBODY * 2)})
     scattered(hand, 0)
-    assert observer.refused == [(0, "belief record: version 99, this release reads 2")]
+    assert observer.refused == [
+        (0, f"belief record: version 99, this release reads {belief_record.VERSION}")
+    ]
     read(hand, now_s=module.REFUSED_S - 0.1)
     priors(hand, applied=1)
     read(hand, now_s=module.REFUSED_S)

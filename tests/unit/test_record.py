@@ -21,12 +21,13 @@ from stream_rater.rating.record import (
     Unrecordable,
 )
 
-HEADER = struct.Struct("<BbB3s5s5s5s4f")
+HEADER = struct.Struct("<BbB3s5s5s5s4f2HB")
 HISTORY = struct.Struct("<4f")
 """The layout, said once more by hand: it is a promise to every later release."""
 
 HEADER_NAMES = ("version", "grid", "count", "rounds", "last", "time", "previous_time", "mu",
-                "sigma", "previous_mu", "previous_sigma")  # fmt: skip
+                "sigma", "previous_mu", "previous_sigma", "season", "previous_season",
+                "untold")  # fmt: skip
 
 singles = st.floats(-1e6, 1e6, width=32)
 grids = st.integers(-20, 10)
@@ -59,6 +60,8 @@ def records(draw: st.DrawFn) -> bytes:
         draw(st.binary(min_size=3, max_size=3)),
         *(integer(draw(stamps), 5) for _ in range(3)),
         *(draw(singles) for _ in range(4)),
+        *(draw(st.integers(0, 2**16 - 1)) for _ in range(2)),
+        draw(st.integers(0, 1)),
     )
     if not factors:
         return head
@@ -77,17 +80,18 @@ def test_a_round_trip_is_the_identity(given_records: list[bytes]) -> None:
 
 
 def test_fields_are_where_they_belong() -> None:
-    """Version, grid, count, rounds, last, time, previous time, then mu, sigma and the rest."""
+    """Version, grid, count, rounds, last, times, mu, sigma, both before, seasons, and the rest."""
     head = HEADER.pack(
         VERSION, -4, 1, integer(7, 3), integer(11, 5), integer(-12, 5), integer(-13, 5),
-        *(float(i) for i in range(20, 24)),
+        *(float(i) for i in range(20, 24)), 14, 15, 1,
     )  # fmt: skip
     # 1600 points are 25,600 steps of 1/16; code 1 << 13 is 2^-2; 6 << 1 is 1
     history = HISTORY.pack(24.0, 25.0, 26.0, 160.0) + factor_code(-25_600, 1 << 13, 6 << 1)
     beliefs = decode(head + history)
     names = ["grid", "count", "rounds", "last", "time", "previous_time", "mu", "sigma"]
-    names += ["previous_mu", "previous_sigma", "center", "precision", "scale", "width"]
-    expected = [-4, 1, 7, 11, -12, -13, 20.0, 21.0, 22.0, 23.0, 24.0, 25.0, 26.0, 160.0]
+    names += ["previous_mu", "previous_sigma", "season", "previous_season", "untold"]
+    names += ["center", "precision", "scale", "width"]
+    expected = [-4, 1, 7, 11, -12, -13, 20.0, 21.0, 22.0, 23.0, 14, 15, 1, 24.0, 25.0, 26.0, 160.0]
     assert expected == [beliefs.header[name][0].item() for name in names]
     p, a, r = factors_of(beliefs)[0, 0].tolist()
     assert (p, r) == (-1600.0, 0.25)
@@ -96,10 +100,10 @@ def test_fields_are_where_they_belong() -> None:
 
 
 def test_sizes() -> None:
-    """37 bytes, and with K factors 53 + 5 K: what docs/operations/capacity.md says."""
+    """42 bytes, and with K factors 58 + 5 K: what docs/operations/capacity.md says."""
     assert (HEADER.size, HISTORY.size, 5) == (HEADER_SIZE, HISTORY_SIZE, FACTOR_SIZE)
-    assert len(GOOD) == HEADER_SIZE == 37
-    assert len(record.encode(rated([1500.0, 1600.0, 1700.0]))[0]) == 37 + 16 + 3 * 5
+    assert len(GOOD) == HEADER_SIZE == 42
+    assert len(record.encode(rated([1500.0, 1600.0, 1700.0]))[0]) == 42 + 16 + 3 * 5
 
 
 def rated(season: list[float], beta2: float = 30_000.0, kept: int = 4, rho: float = 0.5) -> Beliefs:

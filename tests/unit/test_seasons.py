@@ -1,0 +1,340 @@
+"""Seasons: how a belief is drawn, and that whoever draws it gets the same bits."""
+
+from functools import cache
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import brentq
+
+from stream_rater.columns.arrays import Floats
+from stream_rater.config import Ladder
+from stream_rater.rating import factor, record, seasons, systems
+from stream_rater.rating.factor import factors_of
+from stream_rater.rating.model import Beliefs, newcomers
+from stream_rater.rating.parameters import EloMMR, EloR, RatingConfig, Season
+from stream_rater.rating.systems import RatingRule, rule_of
+from stream_rater.replay.pool import Pool
+from stream_rater.runtime.selfcheck import SYSTEMS
+from tests.rounds import day, logistic_weight, ranked, read
+
+SPREAD: dict[str, Any] = {"weight_limit": 0.2, "sigma_limit": 80.0}
+MMR, MMR_IN_FULL = EloMMR(**SPREAD, history=5), EloMMR(**SPREAD, history="full")
+BRISK = EloMMR(**SPREAD, history=5, rho="inf", initial_mu=-300.0)
+R, R_IN_FULL = EloR(history=5), EloR(history="full")
+ALL = (*SYSTEMS, MMR, MMR_IN_FULL, BRISK, R, R_IN_FULL)
+CODED = (MMR, BRISK, R)
+NAMES = "abcdefgh"
+
+HALF = Season(1, 0.5, 200.0)
+SOFT = Season(2, 0.75, 0.0)
+WIDE = Season(3, 1.0, 333.3)
+
+any_season = st.builds(
+    Season, st.integers(1, 9),
+    st.sampled_from([0.0, 1.0]) | st.floats(0.0, 1.0),
+    st.sampled_from([0.0, 350.0]) | st.floats(0.0, 600.0),
+)  # fmt: skip
+some_seasons = st.lists(any_season, min_size=1, max_size=3).map(tuple)
+configs = st.sampled_from(ALL)
+
+
+def by_name(config: RatingConfig) -> str:
+    return f"{config.__struct_config__.tag}-{config.kept}"
+
+
+@cache
+def played(config: RatingConfig) -> Pool:
+    """Eight players after twelve rounds of five, by surprise and otherwise."""
+    random, pool = np.random.default_rng(7), Pool(Ladder(rating=config))
+    for number in range(12):
+        names = random.permutation(list(NAMES))[:5].tolist()
+        pool.rate(read(config, *ranked([1, 2, 2, 3, 4], names), completed_at=day(number)), number)
+    return pool
+
+
+def beliefs_of(config: RatingConfig) -> Beliefs:
+    """Those of these players: their own copy."""
+    pool = played(config)
+    held = pool._beliefs
+    return Beliefs(held.header[: len(pool)].copy(), held.factors[: len(pool)].copy())
+
+
+def drawn(beliefs: Beliefs, rule: RatingRule) -> seasons.Before:
+    """Draw them all, in place."""
+    rows = np.arange(len(beliefs))
+    before = seasons.draw([rule], rows * 0, beliefs, rows)
+    assert before is not None
+    return before
+
+
+def step_of(beliefs: Beliefs) -> float:
+    """Of the grid on which all of them are."""
+    return 2.0 ** int(beliefs.header["grid"][0])
+
+
+# --- what a draw is -------------------------------------------------------------------------------
+
+
+@given(configs, any_season)
+def test_mu_and_sigma(config: RatingConfig, season: Season) -> None:
+    """mu keeps a part of its distance from the initial one, and sigma is at least the season's:
+    by every system, to half a step of the grid where factors are on one, or half a float32."""
+    rule, beliefs = rule_of(config, (season,)), beliefs_of(config)
+    mu, sigma = beliefs.header["mu"].copy(), beliefs.header["sigma"].copy()
+    drawn(beliefs, rule)
+    wanted = rule.initial_mu + season.keep * (mu - rule.initial_mu)
+    unit = np.spacing(np.abs(wanted).astype(np.float32)).astype(np.float64) if config.kept else 1e-9
+    if config.kept and beliefs.header["count"].all():
+        unit = np.maximum(unit, step_of(beliefs))
+    elif config.kept:
+        assert beliefs.header["mu"].astype(np.float32).tolist() == beliefs.header["mu"].tolist()
+    assert (np.abs(beliefs.header["mu"] - wanted) <= 0.5 * unit + 1e-9).all()
+    assert np.maximum(sigma, season.sigma).tolist() == beliefs.header["sigma"].tolist()
+
+
+def slope(beliefs: Beliefs, i: int, x: float) -> float:
+    """The derivative of a belief's log-posterior."""
+    head = beliefs.header[i]
+    p, a, r = factors_of(beliefs)[i, : head["count"]].T
+    pulls = head["scale"] * r * np.tanh((x - p) * a)
+    return float(head["precision"] * (x - head["center"]) + pulls.sum())
+
+
+def modes(beliefs: Beliefs) -> Floats:
+    """(n,) found by another method than the kernels'."""
+    found = [brentq(lambda x, i=i: slope(beliefs, i, x), -1e5, 1e5, xtol=1e-11)
+             for i in range(len(beliefs))]  # fmt: skip
+    return np.array(found)
+
+
+def performances(beliefs: Beliefs) -> list[Floats]:
+    """Those that each belief holds."""
+    counts = beliefs.header["count"].tolist()
+    return [each[:count, 0].copy() for each, count in zip(factors_of(beliefs), counts, strict=True)]
+
+
+@pytest.mark.parametrize("config", [*CODED, MMR_IN_FULL, R_IN_FULL], ids=by_name)
+def test_all_factors_and_the_mode_move_alike(config: RatingConfig) -> None:
+    """Whether they are codes, which move by whole steps of the grid, or numbers."""
+    beliefs = beliefs_of(config)
+    before, was, mode = beliefs.header.copy(), performances(beliefs), modes(beliefs)
+    drawn(beliefs, rule_of(config, (SOFT,)))
+    shift = beliefs.header["mu"] - before["mu"]
+    assert (np.abs(shift) > 1.0).any()
+    if config.kept:
+        assert (shift % step_of(beliefs) == 0.0).all()
+    little = 0.0 if config.kept else 1e-9  # numbers of some 2^11 points
+    for own, old, new in zip(shift.tolist(), was, performances(beliefs), strict=True):
+        assert np.abs(new - old - own).max() <= little
+    assert beliefs.header["center"] == pytest.approx(before["center"] + shift, abs=1e-9)
+    assert modes(beliefs) - mode == pytest.approx(shift, abs=1e-8)  # two roots
+
+
+@pytest.mark.parametrize("config", CODED, ids=by_name)
+def test_codes_as_numbers(config: RatingConfig) -> None:
+    """Codes are drawn as the numbers that they stand for: all lie off by the same part of a step,
+    and their weights and slopes are the same, to float32."""
+    coded = beliefs_of(config)
+    whole = Beliefs(coded.header.copy(), factors_of(coded).copy())
+    rule = rule_of(config, (HALF, WIDE))
+    in_full = msgspec.structs.replace(rule, kept=0)
+    drawn(coded, rule)
+    drawn(whole, in_full)
+    off = coded.header["mu"] - whole.header["mu"]
+    assert 0.0 < np.abs(off).max() <= step_of(coded)  # half a step for each season
+    for own, old, new in zip(off.tolist(), performances(whole), performances(coded), strict=True):
+        assert new - old == pytest.approx(own, abs=1e-9)
+    for name in ("sigma", "precision", "scale"):
+        assert coded.header[name] == pytest.approx(whole.header[name], rel=2.0**-23)
+    mine, other = factors_of(coded)[..., 1:], whole.factors[..., 1:]
+    assert mine == pytest.approx(other, rel=2.0**-23)
+
+
+@pytest.mark.parametrize("season", [HALF, WIDE])
+def test_diffusion_by_a_season(season: Season) -> None:
+    """Of Elo-MMR: mu stays the mode, and the weights sum to sigma^-2, as after any diffusion; by
+    rho a part of each factor moves into the Gaussian."""
+    beliefs = beliefs_of(MMR_IN_FULL)
+    was = logistic_weight(beliefs)
+    before = float(beliefs.header["sigma"][0])
+    drawn(beliefs, rule := rule_of(MMR_IN_FULL, (season,)))
+    header, weight = beliefs.header[0], logistic_weight(beliefs)
+    assert header["sigma"] == season.sigma > before
+    kappa = (before / season.sigma) ** 2
+    assert weight == pytest.approx(was * kappa ** (1.0 + rule.rho), rel=1e-13)
+    assert header["precision"] + weight.sum() == pytest.approx(season.sigma**-2, rel=1e-12)
+    assert modes(beliefs) == pytest.approx(beliefs.header["mu"], abs=1e-8)
+
+
+@pytest.mark.parametrize("config", [R, R_IN_FULL], ids=by_name)
+def test_widening_by_a_season(config: EloR) -> None:
+    """Of Elo-R: all widths grow by one factor, so that the sum of tau^-2 is sigma^-2."""
+    beliefs = beliefs_of(config)
+    was, before = factors_of(beliefs)[..., 1].copy(), beliefs.header.copy()
+    drawn(beliefs, rule_of(config, (HALF,)))
+    by = (before["sigma"] / HALF.sigma)[:, np.newaxis]
+    assert (by < 1.0).all()
+    rounding = 2.0**-23 if config.kept else 1e-14  # the scale is a float32
+    found = factors_of(beliefs)[..., 1]
+    assert found == pytest.approx(was * by, rel=rounding)
+    total = beliefs.header["precision"] + np.square(found).sum(axis=1)
+    was_total = before["precision"] + np.square(was).sum(axis=1)
+    assert total / was_total == pytest.approx(np.square(by[:, 0]), rel=2.0 * rounding)
+
+
+def test_a_performance_at_the_end_of_the_grid_stays_there() -> None:
+    """All others move on; none comes out at the other end."""
+    beliefs = beliefs_of(MMR)
+    most, step = 2**19 - 1, step_of(beliefs)
+    beliefs.header["mu"] = -3000.0
+    last = beliefs.header["count"] - 1
+    rows = np.arange(len(beliefs))
+    top = [factor.code_of(most * step - 1.0, 0.5, 0.0, 1.0 / step) for _ in rows]
+    beliefs.factors[rows, last] = top
+    was = performances(beliefs)
+    drawn(beliefs, rule_of(MMR, (HALF,)))
+    for old, new in zip(was, performances(beliefs), strict=True):
+        assert new[-1] == most * step
+        assert (new[:-1] - old[:-1] == 2250.0).all()
+
+
+@given(configs, any_season, some_seasons)
+def test_missed_seasons_come_one_after_the_other(
+    config: RatingConfig, first: Season, others: tuple[Season, ...]
+) -> None:
+    """Whether they are applied in one call or in several."""
+    at_once, one_by_one = beliefs_of(config), beliefs_of(config)
+    drawn(at_once, rule_of(config, (first, *others)))
+    for i in range(len(others) + 1):
+        drawn(one_by_one, rule_of(config, (first, *others)[: i + 1]))
+    assert at_once.header.tobytes() == one_by_one.header.tobytes()
+    assert at_once.factors.tobytes() == one_by_one.factors.tobytes()
+    assert (at_once.header["season"] == 1 + len(others)).all()
+    again = at_once.header.tobytes()
+    assert len(drawn(at_once, rule_of(config, (first, *others))).rows) == 0
+    assert again == at_once.header.tobytes()
+
+
+# --- who draws ------------------------------------------------------------------------------------
+
+
+@given(configs, some_seasons)
+def test_headers_alone_give_the_same_bits(
+    config: RatingConfig, started: tuple[Season, ...]
+) -> None:
+    """Stage 1 draws headers, stage 2 draws beliefs, and a reader sees what both will see."""
+    rule, beliefs = rule_of(config, started), beliefs_of(config)
+    header = beliefs.header.copy()
+    if config.kept:
+        data = b"".join(each[: record.HEADER_SIZE] for each in record.encode(beliefs))
+        header = record.read_headers(data)
+    as_held = header.tobytes()
+    mu, sigma = seasons.seen(rule, header)
+    assert as_held == header.tobytes()
+    seasons.draw_headers(rule, header)
+    drawn(beliefs, rule)
+    for name, shown in (("mu", mu), ("sigma", sigma)):
+        assert beliefs.header[name].tobytes() == header[name].tobytes() == shown.tobytes()
+    assert (header["season"] == len(started)).all()
+    seasons.draw_headers(rule, header)  # twice is once
+    assert beliefs.header["mu"].tobytes() == header["mu"].tobytes()
+
+
+@pytest.mark.parametrize("config", [MMR, R, SYSTEMS[5]], ids=by_name)
+def test_newcomers_are_not_drawn(config: RatingConfig) -> None:
+    """They begin in the season that there is, as others began in theirs."""
+    rule = rule_of(config, (Season(1, 0.0, 500.0), HALF))
+    beliefs = newcomers(3, 2, 1400.0, 300.0, coded=True)
+    before = drawn(beliefs, rule)
+    assert before.season.tolist() == [0, 0, 0]
+    assert beliefs.header["season"].tolist() == [2, 2, 2]
+    assert beliefs.header["mu"].tolist() == [1400.0] * 3
+    header = newcomers(3, 0, 1400.0, 300.0).header
+    assert seasons.seen(rule, header)[0].tolist() == [1400.0] * 3
+    assert seasons.seen(rule, header)[1].tolist() == [300.0] * 3
+
+
+def test_each_row_by_its_own_rule() -> None:
+    """Rows of ladders with and without seasons may share a call."""
+    rules = [rule_of(MMR), rule_of(MMR, (SOFT,)), rule_of(R, (SOFT, HALF))]
+    beliefs, alone = beliefs_of(MMR), beliefs_of(MMR)
+    rows, rule = np.array([5, 0, 3]), np.array([0, 1, 2])
+    before = seasons.draw(rules, rule, beliefs, rows)
+    assert before is not None
+    assert before.rows.tolist() == [0, 3]
+    assert before.mu.tolist() == alone.header["mu"][[0, 3]].tolist()
+    for row, number in ((0, 1), (3, 2)):
+        one = np.array([row])
+        seasons.draw([rules[number]], one * 0, alone, one)
+    assert beliefs.header.tobytes() == alone.header.tobytes()
+    assert beliefs.factors.tobytes() == alone.factors.tobytes()
+    assert seasons.draw([rule_of(MMR)], rows * 0, beliefs, rows) is None
+
+
+# --- rounds after it ------------------------------------------------------------------------------
+
+
+def season_and_round(config: RatingConfig, *started: Season) -> Beliefs:
+    """All players after these seasons and a round of all."""
+    rule, beliefs = rule_of(config, started), beliefs_of(config)
+    rows = np.arange(len(beliefs))
+    same, time = rows * 0, rows * 0 + 1_790_000_000
+    evidence = np.array([[1450.0 + 40.0 * i, 9e4, 900.0] for i in rows])
+    if rule.system not in ("elo-mmr", "elo-r"):
+        evidence[:, 1], evidence[:, 2] = evidence[:, 0], 90.0
+    before = seasons.draw([rule], same, beliefs, rows)
+    systems.update(beliefs, rows, evidence, [rule], same)
+    systems.note_round(beliefs, rows, same + 99, time)
+    seasons.remember(beliefs, before)
+    return beliefs
+
+
+@pytest.mark.parametrize("config", [each for each in ALL if each.kept], ids=by_name)
+def test_a_belief_is_its_record(config: RatingConfig) -> None:
+    """After the round that follows it holds nothing that its record does not: not one bit."""
+    beliefs = season_and_round(config, HALF, WIDE)
+    again = record.decode(record.encode(beliefs), beliefs.factors.shape[1], 0.0, 1.0)
+    assert again.header["previous_season"].tolist() == [0] * len(NAMES)
+    assert again.header["season"].tolist() == [2] * len(NAMES)
+    again.header["version"] = 0
+    names = set(beliefs.header.dtype.names or ())
+    if config not in (MMR, BRISK, R, *SYSTEMS[:2]):
+        names -= {"center", "precision", "scale", "width"}  # nobody reads them
+    for name in names:
+        assert beliefs.header[name].tobytes() == again.header[name].tobytes()
+    for i, count in enumerate(beliefs.header["count"].tolist()):
+        assert beliefs.factors[i, :count].tolist() == again.factors[i, :count].tolist()
+
+
+@pytest.mark.parametrize("config", ALL, ids=by_name)
+def test_what_was_before_is_not_drawn(config: RatingConfig) -> None:
+    """The previous mu, sigma and season are those that were told and stored."""
+    was, after = beliefs_of(config).header, season_and_round(config, HALF).header
+    assert was["mu"].tolist() == after["previous_mu"].tolist()
+    assert was["sigma"].tolist() == after["previous_sigma"].tolist()
+    assert (set(after["previous_season"]), set(after["season"])) == ({0}, {1})
+
+
+@pytest.mark.parametrize("config", ALL, ids=by_name)
+def test_a_season_that_keeps_all_changes_nothing(config: RatingConfig) -> None:
+    """But the number of seasons."""
+    plain, kept = season_and_round(config), season_and_round(config, Season(1, 1.0, 0.0))
+    assert plain.factors.tobytes() == kept.factors.tobytes()
+    assert set(kept.header["season"]) == {1}
+    kept.header["season"] = 0
+    assert plain.header.tobytes() == kept.header.tobytes()
+
+
+def test_a_rule_with_seasons_travels() -> None:
+    """In MessagePack as in JSON; a rule of a release before seasons has none."""
+    rule = rule_of(MMR, (HALF, SOFT))
+    packed = msgspec.msgpack.encode(rule)
+    assert rule == msgspec.msgpack.decode(packed, type=RatingRule)
+    assert rule == msgspec.json.decode(msgspec.json.encode(rule), type=RatingRule)
+    older = msgspec.msgpack.encode(msgspec.msgpack.decode(packed)[:-1])
+    assert rule_of(MMR) == msgspec.msgpack.decode(older, type=RatingRule)
+    assert rule_of(MMR) is rule_of(MMR)

@@ -1,0 +1,297 @@
+"""Seasons between rounds: whoever rates them, in whatever pieces, gets the same bits."""
+
+import random
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+
+import msgspec
+import numpy as np
+import pytest
+
+from stream_rater.cli.rate import _rating_lines
+from stream_rater.columns.player_column import BeliefColumn
+from stream_rater.config import Change, Ladder, Ladders
+from stream_rater.contract.events import RatingChanged, rating_changed_from_json
+from stream_rater.contract.record import Player, Record
+from stream_rater.lab.bulk_replay import BulkReplay, Census, Played
+from stream_rater.lab.rating_changes import changes_of
+from stream_rater.parts import decoder, schema
+from stream_rater.parts.schema import Part
+from stream_rater.pipeline import changes, estimation, stage_2
+from stream_rater.pipeline.estimation import PendingRounds
+from stream_rater.pipeline.ports import Held, Position
+from stream_rater.pipeline.shard import Batch, Item
+from stream_rater.pipeline.shard_group import ShardGroup
+from stream_rater.rating import record
+from stream_rater.rating.model import newcomers
+from stream_rater.rating.parameters import Elo, EloMMR, EloR, Glicko, Season
+from stream_rater.rating.systems import rule_of
+from stream_rater.replay.sequential import Judge, Replay
+from tests.unit.machines import CONFIG
+from tests.unit.pending import SHARDS, pending_of
+from tests.unit.test_bulk_replay import OTHER, a_round
+
+LADDERS = Ladders(
+    ladders={
+        "a": Ladder(rating=CONFIG, changes=(Change(from_offset=150, rating=OTHER),)),
+        "b": Ladder(rating=EloR(history=3)),
+        "c": Ladder(rating=Elo(learning_rate=32.0, scale=174.0)),
+        "d": Ladder(rating=Glicko(beta=200.0, sigma_drift=35.0)),
+    }
+)
+IN_FULL = Ladders(
+    ladders={
+        name: Ladder(rating=msgspec.structs.replace(ladder.rating, history="full"))
+        for name, ladder in LADDERS.ladders.items()
+    }
+)
+COUNT = 240
+ROUNDS = [a_round(offset, random.Random(offset)) for offset in range(COUNT)]
+
+FIRST, SECOND, THIRD = Season(1, 0.5, 150.0), Season(2, 0.9, 0.0), Season(7, 0.0, 300.0)
+STARTS: Mapping[int, tuple[tuple[str, Season], ...]] = {
+    0: (("d", FIRST),),
+    80: (("a", FIRST), ("b", FIRST), ("c", FIRST)),
+    120: (("a", SECOND),),
+    121: (("a", THIRD), ("b", SECOND)),
+    200: (("a", SECOND), ("b", THIRD), ("d", THIRD)),
+}
+"""Which seasons start before the round at an offset."""
+
+
+def seasons_at(ladder: str, offset: int) -> tuple[Season, ...]:
+    """Those that have started on a ladder before this round."""
+    return tuple(
+        season
+        for start, some in STARTS.items()
+        for name, season in some
+        if start <= offset and name == ladder
+    )
+
+
+def pieces(at_once: int) -> Iterator[list[Record]]:
+    """The rounds, so many at once, but never those of two seasons."""
+    cuts = [*STARTS, COUNT]
+    for first, end in pairwise(cuts):
+        for start in range(first, end, at_once):
+            yield ROUNDS[start : min(start + at_once, end)]
+
+
+def replayed(ladders: Ladders, at_once: int) -> tuple[Replay, list[RatingChanged]]:
+    """All rounds through the sequential replay, and what they changed."""
+    replay, told = Replay(ladders, 10), list[RatingChanged]()
+    for some in pieces(at_once):
+        for ladder, season in STARTS.get(some[0].offset, ()):
+            replay.start_season(ladder, season)
+        told += changes_of(replay.feed(some))
+    return replay, told
+
+
+def records_of(replay: Replay) -> dict[Player, bytes]:
+    pools = replay.pools.items()
+    return {(name, p): pool.belief_bytes(p) for name, pool in pools for p, _ in pool}
+
+
+@pytest.mark.parametrize("ladders", [LADDERS, IN_FULL], ids=["records", "in full"])
+def test_at_once_as_one_by_one(ladders: Ladders) -> None:
+    """In one call a player may have rounds of one season only, or the first of it among others."""
+    one_by_one, told = replayed(ladders, 1)
+    for at_once in (7, COUNT):
+        together, also_told = replayed(ladders, at_once)
+        assert told == also_told
+        for name, pool in one_by_one.pools.items():
+            mine = {player: header.tobytes() for player, header in pool}
+            assert mine == {player: header.tobytes() for player, header in together.pools[name]}
+        if ladders is LADDERS:
+            assert records_of(one_by_one) == records_of(together)
+
+
+def test_deltas_add_up() -> None:
+    """Over all seasons: what each event says was before is what the last one told."""
+    replay, told = replayed(LADDERS, 7)
+    last: dict[Player, RatingChanged] = {}
+    sums: dict[Player, float] = {}
+    for each in told:
+        who = each.ladder, each.player
+        before = last.get(who)
+        if before is None:
+            assert each.previous_mu in (1500.0, OTHER.initial_mu)
+            sums[who] = each.previous_mu
+        else:
+            assert (before.mu, before.sigma) == (each.previous_mu, each.previous_sigma)
+            assert before.rating == each.previous_rating or before.ladder == "a"  # it changes
+        sums[who] += each.mu - each.previous_mu
+        last[who] = each
+    assert len(last) > 100
+    for name, pool in replay.pools.items():
+        for player, header in pool:
+            assert sums[name, player] == pytest.approx(float(header["mu"]), rel=1e-14)
+    seen = {(name, int(h["season"])) for name, pool in replay.pools.items() for _, h in pool}
+    assert {("a", 4), ("b", 3), ("c", 1), ("d", 1), ("d", 2)} <= seen
+
+
+class Stream:
+    """Both stages on records, as workers do it but for their logs."""
+
+    def __init__(self) -> None:
+        self.judge = Judge(LADDERS, 10)
+        self.records: dict[Player, bytes] = {}
+        self.told: list[RatingChanged] = []
+
+    def pending(self, of: Record) -> PendingRounds | None:
+        """The round in a record, if it changes anything."""
+        decoded = self.judge.decode([of])
+        if not self.judge.round_decoder.rates(decoded.rounds, decoded.rule).all():
+            return None
+        return estimation.pending_rounds([of], decoded, SHARDS)
+
+    def estimated(self, pending: PendingRounds) -> Part:
+        """Stage 1, from what is held."""
+        held = [self.records.get(p, bytes(record.HEADER_SIZE)) for p in pending.rounds.players()]
+        headers = record.read_headers(b"".join(each[: record.HEADER_SIZE] for each in held))
+        found = estimation.classified(pending, headers, np.ones(pending.count, np.bool_))
+        assert found.ready is pending
+        offset = int(pending.offsets[0])
+        return estimation.estimate(
+            pending, headers, self.judge.round_decoder.ratings, SHARDS,
+            lambda ladder: seasons_at(ladder, offset),
+        )  # fmt: skip
+
+    def apply(self, *parts: Part) -> None:
+        """Stage 2, all in one call."""
+        messages = [schema.encode(part) for part in parts]
+        items = [Item(i, decoder.read(each)) for i, each in enumerate(messages)]
+        group = ShardGroup({0: Batch(len(items), items)})
+        held = Held(Position(0), [self.records.get(p) for p in group.players[0]])
+        (change,) = changes.computed(group, {0: held})
+        self.records |= dict(change.application.beliefs)
+        self.told += [rating_changed_from_json(each.value) for each in change.events]
+        again = Held(change.application.position, [self.records[p] for p in group.players[0]])
+        parts_read = group.batches[0].parts
+        recalled = changes.recalled(0, parts_read, again, 0)
+        assert list(recalled.events) == list(change.events)
+
+
+def test_the_stream_as_the_replay() -> None:
+    """The same records and events; and a round that was applied before a crash is estimated from
+    the same prior again, whether or not it was the first of its season."""
+    stream = Stream()
+    for each in ROUNDS:
+        pending = stream.pending(each)
+        if pending is not None:
+            part = stream.estimated(pending)
+            players = list(pending.rounds.players())
+            held = estimation.posteriors(
+                part, pending, np.arange(len(players)), [stream.records.get(p) for p in players]
+            )
+            stream.apply(part)
+            assert held == [stream.records[player] for player in players]
+            again = stream.estimated(pending)
+            assert part.evidence.tobytes() == again.evidence.tobytes()
+            assert part.rules == again.rules
+    replay, told = replayed(LADDERS, 1)
+    assert stream.records == records_of(replay)
+    assert stream.told == told
+
+
+def test_several_seasons_in_one_call() -> None:
+    """An updater that was away applies rounds of several seasons at once."""
+    one_by_one, at_once = Stream(), Stream()
+    parts = []
+    for each in ROUNDS[:140]:
+        pending = one_by_one.pending(each)
+        if pending is not None:
+            parts.append(one_by_one.estimated(pending))
+            one_by_one.apply(parts[-1])
+    at_once.apply(*parts)
+    assert one_by_one.records == at_once.records
+    assert one_by_one.told == at_once.told
+
+
+def test_in_bulk_as_one_by_one() -> None:
+    """Each turn by the seasons of its ladder."""
+    judge, census, crowd = Judge(LADDERS, 10), Census(), BulkReplay()
+    for each in ROUNDS:
+        decoded = judge.decode([each])
+        if not judge.round_decoder.rates(decoded.rounds, decoded.rule).all():
+            continue
+        rounds = decoded.rounds
+        rows = census.rows(rounds.players())
+        crowd.make_room(len(census))
+        played = Played(rounds, decoded.rule, np.zeros(1, np.int64), np.array([each.offset]))
+        started = seasons_at(rounds.heads[0].ladder, each.offset)
+        for turn in crowd.turns(played, rows):
+            crowd.rate(turn, judge.round_decoder.ratings[int(decoded.rule[0])], started)
+    everybody = np.arange(len(census))
+    found = BeliefColumn(census.players(everybody), crowd.records(everybody))
+    assert dict(found) == records_of(replayed(LADDERS, 1)[0])
+
+
+def test_a_wave_of_ladders_with_seasons_and_without() -> None:
+    """Rounds of one configuration are estimated apart where their ladders' seasons differ."""
+    config = EloMMR(weight_limit=0.2, sigma_limit=80.0)
+    ladders = Ladders(ladders=dict.fromkeys("xyz", Ladder(rating=config)))
+    pending = pending_of([3, 2, 4, 2], ladders="xyzx", known=ladders)
+    started = {"x": (FIRST,), "y": (), "z": (FIRST, SECOND)}
+    header = newcomers(pending.count, 0, 1500.0, 350.0).header
+    header["mu"] += 10.0 * np.arange(pending.count)
+    header["sigma"], header["rounds"] = 90.0, 3
+    header["rounds"][1] = 0
+    part = estimation.estimate(pending, header.copy(), [config], SHARDS, lambda who: started[who])
+    rules = [part.rules[each.rule] for each in part.rounds]
+    assert rules == [rule_of(config, started[name]) for name in "xyzx"]
+    first, evidence = 0, set()
+    for i, name in enumerate("xyzx"):
+        one = pending.take(np.array([i]))
+        own = slice(first, first + one.count)
+        first = own.stop
+        for among in started.values():
+            alone = estimation.estimate(
+                one, header[own].copy(), [config], SHARDS, lambda _, among=among: among
+            )
+            same = alone.evidence.tobytes() == part.evidence[own].tobytes()
+            assert same == (among == started[name])
+            evidence.add(alone.evidence.tobytes())
+    assert len(evidence) == 4 * 3
+    plain = estimation.estimate(pending, header.copy(), [config], SHARDS)
+    assert plain.rules == [rule_of(config)]
+    none = estimation.estimate(pending, header.copy(), [config], SHARDS, lambda _: ())
+    assert plain.evidence.tobytes() == none.evidence.tobytes()
+
+
+def test_who_has_no_rounds_left_is_a_newcomer() -> None:
+    """But one whose last offset is known: an older round is not fresh for them."""
+    rule = rule_of(CONFIG, (FIRST,))
+    beliefs = newcomers(1, 1, 1234.0, 77.0, coded=True)
+    beliefs.header["last"], beliefs.header["season"], beliefs.header["time"] = 41, 1, 99
+    (held,) = record.encode(beliefs)
+    again = stage_2.decoded([rule], np.zeros(2, np.int64), [held, None]).header
+    fresh = newcomers(2, 0, rule.initial_mu, rule.initial_sigma).header
+    fresh["last"][0] = 41
+    assert fresh.tobytes() == again.tobytes()
+    ladders = Ladders(ladders={"x": Ladder(rating=CONFIG)})
+    pending = pending_of([2], offsets=[50], ladders="x", known=ladders)
+    evidence = {
+        estimation.estimate(
+            pending, record.read_headers(headers), [CONFIG], SHARDS, lambda _: (FIRST,)
+        ).evidence.tobytes()
+        for nobody in [bytes(record.HEADER_SIZE)]
+        for headers in (held[: record.HEADER_SIZE] + nobody, 2 * nobody)
+    }
+    assert len(evidence) == 1
+
+
+def test_readers_see_a_season_at_once() -> None:
+    """`rate` shows beliefs as drawn, also of those who have not played since; and the records as
+    they are held."""
+    replay = replayed(LADDERS, COUNT)[0]
+    pool = replay.pools["d"]
+    for season in (FIRST, Season(9, 0.0, 250.0)):
+        replay.start_season("d", season)
+    lines = _rating_lines("d", pool, records=True)
+    assert {line.mu for line in lines} == {1500.0}
+    assert {line.sigma for line in lines} == {250.0} | {
+        s for line in lines if (s := line.sigma) > 250
+    }
+    assert len({line.record for line in lines}) == len(lines)
+    assert {line.rating for line in lines if line.sigma == 250.0} == {1500.0 - 2.0 * 250.0}
