@@ -1,11 +1,10 @@
 """`make contract`: the events as an AsyncAPI 3 document, deploy/asyncapi.yaml.
 
-The schemas come from the types in `stream_rater.contract.events`, which the service decodes and
-encodes with. `stream_rater.rounds.validation` has further rules; those that JSON Schema can express
-are added here. A test compares the two.
+The schemas come from the types in `stream_rater.contract`, which the service decodes and encodes
+with. `stream_rater.rounds` has further rules; those that JSON Schema can express are added here. A
+test compares the two.
 """
 
-import re
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -15,14 +14,16 @@ import yaml
 
 from stream_rater.adapters.envelopes import SOURCE
 from stream_rater.config import Limits
-from stream_rater.contract import events, tracecontext
+from stream_rater.contract import corrections, events, tracecontext
+from stream_rater.contract.corrections import EVENT_TYPE, KINDS, Correction
 from stream_rater.contract.events import MAX_ID_BYTES, MAX_RANK
+from stream_rater.rounds.corrections import LAST_SEASON, MOST_SIGMA
 from stream_rater.rounds.reported import MAX_TIME_LENGTH
 from stream_rater.rounds.validation import CODES, LEAST_CEILING, LEAST_SHARE, MIN_ENTRIES
 
 DOCUMENT: Final = Path(__file__).with_name("asyncapi.yaml")
 SCHEMAS: Final = "#/components/schemas/"
-VERSION: Final = "1.1.0"
+VERSION: Final = "1.2.0"
 """Of the events: raised in the middle by an addition, and there is nothing else."""
 
 Json = dict[str, Any]
@@ -62,14 +63,56 @@ ENTRY: Final = {
     },
 }
 
+CORRECTION: Final = {
+    "ladder": ID,
+    "reason": {"description": "For people: it is stored, and changes nothing."},
+    "event_type": {"description": f"As in a file, which has no header {EVENT_TYPE}."},
+    "batched": {"description": "Wait for the ladder's next corrections-applied."},
+    "round_id": ID | {"description": "Of two rounds with this id the last one is meant."},
+    "standings": {"minItems": MIN_ENTRIES, "description": "All of them, as they should have been."},
+    "completed_at": TIME,
+    "weight": ROUND["weight"],
+    "performance_ceiling": ROUND["performance_ceiling"],
+    "player": ID,
+    "into": ID | {"description": "Whose the player's rounds are from now on, and were before."},
+    "from": TIME | {"description": "Rounds completed then or later; null: from the first one on."},
+    "until": TIME | {"description": "Rounds completed before then; null: for ever."},
+    "season": {
+        "minimum": 1, "maximum": LAST_SEASON,
+        "description": "Its number: greater than that of the season before.",
+    },
+    "keep": {
+        "minimum": 0, "maximum": 1,
+        "description": "The part of the distance of mu from the initial one that stays.",
+    },
+    "sigma": {
+        "minimum": 0, "maximum": MOST_SIGMA, "description": "Every sigma is this much at least.",
+    },
+}  # fmt: skip
+"""Of all kinds together: a name means the same in each."""
+
 # No tombstone deletes a player's old event from the old partition: a subscriber that reads it after
 # the new event would lose the player.
 CHANGED: Final = {
+    "round_id": {"description": "After a correction that of the corrected round, if it is one's."},
+    "rank": {"description": "Null for who did not finish, and after a correction."},
+    "performance": {"description": "Null after a correction, and only then."},
     "rounds": {
-        "description": "How many of the player's rounds on this ladder are rated by now. A table "
-        "of ratings keeps a player's event with the largest number, whatever comes last: after "
-        "shards were added, older events stay in another partition."
+        "description": "How many of the player's rounds on this ladder count by now. It falls when "
+        "a correction takes rounds away."
     },
+    "offset": {
+        "description": "In round-completed, of the round or of the correction. A table of ratings "
+        "keeps a player's event with the greatest offset on each ladder, whatever comes last: "
+        "after shards were added, older events stay in another partition."
+    },
+    "season": {"description": "The ladder's season. Left out if none was started."},
+    "correction": {"description": "Why the rating changed without a round. Left out after one."},
+}
+CAUSE: Final = {
+    "cause": {"description": f"Its kind: {', '.join(KINDS)}."},
+    "offset": {"description": "Its own, in round-completed."},
+    "round_id": {"description": "Of the corrected round. Left out if it is not about one."},
 }
 
 HEADERS: Final = {
@@ -96,26 +139,56 @@ REJECTED: Final = {
     "original-bytes": "Its size where not all of it is here; or `unknown`.",
 }
 
+BY_LADDER: Final = (
+    "The ladder, so that its rounds and corrections stay in order; partitioned by murmur2."
+)
+TYPES: Final = [events.RoundCompleted, *KINDS.values(), events.RatingChanged]
+CHANNELS: Final = {
+    events.ROUND_COMPLETED: ("receive", "delete", [events.ROUND_COMPLETED, *KINDS]),
+    events.RATING_CHANGED: ("send", "compact", [events.RATING_CHANGED]),
+    events.ROUND_REJECTED: ("send", "delete", [events.ROUND_REJECTED]),
+}
+"""By topic: what the service does there, the clean-up policy, and the names of its messages."""
+
+EXAMPLES: Final[dict[str, Json]] = {
+    "round-voided": {"ladder": "ranked-eu", "round_id": "r-81f3", "reason": "server crash"},
+    "round-amended": {
+        "ladder": "ranked-eu", "round_id": "r-81f3", "reason": "ann was offside",
+        "standings": [{"player": "bob", "rank": 1}, {"player": "ann", "rank": 2}],
+    },
+    "player-removed": {
+        "ladder": "ranked-eu", "player": "eve", "from": "2026-11-01T00:00:00Z",
+        "until": "2026-11-20T00:00:00Z", "reason": "aimbot", "batched": True,
+    },
+    "player-merged": {"ladder": "ranked-eu", "player": "ann-2", "into": "ann"},
+    "season-started": {"ladder": "ranked-eu", "season": 2, "keep": 0.5, "sigma": 200.0},
+    "corrections-applied": {"ladder": "ranked-eu"},
+}  # fmt: skip
+"""One of each kind."""
+
 
 def schemas() -> Json:
     """What the types say, then what is added."""
-    _, found = msgspec.json.schema_components(
-        [events.RoundCompleted, events.RatingChanged], ref_template=SCHEMAS + "{name}"
-    )
+    _, found = msgspec.json.schema_components(TYPES, ref_template=SCHEMAS + "{name}")
     _refine(found["RoundCompleted"], ROUND)
-    _refine(found["Entry"], ENTRY)
     _refine(found["RatingChanged"], CHANGED)
-    found["Entry"]["allOf"] = [{"anyOf": [RANKED, PLAYED]}, {"oneOf": [ALONE, TOGETHER]}]
+    _refine(found["CorrectionCause"], CAUSE)
+    for entry in ("Entry", "StrictEntry"):
+        _refine(found[entry], ENTRY)
+        found[entry]["allOf"] = [{"anyOf": [RANKED, PLAYED]}, {"oneOf": [ALONE, TOGETHER]}]
+    for kind in KINDS.values():
+        own = found[kind.__name__]
+        _refine(own, {name: CORRECTION[name] for name in own["properties"]})
     return found
 
 
 def _refine(schema: Json, additions: Json) -> None:
     for name, addition in additions.items():
         held = schema["properties"][name]
-        # Where null is allowed, too, the addition is about the other.
-        target = next((each for each in held.get("anyOf", ()) if each["type"] != "null"), held)
-        target.update(addition)
-    schema["description"] = re.sub(r" Not validated: .*", "", schema["description"])
+        # Where null is allowed, too, the addition is about the other; of a struct nothing is added.
+        others = (each for each in held.get("anyOf", ()) if each.get("type", "null") != "null")
+        next(others, held).update(addition)
+    schema["description"] = " ".join(schema["description"].split())
 
 
 def _headers(told: dict[str, str], required: bool, content_types: list[str]) -> Json:
@@ -145,17 +218,30 @@ def _message(name: str, summary: str, headers: Json, payload: Json, key: str) ->
     }
 
 
+def _correction(name: str, kind: type[Correction]) -> Json:
+    headers = _headers(HEADERS, False, [events.JSON, events.MSGPACK])
+    headers["properties"] |= {EVENT_TYPE: {"type": "string", "const": name}}
+    headers["required"] = [EVENT_TYPE]
+    summary = " ".join((kind.__doc__ or "").split())
+    told = _message(name, summary, headers, {"$ref": f"{SCHEMAS}{kind.__name__}"}, BY_LADDER)
+    return told | {"examples": [{"headers": {EVENT_TYPE: name}, "payload": EXAMPLES[name]}]}
+
+
 def messages() -> Json:
-    """One for each public topic."""
+    """Of all public topics."""
     both = [events.JSON, events.MSGPACK]
+    of_round = _headers(HEADERS, False, both)
+    of_round["properties"] |= {
+        EVENT_TYPE: {"type": "string", "const": corrections.ROUND, "description": "Or without it."}
+    }
     return {
         events.ROUND_COMPLETED: _message(
-            events.ROUND_COMPLETED, "A round that has ended.", _headers(HEADERS, False, both),
-            {"$ref": f"{SCHEMAS}RoundCompleted"},
-            "The ladder, so that its rounds stay in order; partitioned by murmur2.",
+            events.ROUND_COMPLETED, "A round that has ended.", of_round,
+            {"$ref": f"{SCHEMAS}RoundCompleted"}, BY_LADDER,
         ),
+        **{name: _correction(name, kind) for name, kind in KINDS.items()},
         events.RATING_CHANGED: _message(
-            events.RATING_CHANGED, "A player's rating after one round.",
+            events.RATING_CHANGED, "A player's rating after one round, or after a correction.",
             _headers(HEADERS, True, [events.JSON]), {"$ref": f"{SCHEMAS}RatingChanged"},
             "ladder:player, each percent-encoded for : % { }; on partition murmur2(player).",
         ),
@@ -173,39 +259,37 @@ def _camel(name: str) -> str:
 
 def document() -> Json:
     """The whole of it."""
-    names = messages()
-    policies = {events.ROUND_COMPLETED: ["delete"], events.RATING_CHANGED: ["compact"]}
     channels = {
-        _camel(name): {
-            "address": name,
-            "messages": {_camel(name): {"$ref": f"#/components/messages/{_camel(name)}"}},
-            "bindings": {
-                "kafka": {"topicConfiguration": {"cleanup.policy": policies.get(name, ["delete"])}}
+        _camel(topic): {
+            "address": topic,
+            "messages": {
+                _camel(name): {"$ref": f"#/components/messages/{_camel(name)}"} for name in names
             },
+            "bindings": {"kafka": {"topicConfiguration": {"cleanup.policy": [policy]}}},
         }
-        for name in names
+        for topic, (_, policy, names) in CHANNELS.items()
     }
     operations = {
-        f"{verb}{_camel(name)[:1].upper()}{_camel(name)[1:]}": {
+        f"{verb}{_camel(topic)[:1].upper()}{_camel(topic)[1:]}": {
             "action": verb,
-            "channel": {"$ref": f"#/channels/{_camel(name)}"},
+            "channel": {"$ref": f"#/channels/{_camel(topic)}"},
         }
-        for name, verb in zip(names, ("receive", "send", "send"), strict=True)
+        for topic, (verb, _, _) in CHANNELS.items()
     }
     return {
         "asyncapi": "3.0.0",
         "info": {
             "title": "stream-rater",
             "version": VERSION,
-            "description": "Rounds in, ratings out. Written by `make contract`. Events change by "
-            "addition only. A prefix may stand before each address. performance-estimated, "
-            "between the two stages, is internal.",
+            "description": "Rounds and their corrections in, ratings out. Written by "
+            "`make contract`. Events change by addition only. A prefix may stand before each "
+            "address. performance-estimated, between the two stages, is internal.",
         },
         "defaultContentType": events.JSON,
         "channels": channels,
         "operations": operations,
         "components": {
-            "messages": {_camel(name): message for name, message in names.items()},
+            "messages": {_camel(name): message for name, message in messages().items()},
             "schemas": schemas(),
         },
     }

@@ -55,6 +55,8 @@ class Rating:
     rounds: int = 0
     provisional: bool = True
     """Too few rounds for the number to say much: a lobby may want to know."""
+    offset: int = -1
+    """Of the round, or the correction, that it is after: a greater one is newer."""
 
 
 NEWCOMER = Rating()
@@ -238,18 +240,20 @@ class Ratings:
             raise NotFollowed(f"Kafka: {failure.str()}")
 
     def _take(self, event: dict[str, Any]) -> None:
-        """Keep the event of a player's last round: the one with the largest `rounds`.
+        """Keep a player's newest event on a ladder: the one with the greatest `offset`.
 
         The order of arrival does not tell which that is. After shards were added, a player's new
         events are in another partition than the old ones, whose last stays in the topic, and
         partitions are read in any order. The service does not delete it by a tombstone: one that
-        arrives after the new event would delete the player here.
+        arrives after the new event would delete the player here. Nor does `rounds` tell: it falls
+        when a correction takes a round away.
         """
         table = self.ladders.setdefault(event["ladder"], {})
-        if event["rounds"] >= table.get(event["player"], NEWCOMER).rounds:
+        if event["offset"] >= table.get(event["player"], NEWCOMER).offset:
             table[event["player"]] = Rating(
-                event["mu"], event["sigma"], event["rating"], event["rounds"], event["provisional"]
-            )
+                event["mu"], event["sigma"], event["rating"], event["rounds"],
+                event["provisional"], event["offset"],
+            )  # fmt: skip
 
     def table(self, ladder: str) -> Table:
         """A ladder's ratings; ValueError for one of which there is none: it may be misspelt."""

@@ -154,13 +154,17 @@ def in_utc(time: str) -> str:
 
 
 def outcome_of(event: RatingChanged) -> str:
-    """What a round did to a player, as a line's end. A newcomer's rating before it is no number
-    that anybody was shown: there is none."""
-    rank = "did not finish" if event.rank is None else f"rank {event.rank}"
+    """What a round or a correction did to a player, as a line's end. A newcomer's rating before the
+    first round is no number that anybody was shown: there is none."""
     before, change = f"{event.previous_rating:.1f}", event.rating - event.previous_rating
+    moved = f"{before:>7} -> {event.rating:7.1f} ({change:+.1f})"
+    if (correction := event.correction) is not None:
+        of = f"{correction.cause} {correction.round_id}".rstrip()
+        return f"{'correction':<14} {moved}  {shown(of)}"
+    rank = "did not finish" if event.rank is None else f"rank {event.rank}"
     if event.rounds == 1:
-        return f"{rank:<14} {'(new)':>7} -> {event.rating:7.1f}  {shown(event.round_id)}"
-    return f"{rank:<14} {before:>7} -> {event.rating:7.1f} ({change:+.1f})  {shown(event.round_id)}"
+        moved = f"{'(new)':>7} -> {event.rating:7.1f}"
+    return f"{rank:<14} {moved}  {shown(event.round_id)}"
 
 
 # --- round-rejected ------------------------------------------------------------------------------

@@ -71,7 +71,8 @@ def _player(settings: Settings, ladder: str, player: str) -> Iterator[str]:
     key = belief_key(shard, ladder, player.encode(), settings.buckets)
     encoding = store.encoding(shard, (ladder, player)) or "unknown encoding"
     yield f"in Redis: shard {shard}, {len(record)} bytes in the hash {shown(key)} ({encoding})"
-    count = min(LAST_ROUNDS, int(header["rounds"]))  # else all of the partition is searched
+    # More than there are, and all of the partition is searched. A correction may leave no round.
+    count = max(1, min(LAST_ROUNDS, int(header["rounds"])))
     yield from _last_rounds(settings, admin.topics.changed, shard, joined(ladder, player), count)
 
 

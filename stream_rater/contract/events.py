@@ -69,8 +69,19 @@ class EmptyRound(Round, frozen=True, kw_only=True, gc=False):
     standings: tuple[()]
 
 
-class RatingChanged(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One player's rating after one round."""
+class CorrectionCause(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """The correction that changed a rating."""
+
+    cause: str
+    """Its kind, by the name in the header `event-type`."""
+    offset: int
+    """Its own, in `round-completed`."""
+    round_id: str = ""
+    """Of the round that was corrected, if it was about one."""
+
+
+class RatingChanged(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """One player's rating after one round, or after a correction."""
 
     event_id: str
     ladder: str
@@ -83,11 +94,20 @@ class RatingChanged(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     sigma: float
     previous_mu: float
     previous_sigma: float
-    performance: float
+    performance: float | None
+    """None after a correction, and only then."""
     rating: float
     previous_rating: float
     rounds: int
+    """It can fall: a correction takes rounds away."""
     provisional: bool
+    offset: int
+    """In `round-completed`, of the round or of the correction. Of a player's events on a ladder the
+    one with the greatest is the newest."""
+    season: int | None = None
+    """The ladder's season, if one was started."""
+    correction: CorrectionCause | None = None
+    """None after a round."""
 
 
 round_from_json = msgspec.json.Decoder(RoundCompleted).decode

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from stream_rater.columns.arrays import Ints
 from stream_rater.columns.ranges import bounds
 from stream_rater.contract.events import RatingChanged
 from stream_rater.pipeline.rating_events import changed_of
@@ -19,8 +20,9 @@ from stream_rater.replay.sequential import Rated, RatedBatch
 def changes_of(batch: RatedBatch) -> Iterator[RatingChanged]:
     """One event for each player of each round; in order of the file, and of place."""
     by_round: dict[int, Sequence[RatingChanged]] = {}
+    offsets = np.array([each.offset for each in batch.decoded.valid(batch.records)], np.int64)
     for rated in batch.rated:
-        events = _events(rated)
+        events = _events(rated, offsets[rated.chosen])
         starts = bounds(rated.rounds.sizes).tolist()
         for i, number in enumerate(rated.chosen.tolist()):
             by_round[number] = events[starts[i] : starts[i + 1]]
@@ -28,8 +30,8 @@ def changes_of(batch: RatedBatch) -> Iterator[RatingChanged]:
         yield from by_round[number]
 
 
-def _events(rated: Rated) -> list[RatingChanged]:
-    """Those of the rounds of one ladder, round by round."""
+def _events(rated: Rated, offsets: Ints) -> list[RatingChanged]:
+    """Those of the rounds of one ladder, which were at these (R,) offsets; round by round."""
     rule, same, rounds = [rated.rule], np.zeros(len(rated.rows), np.int64), rated.rounds
     wave, evidence, after, told = rated.folded
     numbers = np.column_stack((
@@ -47,7 +49,7 @@ def _events(rated: Rated) -> list[RatingChanged]:
         found.append(
             changed_of(
                 head.ladder, head.round_id, player, head.completed_at, place, row, played,
-                rated.rule,
+                int(offsets[i]), rated.rule,
             )
         )  # fmt: skip
     return found

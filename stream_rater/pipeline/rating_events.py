@@ -67,9 +67,10 @@ class InterleavedEvents(Collection[Event]):
 
 def changed_of(
     ladder: str, round_id: str, player: str, completed_at: str, place: int,
-    numbers: Sequence[float], rounds: int, rule: systems.RatingRule,
+    numbers: Sequence[float], rounds: int, offset: int, rule: systems.RatingRule,
 ) -> RatingChanged:  # fmt: skip
-    """The event of one row. `numbers` are as NUMBERS says; `rounds` counts this one."""
+    """The event of one row. `numbers` are as NUMBERS says; `rounds` counts this one, which was at
+    `offset`."""
     mu, sigma, previous_mu, previous_sigma, performance, rating, previous_rating = numbers
     return RatingChanged(
         event_id=joined(ladder, round_id, player),
@@ -87,6 +88,7 @@ def changed_of(
         previous_rating=previous_rating,
         rounds=rounds,
         provisional=rounds < rule.provisional_rounds,
+        offset=offset,
     )
 
 
@@ -96,10 +98,14 @@ def encoded(shard: int, rows: Rows, numbers: Floats, counts: Ints) -> list[Event
     events = []
     round_ids, times = rows.round_ids.texts(), rows.completed_at.texts()
     players = zip(rows.players, rows.round.tolist(), rows.rule.tolist(), strict=True)
-    more = zip(rows.place.tolist(), counts.tolist(), numbers.tolist(), strict=True)
-    for ((ladder, player), r, rule), (place, count, row) in zip(players, more, strict=True):
-        round_id, time = round_ids[r], times[rows.completed[r]]
-        changed = changed_of(ladder, round_id, player, time, place, row, count, rows.rules[rule])
+    more = zip(
+        rows.place.tolist(), counts.tolist(), rows.offset.tolist(), numbers.tolist(), strict=True
+    )
+    for ((ladder, player), r, rule), (place, count, offset, row) in zip(players, more, strict=True):
+        changed = changed_of(
+            ladder, round_ids[r], player, times[rows.completed[r]], place, row, count, offset,
+            rows.rules[rule],
+        )  # fmt: skip
         key, event_id = joined(ladder, player).encode(), changed.event_id.encode()
         moment = changed.completed_at, rows.traces.get(r)
         events.append(Event(shard, key, to_json(changed), event_id, *moment))
@@ -171,15 +177,16 @@ WORDS: Texts = _texts(
             ',"rounds":',
             ',"provisional":',
             "null",
-            "true}",
-            "false}",
+            'true,"offset":',
+            'false,"offset":',
             ":",
+            "}",
         ]
     )
 )
 """The texts between an event's values, followed by the values that are words."""
 ID, LADDER, PLAYER, ROUND, TIME, RANK, NUMBER = range(7)
-COUNT, PROVISIONAL, NULL, TRUE, FALSE, COLON = range(NUMBER + NUMBERS, NUMBER + NUMBERS + 6)
+COUNT, PROVISIONAL, NULL, TRUE, FALSE, COLON, END = range(NUMBER + NUMBERS, NUMBER + NUMBERS + 7)
 COMMA = ord(",")
 DIGITS = 20
 """The most digits of an integer."""
@@ -266,7 +273,8 @@ def _comma(numbers: Bytes, start: int) -> int:
 @kernel
 def _write(
     words: Texts, players: Spelt, ladders: Spelt, round_ids: Spelt, times: Texts, numbers: Bytes,
-    of: Ints, ladder: Ints, time: Ints, place: Ints, counts: Ints, provisional: Ints, out: Bytes,
+    of: Ints, ladder: Ints, time: Ints, place: Ints, counts: Ints, provisional: Ints, offset: Ints,
+    out: Bytes,
 ) -> Ints:  # fmt: skip
     """Write key, event id and value of each event in turn; return the (3n,) ends.
 
@@ -298,6 +306,7 @@ def _write(
         at = put_number(out, _put(out, at, words, COUNT), counts[i])
         at = _put(out, at, words, PROVISIONAL)
         at = _put(out, at, words, TRUE if counts[i] < provisional[i] else FALSE)
+        at = _put(out, put_number(out, at, offset[i]), words, END)
         ends[3 * i + 2] = at
     return ends
 
@@ -325,7 +334,7 @@ def written(rows: Rows, numbers: Floats, counts: Ints) -> EncodedEvents:
     out = np.empty(size, np.uint8)
     ends = _write(
         WORDS, players, ladders, round_ids, times, digits, rows.round, rows.players.ladder,
-        rows.completed, rows.place, counts, provisional, out,
+        rows.completed, rows.place, counts, provisional, rows.offset, out,
     )  # fmt: skip
     return EncodedEvents(rows, out[: ends[-1]].tobytes(), ends)
 
@@ -336,7 +345,7 @@ def _room(rows: int, players: Spelt, ladders: Spelt, round_ids: Spelt, times: Te
     ladder, round_id, time = (
         int(_sizes(each).max()) for each in (ladders.both, round_ids.both, times)
     )
-    longest = len(WORDS[0]) + 4 * ladder + 4 * round_id + time + 2 * DIGITS
+    longest = len(WORDS[0]) + 4 * ladder + 4 * round_id + time + 3 * DIGITS
     return rows * longest + 4 * int(_sizes(players.both).sum())
 
 

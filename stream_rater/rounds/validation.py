@@ -38,8 +38,9 @@ CODES = (
     "malformed", "too-large", "too-deep", "unknown-ladder", "too-few-entries", "too-many-entries",
     "duplicate-player", "bad-rank", "bad-weight", "bad-shares", "bad-id", "bad-time",
     "duplicate-round", "wrong-partition",
+    "unknown-round", "unknown-player", "already-voided", "bad-merge", "bad-season",
 )  # fmt: skip
-"""By which records are rejected."""
+"""By which records are rejected; by the last five, corrections only."""
 
 
 class Invalid(Exception):

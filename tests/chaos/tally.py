@@ -64,7 +64,7 @@ def mistakes(change: RatingChanged, number: int, last: RatingChanged | None) -> 
         yield f"{change.event_id}: counted as round {change.rounds}, it is number {number}"
     if last is None:
         return
-    if last.rounds >= number:
+    if last.offset >= change.offset:
         yield f"{change.event_id}: published after {last.event_id}"
     elif (last.mu, last.sigma) != (change.previous_mu, change.previous_sigma):
         yield f"{change.event_id}: does not go on from {last.event_id}"

@@ -40,7 +40,7 @@ CODES = {
     "duplicate-round",
     "wrong-partition",
 }  # fmt: skip
-"""The codes of the event contract."""
+"""The codes of the event contract that a round is rejected by."""
 
 RANDOM = 400
 
@@ -162,7 +162,7 @@ def test_each_code_is_reached(aftermath: Aftermath, code: str) -> None:
 
 
 def test_no_other_code_is_used() -> None:
-    """Exactly the codes of the event contract are used."""
+    """Exactly the codes of the event contract for rounds are used."""
     assert set(BAD) == CODES
 
 

@@ -25,13 +25,14 @@ DUE = {("l", "p"): {"r1": 1, "r2": 2, "r3": 3}, ("l", "q"): {"r3": 1}}
 def change(
     number: int, player: str = "p", *, of: int = 0, event_id: str = "", mu: float = 0.0
 ) -> RatingChanged:
-    """A player's change after this many rounds, each of which gains a point."""
+    """A player's change after this many rounds, each of which gains a point. Rounds lie in the log
+    in the order of their names."""
     round_id = f"r{of or number}"
     return RatingChanged(
         event_id=event_id or f"l:{round_id}:{player}", ladder="l", player=player,
         round_id=round_id, completed_at="", rank=1, mu=mu or 1000.0 + number, sigma=9.0 - number,
         previous_mu=999.0 + number, previous_sigma=10.0 - number, performance=0.0, rating=0.0,
-        previous_rating=0.0, rounds=number, provisional=False,
+        previous_rating=0.0, rounds=number, provisional=False, offset=of or number,
     )  # fmt: skip
 
 

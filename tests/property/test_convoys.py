@@ -139,7 +139,7 @@ def alone(shard: int, row: Row) -> tuple[bytes, Event] | None:
         completed_at=of.completed_at, rank=row.place or None, mu=mu, sigma=sigma,
         previous_mu=previous_mu, previous_sigma=previous_sigma, performance=row.performance,
         rating=rule.rating(mu, sigma), previous_rating=rule.rating(previous_mu, previous_sigma),
-        rounds=count, provisional=count < rule.provisional_rounds,
+        rounds=count, provisional=count < rule.provisional_rounds, offset=row.offset,
     )  # fmt: skip
     key = joined(of.ladder, row.player).encode()
     event = Event(shard, key, to_json(changed), event_id.encode(), of.completed_at, of.trace)

@@ -14,9 +14,11 @@ from stream_rater.replay.pool import Pool
 from stream_rater.replay.sequential import Judge
 from stream_rater.rounds.batch import Standings
 
-EventValues = tuple[str, int | None, float, float, float, float, float, int, Headers]
+EventValues = tuple[
+    str, int | None, float, float, float, float, float | None, int, int, Headers
+]  # fmt: skip
 """The values of an event: round id, rank, mu, sigma, previous mu and sigma, performance, rounds,
-and the trace of its round."""
+offset, and the trace of its round."""
 
 
 _SHOWN = ("mu", "sigma", "previous_mu", "previous_sigma")
@@ -46,7 +48,7 @@ class Expected:
                 (
                     standings.round_id, place or None,
                     *(float(row[name]) for name in _SHOWN),
-                    performance, int(row["rounds"]), record.headers,
+                    performance, int(row["rounds"]), record.offset, record.headers,
                 )  # type: ignore[arg-type]
             )  # fmt: skip
 
@@ -120,7 +122,7 @@ def _changes(log: Log, once: int) -> dict[Player, list[EventValues]]:
             found.setdefault((event.ladder, event.player), []).append(
                 (
                     event.round_id, event.rank, event.mu, event.sigma, event.previous_mu,
-                    event.previous_sigma, event.performance, event.rounds,
+                    event.previous_sigma, event.performance, event.rounds, event.offset,
                     sent.trace.headers() if sent.trace else (),
                 )
             )  # fmt: skip

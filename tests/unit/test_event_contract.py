@@ -1,6 +1,7 @@
 """deploy/asyncapi.yaml: what `make contract` writes, and what the service reads and sends."""
 
 import copy
+import math
 import shutil
 import subprocess
 from pathlib import Path
@@ -8,18 +9,26 @@ from typing import Any
 
 import event_contract
 import msgspec
+import numpy as np
 import pytest
 import yaml
 
 from local.tools import ROOT
 from stream_rater.adapters.envelopes import change_headers, rejection_headers
+from stream_rater.config import ANY_LADDER
 from stream_rater.contract import events
+from stream_rater.contract.corrections import KINDS, ROUND, RoundAmended
 from stream_rater.contract.record import Record
+from stream_rater.pipeline.correction_events import correction_events
 from stream_rater.pipeline.ports import Rejection
+from stream_rater.rating.model import HEADER
+from stream_rater.rounds.corrections import amended_message, decode
 from stream_rater.rounds.reported import MAX_TIME_LENGTH
+from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime import embedded
 from tests import tools
-from tests.rounds import event
+from tests.rounds import Reader, event
+from tests.unit.machines import RULE
 from tests.unit.test_validation import REFUSED, VALID, second
 
 DOCUMENT = yaml.safe_load(event_contract.DOCUMENT.read_text())
@@ -92,23 +101,28 @@ def test_the_types_schemas_are_in_it() -> None:
     """What is added only narrows: every property and every required field stays as it is. Our own
     events get descriptions only."""
     _, told = msgspec.json.schema_components(
-        [events.RoundCompleted, events.RatingChanged], ref_template="{name}"
+        [events.RoundCompleted, events.RatingChanged, *KINDS.values()],
+        ref_template=event_contract.SCHEMAS + "{name}",
     )
     found = DOCUMENT["components"]["schemas"]
     assert found.keys() == told.keys()
     for name, schema in told.items():
         assert found[name]["properties"].keys() == schema["properties"].keys()
         assert found[name]["required"] == schema["required"]
-    ours = copy.deepcopy(found["RatingChanged"]["properties"])
-    for each in ours.values():
-        each.pop("description", None)
-    assert ours == told["RatingChanged"]["properties"]
+        strict = schema.get("additionalProperties")
+        assert found[name].get("additionalProperties") is strict
+    for name in ("RatingChanged", "CorrectionCause"):
+        ours = copy.deepcopy(found[name]["properties"])
+        for each in ours.values():
+            for part in (each, *each.get("anyOf", ())):
+                part.pop("description", None)
+        assert ours == told[name]["properties"]
 
 
 def test_subscribers_are_told_which_event_counts() -> None:
-    """By the schema of `rounds`."""
-    told = DOCUMENT["components"]["schemas"]["RatingChanged"]["properties"]["rounds"]["description"]
-    assert "keeps a player's event with the largest number, whatever comes last" in told
+    """By the schema of `offset`."""
+    told = DOCUMENT["components"]["schemas"]["RatingChanged"]["properties"]["offset"]["description"]
+    assert "keeps a player's event with the greatest offset on each ladder, whatever comes" in told
 
 
 @pytest.mark.parametrize("fields", VALID)
@@ -133,6 +147,130 @@ def test_what_a_schema_cannot_tell() -> None:
         assert fields in refused
         assert payload("roundCompleted").is_valid(event(**fields)), fields
 
+
+# --- corrections ----------------------------------------------------------------------------------
+
+
+def of_kind(kind: str) -> str:
+    """The name of a kind's message in the document."""
+    head, *rest = kind.split("-")
+    return head + "".join(map(str.capitalize, rest))
+
+
+def judged(kind: str, fields: dict[str, Any]) -> str:
+    """The code by which the service refuses a correction for what it is; empty if it does not."""
+    headers = [("event-type", kind.encode())]
+    record = Record(0, 0, msgspec.json.encode(fields), headers, received_s=2e9)
+    try:
+        correction = decode(record, ANY_LADDER)
+        if isinstance(correction, RoundAmended):
+            as_told = amended_message(correction, "2026-11-20T20:15:05Z", 1.0, math.inf)
+            Reader(ANY_LADDER).read(as_told, received_s=2e9)
+    except Invalid as invalid:
+        return invalid.code
+    return ""
+
+
+def test_each_kind_of_correction_is_a_message_of_the_topic() -> None:
+    """Beside the round, and told apart by one header."""
+    (channel,) = (c for c in DOCUMENT["channels"].values() if c["address"] == "round-completed")
+    assert [*channel["messages"]] == ["roundCompleted", *map(of_kind, KINDS)]
+    for kind in KINDS:
+        told = headers(of_kind(kind))
+        assert [other for other in KINDS if told.is_valid({"event-type": other})] == [kind]
+        assert not told.is_valid({})
+    assert headers("roundCompleted").is_valid({})
+    named = [k for k in (*KINDS, ROUND) if headers("roundCompleted").is_valid({"event-type": k})]
+    assert named == [ROUND]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_examples_of_corrections_are_accepted(kind: str) -> None:
+    """By the schema and by the service."""
+    (example,) = MESSAGES[of_kind(kind)]["examples"]
+    headers(of_kind(kind)).validate(example["headers"])
+    payload(of_kind(kind)).validate(example["payload"])
+    assert judged(kind, example["payload"]) == ""
+
+
+TWO = [{"player": "a", "rank": 1}, {"player": "b", "rank": 2}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "fields"),
+    [
+        ("round-voided", "malformed", {"round": "r"}),
+        ("round-voided", "malformed", {"round_id": 7}),
+        ("round-voided", "malformed", {"batched": 1}),
+        ("round-voided", "bad-id", {"round_id": ""}),
+        ("round-voided", "bad-id", {"ladder": "l" * 129}),
+        ("round-amended", "malformed", {"standings": None}),
+        ("round-amended", "malformed", {"standings": [*TWO, {"player": "c", "rank": 3, "x": 1}]}),
+        ("round-amended", "malformed", {"completed_at": None}),
+        ("round-amended", "too-few-entries", {"standings": TWO[:1]}),
+        ("round-amended", "bad-rank", {"standings": [*TWO, {"player": "c"}]}),
+        ("round-amended", "bad-rank", {"standings": [*TWO, {"player": "c", "rank": 0}]}),
+        ("round-amended", "bad-weight", {"weight": 0}),
+        ("player-removed", "bad-time", {"from": ""}),
+        ("player-removed", "malformed", {"since": "2026-11-01T00:00:00Z"}),
+        ("player-removed", "bad-id", {"player": ""}),
+        ("player-merged", "bad-id", {"into": ""}),
+        ("season-started", "bad-season", {"season": 0}),
+        ("season-started", "bad-season", {"season": 2**31}),
+        ("season-started", "bad-season", {"keep": 1.5}),
+        ("season-started", "bad-season", {"keep": -0.5}),
+        ("season-started", "bad-season", {"sigma": -1}),
+        ("season-started", "bad-season", {"sigma": 2e9}),
+        ("season-started", "malformed", {"batched": True}),
+        ("corrections-applied", "malformed", {"batched": True}),
+    ],
+)
+def test_a_mistake_in_a_correction_is_one_by_its_schema(
+    kind: str, code: str, fields: dict[str, Any]
+) -> None:
+    """And to the service."""
+    (example,) = MESSAGES[of_kind(kind)]["examples"]
+    wrong = example["payload"] | fields
+    assert judged(kind, wrong) == code
+    assert not payload(of_kind(kind)).is_valid(wrong)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("round-voided", {"event_type": "round-voided", "batched": True}),
+        ("round-amended", {"performance_ceiling": None, "weight": 2}),
+        ("round-amended", {"completed_at": "2026-11-20T20:15:05Z", "performance_ceiling": 1.5}),
+        ("round-amended", {"standings": [TWO[0] | {"team": None}, {"team": ["b"], "dnf": True}]}),
+        ("player-removed", {"from": None, "until": None}),
+        ("season-started", {"season": 2**31 - 1, "keep": 1, "sigma": 0}),
+    ],
+)
+def test_what_may_stand_in_a_correction(kind: str, fields: dict[str, Any]) -> None:
+    """Whatever the service takes is valid."""
+    (example,) = MESSAGES[of_kind(kind)]["examples"]
+    right = example["payload"] | fields
+    assert judged(kind, right) == ""
+    payload(of_kind(kind)).validate(right)
+
+
+def test_events_of_corrections_are_valid() -> None:
+    """With the headers of every other event."""
+    header = np.zeros(2, HEADER)
+    header["mu"], header["sigma"] = 1500.0, 80.0
+    for kind in KINDS:
+        cause = events.CorrectionCause(cause=kind, offset=7, round_id="r" * (kind < "q"))
+        told = correction_events(
+            0, "l", cause, "2026-11-20T20:15:05Z", RULE, ["a", "b"], header, header["mu"] > 0.0
+        )  # fmt: skip
+        assert len(told) == 2
+        for each in told:
+            payload("ratingChanged").validate(msgspec.json.decode(each.value))
+            sent = change_headers(each)
+            headers("ratingChanged").validate({name: text.decode() for name, text in sent})
+
+
+# --- what is published ----------------------------------------------------------------------------
 
 PARENT = ("traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 TRACES = [[], [PARENT], [PARENT, ("tracestate", b"rojo=00f067aa0ba902b7")]]
@@ -163,13 +301,30 @@ def test_what_is_published_is_valid() -> None:
         ]
 
 
-@pytest.mark.parametrize("missing", list(events.RatingChanged.__struct_fields__))
+def whole_change() -> dict[str, Any]:
+    """An event with every field that it must have."""
+    return {
+        each.name: False if each.name == "provisional" else "x" if each.type is str else 1
+        for each in msgspec.structs.fields(events.RatingChanged)
+        if each.required
+    }
+
+
+def test_what_an_event_may_have() -> None:
+    """The season, and why there was no round; neither is ever null."""
+    optional = {e.name for e in msgspec.structs.fields(events.RatingChanged) if not e.required}
+    assert optional == {"season", "correction"}
+    cause = {"cause": "round-voided", "offset": 7}
+    for more in ({"season": 2}, {"correction": cause}, {"correction": cause | {"round_id": "r"}}):
+        assert payload("ratingChanged").is_valid(whole_change() | more)
+    for wrong in ({"correction": {}}, {"correction": {"cause": "round-voided"}}, {"offset": None}):
+        assert not payload("ratingChanged").is_valid(whole_change() | wrong)
+
+
+@pytest.mark.parametrize("missing", whole_change())
 def test_events_have_every_field(missing: str) -> None:
     """None may be left out, rank neither: it is null."""
-    whole = {
-        name: False if name == "provisional" else "x" if kind is str else 1
-        for name, kind in events.RatingChanged.__annotations__.items()
-    }
+    whole = whole_change()
     assert payload("ratingChanged").is_valid(whole)
     del whole[missing]
     assert not payload("ratingChanged").is_valid(whole)

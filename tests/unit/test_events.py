@@ -1,10 +1,14 @@
 """How ids join, times parse and headers read."""
 
+from typing import Any
+
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_rater.contract.events import (
+    CorrectionCause,
     RatingChanged,
     escape,
     header,
@@ -77,14 +81,34 @@ def test_rounds_decode_alike() -> None:
     assert round_from_json(as_json()) == round_from_msgpack(as_msgpack())
 
 
-def test_rating_changed_round_trip() -> None:
-    """What is published reads back as it was, rank null where a player did not finish."""
-    event = RatingChanged(
-        event_id="l:r:p", ladder="l", player="p", round_id="r", completed_at="2026-01-01T00:00:00Z",
-        rank=None, mu=1612.4, sigma=91.2, previous_mu=1570.0, previous_sigma=97.9,
-        performance=1801.7, rating=1538.0, previous_rating=1482.0, rounds=12, provisional=False,
-    )  # fmt: skip
+CHANGED = RatingChanged(
+    event_id="l:r:p", ladder="l", player="p", round_id="r", completed_at="2026-01-01T00:00:00Z",
+    rank=None, mu=1612.4, sigma=91.2, previous_mu=1570.0, previous_sigma=97.9, performance=1801.7,
+    rating=1538.0, previous_rating=1482.0, rounds=12, provisional=False, offset=7,
+)  # fmt: skip
+"""Of one who did not finish."""
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"season": 3},
+        {"performance": None, "correction": CorrectionCause(cause="round-voided", offset=7)},
+    ],
+)
+def test_rating_changed_round_trip(more: dict[str, Any]) -> None:
+    """What is published reads back as it was."""
+    event = msgspec.structs.replace(CHANGED, **more)
     assert rating_changed_from_json(to_json(event)) == event
+
+
+def test_what_an_event_has_nothing_to_say_of() -> None:
+    """Rank and performance are null then, as ever; what was added later is left out."""
+    told = to_json(msgspec.structs.replace(CHANGED, performance=None))
+    assert b'"rank":null' in told and b'"performance":null' in told
+    assert b"season" not in told and b"correction" not in told
+    assert to_json(CorrectionCause(cause="a", offset=7)) == b'{"cause":"a","offset":7}'
 
 
 def test_new_fields_are_let_pass() -> None:

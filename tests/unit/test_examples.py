@@ -175,10 +175,14 @@ def test_lobbies_hold_everybody_once_in_order_of_rating(
 # --- the local table ------------------------------------------------------------------------------
 
 
-def a_change(player: str, rounds: int, mu: float, ladder: str = "a") -> dict[str, object]:
-    """What the table takes of an event."""
+def a_change(
+    player: str, rounds: int, mu: float, ladder: str = "a", offset: int | None = None
+) -> dict[str, object]:
+    """What the table takes of an event: of this many rounds, the last one at the offset, which is
+    ten times as great if it is not given."""
     return {"ladder": ladder, "player": player, "mu": mu, "sigma": 80.0, "rating": mu - 1.0,
-            "rounds": rounds, "provisional": rounds < 5}  # fmt: skip
+            "rounds": rounds, "provisional": rounds < 5,
+            "offset": 10 * rounds if offset is None else offset}  # fmt: skip
 
 
 def table_of(changes: Iterable[dict[str, object]]) -> dict[str, Table]:
@@ -199,10 +203,32 @@ def test_the_table_holds_a_players_last_round_whatever_comes_last() -> None:
     for in_order in ([*old, *new], [*new, *old], [new[0], *old, new[1]], [old[0], *new, old[1]]):
         ladders = table_of([*others, *in_order])
         assert ladders["a"] == {
-            "ann": Rating(1700.0, 80.0, 1699.0, 9, False),
-            "bob": Rating(1510.0, 80.0, 1509.0, 1, True),
+            "ann": Rating(1700.0, 80.0, 1699.0, 9, False, 90),
+            "bob": Rating(1510.0, 80.0, 1509.0, 1, True, 10),
         }  # fmt: skip
-        assert ladders["b"] == {"ann": Rating(1520.0, 80.0, 1519.0, 1)}
+        assert ladders["b"] == {"ann": Rating(1520.0, 80.0, 1519.0, 1, True, 10)}
+
+
+def test_a_correction_counts_although_it_takes_rounds_away() -> None:
+    """It is newer by its offset, and has fewer rounds, down to none; a round after it is newer
+    still."""
+    before = a_change("ann", 3, 1500.0, offset=30)
+    voided = a_change("ann", 2, 1450.0, offset=40)
+    again = a_change("ann", 3, 1480.0, offset=50)
+    none_left = a_change("ann", 0, 1400.0, offset=60)
+    for last, events in (
+        (voided, [before, voided]),
+        (again, [before, voided, again]),
+        (none_left, [before, voided, again, none_left]),
+    ):
+        for in_order in itertools.permutations(events):
+            (rating,) = table_of(in_order)["a"].values()
+            assert (rating.mu, rating.offset) == (last["mu"], last["offset"])
+
+
+def test_an_event_at_the_first_offset_counts() -> None:
+    """An offset of 0 is one."""
+    assert table_of([a_change("ann", 1, 1510.0, offset=0)])["a"]["ann"].mu == 1510.0
 
 
 # --- the season -----------------------------------------------------------------------------------

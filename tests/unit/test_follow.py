@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
@@ -14,10 +15,14 @@ from stream_rater.adapters.envelopes import rejected_message
 from stream_rater.adapters.topics import Topics
 from stream_rater.cli import app, follow
 from stream_rater.config import Settings
+from stream_rater.contract.events import CorrectionCause
 from stream_rater.contract.record import Record
+from stream_rater.pipeline.correction_events import correction_events
 from stream_rater.pipeline.ports import Rejection
+from stream_rater.rating.model import HEADER
 from stream_rater.runtime.embedded import Engine
 from tests.rounds import as_json, event, ranked
+from tests.unit.machines import RULE
 
 Messages = list[Any]
 
@@ -73,6 +78,32 @@ def test_a_first_round_explains_itself(served: Messages) -> None:
     assert all("(new) -> " in line and "+" not in line for line in first) and len(first) == 2
     assert all("(new)" not in line and ("(+" in line or "(-" in line)
                for line in lines if "r1" in line)  # fmt: skip
+
+
+def corrected(cause: CorrectionCause, rounds: int) -> Message:
+    """What the service publishes of a correction that a player loses 56 points by."""
+    header = np.zeros(1, HEADER)
+    header["rounds"], header["mu"], header["previous_mu"] = rounds, 1534.0, 1590.0
+    header["sigma"] = header["previous_sigma"] = 80.0
+    told = "2026-11-25T16:00:00Z", RULE, ["ann"], header, np.ones(1, np.bool_)
+    (event,) = correction_events(0, "l", cause, *told)
+    return Message(event.value)
+
+
+def test_a_correction_is_told_by_its_cause(served: Messages) -> None:
+    """What moved and why; of a player with one round left, too, who is not new. Numbers stand
+    where those of rounds do."""
+    voided = CorrectionCause(cause="round-voided", offset=7, round_id="r-81f3")
+    removed = CorrectionCause(cause="player-removed", offset=8)
+    served += [*season(2)[2:3], corrected(voided, 12), corrected(removed, 1)]
+    of_round, *lines = run("watch", "--count", "3").stdout.splitlines()
+    assert [line.split(maxsplit=2)[2] for line in lines] == [
+        "ann                      correction      1590.0 ->  1534.0 (-56.0)  round-voided r-81f3",
+        "ann                      correction      1590.0 ->  1534.0 (-56.0)  player-removed",
+    ]
+    assert {line.index(" -> ") for line in lines} == {of_round.index(" -> ")}
+    as_json = run("watch", "--json", "--count", "3").stdout.splitlines()[1]
+    assert json.loads(as_json)["correction"]["round_id"] == "r-81f3"
 
 
 def test_watch_ends_when_nothing_comes(served: Messages) -> None:

@@ -74,6 +74,19 @@ def test_what_is_told() -> None:
     assert [(each.player, each.rank) for each in events[:2]] == [("ann", 1), ("bob", None)]
     assert [each.provisional for each in events[:3]] == [True, False, False]
     assert {each.ladder for each in events} == {"a", "bé"}
+    assert [each.offset for each in events] == [5, 5, 1_000_000, 7, 7]
+    assert {(each.season, each.correction) for each in events} == {(None, None)}
+
+
+@pytest.mark.parametrize("offset", [0, 9, 10, 2**39 - 1, 2**63 - 1])
+def test_an_offset_ends_the_event(offset: int) -> None:
+    """Of any size, and after all fields that were there before; nothing is said of what is not."""
+    given = part((5, "p"))
+    given = replace(given, rounds=[msgspec.structs.replace(given.rounds[0], offset=offset)])
+    rows, (_, numbers, counts) = as_rows(given), some("p")
+    told = cut(written(rows, numbers[:1], counts[:1]), slice(0, 1))
+    assert told == encoded(3, rows, numbers[:1], counts[:1])
+    assert told[0].value.endswith(b'"provisional":true,"offset":%d}' % offset)
 
 
 @pytest.mark.parametrize("unusual", UNUSUAL)

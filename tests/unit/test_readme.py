@@ -14,7 +14,7 @@ from examples import game_backend, matchmaking
 from local.tools import ROOT
 from stream_rater.cli import app
 from stream_rater.config import PREFIX, Ladders, Settings
-from stream_rater.contract.events import rating_changed_from_json
+from stream_rater.contract.events import RatingChanged, rating_changed_from_json
 from tests import pages
 from tests.helm import chart
 from tests.pages import DOCS, README, blocks, commands
@@ -109,17 +109,22 @@ def test_every_variable_named_anywhere_is_a_setting(page: Path) -> None:
 
 @pytest.mark.parametrize("page", [README, DOCS / "reference" / "events.md"], ids=pages.shown)
 def test_the_events_shown_are_events(page: Path) -> None:
-    """A valid round, and a rating change with every field, whose rating follows from mu, sigma."""
-    finished, changed = blocks(page.read_text(), "json")
+    """A valid round, and rating changes with every field, whose rating follows from mu, sigma: one
+    after a round, and in the reference one after a correction."""
+    shown = blocks(page.read_text(), "json")
+    finished, *changes = [each for each in shown if '"completed_at"' in each]
     ladders = msgspec.toml.decode(blocks(README.read_text(), "toml")[0], type=Ladders)
     standings = Reader(ladders).read(finished.encode())
     assert standings.players == ["ann", "bob", "cy", "dee", "eve"]
-    event = rating_changed_from_json(changed)
-    assert set(msgspec.json.decode(changed)) == set(event.__struct_fields__)
-    assert event.rating == pytest.approx(event.mu - 2.0 * (event.sigma - 80.0))
-    assert event.previous_rating == pytest.approx(
-        event.previous_mu - 2.0 * (event.previous_sigma - 80.0)
-    )
+    always = {each.name for each in msgspec.structs.fields(RatingChanged) if each.required}
+    more = [set[str](), {"correction"}][: 1 if page == README else 2]
+    for changed, added in zip(changes, more, strict=True):
+        event = rating_changed_from_json(changed)
+        assert set(msgspec.json.decode(changed)) == always | added
+        assert event.rating == pytest.approx(event.mu - 2.0 * (event.sigma - 80.0))
+        assert event.previous_rating == pytest.approx(
+            event.previous_mu - 2.0 * (event.previous_sigma - 80.0)
+        )
 
 
 @pytest.mark.parametrize("page", ALL, ids=pages.shown)

@@ -14,14 +14,16 @@ from stream_rater.adapters.topic_rules import wanted
 from stream_rater.cli import app
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config import Ladder, Limits, Settings
-from stream_rater.contract.events import Entry, RatingChanged, RoundCompleted
+from stream_rater.contract.corrections import KINDS as CORRECTIONS
+from stream_rater.contract.corrections import Batched, from_message
+from stream_rater.contract.events import CorrectionCause, Entry, RatingChanged, RoundCompleted
 from stream_rater.rating.parameters import Climbing, Common, EloMMR, Evolving, RatingConfig
 from stream_rater.rating.record import FACTOR_SIZE, HEADER_SIZE, HISTORY_SIZE
 from stream_rater.rating.record import VERSION as RECORD_VERSION
 from stream_rater.rounds.validation import CODES, RULES
 from stream_rater.runtime.metrics import Lag, Metrics
 from tests.chaos.faults import FAULTS
-from tests.pages import names, pages, table, text
+from tests.pages import blocks, names, pages, section, table, text
 from tests.simulation.faults import KINDS
 
 COMMANDS, SETTINGS = text("reference/commands.md"), text("reference/settings.md")
@@ -146,10 +148,33 @@ def test_every_limit_is_told() -> None:
 
 def test_every_field_of_an_event_is_told() -> None:
     """Of the rounds that are read and of the changes that are published."""
-    rounds, changes = EVENTS.split("\n## rating-changed\n")
+    rounds, changes = section(EVENTS, "round-completed"), section(EVENTS, "rating-changed")
     entries = {f"standings[].{name}" for name in Entry.__struct_fields__}
     assert set(names(rounds, "field")) == {*RoundCompleted.__struct_fields__, *entries}
-    assert set(names(changes, "field")) == set(RatingChanged.__struct_fields__)
+    causes = {f"correction.{name}" for name in CorrectionCause.__struct_fields__}
+    assert set(names(changes, "field")) == {*RatingChanged.__struct_fields__, *causes}
+
+
+def test_every_field_of_a_correction_is_told() -> None:
+    """Of each kind in its own table, with whether it is required; those of all kinds before."""
+    common, *each = section(EVENTS, "Corrections").split("\n### ")
+    assert set(names(common, "field")) == set(Batched.__struct_fields__)
+    told = {part.partition("\n")[0]: part for part in each}
+    assert list(told) == list(CORRECTIONS)
+    for name, kind in CORRECTIONS.items():
+        own = [f for f in msgspec.structs.fields(kind) if f.name not in Batched.__struct_fields__]
+        there = {(f.encode_name, "yes" if f.required else "no") for f in own}
+        rows = re.findall(r"^\| (`.*?) \| (yes|no) \|", told[name], re.MULTILINE)
+        found = {(field, needed) for cell, needed in rows for field in re.findall("`(.*?)`", cell)}
+        assert found == there, name
+
+
+def test_corrections_shown_are_corrections() -> None:
+    """An example of each kind, which the service decodes."""
+    for part in section(EVENTS, "Corrections").split("\n### ")[1:]:
+        kind = part.partition("\n")[0]
+        (example,) = blocks(part, "json")
+        assert isinstance(from_message(kind, example.encode()), CORRECTIONS[kind])
 
 
 SUFFIXES = {"counter": "_total", "info": "_info"}

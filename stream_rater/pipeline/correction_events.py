@@ -1,0 +1,60 @@
+"""The `rating-changed` events of a correction: one for each player whom it is to tell.
+
+They are rare beside those of rounds, so each is made from its struct. Their ids have four parts,
+those of rounds three: no correction's event has the id of a round's.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from stream_rater.columns.arrays import Flags
+from stream_rater.contract.events import CorrectionCause, RatingChanged, joined, to_json
+from stream_rater.pipeline.ports import Event
+from stream_rater.rating.model import Table
+from stream_rater.rating.systems import RatingRule
+
+CORRECTION = "correction"
+"""The second part of an event id, where that of a round has the round's id."""
+
+_BELIEF = ("mu", "sigma", "previous_mu", "previous_sigma")
+
+
+def correction_events(
+    shard: int, ladder: str, cause: CorrectionCause, completed_at: str, rule: RatingRule,
+    players: Sequence[str], header: Table, tell: Flags,
+) -> list[Event]:  # fmt: skip
+    """Encode the events of a correction for players of one shard.
+
+    `header` holds the (n,) belief headers after it, with the mu and sigma that each player was last
+    told as the previous ones. `tell` (n,) chooses who is told. `completed_at` is the time of all
+    events.
+    """
+    numbers = np.column_stack([header[name] for name in _BELIEF]).tolist()
+    rounds = header["rounds"].tolist()
+    events = []
+    for i in np.flatnonzero(tell).tolist():
+        mu, sigma, previous_mu, previous_sigma = numbers[i]
+        changed = RatingChanged(
+            event_id=joined(ladder, CORRECTION, str(cause.offset), players[i]),
+            ladder=ladder,
+            player=players[i],
+            round_id=cause.round_id,
+            completed_at=completed_at,
+            rank=None,
+            mu=mu,
+            sigma=sigma,
+            previous_mu=previous_mu,
+            previous_sigma=previous_sigma,
+            performance=None,
+            rating=rule.rating(mu, sigma),
+            previous_rating=rule.rating(previous_mu, previous_sigma),
+            rounds=rounds[i],
+            provisional=rounds[i] < rule.provisional_rounds,
+            offset=cause.offset,
+            correction=cause,
+        )
+        key = joined(ladder, players[i]).encode()
+        event_id = changed.event_id.encode()
+        events.append(Event(shard, key, to_json(changed), event_id, completed_at))
+    return events
