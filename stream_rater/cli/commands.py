@@ -129,9 +129,8 @@ def verify(settings: Settings, wait_s: float) -> None:
         if why := disagreement(settings, ladders, noted_ladders(settings, admin)):
             raise BadConfiguration(f"{why}: nothing was compared")
         _wait_until_caught_up(admin, rounds, shards, wait_s)
-        records = read_all(settings, admin.topics.rounds, rounds)
         verdict = compare(
-            track(records, "rounds"),
+            lambda: track(read_all(settings, admin.topics.rounds, rounds), "rounds"),
             ladders,
             settings.duplicate_window,
             rounds,
