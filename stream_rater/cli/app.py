@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import click
 
+from stream_rater.cli.correct_app import correct
 from stream_rater.cli.options import (
     COUNT,
     FILE,
@@ -73,6 +74,9 @@ def main(context: click.Context) -> None:
     """Rate players from finished rounds: offline, or streaming on Kafka and Redis."""
     if context.invoked_subcommand != "run":  # which has a log
         compile_progress.on_stderr()
+
+
+main.add_command(correct)
 
 
 @main.command()
@@ -242,8 +246,8 @@ def run(role: str, settings_path: Path | None) -> None:
 @SETTINGS
 @one_line
 def submit(rounds: Path, per_second: float | None, settings_path: Path | None) -> None:
-    """Send the rounds of a JSON-lines file to round-completed, each validated before. `-` is
-    standard input."""
+    """Send the rounds and corrections of a JSON-lines file to round-completed, each validated
+    before. `-` is standard input."""
     from stream_rater.cli import commands
 
     commands.submit(rounds, settings_of(settings_path), per_second)
