@@ -97,11 +97,13 @@ def sessions_of(
     rolls = {} if rolls is None else rolls
     judge, number = Judge(ANY_LADDER, window), 0
     for some in batches_of(records, BLOCK_BYTES):
-        reported = _without_corrections(some, verdicts, reject)
+        reported, refused = _parted(some, verdicts)
         decoded = judge.decode(reported)
         for record, refusal in zip(reported, decoded.refusals, strict=True):
             if refusal is not None:
-                reject(record.offset, refusal)
+                refused[record.offset] = refusal
+        for offset in sorted(refused):
+            reject(offset, refused[offset])
         found = decoded.rounds
         if verdicts is not None:
             found = _edited(found, [each.offset for each in decoded.valid(reported)], verdicts)
@@ -115,21 +117,20 @@ def sessions_of(
             return
 
 
-def _without_corrections(
-    records: list[Record], verdicts: Verdicts | None, reject: Callable[[int, Invalid], None]
-) -> list[Record]:
-    """The rounds among these records; `reject` receives the corrections that are refused. Raises
+def _parted(
+    records: list[Record], verdicts: Verdicts | None
+) -> tuple[list[Record], dict[int, Invalid]]:
+    """The rounds among these records; and by offset, why corrections are refused. Raises
     Unjudged."""
     places = places_of(records)
     if not places:
-        return records
+        return records, {}
     if verdicts is None:
         raise Unjudged
-    for i in places:
-        if (refusal := verdicts.on(records[i])) is not None:
-            reject(records[i].offset, refusal)
+    corrections = [records[i] for i in places]
     left = sorted(set(range(len(records))).difference(places))
-    return [records[i] for i in left]
+    refused = {each.offset: why for each in corrections if (why := verdicts.on(each)) is not None}
+    return [records[i] for i in left], refused
 
 
 def _edited(rounds: RoundBatch, offsets: Sequence[int], verdicts: Verdicts) -> RoundBatch:

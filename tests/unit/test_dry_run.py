@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stream_rater.cli import app, correct, live_log
-from stream_rater.config import Settings
+from stream_rater.columns.sharding import partition_of
 from stream_rater.contract.record import Record
 from stream_rater.replay.sequential import records_of
 from tests.rounds import day, event, ranked
@@ -194,21 +194,14 @@ def test_a_round_may_come_from_standard_input(tmp_path: Path) -> None:
 
 
 def test_the_live_log_is_rated_as_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its records as far as they are there when it begins; nothing is sent."""
-    lines = [json.dumps(each).encode() for each in season()]
+    """By the same rules; nothing is sent."""
+    lines, home = [json.dumps(each).encode() for each in season()], partition_of("l", 3)
     records = [
-        Record(2, 3 * each.offset, each.value, each.headers, received_s=2e9)
+        Record(home, 3 * each.offset, each.value, each.headers, received_s=2e9)
         for each in records_of(lines)
     ]  # with holes between them, as transactions leave
-
-    def live(settings: Settings, ladders: object, ladder: str) -> Any:
-        return lambda: iter(records), 2, 3
-
-    monkeypatch.setattr(live_log, "live_log", live)
+    monkeypatch.setattr(live_log, "live_log", lambda *_: (lambda: iter(records), home, 3))
     monkeypatch.setattr(correct, "Submitter", None)
-    ladder = "l"
-    monkeypatch.setattr("stream_rater.rounds.corrections.partition_of", lambda *_: 2)
-    monkeypatch.setattr("stream_rater.rounds.terms.partition_of", lambda *_: 2)
     file = written(tmp_path / "a.jsonl", season())
-    words = ["correct", "void", ladder, "r5", "--dry-run", "--format", "json"]
+    words = ["correct", "void", "l", "r5", "--dry-run", "--format", "json"]
     assert run(*words).stdout == run(*words, "--file", file).stdout != ""
