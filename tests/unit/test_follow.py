@@ -185,7 +185,7 @@ def test_rejections_by_ladder_and_by_code(refusals: Messages) -> None:
     assert unknown.exit_code == 2 and "malformed" in unknown.stderr
 
 
-def corrected(kind: str, **fields: Any) -> Message:
+def refused_correction(kind: str, **fields: Any) -> Message:
     """A correction that was refused."""
     value = msgspec.json.encode({"ladder": "l1", **fields})
     return refused("bad-merge", value, [("event-type", kind.encode())])
@@ -194,12 +194,12 @@ def corrected(kind: str, **fields: Any) -> Message:
 def test_rejected_corrections_say_what_they_were(served: Messages) -> None:
     """With the round, the players or the season in the place of the round."""
     served += [
-        corrected("round-voided", round_id="r1"),
-        corrected("player-removed", player="ann"),
-        corrected("player-merged", player="ann2", into="ann"),
-        corrected("season-started", season=4),
-        corrected("corrections-applied"),
-        corrected("\x1b[2J", player=17, season="x"),
+        refused_correction("round-voided", round_id="r1"),
+        refused_correction("player-removed", player="ann"),
+        refused_correction("player-merged", player="ann2", into="ann"),
+        refused_correction("season-started", season=4),
+        refused_correction("corrections-applied"),
+        refused_correction("\x1b[2J", player=17, season="x"),
         refused("bad-rank", as_json(player="ann", season=3, round_id="r2")),
     ]
     lines = run("rejected", "--count", "7", "--from-start").stdout.splitlines()
