@@ -40,8 +40,7 @@ def _sent(build: Build) -> Callable[..., None]:
         if dry_run:
             from stream_rater.cli.dry_run import dry_run as foretell
 
-            waiting = bool(given.get("batched"))
-            foretell(plan, settings, file, top, as_json=form == "json", waiting=waiting)
+            foretell(plan, settings, file, top, as_json=form == "json")
             return
         from stream_rater.cli.correct import send
 

@@ -22,6 +22,9 @@ from stream_rater.rounds.corrections import amended_message, decode
 from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.rounds.validation import Invalid
 
+APPLIED = "corrections-applied"
+"""The kind that works in what waits."""
+
 IN_THE_END = 2**62
 """An offset at which what holds of a ladder in the end holds."""
 
@@ -42,6 +45,8 @@ class Planned(NamedTuple):
     """What it will do, in words."""
     subject: str = ""
     """Whom or what it is about."""
+    batched: bool = False
+    """Whether it waits."""
     place: str = ""
     """Where it was read, if in a file."""
 
@@ -63,7 +68,7 @@ _CURES = {
     "unknown-round": "`stream-rater watch --from-start --ladder …` tells the ids of its rounds",
     "unknown-player": "`stream-rater watch --from-start --ladder …` tells the ids of its players",
     "already-voided": "there is nothing to do",
-    "bad-merge": "two accounts of one person have never met: see to the ids, or void the round",
+    "bad-merge": "name two accounts who never met; a round in which they did can be voided",
     "bad-season": "give a number above those of the seasons before, keep from 0 to 1, sigma from 0",
     "bad-time": "give a time as 2026-11-20T20:15:05Z",
 }
@@ -149,7 +154,7 @@ def started(ladder: str, season: int, keep: float, sigma: float, reason: str) ->
 def applied(ladder: str, reason: str) -> Planned:
     """The corrections that wait are worked in."""
     says = "works in the corrections that wait"
-    return _planned("corrections-applied", ladder, {}, reason, "", says)
+    return _planned(APPLIED, ladder, {}, reason, "", says)
 
 
 def _planned(
@@ -164,7 +169,7 @@ def _planned(
     except UnicodeEncodeError:
         raise BadConfiguration(f"{kind}: {subject or repr(ladder)}: ids must be UTF-8") from None
     told = f"ladder {ladder!r}: {says}{WAITS if batched else ''}"
-    return Planned(kind, ladder, value, told, subject)
+    return Planned(kind, ladder, value, told, subject, batched)
 
 
 # --- the rules -----------------------------------------------------------------------------------

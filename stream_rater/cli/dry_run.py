@@ -10,7 +10,14 @@ from typing import NamedTuple
 import msgspec
 
 from stream_rater.cli.again import RoundsFile
-from stream_rater.cli.corrections import Planned, announce, applied, check_all, fail_if_any
+from stream_rater.cli.corrections import (
+    APPLIED,
+    Planned,
+    announce,
+    applied,
+    check_all,
+    fail_if_any,
+)
 from stream_rater.cli.rate import RatingLine, rating_lines
 from stream_rater.cli.terminal import counted, file_failures, tables
 from stream_rater.columns.sharding import ANYWHERE
@@ -50,14 +57,13 @@ class Log(NamedTuple):
 
 def dry_run(
     plan: Sequence[Planned], settings: Settings, file: Path | None, top: int | None, *,
-    as_json: bool, waiting: bool = False,
+    as_json: bool,
 ) -> None:  # fmt: skip
-    """Print who would move. `waiting`: the corrections are to be applied with those that wait."""
+    """Print who would move; if the corrections wait, by applying them."""
     ladders, ladder = service_ladders(settings), plan[0].ladder
     check_all(plan, ladders)
-    if waiting:
+    if plan[-1].batched:
         plan = [*plan, applied(ladder, "")]
-    announce(plan)
     if file is not None:
         with file_failures():
             found = _foresee(Log(RoundsFile(file).records), plan, ladders, settings)
@@ -69,7 +75,7 @@ def dry_run(
     for offset, invalid in found.others_refused:
         print(f"waiting at offset {offset}: {invalid.code}: {invalid}", file=sys.stderr)
     bad = [plan[i].tell(invalid) for i, invalid in found.refused]
-    if len(bad) < sum(each.subject != "" for each in plan) or not bad:
+    if not bad or len(bad) < sum(each.kind != APPLIED for each in plan):
         _show(found, ladder, top, as_json=as_json)
     fail_if_any(bad, len(plan), "would be refused")
 
@@ -77,6 +83,7 @@ def dry_run(
 def _foresee(
     log: Log, plan: Sequence[Planned], ladders: Ladders, settings: Settings
 ) -> Foreseen:  # fmt: skip
+    announce(plan)
     records = [
         Record(log.partition, 0, each.value, each.headers, received_s=log.received_s)
         for each in plan

@@ -70,6 +70,9 @@ CASES: list[tuple[list[str], list[Line]]] = [
     (["void", "l", "r5", "--batched"],
      [{"event_type": "round-voided", "round_id": "r5", "batched": True},
       {"event_type": "corrections-applied"}]),
+    (["amend", "l", "BATCHED"],
+     [{"event_type": "round-amended", **AMENDED, "batched": True},
+      {"event_type": "corrections-applied"}]),
     (["amend", "l", "ROUND"], [{"event_type": "round-amended", **AMENDED}]),
     (["remove", "l", "p2"], [{"event_type": "player-removed", "player": "p2"}]),
     (["remove", "l", "p2", "--from", day(9), "--until", day(20)],
@@ -102,7 +105,10 @@ def test_it_is_the_difference_of_two_ratings(
     longer = written(tmp_path / "b.jsonl", [*log, *({"ladder": "l", **each} for each in lines)])
     round_ = tmp_path / "round.json"
     round_.write_text(json.dumps(AMENDED))
-    given = [str(round_) if word == "ROUND" else word for word in words]
+    batched = tmp_path / "batched.json"
+    batched.write_text(json.dumps(AMENDED | {"batched": True}))
+    files = {"ROUND": str(round_), "BATCHED": str(batched)}
+    given = [files.get(word, word) for word in words]
     result = run("correct", *given, "--dry-run", "--file", file, "--format", "json")
     assert result.exit_code == 0, result.stderr
     moves = [json.loads(line) for line in result.stdout.splitlines()]
