@@ -14,10 +14,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stream_rater.cli import app
-from stream_rater.cli.terminal import Failed, brief
+from stream_rater.cli import evidence as cli_evidence
+from stream_rater.cli.terminal import Failed, Mistakes, brief
 from stream_rater.config import read_rating
 from stream_rater.lab import evidence, figures
 from stream_rater.lab.measures import MEASURES
+from stream_rater.lab.season import singly
 from stream_rater.lab.synthetic import Kind, season
 from tests.rounds import event, ranked
 
@@ -308,3 +310,14 @@ def test_tune_reads_a_file_as_its_corrections_make_it(write: Write) -> None:
     found = [run("tune", file, *words) for file in (ours, hand)]
     assert [each.exit_code for each in found] == [0, 0]
     assert found[0].stdout == found[1].stdout
+
+
+def test_evidence_reads_a_file_as_its_corrections_make_it(write: Write) -> None:
+    """Even the first rounds alone, which later lines correct."""
+    season = rounds(30)
+    files = write("a.jsonl", [*season, *corrections()]), write("b.jsonl", by_hand(season))
+    mine, theirs = (cli_evidence._load(Path(file), Mistakes(Path(file)), 20)[0] for file in files)
+    assert mine.rounds == theirs.rounds == 20
+    for one, other in zip(singly(mine.sessions), singly(theirs.sessions), strict=True):
+        assert one.rows.tolist() == other.rows.tolist()
+        assert one.rounds.place.tolist() == other.rounds.place.tolist()

@@ -5,13 +5,16 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+from stream_rater.adapters.topics import Topics
 from stream_rater.cli import app, correct, live_log
 from stream_rater.columns.sharding import partition_of
+from stream_rater.config import Settings
 from stream_rater.contract.record import Record
 from stream_rater.replay.sequential import records_of
 from tests.rounds import day, event, ranked
@@ -211,3 +214,22 @@ def test_the_live_log_is_rated_as_a_file(tmp_path: Path, monkeypatch: pytest.Mon
     file = written(tmp_path / "a.jsonl", season())
     words = ["correct", "void", "l", "r5", "--dry-run", "--format", "json"]
     assert run(*words).stdout == run(*words, "--file", file).stdout != ""
+
+
+def test_a_live_log_that_is_cut_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ratings cannot be computed from a part; nor by another ladders file than that of the
+    workers."""
+    home = partition_of("l", 3)
+    admin = SimpleNamespace(
+        topics=Topics.of(Settings()), partitions_of=lambda *_: [3],
+        starts=lambda *_: [5 * (p == home) for p in range(3)], stable_ends=lambda *_: [9] * 3,
+    )  # fmt: skip
+    why = [""]
+    monkeypatch.setattr(live_log, "Admin", lambda _: admin)
+    monkeypatch.setattr(live_log, "noted_ladders", lambda *_: None)
+    monkeypatch.setattr(live_log, "disagreement", lambda *_, **__: why[0])
+    cut = run("correct", "void", "l", "r1", "--dry-run")
+    assert cut.exit_code == 1 and f"partition {home} starts at 5: the rounds before" in cut.stderr
+    why[0] = "they differ"
+    other = run("correct", "void", "l", "r1", "--dry-run")
+    assert (other.exit_code, other.stderr) == (2, "stream-rater: they differ: nothing was rated\n")
