@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from stream_rater.contract import events
+from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.record import Record
 from stream_rater.contract.tracecontext import Trace, trace_of
 from stream_rater.pipeline.ports import Event, Rejection
@@ -13,7 +14,7 @@ from stream_rater.pipeline.ports import Event, Rejection
 SOURCE = "stream-rater"
 
 LONGEST_CONTENT_TYPE = 256
-"""The most characters of a record's content type that a rejection repeats."""
+"""The most characters of a record's content type, or kind, that a rejection repeats."""
 
 Headers = list[tuple[str, Any]]
 
@@ -46,16 +47,18 @@ def change_headers(
 
 
 def rejection_headers(rejection: Rejection, topic: str) -> Headers:
-    """The headers of a rejection: the record's place, the reason and the record's own content
-    type."""
+    """The headers of a rejection: the record's place, the reason, and the record's own content
+    type and kind, if it is a correction."""
     record = rejection.record
     content_type = events.header(record.headers, "content-type") or events.JSON
     event_id = f"{topic}:{record.partition}:{record.offset}"
     envelope = dict(cloud_event_headers(event_id, events.ROUND_REJECTED, _moment(record)))
     envelope["content-type"] = content_type[:LONGEST_CONTENT_TYPE].encode()
     trace = trace_of(record.headers)
+    kind = events.header(record.headers, EVENT_TYPE)
     return [
         *envelope.items(),
+        *([(EVENT_TYPE, kind[:LONGEST_CONTENT_TYPE].encode())] if kind else ()),
         *(trace.headers() if trace else ()),
         ("error-code", rejection.code.encode()),
         ("error", rejection.message.encode("utf-8", "replace")),

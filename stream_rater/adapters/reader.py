@@ -3,6 +3,7 @@
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 from confluent_kafka import (
@@ -17,9 +18,10 @@ from confluent_kafka import (
 )
 
 from stream_rater.adapters.access import CALLBACK_FAILURES, QUIET, client_options, trouble_of
-from stream_rater.adapters.envelopes import cloud_event_headers
+from stream_rater.adapters.envelopes import Headers, cloud_event_headers
 from stream_rater.adapters.records import Unreadable, record_of
 from stream_rater.config import Settings
+from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.events import ROUND_COMPLETED
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.ports import LogTrouble
@@ -92,9 +94,23 @@ def read_batches(settings: Settings, topic: str, partitions: int) -> Iterator[li
     """Yield every record that a topic holds now, in lists of those that arrive together. The
     records of each partition come in order. Raises LogTrouble if nothing arrives for TIMEOUT_S, or
     Denied."""
+    return _read(settings, topic, set(range(partitions)))
+
+
+def read_partition(settings: Settings, topic: str, partition: int, end: int) -> Iterator[Record]:
+    """Yield the records of one partition before the offset `end`, in order. Raises LogTrouble or
+    Denied, as `read_batches` does."""
+    for some in _read(settings, topic, {partition}):
+        for record in some:
+            if record.offset >= end:
+                return
+            yield record
+
+
+def _read(settings: Settings, topic: str, reading: set[int]) -> Iterator[list[Record]]:
+    """Yield the records of these partitions, which are taken out of the set as they end."""
     consumer = lone_consumer(settings)
-    consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)])
-    reading = set(range(partitions))
+    consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in sorted(reading)])
     unreadable = Unreadable()
     try:
         while reading:
@@ -187,11 +203,13 @@ def _between(
 
 
 class Submitter:
-    """Produces rounds, keyed by ladder, and collects delivery failures."""
+    """Produces rounds and corrections, keyed by ladder, and collects delivery failures."""
 
     def __init__(self, settings: Settings, topic: str) -> None:
         self._topic = topic
         self.failures: list[str] = []
+        self.corrections: list[tuple[int, int]] = []
+        """Partition and offset of each correction that was acknowledged, in order."""
         self._producer = Producer(
             client_options(settings)
             | {
@@ -206,12 +224,24 @@ class Submitter:
 
     def submit(self, ladder: str, round_id: str, completed_at: str, value: bytes) -> None:
         """Send one round, and wait while the client's queue is full."""
+        headers = cloud_event_headers(round_id, ROUND_COMPLETED, completed_at)
+        self._produce(round_id, ladder, value, headers, self._delivered(round_id))
+
+    def correct(self, ladder: str, kind: str, value: bytes, subject: str) -> None:
+        """Send one correction of this kind, as a round is sent. `subject` is what it is about."""
+        now = datetime.now(UTC).isoformat()
+        headers = cloud_event_headers(uuid.uuid4().hex, kind, now)
+        headers.append((EVENT_TYPE, kind.encode()))
+        told = f"{kind} {subject}".rstrip()
+        self._produce(told, ladder, value, headers, self._delivered(told, self.corrections))
+
+    def _produce(
+        self, name: str, ladder: str, value: bytes, headers: Headers,
+        delivered: Callable[[KafkaError | None, Message], None],
+    ) -> None:  # fmt: skip
         message: dict[str, Any] = {
-            "value": value,
-            "key": ladder.encode(),
-            "headers": cloud_event_headers(round_id, ROUND_COMPLETED, completed_at),
-            "on_delivery": self._delivered(round_id),
-        }
+            "value": value, "key": ladder.encode(), "headers": headers, "on_delivery": delivered,
+        }  # fmt: skip
         while True:
             try:
                 self._producer.produce(self._topic, **message)
@@ -219,7 +249,7 @@ class Submitter:
             except BufferError:
                 self._serve(lambda: self._producer.poll(0.1))
             except KafkaException as error:
-                self.failures.append(f"{round_id}: {error.args[0].str()}")
+                self.failures.append(f"{name}: {error.args[0].str()}")
                 break
         self._serve(lambda: self._producer.poll(0))
 
@@ -231,15 +261,19 @@ class Submitter:
         except CALLBACK_FAILURES as error:
             raise trouble_of(error) from None
 
-    def _delivered(self, round_id: str) -> Callable[[KafkaError | None, Message], None]:
-        def callback(error: KafkaError | None, _: Message) -> None:
+    def _delivered(
+        self, name: str, places: list[tuple[int, int]] | None = None
+    ) -> Callable[[KafkaError | None, Message], None]:
+        def callback(error: KafkaError | None, message: Message) -> None:
             if error is not None:
-                self.failures.append(f"{round_id}: {error.str()}")
+                self.failures.append(f"{name}: {error.str()}")
+            elif places is not None:
+                places.append((message.partition() or 0, message.offset() or 0))
 
         return callback
 
     def flush(self) -> None:
-        """Wait until all rounds were delivered or have failed."""
+        """Wait until all records were delivered or have failed."""
         left = self._serve(lambda: self._producer.flush(2 * TIMEOUT_S))
         if left:
-            self.failures.append(f"{left} rounds were not acknowledged in time")
+            self.failures.append(f"{left} records were not acknowledged in time")

@@ -18,8 +18,10 @@ from stream_rater.replay.sequential import records_of
 class RoundsFile:
     """The records of a file. Standard input is copied to a temporary file while it is read."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, begun: Iterator[bytes] | None = None) -> None:
+        """`begun`: the lines of the first reading, if somebody has begun it."""
         self._path = path
+        self._begun = begun
         self._copy: IO[bytes] | None = None
         self._rest: Iterator[bytes] = iter(())
 
@@ -33,11 +35,12 @@ class RoundsFile:
         return records_of(track_bytes(lines, label or self._path.name, size))
 
     def _lines(self) -> Iterator[bytes]:
+        begun, self._begun = self._begun, None
         if self._path != STANDARD_INPUT:
-            return read_lines(self._path)
+            return begun or read_lines(self._path)
         if self._copy is None:
             self._copy = tempfile.TemporaryFile()  # noqa: SIM115 - as long as this object lives
-            self._rest = self._copied(read_lines(self._path), self._copy)
+            self._rest = self._copied(begun or read_lines(self._path), self._copy)
             return self._rest
         return self._from_copy(self._copy)
 

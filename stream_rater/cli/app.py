@@ -6,56 +6,38 @@ A command imports what it runs when it is called: `evaluate` needs no client of 
 import os
 import signal
 import sys
-from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
-from stream_rater.cli.terminal import Failed, brief
+from stream_rater.cli.correct_app import correct
+from stream_rater.cli.options import (
+    COUNT,
+    FILE,
+    FOLDER,
+    INPUT,
+    PART,
+    RATE,
+    ROUNDS,
+    SETTINGS,
+    following,
+    one_line,
+    settings_of,
+)
+from stream_rater.cli.terminal import brief
 from stream_rater.config import (
     BadConfiguration,
-    Settings,
     ladders_of,
     one_ladder,
     read_ladders,
     read_rating,
-    read_settings,
 )
 from stream_rater.lab.measures import MEASURES, PARTS
 from stream_rater.lab.spaces import SPACES
 from stream_rater.runtime import compile_progress
 
-ROUNDS = click.Path(exists=True, dir_okay=False, path_type=Path)
-INPUT = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
-FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
-FILE = click.Path(dir_okay=False, path_type=Path)
-COUNT = click.IntRange(min=1)
-RATE = click.FloatRange(min=0.0, min_open=True)
-PART = click.FloatRange(min=0.0, max=1.0, max_open=True)
 CONFIGURATIONS = {".json", ".toml"}
-
-Command = Callable[..., Any]
-
-
-def _one_line(command: Command) -> Command:
-    """Errors that a user can mend end in one line on stderr: 2 for configuration, 1 for work."""
-
-    @wraps(command)
-    def run(*args: Any, **kwargs: Any) -> None:
-        try:
-            command(*args, **kwargs)
-            sys.stdout.flush()
-        except BadConfiguration as error:
-            click.echo(f"stream-rater: {error}", err=True)
-            sys.exit(2)
-        except Failed as error:
-            click.echo(f"stream-rater: {error}", err=True)
-            sys.exit(1)
-
-    return run
-
 
 ENOUGH = 128 + signal.SIGPIPE
 """Exit code of a command whose reader, as `head`, has ended: what a shell says of SIGPIPE."""
@@ -94,31 +76,7 @@ def main(context: click.Context) -> None:
         compile_progress.on_stderr()
 
 
-def _settings(path: Path | None) -> Settings:
-    from stream_rater.runtime import log
-
-    settings = read_settings(path)
-    log.configure(settings.log_level)
-    return settings
-
-
-def _following(command: Command) -> Command:
-    """Options of what follows a topic."""
-    for option in (
-        click.option("--wait", "wait_s", type=RATE,
-                     help="Stop when nothing has come for so many seconds."),
-        click.option("--count", type=COUNT,
-                     help="Stop after so many lines; with --wait, fewer are a failure."),
-        click.option("--from-start", is_flag=True,
-                     help="From the first that is kept, not from now."),
-    ):  # fmt: skip
-        command = option(command)
-    return command
-
-
-SETTINGS = click.option(
-    "--settings", "settings_path", type=ROUNDS, help="TOML file; STREAM_RATER_* override it."
-)
+main.add_command(correct)
 
 
 @main.command()
@@ -133,7 +91,7 @@ SETTINGS = click.option(
 @click.option("--out", type=FILE, help="Where to write; standard output otherwise.")
 @click.option("--changes", type=FILE, help="Where to write each rating change (JSON lines).")
 @click.option("--records", is_flag=True, help="Add each belief's bytes (base64).")
-@_one_line
+@one_line
 def rate(
     rounds: Path,
     config: Path | None,
@@ -176,7 +134,7 @@ def rate(
     help="Part of the rounds that only builds experience.",
 )
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table")
-@_one_line
+@one_line
 @brief()
 def evaluate(files: tuple[Path, ...], configs: tuple[Path, ...], train: float, form: str) -> None:
     """How well ratings foretell the rounds of JSON-lines files.
@@ -216,7 +174,7 @@ def evaluate(files: tuple[Path, ...], configs: tuple[Path, ...], train: float, f
     "--workers", type=COUNT, default=os.cpu_count() or 1, show_default="cores", help="Processes."
 )
 @click.option("--out", type=FILE, help="Where to write the configuration; else standard output.")
-@_one_line
+@one_line
 def tune(rounds: Path, system: str, measure: str, out: Path | None, **options: Any) -> None:
     """Search the hyperparameters that foretell the first part of a file's rounds best."""
     from stream_rater.cli import lab
@@ -256,7 +214,7 @@ def tune(rounds: Path, system: str, measure: str, out: Path | None, **options: A
     show_default="cores",
     help="Processes for tuning.",
 )
-@_one_line
+@one_line
 def evidence(
     data: Path, out: Path, parts: tuple[str, ...], systems: tuple[str, ...], **options: Any
 ) -> None:
@@ -269,10 +227,10 @@ def evidence(
 @main.command()
 @click.option("--role", type=click.Choice(["all", "estimator", "updater"]), default="all")
 @SETTINGS
-@_one_line
+@one_line
 def run(role: str, settings_path: Path | None) -> None:
     """Run the service until SIGTERM or Ctrl-C."""
-    settings = _settings(settings_path)
+    settings = settings_of(settings_path)
     from stream_rater.runtime import log
 
     compile_progress.in_log(log.logger("service").info)
@@ -286,22 +244,22 @@ def run(role: str, settings_path: Path | None) -> None:
 @click.argument("rounds", type=INPUT)
 @click.option("--per-second", type=RATE, help="At most so many rounds a second.")
 @SETTINGS
-@_one_line
+@one_line
 def submit(rounds: Path, per_second: float | None, settings_path: Path | None) -> None:
-    """Send the rounds of a JSON-lines file to round-completed, each validated before. `-` is
-    standard input."""
+    """Send the rounds and corrections of a JSON-lines file to round-completed, each validated
+    before. `-` is standard input."""
     from stream_rater.cli import commands
 
-    commands.submit(rounds, _settings(settings_path), per_second)
+    commands.submit(rounds, settings_of(settings_path), per_second)
 
 
 @main.command()
 @click.option("--ladder", help="Only this ladder.")
 @click.option("--player", help="Only this player.")
 @click.option("--json", "as_json", is_flag=True, help="The events as they are, one a line.")
-@_following
+@following
 @SETTINGS
-@_one_line
+@one_line
 def watch(
     settings_path: Path | None, from_start: bool, count: int | None, wait_s: float | None,
     **options: Any,
@@ -309,17 +267,17 @@ def watch(
     """Follow rating-changed."""
     from stream_rater.cli import follow
 
-    following = follow.Following(from_start=from_start, count=count, wait_s=wait_s)
-    follow.watch(_settings(settings_path), following, **options)
+    how = follow.Following(from_start=from_start, count=count, wait_s=wait_s)
+    follow.watch(settings_of(settings_path), how, **options)
 
 
 @main.command()
 @click.option("--ladder", help="Only this ladder, as far as it can be read.")
 @click.option("--code", help="Only this error code.")
 @click.option("--json", "as_json", is_flag=True, help="A JSON object a line, with the record.")
-@_following
+@following
 @SETTINGS
-@_one_line
+@one_line
 def rejected(
     settings_path: Path | None, from_start: bool, count: int | None, wait_s: float | None,
     **options: Any,
@@ -327,51 +285,51 @@ def rejected(
     """Follow round-rejected: which rounds were refused, and why."""
     from stream_rater.cli import follow
 
-    following = follow.Following(from_start=from_start, count=count, wait_s=wait_s)
-    follow.rejected(_settings(settings_path), following, **options)
+    how = follow.Following(from_start=from_start, count=count, wait_s=wait_s)
+    follow.rejected(settings_of(settings_path), how, **options)
 
 
 @main.command()
 @click.option("--replace", is_flag=True, help="Delete what Redis holds of this service first.")
 @SETTINGS
-@_one_line
+@one_line
 def rebuild(replace: bool, settings_path: Path | None) -> None:
     """Replay the log into an empty Redis, while no worker runs; they then go on from there."""
     from stream_rater.cli.rebuild import rebuild as rebuild_store
 
-    rebuild_store(_settings(settings_path), replace=replace)
+    rebuild_store(settings_of(settings_path), replace=replace)
 
 
 @main.command()
 @click.option("--wait", "wait_s", default=60.0, show_default=True,
               help="Seconds to wait for the workers to catch up.")  # fmt: skip
 @SETTINGS
-@_one_line
+@one_line
 def verify(wait_s: float, settings_path: Path | None) -> None:
     """Compare every belief in Redis with a sequential replay of the log, bit for bit."""
     from stream_rater.cli import commands
 
-    commands.verify(_settings(settings_path), wait_s)
+    commands.verify(settings_of(settings_path), wait_s)
 
 
 @main.command()
 @click.option("--ladder", help="With --player: whose belief to tell.")
 @click.option("--player", help="Without one: how topics are kept, how far, who has them.")
 @SETTINGS
-@_one_line
+@one_line
 def inspect(ladder: str | None, player: str | None, settings_path: Path | None) -> None:
     """Tell what is believed of a player, their last rounds, where it lives; or of all topics."""
     if (ladder is None) != (player is None):
         raise BadConfiguration("give --ladder and --player, or neither")
     from stream_rater.cli.inspect import inspect as show_beliefs
 
-    show_beliefs(_settings(settings_path), ladder, player)
+    show_beliefs(settings_of(settings_path), ladder, player)
 
 
 @main.command()
 @click.option("--embedded", is_flag=True, help="In memory: no servers, nothing durable.")
 @click.option("--rounds", type=COUNT, default=300, show_default=True, help="Length of the season.")
-@_one_line
+@one_line
 def demo(embedded: bool, rounds: int) -> None:
     """A made-up season, rated as the service would."""
     if not embedded:

@@ -12,6 +12,7 @@ from msgspec import structs
 from stream_rater.adapters.reader import Submitter, read_all
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin
+from stream_rater.cli.corrections import checked
 from stream_rater.cli.failures import named_failures
 from stream_rater.cli.same_ladders import disagreement, noted_ladders
 from stream_rater.cli.terminal import (
@@ -29,6 +30,7 @@ from stream_rater.config import PREFIX, BadConfiguration, Settings, service_ladd
 from stream_rater.contract.events import shown
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.lab.verify import Verdict, compare
+from stream_rater.rounds.corrections import kind_of, names_in, round_in
 from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime import embedded, http, malloc, selfcheck
@@ -83,32 +85,43 @@ def _serve(settings: Settings, service: Service) -> http.Server | None:
 
 
 def submit(path: Path, settings: Settings, per_second: float | None) -> None:
-    """Send a file's valid rounds to Kafka."""
-    decoder, mistakes, order = RoundDecoder(service_ladders(settings)), Mistakes(path), Order()
+    """Send a file's valid rounds and corrections to Kafka."""
+    ladders = service_ladders(settings)
+    decoder, mistakes, order = RoundDecoder(ladders), Mistakes(path), Order()
     with named_failures():
         admin = Admin(settings)
         if admin.topics.rounds not in admin.partitions():
             admin.create_topics()
         submitter = Submitter(settings, admin.topics.rounds)
-        sent, began_s = 0, time.monotonic()
+        sent, corrections, began_s = 0, 0, time.monotonic()
         for record in records_in(path):
             value = (record.value or b"").strip()
+            now = structs.replace(record, value=value, received_s=time.time())
+            kind = kind_of(record)
             try:
-                now = structs.replace(record, value=value, received_s=time.time())
-                standings = mistakes.valid(decoder.read(now))
+                if kind:
+                    correction = mistakes.valid(checked(now, ladders))
+                    about = round_in(correction) or ", ".join(names_in(correction))
+                    submitter.correct(correction.ladder, kind, value, about)
+                    corrections += 1
+                else:
+                    standings = mistakes.valid(decoder.read(now))
+                    order.add(standings.batch)
+                    submitter.submit(
+                        standings.ladder, standings.round_id, standings.completed_at, value
+                    )
             except Invalid as invalid:
                 mistakes.add(record.offset, invalid)
                 continue
-            order.add(standings.batch)
-            submitter.submit(standings.ladder, standings.round_id, standings.completed_at, value)
             sent += 1
             if per_second:
                 time.sleep(max(0.0, began_s + sent / per_second - time.monotonic()))
         submitter.flush()
     if submitter.failures:
         first = shown(submitter.failures[0])
-        raise Failed(f"{counted(len(submitter.failures), 'round')} not sent, first {first}")
-    print(f"{counted(sent, 'round')} sent", file=sys.stderr)
+        raise Failed(f"{counted(len(submitter.failures), 'record')} not sent, first {first}")
+    told = f" and {counted(corrections, 'correction')}" if corrections else ""
+    print(f"{counted(sent - corrections, 'round')}{told} sent", file=sys.stderr)
     order.conclude(path)
     mistakes.conclude()
 
@@ -129,9 +142,8 @@ def verify(settings: Settings, wait_s: float) -> None:
         if why := disagreement(settings, ladders, noted_ladders(settings, admin)):
             raise BadConfiguration(f"{why}: nothing was compared")
         _wait_until_caught_up(admin, rounds, shards, wait_s)
-        records = read_all(settings, admin.topics.rounds, rounds)
         verdict = compare(
-            track(records, "rounds"),
+            lambda: track(read_all(settings, admin.topics.rounds, rounds), "rounds"),
             ladders,
             settings.duplicate_window,
             rounds,

@@ -7,14 +7,16 @@ from pathlib import Path
 
 from rich.console import Console
 
-from stream_rater.cli.terminal import Failed, Mistakes, file_failures, records_in
-from stream_rater.config import BadConfiguration, Settings
+from stream_rater.cli.again import RoundsFile
+from stream_rater.cli.terminal import Failed, Mistakes, file_failures
+from stream_rater.config import ANY_LADDER, BadConfiguration, Settings
 from stream_rater.lab import evidence, figures
 from stream_rater.lab.evidence import DataSet, Effort, Entry
 from stream_rater.lab.farming import THRESHOLD
 from stream_rater.lab.season import sessions_of
 from stream_rater.lab.tuning import MissingExtra
 from stream_rater.rating.parameters import RatingConfig
+from stream_rater.replay.corrected import judged
 from stream_rater.replay.player_index import PlayerIndex
 
 SUFFIXES = (".jsonl", ".jsonl.gz")
@@ -108,10 +110,13 @@ def evidence_report(
 
 
 def _load(path: Path, mistakes: Mistakes, rounds: int | None) -> Loaded:
+    file, window = RoundsFile(path), Settings().duplicate_window
+    # Before anything else: of the first rounds alone, nobody sees that others correct them.
+    verdicts = judged(file.records, ANY_LADDER, window)
     rolls: dict[str, PlayerIndex] = {}
-    records = records_in(path)
-    window = Settings().duplicate_window
-    sessions = list(sessions_of(records, window, mistakes.add, rolls, rounds=rounds))
+    sessions = list(
+        sessions_of(file.records(), window, mistakes.add, rolls, rounds=rounds, verdicts=verdicts)
+    )
     found = DataSet(path.name.split(".")[0], sessions)
     mistakes.taken = found.rounds
     return found, rolls

@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 
@@ -14,6 +15,7 @@ from stream_rater.adapters.topics import Admin
 from stream_rater.cli.failures import named_failures
 from stream_rater.cli.terminal import Failed
 from stream_rater.config import BadConfiguration, Settings
+from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.events import (
     JSON,
     MAX_ID_BYTES,
@@ -175,9 +177,14 @@ class Rejected(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     code: str
     error: str
+    event_type: str | None = None
+    """The kind of a correction; a round has none."""
     ladder: str | None = None
-    """As far as it can be read, as the round's id."""
+    """As far as it can be read, as all ids."""
     round_id: str | None = None
+    player: str | None = None
+    into: str | None = None
+    season: int | None = None
     source_topic: str = ""
     source_partition: int | None = None
     source_offset: int | None = None
@@ -190,8 +197,13 @@ class Rejected(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class _Ids(msgspec.Struct):
+    """What a record is about: a round, or a correction."""
+
     ladder: str | None = None
     round_id: str | None = None
+    player: Any = None
+    into: Any = None
+    season: Any = None
 
 
 _FROM_JSON, _FROM_MSGPACK = msgspec.json.Decoder(_Ids), msgspec.msgpack.Decoder(_Ids)
@@ -212,6 +224,10 @@ def rejection_of(record: Record) -> Rejected:
         source_offset=_number(header(headers, "source-offset")),
         rejected_at=header(headers, "ce_time"),
     )
+    if kind := header(headers, EVENT_TYPE):
+        told.event_type = kind
+        told.player, told.into = _text(ids.player), _text(ids.into)
+        told.season = ids.season if isinstance(ids.season, int) else None
     try:
         told.value = value.decode()
     except UnicodeDecodeError:
@@ -228,14 +244,28 @@ def _ids(
         return _Ids()
 
 
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
 def _number(text: str) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
 def _told_rejection(told: Rejected) -> str:
     where = f"{told.source_topic} partition {told.source_partition} offset {told.source_offset}"
+    kind = f"{shown(told.event_type)[:MAX_ID_BYTES]} refused: " if told.event_type else ""
     return SHOWN_LINE.format(
         time=in_utc(told.rejected_at), ladder=shown(told.ladder or "-")[:MAX_ID_BYTES],
-        who=shown(told.round_id or "-")[:MAX_ID_BYTES],
-        what=f"{shown(told.code)}: {shown(told.error)} ({shown(where)})",
+        who=_about(told), what=f"{kind}{shown(told.code)}: {shown(told.error)} ({shown(where)})",
     )  # fmt: skip
+
+
+def _about(told: Rejected) -> str:
+    """Which round it is; of another correction, which player or season."""
+    player, into = (shown(each or "")[:MAX_ID_BYTES] for each in (told.player, told.into))
+    if told.round_id is not None or told.event_type is None:
+        return shown(told.round_id or "-")[:MAX_ID_BYTES]
+    if told.season is not None:
+        return f"season {told.season}"
+    return f"{player} -> {into}" if into else player or "-"

@@ -1,10 +1,13 @@
 """What the laboratory's commands do, once their words are understood (`cli`)."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
+from stream_rater.cli.again import RoundsFile
 from stream_rater.cli.terminal import (
     Failed,
     Mistakes,
@@ -13,61 +16,85 @@ from stream_rater.cli.terminal import (
     file_failures,
     progress,
     track,
-    track_bytes,
 )
-from stream_rater.config import Settings
+from stream_rater.config import ANY_LADDER, Settings
 from stream_rater.lab.accuracy import averages
-from stream_rater.lab.comparison import Named, compare
+from stream_rater.lab.comparison import Named, Row, compare
 from stream_rater.lab.evaluation import evaluate, trained
-from stream_rater.lab.lines import json_lines, name_of, read_lines, text_size
 from stream_rater.lab.season import Session, before, sessions_of
 from stream_rater.lab.spaces import SPACES
 from stream_rater.lab.tuning import MissingExtra, Problem, tune, without_defaults
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.replay.sequential import records_of
+from stream_rater.replay.corrected import with_verdicts
+from stream_rater.replay.verdicts import Verdicts
 from stream_rater.rounds.batch import RoundBatch
 
+T = TypeVar("T")
 
-def read_sessions(
-    lines: Iterable[bytes], mistakes: Mistakes, order: Order | None = None
-) -> Iterator[Session]:
-    """The valid rounds of a file; the others go to `mistakes`."""
-    path, order = mistakes.path, order or Order()
-    checked = json_lines(iter(lines), name_of(path))
-    records = records_of(track_bytes(checked, path.name, text_size(path)))
 
-    def seen(rounds: RoundBatch) -> None:
-        mistakes.taken += len(rounds)
-        order.add(rounds)
+class Season:
+    """A file's rounds, as its corrections make them; it is read again if it has any."""
 
-    yield from sessions_of(records, Settings().duplicate_window, mistakes.add, seen=seen)
+    def __init__(self, path: Path, begun: Iterator[bytes] | None = None) -> None:
+        """`begun`: its lines, if somebody has begun to read them."""
+        self.mistakes, self.order = Mistakes(path), Order()
+        self._path, self._file = path, RoundsFile(path, begun)
+
+    def play(self, run: Callable[[Iterator[Session]], T]) -> T:
+        """What `run` gives for the valid rounds. Mistakes and order are then those of the file."""
+
+        def once(verdicts: Verdicts | None) -> T:
+            self.mistakes.begin_again()
+            self.order = Order()
+            return run(self._sessions(verdicts))
+
+        return with_verdicts(once, self._file.records, ANY_LADDER, Settings().duplicate_window)
+
+    def _sessions(self, verdicts: Verdicts | None) -> Iterator[Session]:
+        def seen(rounds: RoundBatch) -> None:
+            self.mistakes.taken += len(rounds)
+            self.order.add(rounds)
+
+        yield from sessions_of(
+            self._file.records(), Settings().duplicate_window, self.mistakes.add, seen=seen,
+            verdicts=verdicts,
+        )  # fmt: skip
+
+    def conclude_order(self) -> None:
+        """Warn if rounds are out of order."""
+        self.order.conclude(self._path)
 
 
 def evaluate_files(
-    files: Sequence[tuple[Path, Iterable[bytes]]],
+    files: Sequence[tuple[Path, Iterator[bytes]]],
     configs: Sequence[Named],
     train: float,
     *,
     as_json: bool,
 ) -> None:
     """`evaluate`: each configuration on each file, in a table or as JSON."""
-    rows, every = [], []
+    rows, seasons = [], []
     for path, lines in files:
-        mistakes, order = Mistakes(path), Order()
-        every.append((mistakes, order))
+        seasons.append(Season(path, lines))
+        comparing = partial(_compare, path.name, configs, train)
         with file_failures():
-            sessions = read_sessions(lines, mistakes, order)
-            rows += compare(path.name, sessions, configs, train, _watched)
+            rows += seasons[-1].play(comparing)
     if as_json:
         print(msgspec.json.encode(rows).decode())
     else:
         from stream_rater.cli import lab_tables  # as long to load as a small file to evaluate
 
         lab_tables.show(rows)
-    for mistakes, order in every:
-        order.conclude(mistakes.path)
-    for mistakes, _ in every:
-        mistakes.conclude()
+    for each in seasons:
+        each.conclude_order()
+    for each in seasons:
+        each.mistakes.conclude()
+
+
+def _compare(
+    name: str, configs: Sequence[Named], train: float, sessions: Iterable[Session]
+) -> list[Row]:
+    return compare(name, sessions, configs, train, _watched)
 
 
 def _watched(name: str, sessions: Sequence[Session]) -> Iterable[Session]:
@@ -85,10 +112,10 @@ def tune_file(
     """`tune`: search on the first part of a file, report both parts, write the configuration."""
     if out is not None:
         check_writable(out)
-    mistakes, order = Mistakes(path), Order()
+    season = Season(path)
     with file_failures():
-        sessions = list(read_sessions(read_lines(path), mistakes, order))
-    first = before(sessions, trained(mistakes.taken, train))
+        sessions = season.play(list)
+    first = before(sessions, trained(season.mistakes.taken, train))
     problem = Problem(system, SPACES[system], measure, first)
     begin = problem.config(problem.start())
     if averages(evaluate(first, begin).scores)[measure] is None:
@@ -104,8 +131,8 @@ def tune_file(
             print(written.decode())
         else:
             out.write_bytes(written + b"\n")
-    order.conclude(path)
-    mistakes.conclude()
+    season.conclude_order()
+    season.mistakes.conclude()
 
 
 def search(problem: Problem, trials: int, workers: int) -> RatingConfig:

@@ -17,9 +17,10 @@ from stream_rater.contract.record import Record
 from stream_rater.lab.rating_changes import changes_of
 from stream_rater.rating.seasons import seen
 from stream_rater.rating.systems import ratings
-from stream_rater.replay.corrected import judged
+from stream_rater.replay.corrected import with_verdicts
 from stream_rater.replay.pool import Pool
-from stream_rater.replay.sequential import Replay, Unjudged
+from stream_rater.replay.sequential import Replay
+from stream_rater.replay.verdicts import Verdicts
 from stream_rater.rounds.validation import Invalid
 
 _to_json = msgspec.json.Encoder().encode
@@ -32,17 +33,16 @@ def rate(
     to `changes`, too."""
     for each in filter(None, (out, changes)):
         check_writable(each)
-    file, mistakes, order = RoundsFile(path), Mistakes(path), Order()
-    window = Settings().duplicate_window
+    file, mistakes, window = RoundsFile(path), Mistakes(path), Settings().duplicate_window
+
+    def run(verdicts: Verdicts | None) -> tuple[Replay, Order]:
+        replay, order = Replay(ladders, window, verdicts=verdicts), Order()
+        mistakes.begin_again()
+        _run(replay, file, changes, mistakes, order)
+        return replay, order
+
     with file_failures():
-        replay = Replay(ladders, window)
-        try:
-            _run(replay, file, changes, mistakes, order)
-        except Unjudged:
-            verdicts = judged(file.records, ladders, window)
-            replay, order = Replay(ladders, window, verdicts=verdicts), Order()
-            mistakes.begin_again()
-            _run(replay, file, changes, mistakes, order)
+        replay, order = with_verdicts(run, file.records, ladders, window)
         with _opened(out) as written:
             _write_ratings(replay, written, records=records)
     order.conclude(path)
@@ -90,7 +90,7 @@ class RatingLine(msgspec.Struct, omit_defaults=True):
     """The belief's bytes, base64."""
 
 
-def _rating_lines(ladder: str, pool: Pool, *, records: bool) -> list[RatingLine]:
+def rating_lines(ladder: str, pool: Pool, *, records: bool) -> list[RatingLine]:
     """A line for each player of a ladder, the best first."""
     rows = np.arange(len(pool))
     header = pool.headers(rows)
@@ -112,5 +112,5 @@ def _rating_lines(ladder: str, pool: Pool, *, records: bool) -> list[RatingLine]
 
 def _write_ratings(replay: Replay, file: IO[bytes], *, records: bool) -> None:
     for ladder, pool in sorted(replay.pools.items()):
-        lines = _rating_lines(ladder, pool, records=records)
+        lines = rating_lines(ladder, pool, records=records)
         file.writelines(_to_json(line) + b"\n" for line in lines)

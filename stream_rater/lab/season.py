@@ -16,9 +16,11 @@ from stream_rater.columns.strings import StringColumn
 from stream_rater.config import ANY_LADDER
 from stream_rater.contract.record import Record
 from stream_rater.replay.player_index import PlayerIndex
-from stream_rater.replay.sequential import Judge, batches_of
+from stream_rater.replay.sequential import Judge, Unjudged, batches_of
 from stream_rater.replay.turns import turns_of
+from stream_rater.replay.verdicts import Verdicts
 from stream_rater.rounds.batch import RoundBatch
+from stream_rater.rounds.corrections import places_of
 from stream_rater.rounds.validation import Invalid
 
 NO_NAMES = StringColumn.of([])
@@ -80,22 +82,31 @@ class Session:
 def sessions_of(
     records: Iterable[Record], window: int, reject: Callable[[int, Invalid], None],
     rolls: dict[str, PlayerIndex] | None = None, seen: Callable[[RoundBatch], None] | None = None,
-    rounds: int | None = None,
+    rounds: int | None = None, verdicts: Verdicts | None = None,
 ) -> Iterator[Session]:  # fmt: skip
     """Yield the valid rounds, a block at a time and a session for each ladder of it. `reject`
     receives the offset and the error of each other record.
 
     `rolls`, if given, receives the index of each ladder's players, and `seen` the rounds in order.
     Only the first `rounds` are read, if that is given.
+
+    Rounds are as the corrections among the records make them: there, a round that teaches nothing
+    any more has never been. `verdicts` are those on the corrections; without them a correction
+    raises Unjudged.
     """
     rolls = {} if rolls is None else rolls
     judge, number = Judge(ANY_LADDER, window), 0
     for some in batches_of(records, BLOCK_BYTES):
-        decoded = judge.decode(some)
-        for record, refusal in zip(some, decoded.refusals, strict=True):
+        reported, refused = _parted(some, verdicts)
+        decoded = judge.decode(reported)
+        for record, refusal in zip(reported, decoded.refusals, strict=True):
             if refusal is not None:
-                reject(record.offset, refusal)
+                refused[record.offset] = refusal
+        for offset in sorted(refused):
+            reject(offset, refused[offset])
         found = decoded.rounds
+        if verdicts is not None:
+            found = _edited(found, [each.offset for each in decoded.valid(reported)], verdicts)
         if rounds is not None and number + len(found) > rounds:
             found = found.slice(0, rounds - number)
         if seen is not None:
@@ -104,6 +115,44 @@ def sessions_of(
         number += len(found)
         if number == rounds:
             return
+
+
+def _parted(
+    records: list[Record], verdicts: Verdicts | None
+) -> tuple[list[Record], dict[int, Invalid]]:
+    """The rounds among these records; and by offset, why corrections are refused. Raises
+    Unjudged."""
+    places = places_of(records)
+    if not places:
+        return records, {}
+    if verdicts is None:
+        raise Unjudged
+    corrections = [records[i] for i in places]
+    left = sorted(set(range(len(records))).difference(places))
+    refused = {each.offset: why for each in corrections if (why := verdicts.on(each)) is not None}
+    return [records[i] for i in left], refused
+
+
+def _edited(rounds: RoundBatch, offsets: Sequence[int], verdicts: Verdicts) -> RoundBatch:
+    """The rounds, which were read at these (R,) offsets, as the corrections make them; without
+    those that teach nothing any more."""
+    ladders: dict[str, list[int]] = {}
+    for i, head in enumerate(rounds.heads):
+        if verdicts.of(head.ladder).change_rounds:
+            ladders.setdefault(head.ladder, []).append(i)
+    left, read_at = np.ones(len(rounds), np.bool_), np.array(offsets, np.int64)
+    pieces, places = list[RoundBatch](), list[Ints]()
+    for ladder, indices in ladders.items():
+        chosen = np.array(indices, np.int64)
+        own, counts = verdicts.of(ladder).apply(rounds.take(chosen), read_at[chosen])
+        left[chosen] = False
+        pieces.append(own.take(np.flatnonzero(counts)))
+        places.append(chosen[counts])
+    if not pieces:
+        return rounds
+    others = np.flatnonzero(left)
+    order = np.argsort(np.concatenate([others, *places]), kind="stable")
+    return RoundBatch.concat([rounds.take(others), *pieces]).take(order)
 
 
 def _sessions(rounds: RoundBatch, first: int, rolls: dict[str, PlayerIndex]) -> Iterator[Session]:

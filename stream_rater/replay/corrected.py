@@ -4,6 +4,7 @@ The first pass finds the corrections, the second one whether what they are about
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -13,13 +14,28 @@ from stream_rater.contract.corrections import Batched, Correction, CorrectionsAp
 from stream_rater.contract.record import Record
 from stream_rater.replay.edits import Edits
 from stream_rater.replay.ledger import Ledger
-from stream_rater.replay.sequential import Judge, batches_of
+from stream_rater.replay.sequential import Judge, Unjudged, batches_of
 from stream_rater.replay.verdicts import Verdicts
 from stream_rater.rounds.corrections import decode, places_of
 from stream_rater.rounds.validation import Invalid
 
 Place = tuple[int, int]
 """Partition and offset."""
+
+T = TypeVar("T")
+
+
+def with_verdicts(
+    run: Callable[[Verdicts | None], T], again: Callable[[], Iterable[Record]], ladders: Ladders,
+    window: int, partitions: int = ANYWHERE,
+) -> T:  # fmt: skip
+    """What `run` gives. First it gets no verdicts, which a log without corrections does not need;
+    if it raises Unjudged, it begins again with those on the log's corrections."""
+    try:
+        return run(None)
+    except Unjudged:
+        verdicts = judged(again, ladders, window, partitions)
+    return run(verdicts)
 
 
 def judged(

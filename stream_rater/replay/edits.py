@@ -115,7 +115,7 @@ class Edits:
         stays as it was, and is not to be rated.
         """
         counts = np.ones(len(rounds), np.bool_)
-        touched = self._touched(rounds, offsets)
+        touched = self.touched(rounds, offsets)
         if not len(touched):
             return rounds, counts
         pieces, first = list[RoundBatch](), 0
@@ -128,8 +128,8 @@ class Edits:
             first = i + 1
         return RoundBatch.concat([*pieces, rounds.slice(first, len(rounds))]), counts
 
-    def _touched(self, rounds: RoundBatch, offsets: Ints) -> Ints:
-        """The rounds that may be changed, by number."""
+    def touched(self, rounds: RoundBatch, offsets: Ints) -> Ints:
+        """Which of R rounds, read at these offsets, may be changed: their indices."""
         found = np.isin(offsets, self._offsets)
         if self.fates:
             known = np.isin(rounds.names.hashes, self._hashes)
@@ -157,6 +157,14 @@ class Edits:
         edited = _with_players(round_, now)
         return edited if len(edited.place) >= MIN_ENTRIES else None
 
+    def differing(self, other: "Edits", rounds: RoundBatch, offsets: Ints) -> int:
+        """How many of R rounds, read at these offsets, are not what other edits make of them."""
+        found = 0
+        for i in np.union1d(self.touched(rounds, offsets), other.touched(rounds, offsets)).tolist():
+            own, offset = rounds.slice(i, i + 1), int(offsets[i])
+            found += _content(self.edited(own, offset)) != _content(other.edited(own, offset))
+        return found
+
     def who(self, names: Sequence[str], time: int) -> list[str | None]:
         """Whose the entries of a round of this time are, by reported name; None for who is taken
         out."""
@@ -183,6 +191,14 @@ def _with_players(round_: RoundBatch, players: Sequence[str | None]) -> RoundBat
         place=round_.place[entries], members=members[entries], share=round_.share[stays],
         names=names,
     )  # fmt: skip
+
+
+def _content(round_: RoundBatch | None) -> tuple[object, ...]:
+    """What a round says, but for its id; to be compared."""
+    if round_ is None:
+        return ()
+    columns = round_.time, round_.weight, round_.ceiling, round_.place, round_.members, round_.share
+    return (*(each.tobytes() for each in columns), *round_.names.texts())
 
 
 def _spans(round_: RoundBatch) -> Iterator[slice]:

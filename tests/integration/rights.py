@@ -57,6 +57,8 @@ ROLES = {
         "transactions updater": "WRITE",
     },
     "submit": {"round-completed": "WRITE"},
+    "correct": {"round-completed": "WRITE"},
+    "correct --dry-run": {"round-completed": "READ", "ladders-noted": "READ"},
     "watch": {"rating-changed": "READ"},
     "rejected": {"round-rejected": "READ"},
     "verify": {
@@ -97,6 +99,8 @@ REDIS = {
     "updater": (BELIEFS, POSITIONS, "+fcall", "+hset", *AT_START),
     "all": (BELIEFS, POSITIONS, LADDERS, OLD_NOTES, "+fcall", "+hset", *AT_START),
     "submit": (),
+    "correct": (),
+    "correct --dry-run": (),
     "watch": (),
     "rejected": (),
     "verify": (

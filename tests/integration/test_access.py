@@ -159,6 +159,9 @@ def test_the_least_rights_suffice(
     rebuilt = stream_rater(*COMMANDS["rebuild"], settings=castle.user(at, "rebuild"))
     assert (rebuilt.returncode, complaints(rebuilt.stderr)) == (0, []), rebuilt.stderr
     assert rebuilt.stdout.startswith("2 rounds replayed, 2 beliefs written")
+    for role in ("correct --dry-run", "correct"):
+        corrected = stream_rater(*COMMANDS[role], settings=castle.user(at, role))
+        assert corrected.returncode == 0, corrected.stderr
 
 
 def on_the_cluster(castle: Castle, cluster: SecuredCluster, less: str | None = None) -> Settings:
@@ -208,6 +211,8 @@ COMMANDS = {
     "estimator": ["run", "--role", "estimator"],
     "updater": ["run", "--role", "updater"],
     "submit": ["submit", "deploy/examples/rounds.jsonl"],
+    "correct": ["correct", "merge", "eu", "ann", "bob"],
+    "correct --dry-run": ["correct", "void", "eu", "r0", "--dry-run"],
     "watch": ["watch", "--from-start", "--count", "1"],
     "rejected": ["rejected", "--from-start", "--count", "1"],
     "verify": ["verify", "--wait", "0"],

@@ -209,7 +209,8 @@ TOPICS = (
 )  # fmt: skip
 COMMANDS = {
     "estimator": "`run --role estimator`", "updater": "`run --role updater`", "all": "`run`",
-    "submit": "`submit`", "watch": "`watch`", "rejected": "`rejected`", "verify": "`verify`",
+    "submit": "`submit`", "correct": "`correct`", "correct --dry-run": "`correct --dry-run`",
+    "watch": "`watch`", "rejected": "`rejected`", "verify": "`verify`",
     "rebuild": "`rebuild`", "inspect": "`inspect`", "inspect --player": "`inspect --player`",
 }  # fmt: skip
 

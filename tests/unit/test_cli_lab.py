@@ -14,10 +14,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stream_rater.cli import app
-from stream_rater.cli.terminal import Failed, brief
+from stream_rater.cli import evidence as cli_evidence
+from stream_rater.cli.terminal import Failed, Mistakes, brief
 from stream_rater.config import read_rating
 from stream_rater.lab import evidence, figures
 from stream_rater.lab.measures import MEASURES
+from stream_rater.lab.season import singly
 from stream_rater.lab.synthetic import Kind, season
 from tests.rounds import event, ranked
 
@@ -234,3 +236,88 @@ def test_a_brief_run_looks_for_no_garbage() -> None:
         assert not gc.isenabled() and sys.getswitchinterval() < before_s
         raise Failed
     assert gc.isenabled() and sys.getswitchinterval() == before_s
+
+
+# --- corrections ---------------------------------------------------------------------------------
+
+
+def corrections() -> list[dict[str, Any]]:
+    """Of the made-up season: a round is taken back, another one was another one, a player goes."""
+    amended = {"round_id": "r7", "standings": ranked([1, 2], ["p1", "p2"])}
+    return [
+        {"event_type": kind, "ladder": "ranked-eu", **fields}
+        for kind, fields in (
+            ("round-voided", {"round_id": "r3"}), ("round-amended", amended),
+            ("player-removed", {"player": "p5"}),
+        )
+    ]  # fmt: skip
+
+
+def by_hand(season: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same season as it would be without mistakes."""
+    left = [dict(each) for each in season if each["round_id"] != "r3"]
+    for each in left:
+        if each["round_id"] == "r7":
+            each["standings"] = corrections()[1]["standings"]
+        each["standings"] = [entry for entry in each["standings"] if entry["player"] != "p5"]
+    return [each for each in left if len(each["standings"]) > 1]
+
+
+def test_evaluate_reads_a_file_as_its_corrections_make_it(write: Write) -> None:
+    """As the file edited by hand: with one configuration and with two, wherever they stand."""
+    season, config = rounds(60), write("one.json", MMR)
+    ours = write("a.jsonl", [*season[:40], *corrections(), *season[40:]])
+    hand = write("b.jsonl", by_hand(season))
+    for configs in ([config], [config, config]):
+        mine, theirs = told(ours, "--config", *configs), told(hand, "--config", *configs)
+        for one, other in zip(mine, theirs, strict=True):
+            assert [one[m] for m in (*MEASURES, "rounds", "scored_rounds", "results")] == [
+                other[m] for m in (*MEASURES, "rounds", "scored_rounds", "results")
+            ]
+    assert mine[0]["rounds"] == 59
+
+
+def test_evaluate_reads_corrections_from_standard_input(write: Write) -> None:
+    """It can be read but once."""
+    season, config = rounds(30), write("one.json", MMR)
+    file = Path(write("a.jsonl", [*season, *corrections()]))
+    words = ["evaluate", "-", "--config", config, "--format", "json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "stream_rater", *words], input=file.read_bytes(),
+        capture_output=True, check=True,
+    )  # fmt: skip
+    (piped,), (read,) = json.loads(done.stdout), told(str(file), "--config", config)
+    assert [piped[m] for m in (*MEASURES, "rounds")] == [read[m] for m in (*MEASURES, "rounds")]
+
+
+def test_evaluate_tells_of_refused_corrections_once(write: Write) -> None:
+    """With their line and code; the others count."""
+    unknown = corrections()[0] | {"round_id": "no"}
+    file = write("a.jsonl", [{"round_id": "x"}, *rounds(30), unknown, corrections()[0]])
+    result = run("evaluate", file, "--config", write("one.json", MMR), "--format", "json")
+    assert (result.exit_code, json.loads(result.stdout)[0]["rounds"]) == (1, 29)
+    one, other, last = result.stderr.splitlines()
+    assert ":1: bad-id" in one and ":32: unknown-round" in other
+    assert last.endswith("2 rounds were invalid; the 29 others were taken")
+
+
+def test_tune_reads_a_file_as_its_corrections_make_it(write: Write) -> None:
+    """The configuration that it finds is that of the file edited by hand."""
+    season = rounds(40)
+    ours = write("a.jsonl", [*season, *corrections()])
+    hand = write("b.jsonl", by_hand(season))
+    words = ["--system", "elo-mmr", "--trials", "12", "--workers", "1", "--train", "0.7"]
+    found = [run("tune", file, *words) for file in (ours, hand)]
+    assert [each.exit_code for each in found] == [0, 0]
+    assert found[0].stdout == found[1].stdout
+
+
+def test_evidence_reads_a_file_as_its_corrections_make_it(write: Write) -> None:
+    """Even the first rounds alone, which later lines correct."""
+    season = rounds(30)
+    files = write("a.jsonl", [*season, *corrections()]), write("b.jsonl", by_hand(season))
+    mine, theirs = (cli_evidence._load(Path(file), Mistakes(Path(file)), 20)[0] for file in files)
+    assert mine.rounds == theirs.rounds == 20
+    for one, other in zip(singly(mine.sessions), singly(theirs.sessions), strict=True):
+        assert one.rows.tolist() == other.rows.tolist()
+        assert one.rounds.place.tolist() == other.rounds.place.tolist()

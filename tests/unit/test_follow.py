@@ -214,3 +214,38 @@ def test_rejections_by_ladder_and_by_code(refusals: Messages) -> None:
     assert "bad-time" in by_ladder and "malformed" in by_code and "\x1b" not in by_code
     unknown = run("rejected", "--code", "bad")
     assert unknown.exit_code == 2 and "malformed" in unknown.stderr
+
+
+def refused_correction(kind: str, **fields: Any) -> Message:
+    """A correction that was refused."""
+    value = msgspec.json.encode({"ladder": "l1", **fields})
+    return refused("bad-merge", value, [("event-type", kind.encode())])
+
+
+def test_rejected_corrections_say_what_they_were(served: Messages) -> None:
+    """With the round, the players or the season in the place of the round."""
+    served += [
+        refused_correction("round-voided", round_id="r1"),
+        refused_correction("player-removed", player="ann"),
+        refused_correction("player-merged", player="ann2", into="ann"),
+        refused_correction("season-started", season=4),
+        refused_correction("corrections-applied"),
+        refused_correction("\x1b[2J", player=17, season="x"),
+        refused("bad-rank", as_json(player="ann", season=3, round_id="r2")),
+    ]
+    lines = run("rejected", "--count", "7", "--from-start").stdout.splitlines()
+    assert [line.split("refused:")[0].split()[1:] for line in lines[:5]] == [
+        ["l1", "r1", "round-voided"], ["l1", "ann", "player-removed"],
+        ["l1", "ann2", "->", "ann", "player-merged"], ["l1", "season", "4", "season-started"],
+        ["l1", "-", "corrections-applied"],
+    ]  # fmt: skip
+    assert "refused: bad-merge: because of bad-merge (round-completed partition 3" in lines[0]
+    assert lines[5].split()[2] == "-" and "\x1b" not in lines[5]
+    assert lines[6].split()[1:4] == ["ranked-eu", "r2", "bad-rank:"], "a round is told as ever"
+    told = [
+        json.loads(line) for line in run("rejected", "--count", "7", "--json").stdout.splitlines()
+    ]
+    assert (told[2]["event_type"], told[2]["player"], told[2]["into"]) == (
+        "player-merged", "ann2", "ann",
+    )  # fmt: skip
+    assert "event_type" not in told[6] and "player" not in told[6]

@@ -51,11 +51,12 @@ def check_command(words: list[str]) -> None:
         case ["export" | "unset", *settings]:
             assert all(known_setting(each.partition("=")[0]) for each in settings)
         case [".venv/bin/stream-rater", name, *arguments]:
-            there = [word for word in arguments if not word.startswith("build/")]
             made = "deploy/examples/rounds.jsonl"  # stands for a file that the page writes
-            app.main.commands[name].make_context(
-                name, there if len(there) == len(arguments) else [made, *there]
-            )
+            there = [made if word.startswith("build/") else word for word in arguments]
+            command = app.main.commands[name]
+            if isinstance(command, click.Group):
+                command = command.commands[there.pop(0)]
+            command.make_context(name, there)
         case ["python3", "-m", "venv", ".venv"] | [".venv/bin/python", "-m", "pip", "install", "."]:
             pass
         case [".venv/bin/python", script, *arguments]:

@@ -32,16 +32,27 @@ LADDERS, EVENTS = text("reference/ladders.md"), text("reference/events.md")
 
 # --- commands ------------------------------------------------------------------------------------
 
+OF_ALL_CORRECTIONS = {"--reason", "--dry-run", "--file", "--top", "--format"}
+"""Told once, below the table."""
+
+
+def options(command: click.Command) -> set[str]:
+    """The long options of a command."""
+    return {name for each in command.params for name in each.opts if name.startswith("--")}
+
 
 @pytest.mark.parametrize(
     "usage", re.findall(r"^\| `stream-rater (.+?)` \|", COMMANDS, re.MULTILINE)
 )
 def test_every_option_in_the_table_of_commands_exists(usage: str) -> None:
     """And no option is left out, but for --settings, which all have."""
-    name = usage.split(maxsplit=1)[0]
-    told = set(re.findall(r"--[\w-]+", usage))
-    there = {name for each in app.main.commands[name].params for name in each.opts}
-    assert told == {name for name in there if name.startswith("--")} - {"--settings"}
+    name, *more = usage.split()
+    command, shared = app.main.commands[name], {"--settings"}
+    if isinstance(command, click.Group):
+        shared |= OF_ALL_CORRECTIONS
+        command = command.commands[more[0]]
+    assert set(re.findall(r"--[\w-]+", usage)) == options(command) - shared
+    assert shared <= options(command) | {"--settings"}
 
 
 def test_every_command_is_told() -> None:
@@ -49,6 +60,15 @@ def test_every_command_is_told() -> None:
     told = set(re.findall(r"^\| `stream-rater (\w+)", COMMANDS, re.MULTILINE))
     assert told == set(app.main.commands)
     assert all(isinstance(each, click.Command) for each in app.main.commands.values())
+
+
+def test_every_correction_is_told() -> None:
+    """With the options that all of them have."""
+    (group,) = (each for each in app.main.commands.values() if isinstance(each, click.Group))
+    told = re.findall(r"^\| `stream-rater correct (\w+)", COMMANDS, re.MULTILINE)
+    assert set(told) == set(group.commands)
+    (note,) = re.findall(r"^- \*\*`correct`\*\*: (.*?)^- ", COMMANDS, re.MULTILINE | re.DOTALL)
+    assert set(re.findall(r"--[\w-]+", note)) == OF_ALL_CORRECTIONS
 
 
 # --- settings and topics -------------------------------------------------------------------------

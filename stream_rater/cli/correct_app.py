@@ -1,0 +1,158 @@
+"""`stream-rater correct …`: its commands as typed. `corrections` makes events of their words."""
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stream_rater.cli.options import COUNT, INPUT, SETTINGS, one_line, settings_of
+from stream_rater.config import BadConfiguration
+
+Build = Callable[..., Sequence[Any]]
+"""A command as far as it says what is to be sent."""
+
+
+@click.group()
+def correct() -> None:
+    """Correct a ladder: rounds, players, seasons. Ratings become what they would be had the log
+    been right from the start.
+
+    --dry-run first: it tells who would move by how much, and sends nothing.
+    """
+
+
+def _sent(build: Build) -> Callable[..., None]:
+    """A command that sends what it builds, with the options that all of them have."""
+
+    @one_line
+    @wraps(build)
+    def run(
+        settings_path: Path | None, dry_run: bool, file: Path | None, top: int | None,
+        form: str | None, **given: Any,
+    ) -> None:  # fmt: skip
+        only = {"--file": file, "--top": top, "--format": form}
+        if not dry_run and (named := [name for name, value in only.items() if value is not None]):
+            raise BadConfiguration(f"{named[0]} is for --dry-run: add it, or leave {named[0]} out")
+        settings = settings_of(settings_path)
+        plan = build(**given)
+        if dry_run:
+            from stream_rater.cli.dry_run import dry_run as foretell
+
+            foretell(plan, settings, file, top, as_json=form == "json")
+            return
+        from stream_rater.cli.correct import send
+
+        send(plan, settings)
+
+    for option in (
+        SETTINGS,
+        click.option("--format", "form", type=click.Choice(["table", "json"]),
+                     help="With --dry-run: a table, or a JSON object a line."),
+        click.option("--top", type=COUNT,
+                     help="With --dry-run: so many players; 20 in a table, all in JSON."),
+        click.option("--file", type=INPUT,
+                     help="With --dry-run: the rounds of this file, not those on Kafka."),
+        click.option("--dry-run", is_flag=True,
+                     help="Send nothing: tell who would move by how much."),
+        click.option("--reason", default="", help="For people: it is stored in the log."),
+    ):  # fmt: skip
+        run = option(run)
+    return run
+
+
+BATCHED = click.option(
+    "--batched", is_flag=True, help="It waits, and is worked in at the next `correct apply`."
+)
+
+
+@correct.command()
+@click.argument("ladder")
+@click.argument("round_id")
+@BATCHED
+@_sent
+def void(ladder: str, round_id: str, reason: str, *, batched: bool) -> Sequence[Any]:
+    """Take a round back, as if it had never been."""
+    from stream_rater.cli.corrections import voided
+
+    return [voided(ladder, round_id, reason, batched=batched)]
+
+
+@correct.command()
+@click.argument("ladder")
+@click.argument("round", type=INPUT, metavar="ROUND.json")
+@BATCHED
+@_sent
+def amend(ladder: str, round: Path, reason: str, *, batched: bool) -> Sequence[Any]:
+    """Put a round right: it has other standings. The file is a round as JSON; a field that is left
+    out keeps its value. `-` is standard input."""
+    from stream_rater.cli.corrections import amended
+
+    return [amended(ladder, round, reason, batched=batched)]
+
+
+@correct.command()
+@click.argument("ladder")
+@click.argument("players", nargs=-1, metavar="[PLAYER]...")
+@click.option("--players", "listed_in", type=INPUT, help="File of players, one id a line.")
+@click.option("--from", "since", help="Only rounds completed at this time or later.")
+@click.option("--until", help="Only rounds completed before this time.")
+@BATCHED
+@_sent
+def remove(
+    ladder: str, players: tuple[str, ...], listed_in: Path | None, since: str | None,
+    until: str | None, reason: str, *, batched: bool,
+) -> Sequence[Any]:  # fmt: skip
+    """Take players out of their rounds: a ban with refunds. Several are worked in together."""
+    from stream_rater.cli.corrections import applied, listed, removed
+
+    named = [(player, "") for player in dict.fromkeys(players)]
+    if listed_in is not None:
+        named += [each for each in listed(listed_in) if each[0] not in players]
+    if not named:
+        raise BadConfiguration("name a player, or give --players with a file of them")
+    together = len(named) > 1
+    plan = [
+        removed(ladder, player, since, until, reason, batched=batched or together, place=place)
+        for player, place in named
+    ]
+    return [*plan, applied(ladder, reason)] if together and not batched else plan
+
+
+@correct.command()
+@click.argument("ladder")
+@click.argument("player")
+@click.argument("into")
+@BATCHED
+@_sent
+def merge(ladder: str, player: str, into: str, reason: str, *, batched: bool) -> Sequence[Any]:
+    """Join two accounts: the rounds of PLAYER count as those of INTO, those to come, too."""
+    from stream_rater.cli.corrections import merged
+
+    return [merged(ladder, player, into, reason, batched=batched)]
+
+
+@correct.command()
+@click.argument("ladder")
+@click.argument("number", type=int)
+@click.option("--keep", type=float, default=1.0, show_default=True,
+              help="How much of mu's distance from the initial one stays.")  # fmt: skip
+@click.option("--sigma", type=float, default=0.0, show_default=True,
+              help="What sigma becomes at least.")  # fmt: skip
+@_sent
+def season(ladder: str, number: int, keep: float, sigma: float, reason: str) -> Sequence[Any]:
+    """Begin a season: every belief is drawn towards the initial one."""
+    from stream_rater.cli.corrections import started
+
+    return [started(ladder, number, keep, sigma, reason)]
+
+
+@correct.command()
+@click.argument("ladder")
+@_sent
+def apply(ladder: str, reason: str) -> Sequence[Any]:
+    """Work in the corrections that wait, all together."""
+    from stream_rater.cli.corrections import applied
+
+    return [applied(ladder, reason)]

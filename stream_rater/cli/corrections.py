@@ -1,0 +1,234 @@
+"""The events that `stream-rater correct` makes of its words, and what it says of them.
+
+An event is checked by the rules by which the service judges it, before anything is sent.
+"""
+
+import math
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from stream_rater.cli.terminal import SHOWN_MISTAKES, Failed, counted, file_failures
+from stream_rater.config import BadConfiguration, Ladders
+from stream_rater.contract.corrections import EVENT_TYPE, Correction, RoundAmended
+from stream_rater.contract.events import shown, to_json
+from stream_rater.contract.record import Record
+from stream_rater.lab.lines import name_of, read_lines
+from stream_rater.rounds.corrections import amended_message, decode
+from stream_rater.rounds.decoder import RoundDecoder
+from stream_rater.rounds.validation import Invalid
+
+APPLIED = "corrections-applied"
+"""The kind that works in what waits."""
+
+IN_THE_END = 2**62
+"""An offset at which what holds of a ladder in the end holds."""
+
+SOME_TIME = "2000-01-01T00:00:00Z"
+"""Stands for the time of a round that an amendment leaves as it is."""
+
+WAITS = ", once `correct apply` is sent"
+
+
+class Planned(NamedTuple):
+    """A correction that is to be sent."""
+
+    kind: str
+    """One of corrections.KINDS."""
+    ladder: str
+    value: bytes
+    says: str
+    """What it will do, in words."""
+    subject: str = ""
+    """Whom or what it is about."""
+    batched: bool = False
+    """Whether it waits."""
+    place: str = ""
+    """Where it was read, if in a file."""
+
+    @property
+    def headers(self) -> tuple[tuple[str, bytes | None], ...]:
+        """Those of its record that say what it is."""
+        return ((EVENT_TYPE, self.kind.encode()),)
+
+    def tell(self, invalid: Invalid) -> str:
+        """Why it is refused, with the place and the cure, in one line."""
+        place = self.place or f"ladder {self.ladder!r}"
+        about = f", {self.subject}" if self.subject else ""
+        cure = _CURES.get(invalid.code, "")
+        return shown(f"{place}{about}: {invalid.code}: {invalid}{cure and f': {cure}'}")
+
+
+_CURES = {
+    "unknown-ladder": "name it in the ladders file, which STREAM_RATER_LADDERS names",
+    "unknown-round": "`stream-rater watch --from-start --ladder …` tells the ids of its rounds",
+    "unknown-player": "`stream-rater watch --from-start --ladder …` tells the ids of its players",
+    "already-voided": "there is nothing to do",
+    "bad-merge": "name two accounts who never met; a round in which they did can be voided",
+    "bad-season": "give a number above those of the seasons before, keep from 0 to 1, sigma from 0",
+    "bad-time": "give a time as 2026-11-20T20:15:05Z",
+}
+"""What to do, by error code."""
+
+
+# --- building ------------------------------------------------------------------------------------
+
+
+def voided(ladder: str, round_id: str, reason: str, *, batched: bool) -> Planned:
+    """A round is taken back."""
+    return _planned(
+        "round-voided", ladder, {"round_id": round_id}, reason, f"round {round_id!r}",
+        f"takes round {round_id!r} back: it will be as if it had never been", batched=batched,
+    )  # fmt: skip
+
+
+def amended(ladder: str, path: Path, reason: str, *, batched: bool) -> Planned:
+    """A round in a file has other standings. Raises Failed, or BadConfiguration."""
+    with file_failures():
+        text = b"".join(read_lines(path))
+    name = name_of(path)
+    try:
+        fields = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Failed(f"{name}: malformed: {error}: give the round as one JSON object") from None
+    if not isinstance(fields, dict):
+        raise Failed(f"{name}: malformed: give the round as one JSON object")
+    if fields.setdefault("ladder", ladder) != ladder:
+        raise BadConfiguration(
+            f"{name}: the round is of ladder {fields['ladder']!r}, not of {ladder!r}: name its "
+            "ladder, or leave the field out"
+        )
+    fields.pop("event_type", None)
+    own_reason, own_batched = fields.pop("reason", ""), fields.pop("batched", False)
+    round_id, entries = fields.get("round_id"), fields.get("standings")
+    if round_id is None:
+        raise Failed(f"{name}: bad-id: round_id is missing: it says which round was another one")
+    told = f"{len(entries):,} entries" if isinstance(entries, list) else "other standings"
+    planned = _planned(
+        "round-amended", ladder, fields, reason or own_reason, f"round {round_id!r}",
+        f"puts round {round_id!r} right: {told}, at its place in the order",
+        batched=batched or own_batched,
+    )  # fmt: skip
+    return planned._replace(place=name)
+
+
+def removed(
+    ladder: str, player: str, since: str | None, until: str | None, reason: str, *, batched: bool,
+    place: str = "",
+) -> Planned:  # fmt: skip
+    """A player's entries are taken out of the rounds of some time."""
+    span = {"from": since, "until": until}
+    times = [f"{name} {time}" for name, time in span.items() if time is not None]
+    when = f"the rounds completed {' '.join(times)}" if times else "all rounds"
+    planned = _planned(
+        "player-removed", ladder,
+        {"player": player} | {name: time for name, time in span.items() if time is not None},
+        reason, f"player {player!r}", f"takes player {player!r} out of {when}", batched=batched,
+    )  # fmt: skip
+    return planned._replace(place=place)
+
+
+def merged(ladder: str, player: str, into: str, reason: str, *, batched: bool) -> Planned:
+    """The rounds of one count as another's."""
+    return _planned(
+        "player-merged", ladder, {"player": player, "into": into}, reason, f"player {player!r}",
+        f"counts the rounds of player {player!r} as those of {into!r}, those to come, too",
+        batched=batched,
+    )  # fmt: skip
+
+
+def started(ladder: str, season: int, keep: float, sigma: float, reason: str) -> Planned:
+    """A season starts."""
+    return _planned(
+        "season-started", ladder, {"season": season, "keep": keep, "sigma": sigma}, reason,
+        f"season {season}",
+        f"starts season {season}: mu keeps {keep:g} of its distance from the initial one, sigma "
+        f"becomes {sigma:g} at least",
+    )  # fmt: skip
+
+
+def applied(ladder: str, reason: str) -> Planned:
+    """The corrections that wait are worked in."""
+    says = "works in the corrections that wait"
+    return _planned(APPLIED, ladder, {}, reason, "", says)
+
+
+def _planned(
+    kind: str, ladder: str, fields: dict[str, Any], reason: str, subject: str, says: str, *,
+    batched: bool = False,
+) -> Planned:  # fmt: skip
+    event = {"ladder": ladder, **fields}
+    event |= {"reason": reason} if reason else {}
+    event |= {"batched": True} if batched else {}
+    try:
+        value = to_json(event)
+    except UnicodeEncodeError:
+        raise BadConfiguration(f"{kind}: {subject or repr(ladder)}: ids must be UTF-8") from None
+    told = f"ladder {ladder!r}: {says}{WAITS if batched else ''}"
+    return Planned(kind, ladder, value, told, subject, batched)
+
+
+# --- the rules -----------------------------------------------------------------------------------
+
+
+def checked(record: Record, ladders: Ladders) -> Correction:
+    """The correction in a record, by all rules that need nothing but the record. The standings of
+    an amended round are checked, too. Raises Invalid."""
+    correction = decode(record, ladders)
+    if isinstance(correction, RoundAmended):
+        message = amended_message(correction, SOME_TIME, 1.0, math.inf)
+        RoundDecoder(ladders).read(
+            Record(record.partition, record.offset, message, received_s=record.received_s)
+        )
+    return correction
+
+
+def check_all(plan: Sequence[Planned], ladders: Ladders) -> None:
+    """Fail if one of these corrections is refused by those rules."""
+    bad = []
+    for each in plan:
+        record = Record(0, IN_THE_END, each.value, each.headers, received_s=time.time())
+        try:
+            checked(record, ladders)
+        except Invalid as invalid:
+            bad.append(each.tell(invalid))
+    fail_if_any(bad, len(plan), "are invalid: nothing was sent")
+
+
+def fail_if_any(bad: Sequence[str], count: int, how: str) -> None:
+    """Fail with these lines: the only one itself, several of them before the failure."""
+    if len(bad) == 1:
+        raise Failed(bad[0])
+    for line in bad[:SHOWN_MISTAKES]:
+        print(line, file=sys.stderr)
+    if bad:
+        raise Failed(f"{len(bad):,} of {counted(count, 'correction')} {how}")
+
+
+def announce(plan: Sequence[Planned]) -> None:
+    """Say on standard error what will be done."""
+    for each in plan[:SHOWN_MISTAKES]:
+        print(shown(each.says), file=sys.stderr)
+    if left := plan[SHOWN_MISTAKES:]:
+        print(f"and {counted(len(left), 'correction')} more", file=sys.stderr)
+
+
+def listed(path: Path) -> list[tuple[str, str]]:
+    """The players in a file, one id a line, each once, and the place of each."""
+    found: dict[str, str] = {}
+    with file_failures():
+        for number, line in enumerate(read_lines(path), 1):
+            place = f"{name_of(path)}:{number}"
+            try:
+                player = line.decode().strip()
+            except UnicodeDecodeError:
+                raise Failed(f"{place}: bad-id: not UTF-8: give one id a line") from None
+            if player:
+                found.setdefault(player, place)
+    if not found:
+        raise Failed(f"{name_of(path)}: no players in it: give one id a line")
+    return list(found.items())

@@ -1,0 +1,40 @@
+"""The log of a ladder on Kafka, as a command reads it more than once."""
+
+from collections.abc import Callable, Iterator
+
+from stream_rater.adapters.reader import read_partition
+from stream_rater.adapters.topics import Admin
+from stream_rater.cli.same_ladders import disagreement, noted_ladders
+from stream_rater.cli.terminal import Failed, track
+from stream_rater.columns.sharding import partition_of
+from stream_rater.config import BadConfiguration, Ladders, Settings
+from stream_rater.contract.record import Record
+
+
+def live_log(
+    settings: Settings, ladders: Ladders, ladder: str
+) -> tuple[Callable[[], Iterator[Record]], int, int]:
+    """The records that the ladder's partition holds now, from the first one on, each time; the
+    partition, and of how many it is. What comes later is not read.
+
+    Raises BadConfiguration if the ladders file is not that of the workers, Failed if rounds were
+    deleted.
+    """
+    admin = Admin(settings)
+    topic = admin.topics.rounds
+    (partitions,) = admin.partitions_of(topic)
+    if why := disagreement(settings, ladders, noted_ladders(settings, admin), only=ladder):
+        raise BadConfiguration(f"{why}: nothing was rated")
+    partition = partition_of(ladder, partitions)
+    start = admin.starts(topic, partitions)[partition]
+    end = admin.stable_ends(topic, partitions)[partition]
+    if start > 0:
+        raise Failed(
+            f"{topic}, partition {partition} starts at {start}: the rounds before it were deleted, "
+            "and ratings cannot be computed without them: give a file that has them, by --file"
+        )
+
+    def again() -> Iterator[Record]:
+        return track(read_partition(settings, topic, partition, end), topic, end)
+
+    return again, partition, partitions

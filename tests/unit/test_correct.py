@@ -1,0 +1,219 @@
+"""`correct`: the event that each of its words makes, what it refuses, and where it is sent."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from stream_rater.adapters.topics import Topics
+from stream_rater.cli import app, correct
+from stream_rater.config import Settings
+from stream_rater.contract.corrections import KINDS, from_message
+from tests.rounds import ranked
+
+Sent = list[tuple[str, str, dict[str, Any]]]
+"""Ladder, kind, event."""
+
+
+class Kafka:
+    """What is sent, in the place of a Submitter."""
+
+    def __init__(self) -> None:
+        self.sent: Sent = []
+        self.flushed_after: list[int] = []
+        self.failures: list[str] = []
+        self.corrections: list[tuple[int, int]] = []
+
+    def correct(self, ladder: str, kind: str, value: bytes, subject: str) -> None:
+        assert from_message(kind, value).ladder == ladder
+        self.corrections.append((3, 17 + len(self.sent)))
+        self.sent.append((ladder, kind, json.loads(value)))
+
+    def flush(self) -> None:
+        self.flushed_after.append(len(self.sent))
+
+
+@pytest.fixture
+def kafka(monkeypatch: pytest.MonkeyPatch) -> Iterator[Kafka]:
+    """Takes everything, at partition 3 from offset 17 on."""
+    taken = Kafka()
+    admin = SimpleNamespace(topics=Topics.of(Settings()), partitions_of=lambda *_: [4])
+    monkeypatch.setattr(correct, "Admin", lambda _: admin)
+    monkeypatch.setattr(correct, "Submitter", lambda *_: taken)
+    yield taken
+
+
+def run(*words: str, stdin: bytes = b"") -> Result:
+    return CliRunner().invoke(app.main, ["correct", *words], input=stdin)
+
+
+SPAN = ["--from", "2026-01-01T00:00:00Z", "--until", "2026-02-01T00:00:00Z"]
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "event", "says"),
+    [
+        (["void", "l", "r1"], "round-voided", {"round_id": "r1"}, "takes round 'r1' back"),
+        (["void", "l", "r1", "--batched", "--reason", "a bug"], "round-voided",
+         {"round_id": "r1", "batched": True, "reason": "a bug"}, "once `correct apply` is sent"),
+        (["remove", "l", "cy"], "player-removed", {"player": "cy"}, "'cy' out of all rounds"),
+        (["remove", "l", "cy", *SPAN], "player-removed",
+         {"player": "cy", "from": SPAN[1], "until": SPAN[3]}, "from 2026-01-01T00:00:00Z until"),
+        (["merge", "l", "cy2", "cy"], "player-merged", {"player": "cy2", "into": "cy"},
+         "the rounds of player 'cy2' as those of 'cy'"),
+        (["season", "l", "4", "--keep", "0.5", "--sigma", "200"], "season-started",
+         {"season": 4, "keep": 0.5, "sigma": 200.0}, "starts season 4: mu keeps 0.5"),
+        (["apply", "l"], "corrections-applied", {}, "works in the corrections that wait"),
+    ],
+)  # fmt: skip
+def test_words_make_an_event(
+    kafka: Kafka, words: list[str], kind: str, event: dict[str, Any], says: str
+) -> None:
+    """What it will do is told before, and where it is after."""
+    result = run(*words)
+    assert (result.exit_code, result.stdout) == (
+        0, f"{kind}: round-completed, partition 3, offset 17\n",
+    )  # fmt: skip
+    assert kafka.sent == [("l", kind, {"ladder": "l", **event})]
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("ladder 'l': ") and says in line
+
+
+def test_every_kind_can_be_sent() -> None:
+    """There is a command for each."""
+    names = {"void", "amend", "remove", "merge", "season", "apply"}
+    assert set(app.main.commands["correct"].commands) == names  # type: ignore[attr-defined]
+    assert len(names) == len(KINDS)
+
+
+def written(folder: Path, value: Any) -> str:
+    path = folder / "round.json"
+    path.write_text(value if isinstance(value, str) else json.dumps(value, indent=2))
+    return str(path)
+
+
+def test_an_amended_round_is_what_the_file_says(kafka: Kafka, tmp_path: Path) -> None:
+    """All that it says and nothing else; it may name its ladder, and whether it waits."""
+    round_ = {"round_id": "r1", "standings": ranked([1, 2, 0]), "weight": 0.5}
+    more = {"ladder": "l", "reason": "swapped", "batched": True, "event_type": "round-amended"}
+    result = run("amend", "l", written(tmp_path, round_ | more))
+    event = {"ladder": "l", **round_, "reason": "swapped", "batched": True}
+    assert kafka.sent == [("l", "round-amended", event)]
+    assert "round 'r1' right: 3 entries" in result.stderr
+    assert run("amend", "l", written(tmp_path, round_), "--reason", "again").exit_code == 0
+    assert kafka.sent[1] == ("l", "round-amended", {"ladder": "l", **round_, "reason": "again"})
+
+
+TWICE = [{"player": "ann", "rank": 1}, {"player": "ann", "rank": 2}]
+
+
+@pytest.mark.parametrize(
+    ("round_", "code", "told"),
+    [
+        ("{", 1, "malformed: "),
+        ("[1]", 1, "give the round as one JSON object"),
+        ({"standings": TWICE}, 1, "round_id is missing"),
+        ({"round_id": "r1"}, 1, "malformed: Object missing required field `standings`"),
+        ({"round_id": "r1", "standings": TWICE}, 1, "duplicate-player: "),
+        ({"round_id": "r1", "standings": TWICE[:1]}, 1, "too-few-entries: "),
+        ({"round_id": "r1", "standings": ranked([1, 2]), "wieght": 2}, 1, "unknown field `wieght`"),
+        ({"round_id": "r1", "standings": ranked([1, 2]), "weight": -1}, 1, "bad-weight: "),
+        ({"round_id": "r1", "ladder": "m", "standings": TWICE}, 2, "of ladder 'm', not of 'l'"),
+    ],
+)
+def test_a_bad_round_is_told_with_its_file(
+    kafka: Kafka, tmp_path: Path, round_: Any, code: int, told: str
+) -> None:
+    """In one line, before anything is sent."""
+    path = written(tmp_path, round_)
+    result = run("amend", "l", path)
+    (line,) = result.stderr.splitlines()
+    assert result.exit_code == code and line.startswith(f"stream-rater: {path}") and told in line
+    assert kafka.sent == []
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["void", "l", ""], 1, "bad-id: round_id: empty"),
+        (["void", "l", "x" * 129], 1, "bad-id: round_id: over 128 bytes"),
+        (["remove", "l", "cy", "--from", "noon"], 1, "bad-time: from: "),
+        (["remove", "l", "cy", "--from", SPAN[3], "--until", SPAN[1]], 1, "is not before until"),
+        (["merge", "l", "cy", "cy"], 1, "bad-merge: player 'cy' cannot be merged into itself"),
+        (["season", "l", "0"], 1, "bad-season: season: 0"),
+        (["season", "l", "1", "--keep", "1.5"], 1, "keep from 0 to 1"),
+        (["season", "l", "1", "--sigma", "nan"], 1, "malformed: "),
+        (["remove", "l"], 2, "name a player, or give --players"),
+        (["void", "l", "r1", "--top", "3"], 2, "--top is for --dry-run"),
+        (["void", "l", "r1", "--format", "json"], 2, "--format is for --dry-run"),
+        (["void", "l", b"r\xff".decode("utf-8", "surrogateescape")], 2, "ids must be UTF-8"),
+    ],
+)
+def test_what_is_wrong_is_one_line(kafka: Kafka, words: list[str], code: int, told: str) -> None:
+    """With the place and the cure; nothing is sent."""
+    result = run(*words)
+    (line,) = result.stderr.splitlines()
+    assert (result.exit_code, kafka.sent, result.stdout) == (code, [], "")
+    assert line.startswith("stream-rater: ") and told in line
+
+
+def test_a_ladder_that_is_not_configured_is_told(
+    kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the file to put it in."""
+    ladders = tmp_path / "ladders.toml"
+    rating = 'system = "elo-mmr"\nweight_limit = 0.2\nsigma_limit = 80\n'
+    ladders.write_text(f"[ladders.duel.rating]\n{rating}")
+    monkeypatch.setenv("STREAM_RATER_LADDERS", str(ladders))
+    assert run("void", "duel", "r1").exit_code == 0
+    result = run("void", "dual", "r1")
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "stream-rater: ladder 'dual', round 'r1': unknown-ladder: ladder 'dual' is not "
+        "configured: name it in the ladders file, which STREAM_RATER_LADDERS names\n"
+    )
+
+
+def test_a_wave_of_bans_is_worked_in_together(kafka: Kafka, tmp_path: Path) -> None:
+    """Each player once; `corrections-applied` follows when all of them have arrived."""
+    listed = tmp_path / "players"
+    listed.write_text("dee\n\ncy\n eve \n")
+    result = run("remove", "l", "bob", "cy", "--players", str(listed), "--reason", "bots")
+    kinds = [kind for _, kind, _ in kafka.sent]
+    assert kinds == ["player-removed"] * 4 + ["corrections-applied"]
+    assert [event.get("player") for _, _, event in kafka.sent] == ["bob", "cy", "dee", "eve", None]
+    assert [event.get("batched") for _, _, event in kafka.sent] == [True] * 4 + [None]
+    assert kafka.flushed_after == [4, 5]
+    assert result.stdout == (
+        "4 player-removed, 1 corrections-applied: round-completed, partition 3, offsets 17 to 21\n"
+    )
+
+
+def test_a_batch_waits(kafka: Kafka) -> None:
+    """Until it is applied by hand."""
+    assert run("remove", "l", "bob", "cy", "--batched").exit_code == 0
+    assert [kind for _, kind, _ in kafka.sent] == ["player-removed"] * 2
+
+
+def test_a_wave_with_mistakes_is_not_begun(kafka: Kafka, tmp_path: Path) -> None:
+    """Each is told with its line."""
+    listed = tmp_path / "players"
+    listed.write_text(f"bob\n{'x' * 129}\n{'y' * 129}\n")
+    result = run("remove", "l", "--players", str(listed))
+    *lines, last = result.stderr.splitlines()
+    assert [line.split(",")[0] for line in lines] == [f"{listed}:2", f"{listed}:3"]
+    assert last == "stream-rater: 2 of 4 corrections are invalid: nothing was sent"
+    assert (result.exit_code, kafka.sent) == (1, [])
+
+
+def test_a_wave_that_failed_is_not_applied(kafka: Kafka) -> None:
+    """What is not there yet would be left out."""
+    kafka.failures.append("player-removed player 'cy': Broker: Message size too large")
+    result = run("remove", "l", "bob", "cy")
+    assert [kind for _, kind, _ in kafka.sent] == ["player-removed"] * 2
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "1 of 3 corrections not sent, first player-removed player 'cy'" in result.stderr
