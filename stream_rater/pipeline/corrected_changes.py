@@ -80,9 +80,7 @@ def _remember(part: CorrectionPart, beliefs: Beliefs, before: Table) -> None:
     header["untold"] = np.abs(now - previous) < part.threshold
 
 
-def _events(
-    shard: int, part: CorrectionPart, rows: Sequence[int], header: Table
-) -> list[Event]:
+def _events(shard: int, part: CorrectionPart, rows: Sequence[int], header: Table) -> list[Event]:
     cause = CorrectionCause(part.cause, part.offset, part.round_id)
     players = [part.players[i] for i in rows]
     return correction_events(

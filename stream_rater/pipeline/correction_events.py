@@ -52,6 +52,7 @@ def correction_events(
             rounds=rounds[i],
             provisional=rounds[i] < rule.provisional_rounds,
             offset=cause.offset,
+            season=rule.season,
             correction=cause,
         )
         key = joined(ladder, players[i]).encode()

@@ -15,6 +15,7 @@ from stream_rater.contract.corrections import (
     SeasonStarted,
 )
 from stream_rater.pipeline.correction_ports import NotedCorrection
+from stream_rater.rating.parameters import Season
 from stream_rater.replay.edits import NO_EDITS, Edits, StartedSeason
 from stream_rater.rounds.corrections import span_of
 
@@ -81,5 +82,5 @@ def _with(edits: Edits, correction: Correction, at: int) -> Edits:
         case PlayerMerged():
             return edits.merge(correction.player, correction.into)
         case SeasonStarted(season=season, keep=keep, sigma=sigma):
-            return edits.start(StartedSeason(at, season, keep, sigma))
+            return edits.start(StartedSeason(at, Season(season, keep, sigma)))
     return edits

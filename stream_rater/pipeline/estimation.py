@@ -36,15 +36,15 @@ from stream_rater.rating.systems import RatingRule
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.decoder import DecodedRounds
 
-SeasonsOf = Callable[[str], tuple[Season, ...]]
-"""Which seasons have started on a ladder, in order."""
+SeasonsOf = Callable[[str, int], tuple[Season, ...]]
+"""Which seasons have started on a ladder before a round at an offset, in order."""
 
 Kind = tuple[int, tuple[Season, ...]]
 """What the rounds of one rule have in common: the number of their configuration, and the seasons
 that have started."""
 
 
-def never(_: str) -> tuple[Season, ...]:
+def never(_: str, __: int) -> tuple[Season, ...]:
     """On no ladder one has started."""
     return ()
 
@@ -255,7 +255,7 @@ def estimate(
 ) -> Part:  # fmt: skip
     """Estimate the rounds: all rows as one part, to be cut for `shards` shards. `priors` are (P,)
     in the order of the rows; they are overwritten by what stage 1 sees of them. `ratings` are by
-    the number of a rule; `seasons` tells by ladder which have started."""
+    the number of a rule; `seasons` tells which have started before a round."""
     kinds, rule = _kinds(pending, seasons)
     rules: list[RatingRule] = []
     place = np.empty(len(priors), np.int32)
@@ -284,13 +284,13 @@ def estimate(
 def _kinds(pending: PendingRounds, seasons: SeasonsOf) -> tuple[list[Kind], Ints]:
     """The kinds of rounds that are estimated in one call each, and (R,) the index of each round's
     kind."""
-    heads = pending.rounds.heads
-    of = {} if seasons is never else {each: seasons(each) for each in {h.ladder for h in heads}}
-    if not any(of.values()):
+    if seasons is never:
         numbers, rule = distinct(pending.rule)
         return [(number, ()) for number in numbers], rule
+    places = zip(pending.rounds.heads, pending.offsets.tolist(), strict=True)
+    started = [seasons(head.ladder, offset) for head, offset in places]
     kinds = dict[Kind, int]()
-    keys = zip(pending.rule.tolist(), (of[head.ladder] for head in heads), strict=True)
+    keys = zip(pending.rule.tolist(), started, strict=True)
     rule = np.array([kinds.setdefault(key, len(kinds)) for key in keys], np.int64)
     return list(kinds), rule
 

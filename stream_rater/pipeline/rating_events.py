@@ -89,6 +89,7 @@ def changed_of(
         rounds=rounds,
         provisional=rounds < rule.provisional_rounds,
         offset=offset,
+        season=rule.season,
     )
 
 
@@ -177,6 +178,7 @@ WORDS: Texts = _texts(
             ',"rounds":',
             ',"provisional":',
             "null",
+            ',"season":',
             'true,"offset":',
             'false,"offset":',
             ":",
@@ -186,7 +188,9 @@ WORDS: Texts = _texts(
 )
 """The texts between an event's values, followed by the values that are words."""
 ID, LADDER, PLAYER, ROUND, TIME, RANK, NUMBER = range(7)
-COUNT, PROVISIONAL, NULL, TRUE, FALSE, COLON, END = range(NUMBER + NUMBERS, NUMBER + NUMBERS + 7)
+COUNT, PROVISIONAL, NULL, SEASON, TRUE, FALSE, COLON, END = range(
+    NUMBER + NUMBERS, NUMBER + NUMBERS + 8
+)
 COMMA = ord(",")
 DIGITS = 20
 """The most digits of an integer."""
@@ -274,7 +278,7 @@ def _comma(numbers: Bytes, start: int) -> int:
 def _write(
     words: Texts, players: Spelt, ladders: Spelt, round_ids: Spelt, times: Texts, numbers: Bytes,
     of: Ints, ladder: Ints, time: Ints, place: Ints, counts: Ints, provisional: Ints, offset: Ints,
-    out: Bytes,
+    season: Ints, out: Bytes,
 ) -> Ints:  # fmt: skip
     """Write key, event id and value of each event in turn; return the (3n,) ends.
 
@@ -306,7 +310,10 @@ def _write(
         at = put_number(out, _put(out, at, words, COUNT), counts[i])
         at = _put(out, at, words, PROVISIONAL)
         at = _put(out, at, words, TRUE if counts[i] < provisional[i] else FALSE)
-        at = _put(out, put_number(out, at, offset[i]), words, END)
+        at = put_number(out, at, offset[i])
+        if season[i] > 0:
+            at = put_number(out, _put(out, at, words, SEASON), season[i])
+        at = _put(out, at, words, END)
         ends[3 * i + 2] = at
     return ends
 
@@ -329,12 +336,13 @@ def written(rows: Rows, numbers: Floats, counts: Ints) -> EncodedEvents:
     players, ladders = _spelt(rows.players.names), _spelt(rows.players.ladders.names)
     round_ids, times = _spelt(rows.round_ids), _spelt(rows.completed_at).json
     provisional = np.array([each.provisional_rounds for each in rows.rules], np.int64)[rows.rule]
+    season = np.array([each.season or 0 for each in rows.rules], np.int64)[rows.rule]
     digits = np.frombuffer(to_json(numbers.ravel().tolist())[1:-1] + b",", np.uint8)
     size = _room(len(rows), players, ladders, round_ids, times) + len(digits)
     out = np.empty(size, np.uint8)
     ends = _write(
         WORDS, players, ladders, round_ids, times, digits, rows.round, rows.players.ladder,
-        rows.completed, rows.place, counts, provisional, rows.offset, out,
+        rows.completed, rows.place, counts, provisional, rows.offset, season, out,
     )  # fmt: skip
     return EncodedEvents(rows, out[: ends[-1]].tobytes(), ends)
 
@@ -345,7 +353,7 @@ def _room(rows: int, players: Spelt, ladders: Spelt, round_ids: Spelt, times: Te
     ladder, round_id, time = (
         int(_sizes(each).max()) for each in (ladders.both, round_ids.both, times)
     )
-    longest = len(WORDS[0]) + 4 * ladder + 4 * round_id + time + 3 * DIGITS
+    longest = len(WORDS[0]) + 4 * ladder + 4 * round_id + time + 4 * DIGITS
     return rows * longest + 4 * int(_sizes(players.both).sum())
 
 

@@ -37,18 +37,22 @@ class Rated(Protocol):
 
 def decoded(rules: Sequence[RatingRule], rule: Ints, records: Sequence[bytes | None]) -> Beliefs:
     """Decode the records of D players. One without a belief starts from a rule; rule[i] is the
-    index of the i-th player's. So does one whose belief has no rounds, but `last` is kept. Raises
-    UnknownRecord."""
+    index of the i-th player's. So does one whose belief has no rounds; but `last` is kept, and what
+    was last told of somebody whose correction was not told. Raises UnknownRecord."""
     assert len(rule) == len(records)
     capacity = max((each.kept for each in rules), default=0) + 1
     beliefs = record.decode(records, capacity, 0.0, 1.0)
     new = np.flatnonzero(beliefs.header["rounds"] == 0)
     if len(new):
-        last = beliefs.header["last"][new]
+        before = beliefs.header[new]
         initial = [newcomers(1, 0, each.initial_mu, each.initial_sigma) for each in rules]
         by_rule = np.concatenate([each.header for each in initial])
         beliefs.header[new] = by_rule[rule[new]]
-        beliefs.header["last"][new] = last
+        beliefs.header["last"][new] = before["last"]
+        if before["untold"].any():
+            untold = np.flatnonzero(before["untold"])
+            for name in ("untold", "previous_mu", "previous_sigma"):
+                beliefs.header[name][new[untold]] = before[name][untold]
     return beliefs
 
 

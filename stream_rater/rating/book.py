@@ -32,6 +32,7 @@ def look_up(header: Table, rows: Ints) -> tuple[Floats, Floats, Ints, Ints]:
 @kernel
 def note(header: Table, rows: Ints, offset: Ints, time: Ints) -> None:
     """Note a round of each of these players: its source offset, and its time if it is not earlier.
+    It is told, whatever was not told before it.
 
     The previous season is the present one; `seasons.remember` puts right those that were drawn.
     `offset` and `time` (len(rows),) are those of each player's round.
@@ -42,4 +43,5 @@ def note(header: Table, rows: Ints, offset: Ints, time: Ints) -> None:
         belief.previous_time, belief.previous_season = before, belief.season
         belief.time = time[i] if belief.rounds == 0 else max(before, time[i])
         belief.last = offset[i]
+        belief.untold = 0
         belief.rounds += 1

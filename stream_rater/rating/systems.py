@@ -63,6 +63,11 @@ class RatingRule(msgspec.Struct, frozen=True, array_like=True):
         """The inverse momentum, with infinity."""
         return math.inf if self.rho < 0.0 else self.rho
 
+    @property
+    def season(self) -> int | None:
+        """The number of the season that the ladder is in, if one was started."""
+        return self.seasons[-1].number if self.seasons else None
+
     def rating(self, mu: Any, sigma: Any) -> Any:
         """The displayed rating for mu and sigma (floats or arrays)."""
         shown = mu - self.shown_sigmas * (sigma - self.shown_sigma_offset)

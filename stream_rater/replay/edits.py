@@ -25,6 +25,7 @@ import numpy as np
 from stream_rater.columns.arrays import Flags, Hashes, Ints
 from stream_rater.columns.ranges import bounds
 from stream_rater.columns.strings import StringColumn
+from stream_rater.rating.parameters import Season
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.validation import MIN_ENTRIES
 
@@ -48,9 +49,7 @@ class StartedSeason(NamedTuple):
 
     offset: int
     """Of its record: it holds for the rounds after it."""
-    number: int
-    keep: float
-    sigma: float
+    season: Season
 
 
 @dataclass(frozen=True)
@@ -100,6 +99,11 @@ class Edits:
         """The reported names whose entries are this player's now."""
         names = [name for name, fate in self.fates.items() if fate.now == player]
         return names if player in self.fates else [*names, player]
+
+    @cached_property
+    def started(self) -> tuple[Season, ...]:
+        """The seasons, in order."""
+        return tuple(each.season for each in self.seasons)
 
     # --- what they make of rounds ---
 

@@ -22,6 +22,7 @@ from stream_rater.contract.corrections import (
     SeasonStarted,
 )
 from stream_rater.contract.record import Record
+from stream_rater.rating.parameters import Season
 from stream_rater.replay.edits import NO_EDITS, Edits, StartedSeason
 from stream_rater.rounds.batch import RoundBatch, Standings
 from stream_rater.rounds.corrections import (
@@ -165,12 +166,11 @@ class Ledger:
 
     def _start(self, correction: SeasonStarted, offset: int) -> None:
         seasons = self.edits.seasons
-        if seasons and correction.season <= seasons[-1].number:
+        if seasons and correction.season <= seasons[-1].season.number:
             raise Invalid(
-                "bad-season", f"season: {correction.season} does not follow {seasons[-1].number}"
+                "bad-season", f"season: {correction.season} does not follow {seasons[-1].season.number}"
             )
         if len(seasons) == MOST_SEASONS:
             raise Invalid("bad-season", f"season: a ladder has {MOST_SEASONS} seasons at most")
-        self.edits = self.edits.start(
-            StartedSeason(offset, correction.season, correction.keep, correction.sigma)
-        )
+        season = Season(correction.season, correction.keep, correction.sigma)
+        self.edits = self.edits.start(StartedSeason(offset, season))

@@ -120,6 +120,12 @@ class Replay:
         """The pool of each ladder."""
         self._seasons: dict[str, tuple[Season, ...]] = {}
         """By ladder, the seasons that have started."""
+        self._to_start = {
+            (ladder, started.offset): started.season
+            for ladder, each in edits.items()
+            for started in each.seasons
+        }
+        """By ladder and offset, those that will."""
 
     def start_season(self, ladder: str, season: Season) -> None:
         """Start a season on a ladder: it holds for all rounds fed later."""
@@ -134,7 +140,8 @@ class Replay:
             yield self.feed(some)
 
     def feed(self, records: Sequence[Record]) -> RatedBatch:
-        """Rate the rounds in these records, by all corrections of the log. Raises Unjudged."""
+        """Rate the rounds in these records, by all corrections of the log. A record that starts a
+        season must not follow a round here (`batches_of`). Raises Unjudged."""
         records, corrections = self._parted(records)
         decoded = self._judge.decode(records)
         return RatedBatch(records, decoded, self.rate(records, decoded), corrections)
@@ -169,7 +176,14 @@ class Replay:
             raise Unjudged
         left = sorted(set(range(len(records))).difference(places))
         corrections = [(records[i], self._verdicts.on(records[i])) for i in places]
+        for record, _ in corrections:
+            self.pass_by(record.offset)
         return [records[i] for i in left], corrections
+
+    def pass_by(self, offset: int) -> None:
+        """Start the seasons that a record at this offset starts, on whatever ladder."""
+        for ladder, at in [each for each in self._to_start if each[1] == offset]:
+            self.start_season(ladder, self._to_start.pop((ladder, at)))
 
     def _rate(
         self, ladder: str, rule: int, rounds: RoundBatch, chosen: Ints, offsets: Ints
