@@ -260,7 +260,8 @@ def test_newcomers_are_not_drawn(config: RatingConfig) -> None:
 
 def test_each_row_by_its_own_rule() -> None:
     """Rows of ladders with and without seasons may share a call."""
-    rules = [rule_of(MMR), rule_of(MMR, (SOFT,)), rule_of(R, (SOFT, HALF))]
+    other = msgspec.structs.replace(MMR, initial_mu=1000.0, rho=0.0)
+    rules = [rule_of(MMR), rule_of(other, (HALF,)), rule_of(R, (SOFT, HALF))]
     beliefs, alone = beliefs_of(MMR), beliefs_of(MMR)
     rows, rule = np.array([5, 0, 3]), np.array([0, 1, 2])
     before = seasons.draw(rules, rule, beliefs, rows)
