@@ -249,3 +249,14 @@ def test_rejected_corrections_say_what_they_were(served: Messages) -> None:
         "player-merged", "ann2", "ann",
     )  # fmt: skip
     assert "event_type" not in told[6] and "player" not in told[6]
+
+
+def test_a_rejection_keeps_the_kind_of_its_record() -> None:
+    """And none is made up for a round."""
+    told = [Record(0, 1, b"{}", [("event-type", b"round-voided")]), Record(0, 2, b"{}")]
+    sent = [
+        rejected_message(Rejection(each, "malformed", "", "", ""), "round-completed", 100)
+        for each in told
+    ]
+    kinds = [[v for name, v in each["headers"] if name == "event-type"] for each in sent]
+    assert kinds == [[b"round-voided"], []]
