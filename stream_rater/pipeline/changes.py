@@ -141,6 +141,4 @@ def recalled(shard: int, call: Batch, held: Held, published: int) -> Change:
 def headers_of(records: Sequence[bytes | None]) -> Table:
     """(n,) the headers of records; zeros where there is none. Raises UnknownRecord."""
     nothing = bytes(record.HEADER_SIZE)
-    return record.read_headers(
-        b"".join(r[: record.HEADER_SIZE] if r else nothing for r in records)
-    )
+    return record.read_headers(b"".join(r[: record.HEADER_SIZE] if r else nothing for r in records))

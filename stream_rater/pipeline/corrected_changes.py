@@ -17,8 +17,8 @@ from stream_rater.columns.arrays import Flags
 from stream_rater.contract.events import CorrectionCause
 from stream_rater.parts.corrections import CorrectionPart
 from stream_rater.pipeline.changes import Change, Disagreement, encoded, headers_of
+from stream_rater.pipeline.correction_events import correction_events
 from stream_rater.pipeline.ports import NO_BELIEFS, Application, Event, Held, Position
-from stream_rater.pipeline.rating_events import correction_events
 from stream_rater.pipeline.shard import Batch
 from stream_rater.rating import record
 from stream_rater.rating.model import NEVER, Beliefs, Table
@@ -81,7 +81,7 @@ def _remember(part: CorrectionPart, beliefs: Beliefs, before: Table) -> None:
 
 
 def _events(shard: int, part: CorrectionPart, rows: Sequence[int], header: Table) -> list[Event]:
-    cause = CorrectionCause(part.cause, part.offset, part.round_id)
+    cause = CorrectionCause(cause=part.cause, offset=part.offset, round_id=part.round_id)
     players = [part.players[i] for i in rows]
     return correction_events(
         shard, part.ladder, cause, part.completed_at, part.rule, players, header,

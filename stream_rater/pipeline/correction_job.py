@@ -142,7 +142,7 @@ class CorrectionJob:
             rounds = records[first:i]
             self._read_rounds(rounds, self._judge.decode(rounds))
             first = i + 1
-            if i < len(records) and self._replays is None:
+            if i < len(records):
                 self._read_correction(records[i])
 
     def _read_rounds(self, records: Sequence[Record], decoded: DecodedRounds) -> None:
@@ -165,7 +165,12 @@ class CorrectionJob:
         self._ledger.add(rounds, offsets, self.partition)
 
     def _read_correction(self, record: Record) -> None:
-        """Remember a correction that was accepted; judge those that were worked in here."""
+        """Remember a correction that was accepted; judge those that were worked in here. In the
+        second pass, start a season."""
+        if self._replays is not None:
+            for replay in self._replays:
+                replay.pass_by(record)
+            return
         if record.offset in self._waiting:
             self.proposed.append(Proposed(record, self._log.correction(record)))
         if record.offset in self._places:
@@ -202,7 +207,10 @@ class CorrectionJob:
 
     def _begin_replay(self) -> None:
         self._judge = self._log.judge()
-        both = [Verdicts({self.ladder: e}, {}) for e in (self._edits_before, self._ledger.edits)]
+        both = [
+            Verdicts.of_ladder(self.ladder, self.partition, each)
+            for each in (self._edits_before, self._ledger.edits)
+        ]
         before, now = (Replay(self._log.ladders, 0, verdicts=v, judge=self._judge) for v in both)
         self._replays, self._next = (before, now), 0
 
@@ -215,7 +223,7 @@ class CorrectionJob:
     @property
     def rule(self) -> RatingRule:
         """By which the ladder's ratings are displayed."""
-        return systems.rule_of(self._rating)
+        return systems.rule_of(self._rating, self._ledger.edits.started)
 
     def corrected(self) -> Iterator[Corrected]:
         """The players whose beliefs change, some at a time."""

@@ -44,7 +44,13 @@ from stream_rater.pipeline.correction_ports import (
     NotedCorrection,
 )
 from stream_rater.pipeline.edits_in_force import LadderEdits
-from stream_rater.pipeline.estimation import NO_ROUNDS, PendingRounds, part_ends
+from stream_rater.pipeline.estimation import (
+    NO_ROUNDS,
+    PendingRounds,
+    SeasonsOf,
+    never,
+    part_ends,
+)
 from stream_rater.pipeline.input_partition import InputPartition
 from stream_rater.pipeline.ports import Scatter, Step, ask
 from stream_rater.replay.edits import NO_EDITS, Edits
@@ -239,6 +245,13 @@ class Corrections:
         """The edits that a round of the ladder at this offset is rated by."""
         known = self._edits.get(ladder)
         return NO_EDITS if known is None else known.of(offset)
+
+    @property
+    def seasons(self) -> SeasonsOf:
+        """Which seasons have started before a round of a ladder at an offset."""
+        if not any(each.last.seasons for each in self._edits.values()):
+            return never
+        return lambda ladder, offset: self.edits_of(ladder, offset).started
 
     # --- work ---
 

@@ -327,7 +327,8 @@ class Estimator:
         self._held.keep(self._progress.awaits)
 
     def _estimate(self, pending: PendingRounds, priors: Table) -> Part:
-        return estimation.estimate(pending, priors, self._admission.decoder.ratings, self._shards)
+        ratings, seasons = self._admission.decoder.ratings, self._admission.corrections.seasons
+        return estimation.estimate(pending, priors, ratings, self._shards, seasons)
 
     def _resume(self, resumed: PendingRounds) -> Step[None]:
         """Finish rounds that were found scattered: their parts are in the log, before its present

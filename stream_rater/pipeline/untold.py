@@ -37,7 +37,7 @@ def of_first_rows(told: Table, which: Ints, turn: Ints) -> Table:
     if not len(told):
         return told
     first = np.flatnonzero((turn == 0) & np.isin(which, told["row"]))
-    found = told[np.searchsorted(told["row"], which[first])]
+    found: Table = told[np.searchsorted(told["row"], which[first])]
     found["row"] = first
     return found
 
@@ -46,7 +46,7 @@ def within(told: Table, rows: slice) -> Table:
     """What was told of these rows, counted from the first of them."""
     if not len(told):
         return told
-    found = told[(told["row"] >= rows.start) & (told["row"] < rows.stop)]
+    found: Table = told[(told["row"] >= rows.start) & (told["row"] < rows.stop)]
     found["row"] -= rows.start
     return found
 

@@ -10,9 +10,14 @@ import numpy as np
 
 from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config import Ladders
-from stream_rater.contract.corrections import Batched, Correction, CorrectionsApplied
+from stream_rater.contract.corrections import (
+    Batched,
+    Correction,
+    CorrectionsApplied,
+    SeasonStarted,
+)
 from stream_rater.contract.record import Record
-from stream_rater.replay.edits import Edits
+from stream_rater.rating.parameters import Season
 from stream_rater.replay.ledger import Ledger
 from stream_rater.replay.sequential import Judge, Unjudged, batches_of
 from stream_rater.replay.verdicts import Verdicts
@@ -58,7 +63,7 @@ def judged(
     judge.expect(found)
     for records in batches_of(again()):
         judge.read(records)
-    return Verdicts(judge.edits(), judge.refusals)
+    return judge.verdicts()
 
 
 class _Corrections:
@@ -67,6 +72,7 @@ class _Corrections:
     def __init__(self, ladders: Ladders, window: int, partitions: int) -> None:
         self.refusals: dict[Place, Invalid] = {}
         self._judge = Judge(ladders, window, partitions)
+        self._starts: dict[Place, tuple[str, Season]] = {}
         self._found: dict[Place, Correction] = {}
         self._ledgers: dict[str, Ledger] = {}
         self._batched: dict[str, list[tuple[Record, Correction]]] = {}
@@ -116,13 +122,16 @@ class _Corrections:
             self._judge_one(record, correction)
 
     def _judge_one(self, record: Record, correction: Correction) -> None:
-        ledger = self._ledgers[correction.ladder]
+        ledger, place = self._ledgers[correction.ladder], (record.partition, record.offset)
         try:
             ledger.judge(correction, record.received_s, record.offset)
+            if isinstance(correction, SeasonStarted):
+                self._starts[place] = correction.ladder, ledger.edits.started[-1]
         except Invalid as invalid:
             invalid.tell(correction.ladder, getattr(correction, "round_id", ""))
-            self.refusals[record.partition, record.offset] = invalid
+            self.refusals[place] = invalid
 
-    def edits(self) -> dict[str, Edits]:
-        """By ladder, what was accepted."""
-        return {ladder: ledger.edits for ladder, ledger in self._ledgers.items()}
+    def verdicts(self) -> Verdicts:
+        """What becomes of all corrections."""
+        edits = {ladder: ledger.edits for ladder, ledger in self._ledgers.items()}
+        return Verdicts(edits, self.refusals, self._starts)

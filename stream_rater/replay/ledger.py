@@ -168,7 +168,8 @@ class Ledger:
         seasons = self.edits.seasons
         if seasons and correction.season <= seasons[-1].season.number:
             raise Invalid(
-                "bad-season", f"season: {correction.season} does not follow {seasons[-1].season.number}"
+                "bad-season",
+                f"season: {correction.season} does not follow {seasons[-1].season.number}",
             )
         if len(seasons) == MOST_SEASONS:
             raise Invalid("bad-season", f"season: a ladder has {MOST_SEASONS} seasons at most")

@@ -120,12 +120,6 @@ class Replay:
         """The pool of each ladder."""
         self._seasons: dict[str, tuple[Season, ...]] = {}
         """By ladder, the seasons that have started."""
-        self._to_start = {
-            (ladder, started.offset): started.season
-            for ladder, each in edits.items()
-            for started in each.seasons
-        }
-        """By ladder and offset, those that will."""
 
     def start_season(self, ladder: str, season: Season) -> None:
         """Start a season on a ladder: it holds for all rounds fed later."""
@@ -177,13 +171,14 @@ class Replay:
         left = sorted(set(range(len(records))).difference(places))
         corrections = [(records[i], self._verdicts.on(records[i])) for i in places]
         for record, _ in corrections:
-            self.pass_by(record.offset)
+            self.pass_by(record)
         return [records[i] for i in left], corrections
 
-    def pass_by(self, offset: int) -> None:
-        """Start the seasons that a record at this offset starts, on whatever ladder."""
-        for ladder, at in [each for each in self._to_start if each[1] == offset]:
-            self.start_season(ladder, self._to_start.pop((ladder, at)))
+    def pass_by(self, record: Record) -> None:
+        """Start the season that a record starts, if it does."""
+        starts = self._verdicts.starts if self._verdicts is not None else {}
+        if (found := starts.get((record.partition, record.offset))) is not None:
+            self.start_season(*found)
 
     def _rate(
         self, ladder: str, rule: int, rounds: RoundBatch, chosen: Ints, offsets: Ints

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from stream_rater.contract.record import Record
+from stream_rater.rating.parameters import Season
 from stream_rater.replay.edits import NO_EDITS, Edits
 from stream_rater.rounds.validation import Invalid
 
@@ -15,6 +16,15 @@ class Verdicts(NamedTuple):
     """By ladder, all corrections that were accepted."""
     refusals: Mapping[tuple[int, int], Invalid]
     """By partition and offset, why each of the others is refused."""
+
+    starts: Mapping[tuple[int, int], tuple[str, Season]] = {}
+    """By partition and offset, the ladder on which a season starts there."""
+
+    @classmethod
+    def of_ladder(cls, ladder: str, partition: int, edits: Edits) -> "Verdicts":
+        """What is known of one ladder, whose records are in this partition."""
+        seasons = {(partition, each.offset): (ladder, each.season) for each in edits.seasons}
+        return cls({ladder: edits}, {}, seasons)
 
     def on(self, record: Record) -> Invalid | None:
         """Why the correction in a record is refused, or None."""
