@@ -9,7 +9,7 @@ from stream_rater.config import Ladders
 from stream_rater.contract.record import Record
 from stream_rater.pipeline import estimation
 from stream_rater.pipeline.correction_job import Judged
-from stream_rater.pipeline.corrections import Corrections
+from stream_rater.pipeline.corrections import Corrections, Met
 from stream_rater.pipeline.estimation import PendingRounds
 from stream_rater.pipeline.input_partition import InputPartition, finish
 from stream_rater.pipeline.observer import Observer
@@ -108,8 +108,14 @@ class Admission:
         if source is not None and source.meet(record):
             self.corrections.meet(record, correction)
 
-    def refuse(self, record: Record, invalid: Invalid, at: int, now_s: float) -> None:
-        """Reject a correction that was judged by the log, together with what is committed up to the
-        offset `at`."""
-        rejection = self.inputs[record.partition].reject(record, invalid, at)
-        self._rejected(record.partition, rejection, now_s)
+    def finish(self, met: Met, now_s: float) -> PendingRounds:
+        """The work on a correction is done: reject what the log does not bear out, together with
+        what is committed up to it. Returns the rounds that waited for it."""
+        partition, offset = met.record.partition, met.record.offset
+        refused = self.corrections.refused(met)
+        for record, invalid in refused:
+            rejection = self.inputs[partition].reject(record, invalid, offset)
+            self._rejected(partition, rejection, now_s)
+        self._observer.corrected(met.correction.ladder, offset, len(refused))
+        self.inputs[partition].finish([offset])
+        return self.teaching(*self.corrections.finish(met))

@@ -52,9 +52,12 @@ from stream_rater.pipeline.estimation import (
     part_ends,
 )
 from stream_rater.pipeline.input_partition import InputPartition
+from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.ports import Scatter, Step, ask
+from stream_rater.pipeline.progress import InFlightWindow
 from stream_rater.replay.edits import NO_EDITS, Edits
 from stream_rater.rounds.corrections import round_in
+from stream_rater.rounds.validation import Invalid
 
 THRESHOLD = 0.5
 """Points by which a displayed rating must move for a correction to be told at once."""
@@ -99,6 +102,11 @@ class Met(NamedTuple):
 
     record: Record
     correction: Correction
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """The ladder, and the offset."""
+        return self.correction.ladder, self.record.offset
 
 
 class Parts(NamedTuple):
@@ -256,21 +264,30 @@ class Corrections:
     # --- work ---
 
     def due(self, inputs: Mapping[int, InputPartition]) -> Met | None:
-        """A correction that may be worked on now: all records before it are finished."""
+        """A correction that may be worked on now, if there is one: all records before it are
+        finished."""
         for partition, queue in self._queues.items():
             if queue and inputs[partition].reached(queue[0].record.offset):
                 return queue[0]
         return None
 
-    def work_on(self, met: Met) -> Work:
-        """The work on a correction that is due."""
+    def work_on(
+        self, met: Met, in_flight: InFlightWindow, now_s: float, observer: Observer
+    ) -> Step[bool]:
+        """Do the next piece of the work on a correction that is due. Returns whether it is done."""
         partition, ladder = met.record.partition, met.correction.ladder
         work = self._works.get(partition)
         if work is None:
             edits = self._edits.get(ladder) or LadderEdits()
             work = Work(met, edits, self._log, self._shards, self._rows_per_part)
             self._works[partition] = work
-        return work
+        done = yield from work.step(lambda ends, players: in_flight.sent(ends, players, now_s))
+        observer.correcting(ladder, met.record.offset, work.job.progress)
+        return done
+
+    def refused(self, met: Met) -> list[tuple[Record, Invalid]]:
+        """Of the corrections that were worked in together, those that are refused."""
+        return self._works[met.record.partition].job.refused
 
     def finish(self, met: Met) -> tuple[PendingRounds, PendingRounds]:
         """The work on a correction is done. Returns the rounds that waited for it alone, as

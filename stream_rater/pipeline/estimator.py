@@ -131,6 +131,10 @@ class Estimator:
         """Whether a wave may be found now. The candidates are not examined in a turn where nothing
         changed."""
 
+    @property
+    def _inputs(self) -> dict[int, InputPartition]:
+        return self._admission.inputs
+
     def run(self) -> Step[NoReturn]:
         """Run steps 1 to 7 for ever."""
         troubles = 0
@@ -174,7 +178,7 @@ class Estimator:
                 self._observer.rounds_missing(partition, c, start)
             c = max(c or 0, start)
             offsets[partition] = self._window_start(c, start)
-            self._admission.inputs[partition] = InputPartition(
+            self._inputs[partition] = InputPartition(
                 DuplicateWindow(self._window), start=offsets[partition], committed=c
             )
         self._to_open = frozenset()
@@ -196,7 +200,7 @@ class Estimator:
             waiting=bool(self._backlog), in_flight=len(self._progress)
         )
         most = READ_AHEAD * self._wave_players
-        full = self._backlog.waiting > most or hold_much(self._admission.inputs.values(), most)
+        full = self._backlog.waiting > most or hold_much(self._inputs.values(), most)
         yield from self._poll(timeout_s, full=full)
 
     def _poll(self, timeout_s: float, *, full: bool) -> Step[None]:
@@ -216,7 +220,7 @@ class Estimator:
         if polled.records:
             self._admit(self._admission.read(polled.records, self._now_s))
         idle = not full and not polled.records
-        self._observer.reading_back(behind(self._admission.inputs, idle=idle))
+        self._observer.reading_back(behind(self._inputs, idle=idle))
         self._limiter.rest(self._now_s, self._observer.partitions_resting)
 
     def _drop(self, partitions: frozenset[int]) -> None:
@@ -274,7 +278,11 @@ class Estimator:
 
     def _agreed(self, wave: PendingRounds) -> Step[PendingRounds]:
         """Keep the rounds of a wave whose ladders' notes agree with this worker's file."""
-        return (yield from self._agreement.agreed(wave, self._now_s + REFUSED_S, self._observer))
+        return (yield from self._agreement.agreed(wave, self._until_s, self._observer))
+
+    @property
+    def _until_s(self) -> float:  # what is refused now is not tried again
+        return self._now_s + REFUSED_S
 
     # --- steps 4 to 6 ---
 
@@ -297,17 +305,13 @@ class Estimator:
 
     def _read_wave(self, wave: PendingRounds) -> Step[PriorsRead]:
         """The priors of a wave's players: those that are held, and the store's."""
-        rows = to_hold(self._backlog, wave)
-        return (
-            yield from self._prior_reader.read_beside(
-                wave, self._held, rows, self._progress, self._now_s + REFUSED_S
-            )
-        )
+        rows, held = to_hold(self._backlog, wave), self._held
+        reader, until_s = self._prior_reader, self._until_s
+        return (yield from reader.read_beside(wave, held, rows, self._progress, until_s))
 
     def _read_piece(self, piece: PendingRounds) -> Step[PriorsRead]:
         """The store's priors of the players of a piece."""
-        until_s = self._now_s + REFUSED_S
-        return (yield from self._prior_reader.read(piece, self._progress, until_s))
+        return (yield from self._prior_reader.read(piece, self._progress, self._until_s))
 
     def _scatter(self, ready: PendingRounds, rows: Ints | slice, read: PriorsRead) -> Step[None]:
         """Estimate and send rounds, whose players are in these rows of what was read."""
@@ -347,7 +351,7 @@ class Estimator:
         self._held.drop(pending.fingerprints)
         self._backlog.finish(pending)
         self._may_find_wave = True
-        finish(self._admission.inputs, pending)
+        finish(self._inputs, pending)
 
     def _rate_oversize(self) -> Step[None]:
         """Read or send the next piece of the oversize round (`oversize_round`)."""
@@ -373,25 +377,15 @@ class Estimator:
     def _correct(self) -> Step[None]:
         """Do the next piece of the work on a correction that is due (`corrections`)."""
         corrections = self._admission.corrections
-        met = corrections.due(self._admission.inputs) if len(corrections) else None
+        met = corrections.due(self._inputs)
         if met is None or self._send_no_more():
             return
-        ladder, at = met.correction.ladder, met.record.offset
-        until_s = self._now_s + REFUSED_S
-        if not (yield from self._agreement.agreed_at(ladder, at, until_s, self._observer)):
+        if not (yield from self._agreement.agreed_at(*met.place, self._until_s, self._observer)):
             return
         self._backoff.progressed()
-        work = corrections.work_on(met)
-        if not (yield from work.step(self._corrected)):
-            return
-        for record, invalid in work.job.refused:
-            self._admission.refuse(record, invalid, at, self._now_s)
-        self._held = HeldBeliefs()
-        self._admission.inputs[met.record.partition].finish([at])
-        self._admit(self._admission.teaching(*corrections.finish(met)))
-
-    def _corrected(self, ends: Mapping[int, int], players: Mapping[int, Fingerprints]) -> None:
-        self._in_flight.sent(ends, players, self._now_s)
+        if (yield from corrections.work_on(met, self._in_flight, self._now_s, self._observer)):
+            self._held = HeldBeliefs()
+            self._admit(self._admission.finish(met, self._now_s))
 
     # --- step 7 ---
 
@@ -399,7 +393,7 @@ class Estimator:
         if self._now_s - self._committed_s < self._commit_every_s:
             return
         poll = partial(self._poll, REGROUPING_S, full=True)
-        done = yield from commit_finished(self._admission.inputs, poll)
+        done = yield from commit_finished(self._inputs, poll)
         if done is not None:
             self._committed_s = self._now_s
             self._observer.positions(done.offsets)

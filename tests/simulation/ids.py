@@ -42,7 +42,7 @@ class IdsInStore(Estimator):
 
     def _note(self, record: Record) -> Step[None]:
         try:
-            found = self._decoder.read(record)
+            found = self._admission.decoder.read(record)
         except Invalid:
             return
         name, reading = f"{found.ladder}:{found.round_id}", (str(next(self._readings)),)
