@@ -1,8 +1,10 @@
 """Mutants of step 2 that remember round ids elsewhere."""
 
 import itertools
+from typing import Any
 
 from stream_rater.contract.record import Record
+from stream_rater.pipeline.admission import Admission
 from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.ports import Agree, Step, ask
 from stream_rater.rounds.batch import RoundHead
@@ -22,6 +24,10 @@ class IdsInStore(Estimator):
     a duplicate. The store keeps the first of several notes, as Redis does with SET NX."""
 
     _readings = itertools.count()
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._admission._counts = self._counts  # type: ignore[method-assign]
 
     def _window_start(self, c: int, log_start: int) -> int:
         return c
@@ -50,8 +56,8 @@ class IdsInStore(Estimator):
         if noted[name] != reading:
             self._second.add((record.partition, record.offset))
 
-    def _counts(self, record: Record, found: RoundHead | Invalid) -> bool:
-        counts = super()._counts(record, found)
+    def _counts(self, record: Record, found: RoundHead | Invalid, now_s: float) -> bool:
+        counts = Admission._counts(self._admission, record, found, now_s)
         if not counts or (record.partition, record.offset) not in self._second:
             return counts
         twice = Invalid("duplicate-round", "noted in the store")
