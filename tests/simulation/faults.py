@@ -17,6 +17,7 @@ KINDS = {
     "repeated": "records delivered again",
     "duplicate": "rounds reported again",
     "junk": "records that are no round",
+    "correction": "corrections of earlier rounds and players",
     "misplaced": "rounds in another partition than their ladder's",
     "reordered": "parts that came after those of a later wave",
     "doubt": "ends of transactions that timed out",

@@ -9,6 +9,7 @@ import msgspec
 
 from stream_rater.adapters.memory_servers import Log
 from stream_rater.config import Change, Ladder, Ladders
+from stream_rater.contract.corrections import EVENT_TYPE, KINDS
 from stream_rater.contract.events import Headers
 from stream_rater.pipeline.ladder_history import announce
 from stream_rater.rating.parameters import EloMMR
@@ -109,6 +110,8 @@ class Weather:
     rows_per_part: int
     rows_per_call: int
     commit_every_s: float
+    corrected: float
+    """The share of records that are corrections."""
 
 
 def weather(rng: random.Random) -> Weather:
@@ -132,6 +135,7 @@ def weather(rng: random.Random) -> Weather:
         rows_per_part=rng.choice([1, 2, 5000]),
         rows_per_call=rng.choice([1, 4, 20_000]),
         commit_every_s=rng.choice([0.0, 0.5]),
+        corrected=rng.choice([0.0, 0.0, 0.1, 0.3]),
     )
 
 
@@ -146,8 +150,8 @@ class Submission:
     """The fault that it is (`faults`)."""
 
 
-def submissions(rng: random.Random, count: int, players: int) -> list[Submission]:
-    """The records, in the order of sending."""
+def submissions(rng: random.Random, count: int, players: int, corrected: float) -> list[Submission]:
+    """The records, in the order of sending; this share of them corrects others."""
     sent: list[Submission] = []
     for i in range(count):
         chance = rng.random()
@@ -157,6 +161,8 @@ def submissions(rng: random.Random, count: int, players: int) -> list[Submission
         elif chance < 0.12 and sent:
             again = rng.choice(sent)
             sent.append(replace(again, fault=again.fault or "duplicate"))
+        elif chance < 0.12 + corrected and i:
+            sent.append(_correction(rng, i, [f"p{n}" for n in range(players)]))
         else:
             sent.append(_round(rng, i, [f"p{n}" for n in range(players)]))
     return sent
@@ -182,22 +188,55 @@ def traced(number: int) -> Headers:
     return [parent, ("tracestate", f"game={number}".encode())] if number % 4 else [parent]
 
 
-def _round(rng: random.Random, number: int, pool: list[str]) -> Submission:
-    ladder = rng.choice(list(LADDERS.ladders))
+def _standings(rng: random.Random, pool: list[str]) -> list[dict[str, object]]:
     players = rng.sample(pool, rng.choice([2, 2, 3, 4, 6]))
-    standings = [
+    return [
         {"player": player, "dnf": True}
         if rng.random() < 0.1
         else {"player": player, "rank": rng.randint(1, len(players))}
         for player in players
     ]
+
+
+def _correction(rng: random.Random, number: int, pool: list[str]) -> Submission:
+    """Any correction of any earlier record: often there is no such round on its ladder."""
+    ladder, earlier = rng.choice(list(LADDERS.ladders)), f"r{rng.randrange(number)}"
+    kind = rng.choice([*KINDS, "round-voided", "round-voided", "player-removed"])
+    kinds: dict[str, dict[str, object]] = {
+        "round-voided": {"round_id": earlier},
+        "round-amended": {"round_id": earlier, "standings": _standings(rng, pool)},
+        "player-removed": {"player": rng.choice(pool), **_span(rng, number)},
+        "player-merged": dict(zip(("player", "into"), rng.choices(pool, k=2), strict=True)),
+        "season-started": {"season": number, "keep": 0.5, "sigma": 150.0},
+        "corrections-applied": {},
+    }
+    about = kinds[kind]
+    if kind not in ("season-started", "corrections-applied") and rng.random() < 0.2:
+        about["batched"] = True
+    value = msgspec.json.encode({"ladder": ladder, **about})
+    home = PARTITION_OF[ladder] if rng.random() > 0.03 else 1 - PARTITION_OF[ladder]
+    return Submission(home, value, [(EVENT_TYPE, kind.encode())], fault="correction")
+
+
+def _span(rng: random.Random, number: int) -> dict[str, object]:
+    since, until = sorted(START_S + rng.randrange(number + 5) * 3600 for _ in range(2))
+    span: dict[str, object] = {}
+    if rng.random() < 0.5:
+        span["from"] = datetime.fromtimestamp(since, UTC)
+    if rng.random() < 0.5:
+        span["until"] = datetime.fromtimestamp(until + 1, UTC)
+    return span
+
+
+def _round(rng: random.Random, number: int, pool: list[str]) -> Submission:
+    ladder = rng.choice(list(LADDERS.ladders))
     seconds = START_S + number * 3600 + rng.randint(-7200, 7200)
     value = msgspec.json.encode(
         {
             "round_id": f"r{number}",
             "ladder": ladder,
             "completed_at": datetime.fromtimestamp(seconds, UTC),
-            "standings": standings,
+            "standings": _standings(rng, pool),
             "weight": rng.choice([1.0, 1.0, 0.5]),
         }
     )

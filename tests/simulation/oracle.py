@@ -5,82 +5,97 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from stream_rater.adapters.memory_servers import Log, Store
-from stream_rater.columns.sharding import shards_of
+from stream_rater.columns.sharding import partition_of, shards_of
 from stream_rater.config import Ladders
-from stream_rater.contract.events import Headers, RatingChanged, joined, rating_changed_from_json
+from stream_rater.contract.corrections import Correction
+from stream_rater.contract.events import RatingChanged, joined, rating_changed_from_json
 from stream_rater.contract.record import Player, Record
 from stream_rater.pipeline.ports import REBUILT, Position
-from stream_rater.replay.pool import Pool
+from stream_rater.replay.ledger import Ledger
 from stream_rater.replay.sequential import Judge
-from stream_rater.rounds.batch import Standings
+from stream_rater.rounds.corrections import decode, kind_of
+from stream_rater.rounds.validation import Invalid
 
-EventValues = tuple[
-    str, int | None, float, float, float, float, float | None, int, int, Headers
-]  # fmt: skip
-"""The values of an event: round id, rank, mu, sigma, previous mu and sigma, performance, rounds,
-offset, and the trace of its round."""
-
-
-_SHOWN = ("mu", "sigma", "previous_mu", "previous_sigma")
+from .truth import EventValues, LadderTruth, Rated
 
 
 @dataclass
 class Expected:
     """The expected outcome of a log."""
 
-    beliefs: dict[Player, bytes] = field(default_factory=dict)
-    changes: dict[Player, list[EventValues]] = field(default_factory=dict)
-    """The events of each player, in order."""
+    ladders: dict[str, LadderTruth] = field(default_factory=dict)
     rejections: list[tuple[int, int, str]] = field(default_factory=list)
     """(partition, offset, code)."""
 
-    def rate(self, pool: Pool, standings: Standings, record: Record) -> None:
-        """Rate one round, and return the values of its events."""
-        rated = pool.rate(standings, record.offset)
-        if rated is None:
-            return
-        header = dict(pool)
-        places = standings.player_places().tolist()
-        performances = rated[1][:, 0].tolist()
-        for player, place, performance in zip(standings.players, places, performances, strict=True):
-            row = header[player]
-            self.changes.setdefault((standings.ladder, player), []).append(
-                (
-                    standings.round_id, place or None,
-                    *(float(row[name]) for name in _SHOWN),
-                    performance, int(row["rounds"]), record.offset, record.headers,
-                )  # type: ignore[arg-type]
-            )  # fmt: skip
+    @property
+    def changes(self) -> dict[Player, list[EventValues]]:
+        """The events of each player, in order."""
+        return {
+            (ladder, player): values
+            for ladder, truth in self.ladders.items()
+            for player, values in truth.changes.items()
+        }
+
+    def beliefs(self, *, marked: bool) -> dict[Player, bytes]:
+        """The records that the store must hold (`LadderTruth.beliefs`)."""
+        each = [truth.beliefs(marked=marked) for truth in self.ladders.values()]
+        return {player: data for some in each for player, data in some.items()}
 
 
 def replay(log: Log, ladders: Ladders, window: int) -> Expected:
     """Rate every record of round-completed, one after the other."""
     expected = Expected()
-    pools = {ladder: Pool(config) for ladder, config in ladders.ladders.items()}
-    for records in log.rounds:
+    for partition, records in enumerate(log.rounds):
         judge = Judge(ladders, window, len(log.rounds))
+        corrections = _well_formed(records, ladders, len(log.rounds), expected)
+        read = judge.round_decoder.read
+        for name, ladder in ladders.ladders.items():
+            if partition_of(name, len(log.rounds)) == partition:
+                own = [each for each in corrections.values() if each.ladder == name]
+                expected.ladders[name] = LadderTruth(name, ladder, Ledger(own, read))
         for record in records:
-            decoded = judge.decode([record])
-            (refusal,) = decoded.refusals
-            if refusal is not None:
-                expected.rejections.append((record.partition, record.offset, refusal.code))
-                continue
-            (standings,) = decoded.rounds
-            pool = pools[standings.ladder]
-            pool.follow(judge.round_decoder.ratings[int(decoded.rule[0])])
-            expected.rate(pool, standings, record)
-    for ladder, pool in pools.items():
-        for player, _ in pool:
-            expected.beliefs[ladder, player] = pool.belief_bytes(player)
+            if record.offset in corrections:
+                correction = corrections[record.offset]
+                expected.ladders[correction.ladder].correct(record, correction)
+            elif not kind_of(record):
+                _rate(record, judge, expected)
+    for truth in expected.ladders.values():
+        expected.rejections += truth.rejections
     return expected
 
 
-def violations(log: Log, store: Store, ladders: Ladders, window: int, once: int) -> list[str]:
+def _well_formed(
+    records: Sequence[Record], ladders: Ladders, partitions: int, expected: Expected
+) -> dict[int, Correction]:
+    """By offset, the corrections among these records. The others are rejected."""
+    found = {}
+    for record in filter(kind_of, records):
+        try:
+            found[record.offset] = decode(record, ladders, partitions)
+        except Invalid as invalid:
+            expected.rejections.append((record.partition, record.offset, invalid.code))
+    return found
+
+
+def _rate(record: Record, judge: Judge, expected: Expected) -> None:
+    decoded = judge.decode([record])
+    (refusal,) = decoded.refusals
+    if refusal is not None:
+        expected.rejections.append((record.partition, record.offset, refusal.code))
+        return
+    (standings,) = decoded.rounds
+    rating = judge.round_decoder.ratings[int(decoded.rule[0])]
+    expected.ladders[standings.ladder].rate(Rated(standings, rating, record))
+
+
+def violations(
+    log: Log, store: Store, ladders: Ladders, window: int, once: int, *, rebuilt: bool
+) -> list[str]:
     """The differences of log and store from the expected outcome. `once` is the former number of
-    shards."""
+    shards. `rebuilt`: beliefs may be as a rebuild leaves them."""
     expected = replay(log, ladders, window)
     shards = len(log.parts)
-    found = _beliefs(store, expected, shards)
+    found = _beliefs(store, expected, shards, rebuilt=rebuilt)
     changes = _changes(log, once)
     for player in sorted(changes.keys() | expected.changes.keys()):
         published, due = changes.get(player, []), expected.changes.get(player, [])
@@ -92,18 +107,25 @@ def violations(log: Log, store: Store, ladders: Ladders, window: int, once: int)
     return found
 
 
-def _beliefs(store: Store, expected: Expected, shards: int) -> list[str]:
+def _beliefs(store: Store, expected: Expected, shards: int, *, rebuilt: bool) -> list[str]:
     held = {
         player: (shard, data)
         for shard, beliefs in store.beliefs.items()
         for player, data in beliefs.items()
         if player != REBUILT
     }
-    due = {
-        player: (int(shards_of([player[1]], shards)[0]), data)
-        for player, data in expected.beliefs.items()
-    }
-    wrong = [p for p in held.keys() | due.keys() if held.get(p) != due.get(p)]
+    due, plain = (
+        {
+            player: (int(shards_of([player[1]], shards)[0]), data)
+            for player, data in expected.beliefs(marked=marked).items()
+        }
+        for marked in (True, not rebuilt)
+    )
+    wrong = [
+        p
+        for p in held.keys() | due.keys() | plain.keys()
+        if held.get(p) not in (due.get(p), plain.get(p))
+    ]
     return [f"beliefs differ: {sorted(wrong)}"] if wrong else []
 
 
@@ -120,9 +142,10 @@ def _changes(log: Log, once: int) -> dict[Player, list[EventValues]]:
             assert shard in homes
             found = changes if shard == homes[0] else moved
             found.setdefault((event.ladder, event.player), []).append(
-                (
-                    event.round_id, event.rank, event.mu, event.sigma, event.previous_mu,
-                    event.previous_sigma, event.performance, event.rounds, event.offset,
+                EventValues(
+                    event.correction.cause if event.correction else "", event.round_id, event.rank,
+                    event.mu, event.sigma, event.previous_mu, event.previous_sigma,
+                    event.performance, event.rounds, event.offset, event.season,
                     sent.trace.headers() if sent.trace else (),
                 )
             )  # fmt: skip
@@ -132,7 +155,9 @@ def _changes(log: Log, once: int) -> dict[Player, list[EventValues]]:
 
 
 def _rounds(values: Sequence[EventValues]) -> list[str]:
-    return [f"{round_id} {mu:.6f}" for round_id, _, mu, *_ in values]
+    return [
+        f"{each.cause or each.round_id} {each.previous_mu:.6f} {each.mu:.6f}" for each in values
+    ]
 
 
 def is_done(log: Log, store: Store) -> bool:

@@ -11,7 +11,7 @@ from stream_rater.config import Ladders
 from stream_rater.contract.record import Player, Record
 from stream_rater.lab.cutoff import Cutoff
 from stream_rater.lab.rebuild import Rebuild, fill, passed
-from stream_rater.parts import schema
+from stream_rater.parts import corrections, schema
 from stream_rater.parts.schema import NotAPart
 from stream_rater.pipeline.ladder_history import notes
 from stream_rater.pipeline.ports import UNFINISHED, Application, Position
@@ -105,14 +105,20 @@ def recall_offsets(log: Log, noted: Mapping[int, int]) -> None:
 def _cut_for(record: Record) -> float:
     """The number of shards that a part was cut for; any number if it is no part."""
     try:
-        return schema.decode(record.value or b"", NEXT_KERNEL).shards
+        value = record.value or b""
+        if corrections.is_correction(value):
+            return corrections.decode(value, NEXT_KERNEL).shards
+        return schema.decode(value, NEXT_KERNEL).shards
     except NotAPart:
         return math.inf
 
 
 def rows(record: Record) -> list[Row]:
-    """The players and rounds of a part; empty if it is no part."""
+    """The players and rounds of a part, or the correction; empty if it is no part."""
     try:
+        if corrections.is_correction(record.value or b""):
+            corrected = corrections.decode(record.value or b"", NEXT_KERNEL)
+            return [((corrected.ladder, each), corrected.offset) for each in corrected.players]
         part = schema.decode(record.value or b"", NEXT_KERNEL)
     except NotAPart:
         return []

@@ -64,6 +64,7 @@ class Stage:
         self.actors: list[Actor] = []
         self.ladders = LADDERS
         """The newest ladders file."""
+        self.rebuilt = False
         self._rounds = 0
         self.now_s = 0.0
 
@@ -127,6 +128,7 @@ class Stage:
             for producer in sorted(group.transactions):
                 self.log.fence(group, producer)
         self.store.wipe()
+        self.rebuilt = True
         recovery.rebuild(self.log, self.store, self.ladders, WINDOW, self.machines.reach)
 
     def round(self, *players: str, round_id: str = "", partition: int = 0) -> int:
@@ -216,4 +218,6 @@ class Stage:
                 self.perform(actor)
         if not oracle.is_done(self.log, self.store):
             return ["stuck: " + oracle.where(self.log, self.store)]
-        return oracle.violations(self.log, self.store, self.ladders, WINDOW, self.once)
+        return oracle.violations(
+            self.log, self.store, self.ladders, WINDOW, self.once, rebuilt=self.rebuilt
+        )

@@ -1,0 +1,201 @@
+"""What one ladder's records must lead to: a replay of its edited log, after each correction."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_rater.columns.strings import StringColumn
+from stream_rater.config import Ladder
+from stream_rater.contract.corrections import Batched, Correction, CorrectionsApplied, name_of
+from stream_rater.contract.events import Headers
+from stream_rater.contract.record import Player, Record
+from stream_rater.pipeline.corrections import THRESHOLD
+from stream_rater.rating import record as belief_record
+from stream_rater.rating.parameters import RatingConfig
+from stream_rater.replay.edits import Edits
+from stream_rater.replay.ledger import Ledger
+from stream_rater.replay.pool import Pool
+from stream_rater.rounds.batch import Standings
+from stream_rater.rounds.validation import Invalid
+
+
+class EventValues(NamedTuple):
+    """The values of an event."""
+
+    cause: str
+    """Of a correction; else the empty string."""
+    round_id: str
+    rank: int | None
+    mu: float
+    sigma: float
+    previous_mu: float
+    previous_sigma: float
+    performance: float | None
+    rounds: int
+    offset: int
+    season: int | None
+    trace: Headers
+
+
+class Rated(NamedTuple):
+    """An accepted round."""
+
+    standings: Standings
+    rating: RatingConfig
+    record: Record
+
+
+class Told(NamedTuple):
+    """What subscribers know of a player."""
+
+    mu: float
+    sigma: float
+
+
+class Mark(NamedTuple):
+    """What a correction wrote into a belief."""
+
+    offset: int
+    told: Told
+    untold: bool
+
+
+@dataclass
+class LadderTruth:
+    """The replay of one ladder."""
+
+    ladder: str
+    config: Ladder
+    ledger: Ledger
+    rounds: list[Rated] = field(default_factory=list)
+    changes: dict[str, list[EventValues]] = field(default_factory=dict)
+    """By player, in order."""
+    rejections: list[tuple[int, int, str]] = field(default_factory=list)
+    """(partition, offset, code)."""
+    marks: dict[str, Mark] = field(default_factory=dict)
+    """By player, where a correction came after the last round."""
+    last: int = -1
+    """The offset of the last correction that was worked in."""
+    _told: dict[str, Told] = field(default_factory=dict)
+    _waiting: list[tuple[Record, Correction]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.pool = Pool(self.config)
+
+    @property
+    def edits(self) -> Edits:
+        """All that was accepted so far."""
+        return self.ledger.edits
+
+    def rate(self, rated: Rated) -> None:
+        """The next round."""
+        batch, offset = rated.standings.batch, rated.record.offset
+        self.ledger.add(batch, np.array([offset]), rated.record.partition)
+        self.rounds.append(rated)
+        edited = self.edits.edited(batch, offset)
+        if edited is not None:
+            self._tell(rated, Standings(edited))
+
+    def _tell(self, rated: Rated, standings: Standings) -> None:
+        found = _rate(self.pool, standings, rated)
+        if found is None:
+            return
+        header = dict(self.pool)
+        places = standings.player_places().tolist()
+        season = self.pool.rule.season
+        for player, place, performance in zip(standings.players, places, found, strict=True):
+            row = header[player]
+            told = self._told.get(player) or self._initial()
+            self._told[player] = Told(float(row["mu"]), float(row["sigma"]))
+            self.marks.pop(player, None)
+            self.changes.setdefault(player, []).append(
+                EventValues(
+                    "", standings.round_id, place or None, *self._told[player], *told, performance,
+                    int(row["rounds"]), rated.record.offset, season, rated.record.headers,
+                )
+            )  # fmt: skip
+
+    def _initial(self) -> Told:
+        return Told(self.pool.rule.initial_mu, self.pool.rule.initial_sigma)
+
+    def correct(self, record: Record, correction: Correction) -> None:
+        """The next correction, which is well-formed."""
+        if isinstance(correction, Batched) and correction.batched:
+            self._waiting.append((record, correction))
+            return
+        some = [(record, correction)]
+        if isinstance(correction, CorrectionsApplied):
+            some, self._waiting = self._waiting, []
+        for each, what in some:
+            try:
+                self.ledger.judge(what, each.received_s, each.offset)
+            except Invalid as invalid:
+                self.rejections.append((each.partition, each.offset, invalid.code))
+        self._replay(record, correction)
+
+    def _replay(self, record: Record, correction: Correction) -> None:
+        """Rate all rounds again, and tell whoever moves."""
+        before, self.pool = self.pool, self.replayed()
+        self.last = record.offset
+        names = dict.fromkeys([*dict(before), *dict(self.pool)])
+        self.pool.rows(StringColumn.of(list(names)))
+        before.rows(StringColumn.of(list(names)))
+        header = dict(self.pool)
+        for player in names:
+            if self.pool.belief_bytes(player) == before.belief_bytes(player):
+                continue
+            told = self._told.get(player) or self._initial()
+            now = Told(float(header[player]["mu"]), float(header[player]["sigma"]))
+            moved = abs(self.pool.rule.rating(*now) - self.pool.rule.rating(*told))
+            self.marks[player] = Mark(record.offset, told, moved < THRESHOLD)
+            if moved < THRESHOLD:
+                continue
+            self._told[player] = now
+            self.changes.setdefault(player, []).append(
+                EventValues(
+                    name_of(correction), getattr(correction, "round_id", ""), None, *now, *told,
+                    None, int(header[player]["rounds"]), record.offset, self.pool.rule.season, (),
+                )
+            )  # fmt: skip
+
+    def replayed(self) -> Pool:
+        """All rounds so far, rated by all edits so far."""
+        pool, seasons = Pool(self.config), list(self.edits.seasons)
+        for rated in self.rounds:
+            while seasons and seasons[0].offset < rated.record.offset:
+                pool.start_season(seasons.pop(0).season)
+            edited = self.edits.edited(rated.standings.batch, rated.record.offset)
+            if edited is not None:
+                _rate(pool, Standings(edited), rated)
+        for started in seasons:
+            pool.start_season(started.season)
+        return pool
+
+    def beliefs(self, *, marked: bool) -> dict[Player, bytes]:
+        """The records that the store must hold. Not `marked`: as a rebuild leaves them, which knows
+        of corrections only what was not told."""
+        found = {}
+        for player, row in self.pool:
+            data, mark = self.pool.belief_bytes(player), self.marks.get(player)
+            if mark is not None and (marked or mark.untold):
+                data = _marked(data, mark if marked else mark._replace(offset=self.last))
+            elif not row["rounds"]:
+                continue
+            found[self.ladder, player] = data
+        return found
+
+
+def _rate(pool: Pool, standings: Standings, rated: Rated) -> list[float] | None:
+    """Rate one round; returns the performances, or None if it changes nothing."""
+    pool.follow(rated.rating)
+    found = pool.rate(standings, rated.record.offset)
+    return None if found is None else found[1][:, 0].tolist()
+
+
+def _marked(data: bytes, mark: Mark) -> bytes:
+    beliefs = belief_record.decode([data], 0, 0.0, 1.0)
+    beliefs.header["last"] = mark.offset
+    beliefs.header["previous_mu"], beliefs.header["previous_sigma"] = mark.told
+    beliefs.header["untold"] = mark.untold
+    return belief_record.encode(beliefs)[0]
