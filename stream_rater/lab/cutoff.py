@@ -28,9 +28,9 @@ from stream_rater.columns.arrays import Ints
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import partition_of, shards_of_names
-from stream_rater.contract.record import Record
+from stream_rater.contract.record import Player, Record
 from stream_rater.lab.bulk_replay import Census
-from stream_rater.parts import decoder, schema
+from stream_rater.parts import corrections, decoder, schema
 from stream_rater.parts.decoder import PartView
 from stream_rater.parts.rows import players_in
 from stream_rater.parts.schema import NotAPart, Rebuilt, UnknownPart
@@ -99,6 +99,11 @@ class Cutoff:
         """By shard, the number of shards that its last mark names."""
         self.with_parts: set[int] = set()
         """The shards that have parts."""
+        self._furthest: dict[str, int] = {}
+        """By ladder, the largest source offset of any part."""
+        self.corrected: dict[Player, tuple[int, bytes]] = {}
+        """The records in correction parts before g, and the offset of the correction: of each
+        player the last one."""
         self._ignored: list[tuple[PlayerColumn, Ints]] = []
         """The players and source offsets of ignored parts that may be the only ones of their
         rounds."""
@@ -168,6 +173,9 @@ class Cutoff:
         if record.unreadable:
             raise UnknownPart(f"offset {record.offset}: {record.unreadable}")
         try:
+            if corrections.is_correction(record.value or b""):
+                self._note_correction(record)
+                return
             part = schema.decode(record.value or b"", self._kernel, oldest=0)
         except Rebuilt as mark:
             self._marked[record.partition] = mark.shards
@@ -183,6 +191,27 @@ class Cutoff:
             self._note([record], [len(rounds)], players, offsets)
         elif not self._sent_again(part.shards, record):
             self._ignored.append((players, offsets))
+
+    def _note_correction(self, record: Record) -> None:
+        """Note a correction part: its rows are of the correction's offset."""
+        part = corrections.decode(record.value or b"", self._kernel)
+        self.with_parts.add(record.partition)
+        if not self._counts(part.shards, record):
+            return  # its sender's successor works the correction in again
+        players = [(part.ladder, each) for each in part.players]
+        offsets = np.full(len(players), part.offset)
+        self._note([record], [len(players)], PlayerColumn.of(players), offsets)
+        if not self._waits(record):
+            rows = zip(players, part.records, strict=True)
+            self.corrected |= {player: (part.offset, data) for player, data in rows}
+
+    def scattered(self, partition: int) -> int:
+        """The estimators' committed offset of a partition."""
+        return int(self._scattered[partition])
+
+    def furthest(self, ladder: str) -> int:
+        """The largest source offset of any part of a ladder; -1 without any."""
+        return self._furthest.get(ladder, -1)
 
     def _note(
         self, records: Sequence[Record], sizes: Sequence[int], players: PlayerColumn, offsets: Ints
@@ -200,6 +229,9 @@ class Cutoff:
                 f"and its players belong to other shards among {self._shards}"
             )
         rows = self.census.rows(players)
+        for number, ladder in enumerate(players.ladders.texts):
+            own = offsets[players.ladder == number]
+            self._furthest[ladder] = max(self.furthest(ladder), int(own.max(initial=-1)))
         for noted, chosen in (
             (self._before, at_home & ~waits), (self._after, waits), (self._elsewhere, ~at_home),
         ):  # fmt: skip

@@ -26,9 +26,14 @@ from stream_rater.columns.strings import StringColumn
 from stream_rater.config import Ladders
 from stream_rater.contract.record import Record
 from stream_rater.lab.bulk_replay import BulkReplay, Played, Turn
+from stream_rater.lab.corrected_rebuild import Marks, edited, starts_of
 from stream_rater.lab.cutoff import Cutoff, Offsets
 from stream_rater.pipeline.ports import NO_BELIEFS, REBUILT, UNFINISHED, Application, Position
+from stream_rater.rating.parameters import Season
 from stream_rater.replay.sequential import Judge
+from stream_rater.replay.verdicts import NO_VERDICTS, Verdicts
+from stream_rater.rounds.batch import RoundBatch
+from stream_rater.rounds.corrections import kind_of
 
 BATCH = 10_000
 """The number of beliefs written in one call."""
@@ -48,7 +53,17 @@ class InUse(Exception):
 class Rebuild:
     """A replay that keeps each player's belief as of the player's cut-off."""
 
-    def __init__(self, ladders: Ladders, window: int, partitions: int, reach: Cutoff) -> None:
+    def __init__(
+        self, ladders: Ladders, window: int, partitions: int, reach: Cutoff,
+        verdicts: Verdicts = NO_VERDICTS, marks: Marks | None = None,
+    ) -> None:  # fmt: skip
+        """`verdicts`: those on corrections that were worked in; `marks`: what these left in
+        beliefs."""
+        self._verdicts = verdicts
+        self._marks = marks
+        self._starts = starts_of(verdicts)
+        self._kinds: dict[tuple[int, tuple[Season, ...]], int] = {}
+        """Each different rule and seasons that rounds were rated by, and its number."""
         self._judge = Judge(ladders, window, partitions)
         self._reach = reach
         self._least = reach.least()
@@ -69,22 +84,35 @@ class Rebuild:
     def feed(self, records: Sequence[Record]) -> None:
         """Rate the valid rounds in records of `round-completed`, now or together with rounds fed
         later."""
+        records = [each for each in records if not each.headers or not kind_of(each)]
         decoded = self._judge.decode(records)
         read = decoded.valid(records)
         self.rounds += len(decoded.rounds)
         self.updates += len(decoded.rounds.share)
         self._ladders |= dict.fromkeys(head.ladder for head in decoded.rounds.heads)
-        played = Played(
-            decoded.rounds,
-            decoded.rule,
-            np.array([each.partition for each in read], np.int64),
-            np.array([each.offset for each in read], np.int64),
-        )
-        teach = self._judge.round_decoder.rates(decoded.rounds, decoded.rule)
+        partition = np.array([each.partition for each in read], np.int64)
+        offset = np.array([each.offset for each in read], np.int64)
+        rounds, which, counts = edited(decoded.rounds, partition, offset, self._verdicts)
+        rule, offset = decoded.rule[which], offset[which]
+        teach = counts & self._judge.round_decoder.rates(rounds, rule)
+        played = Played(rounds, self._numbered(rounds, rule, offset), partition[which], offset)
         self._waiting.append(played if teach.all() else played.take(np.flatnonzero(teach)))
         self._players += int(self._waiting[-1].rounds.sizes.sum())
         if self._players >= AT_ONCE:
             self._rate()
+
+    def _numbered(self, rounds: RoundBatch, rule: Ints, offset: Ints) -> Ints:
+        """(R,) the number of each round's rule and seasons."""
+        started = (
+            [()] * len(rounds)
+            if not self._starts
+            else [
+                tuple(season for at, season in self._starts.get(head.ladder, ()) if at < o)
+                for head, o in zip(rounds.heads, offset.tolist(), strict=True)
+            ]
+        )
+        keys = zip(rule.tolist(), started, strict=True)
+        return np.array([self._kinds.setdefault(k, len(self._kinds)) for k in keys], np.int64)
 
     def _rate(self) -> None:
         """Rate all waiting rounds."""
@@ -94,9 +122,11 @@ class Rebuild:
         rows = census.rows(played.rounds.players())
         self._crowd.make_room(len(census))
         self._held = np.append(self._held, np.zeros(len(census) - len(self._held), np.bool_))
+        kinds = list(self._kinds)
         for turn in self._crowd.turns(played, rows):
             self._hold(turn)
-            self._crowd.rate(turn, self._judge.round_decoder.ratings[int(turn.played.rule[0])])
+            rule, started = kinds[int(turn.played.rule[0])]
+            self._crowd.rate(turn, self._judge.round_decoder.ratings[rule], started)
         self._waiting, self._players = [], 0
 
     def _hold(self, turn: Turn) -> None:
@@ -120,7 +150,9 @@ class Rebuild:
         self._rate()
         for rows, records in self._batches_of_beliefs():
             self.written += len(rows)
-            yield BeliefColumn(self._reach.census.players(rows), records)
+            found = BeliefColumn(self._reach.census.players(rows), records)
+            yield found if self._marks is None else self._marks.put(found)
+        yield from () if self._marks is None else self._marks.rest()
 
     def _batches_of_beliefs(self) -> Iterator[tuple[Ints, StringColumn]]:
         """Yield rows with their encoded beliefs, in batches."""

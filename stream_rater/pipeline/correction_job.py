@@ -236,6 +236,8 @@ class CorrectionJob:
         old = before.rows(names)
         for first in range(0, len(names), AT_ONCE):
             rows = np.arange(first, min(first + AT_ONCE, len(names)))
+            played = now.headers(rows)["rounds"] + before.headers(old[rows])["rounds"]
+            rows = rows[played > 0]
             both = zip(now.records(rows), before.records(old[rows]), strict=True)
             changed = zip(rows.tolist(), both, strict=True)
             differ = {row: one for row, (one, other) in changed if one != other}

@@ -224,11 +224,9 @@ class Corrections:
     def drop(self, partitions: Collection[int]) -> None:
         """Forget the corrections of these partitions, and the rounds that wait for them."""
         for partition in partitions:
-            self._queues.pop(partition, None)
+            for met in self._queues.pop(partition, ()):
+                self._aside.pop(met.correction.ladder, None)
             self._works.pop(partition, None)
-        for ladder, aside in tuple(self._aside.items()):
-            if aside and int(aside[0].partitions[0]) in partitions:
-                del self._aside[ladder]
 
     def meet(self, record: Record, correction: Correction) -> None:
         """A correction was polled."""

@@ -41,8 +41,11 @@ class LadderEdits:
         self.add(noted)
 
     def add(self, noted: Iterable[NotedCorrection]) -> None:
-        """Add notes, in the order in which they were written."""
+        """Add notes, in the order in which they were written. Whoever works a correction in again
+        notes it again: that adds nothing."""
         for each in noted:
+            if each in self.noted:
+                continue
             if each.at < 0:
                 self._waiting[each.offset] = each
                 continue

@@ -37,8 +37,8 @@ class Rated(Protocol):
 
 def decoded(rules: Sequence[RatingRule], rule: Ints, records: Sequence[bytes | None]) -> Beliefs:
     """Decode the records of D players. One without a belief starts from a rule; rule[i] is the
-    index of the i-th player's. So does one whose belief has no rounds; but `last` is kept, and what
-    was last told of somebody whose correction was not told. Raises UnknownRecord."""
+    index of the i-th player's. So does one whose belief has no rounds: a correction took
+    them. Raises UnknownRecord."""
     assert len(rule) == len(records)
     capacity = max((each.kept for each in rules), default=0) + 1
     beliefs = record.decode(records, capacity, 0.0, 1.0)
@@ -48,12 +48,20 @@ def decoded(rules: Sequence[RatingRule], rule: Ints, records: Sequence[bytes | N
         initial = [newcomers(1, 0, each.initial_mu, each.initial_sigma) for each in rules]
         by_rule = np.concatenate([each.header for each in initial])
         beliefs.header[new] = by_rule[rule[new]]
-        beliefs.header["last"][new] = before["last"]
-        if before["untold"].any():
-            untold = np.flatnonzero(before["untold"])
-            for name in ("untold", "previous_mu", "previous_sigma"):
-                beliefs.header[name][new[untold]] = before[name][untold]
+        _keep_told(beliefs.header, new, before)
     return beliefs
+
+
+def _keep_told(header: Table, new: Ints, before: Table) -> None:
+    """Keep what stays of beliefs without rounds, which start anew in the rows `new`: their `last`,
+    and what was last told of the player."""
+    header["last"][new] = before["last"]
+    corrected = np.flatnonzero(before["version"] != 0)
+    rows, old = new[corrected], before[corrected]
+    untold = old["untold"] != 0
+    header["previous_mu"][rows] = np.where(untold, old["previous_mu"], old["mu"])
+    header["previous_sigma"][rows] = np.where(untold, old["previous_sigma"], old["sigma"])
+    header["untold"][rows] = 1
 
 
 def update(beliefs: Beliefs, which: Ints, rows: Rated, chosen: Ints | slice = slice(None)) -> None:

@@ -5,10 +5,13 @@ import math
 import random
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 
 from stream_rater.adapters.memory_servers import Log
 from stream_rater.config import Ladders
+from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.record import Player, Record
+from stream_rater.lab.corrected_rebuild import Marks, last_told, verdicts_at
 from stream_rater.lab.cutoff import Cutoff
 from stream_rater.lab.rebuild import Rebuild, fill, passed
 from stream_rater.parts import corrections, schema
@@ -50,7 +53,11 @@ def rebuild(
     for shard in log.parts:
         reach.note(shard[shard.start :])
     reach.check()
-    work = Rebuild(ladders, window, len(log.rounds), reach)
+    again = partial(itertools.chain.from_iterable, log.rounds)
+    verdicts = verdicts_at(again, ladders, window, len(log.rounds), reach)
+    sent = (rating_changed_from_json(each.value) for shard in log.changed for each in shard)
+    marks_ = Marks(last_told(sent, verdicts.edits), reach.corrected, ladders)
+    work = Rebuild(ladders, window, len(log.rounds), reach, verdicts, marks_)
     for records in log.rounds:
         work.feed(records)
 

@@ -59,6 +59,8 @@ class Mark(NamedTuple):
     offset: int
     told: Told
     untold: bool
+    data: bytes
+    """The rest of it."""
 
 
 @dataclass
@@ -75,8 +77,6 @@ class LadderTruth:
     """(partition, offset, code)."""
     marks: dict[str, Mark] = field(default_factory=dict)
     """By player, where a correction came after the last round."""
-    last: int = -1
-    """The offset of the last correction that was worked in."""
     _told: dict[str, Told] = field(default_factory=dict)
     _waiting: list[tuple[Record, Correction]] = field(default_factory=list)
 
@@ -137,18 +137,20 @@ class LadderTruth:
     def _replay(self, record: Record, correction: Correction) -> None:
         """Rate all rounds again, and tell whoever moves."""
         before, self.pool = self.pool, self.replayed()
-        self.last = record.offset
         names = dict.fromkeys([*dict(before), *dict(self.pool)])
         self.pool.rows(StringColumn.of(list(names)))
         before.rows(StringColumn.of(list(names)))
-        header = dict(self.pool)
+        header, old = dict(self.pool), dict(before)
         for player in names:
-            if self.pool.belief_bytes(player) == before.belief_bytes(player):
+            plays = int(header[player]["rounds"]) or int(old[player]["rounds"])
+            if not plays or self.pool.belief_bytes(player) == before.belief_bytes(player):
                 continue
             told = self._told.get(player) or self._initial()
             now = Told(float(header[player]["mu"]), float(header[player]["sigma"]))
             moved = abs(self.pool.rule.rating(*now) - self.pool.rule.rating(*told))
-            self.marks[player] = Mark(record.offset, told, moved < THRESHOLD)
+            self.marks[player] = Mark(
+                record.offset, told, moved < THRESHOLD, self.pool.belief_bytes(player)
+            )  # fmt: skip
             if moved < THRESHOLD:
                 continue
             self._told[player] = now
@@ -179,7 +181,8 @@ class LadderTruth:
         for player, row in self.pool:
             data, mark = self.pool.belief_bytes(player), self.marks.get(player)
             if mark is not None and (marked or mark.untold):
-                data = _marked(data, mark if marked else mark._replace(offset=self.last))
+                offset = mark.offset if marked else int(row["last"])
+                data = _marked(mark._replace(offset=offset))
             elif not row["rounds"]:
                 continue
             found[self.ladder, player] = data
@@ -193,8 +196,8 @@ def _rate(pool: Pool, standings: Standings, rated: Rated) -> list[float] | None:
     return None if found is None else found[1][:, 0].tolist()
 
 
-def _marked(data: bytes, mark: Mark) -> bytes:
-    beliefs = belief_record.decode([data], 0, 0.0, 1.0)
+def _marked(mark: Mark) -> bytes:
+    beliefs = belief_record.decode([mark.data], 0, 0.0, 1.0)
     beliefs.header["last"] = mark.offset
     beliefs.header["previous_mu"], beliefs.header["previous_sigma"] = mark.told
     beliefs.header["untold"] = mark.untold

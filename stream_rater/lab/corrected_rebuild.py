@@ -1,0 +1,156 @@
+"""What a rebuild does about corrections.
+
+- Corrections that were worked in edit the log that it replays. Those that were not, or only in
+  part, are left to the workers, as rounds are.
+- A correction in progress may have reached some players. Their parts hold their records, whole.
+- A correction that was too small to be told is told with the player's next event. The topic
+  `rating-changed` knows what was last told.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_rater.columns.arrays import Flags, Ints
+from stream_rater.columns.player_column import BeliefColumn
+from stream_rater.config import Ladders
+from stream_rater.contract.events import RatingChanged
+from stream_rater.contract.record import Player, Record
+from stream_rater.lab.cutoff import Cutoff
+from stream_rater.rating import record as belief_record
+from stream_rater.rating import systems
+from stream_rater.rating.model import Beliefs, newcomers
+from stream_rater.rating.parameters import Season
+from stream_rater.replay.corrected import judged
+from stream_rater.replay.verdicts import Verdicts
+from stream_rater.rounds.batch import RoundBatch
+from stream_rater.rounds.corrections import decode, kind_of
+from stream_rater.rounds.validation import Invalid
+
+
+class Told(NamedTuple):
+    """What subscribers last heard of a player."""
+
+    offset: int
+    mu: float
+    sigma: float
+
+
+def verdicts_at(
+    again: Callable[[], Iterable[Record]], ladders: Ladders, window: int, partitions: int,
+    reach: Cutoff,
+) -> Verdicts:  # fmt: skip
+    """The verdicts on those corrections in the log that were worked in (`corrected.judged`)."""
+
+    def done() -> Iterator[Record]:
+        for record in again():
+            if not kind_of(record) or _is_done(record, ladders, partitions, reach):
+                yield record
+
+    return judged(done, ladders, window, partitions)
+
+
+def _is_done(record: Record, ladders: Ladders, partitions: int, reach: Cutoff) -> bool:
+    """Whether the work on the correction in a record is done: its offset is committed, or a later
+    part of its ladder was sent."""
+    try:
+        ladder = decode(record, ladders, partitions).ladder
+    except Invalid:
+        return True
+    return record.offset < max(reach.scattered(record.partition), reach.furthest(ladder))
+
+
+def last_told(changes: Iterable[RatingChanged], ladders: Iterable[str]) -> dict[Player, Told]:
+    """What was last told of each player of these ladders, by their events in any order."""
+    found: dict[Player, Told] = {}
+    wanted = set(ladders)
+    for each in changes:
+        player = each.ladder, each.player
+        if each.ladder in wanted and (player not in found or found[player].offset < each.offset):
+            found[player] = Told(each.offset, each.mu, each.sigma)
+    return found
+
+
+def edited(
+    rounds: RoundBatch, partition: Ints, offsets: Ints, verdicts: Verdicts
+) -> tuple[RoundBatch, Ints, Flags]:
+    """Rounds as the corrections make them: (R,) the number of each among those given, and whether
+    it still has two entries."""
+    ladders = {ladder for ladder, each in verdicts.edits.items() if each.change_rounds}
+    own = [head.ladder if head.ladder in ladders else "" for head in rounds.heads]
+    if not any(own):
+        return rounds, np.arange(len(rounds)), np.ones(len(rounds), np.bool_)
+    pieces, numbers, counts = list[RoundBatch](), list[Ints](), list[Flags]()
+    for ladder in dict.fromkeys(own):
+        chosen = np.flatnonzero(np.array([each == ladder for each in own]))
+        some, stays = rounds.take(chosen), np.ones(len(chosen), np.bool_)
+        if ladder:
+            some, stays = verdicts.of(ladder).apply(some, offsets[chosen])
+        pieces.append(some)
+        numbers.append(chosen)
+        counts.append(stays)
+    return RoundBatch.concat(pieces), np.concatenate(numbers), np.concatenate(counts)
+
+
+class Marks:
+    """Puts into rebuilt beliefs what corrections left there."""
+
+    def __init__(
+        self, told: Mapping[Player, Told], sent: Mapping[Player, tuple[int, bytes]],
+        ladders: Ladders,
+    ) -> None:  # fmt: skip
+        """`told`: what was last told of the players of ladders with corrections. `sent`: records
+        that correction parts have brought, and the offset of the correction."""
+        self._told = dict(told)
+        self._sent = dict(sent)
+        self._ladders = ladders
+
+    def put(self, beliefs: BeliefColumn) -> BeliefColumn:
+        """These beliefs, which a replay has found."""
+        if not self._told and not self._sent:
+            return beliefs
+        return BeliefColumn.of([(player, self._marked(player, data)) for player, data in beliefs])
+
+    def rest(self) -> Iterator[BeliefColumn]:
+        """The beliefs of players whom no round is left of."""
+        found = []
+        for player in [*dict.fromkeys([*self._told, *self._sent])]:
+            data = self._newcomer(player)
+            marked = self._marked(player, data)
+            if marked != data:
+                found.append((player, marked))
+        if found:
+            yield BeliefColumn.of(found)
+
+    def _newcomer(self, player: Player) -> bytes:
+        terms = self._ladders.find(player[0])
+        assert terms is not None, "it has corrections"
+        rule = systems.rule_of(terms.rating)
+        new = newcomers(1, 1, rule.initial_mu, rule.initial_sigma, coded=True)
+        return belief_record.encode(new)[0]
+
+    def _marked(self, player: Player, data: bytes) -> bytes:
+        told, sent = self._told.pop(player, None), self._sent.pop(player, None)
+        beliefs = belief_record.decode([data], 0, 0.0, 1.0)
+        if sent is not None and sent[0] > int(beliefs.header["last"][0]):
+            beliefs = belief_record.decode([sent[1]], 0, 0.0, 1.0)
+            beliefs.header["last"] = sent[0]
+        head = beliefs.header[0]
+        if told is None or (told.mu, told.sigma) == (float(head["mu"]), float(head["sigma"])):
+            return _encoded(beliefs)
+        head["previous_mu"], head["previous_sigma"], head["untold"] = told.mu, told.sigma, 1
+        return _encoded(beliefs)
+
+
+def _encoded(beliefs: Beliefs) -> bytes:
+    return belief_record.encode(beliefs)[0]
+
+
+def starts_of(verdicts: Verdicts) -> Mapping[str, Sequence[tuple[int, Season]]]:
+    """By ladder, the offsets at which seasons start, and the seasons."""
+    return {
+        ladder: [(each.offset, each.season) for each in edits.seasons]
+        for ladder, edits in verdicts.edits.items()
+        if edits.seasons
+    }
