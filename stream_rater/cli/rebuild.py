@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 
 from stream_rater.adapters.ladder_notes import LadderNotes
 from stream_rater.adapters.producers import Parts
-from stream_rater.adapters.reader import read_batches
+from stream_rater.adapters.reader import read_all, read_batches
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin
 from stream_rater.cli.failures import named_failures
@@ -13,12 +14,15 @@ from stream_rater.cli.same_ladders import disagreement, noted_ladders
 from stream_rater.cli.terminal import Failed, track_batches
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config import TEMPLATE, BadConfiguration, Ladders, Settings, service_ladders
+from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
-from stream_rater.contract.record import Record
+from stream_rater.contract.record import Player, Record
+from stream_rater.lab.corrected_rebuild import Marks, Told, last_told, verdicts_at
 from stream_rater.lab.cutoff import Cutoff, Misplaced
 from stream_rater.lab.rebuild import InUse, Rebuild, fill, passed
 from stream_rater.parts.schema import UnknownPart, mark
 from stream_rater.pipeline.ladder_history import notes
+from stream_rater.replay.sequential import Unjudged
 from stream_rater.runtime import malloc, selfcheck
 from stream_rater.runtime.service import layout_of
 
@@ -82,9 +86,7 @@ def _rebuild(
         reach.note(some)
     reach.check()
     check_published(published, reach.with_parts)
-    work = Rebuild(ladders, settings.duplicate_window, partitions[rounds], reach)
-    for some in _all(admin, settings, rounds, partitions[rounds], "rounds"):
-        work.feed(some)
+    work = _replayed(admin, settings, ladders, partitions[rounds], reach)
     _check_idle(admin, settings)
     marks = _mark(settings, parts, shards)
     check_quiet(marks, ends)
@@ -97,6 +99,36 @@ def _rebuild(
     if _committed(admin, UPDATERS, parts, shards) != applied:
         raise InUse("workers ran while the store was being rebuilt: stop them, run it again")
     return work
+
+
+def _replayed(
+    admin: Admin, settings: Settings, ladders: Ladders, partitions: int, reach: Cutoff
+) -> Rebuild:
+    """The replay of all rounds, as corrections make them."""
+    rounds, window = admin.topics.rounds, settings.duplicate_window
+
+    def fed(work: Rebuild, label: str) -> Rebuild:
+        for some in _all(admin, settings, rounds, partitions, label):
+            work.feed(some)
+        return work
+
+    try:
+        return fed(Rebuild(ladders, window, partitions, reach), "rounds")
+    except Unjudged:
+        again = partial(read_all, settings, rounds, partitions)
+    verdicts = verdicts_at(again, ladders, window, partitions, reach)
+    marks = Marks(_told(admin, settings, verdicts.edits), reach.corrected, ladders)
+    return fed(Rebuild(ladders, window, partitions, reach, verdicts, marks), "corrected rounds")
+
+
+def _told(admin: Admin, settings: Settings, ladders: Collection[str]) -> Mapping[Player, Told]:
+    """What was last told of the players of ladders with corrections."""
+    if not ladders:
+        return {}
+    topic = admin.topics.changed
+    (count,) = admin.partitions_of(topic)
+    records = read_all(settings, topic, count)
+    return last_told((rating_changed_from_json(each.value or b"") for each in records), ladders)
 
 
 def _mark(settings: Settings, topic: str, shards: int) -> dict[int, int]:

@@ -72,9 +72,7 @@ def last_told(changes: Iterable[RatingChanged], ladders: Iterable[str]) -> dict[
     return found
 
 
-def edited(
-    rounds: RoundBatch, partition: Ints, offsets: Ints, verdicts: Verdicts
-) -> tuple[RoundBatch, Ints, Flags]:
+def edited(rounds: RoundBatch, offsets: Ints, verdicts: Verdicts) -> tuple[RoundBatch, Ints, Flags]:
     """Rounds as the corrections make them: (R,) the number of each among those given, and whether
     it still has two entries."""
     ladders = {ladder for ladder, each in verdicts.edits.items() if each.change_rounds}

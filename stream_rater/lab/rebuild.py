@@ -30,10 +30,10 @@ from stream_rater.lab.corrected_rebuild import Marks, edited, starts_of
 from stream_rater.lab.cutoff import Cutoff, Offsets
 from stream_rater.pipeline.ports import NO_BELIEFS, REBUILT, UNFINISHED, Application, Position
 from stream_rater.rating.parameters import Season
-from stream_rater.replay.sequential import Judge
+from stream_rater.replay.sequential import Judge, Unjudged
 from stream_rater.replay.verdicts import NO_VERDICTS, Verdicts
 from stream_rater.rounds.batch import RoundBatch
-from stream_rater.rounds.corrections import kind_of
+from stream_rater.rounds.corrections import places_of
 
 BATCH = 10_000
 """The number of beliefs written in one call."""
@@ -55,13 +55,13 @@ class Rebuild:
 
     def __init__(
         self, ladders: Ladders, window: int, partitions: int, reach: Cutoff,
-        verdicts: Verdicts = NO_VERDICTS, marks: Marks | None = None,
+        verdicts: Verdicts | None = None, marks: Marks | None = None,
     ) -> None:  # fmt: skip
-        """`verdicts`: those on corrections that were worked in; `marks`: what these left in
-        beliefs."""
+        """`verdicts`: those on corrections that were worked in; without them a log with corrections
+        ends in Unjudged. `marks`: what these left in beliefs."""
         self._verdicts = verdicts
         self._marks = marks
-        self._starts = starts_of(verdicts)
+        self._starts = starts_of(verdicts) if verdicts is not None else {}
         self._kinds: dict[tuple[int, tuple[Season, ...]], int] = {}
         """Each different rule and seasons that rounds were rated by, and its number."""
         self._judge = Judge(ladders, window, partitions)
@@ -83,8 +83,12 @@ class Rebuild:
 
     def feed(self, records: Sequence[Record]) -> None:
         """Rate the valid rounds in records of `round-completed`, now or together with rounds fed
-        later."""
-        records = [each for each in records if not each.headers or not kind_of(each)]
+        later. Raises Unjudged."""
+        if places := places_of(records):
+            if self._verdicts is None:
+                raise Unjudged
+            left = sorted(set(range(len(records))).difference(places))
+            records = [records[i] for i in left]
         decoded = self._judge.decode(records)
         read = decoded.valid(records)
         self.rounds += len(decoded.rounds)
@@ -92,7 +96,7 @@ class Rebuild:
         self._ladders |= dict.fromkeys(head.ladder for head in decoded.rounds.heads)
         partition = np.array([each.partition for each in read], np.int64)
         offset = np.array([each.offset for each in read], np.int64)
-        rounds, which, counts = edited(decoded.rounds, partition, offset, self._verdicts)
+        rounds, which, counts = edited(decoded.rounds, offset, self._verdicts or NO_VERDICTS)
         rule, offset = decoded.rule[which], offset[which]
         teach = counts & self._judge.round_decoder.rates(rounds, rule)
         played = Played(rounds, self._numbered(rounds, rule, offset), partition[which], offset)
