@@ -17,7 +17,7 @@ from stream_rater.replay.sequential import Judge
 from stream_rater.rounds.corrections import decode, kind_of
 from stream_rater.rounds.validation import Invalid
 
-from .truth import EventValues, LadderTruth, Rated
+from .truth import EventValues, How, LadderTruth, Rated
 
 
 @dataclass
@@ -37,9 +37,9 @@ class Expected:
             for player, values in truth.changes.items()
         }
 
-    def beliefs(self, *, marked: bool) -> dict[Player, bytes]:
+    def beliefs(self, how: How) -> dict[Player, bytes]:
         """The records that the store must hold (`LadderTruth.beliefs`)."""
-        each = [truth.beliefs(marked=marked) for truth in self.ladders.values()]
+        each = [truth.beliefs(how) for truth in self.ladders.values()]
         return {player: data for some in each for player, data in some.items()}
 
 
@@ -115,18 +115,18 @@ def _beliefs(store: Store, expected: Expected, shards: int, *, rebuilt: bool) ->
         for player, data in beliefs.items()
         if player != REBUILT
     }
-    due, plain = (
+    ways = [
         {
             player: (int(shards_of([player[1]], shards)[0]), data)
-            for player, data in expected.beliefs(marked=marked).items()
+            for player, data in expected.beliefs(how).items()
         }
-        for marked in (True, not rebuilt)
-    )
+        for how in (How if rebuilt else (How.APPLIED,))
+    ]
     wrong = [
         p
-        for p in held.keys() | due.keys() | plain.keys()
-        if held.get(p) not in (due.get(p), plain.get(p))
-        and not (rebuilt and _has_no_round(held.get(p)) and _has_no_round(due.get(p)))
+        for p in {player for each in (held, *ways) for player in each}
+        if held.get(p) not in [due.get(p) for due in ways]
+        and not (rebuilt and _has_no_round(held.get(p)) and _has_no_round(ways[0].get(p)))
     ]
     return [f"beliefs differ: {sorted(wrong)}"] if wrong else []
 

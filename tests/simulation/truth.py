@@ -1,6 +1,7 @@
 """What one ladder's records must lead to: a replay of its edited log, after each correction."""
 
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from stream_rater.contract.events import Headers
 from stream_rater.contract.record import Player, Record
 from stream_rater.pipeline.corrections import THRESHOLD
 from stream_rater.rating import record as belief_record
+from stream_rater.rating import systems
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.edits import Edits
 from stream_rater.replay.ledger import Ledger
@@ -61,6 +63,17 @@ class Mark(NamedTuple):
     untold: bool
     data: bytes
     """The rest of it."""
+
+
+class How(Enum):
+    """Who wrote the records of a store."""
+
+    APPLIED = auto()
+    """Updaters."""
+    REPLAYED = auto()
+    """A rebuild, which knows of a correction only what was not told."""
+    FROM_PARTS = auto()
+    """A rebuild that found the correction in parts: it was in progress."""
 
 
 @dataclass
@@ -141,13 +154,15 @@ class LadderTruth:
         self.pool.rows(StringColumn.of(list(names)))
         before.rows(StringColumn.of(list(names)))
         header, old = dict(self.pool), dict(before)
+        rule = systems.rule_of(self.config.at(record.offset).rating)
+        initial = Told(rule.initial_mu, rule.initial_sigma)
         for player in names:
             plays = int(header[player]["rounds"]) or int(old[player]["rounds"])
             if not plays or self.pool.belief_bytes(player) == before.belief_bytes(player):
                 continue
-            told = self._told.get(player) or self._initial()
+            told = self._told.get(player, initial)
             now = Told(float(header[player]["mu"]), float(header[player]["sigma"]))
-            moved = abs(self.pool.rule.rating(*now) - self.pool.rule.rating(*told))
+            moved = abs(rule.rating(*now) - rule.rating(*told))
             self.marks[player] = Mark(
                 record.offset, told, moved < THRESHOLD, self.pool.belief_bytes(player)
             )  # fmt: skip
@@ -174,15 +189,16 @@ class LadderTruth:
             pool.start_season(started.season)
         return pool
 
-    def beliefs(self, *, marked: bool) -> dict[Player, bytes]:
-        """The records that the store must hold. Not `marked`: as a rebuild leaves them, which knows
-        of corrections only what was not told."""
+    def beliefs(self, how: How) -> dict[Player, bytes]:
+        """The records that the store must hold, as `how` says."""
         found = {}
         for player, row in self.pool:
             data, mark = self.pool.belief_bytes(player), self.marks.get(player)
-            if mark is not None and (marked or mark.untold):
-                offset = mark.offset if marked else int(row["last"])
-                data = _marked(mark._replace(offset=offset))
+            if mark is not None and how is How.FROM_PARTS and not mark.untold:
+                data = _written(mark, last=mark.offset)
+            elif mark is not None and (how is How.APPLIED or mark.untold):
+                last = mark.offset if how is How.APPLIED else int(row["last"])
+                data = _written(mark, last=last, told=mark.told)
             elif not row["rounds"]:
                 continue
             found[self.ladder, player] = data
@@ -196,9 +212,11 @@ def _rate(pool: Pool, standings: Standings, rated: Rated) -> list[float] | None:
     return None if found is None else found[1][:, 0].tolist()
 
 
-def _marked(mark: Mark) -> bytes:
+def _written(mark: Mark, *, last: int, told: Told | None = None) -> bytes:
+    """The record that a correction left."""
     beliefs = belief_record.decode([mark.data], 0, 0.0, 1.0)
-    beliefs.header["last"] = mark.offset
-    beliefs.header["previous_mu"], beliefs.header["previous_sigma"] = mark.told
-    beliefs.header["untold"] = mark.untold
+    beliefs.header["last"] = last
+    if told is not None:
+        beliefs.header["previous_mu"], beliefs.header["previous_sigma"] = told
+        beliefs.header["untold"] = mark.untold
     return belief_record.encode(beliefs)[0]
