@@ -9,6 +9,7 @@ from stream_rater.columns.arrays import Ints
 from stream_rater.contract.record import Record
 from stream_rater.lab.cutoff import Cutoff
 
+from . import correction_mutants as corrected
 from . import estimator_mutants as stage_1
 from . import updater_mutants as stage_2
 from .actors import Machines
@@ -43,6 +44,12 @@ class ReachesWhatWasApplied(Cutoff):
 
     def of(self, rows: Ints, partitions: Ints) -> Ints:
         return self._before.of(rows)
+
+
+class ReachesUntold(Cutoff):
+    """Takes whatever beliefs hold for what was told."""
+
+    knows_told = False
 
 
 @dataclass(frozen=True)
@@ -102,6 +109,37 @@ MUTANTS = {
     "held-without-the-round": Mutant(
         "held beliefs with the round in them", Machines(estimator=stage_1.HeldWithoutTheRound)
     ),
+    "edits-forgotten": Mutant(
+        "notes of corrections read at take-over", Machines(worker=corrected.EditsForgotten)
+    ),
+    "edits-unnoted": Mutant(
+        "corrections noted before they are finished", Machines(worker=corrected.EditsUnnoted)
+    ),
+    "corrected-twice": Mutant(
+        "corrections that are fresh only", Machines(updater=corrected.CorrectedTwice)
+    ),
+    "later-round-passes": Mutant(
+        "later rounds after the correction", Machines(estimator=corrected.LaterRoundPasses)
+    ),
+    "corrects-too-early": Mutant(
+        "corrections after all earlier rounds", Machines(estimator=corrected.CorrectsTooEarly)
+    ),
+    "removed-player-rated": Mutant(
+        "removed players out of later rounds", Machines(estimator=corrected.RemovedPlayerRated)
+    ),
+    "old-name-kept": Mutant(
+        "merged players under one name", Machines(estimator=corrected.OldNameKept)
+    ),
+    "corrected-not-awaited": Mutant(
+        "corrected players awaited", Machines(estimator=corrected.CorrectedNotAwaited)
+    ),
+    "untold-unnoted": Mutant(
+        "notes of what was last told", Machines(updater=corrected.UntoldUnnoted)
+    ),
+    "season-twice": Mutant(
+        "the season of the remembered prior", Machines(estimator=corrected.SeasonTwice)
+    ),
+    "rebuilt-without-told": Mutant("rebuild with what was told", Machines(reach=ReachesUntold)),
     "misplaced-taken": Mutant(
         "rounds in their ladder's partition only", Machines(estimator=stage_1.MisplacedTaken)
     ),

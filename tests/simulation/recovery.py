@@ -56,7 +56,8 @@ def rebuild(
     again = partial(itertools.chain.from_iterable, log.rounds)
     verdicts = verdicts_at(again, ladders, window, len(log.rounds), reach)
     sent = (rating_changed_from_json(each.value) for shard in log.changed for each in shard)
-    marks_ = Marks(last_told(sent, verdicts.edits), reach.corrected, ladders)
+    told = last_told(sent, verdicts.edits) if getattr(reach, "knows_told", True) else {}
+    marks_ = Marks(told, reach.corrected, ladders)
     work = Rebuild(ladders, window, len(log.rounds), reach, verdicts, marks_)
     for records in log.rounds:
         work.feed(records)

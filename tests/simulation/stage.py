@@ -13,6 +13,7 @@ import msgspec
 
 from stream_rater.adapters.memory_servers import Group, Log
 from stream_rater.columns.sharding import shards_of
+from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.pipeline.ports import CommitSource, Effect, LogTrouble, Publish, Scatter
 
 from . import oracle, recovery
@@ -150,6 +151,12 @@ class Stage:
     def report(self, value: bytes, partition: int = 0) -> int:
         """Append a record to round-completed. Returns its offset."""
         return self.log.submit(partition, value, traced(self._rounds), received_s=1.8e9)
+
+    def correct(self, kind: str, **about: object) -> int:
+        """Append a correction of ladder `a`. Returns its offset."""
+        headers = [(EVENT_TYPE, kind.encode())]
+        value = msgspec.json.encode({"ladder": "a", **about})
+        return self.log.submit(0, value, headers, received_s=1.8e9)
 
     def perform(self, actor: Actor) -> None:
         """Perform the rest of the current effect."""

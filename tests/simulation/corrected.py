@@ -1,0 +1,151 @@
+"""Scenarios with corrections."""
+
+from stream_rater.pipeline.ports import CommitSource, Publish, Scatter
+
+from .actors import Actor
+from .registry import catches
+from .stage import A0, A1, A2, B0, B2, Stage
+
+
+def _corrected(stage: Stage, kind: str, **about: object) -> tuple[Actor, Actor]:
+    """Three rounds are rated, and a correction is worked in. Returns an estimator and an
+    updater."""
+    stage.round(A0, B0)
+    stage.round(A1, B0)
+    estimator, updater = stage.rated(A0, A2)
+    stage.correct(kind, **about)
+    stage.turns(estimator)
+    stage.turns(updater)
+    return estimator, updater
+
+
+@catches("edits-forgotten")
+def successor_rates_a_round_of_a_removed_player(stage: Stage) -> None:
+    """A player is removed. Then another estimator takes over, and the player plays on."""
+    estimator, _ = _corrected(stage, "player-removed", player=A0)
+    stage.crash(estimator)
+    stage.round(A0, A1, B0)
+    stage.turns(stage.estimator())
+
+
+@catches("edits-unnoted")
+def successor_of_one_who_noted_nothing(stage: Stage) -> None:
+    """The same, with a merged player."""
+    estimator, _ = _corrected(stage, "player-merged", player=A1, into=A0)
+    stage.crash(estimator)
+    stage.round(A1, B0)
+    stage.turns(stage.estimator())
+
+
+@catches("corrected-twice")
+def estimator_dies_before_a_correction_is_committed(stage: Stage) -> None:
+    """The correction's parts are applied and told, and its offset is not committed. The successor
+    works it in again, while a later round waits."""
+    for _ in range(2):
+        estimator, updater = stage.rated(A0, A1)
+    stage.correct("round-voided", round_id="round-2")
+    stage.until(estimator, Scatter)
+    stage.perform(estimator)
+    stage.through(updater, Publish)
+    stage.crash(estimator)
+    successor = stage.estimator()
+    stage.turns(successor)
+    stage.turns(updater)
+
+
+@catches("later-round-passes")
+def round_right_behind_a_correction(stage: Stage) -> None:
+    """A correction and the next round of its players come in one poll."""
+    for _ in range(2):
+        stage.rated(A0, A1)
+    stage.correct("round-voided", round_id="round-1")
+    stage.round(A0, A1)
+
+
+@catches("corrects-too-early")
+def earlier_round_waits_while_a_correction_comes(stage: Stage) -> None:
+    """A round waits for a shard without an updater when a correction of one of its players
+    comes."""
+    stage.round(A2, B2)
+    stage.round(A0, A1)
+    estimator, _ = stage.estimator(), stage.updater(0, 1)
+    stage.turns(estimator)
+    stage.round(A0, A2)
+    stage.turns(estimator)
+    stage.correct("round-voided", round_id="round-2")
+    stage.turns(estimator)
+    stage.turns(stage.actors[1])
+    stage.turns(estimator)
+    stage.updater(2)
+
+
+@catches("removed-player-rated")
+def removed_player_plays_on(stage: Stage) -> None:
+    """A player is removed for ever, and plays on."""
+    _corrected(stage, "player-removed", player=A0)
+    stage.round(A0, A1, B0)
+
+
+@catches("old-name-kept")
+def merged_player_plays_on(stage: Stage) -> None:
+    """A player is merged into another, and plays on under the old name."""
+    _corrected(stage, "player-merged", player=A1, into=A0)
+    stage.round(A1, B0)
+
+
+@catches("corrected-not-awaited")
+def next_round_before_the_correction_is_applied(stage: Stage) -> None:
+    """The next round of corrected players is rated before an updater has seen the correction."""
+    for _ in range(2):
+        estimator, updater = stage.rated(A0, A1)
+    stage.correct("round-voided", round_id="round-1")
+    stage.round(A0, A1)
+    stage.turns(estimator)
+    stage.turns(updater)
+
+
+@catches("untold-unnoted")
+def updater_dies_before_it_tells_what_was_not_told(stage: Stage) -> None:
+    """A correction moves players by less than is told. The updater dies after it has applied their
+    next round, before its events are published."""
+    for _ in range(2):
+        estimator, updater = stage.rated(A0, A1)
+    amended = [{"player": A0, "rank": 1}, {"player": A1, "rank": 2}]
+    stage.correct("round-amended", round_id="round-1", standings=amended, weight=0.9995)
+    stage.turns(estimator)
+    stage.turns(updater)
+    stage.round(A0, A1)
+    stage.turns(estimator)
+    stage.until(updater, Publish)
+    stage.crash(updater)
+    stage.updater()
+
+
+@catches("season-twice")
+def estimator_dies_in_the_first_round_of_a_season(stage: Stage) -> None:
+    """One part of the first round after a season's start was sent and applied, the other was
+    not."""
+    estimator, updater = stage.rated(A0, A1)
+    stage.correct("season-started", season=1, keep=0.5, sigma=200.0)
+    stage.turns(estimator)
+    stage.crash(estimator)
+    stage.crash(updater)
+    stage.half_sent(A0, A1)
+    stage.estimator()
+
+
+@catches("rebuilt-without-told")
+def store_is_rebuilt_after_what_was_not_told(stage: Stage) -> None:
+    """A correction moves players by less than is told, and the store is rebuilt before their next
+    round."""
+    for _ in range(2):
+        estimator, updater = stage.rated(A0, A1)
+    amended = [{"player": A0, "rank": 1}, {"player": A1, "rank": 2}]
+    stage.correct("round-amended", round_id="round-1", standings=amended, weight=0.9995)
+    stage.through(estimator, CommitSource)
+    stage.turns(estimator)
+    stage.turns(updater)
+    stage.rebuild()
+    stage.estimator()
+    stage.updater()
+    stage.round(A0, A1)

@@ -1,0 +1,154 @@
+"""Mutants of corrections, each with one rule left out."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stream_rater.adapters.memory import Steps
+from stream_rater.pipeline.changes import Change
+from stream_rater.pipeline.correction_ports import NoteCorrections, NotedCorrections
+from stream_rater.pipeline.corrections import Corrections, Met
+from stream_rater.pipeline.estimation import PendingRounds
+from stream_rater.pipeline.estimator import Estimator
+from stream_rater.pipeline.input_partition import InputPartition
+from stream_rater.pipeline.observer import Observer
+from stream_rater.pipeline.ports import Application, Held, Step
+from stream_rater.pipeline.priors import PriorsRead
+from stream_rater.pipeline.progress import InFlightWindow
+from stream_rater.pipeline.shard import Batch
+from stream_rater.pipeline.shard_group import ShardGroup
+from stream_rater.pipeline.updater import Updater
+from stream_rater.replay.edits import NO_EDITS, Edits
+
+from .world import UnkindWorker
+
+
+class EditsForgotten(UnkindWorker):
+    """Takes over a partition without the notes of its corrections."""
+
+    def _noted_corrections(self, _: NotedCorrections) -> Steps:
+        yield
+        return {}
+
+
+class EditsUnnoted(UnkindWorker):
+    """Works corrections in and does not note them."""
+
+    def _note_corrections(self, _: NoteCorrections) -> Steps:
+        yield
+
+
+class CorrectedTwice(Updater):
+    """Applies each correction part, whatever the beliefs have seen."""
+
+    def _corrected(self, shard: int, batch: Batch, held: Held) -> dict[int, Change]:
+        blind = [None if each is None else _never_rated(each) for each in held.records]
+        return super()._corrected(shard, batch, Held(held.position, blind))
+
+
+def _never_rated(record: bytes) -> bytes:
+    """The belief, as if its last round had been before any correction."""
+    return record[:6] + bytes(5) + record[11:]
+
+
+class _Kind(Estimator):
+    """An estimator with other rules about corrections."""
+
+    kind: type[Corrections]
+
+    def _forget_everything(self) -> None:
+        super()._forget_everything()
+        of = self._admission
+        of.corrections = self.kind(of._log, of._shards, of._rows_per_part)
+
+
+class LaterRoundPasses(_Kind):
+    """Rates rounds of a ladder while a correction before them waits."""
+
+    class kind(Corrections):  # noqa: N801
+        """Corrections for which nobody waits."""
+
+        def admit(self, pending: PendingRounds) -> tuple[PendingRounds, PendingRounds]:
+            aside, self._aside = self._aside, {}
+            found = super().admit(pending)
+            self._aside = aside
+            return found
+
+
+class CorrectsTooEarly(_Kind):
+    """Works a correction in while earlier rounds wait."""
+
+    class kind(Corrections):  # noqa: N801
+        """Corrections that are always due."""
+
+        def due(self, inputs: Mapping[int, InputPartition]) -> Met | None:
+            return next((queue[0] for queue in self._queues.values() if queue), None)
+
+
+class RemovedPlayerRated(_Kind):
+    """Rates later rounds as they were reported."""
+
+    class kind(Corrections):  # noqa: N801
+        """Corrections without edits of later rounds."""
+
+        def edits_of(self, ladder: str, offset: int) -> Edits:
+            return NO_EDITS
+
+
+class OldNameKept(_Kind):
+    """Rates a merged player's later rounds under the old name."""
+
+    class kind(Corrections):  # noqa: N801
+        """Corrections whose merged players keep their names."""
+
+        def edits_of(self, ladder: str, offset: int) -> Edits:
+            edits = super().edits_of(ladder, offset)
+            fates = {name: fate for name, fate in edits.fates.items() if fate.now == name}
+            return Edits(fates, edits.voided, edits.amended, edits.seasons)
+
+
+class CorrectedNotAwaited(_Kind):
+    """Does not let corrected players await their parts."""
+
+    class kind(Corrections):  # noqa: N801
+        """Corrections whose parts are not in flight."""
+
+        def work_on(
+            self, met: Met, in_flight: InFlightWindow, now_s: float, observer: Observer
+        ) -> Step[bool]:
+            return (yield from super().work_on(met, _Nowhere(), now_s, observer))
+
+
+class _Nowhere(InFlightWindow):
+    """Notes nothing."""
+
+    def __init__(self) -> None:
+        pass
+
+    def sent(self, *_: Any) -> None:
+        pass
+
+
+class UntoldUnnoted(Updater):
+    """Step 13 without what was last told before rows of untold beliefs."""
+
+    def _compute(self, group: ShardGroup, held: Mapping[int, Held]) -> Sequence[Change]:
+        found = []
+        for change in super()._compute(group, held):
+            position = change.application.position
+            bits = position.fresh[: (change.rows + 7) // 8]
+            application = Application(
+                type(position)(position.applied, position.start, bits), change.application.beliefs
+            )
+            found.append(
+                Change(change.shard, change.rows, change.fresh, application, change.events)
+            )
+        return found
+
+
+class SeasonTwice(Estimator):
+    """Step 5 without the season before: a remembered prior counts as drawn already."""
+
+    def _read_wave(self, wave: PendingRounds) -> Step[PriorsRead]:
+        read = yield from super()._read_wave(wave)
+        read.headers["previous_season"] = read.headers["season"]
+        return read
