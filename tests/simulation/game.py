@@ -161,10 +161,10 @@ def submissions(rng: random.Random, count: int, players: int, corrected: float) 
         elif chance < 0.12 and sent:
             again = rng.choice(sent)
             sent.append(replace(again, fault=again.fault or "duplicate"))
-        elif chance < 0.12 + corrected and i:
-            sent.append(_correction(rng, i, [f"p{n}" for n in range(players)]))
+        elif chance < 0.12 + conditions.corrected and i:
+            sent.append(_correction(rng, i, pool))
         else:
-            sent.append(_round(rng, i, [f"p{n}" for n in range(players)]))
+            sent.append(_round(rng, i, pool))
     return sent
 
 
