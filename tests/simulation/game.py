@@ -150,10 +150,11 @@ class Submission:
     """The fault that it is (`faults`)."""
 
 
-def submissions(rng: random.Random, count: int, players: int, corrected: float) -> list[Submission]:
-    """The records, in the order of sending; this share of them corrects others."""
+def submissions(rng: random.Random, conditions: Weather) -> list[Submission]:
+    """The records, in the order of sending."""
     sent: list[Submission] = []
-    for i in range(count):
+    pool = [f"p{n}" for n in range(conditions.players)]
+    for i in range(conditions.rounds):
         chance = rng.random()
         if chance < 0.05:
             junk = b'{"round_id": 1'
