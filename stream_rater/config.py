@@ -225,6 +225,8 @@ class Settings(Access, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Players rated in one go, about; more is faster but slower to answer."""
     rejects_per_second: Annotated[int, Meta(ge=0)] = 1000
     """Rejections of a partition a second, in the long run: beyond, it rests. 0: no limit."""
+    correction_threshold: Annotated[float, Meta(ge=0, le=1e9)] = 0.5
+    """Points by which a correction must move a displayed rating to be told at once."""
     ready_lag: Annotated[int, Meta(ge=0)] = 10_000
     """Records of a partition not yet finished, beyond which a worker is not ready. 0: no limit."""
     log_level: str = "info"

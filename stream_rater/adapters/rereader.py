@@ -14,6 +14,8 @@ from stream_rater.pipeline.ports import LogTrouble
 
 TIMEOUT_S = 10.0
 AT_ONCE = 5000
+MOMENT_S = 0.02
+"""How long a call waits for the first record. Other rounds wait meanwhile."""
 
 
 class Rereader:
@@ -63,7 +65,7 @@ class Rereader:
         """The next records, and the offset of the log's end if it was met."""
         records, eof = list[Record](), None
         unreadable.begin()
-        for message in consumer.consume(AT_ONCE, 0.1):
+        for message in consumer.consume(AT_ONCE, 0.0) or consumer.consume(1, MOMENT_S):
             failure = message.error()
             if failure is None:
                 records.append(record_of(message))

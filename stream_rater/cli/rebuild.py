@@ -117,7 +117,7 @@ def _replayed(
     except Unjudged:
         again = partial(read_all, settings, rounds, partitions)
     verdicts = verdicts_at(again, ladders, window, partitions, reach)
-    marks = Marks(_told(admin, settings, verdicts.edits), reach.corrected, ladders)
+    marks = Marks(_told(admin, settings, verdicts.edits), reach, verdicts, ladders)
     return fed(Rebuild(ladders, window, partitions, reach, verdicts, marks), "corrected rounds")
 
 

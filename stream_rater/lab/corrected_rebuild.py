@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_rater.columns.arrays import Flags, Ints
-from stream_rater.columns.player_column import BeliefColumn
+from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.config import Ladders
 from stream_rater.contract.events import RatingChanged
 from stream_rater.contract.record import Player, Record
@@ -95,20 +95,31 @@ class Marks:
     """Puts into rebuilt beliefs what corrections left there."""
 
     def __init__(
-        self, told: Mapping[Player, Told], sent: Mapping[Player, tuple[int, bytes]],
-        ladders: Ladders,
+        self, told: Mapping[Player, Told], reach: Cutoff, verdicts: Verdicts, ladders: Ladders
     ) -> None:  # fmt: skip
-        """`told`: what was last told of the players of ladders with corrections. `sent`: records
-        that correction parts have brought, and the offset of the correction."""
+        """`told`: what was last told of the players of ladders with corrections."""
         self._told = dict(told)
-        self._sent = dict(sent)
+        self._sent = dict(reach.corrected)
+        self._reach = reach
+        self._corrected = verdicts.edits.keys()
         self._ladders = ladders
 
     def put(self, beliefs: BeliefColumn) -> BeliefColumn:
-        """These beliefs, which a replay has found."""
-        if not self._told and not self._sent:
-            return beliefs
-        return BeliefColumn.of([(player, self._marked(player, data)) for player, data in beliefs])
+        """These beliefs, which a replay has found.
+
+        The replay knows all corrections that are done. Of who was told nothing, and whose parts
+        wait, the store holds nothing yet.
+        """
+        players = PlayerColumn.of([player for player, _ in beliefs])
+        waits = self._reach.only_waits(players).tolist()
+        both = zip(beliefs, waits, strict=True)
+        return BeliefColumn.of(
+            [
+                (player, self._marked(player, data))
+                for (player, data), wait in both
+                if not wait or player[0] not in self._corrected or player in self._told
+            ]
+        )
 
     def rest(self) -> Iterator[BeliefColumn]:
         """The beliefs of players whom no round is left of."""
@@ -121,20 +132,27 @@ class Marks:
         if found:
             yield BeliefColumn.of(found)
 
-    def _newcomer(self, player: Player) -> bytes:
+    def _initial(self, player: Player) -> Told:
         terms = self._ladders.find(player[0])
         assert terms is not None, "it has corrections"
         rule = systems.rule_of(terms.rating)
-        new = newcomers(1, 1, rule.initial_mu, rule.initial_sigma, coded=True)
-        return belief_record.encode(new)[0]
+        return Told(-1, rule.initial_mu, rule.initial_sigma)
+
+    def _newcomer(self, player: Player) -> bytes:
+        _, mu, sigma = self._initial(player)
+        return belief_record.encode(newcomers(1, 1, mu, sigma, coded=True))[0]
 
     def _marked(self, player: Player, data: bytes) -> bytes:
+        if player[0] not in self._corrected and player not in self._sent:
+            return data
         told, sent = self._told.pop(player, None), self._sent.pop(player, None)
         beliefs = belief_record.decode([data], 0, 0.0, 1.0)
         if sent is not None and sent[0] > int(beliefs.header["last"][0]):
             beliefs = belief_record.decode([sent[1]], 0, 0.0, 1.0)
             beliefs.header["last"] = sent[0]
         head = beliefs.header[0]
+        if told is None and player[0] in self._corrected:
+            told = self._initial(player)
         if told is None or (told.mu, told.sigma) == (float(head["mu"]), float(head["sigma"])):
             return _encoded(beliefs)
         head["previous_mu"], head["previous_sigma"], head["untold"] = told.mu, told.sigma, 1

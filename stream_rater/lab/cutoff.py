@@ -24,7 +24,7 @@ from itertools import islice
 
 import numpy as np
 
-from stream_rater.columns.arrays import Ints
+from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import partition_of, shards_of_names
@@ -208,6 +208,14 @@ class Cutoff:
     def scattered(self, partition: int) -> int:
         """The estimators' committed offset of a partition."""
         return int(self._scattered[partition])
+
+    def only_waits(self, players: PlayerColumn) -> Flags:
+        """(P,) whether all parts that are left of each player wait to be applied."""
+        rows = self.census.rows(players)
+        waits: Flags = self._after.of(rows) < NONE_AFTER
+        before = np.maximum(self._before.of(rows), self._elsewhere.of(rows))
+        waits &= before == NONE_BEFORE
+        return waits
 
     def furthest(self, ladder: str) -> int:
         """The largest source offset of any part of a ladder; -1 without any."""

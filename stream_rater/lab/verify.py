@@ -26,8 +26,11 @@ from stream_rater.rounds.corrections import decode
 
 BATCH = 5000
 
-TOLD = frozenset({"last", "previous_mu", "previous_sigma", "previous_time", "flags"})
-"""Fields of a belief that say what was told of it last: a correction sets them in its own way."""
+UNTOLD = frozenset({"previous_mu", "previous_sigma", "untold"})
+"""Fields of a belief that say what was last told of its player, where a correction was not told."""
+
+TOLD = UNTOLD | {"last", "previous_time", "previous_season"}
+"""Fields that a correction sets in its own way."""
 
 Read = Callable[[Mapping[int, PlayerColumn]], Mapping[int, Held]]
 """Reads the players' records by shard, as `RedisStore.read` does."""
@@ -54,7 +57,8 @@ def same_belief(found: bytes | None, due: bytes | None, corrected: Collection[in
     """Whether a stored record says what the replay of the edited log says; None is no belief.
 
     `corrected` are the offsets of the ladder's accepted corrections. A belief that the last of them
-    has written has its offset as `last`, and TOLD need not be equal. A belief of no rounds is as
+    has written has its offset as `last`, and TOLD need not be equal. A rebuild leaves `last` as it
+    was where a correction was not told, and UNTOLD need not be equal. A belief of no rounds is as
     good as none.
     """
     if found == due:
@@ -66,9 +70,11 @@ def same_belief(found: bytes | None, due: bytes | None, corrected: Collection[in
     ours, theirs = beliefs.header
     if not ours["rounds"] and not theirs["rounds"]:
         return True
-    if found is None or due is None or int(ours["last"]) not in corrected:
+    if found is None or due is None:
         return False
-    names = [name for name in beliefs.header.dtype.names or () if name not in TOLD]
+    free: Collection[str] = UNTOLD if ours["untold"] and corrected else ()
+    free = TOLD if int(ours["last"]) in corrected else free
+    names = [name for name in beliefs.header.dtype.names or () if name not in free]
     factors = beliefs.factors[:, : ours["count"]]
     return all(ours[name] == theirs[name] for name in names) and bool(
         (factors[0] == factors[1]).all()

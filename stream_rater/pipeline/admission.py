@@ -5,11 +5,10 @@ from itertools import compress
 
 import numpy as np
 
-from stream_rater.config import Ladders
 from stream_rater.contract.record import Record
 from stream_rater.pipeline import estimation
 from stream_rater.pipeline.correction_job import Judged
-from stream_rater.pipeline.corrections import Corrections, Met
+from stream_rater.pipeline.corrections import Corrections, How, Met
 from stream_rater.pipeline.estimation import PendingRounds
 from stream_rater.pipeline.input_partition import InputPartition, finish
 from stream_rater.pipeline.observer import Observer
@@ -25,13 +24,11 @@ class Admission:
     """Judges the records of the owned partitions."""
 
     def __init__(
-        self, ladders: Ladders, shards: int, partitions: int, window: int, rows_per_part: int,
-        limiter: RejectionLimiter, observer: Observer,
-    ) -> None:  # fmt: skip
-        self.decoder = RoundDecoder(ladders, partitions)
-        self._log = Judged(ladders, window, partitions)
-        self._shards = shards
-        self._rows_per_part = rows_per_part
+        self, log: Judged, how: How, limiter: RejectionLimiter, observer: Observer
+    ) -> None:
+        self.decoder = RoundDecoder(log.ladders, log.partitions)
+        self._log = log
+        self._how = how
         self._limiter = limiter
         self._observer = observer
         self.forget()
@@ -39,7 +36,7 @@ class Admission:
     def forget(self) -> None:
         """Forget all partitions."""
         self.inputs: dict[int, InputPartition] = {}
-        self.corrections = Corrections(self._log, self._shards, self._rows_per_part)
+        self.corrections = Corrections(self._log, self._how)
 
     def drop(self, partitions: frozenset[int]) -> None:
         """Drop partitions."""
@@ -68,7 +65,7 @@ class Admission:
         found = [next(heads) if refusal is None else refusal for refusal in decoded.refusals]
         counts = [self._counts(*each, now_s) for each in zip(records, found, strict=True)]
         valid = [refusal is None for refusal in decoded.refusals]
-        pending = estimation.pending_rounds(decoded.valid(records), decoded, self._shards)
+        pending = estimation.pending_rounds(decoded.valid(records), decoded, self._how.shards)
         kept = np.flatnonzero(list(compress(counts, valid)))
         pending = pending.take(kept)
         if unknown := int(np.count_nonzero(decoded.unknown[kept])):

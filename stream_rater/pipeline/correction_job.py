@@ -10,6 +10,7 @@ whoever repeats it finds the same beliefs, to the bit. It has two passes through
 The log is read from its start.
 """
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -28,7 +29,7 @@ from stream_rater.rating.systems import RatingRule
 from stream_rater.replay.edits import Edits
 from stream_rater.replay.ledger import Ledger
 from stream_rater.replay.pool import Pool
-from stream_rater.replay.sequential import Judge, Replay
+from stream_rater.replay.sequential import Judge, Replay, batches_of
 from stream_rater.replay.verdicts import Verdicts
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.corrections import decode, places_of
@@ -37,6 +38,9 @@ from stream_rater.rounds.validation import Invalid
 
 NOTHING = 2**62
 """An offset after every round's."""
+
+PIECE_BYTES = 2**17
+"""About how many bytes of records are worked through before other rounds have their turn."""
 
 AT_ONCE = 5000
 """About how many players are compared at a time."""
@@ -95,7 +99,9 @@ class CorrectionJob:
         self._log = log
         self._before = list(accepted)
         self._next = 0
-        """The next offset to read."""
+        """The next offset to work through."""
+        self._read_ahead: deque[list[Record]] = deque()
+        """Pieces that were read."""
         self._replays: tuple[Replay, Replay] | None = None
         """By the edits of before and by those of now, in the second pass."""
         self._first = NOTHING
@@ -118,23 +124,26 @@ class CorrectionJob:
 
     def step(self) -> Step[bool]:
         """Read and work through the next piece of the log. Returns whether the job is done."""
-        if self._next == 0:
-            starts = yield from ask(LogStarts(frozenset([self.partition])))
-            if start := starts[self.partition]:
-                self._refuse_all(start)
-                return True
-        records = yield from ask(ReadAgain(self.partition, self._next, self.at))
-        if records:
-            self._next = records[-1].offset + 1
-            self._read(records)
+        if not self._read_ahead:
+            if self._next == 0:
+                starts = yield from ask(LogStarts(frozenset([self.partition])))
+                if start := starts[self.partition]:
+                    self._refuse_all(start)
+                    return True
+            records = yield from ask(ReadAgain(self.partition, self._next, self.at))
+            self._read_ahead.extend(batches_of(records, PIECE_BYTES))
+        if self._read_ahead:
+            piece = self._read_ahead.popleft()
+            self._next = piece[-1].offset + 1
+            self._read(piece)
             return False
-        if self._replays is None:
-            self._judge_proposed()
-            if self._first == NOTHING:
-                return True
-            self._begin_replay()
-            return False
-        return True
+        if self._replays is not None:
+            return True
+        self._judge_proposed()
+        if self._first == NOTHING:
+            return True
+        self._begin_replay()
+        return False
 
     def _read(self, records: Sequence[Record]) -> None:
         first = 0

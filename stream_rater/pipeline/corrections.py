@@ -97,6 +97,16 @@ def edited(
     return PendingRounds.concat(good), PendingRounds.concat(bad)
 
 
+class How(NamedTuple):
+    """How correction parts are cut and told."""
+
+    shards: int
+    rows_per_part: int
+    """The most rows in a message."""
+    threshold: float = THRESHOLD
+    """As in CorrectionPart."""
+
+
 class Met(NamedTuple):
     """A correction that was polled and waits to be worked in."""
 
@@ -120,10 +130,9 @@ class Parts(NamedTuple):
 class Work:
     """One correction that is worked in."""
 
-    def __init__(self, met: Met, edits: LadderEdits, log: Judged, shards: int, rows: int) -> None:
+    def __init__(self, met: Met, edits: LadderEdits, log: Judged, how: How) -> None:
         self._met = met
-        self._shards = shards
-        self._rows_per_part = rows
+        self._how = how
         self._noted = False
         self._parts: Iterator[Parts] = iter(())
         correction, place = met.correction, met.record.offset
@@ -165,28 +174,28 @@ class Work:
 
     def _encoded(self) -> Iterator[Parts]:
         for some in self.job.corrected():
-            shards = shards_of(some.players, self._shards)
+            shards = shards_of(some.players, self._how.shards)
             messages: list[tuple[int, bytes]] = []
             for shard in np.unique(shards).tolist():
                 own = np.flatnonzero(shards == shard).tolist()
-                for first in range(0, len(own), self._rows_per_part):
-                    rows = own[first : first + self._rows_per_part]
+                for first in range(0, len(own), self._how.rows_per_part):
+                    rows = own[first : first + self._how.rows_per_part]
                     messages.append((shard, parts_.encode(self._part(some, rows))))
             yield Parts(messages, self._fingerprints(some))
 
     def _part(self, some: Corrected, rows: Sequence[int]) -> CorrectionPart:
         record, correction = self._met
         return CorrectionPart(
-            version=parts_.CORRECTION, kernel=KERNEL_VERSION, shards=self._shards,
+            version=parts_.CORRECTION, kernel=KERNEL_VERSION, shards=self._how.shards,
             offset=record.offset, ladder=correction.ladder, cause=name_of(correction),
             round_id=round_in(correction), completed_at=self.job.completed_at, rule=self.job.rule,
-            threshold=THRESHOLD, players=[some.players[i] for i in rows],
+            threshold=self._how.threshold, players=[some.players[i] for i in rows],
             records=[some.records[i] for i in rows],
         )  # fmt: skip
 
     def _fingerprints(self, some: Corrected) -> dict[int, Fingerprints]:
         names, sizes = StringColumn.of(some.players), [len(some.players)]
-        prints = player_map.fingerprints(names, [self.job.ladder], sizes, self._shards)
+        prints = player_map.fingerprints(names, [self.job.ladder], sizes, self._how.shards)
         shards = player_map.shards_in(prints)
         return {shard: prints[shards == shard] for shard in np.unique(shards).tolist()}
 
@@ -201,10 +210,9 @@ def _note(record: Record, correction: Correction, at: int) -> NotedCorrection:
 class Corrections:
     """The corrections of the owned partitions, and the rounds that wait for them."""
 
-    def __init__(self, log: Judged, shards: int, rows_per_part: int) -> None:
+    def __init__(self, log: Judged, how: How) -> None:
         self._log = log
-        self._shards = shards
-        self._rows_per_part = rows_per_part
+        self._how = how
         self._edits: dict[str, LadderEdits] = {}
         """By ladder, where any correction was noted."""
         self._queues: dict[int, deque[Met]] = {}
@@ -245,7 +253,11 @@ class Corrections:
                 own = np.flatnonzero(np.array([each == ladder for each in ladders]))
                 self._aside[ladder].append(pending.take(own))
             pending = pending.take(np.flatnonzero(~waits))
-        return edited(pending, self.edits_of, self._shards) if self._edits else (pending, NO_ROUNDS)
+        return (
+            edited(pending, self.edits_of, self._how.shards)
+            if self._edits
+            else (pending, NO_ROUNDS)
+        )
 
     def edits_of(self, ladder: str, offset: int) -> Edits:
         """The edits that a round of the ladder at this offset is rated by."""
@@ -277,7 +289,7 @@ class Corrections:
         work = self._works.get(partition)
         if work is None:
             edits = self._edits.get(ladder) or LadderEdits()
-            work = Work(met, edits, self._log, self._shards, self._rows_per_part)
+            work = Work(met, edits, self._log, self._how)
             self._works[partition] = work
         done = yield from work.step(lambda ends, players: in_flight.sent(ends, players, now_s))
         observer.correcting(ladder, met.record.offset, work.job.progress)
@@ -300,4 +312,4 @@ class Corrections:
             later = aside.offsets > following[0]
             self._aside[ladder] = [aside.take(np.flatnonzero(later))] if later.any() else []
             aside = aside.take(np.flatnonzero(~later))
-        return edited(aside, self.edits_of, self._shards)
+        return edited(aside, self.edits_of, self._how.shards)

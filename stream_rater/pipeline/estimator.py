@@ -36,7 +36,9 @@ from stream_rater.pipeline import estimation
 from stream_rater.pipeline.admission import Admission
 from stream_rater.pipeline.agreement import Agreement
 from stream_rater.pipeline.backlog import Backlog
+from stream_rater.pipeline.correction_job import Judged
 from stream_rater.pipeline.correction_ports import NotedCorrections
+from stream_rater.pipeline.corrections import THRESHOLD, How
 from stream_rater.pipeline.estimation import NO_ROUNDS, PendingRounds
 from stream_rater.pipeline.held_beliefs import HeldBeliefs
 from stream_rater.pipeline.input_partition import (
@@ -92,7 +94,7 @@ class Estimator:
         self, ladders: Ladders, shards: int, partitions: int, *, window: int = 100_000,
         wave_players: int = 20_000, rows_per_part: int = ROWS_PER_PART,
         rejects_per_second: float = 0.0, observer: Observer | None = None, idle_s: float = IDLE_S,
-        commit_every_s: float = COMMIT_EVERY_S,
+        commit_every_s: float = COMMIT_EVERY_S, threshold: float = THRESHOLD,
     ) -> None:  # fmt: skip
         self._agreement = Agreement(ladders)
         self._shards = shards
@@ -111,9 +113,8 @@ class Estimator:
         """The newly owned partitions, which step 1 has not opened yet."""
         self._now_s = 0.0
         self._limiter = RejectionLimiter(rejects_per_second)
-        self._admission = Admission(
-            ladders, shards, partitions, window, rows_per_part, self._limiter, self._observer
-        )
+        log, how = Judged(ladders, window, partitions), How(shards, rows_per_part, threshold)
+        self._admission = Admission(log, how, self._limiter, self._observer)
         self._prior_reader = PriorReader(shards, self._observer)
         self._forget_everything()
 

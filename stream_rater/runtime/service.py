@@ -269,6 +269,7 @@ class Service:
                 window=self._settings.duplicate_window,
                 wave_players=self._settings.wave_players,
                 rejects_per_second=self._settings.rejects_per_second, observer=observer,
+                threshold=self._settings.correction_threshold,
             ).run()  # fmt: skip
         else:
             machine = Updater(self._shards, observer=observer).run()

@@ -58,7 +58,7 @@ class _Kind(Estimator):
     def _forget_everything(self) -> None:
         super()._forget_everything()
         of = self._admission
-        of.corrections = self.kind(of._log, of._shards, of._rows_per_part)
+        of.corrections = self.kind(of._log, of._how)
 
 
 class LaterRoundPasses(_Kind):

@@ -150,10 +150,11 @@ class Submission:
     """The fault that it is (`faults`)."""
 
 
-def submissions(rng: random.Random, count: int, players: int, corrected: float) -> list[Submission]:
-    """The records, in the order of sending; this share of them corrects others."""
+def submissions(rng: random.Random, conditions: Weather) -> list[Submission]:
+    """The records, in the order of sending."""
     sent: list[Submission] = []
-    for i in range(count):
+    pool = [f"p{n}" for n in range(conditions.players)]
+    for i in range(conditions.rounds):
         chance = rng.random()
         if chance < 0.05:
             junk = b'{"round_id": 1'
@@ -161,10 +162,10 @@ def submissions(rng: random.Random, count: int, players: int, corrected: float) 
         elif chance < 0.12 and sent:
             again = rng.choice(sent)
             sent.append(replace(again, fault=again.fault or "duplicate"))
-        elif chance < 0.12 + corrected and i:
-            sent.append(_correction(rng, i, [f"p{n}" for n in range(players)]))
+        elif chance < 0.12 + conditions.corrected and i:
+            sent.append(_correction(rng, i, pool))
         else:
-            sent.append(_round(rng, i, [f"p{n}" for n in range(players)]))
+            sent.append(_round(rng, i, pool))
     return sent
 
 

@@ -57,7 +57,7 @@ def rebuild(
     verdicts = verdicts_at(again, ladders, window, len(log.rounds), reach)
     sent = (rating_changed_from_json(each.value) for shard in log.changed for each in shard)
     told = last_told(sent, verdicts.edits) if getattr(reach, "knows_told", True) else {}
-    marks_ = Marks(told, reach.corrected, ladders)
+    marks_ = Marks(told, reach, verdicts, ladders)
     work = Rebuild(ladders, window, len(log.rounds), reach, verdicts, marks_)
     for records in log.rounds:
         work.feed(records)

@@ -63,9 +63,7 @@ class Simulation:
             StoreWithPast(self.rng, self.weather.stale),
         )
         self.faults: Faults = self.store.faults
-        self.to_submit = submissions(
-            self.rng, self.weather.rounds, self.weather.players, self.weather.corrected
-        )[::-1]
+        self.to_submit = submissions(self.rng, self.weather)[::-1]
         self.doubt, self.now_s = self.weather.doubt, 0.0
         self.watch = Watch()
         self.upgrading = False
@@ -154,9 +152,8 @@ class Simulation:
         self.faults["reordered"] += overtaken(self.log)
         if not done:
             return ["stuck: " + oracle.where(self.log, self.store)]
-        return oracle.violations(
-            self.log, self.store, self.ladders, WINDOW, self.once, rebuilt=self.faults["wipe"] > 0
-        )
+        outcome = self.log, self.store, self.ladders, WINDOW, self.once
+        return oracle.violations(*outcome, rebuilt=self.faults["wipe"] > 0)
 
     def _submit(self) -> None:
         number = self.weather.rounds - len(self.to_submit)

@@ -9,6 +9,7 @@ from stream_rater.config import ANY_LADDER
 from stream_rater.contract.record import Record
 from stream_rater.pipeline import estimator as module
 from stream_rater.pipeline import input_partition
+from stream_rater.pipeline.correction_ports import NotedCorrections
 from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.ports import (
     CommitSource,
@@ -81,6 +82,7 @@ def opened(
         hand.answer(CommitSource, offsets=least, rejections=())
     hand.answer(ShardEnds, ends)
     hand.answer(LogStarts, starts or dict.fromkeys(committed, 0))
+    hand.answer(NotedCorrections, {})
     return hand.answer(Seek)
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from stream_rater.pipeline.correction_ports import NotedCorrections
 from stream_rater.pipeline.ports import Committed, LogStarts, Poll, Polled, Seek, ShardEnds
 from tests.unit import test_estimator as estimating
 from tests.unit.machines import ByHand, Recorder
@@ -19,6 +20,7 @@ def test_it_says_while_it_only_reads_ids(hand: ByHand, observer: Recorder) -> No
     hand.answer(Committed, {0: 10, 1: 0})
     hand.answer(ShardEnds, (0, 0))
     hand.answer(LogStarts, {0: 0, 1: 0})
+    hand.answer(NotedCorrections, {})
     hand.expect(Seek)
     assert observer.reading == {0, 1}
     hand.answer(Seek)

@@ -79,6 +79,15 @@ def test_a_corrected_belief_tells_of_the_past_in_its_own_way() -> None:
     assert not same_belief(changed(ANN, previous_mu=7.0), ANN, {REMOVED, VOIDED})
 
 
+def test_a_rebuilt_belief_may_have_something_untold() -> None:
+    """Only on a ladder with corrections."""
+    rebuilt = changed(ANN, previous_mu=7.0, previous_sigma=8.0, untold=1)
+    assert same_belief(rebuilt, ANN, {VOIDED})
+    assert not same_belief(rebuilt, ANN, ())
+    assert not same_belief(changed(rebuilt, mu=1.0), ANN, {VOIDED})
+    assert not same_belief(changed(rebuilt, last=1), ANN, {VOIDED})
+
+
 @pytest.mark.parametrize(
     "field", ["mu", "sigma", "rounds", "time", "grid", "center", "precision", "scale", "width"]
 )
