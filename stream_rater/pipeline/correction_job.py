@@ -23,7 +23,9 @@ from stream_rater.contract.record import Record
 from stream_rater.pipeline.correction_ports import NotedCorrection, ReadAgain
 from stream_rater.pipeline.edits_in_force import APPLIED, correction_of
 from stream_rater.pipeline.ports import LogStarts, Step, ask
+from stream_rater.rating import record as belief_record
 from stream_rater.rating import systems
+from stream_rater.rating.model import newcomers
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.systems import RatingRule
 from stream_rater.replay.edits import Edits
@@ -234,6 +236,14 @@ class CorrectionJob:
         """By which the ladder's ratings are displayed."""
         return systems.rule_of(self._rating, self._ledger.edits.started)
 
+    def _records_of(self, pool: Pool, rows: Ints) -> list[bytes]:
+        """The records of these players. Who has no round left is as new as anybody at `at`."""
+        new = newcomers(1, 1, self.rule.initial_mu, self.rule.initial_sigma, coded=True)
+        (nobody,) = belief_record.encode(new)
+        rounds = pool.headers(rows)["rounds"].tolist()
+        both = zip(pool.records(rows), rounds, strict=True)
+        return [data if played else nobody for data, played in both]
+
     def corrected(self) -> Iterator[Corrected]:
         """The players whose beliefs change, some at a time."""
         if self._replays is None:
@@ -247,7 +257,8 @@ class CorrectionJob:
             rows = np.arange(first, min(first + AT_ONCE, len(names)))
             played = now.headers(rows)["rounds"] + before.headers(old[rows])["rounds"]
             rows = rows[played > 0]
-            both = zip(now.records(rows), before.records(old[rows]), strict=True)
+            own = self._records_of(now, rows)
+            both = zip(own, before.records(old[rows]), strict=True)
             changed = zip(rows.tolist(), both, strict=True)
             differ = {row: one for row, (one, other) in changed if one != other}
             if differ:
