@@ -1,6 +1,7 @@
 """`make demo` from start to end on real servers, and `stream-rater demo --embedded` without any."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -148,7 +149,7 @@ def test_the_demo_tells_in_one_line_why_it_failed(addresses: Addresses, tmp_path
 
 
 def test_the_embedded_demo_needs_no_server() -> None:
-    """It succeeds, shows a leaderboard, and says that nothing was durable."""
+    """It succeeds, shows a leaderboard and a correction, and says that nothing was durable."""
     done = subprocess.run(
         [sys.executable, "-m", "stream_rater", "demo", "--embedded", "--rounds", "40"],
         env=environment(Path("/tmp")), capture_output=True, text=True, timeout=60, check=False,
@@ -156,4 +157,7 @@ def test_the_embedded_demo_needs_no_server() -> None:
     assert done.returncode == 0, done.stderr
     assert "Leaderboard after 40 rounds" in done.stdout
     assert "320 rating changes" in done.stdout
+    assert "A cheater was found: player-23 won 6 of 6 rounds" in done.stdout
+    assert re.search(r"player-23 │ +[\d,.]+ │ +– │ +– │ +6 │ +0 │", done.stdout)
+    assert "compared with a replay without player-23: all equal, bit for bit" in done.stdout
     assert "Nothing was durable" in done.stdout
