@@ -14,6 +14,8 @@ from stream_rater.pipeline.ports import LogTrouble
 
 TIMEOUT_S = 10.0
 AT_ONCE = 5000
+MOMENT_S = 0.02
+"""How long a call waits for the first record. Other rounds wait meanwhile."""
 
 
 class Rereader:
@@ -24,49 +26,58 @@ class Rereader:
         self._topic = topic
         self._consumer: Consumer | None = None
         self._at = (-1, -1)
-        """Partition and offset where the consumer goes on."""
+        """Partition and offset where the consumer goes on; -1 where it has taken more than was
+        returned."""
 
     def read(self, partition: int, first: int, end: int) -> Sequence[Record]:
-        """Records from offset `first` to before `end`: at least one, if there is any. Raises
-        LogTrouble or Denied."""
+        """Records from offset `first` to before `end`: at least one, if there is any. The log
+        reaches `end`; a replica where it does not is waited for. Raises LogTrouble or Denied."""
         try:
-            records = self._read(partition, first, end)
+            records = self._read(partition, first, end) if first < end else []
         except KafkaException as error:
             self.close()
             raise trouble_of(error) from None
         except Exception:
             self.close()
             raise
-        if records:
-            self._at = partition, records[-1].offset + 1
-        else:
+        if not records:
             self.close()
         return records
 
     def _read(self, partition: int, first: int, end: int) -> list[Record]:
         consumer = self._placed(partition, first)
+        self._at = -1, -1
         deadline_s = time.monotonic() + TIMEOUT_S
         unreadable = Unreadable()
+        unreadable.begin_at({partition: first})
         while time.monotonic() < deadline_s:
-            records: list[Record] = []
-            unreadable.begin()
-            over = False
-            for message in consumer.consume(AT_ONCE, 0.1):
-                failure = message.error()
-                if failure is None:
-                    records.append(record_of(message))
-                elif failure.code() == KafkaError._BAD_COMPRESSION:
-                    records += filter(None, [unreadable.record(message)])
-                elif failure.code() == KafkaError._PARTITION_EOF:
-                    over = True
-                elif failure.code() not in PASSING:
-                    raise trouble_of(failure)
-            for p, offset in unreadable.skips.items():
-                consumer.seek(TopicPartition(self._topic, p, offset))
-            found = [each for each in records if first <= each.offset < end]
-            if found or over or len(found) < len(records):
+            records, eof = self._consumed(consumer, unreadable)
+            found = [each for each in records if each.offset < end]
+            if found and eof is None and len(found) == len(records):
+                self._at = partition, found[-1].offset + 1
+            if found or records or (eof is not None and eof >= end):
                 return found
         raise LogTrouble(f"kafka: {self._topic} could not be read again within {TIMEOUT_S:g} s")
+
+    def _consumed(
+        self, consumer: Consumer, unreadable: Unreadable
+    ) -> tuple[list[Record], int | None]:
+        """The next records, and the offset of the log's end if it was met."""
+        records, eof = list[Record](), None
+        unreadable.begin()
+        for message in consumer.consume(AT_ONCE, 0.0) or consumer.consume(1, MOMENT_S):
+            failure = message.error()
+            if failure is None:
+                records.append(record_of(message))
+            elif failure.code() == KafkaError._BAD_COMPRESSION:
+                records += filter(None, [unreadable.record(message)])
+            elif failure.code() == KafkaError._PARTITION_EOF:
+                eof = message.offset()
+            elif failure.code() not in PASSING:
+                raise trouble_of(failure)
+        for partition, offset in unreadable.skips.items():
+            consumer.seek(TopicPartition(self._topic, partition, offset))
+        return records, eof
 
     def _placed(self, partition: int, first: int) -> Consumer:
         """The consumer, which reads from there on."""

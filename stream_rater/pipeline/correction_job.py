@@ -10,6 +10,7 @@ whoever repeats it finds the same beliefs, to the bit. It has two passes through
 The log is read from its start.
 """
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -22,13 +23,15 @@ from stream_rater.contract.record import Record
 from stream_rater.pipeline.correction_ports import NotedCorrection, ReadAgain
 from stream_rater.pipeline.edits_in_force import APPLIED, correction_of
 from stream_rater.pipeline.ports import LogStarts, Step, ask
+from stream_rater.rating import record as belief_record
 from stream_rater.rating import systems
+from stream_rater.rating.model import newcomers
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.systems import RatingRule
 from stream_rater.replay.edits import Edits
 from stream_rater.replay.ledger import Ledger
 from stream_rater.replay.pool import Pool
-from stream_rater.replay.sequential import Judge, Replay
+from stream_rater.replay.sequential import Judge, Replay, batches_of
 from stream_rater.replay.verdicts import Verdicts
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.corrections import decode, places_of
@@ -37,6 +40,9 @@ from stream_rater.rounds.validation import Invalid
 
 NOTHING = 2**62
 """An offset after every round's."""
+
+PIECE_BYTES = 2**17
+"""About how many bytes of records are worked through before other rounds have their turn."""
 
 AT_ONCE = 5000
 """About how many players are compared at a time."""
@@ -95,7 +101,9 @@ class CorrectionJob:
         self._log = log
         self._before = list(accepted)
         self._next = 0
-        """The next offset to read."""
+        """The next offset to work through."""
+        self._read_ahead: deque[list[Record]] = deque()
+        """Pieces that were read."""
         self._replays: tuple[Replay, Replay] | None = None
         """By the edits of before and by those of now, in the second pass."""
         self._first = NOTHING
@@ -118,23 +126,26 @@ class CorrectionJob:
 
     def step(self) -> Step[bool]:
         """Read and work through the next piece of the log. Returns whether the job is done."""
-        if self._next == 0:
-            starts = yield from ask(LogStarts(frozenset([self.partition])))
-            if start := starts[self.partition]:
-                self._refuse_all(start)
-                return True
-        records = yield from ask(ReadAgain(self.partition, self._next, self.at))
-        if records:
-            self._next = records[-1].offset + 1
-            self._read(records)
+        if not self._read_ahead:
+            if self._next == 0:
+                starts = yield from ask(LogStarts(frozenset([self.partition])))
+                if start := starts[self.partition]:
+                    self._refuse_all(start)
+                    return True
+            records = yield from ask(ReadAgain(self.partition, self._next, self.at))
+            self._read_ahead.extend(batches_of(records, PIECE_BYTES))
+        if self._read_ahead:
+            piece = self._read_ahead.popleft()
+            self._next = piece[-1].offset + 1
+            self._read(piece)
             return False
-        if self._replays is None:
-            self._judge_proposed()
-            if self._first == NOTHING:
-                return True
-            self._begin_replay()
-            return False
-        return True
+        if self._replays is not None:
+            return True
+        self._judge_proposed()
+        if self._first == NOTHING:
+            return True
+        self._begin_replay()
+        return False
 
     def _read(self, records: Sequence[Record]) -> None:
         first = 0
@@ -225,6 +236,14 @@ class CorrectionJob:
         """By which the ladder's ratings are displayed."""
         return systems.rule_of(self._rating, self._ledger.edits.started)
 
+    def _records_of(self, pool: Pool, rows: Ints) -> list[bytes]:
+        """The records of these players. Who has no round left is as new as anybody at `at`."""
+        new = newcomers(1, 1, self.rule.initial_mu, self.rule.initial_sigma, coded=True)
+        (nobody,) = belief_record.encode(new)
+        rounds = pool.headers(rows)["rounds"].tolist()
+        both = zip(pool.records(rows), rounds, strict=True)
+        return [data if played else nobody for data, played in both]
+
     def corrected(self) -> Iterator[Corrected]:
         """The players whose beliefs change, some at a time."""
         if self._replays is None:
@@ -238,7 +257,8 @@ class CorrectionJob:
             rows = np.arange(first, min(first + AT_ONCE, len(names)))
             played = now.headers(rows)["rounds"] + before.headers(old[rows])["rounds"]
             rows = rows[played > 0]
-            both = zip(now.records(rows), before.records(old[rows]), strict=True)
+            own = self._records_of(now, rows)
+            both = zip(own, before.records(old[rows]), strict=True)
             changed = zip(rows.tolist(), both, strict=True)
             differ = {row: one for row, (one, other) in changed if one != other}
             if differ:

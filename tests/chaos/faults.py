@@ -10,6 +10,7 @@ import msgspec
 
 from local.servers import Server
 from tests.brokers import behind_a_proxy, three_brokers
+from tests.chaos.correcting import corrections
 from tests.chaos.crew import Violation
 from tests.chaos.hanging import Hanging, abort, find_hanging
 from tests.chaos.redis_faults import (
@@ -230,6 +231,7 @@ def _down(server: Server, hard: bool) -> None:
 FAULTS: dict[str, Story] = {
     "storm-codeforces" if CODEFORCES.is_file() else "storm-lobbies": storm,
     "upgrade": upgrade,
+    "corrections": corrections,
     **{
         f"{how}-{what.__name__}-{count}": partial(what, hard=how == "hard", workers=count)
         for what in (broker, worker)

@@ -148,7 +148,8 @@ class Scene:
 def a_scene(
     name: str, folder: Path, rounds: Iterator[dict[str, Any]], *, workers: int = 1,
     kafka: Callable[[Path], Any] = start_kafka, redis: Callable[[Path], Any] = start_redis,
-    quick: bool = False, named: bool = True, **settings: Any,
+    quick: bool = False, named: bool = True, season: Callable[..., Season] = Season,
+    **settings: Any,
 ) -> Iterator[Scene]:  # fmt: skip
     """New servers and ready workers, all of which are stopped at the end of the block."""
     with ExitStack() as stack:
@@ -166,4 +167,4 @@ def a_scene(
         folder.mkdir(parents=True, exist_ok=True)
         crew = Crew(at, stack.enter_context(started_workers(folder)), named)
         crew.hire(workers)
-        yield Scene(name, brokers, store, crew, Season(at, rounds), quick)
+        yield Scene(name, brokers, store, crew, season(at, rounds), quick)

@@ -14,6 +14,7 @@ from stream_rater.contract.record import Player, Record
 from stream_rater.pipeline.corrections import THRESHOLD
 from stream_rater.rating import record as belief_record
 from stream_rater.rating import systems
+from stream_rater.rating.model import newcomers
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.edits import Edits
 from stream_rater.replay.ledger import Ledger
@@ -161,11 +162,12 @@ class LadderTruth:
             if not plays or self.pool.belief_bytes(player) == before.belief_bytes(player):
                 continue
             told = self._told.get(player, initial)
-            now = Told(float(header[player]["mu"]), float(header[player]["sigma"]))
+            now, data = initial, _newcomer(initial)
+            if header[player]["rounds"]:
+                now = Told(float(header[player]["mu"]), float(header[player]["sigma"]))
+                data = self.pool.belief_bytes(player)
             moved = abs(rule.rating(*now) - rule.rating(*told))
-            self.marks[player] = Mark(
-                record.offset, told, moved < THRESHOLD, self.pool.belief_bytes(player)
-            )  # fmt: skip
+            self.marks[player] = Mark(record.offset, told, moved < THRESHOLD, data)
             if moved < THRESHOLD:
                 continue
             self._told[player] = now
@@ -210,6 +212,10 @@ def _rate(pool: Pool, standings: Standings, rated: Rated) -> list[float] | None:
     pool.follow(rated.rating)
     found = pool.rate(standings, rated.record.offset)
     return None if found is None else found[1][:, 0].tolist()
+
+
+def _newcomer(initial: Told) -> bytes:
+    return belief_record.encode(newcomers(1, 1, *initial, coded=True))[0]
 
 
 def _written(mark: Mark, *, last: int, told: Told | None = None) -> bytes:

@@ -15,6 +15,8 @@ BREAKS = {
     "storm-lobbies": f"{CODEFORCES_STORM} while rounds of eight are rated.",
     "upgrade": "Three workers are replaced one by one. The new ones have other rating kernels and"
     " other ladder parameters.",
+    "corrections": "Three workers, one of them without an instance id, are killed at random moments"
+    " while corrections of three ladders are worked in, mostly the one who works on them.",
     "clean-broker-1": "Each of three brokers is stopped and started again. One worker.",
     "clean-broker-3": "Each of three brokers is stopped and started again. Three workers.",
     "hard-broker-1": "Each of three brokers is killed and started again. One worker.",

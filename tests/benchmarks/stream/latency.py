@@ -128,6 +128,12 @@ def feed(
     return {each.round_id: at_s for each, at_s in zip(rounds, due_s, strict=True)}, over_s[-1]
 
 
+def _corrects(message: Message) -> bool:
+    """Whether an event is of a correction: its id has four parts."""
+    event_id: bytes = dict(message.headers() or ())["ce_id"]
+    return event_id.count(b":") > 2
+
+
 def _round_of(message: Message) -> str:
     """The id of the round that an event is of, from its own id: the null pipeline's value is no
     JSON."""
@@ -159,7 +165,7 @@ def _watch(
                 break
             messages = [first, *consumer.consume(AT_ONCE, 0.0)]
             now_s = time.time()
-            told = [each for each in messages if each.error() is None]
+            told = [each for each in messages if each.error() is None and not _corrects(each)]
             seen.round_ids.extend(map(_round_of, told))
             seen.at_s.extend([now_s] * len(told))
     pipe.send(seen)

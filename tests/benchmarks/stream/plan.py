@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tests.benchmarks.measure import Result, Skipped, result
+from tests.benchmarks.stream.correcting import Correction, corrections
 from tests.benchmarks.stream.crew import Program, a_crew, names_of
 from tests.benchmarks.stream.crowd import crowd
 from tests.benchmarks.stream.ground import Ground, send
@@ -17,8 +18,8 @@ from tests.benchmarks.stream.soaking import Sample, growth, soak
 from tests.benchmarks.stream.throughput import SERVICE, Run, by_step, measured, null, quix
 
 USUAL = ("rate", "null", "latency", "recovery", "rebuild", "peer")
-MEASURES = (*USUAL, "memory", "sizes", "steps")
-"""The last three are to be asked for: two take long, and stop watches cost time."""
+MEASURES = (*USUAL, "memory", "sizes", "steps", "corrections")
+"""The last four are to be asked for: three take long, and stop watches cost time."""
 TURNS = 3
 QUICK = 20
 """A quick run has the so manieth part of the updates."""
@@ -32,6 +33,7 @@ RECOVERY_OF = "lobby5"
 REBUILD_OF, REBUILD_UPDATES = ("lobby5", "royale100"), 3_000_000
 MEMORY_OF, MEMORY_UPDATES = "lobby5", 10_000_000
 SIZES_OF = "lobby5"
+CORRECTED, CORRECTED_UPDATES, CORRECTED_S = "lobby5", 5_000_000, 60.0
 MIB = 2**20
 RECOVERY_SHARE, RECOVERY_S = 0.1, 30.0
 GUARANTEES = ("at-least-once", "exactly-once")
@@ -66,6 +68,11 @@ class Plan:
             yield _rebuild(workload, rebuilt(ground, workload, rounds))
         if "memory" in self.measures and workload.name == MEMORY_OF:
             yield _memory(list(soak(ground, workload, self._of(MEMORY_UPDATES))))
+        if "corrections" in self.measures and workload.name == CORRECTED:
+            updates = self._of(CORRECTED_UPDATES)
+            feed_s = QUICK_FEED_S if self.quick else CORRECTED_S
+            for done in corrections(ground, workload, updates, feed_s):
+                yield _correction(workload, updates, done)
         if "sizes" in self.measures and workload.name == SIZES_OF:
             yield from _sizes(ground, workload, self._of(workload.updates))
 
@@ -211,6 +218,13 @@ def _rebuild(workload: Workload, done: Rebuilt) -> Result:
     ratio |= {"a_core": done.a_core, "start_s": done.start_s}
     note = f"{workload.name}: {done.updates} updates of {done.players} players"
     return result(name, done.rate, "updates/s", ratio, f"{note} in {done.seconds:.2f} s")
+
+
+def _correction(workload: Workload, updates: int, done: Correction) -> Result:
+    """The seconds until a correction was worked in, and what others waited meanwhile."""
+    ratio = {f"p{share:g}": done.meanwhile.quantile_ms(share / 100) for share in (50, 99, 100)}
+    name = f"correction/{workload.name}/{done.which.replace(' ', '-')}"
+    return result(name, done.seconds, "s", ratio, f"of a ladder with {updates} updates")
 
 
 def _memory(samples: Sequence[Sample]) -> Result:

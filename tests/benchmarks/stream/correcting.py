@@ -1,0 +1,91 @@
+"""What a correction costs: how long until it is worked in, and what others wait meanwhile.
+
+One ladder has millions of updates; others play on at a steady rate. Then a round of the long ladder
+is voided: one of its last hundredth, or its first.
+"""
+
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from stream_rater.adapters.reader import Submitter
+from stream_rater.adapters.topics import Admin
+from stream_rater.columns.sharding import partition_of
+from stream_rater.config import Settings
+from stream_rater.contract.events import to_json
+from stream_rater.contract.groups import ESTIMATORS
+from tests.benchmarks.stream.crew import a_crew, names_of
+from tests.benchmarks.stream.ground import Ground, send
+from tests.benchmarks.stream.latency import Phase, phase
+from tests.benchmarks.stream.rounds import Round, Workload, made, up_to
+from tests.benchmarks.stream.throughput import SERVICE
+
+LONG = "the-long-ladder"
+OTHERS = "other-ladders"
+RATE = 2_000.0
+"""Updates a second on the others meanwhile."""
+LOOK_EVERY_S = 0.02
+LONGEST_S = 300.0
+STEP = 200_000
+
+
+class Correction(NamedTuple):
+    """A voided round."""
+
+    which: str
+    seconds: float
+    """From when it was sent until its offset was committed."""
+    meanwhile: Phase
+    """What the other ladders' players waited for their updates."""
+
+
+def corrections(
+    ground: Ground, workload: Workload, updates: int, feed_s: float
+) -> Iterator[Correction]:
+    """Rate so many updates of one ladder, and void two of its rounds."""
+    rounds = (each._replace(ladder=LONG) for each in map(_renamed, workload.rounds()))
+    others = workload.rounds(seed=3)
+    with a_crew(ground, workload, names_of("1"), SERVICE) as crew:
+        crew.await_joined()
+        long, done = list[str](), 0
+        while done < updates:
+            some = up_to(min(STEP, updates - done), rounds)
+            send(crew.settings, some)
+            crew.await_finished()
+            done += sum(len(each.players) for each in some)
+            long += [each.round_id for each in some]
+        for which, number in (("a late round", len(long) * 99 // 100), ("the first round", 0)):
+            void = _Void(crew.settings, long[number])
+            waited = phase(crew.settings, up_to(int(RATE * feed_s), others), RATE, void)
+            crew.await_finished()
+            yield Correction(which, void.seconds, waited)
+
+
+class _Void:
+    """Voids a round of the long ladder, and waits until that is done."""
+
+    def __init__(self, settings: Settings, round_id: str) -> None:
+        self.seconds = 0.0
+        self._settings = settings
+        self._round_id = round_id
+
+    def __call__(self) -> None:
+        admin = Admin(self._settings)
+        topic = admin.topics.rounds
+        partitions = admin.partitions()[topic]
+        home = partition_of(LONG, partitions)
+        began_s = time.monotonic()
+        value = to_json({"ladder": LONG, "round_id": self._round_id})
+        submitter = Submitter(self._settings, topic)
+        submitter.correct(LONG, "round-voided", value, self._round_id)
+        submitter.flush()
+        (end,) = [admin.ends(topic, partitions)[home]]
+        while (admin.committed(ESTIMATORS, topic, partitions)[home] or 0) < end:
+            assert time.monotonic() - began_s < LONGEST_S, "the correction is not done"
+            time.sleep(LOOK_EVERY_S)
+        self.seconds = time.monotonic() - began_s
+
+
+def _renamed(round_: Round) -> Round:
+    """The same round on the long ladder."""
+    return made(f"l{round_.round_id}", LONG, round_.players)

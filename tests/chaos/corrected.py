@@ -1,0 +1,247 @@
+"""Rounds and corrections that are sent while things break, and what the plain replay of the edited
+log, after each correction, says of them."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from stream_rater.adapters.memory_servers import Log
+from stream_rater.adapters.reader import read_all
+from stream_rater.adapters.redis import RedisStore
+from stream_rater.adapters.topics import Topics
+from stream_rater.columns.player_column import PlayerColumn
+from stream_rater.columns.sharding import shards_of
+from stream_rater.config import Settings, service_ladders
+from stream_rater.contract.corrections import EVENT_TYPE
+from stream_rater.contract.events import (
+    RatingChanged,
+    header,
+    joined,
+    rating_changed_from_json,
+    to_json,
+)
+from stream_rater.pipeline.correction_events import CORRECTION
+from tests.chaos.season import Season
+from tests.chaos.tally import Tally, Who
+from tests.integration.topics import Bytes, produce, read_topic
+from tests.rounds import ranked
+from tests.simulation.oracle import Expected, replay
+from tests.simulation.truth import EventValues, How
+
+LADDERS = ("duels", "lobbies", "ranked")
+CROWD = "crowd"
+"""A ladder without corrections. Its rounds lie among the others', and make their work longer."""
+PLAYERS, LOBBY = 40, 6
+SECOND_ACCOUNTS = 10
+"""So many players have another account, and never stand in one round with themselves."""
+
+Rejected = tuple[int, int, str]
+"""Partition, offset and code."""
+
+
+class CorrectedSeason(Season):
+    """A season with corrections."""
+
+    def __init__(self, settings: Settings, rounds: Iterator[dict[str, Any]]) -> None:
+        super().__init__(settings, rounds)
+        self._random = Random(11)
+        self._sent: dict[str, list[dict[str, Any]]] = {}
+        self._seasons = 0
+        self.corrections = 0
+        """How many were sent."""
+
+    def play(self, count: int) -> None:
+        """Send this many more rounds."""
+        events = [event for _, event in zip(range(count), self._rounds, strict=False)]
+        produce(self._settings, [Bytes(to_json(e), e["ladder"].encode()) for e in events])
+        for event in events:
+            self._sent.setdefault(event["ladder"], []).append(event)
+
+    def correct(self, count: int) -> int:
+        """Send this many corrections, any of which may be refused. Returns the greatest offset."""
+        some = [self._correction() for _ in range(count)]
+        self.corrections += count
+        return max(each.offset() or 0 for each in produce(self._settings, some))
+
+    def _correction(self) -> Bytes:
+        random = self._random
+        ladder = random.choice(LADDERS)
+        kind = random.choices(list(KINDS), list(SHARES.values()))[0]
+        about: dict[str, Any] = {"ladder": ladder, **KINDS[kind](random, self._sent[ladder])}
+        if kind == "season-started":
+            self._seasons += random.random() < 0.8
+            about["season"] = self._seasons
+        elif kind != "corrections-applied" and random.random() < 0.2:
+            about["batched"] = True
+        return Bytes(to_json(about), ladder.encode(), [(EVENT_TYPE, kind.encode())])
+
+    def tally(self) -> Tally:
+        """The tally of rating-changed, of the rejections and of the store's beliefs."""
+        topics = Topics.of(self._settings)
+        expected = self._expected(topics)
+        messages = read_topic(self._settings, topics.changed)
+        found = corrected_tally(
+            expected.changes, (rating_changed_from_json(m.value() or b"") for m in messages)
+        )
+        rejected = [
+            (int(header(h, "source-partition")), int(header(h, "source-offset")),
+             header(h, "error-code"))
+            for h in (m.headers() or () for m in read_topic(self._settings, topics.rejected))
+        ]  # fmt: skip
+        found.mistakes += unlike(rejected, expected.rejections)
+        found.mistakes += strange(expected.beliefs(How.APPLIED), self._settings)
+        self.updates = sum(map(len, expected.changes.values()))
+        return found
+
+    def _expected(self, topics: Topics) -> Expected:
+        log = Log(self._settings.partitions, self._settings.shards)
+        for record in read_all(self._settings, topics.rounds, self._settings.partitions):
+            log.rounds[record.partition].append(record)
+        return replay(log, service_ladders(self._settings), self._settings.duplicate_window)
+
+
+def matches(seed: int = 1) -> Iterator[dict[str, Any]]:
+    """Rounds of six players in three ladders, and a crowd's, without end."""
+    random, number = Random(seed), 0
+    while True:
+        number += 1
+        ladder = (*LADDERS, CROWD)[number % 4]
+        players = [f"p{each}" for each in random.sample(range(PLAYERS), LOBBY)]
+        if random.random() < 0.3:
+            players = [_second(each) for each in players]
+        yield {
+            "round_id": f"match-{number}", "ladder": ladder, "completed_at": _time(number),
+            "standings": ranked(range(1, LOBBY + 1), players),
+        }  # fmt: skip
+
+
+def _second(player: str) -> str:
+    return f"{player}-2" if int(player[1:]) < SECOND_ACCOUNTS else player
+
+
+def _time(number: int) -> str:
+    return f"2026-01-{1 + number // 1440 % 28:02}T{number // 60 % 24:02}:{number % 60:02}:00Z"
+
+
+Sent = Sequence[Mapping[str, Any]]
+"""A ladder's rounds, in order."""
+
+
+def _any_id(random: Random, sent: Sent) -> str:
+    """The id of a round: mostly of one that was just sent, or of none."""
+    last = sent[-30:] if random.random() < 0.5 else sent
+    return random.choice(last)["round_id"] if random.random() < 0.95 else "match-0"
+
+
+def _voided(random: Random, sent: Sent) -> dict[str, Any]:
+    return {"round_id": _any_id(random, sent)}
+
+
+def _amended(random: Random, sent: Sent) -> dict[str, Any]:
+    """Other standings, or a weight that moves nobody by much."""
+    round_ = random.choice(sent)
+    if random.random() < 0.4:
+        return {"round_id": round_["round_id"], "standings": round_["standings"], "weight": 0.9999}
+    players = random.sample(range(PLAYERS), LOBBY - 1)
+    places = [random.randint(0, 4) for _ in players]
+    return {
+        "round_id": round_["round_id"], "standings": ranked(places, [f"p{p}" for p in players])
+    }  # fmt: skip
+
+
+def _removed(random: Random, sent: Sent) -> dict[str, Any]:
+    """For a while, mostly."""
+    some = sorted(random.choice(sent)["completed_at"] for _ in range(2))
+    player = f"p{random.randrange(PLAYERS + 1)}"
+    if random.random() < 0.05:
+        return {"player": player}
+    return {"player": player, "from": some[0], "until": some[1]}
+
+
+def _merged(random: Random, _: Sent) -> dict[str, Any]:
+    number = random.randrange(SECOND_ACCOUNTS + 1)
+    return {"player": f"p{number}-2", "into": f"p{number}"}
+
+
+KINDS: dict[str, Callable[[Random, Sent], dict[str, Any]]] = {
+    "round-voided": _voided,
+    "round-amended": _amended,
+    "player-removed": _removed,
+    "player-merged": _merged,
+    "season-started": lambda *_: {"keep": 0.7, "sigma": 120.0},
+    "corrections-applied": lambda *_: {},
+}
+SHARES = dict(zip(KINDS, (5, 4, 4, 2, 1, 2), strict=True))
+"""How often each kind comes."""
+
+
+# --- comparing ---
+
+
+def corrected_tally(
+    due: Mapping[Who, Sequence[EventValues]], changes: Iterable[RatingChanged]
+) -> Tally:
+    """Check that each expected change is published once, under its own id, in order, with the
+    expected values. A correction may be too small to be told; the next change goes on from what was
+    last told."""
+    wanted = {(who, each.offset): each for who, some in due.items() for each in some}
+    found, told = Tally(), set[tuple[Who, int]]()
+    for change in changes:
+        who = change.ladder, change.player
+        place = who, change.offset
+        expected, last = wanted.get(place), found.last.get(who)
+        if place in told:
+            found.doubled += 1
+            continue
+        if expected is None:
+            found.mistakes.append(f"{change.event_id}: nothing is expected at {change.offset}")
+            continue
+        told.add(place)
+        if change.event_id != _id_of(change):
+            found.mistakes.append(f"{change.event_id}: not the id of {who} at {change.offset}")
+        if _values(change) != expected:
+            found.mistakes.append(f"{change.event_id}: {_values(change)}, not {expected}")
+        if last is not None and last.offset >= change.offset:
+            found.mistakes.append(f"{change.event_id}: published after {last.event_id}")
+        elif last and (last.mu, last.sigma) != (change.previous_mu, change.previous_sigma):
+            found.mistakes.append(f"{change.event_id}: does not go on from {last.event_id}")
+        found.last[who] = change
+    found.lost = len(wanted) - len(told)
+    return found
+
+
+def _id_of(change: RatingChanged) -> str:
+    if change.correction is not None:
+        return joined(change.ladder, CORRECTION, str(change.offset), change.player)
+    return joined(change.ladder, change.round_id, change.player)
+
+
+def _values(change: RatingChanged) -> EventValues:
+    return EventValues(
+        change.correction.cause if change.correction else "", change.round_id, change.rank,
+        change.mu, change.sigma, change.previous_mu, change.previous_sigma, change.performance,
+        change.rounds, change.offset, change.season, (),
+    )  # fmt: skip
+
+
+def unlike(rejected: Sequence[Rejected], due: Sequence[Rejected]) -> Iterator[str]:
+    """Lines for rejections that are not as expected."""
+    if sorted(rejected) != sorted(due):
+        yield f"rejected: not due {set(rejected) - set(due)}, missing {set(due) - set(rejected)}"
+
+
+def strange(due: Mapping[Who, bytes], settings: Settings) -> Iterator[str]:
+    """Lines for players whose record in the store is not the expected one, to the bit."""
+    players: dict[int, list[Who]] = {}
+    shards = shards_of([player for _, player in due], settings.shards).tolist()
+    for who, shard in zip(due, shards, strict=True):
+        players.setdefault(shard, []).append(who)
+    store = RedisStore(settings)
+    try:
+        held = store.read({shard: PlayerColumn.of(own) for shard, own in players.items()})
+    finally:
+        store.close()
+    for shard, own in players.items():
+        for who, data in zip(own, held[shard].records, strict=True):
+            if data != due[who]:
+                yield f"{who}: the store has another belief"

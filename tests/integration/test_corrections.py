@@ -1,0 +1,260 @@
+"""Corrections on real servers: sent by the command, worked in by a worker, told to subscribers."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from stream_rater.adapters.topics import Topics
+from stream_rater.config import Settings
+from stream_rater.contract.events import RatingChanged, header, joined, rating_changed_from_json
+from tests import real, rounds
+from tests.integration.processes import WorkerProcess, stream_rater, wait_until
+from tests.integration.test_rebuild import flush, gone, rebuild
+from tests.integration.topics import Bytes, Finished, produce, read_topic
+
+Start = Callable[..., WorkerProcess]
+Who = tuple[str, str]
+
+INITIAL = 960.0
+"""The rating that a newcomer is shown with."""
+PLAYERS = [f"p{number}" for number in range(8)]
+RANKED, DUELS = "ranked", "duels"
+
+
+def a_round(number: int, *players: str, ladder: str = RANKED) -> Bytes:
+    """A round of these players, in the order in which they came in."""
+    return Bytes(
+        rounds.as_json(
+            *rounds.ranked(range(1, len(players) + 1), players), round_id=f"r{number}",
+            ladder=ladder, completed_at=rounds.day(min(number, 300)),
+        ),
+        ladder.encode(),
+    )  # fmt: skip
+
+
+def season(first: int, count: int) -> Iterator[Bytes]:
+    """Rounds of four on two ladders. Nobody is ever in a round with `p0-2`, who is p0 again."""
+    random = Random(first)
+    for number in range(first, first + count):
+        players = random.sample(PLAYERS, 4)
+        if number % 3 == 0:
+            players = ["p0-2" if name == "p0" else name for name in players]
+        yield a_round(number, *players, ladder=RANKED if number % 2 else DUELS)
+
+
+def rated(at: Settings, *records: Bytes) -> None:
+    """Report rounds, and wait until they are rated."""
+    produce(at, records)
+    wait_until(Finished(at), "all is rated", 60.0)
+
+
+def correct(at: Settings, *words: str) -> int:
+    """Send a correction, wait until it is worked in, and return its offset."""
+    done = stream_rater("correct", *words, settings=at)
+    assert done.returncode == 0, done.stderr
+    wait_until(Finished(at), f"{words} is worked in", 60.0)
+    found = re.search(r"offset (\d+)$", done.stdout)
+    assert found is not None, done.stdout
+    return int(found[1])
+
+
+def told(at: Settings) -> dict[Who, list[RatingChanged]]:
+    """The events of each player, in order. Each goes on from what was told before, once, so that
+    all differences add up to the rating."""
+    found: dict[Who, list[RatingChanged]] = {}
+    ids = set()
+    for message in read_topic(at, Topics.of(at).changed):
+        event = rating_changed_from_json(message.value() or b"")
+        assert event.event_id not in ids
+        ids.add(event.event_id)
+        assert message.key() == joined(event.ladder, event.player).encode()
+        assert header(message.headers() or (), "ce_id") == event.event_id
+        found.setdefault((event.ladder, event.player), []).append(event)
+    for who, events in found.items():
+        assert [each.offset for each in events] == sorted({each.offset for each in events}), who
+        assert events[0].previous_rating == INITIAL
+        for before, after in pairwise(events):
+            assert (after.previous_mu, after.previous_sigma) == (before.mu, before.sigma), after
+        gained = sum(each.rating - each.previous_rating for each in events)
+        assert gained == pytest.approx(events[-1].rating - INITIAL)
+    return found
+
+
+def corrections(at: Settings, offset: int, ladder: str = RANKED) -> dict[str, RatingChanged]:
+    """By player, the events that the correction at this offset of a ladder was told by."""
+    found = {}
+    for events in told(at).values():
+        for event in events:
+            if event.offset == offset and event.ladder == ladder:
+                assert event.correction is not None and event.correction.offset == offset
+                assert (event.rank, event.performance) == (None, None)
+                assert event.round_id == event.correction.round_id
+                found[event.player] = event
+    return found
+
+
+def verified(at: Settings) -> str:
+    """What `verify` says: all is equal."""
+    done = stream_rater("verify", "--wait", "30", settings=at)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "all equal, bit for bit" in done.stdout
+    return done.stdout
+
+
+def codes(at: Settings, count: int) -> list[str]:
+    """The codes of all rejections, in order of their offsets."""
+    words = ["rejected", "--json", "--from-start", "--count", str(count)]
+    done = stream_rater(*words, settings=at)
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(read_topic(at, Topics.of(at).rejected)) == len(found) == count
+    return [each["code"] for each in sorted(found, key=lambda each: each["source_offset"])]
+
+
+def last_round(at: Settings, player: str, ladder: str = RANKED) -> RatingChanged:
+    return [each for each in told(at)[ladder, player] if each.correction is None][-1]
+
+
+def kinds(at: Settings, folder: Path) -> None:
+    """Work in every kind of correction, one after the other, and check what is told of each."""
+    voided = correct(at, "void", RANKED, "r11", "--reason", "the server crashed")
+    found = corrections(at, voided)
+    assert {(e.correction.cause, e.round_id) for e in found.values() if e.correction} == {
+        ("round-voided", "r11")
+    }
+    assert found, "players moved"
+
+    file = folder / "round.json"
+    standings = rounds.ranked([1, 2, 3], ["p7", "p1", "p2"])
+    file.write_text(json.dumps({"round_id": "r21", "standings": standings}))
+    amended = corrections(at, correct(at, "amend", RANKED, str(file)))
+    assert {each.round_id for each in amended.values()} == {"r21"}
+
+    removed = corrections(at, correct(at, "remove", RANKED, "p3", "--reason", "aimbot"))
+    assert (removed["p3"].rounds, removed["p3"].rating) == (0, INITIAL)
+    assert {"p3"} < removed.keys()
+
+    merged = corrections(at, correct(at, "merge", RANKED, "p0-2", "p0"))
+    assert (merged["p0-2"].rounds, merged["p0-2"].rating) == (0, INITIAL)
+    assert merged["p0"].rounds > 1
+
+    before = told(at)[RANKED, "p1"][-1]
+    started = corrections(at, correct(at, "season", RANKED, "2", "--keep", "0.5", "--sigma", "300"))
+    assert started == {}, "readers see it at once; nothing is rewritten"
+    rated(at, a_round(900, "p1", "p2"))
+    assert last_round(at, "p1").season == 2 and last_round(at, "p1").sigma > before.sigma
+
+    for number in ("r13", "r15"):
+        assert corrections(at, correct(at, "void", RANKED, number, "--batched")) == {}
+    applied = corrections(at, correct(at, "apply", RANKED))
+    assert {each.correction.cause for each in applied.values() if each.correction} == {
+        "corrections-applied"
+    }
+    verified(at)
+
+
+def refused(at: Settings) -> None:
+    """Send corrections that the log refuses."""
+    correct(at, "void", RANKED, "r11")
+    correct(at, "void", RANKED, "r10")  # of the other ladder
+    correct(at, "remove", RANKED, "p99")
+    correct(at, "merge", RANKED, "p1", "p2")
+    correct(at, "season", RANKED, "2")
+    assert codes(at, 5) == [
+        "already-voided", "unknown-round", "unknown-player", "bad-merge", "bad-season",
+    ]  # fmt: skip
+
+
+def play_on(at: Settings, first: int) -> None:
+    """Rounds of the removed and of the merged player, who is another one now."""
+    before = told(at)
+    rated(
+        at, a_round(first, "p3", "p0-2", "p1"), a_round(first + 1, "p3", "p1"),
+        a_round(first + 2, "p0", "p0-2", "p2"), *season(first + 3, 8),
+    )  # fmt: skip
+    after = told(at)
+    for gone_player in ("p3", "p0-2"):
+        assert after[RANKED, gone_player] == before[RANKED, gone_player]
+        assert len(after[DUELS, gone_player]) >= len(before[DUELS, gone_player])
+    rounds_of = {who: {each.round_id for each in some} for who, some in after.items()}
+    assert f"r{first}" in rounds_of[RANKED, "p0"] & rounds_of[RANKED, "p1"]
+    assert f"r{first + 2}" in rounds_of[RANKED, "p0"] & rounds_of[RANKED, "p2"]
+    assert not any(f"r{first + 1}" in each for each in rounds_of.values())
+    verified(at)
+
+
+def test_every_kind_is_worked_in_and_others_go_on(
+    settings: real.SettingsFactory, worker_process: Start, tmp_path: Path
+) -> None:
+    """By one worker; what it has not rated is rated by another one, which reads the notes."""
+    at = settings(session_timeout_ms=2000)
+    worker = worker_process(at)
+    rated(at, *season(0, 60))
+    kinds(at, tmp_path)
+    refused(at)
+    play_on(at, 1000)
+    worker.kill()
+    worker_process(at)
+    play_on(at, 2000)
+    correct(at, "void", RANKED, "r2001")  # of which nothing is left
+    correct(at, "remove", DUELS, "p5")
+    play_on(at, 3000)
+
+
+def test_a_rebuilt_store_goes_on(
+    settings: real.SettingsFactory, worker_process: Start, tmp_path: Path
+) -> None:
+    """A correction too small to be told comes last. After a rebuild, the next event begins with
+    what was last told."""
+    at = settings()
+    worker = worker_process(at)
+    rated(at, *season(0, 60))
+    kinds(at, tmp_path)
+    refused(at)
+    rated(at, a_round(800, "p1", "p2", "p5"))
+    file = tmp_path / "small.json"
+    same = rounds.ranked([1, 2, 3], ["p1", "p2", "p5"])
+    file.write_text(json.dumps({"round_id": "r800", "standings": same, "weight": 0.9995}))
+    assert corrections(at, correct(at, "amend", RANKED, str(file))) == {}, "it is not told"
+    worker.terminate()
+    worker.wait()
+    wait_until(gone(at), "it has left")
+    flush(at)
+    done = rebuild(at, "--replace")
+    assert done.returncode == 0, done.stderr
+    verified(at)
+    before = told(at)
+    worker_process(at)
+    rated(at, a_round(801, "p1", "p2", "p6"))
+    for player in ("p1", "p2", "p6"):
+        (last, new) = told(at)[RANKED, player][-2:]
+        assert last == before[RANKED, player][-1]
+        assert (new.round_id, new.previous_mu) == ("r801", last.mu)
+    play_on(at, 1000)
+
+
+def test_a_worker_dies_while_it_works_a_correction_in(
+    settings: real.SettingsFactory, worker_process: Start
+) -> None:
+    """Again and again, and rounds come behind it. What another one finds is told once."""
+    at = settings(session_timeout_ms=2000, partitions=1)
+    worker = worker_process(at)
+    rated(at, *season(0, 4000))
+    random = Random(3)
+    for turn in range(4):
+        sent = stream_rater("correct", "void", RANKED, f"r{2 * turn + 5}", settings=at)
+        assert sent.returncode == 0, sent.stderr
+        produce(at, [*season(10_000 * (turn + 1), 20)])
+        wait_until(lambda: True, "", every_s=random.uniform(0.0, 0.6))
+        worker.kill()
+        worker = worker_process(at)
+    wait_until(Finished(at), "all is rated", 60.0)
+    found = told(at)
+    causes = {e.offset: e.round_id for some in found.values() for e in some if e.correction}
+    assert sorted(causes.values()) == ["r11", "r5", "r7", "r9"]
+    verified(at)
