@@ -166,7 +166,7 @@ class Demo:
         )  # fmt: skip
         self.console.print(table_of(RANKED, moves[:SHOWN_MOVES]))
         self._print(f"\nstream-rater verify, which now replays without {CHEATER}:", equal)
-        return f"{gained(moves)} of {len(case.before) - 1} others on {RANKED} got points back"
+        return f"{gained(moves)} of {len(moves) - 1} who moved got points back"
 
     def _no_more(self, *phases: Phase) -> None:
         """Every rating change came, and came once."""

@@ -77,7 +77,28 @@ def test_the_demo_ends_with_what_it_measured(tmp_path: Path) -> None:
     ):  # fmt: skip
         assert text in output
     assert "nan" not in output and errors == ""
+    assert_the_cheater_is_shown(output)
     assert_nothing_is_left(tmp_path)
+
+
+ROW = re.compile(
+    r"│ ([a-z]+-\d+) +│ +([\d,.]+) │ +([\d,.]+|–) │ +([+\-\d,.]+|–) │ +(\d+) │ +(\d+) │"
+)
+
+
+def assert_the_cheater_is_shown(output: str) -> None:
+    """Assert that the correction is worked in and verified, and that the table of it adds up."""
+    _, told = output.split("A cheater was found: leo-1 won ")
+    assert "player-removed: round-completed, partition" in told
+    assert "got points back" in told
+    _, verified = told.split("stream-rater verify, which now replays without leo-1:")
+    assert "beliefs compared: all equal, bit for bit" in verified
+    (name, _, after, difference, rounds, left), *others = ROW.findall(told)
+    assert (name, after, difference, left) == ("leo-1", "–", "–", "0") and int(rounds) > 0
+    assert any(difference.startswith("+") for _, _, _, difference, _, _ in others)
+    for _, before, after, difference, _, _ in others:
+        moved = float(after.replace(",", "")) - float(before.replace(",", ""))
+        assert abs(moved - float(difference)) < 0.11
 
 
 def contents(at: Addresses) -> tuple[set[str], Mapping[str, Any], int]:
