@@ -337,6 +337,7 @@ def demo(embedded: bool, rounds: int) -> None:
         raise BadConfiguration(
             "`make demo` shows the service on real servers; here, give --embedded"
         )
-    from stream_rater.cli import commands
+    from stream_rater.cli import embedded_demo
+    from stream_rater.cli.terminal import tables
 
-    commands.embedded_demo(rounds)
+    embedded_demo.play(rounds, tables())
