@@ -18,7 +18,7 @@ import numpy as np
 
 from stream_rater.columns.arrays import Ints
 from stream_rater.config import Ladder, Ladders
-from stream_rater.contract.corrections import Correction
+from stream_rater.contract.corrections import EVENT_TYPE, Correction
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.correction_ports import NotedCorrection, ReadAgain
 from stream_rater.pipeline.edits_in_force import APPLIED, correction_of
@@ -79,6 +79,9 @@ class Corrected(NamedTuple):
     """Their records now; `last` is the offset of their last round."""
 
 
+NOBODY = Corrected([], [])
+
+
 class CorrectionJob:
     """Works in corrections of one ladder, all at the offset `at`."""
 
@@ -112,6 +115,7 @@ class CorrectionJob:
         noted = [correction_of(each) for each in (*self._before, *waiting)]
         asked = [*noted, *(each.correction for each in proposed)]
         self._ledger = Ledger(asked, self._judge.round_decoder.read)
+        self._noted_waiting = list(waiting)
         self._waiting = {each.offset for each in waiting}
         self._places = {each.offset for each in self._before}
         self._records: dict[int, Record] = {}
@@ -127,7 +131,7 @@ class CorrectionJob:
     def step(self) -> Step[bool]:
         """Read and work through the next piece of the log. Returns whether the job is done."""
         if not self._read_ahead:
-            if self._next == 0:
+            if self._next == 0 and self._replays is None:
                 starts = yield from ask(LogStarts(frozenset([self.partition])))
                 if start := starts[self.partition]:
                     self._refuse_all(start)
@@ -208,11 +212,18 @@ class CorrectionJob:
 
     def _refuse_all(self, start: int) -> None:
         """The log does not hold its first rounds any more: no replay can tell what they taught."""
-        for each in self.proposed:
+        there = [(each.record, each.correction) for each in self.proposed]
+        for noted in self._noted_waiting:
+            headers = ((EVENT_TYPE, noted.event_type.encode()),)
+            value = bytes(noted.correction)
+            there.append(
+                (Record(self.partition, noted.offset, value, headers), correction_of(noted))
+            )
+        for record, correction in there:
             text = f"round-completed begins at offset {start}: the rounds before it were deleted"
             invalid = Invalid("unknown-round", text)
-            invalid.tell(self.ladder, getattr(each.correction, "round_id", ""))
-            self.refused.append((each.record, invalid))
+            invalid.tell(self.ladder, getattr(correction, "round_id", ""))
+            self.refused.append((record, invalid))
 
     # --- the second pass ---
 
@@ -261,5 +272,7 @@ class CorrectionJob:
             both = zip(own, before.records(old[rows]), strict=True)
             changed = zip(rows.tolist(), both, strict=True)
             differ = {row: one for row, (one, other) in changed if one != other}
-            if differ:
+            if not differ:
+                yield NOBODY
+            else:
                 yield Corrected(names.take(np.array(list(differ))).texts(), list(differ.values()))

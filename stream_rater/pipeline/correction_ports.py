@@ -24,15 +24,10 @@ class NotedCorrection(msgspec.Struct, frozen=True):
     at: int = -1
     """The offset at which it was worked in; -1: it waits."""
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, NotedCorrection) and _plain(self) == _plain(other)
-
-    def __hash__(self) -> int:
-        return hash(_plain(self))
-
-
-def _plain(noted: NotedCorrection) -> tuple[int, str, bytes, int]:
-    return noted.offset, noted.event_type, bytes(noted.correction), noted.at
+    @property
+    def place(self) -> tuple[int, int]:
+        """What tells it from others of its ladder: its offset, and where it was worked in."""
+        return self.offset, self.at
 
 
 Noted = Mapping[str, Sequence[NotedCorrection]]

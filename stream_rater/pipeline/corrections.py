@@ -158,6 +158,8 @@ class Work:
         parts = next(self._parts, None)
         if parts is None:
             return True
+        if not parts.messages:
+            return False
         offsets = yield from ask(Scatter(parts.messages))
         sent(part_ends(parts.messages, offsets), parts.players)
         return False
@@ -174,6 +176,9 @@ class Work:
 
     def _encoded(self) -> Iterator[Parts]:
         for some in self.job.corrected():
+            if not some.players:
+                yield Parts([], {})
+                continue
             shards = shards_of(some.players, self._how.shards)
             messages: list[tuple[int, bytes]] = []
             for shard in np.unique(shards).tolist():
@@ -273,13 +278,11 @@ class Corrections:
 
     # --- work ---
 
-    def due(self, inputs: Mapping[int, InputPartition]) -> Met | None:
-        """A correction that may be worked on now, if there is one: all records before it are
-        finished."""
-        for partition, queue in self._queues.items():
-            if queue and inputs[partition].reached(queue[0].record.offset):
-                return queue[0]
-        return None
+    def due(self, inputs: Mapping[int, InputPartition]) -> list[Met]:
+        """The corrections that may be worked on now, one a partition at most: all records before
+        each are finished."""
+        first = [queue[0] for queue in self._queues.values() if queue]
+        return [each for each in first if inputs[each.record.partition].reached(each.record.offset)]
 
     def work_on(
         self, met: Met, in_flight: InFlightWindow, now_s: float, observer: Observer

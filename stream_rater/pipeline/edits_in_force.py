@@ -34,7 +34,10 @@ class LadderEdits:
         self.noted: list[NotedCorrection] = []
         """All that were accepted, in the order in which they were worked in."""
         self._waiting: dict[int, NotedCorrection] = {}
-        """By offset, those that wait for `corrections-applied`."""
+        """By offset, those that wait for `corrections-applied`, or have waited for it."""
+        self._applied: dict[int, int] = {}
+        """By offset, where those were worked in that wait no more."""
+        self._places: set[tuple[int, int]] = set()
         self._from: list[int] = []
         self._edits: list[Edits] = []
         """Edits that hold for rounds after each of these offsets."""
@@ -44,15 +47,17 @@ class LadderEdits:
         """Add notes, in the order in which they were written. Whoever works a correction in again
         notes it again: that adds nothing."""
         for each in noted:
-            if each in self.noted:
+            if each.place in self._places:
                 continue
+            self._places.add(each.place)
             if each.at < 0:
                 self._waiting[each.offset] = each
                 continue
             self.noted.append(each)
             if each.event_type == APPLIED:
-                for offset in [o for o in self._waiting if o < each.at]:
-                    del self._waiting[offset]
+                for offset in self._waiting:
+                    if offset < each.at:
+                        self._applied.setdefault(offset, each.at)
             before = self._edits[-1] if self._edits else NO_EDITS
             after = _with(before, correction_of(each), each.at)
             if after is not before:
@@ -60,8 +65,10 @@ class LadderEdits:
                 self._edits.append(after)
 
     def waiting(self, before: int) -> list[NotedCorrection]:
-        """Those before this offset that wait, in order."""
-        return [each for offset, each in sorted(self._waiting.items()) if offset < before]
+        """Those before this offset that wait there, in order. Whoever works in again what was
+        noted at this offset finds them, too."""
+        waits = {o for o in self._waiting if o < before <= self._applied.get(o, before)}
+        return [self._waiting[offset] for offset in sorted(waits)]
 
     def accepted(self, before: int) -> list[NotedCorrection]:
         """Those that were worked in before this offset, in that order."""

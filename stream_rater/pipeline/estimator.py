@@ -311,7 +311,7 @@ class Estimator:
         return (yield from reader.read_beside(wave, held, rows, self._progress, until_s))
 
     def _read_piece(self, piece: PendingRounds) -> Step[PriorsRead]:
-        """The store's priors of the players of a piece."""
+        """The store's priors of a piece."""
         return (yield from self._prior_reader.read(piece, self._progress, self._until_s))
 
     def _scatter(self, ready: PendingRounds, rows: Ints | slice, read: PriorsRead) -> Step[None]:
@@ -377,16 +377,14 @@ class Estimator:
 
     def _correct(self) -> Step[None]:
         """Do the next piece of the work on a correction that is due (`corrections`)."""
-        corrections = self._admission.corrections
-        met = corrections.due(self._inputs)
-        if met is None or self._send_no_more():
-            return
-        if not (yield from self._agreement.agreed_at(*met.place, self._until_s, self._observer)):
-            return
-        self._backoff.progressed()
-        if (yield from corrections.work_on(met, self._in_flight, self._now_s, self._observer)):
-            self._held = HeldBeliefs()
-            self._admit(self._admission.finish(met, self._now_s))
+        corrections, agreed_at = self._admission.corrections, self._agreement.agreed_at
+        for met in () if self._send_no_more() else corrections.due(self._inputs):
+            if (yield from agreed_at(*met.place, self._until_s, self._observer)):
+                self._backoff.progressed()
+                piece = corrections.work_on(met, self._in_flight, self._now_s, self._observer)
+                if (yield from piece):
+                    self._held = HeldBeliefs()
+                    self._admit(self._admission.finish(met, self._now_s))
 
     # --- step 7 ---
 

@@ -107,6 +107,8 @@ class LadderLog:
         self._proposed: dict[str, Proposal] = {}
         self.corrections: dict[str, list[NotedCorrection]] = {}
         """By ladder, in the order of their notes."""
+        self._corrected: set[tuple[str, int, int]] = set()
+        """The places of these."""
 
     def read(self, message: bytes) -> None:
         """Add a record of the topic. Raises UnknownNote. A record that is no note of any release is
@@ -121,8 +123,10 @@ class LadderLog:
         for ladder, history in note.histories.items():
             self._add(note.kind, ladder, Proposal(note.proposal, history))
         for ladder, some in note.corrections.items():
-            known = self.corrections.setdefault(ladder, [])
-            known += [each for each in some if each not in known]
+            for each in some:
+                if (place := (ladder, *each.place)) not in self._corrected:
+                    self._corrected.add(place)
+                    self.corrections.setdefault(ladder, []).append(each)
 
     def _refuse_unknown(self, message: bytes) -> None:
         try:

@@ -1,5 +1,6 @@
 """Scenarios with corrections."""
 
+from stream_rater.pipeline.correction_ports import NoteCorrections
 from stream_rater.pipeline.ports import CommitSource, Publish, Scatter
 
 from .actors import Actor
@@ -91,6 +92,24 @@ def merged_player_plays_on(stage: Stage) -> None:
     """A player is merged into another, and plays on under the old name."""
     _corrected(stage, "player-merged", player=A1, into=A0)
     stage.round(A1, B0)
+
+
+@catches("batch-forgotten")
+def estimator_dies_after_a_batch_is_noted(stage: Stage) -> None:
+    """Two corrections wait for `corrections-applied`, one of them of a round that is not there. The
+    estimator dies when it has noted what it accepts, and has sent nothing."""
+    for _ in range(2):
+        estimator, updater = stage.rated(A0, A1)
+    stage.correct("round-voided", round_id="round-2", batched=True)
+    stage.correct("round-voided", round_id="nowhere", batched=True)
+    stage.through(estimator, NoteCorrections)
+    stage.through(estimator, NoteCorrections)
+    stage.through(estimator, CommitSource)
+    stage.correct("corrections-applied")
+    stage.through(estimator, NoteCorrections)
+    stage.crash(estimator)
+    stage.turns(updater)
+    stage.estimator()
 
 
 @catches("corrected-not-awaited")

@@ -5,8 +5,14 @@ from typing import Any
 
 from stream_rater.adapters.memory import Steps
 from stream_rater.pipeline.changes import Change
-from stream_rater.pipeline.correction_ports import NoteCorrections, NotedCorrections
+from stream_rater.pipeline.correction_ports import (
+    NoteCorrections,
+    Noted,
+    NotedCorrection,
+    NotedCorrections,
+)
 from stream_rater.pipeline.corrections import Corrections, Met
+from stream_rater.pipeline.edits_in_force import LadderEdits
 from stream_rater.pipeline.estimation import PendingRounds
 from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.input_partition import InputPartition
@@ -80,8 +86,8 @@ class CorrectsTooEarly(_Kind):
     class kind(Corrections):  # noqa: N801
         """Corrections that are always due."""
 
-        def due(self, inputs: Mapping[int, InputPartition]) -> Met | None:
-            return next((queue[0] for queue in self._queues.values() if queue), None)
+        def due(self, inputs: Mapping[int, InputPartition]) -> list[Met]:
+            return [queue[0] for queue in self._queues.values() if queue]
 
 
 class RemovedPlayerRated(_Kind):
@@ -104,6 +110,23 @@ class OldNameKept(_Kind):
             edits = super().edits_of(ladder, offset)
             fates = {name: fate for name, fate in edits.fates.items() if fate.now == name}
             return Edits(fates, edits.voided, edits.amended, edits.seasons)
+
+
+class BatchForgotten(_Kind):
+    """Takes a batch for worked in as soon as that is noted."""
+
+    class kind(Corrections):  # noqa: N801
+        """Corrections that wait until `corrections-applied` is noted."""
+
+        def noted(self, noted: Noted) -> None:
+            self._edits = {ladder: _Forgetful(some) for ladder, some in noted.items()}
+
+
+class _Forgetful(LadderEdits):
+    """Edits without the corrections that have waited."""
+
+    def waiting(self, before: int) -> list[NotedCorrection]:
+        return [each for each in super().waiting(before) if each.offset not in self._applied]
 
 
 class CorrectedNotAwaited(_Kind):

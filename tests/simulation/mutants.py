@@ -130,6 +130,9 @@ MUTANTS = {
     "old-name-kept": Mutant(
         "merged players under one name", Machines(estimator=corrected.OldNameKept)
     ),
+    "batch-forgotten": Mutant(
+        "a batch that is noted and not sent", Machines(estimator=corrected.BatchForgotten)
+    ),
     "corrected-not-awaited": Mutant(
         "corrected players awaited", Machines(estimator=corrected.CorrectedNotAwaited)
     ),
