@@ -383,7 +383,7 @@ class Estimator:
             return
         if not (yield from self._agreement.agreed_at(*met.place, self._until_s, self._observer)):
             return
-        self._backoff.progressed()
+        self._backoff.corrected()
         if (yield from corrections.work_on(met, self._in_flight, self._now_s, self._observer)):
             self._held = HeldBeliefs()
             self._admit(self._admission.finish(met, self._now_s))
