@@ -4,7 +4,8 @@ Four kinds of processes, as in production: the servers, `stream-rater run`, and 
 `game_backend.py` that reports rounds and `matchmaking.py` that uses ratings (the leaderboard here
 is its `Ratings`, too). First rounds come at a steady rate, where the time from a round's report to
 the rating changes is measured; then many at once, where the rating changes a second are counted;
-then `stream-rater verify` compares every rating with a sequential replay.
+then `stream-rater verify` compares every rating with a sequential replay. At last a cheater is
+removed by `stream-rater correct`, and verify compares with a replay without the cheater.
 
 Where STREAM_RATER_KAFKA and STREAM_RATER_REDIS point at servers, the demo uses those and deletes
 what it made there. Whatever it starts it stops, by process id, also on Ctrl-C and on errors.
@@ -24,6 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from demonstration.corner import NoCorner, corner
+from demonstration.correction import CHEATER, COMMAND, SHOWN_MOVES, Case, gained
 from demonstration.figures import Phase, agreement
 from demonstration.programs import (
     GAME_BACKEND,
@@ -41,6 +43,8 @@ from demonstration.screen import Screen
 from examples.game_backend import RANKED, Season
 from examples.matchmaking import TOPIC, NotFollowed, Ratings, beta_of
 from local.servers import LocalServerError, Server, servers
+from stream_rater.cli.dry_run import table_of
+from stream_rater.cli.terminal import counted
 from stream_rater.config import PREFIX, read_ladders
 from stream_rater.rating.parameters import EloMMR
 
@@ -51,6 +55,7 @@ GRACE_S = 40.0
 """How long the last rating changes may take to arrive."""
 
 VERIFY_TIMEOUT_S = 60.0
+CORRECT_TIMEOUT_S = 30.0
 MATCHMAKING_TIMEOUT_S = 30.0
 LINE_UP = 8
 POLL_S = 0.05
@@ -68,6 +73,7 @@ class Demo:
     ratings: Ratings
     season: Season
     began_s: float
+    case: Case
     told: dict[str, int] = field(default_factory=dict)
     """What the game backend says it has reported, over both phases."""
 
@@ -77,17 +83,18 @@ class Demo:
             steady = self._stream(screen, "steady", self.given.rounds, self.given.per_second)
             burst = self._stream(screen, "all at once", self.given.burst, None)
         self._use_ratings()
-        self._verify()
+        self._print("stream-rater verify:", self._verify())
         self._no_more(steady, burst)
+        gains = self._correct()
         self._stop_service()
-        self.console.print(self._table(steady, burst))
+        self.console.print(self._table(steady, burst, gains))
 
     def _stream(self, screen: Screen, title: str, rounds: int, per_second: float | None) -> Phase:
         """Let the game backend report rounds and follow until every rating change is here."""
         lasts_s = rounds / per_second if per_second else 0.0
         phase = Phase(min(WARM_UP_S, lasts_s / 2.0))
         command = [*GAME_BACKEND, "--rounds", str(rounds), "--seed", str(self.given.seed)]
-        command += ["--first", str(self.told.get("rounds", 0))]
+        command += ["--first", str(self.told.get("rounds", 0)), "--cheater", CHEATER]
         command += ["--per-second", str(per_second)] if per_second else []
         deadline_s = time.monotonic() + lasts_s + GRACE_S
         expected: int | None = None
@@ -95,6 +102,7 @@ class Demo:
             while expected is None or phase.changes < expected:
                 events = self.ratings.poll(POLL_S)
                 phase.take(events, time.time())
+                self.case.take(events)
                 screen.show(phase, events, title)
                 if expected is None and not backend.running:
                     expected = self._reported(backend.result(0.0))
@@ -130,13 +138,35 @@ class Demo:
         answer = output_of(
             "matchmaking", command, self.folder, self.environment, MATCHMAKING_TIMEOUT_S
         )
-        self.console.print(f"\nmatchmaking, {RANKED}:\n{answer}\n", soft_wrap=True, highlight=False)
+        self._print(f"\nmatchmaking, {RANKED}:", answer)
 
-    def _verify(self) -> None:
+    def _print(self, *lines: str) -> None:
+        """Lines, and an empty one after them."""
+        self.console.print(*lines, "", sep="\n", soft_wrap=True, highlight=False)
+
+    def _verify(self) -> str:
         """Let `stream-rater verify` compare; DemoFailed when something differs."""
         command = [*STREAM_RATER, "verify"]
-        told = output_of("verify", command, self.folder, self.environment, VERIFY_TIMEOUT_S)
-        self.console.print(f"stream-rater verify:\n{told}\n", soft_wrap=True, highlight=False)
+        return output_of("verify", command, self.folder, self.environment, VERIFY_TIMEOUT_S)
+
+    def _correct(self) -> str:
+        """Let `stream-rater correct` remove the cheater, and `verify` compare with a replay without
+        the cheater; who got points back, in words."""
+        case = self.case
+        case.open()
+        if not case.rounds:
+            return f"none: {CHEATER} has not played in so short a season"
+        command = [*STREAM_RATER, *COMMAND]
+        told = output_of("correct", command, self.folder, self.environment, CORRECT_TIMEOUT_S)
+        equal = self._verify()  # which waits until the workers are done
+        moves = case.close()
+        self._print(
+            f"A cheater was found: {CHEATER} won {case.wins} of {counted(case.rounds, 'round')}.",
+            f"stream-rater {' '.join(COMMAND)}:", told,
+        )  # fmt: skip
+        self.console.print(table_of(RANKED, moves[:SHOWN_MOVES]))
+        self._print(f"\nstream-rater verify, which now replays without {CHEATER}:", equal)
+        return f"{gained(moves)} of {len(moves) - 1} who moved got points back"
 
     def _no_more(self, *phases: Phase) -> None:
         """Every rating change came, and came once."""
@@ -151,7 +181,7 @@ class Demo:
         if (code := self.service.stop(STOP_TIMEOUT_S)) != 0:
             raise DemoFailed(f"the service ended with exit code {code} after SIGTERM", log)
 
-    def _table(self, steady: Phase, burst: Phase) -> Table:
+    def _table(self, steady: Phase, burst: Phase, gains: str) -> Table:
         told = self.told
         table = Table(title="Measured", show_header=False)
         table.add_row("rounds", f"{told['rounds']:,} reported, {told['repeated']} of them twice")
@@ -168,8 +198,10 @@ class Demo:
                 "second",
             )
         for ladder, skills in sorted(self.season.skills.items()):
-            shown = {name: each.mu for name, each in self.ratings.ladders.get(ladder, {}).items()}
+            ratings = self.ratings.ladders.get(ladder, {})
+            shown = {name: each.mu for name, each in ratings.items() if each.rounds}
             table.add_row(f"pairs in true order, {ladder}", f"{agreement(shown, skills):.0%}")
+        table.add_row(f"removal of {CHEATER}", gains)
         table.add_row("verify", "equal to the sequential replay, bit for bit")
         table.add_row("all of it", f"{time.monotonic() - self.began_s:.1f} s")
         table.caption = (
@@ -211,8 +243,10 @@ def ready_demo(given: argparse.Namespace, console: Console) -> Iterator[Demo]:
             topic = environment[f"{PREFIX}TOPIC_PREFIX"] + TOPIC
             with closing(Ratings(at.kafka, topic)) as ratings:
                 ratings.catch_up()
-                season = Season(given.seed)
-                yield Demo(given, console, folder, environment, service, ratings, season, began_s)
+                yield Demo(
+                    given, console, folder, environment, service, ratings, Season(given.seed),
+                    began_s, Case(ratings),
+                )  # fmt: skip
 
 
 def main(arguments: list[str] | None = None) -> int:

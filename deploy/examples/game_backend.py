@@ -144,6 +144,8 @@ SCORE_POINTS = 40.0
 """Performances are told apart to this much where players score points; equal scores tie."""
 DID_NOT_FINISH = 0.05
 JOINED_LATE = 0.1
+CHEAT = 1200.0
+"""By so much a cheater plays above the hidden skill."""
 REPEATED = 0.01
 """Share of rounds reported twice, as a backend does that crashed before it knew."""
 
@@ -151,7 +153,8 @@ REPEATED = 0.01
 class Season:
     """Rounds as they might happen; the same seed gives the same players and the same results."""
 
-    def __init__(self, seed: int, first: int = 0) -> None:
+    def __init__(self, seed: int, first: int = 0, cheater: str | None = None) -> None:
+        self._cheater = cheater
         players, self._rng = random.Random(f"{seed} players"), random.Random(f"{seed} {first}")
         self.skills = {
             ladder: {
@@ -184,6 +187,8 @@ class Season:
             members = lobby[start : start + size]
             entries.append(self._entry(members))
             played = [rng.gauss(skills[name], PERFORMANCE_SPREAD) for name in members]
+            if ladder == RANKED and self._cheater in members:
+                played[members.index(self._cheater)] += CHEAT
             scores.append(round(sum(played) / points))
         for index, entry in enumerate(entries):
             if index and rng.random() < dropout:  # somebody always finishes
@@ -242,6 +247,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--per-second", type=float, help="rounds a second; else all at once")
     parser.add_argument("--seed", type=int, default=1, help="other players, other results")
     parser.add_argument("--first", type=int, default=0, help="go on with a season at this round")
+    parser.add_argument("--cheater", metavar="PLAYER", help=f"who cheats on {RANKED}")
     parser.add_argument("--kafka", default=environ.get("STREAM_RATER_KAFKA", "127.0.0.1:9092"))
     parser.add_argument("--topic", default=environ.get("STREAM_RATER_TOPIC_PREFIX", "") + TOPIC)
     return parser.parse_args(arguments)
@@ -253,7 +259,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         reporter = Reporter(given.kafka, given.topic)
         reporter.check()
-        season = Season(given.seed, given.first)
+        season = Season(given.seed, given.first, given.cheater)
         print(json.dumps(stream(reporter, season, given.rounds, given.per_second)))
     except NotReported as error:
         print(f"game_backend: {error}", file=sys.stderr)

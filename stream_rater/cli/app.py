@@ -318,9 +318,10 @@ def verify(wait_s: float, settings_path: Path | None) -> None:
 @SETTINGS
 @one_line
 def inspect(ladder: str | None, player: str | None, settings_path: Path | None) -> None:
-    """Tell what is believed of a player, their last rounds, where it lives; or of all topics."""
-    if (ladder is None) != (player is None):
-        raise BadConfiguration("give --ladder and --player, or neither")
+    """Tell what is believed of a player, their last rounds, where it lives; or of a ladder's
+    corrections; or of all topics."""
+    if ladder is None and player is not None:
+        raise BadConfiguration("give --ladder with --player")
     from stream_rater.cli.inspect import inspect as show_beliefs
 
     show_beliefs(settings_of(settings_path), ladder, player)
@@ -336,6 +337,7 @@ def demo(embedded: bool, rounds: int) -> None:
         raise BadConfiguration(
             "`make demo` shows the service on real servers; here, give --embedded"
         )
-    from stream_rater.cli import commands
+    from stream_rater.cli import embedded_demo
+    from stream_rater.cli.terminal import tables
 
-    commands.embedded_demo(rounds)
+    embedded_demo.play(rounds, tables())

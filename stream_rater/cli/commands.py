@@ -1,4 +1,4 @@
-"""What `run`, `submit`, `verify` and `demo` do, once `app` has understood their words."""
+"""What `run`, `submit` and `verify` do, once `app` has understood their words."""
 
 import faulthandler
 import signal
@@ -22,7 +22,6 @@ from stream_rater.cli.terminal import (
     Order,
     counted,
     records_in,
-    tables,
     track,
 )
 from stream_rater.columns.kernels import KERNEL_VERSION
@@ -33,7 +32,7 @@ from stream_rater.lab.verify import Verdict, compare
 from stream_rater.rounds.corrections import kind_of, names_in, round_in
 from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.rounds.validation import Invalid
-from stream_rater.runtime import embedded, http, malloc, selfcheck
+from stream_rater.runtime import http, malloc, selfcheck
 from stream_rater.runtime.service import Service
 
 LAST_S = 9.5
@@ -217,11 +216,3 @@ def _other_kernels(begun_by: int) -> str:
         f" (ratings go back to kernel version {begun_by}, this release has {KERNEL_VERSION}: "
         "`stream-rater rebuild --replace` computes all of them anew)"
     )
-
-
-# --- demo ---------------------------------------------------------------------------------------
-
-
-def embedded_demo(rounds: int) -> None:
-    """A season on the in-memory adapters."""
-    embedded.play(rounds, tables())

@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -26,6 +26,9 @@ from stream_rater.contract.events import shown
 from stream_rater.contract.record import Record
 from stream_rater.lab.foresight import Foreseen, foresee
 from stream_rater.replay.sequential import Replay
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 SHOWN_PLAYERS = 20
 """Of those who would move, a table shows so many unless told otherwise."""
@@ -146,13 +149,13 @@ def _show(found: Foreseen, ladder: str, top: int | None, *, as_json: bool) -> No
             print(msgspec.json.encode(each).decode())
         print(told, file=sys.stderr)
         return
-    _show_table(ladder, moves[: top or SHOWN_PLAYERS])
+    if moves:
+        tables().print(table_of(ladder, moves[: top or SHOWN_PLAYERS]))
     print(told)
 
 
-def _show_table(ladder: str, moves: Sequence[Move]) -> None:
-    if not moves:
-        return
+def table_of(ladder: str, moves: Sequence[Move]) -> "Table":
+    """A row for each player."""
     from rich.table import Table
     from rich.text import Text
 
@@ -162,7 +165,7 @@ def _show_table(ladder: str, moves: Sequence[Move]) -> None:
         table.add_column(heading, justify="right", no_wrap=True)
     for each in moves:
         table.add_row(Text(shown(each.player)), *_columns(each))
-    tables().print(table)
+    return table
 
 
 def _columns(move: Move) -> Iterator[str]:

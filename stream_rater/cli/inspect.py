@@ -1,4 +1,5 @@
-"""`stream-rater inspect`: a player's belief in words and where it lives, or the state of topics."""
+"""`stream-rater inspect`: a player's belief in words and where it lives, a ladder's corrections, or
+the state of topics."""
 
 import difflib
 import math
@@ -14,6 +15,7 @@ from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.store_keys import belief_key
 from stream_rater.adapters.topic_rules import DAY_MS
 from stream_rater.adapters.topics import Admin
+from stream_rater.cli import corrections_noted
 from stream_rater.cli.failures import named_failures
 from stream_rater.cli.follow import in_utc, outcome_of
 from stream_rater.cli.same_ladders import disagreement, noted_ladders
@@ -24,9 +26,11 @@ from stream_rater.columns.sharding import shards_of
 from stream_rater.config import Settings, service_ladders
 from stream_rater.contract.events import joined, rating_changed_from_json, shown
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.pipeline.edits_in_force import LadderEdits
 from stream_rater.pipeline.ports import NO_PLAYERS, Position
 from stream_rater.rating import record as belief_record
 from stream_rater.rating.factor import factors_of
+from stream_rater.rating.seasons import seen
 from stream_rater.rating.systems import rule_of
 
 C = math.pi / math.sqrt(3.0)
@@ -38,11 +42,28 @@ LOOK_BACK_S = 5.0
 
 
 def inspect(settings: Settings, ladder: str | None, player: str | None) -> None:
-    """Print what is held of a player of a ladder, or without one of all topics."""
+    """Print what is held of a player of a ladder, or the ladder's corrections; without a ladder the
+    state of all topics."""
     with named_failures():
-        lines = _player(settings, ladder or "", player) if player else _topics(settings)
+        if ladder is None:
+            lines = _topics(settings)
+        elif player is None:
+            lines = _ladder(settings, ladder)
+        else:
+            lines = _player(settings, ladder, player)
         for line in lines:
             print(line)
+
+
+# --- a ladder ------------------------------------------------------------------------------------
+
+
+def _ladder(settings: Settings, ladder: str) -> Iterator[str]:
+    ladder_log = noted_ladders(settings, Admin(settings))
+    noted = ladder_log.corrections.get(ladder, ())
+    if not noted and ladder not in ladder_log.ladders:
+        raise Failed(_unknown(ladder, ladder_log.ladders))
+    yield from corrections_noted.of_ladder(ladder, LadderEdits(noted))
 
 
 # --- a player ------------------------------------------------------------------------------------
@@ -64,10 +85,15 @@ def _player(settings: Settings, ladder: str, player: str) -> Iterator[str]:
         terms = None  # by which nobody was shown a rating
     beliefs = belief_record.decode([record], 0, 0.0, 1.0)
     header: Any = beliefs.header[0]
+    edits = LadderEdits(ladder_log.corrections.get(ladder, ()))
+    rule = None if terms is None else rule_of(terms.rating, edits.last.started)
     yield f"{shown(player)} on {shown(ladder)}"
-    if terms is not None:
-        yield f"shown: {rule_of(terms.rating).rating(header['mu'], header['sigma']):.1f}"
-    yield from described(header, factors_of(beliefs)[0])
+    if rule is not None:
+        mu, sigma = seen(rule, beliefs.header)
+        yield f"shown: {rule.rating(mu[0], sigma[0]):.1f}"
+    cause = corrections_noted.cause_of(edits, int(header["last"]))
+    yield from described(header, factors_of(beliefs)[0], cause)
+    yield from corrections_noted.of_seasons(header, edits, rule)
     key = belief_key(shard, ladder, player.encode(), settings.buckets)
     encoding = store.encoding(shard, (ladder, player)) or "unknown encoding"
     yield f"in Redis: shard {shard}, {len(record)} bytes in the hash {shown(key)} ({encoding})"
@@ -80,6 +106,10 @@ def _nobody(ladder: str, player: str, shard: int, rated: Sequence[str]) -> str:
     """Why there is no belief: the player of a ladder that was rated, or the ladder, is unknown."""
     if ladder in rated:
         return f"ladder {ladder!r} has no player {player!r} (they would be in shard {shard})"
+    return _unknown(ladder, rated)
+
+
+def _unknown(ladder: str, rated: Sequence[str]) -> str:
     nearest = difflib.get_close_matches(ladder, rated, n=1)
     hint = f"; the nearest name is {nearest[0]!r}" if nearest else ""
     return f"ladder {ladder!r} has no players: no round of it was rated{hint}"
@@ -97,14 +127,20 @@ def _last_rounds(settings: Settings, topic: str, shard: int, key: str, count: in
         yield "  none"
 
 
-def described(header: Any, factors: Floats) -> Iterator[str]:
-    """A belief in words: `header` one of HEADER, `factors` (capacity, 3): rows (p, a, r)."""
+def described(header: Any, factors: Floats, cause: str = "") -> Iterator[str]:
+    """A belief in words: `header` one of HEADER, `factors` (capacity, 3): rows (p, a, r). `cause`:
+    the kind of the correction that changed it last; empty if a round did."""
     yield f"believed: {_about(header['mu'], header['sigma'])}, after {header['rounds']} rounds"
-    yield (
-        f"before the last one: {_about(header['previous_mu'], header['previous_sigma'])}; "
-        f"it was completed at {_moment(int(header['time']))}, "
-        f"at offset {header['last']} of its partition"
-    )
+    before = _about(header["previous_mu"], header["previous_sigma"])
+    time, last = _moment(int(header["time"])), f"at offset {header['last']} of its partition"
+    if cause:
+        yield f"changed last by {cause}, {last}; told before it: {before}"
+        if header["untold"]:
+            yield "this change was too small to be told at once: the next event tells it"
+        if header["rounds"]:
+            yield f"the last round was completed at {time}"
+    else:
+        yield f"before the last one: {before}; it was completed at {time}, {last}"
     if not header["count"]:
         return
     held = factors[: header["count"]]

@@ -113,6 +113,6 @@ class Admission:
         for record, invalid in refused:
             rejection = self.inputs[partition].reject(record, invalid, offset)
             self._rejected(partition, rejection, now_s)
-        self._observer.corrected(met.correction.ladder, offset, len(refused))
+        self._observer.corrected(met.correction.ladder, partition, offset, len(refused))
         self.inputs[partition].finish([offset])
         return self.teaching(*self.corrections.finish(met))

@@ -292,7 +292,7 @@ class Corrections:
             work = Work(met, edits, self._log, self._how)
             self._works[partition] = work
         done = yield from work.step(lambda ends, players: in_flight.sent(ends, players, now_s))
-        observer.correcting(ladder, met.record.offset, work.job.progress)
+        observer.correcting(ladder, partition, met.record.offset, work.job.progress)
         return done
 
     def refused(self, met: Met) -> list[tuple[Record, Invalid]]:

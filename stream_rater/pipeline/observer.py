@@ -75,10 +75,11 @@ class Observer:
         """A transaction with this many events was committed. `settled`: an earlier call had applied
         their rows, and only the events were missing."""
 
-    def correcting(self, ladder: str, offset: int, progress: float) -> None:
-        """A correction of this ladder is worked in; this share of the log was read, from 0 to 1."""
+    def correcting(self, ladder: str, partition: int, offset: int, progress: float) -> None:
+        """The correction of this ladder at this place is worked in; this share of the log was read,
+        from 0 to 1."""
 
-    def corrected(self, ladder: str, offset: int, refused: int) -> None:
+    def corrected(self, ladder: str, partition: int, offset: int, refused: int) -> None:
         """The work on a correction is done; so many corrections were refused in it."""
 
     def positions(self, next_offsets: Mapping[int, int]) -> None:

@@ -1,33 +1,17 @@
-"""`stream-rater demo --embedded`: the same state machines on the in-memory adapters, in one thread.
+"""The service's state machines on the in-memory adapters, in one thread: nothing is durable."""
 
-Nothing is durable here: it shows what the service does where no server can be had.
-"""
-
-import random
-import time
-from collections.abc import Generator, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Generator
 from typing import Any
-
-import msgspec
-from rich.console import Console
-from rich.live import Live
-from rich.table import Table
 
 from stream_rater.adapters.memory import MemoryDriver, estimator_worker, updater_worker
 from stream_rater.adapters.memory_servers import Log, Store
 from stream_rater.config import ANY_LADDER, Ladders
-from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.ports import Effect, Poll
 from stream_rater.pipeline.updater import Updater
 
-LADDER = "ranked"
-PLAYERS = 60
-LOBBY = 8
 SHARDS = 4
-SEASON_START = datetime(2026, 1, 1, 18, tzinfo=UTC)
 
 
 class Engine:
@@ -84,72 +68,3 @@ Machine = Generator[Effect[Any], Any, Any]
 
 def _start(worker: MemoryDriver, machine: Machine) -> tuple[MemoryDriver, Machine, Effect[Any]]:
     return worker, machine, next(machine)
-
-
-def a_round(rng: random.Random, number: int, skills: Sequence[float]) -> bytes:
-    """A lobby of players whose performances scatter around their true skills."""
-    lobby = rng.sample(range(len(skills)), LOBBY)
-    order = sorted(lobby, key=lambda i: -rng.gauss(skills[i], 250.0))
-    completed = SEASON_START + timedelta(minutes=12 * number)
-    return msgspec.json.encode(
-        {
-            "round_id": f"round-{number}",
-            "ladder": LADDER,
-            "completed_at": completed,
-            "standings": [{"player": name(i), "rank": r} for r, i in enumerate(order, start=1)],
-        }
-    )
-
-
-def name(index: int) -> str:
-    """A player's id."""
-    return f"player-{index:02}"
-
-
-def play(rounds: int, console: Console, seed: int = 1) -> None:
-    """Stream a season; a live leaderboard, then the figures."""
-    rng = random.Random(seed)
-    skills = [rng.gauss(1500.0, 300.0) for _ in range(PLAYERS)]
-    engine = Engine()
-    ratings: dict[str, tuple[float, int]] = {}
-    began_s = time.perf_counter()
-    updates = 0
-    with Live(console=console, refresh_per_second=8, transient=True) as live:
-        for number in range(rounds):
-            engine.log.submit(0, a_round(rng, number, skills), received_s=time.time())
-            engine.settle()
-            updates += _follow(engine.log, ratings)
-            live.update(_leaderboard(ratings, skills, number + 1))
-    took_s = time.perf_counter() - began_s
-    console.print(_leaderboard(ratings, skills, rounds))
-    console.print(
-        f"{rounds} rounds, {updates} rating changes in {took_s:.1f} s: "
-        f"{updates / took_s:,.0f} a second, one round at a time, in memory.\n"
-        "Nothing was durable: `make demo` runs the same state machines on Kafka and Redis.",
-        soft_wrap=True,
-    )
-
-
-def _follow(log: Log, ratings: dict[str, tuple[float, int]]) -> int:
-    """Take the new events into a table of (rating, rounds) by player."""
-    new = 0
-    for events in log.changed:
-        for each in events:
-            event = rating_changed_from_json(each.value)
-            ratings[event.player] = (event.rating, event.rounds)
-            new += 1
-        events.clear()
-    return new
-
-
-def _leaderboard(
-    ratings: dict[str, tuple[float, int]], skills: Sequence[float], rounds: int
-) -> Table:
-    table = Table(title=f"Leaderboard after {rounds} rounds")
-    for heading in ("", "player", "rating", "rounds", "true skill"):
-        table.add_column(heading, justify="left" if heading == "player" else "right")
-    skill = {name(i): each for i, each in enumerate(skills)}
-    best = sorted(ratings.items(), key=lambda item: -item[1][0])[:10]
-    for place, (player, (rating, played)) in enumerate(best, start=1):
-        table.add_row(str(place), player, f"{rating:.0f}", str(played), f"{skill[player]:.0f}")
-    return table

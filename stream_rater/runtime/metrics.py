@@ -1,4 +1,4 @@
-"""Every metric, declared once, and the observer that feeds them and the log.
+"""Every metric but those of `lag`, declared once, and the observer that feeds them and the log.
 
 Nothing here is labelled by player, round or ladder: labels stay few. What can be counted is there
 from the start, at zero: a counter that appears with its first event hides that event from `rate`.
@@ -20,8 +20,6 @@ from prometheus_client import (
     ProcessCollector,
     disable_created_metrics,
 )
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from stream_rater.contract.record import Record
 from stream_rater.contract.tracecontext import trace_of
@@ -30,6 +28,7 @@ from stream_rater.pipeline.ports import Polled, Rejection
 from stream_rater.rounds.batch import RoundHead
 from stream_rater.rounds.validation import CODES
 from stream_rater.runtime.causes import CAUSES, cause_of
+from stream_rater.runtime.correction_reports import CorrectionReports
 from stream_rater.runtime.latency import LatencyTracker
 
 FAST_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -79,6 +78,12 @@ class Metrics:
         self.unknown_fields = Counter(
             "stream_rater_unknown_fields_total",
             "Accepted rounds with fields that this release does not know, or a rank beside dnf",
+            registry=self.registry,
+        )
+        self.corrections = Counter(
+            "stream_rater_corrections_total",
+            "Corrections that an estimator has finished: worked in, or put to wait for "
+            "corrections-applied. Those that were refused are among the rejected ones, too",
             registry=self.registry,
         )
         self.resting = Gauge(
@@ -181,37 +186,6 @@ class Metrics:
         )  # fmt: skip
 
 
-class Lag(Collector):
-    """How far each owned partition has come, when scraped."""
-
-    def __init__(self) -> None:
-        self._sources: list[tuple[str, Callable[[], Mapping[int, int]], ServiceObserver]] = []
-
-    def add(
-        self, topic: str, ends: Callable[[], Mapping[int, int]], observer: "ServiceObserver"
-    ) -> None:
-        """A topic whose owned partitions' end offsets `ends` knows."""
-        self._sources.append((topic, ends, observer))
-
-    def collect(self) -> Iterable[Metric]:
-        lag = GaugeMetricFamily(
-            "stream_rater_lag_records",
-            "Records not yet finished, by topic and partition",
-            labels=["topic", "partition"],
-        )
-        position = GaugeMetricFamily(
-            "stream_rater_next_offset",
-            "The next offset to be finished, by topic and partition",
-            labels=["topic", "partition"],
-        )
-        for topic, ends, observer in self._sources:
-            for partition, end in ends().items():
-                finished = observer.finished.get(partition, end)
-                lag.add_metric([topic, str(partition)], max(0, end - finished))
-                position.add_metric([topic, str(partition)], finished)
-        return [lag, position]
-
-
 def _traced(record: Record) -> dict[str, str]:
     """The trace that a record's lines belong to, as a field of them; nothing without one."""
     trace = trace_of(record.headers)
@@ -246,6 +220,7 @@ class ServiceObserver(Observer):
         self._waits = LatencyTracker(
             metrics.latency.labels(role).observe, metrics.ahead.labels(role).set, time.time
         )
+        self.corrections = CorrectionReports(log, time.monotonic)
         self._accepted = metrics.rounds.labels("accepted")  # looked up once, not for each round
         metrics.assignments.labels(role)
         for cause in CAUSES:
@@ -259,6 +234,7 @@ class ServiceObserver(Observer):
         self._metrics.owned.labels(self._role).set(len(partitions))
         self._metrics.assignments.labels(self._role).inc()
         self._waits.keep(partitions)
+        self.corrections.keep(partitions)
         self.refused = {s: why for s, why in self.refused.items() if s in partitions}
         if not partitions:
             self.refused_ladders = {}
@@ -326,6 +302,13 @@ class ServiceObserver(Observer):
     def events_published(self, events: int, *, settled: bool) -> None:
         self._metrics.events.labels("settled" if settled else "published").inc(events)
 
+    def correcting(self, ladder: str, partition: int, offset: int, progress: float) -> None:
+        self.corrections.goes_on(ladder, partition, offset, progress)
+
+    def corrected(self, ladder: str, partition: int, offset: int, refused: int) -> None:
+        self._metrics.corrections.inc()
+        self.corrections.done(ladder, partition, offset, refused)
+
     def positions(self, next_offsets: Mapping[int, int]) -> None:
         self.finished.update(next_offsets)
         self._waits.finished(next_offsets)
@@ -338,6 +321,7 @@ class ServiceObserver(Observer):
 
     def started_over(self, reason: str) -> None:
         self._metrics.troubles.labels(self._role, cause_of(reason)).inc()
+        self.corrections.keep(())  # the work on them begins anew
         self._sometimes("trouble", "started over", reason=reason)
 
     def recovered(self, after_s: float) -> None:

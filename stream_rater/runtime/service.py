@@ -34,7 +34,8 @@ from stream_rater.pipeline.ports import (
 )
 from stream_rater.pipeline.updater import Updater
 from stream_rater.runtime import certificates, log, selfcheck
-from stream_rater.runtime.metrics import Lag, Metrics, ServiceObserver
+from stream_rater.runtime.lag import Lag
+from stream_rater.runtime.metrics import Metrics, ServiceObserver
 from stream_rater.runtime.recovery import Recovery
 from stream_rater.runtime.spans import spans_of
 
@@ -255,7 +256,7 @@ class Service:
         self.metrics.partitions.labels(name).set(self._partitions[topic])
         observer = ServiceObserver(self.metrics, name, log.logger(name), spans_of(name, topic))
         input_.on_committed = observer.positions
-        self._lag.add(topic, input_.lag, observer)
+        self._lag.add(topic, input_.lag, observer, corrections=estimating)
         worker = Driver(
             self._settings, input_, self._admin, RedisStore(self._settings), name,
             stop=self._stop,

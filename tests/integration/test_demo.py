@@ -1,6 +1,7 @@
 """`make demo` from start to end on real servers, and `stream-rater demo --embedded` without any."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -76,7 +77,28 @@ def test_the_demo_ends_with_what_it_measured(tmp_path: Path) -> None:
     ):  # fmt: skip
         assert text in output
     assert "nan" not in output and errors == ""
+    assert_the_cheater_is_shown(output)
     assert_nothing_is_left(tmp_path)
+
+
+ROW = re.compile(
+    r"│ ([a-z]+-\d+) +│ +([\d,.]+) │ +([\d,.]+|–) │ +([+\-\d,.]+|–) │ +(\d+) │ +(\d+) │"
+)
+
+
+def assert_the_cheater_is_shown(output: str) -> None:
+    """Assert that the correction is worked in and verified, and that the table of it adds up."""
+    _, told = output.split("A cheater was found: leo-1 won ")
+    assert "player-removed: round-completed, partition" in told
+    assert "got points back" in told
+    _, verified = told.split("stream-rater verify, which now replays without leo-1:")
+    assert "beliefs compared: all equal, bit for bit" in verified
+    (name, _, after, difference, rounds, left), *others = ROW.findall(told)
+    assert (name, after, difference, left) == ("leo-1", "–", "–", "0") and int(rounds) > 0
+    assert any(difference.startswith("+") for _, _, _, difference, _, _ in others)
+    for _, before, after, difference, _, _ in others:
+        moved = float(after.replace(",", "")) - float(before.replace(",", ""))
+        assert abs(moved - float(difference)) < 0.11
 
 
 def contents(at: Addresses) -> tuple[set[str], Mapping[str, Any], int]:
@@ -148,7 +170,7 @@ def test_the_demo_tells_in_one_line_why_it_failed(addresses: Addresses, tmp_path
 
 
 def test_the_embedded_demo_needs_no_server() -> None:
-    """It succeeds, shows a leaderboard, and says that nothing was durable."""
+    """It succeeds, shows a leaderboard and a correction, and says that nothing was durable."""
     done = subprocess.run(
         [sys.executable, "-m", "stream_rater", "demo", "--embedded", "--rounds", "40"],
         env=environment(Path("/tmp")), capture_output=True, text=True, timeout=60, check=False,
@@ -156,4 +178,7 @@ def test_the_embedded_demo_needs_no_server() -> None:
     assert done.returncode == 0, done.stderr
     assert "Leaderboard after 40 rounds" in done.stdout
     assert "320 rating changes" in done.stdout
+    assert "A cheater was found: player-23 won 6 of 6 rounds" in done.stdout
+    assert re.search(r"player-23 │ +[\d,.]+ │ +– │ +– │ +6 │ +0 │", done.stdout)
+    assert "compared with a replay without player-23: all equal, bit for bit" in done.stdout
     assert "Nothing was durable" in done.stdout

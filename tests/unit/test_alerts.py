@@ -110,8 +110,21 @@ CASES = {
             "stream_rater_next_offset" + of("b", topic="t", partition="1"): "7+1x20",
             "stream_rater_lag_records" + of("b", topic="t", partition="2"): "1x20",
             "stream_rater_next_offset" + of("b", topic="t", partition="2"): "7x20",
+            # A correction explains it; one on another worker does not.
+            "stream_rater_lag_records" + of("c", **P0): "5x20",
+            "stream_rater_next_offset" + of("c", **P0): "7x20",
+            "stream_rater_correction_progress" + of("c", **P0): "1 0+0.04x20",
+            "stream_rater_correction_progress" + of("a", **P0): "1x20",
         },
         not_yet=1, fires=8, labels=[A | P0],
+    ),
+    "StreamRaterCorrectionStuck": Case(
+        {
+            "stream_rater_correction_progress" + of("a", **P0): "1 0.1 0.2 0.3x30",
+            "stream_rater_correction_progress" + of("b", **P0): "1 0+0.01x30",  # slow
+            "stream_rater_correction_progress" + of("c", **P0): "1x30",  # none
+        },
+        not_yet=17, fires=20, labels=[A | P0],
     ),
     "StreamRaterLagGrowing": Case(
         {

@@ -1,10 +1,25 @@
 """`inspect` puts a belief into words."""
 
+import msgspec
 import numpy as np
 import pytest
 
+from stream_rater.cli import corrections_noted
 from stream_rater.cli.inspect import C, _nobody, described, kept
+from stream_rater.contract.corrections import (
+    Correction,
+    CorrectionsApplied,
+    PlayerRemoved,
+    RoundVoided,
+    SeasonStarted,
+    name_of,
+)
+from stream_rater.contract.events import to_json
+from stream_rater.pipeline.correction_ports import NotedCorrection
+from stream_rater.pipeline.edits_in_force import LadderEdits
 from stream_rater.rating.model import HEADER
+from stream_rater.rating.parameters import EloMMR
+from stream_rater.rating.systems import rule_of
 
 
 def test_a_belief_in_words() -> None:
@@ -28,6 +43,80 @@ def test_a_belief_in_words() -> None:
         "    1800.0  50.0%",
         "    1400.0  25.0%",
     ]
+
+
+def test_a_corrected_belief_in_words() -> None:
+    """What changed it last was no round; a small change is not told yet."""
+    header = np.zeros(1, HEADER)[0]
+    header["rounds"], header["last"], header["untold"] = 11, 345, 1
+    header["time"] = 1_795_205_705
+    header["mu"], header["sigma"] = 1612.44, 91.2
+    header["previous_mu"], header["previous_sigma"] = 1612.3, 91.3
+    none = np.zeros((0, 3))
+    assert list(described(header, none, "round-voided")) == [
+        "believed: 1612.4 give or take 91.2, after 11 rounds",
+        "changed last by round-voided, at offset 345 of its partition; told before it: 1612.3 give "
+        "or take 91.3",
+        "this change was too small to be told at once: the next event tells it",
+        "the last round was completed at 2026-11-20T20:15:05Z",
+    ]
+    header["rounds"] = 0
+    assert len(list(described(header, none, "round-voided"))) == 3
+
+
+def noted(offset: int, at: int, correction: Correction) -> NotedCorrection:
+    """What is noted of a correction that was worked in at an offset; -1: it waits."""
+    return NotedCorrection(offset, name_of(correction), msgspec.Raw(to_json(correction)), at)
+
+
+EDITS = LadderEdits(
+    [
+        noted(3, -1, RoundVoided(ladder="chess", round_id="r1", batched=True)),
+        noted(3, 9, RoundVoided(ladder="chess", round_id="r1", batched=True)),
+        noted(9, 9, CorrectionsApplied(ladder="chess")),
+        noted(12, 12, SeasonStarted(ladder="chess", season=2, keep=0.5, sigma=200.0)),
+        noted(13, -1, PlayerRemoved(ladder="chess", player="eve", reason="bot", batched=True)),
+    ]
+)
+
+
+def test_the_corrections_of_a_ladder() -> None:
+    """Those that were worked in, in order, and those that wait."""
+    assert list(corrections_noted.of_ladder("chess", EDITS)) == [
+        "chess: corrections that were worked in: 3",
+        "           3 round-voided round_id r1, by that at 9",
+        "           9 corrections-applied",
+        "          12 season-started season 2 keep 0.5 sigma 200.0",
+        "corrections that wait for corrections-applied: 1",
+        "          13 player-removed player eve (bot)",
+    ]
+    assert list(corrections_noted.of_ladder("go", LadderEdits())) == [
+        "go: corrections that were worked in: none",
+        "corrections that wait for corrections-applied: none",
+    ]
+
+
+@pytest.mark.parametrize(("last", "cause"), [(3, ""), (9, "corrections-applied"), (10, "")])
+def test_what_changed_a_belief_last(last: int, cause: str) -> None:
+    """A correction, or a round. One that waited has changed nothing at its own place."""
+    assert corrections_noted.cause_of(EDITS, last) == cause
+
+
+def test_the_season_of_a_belief() -> None:
+    """What is still to be drawn is told, and as what it is seen."""
+    header = np.zeros(1, HEADER)[0]
+    header["version"], header["rounds"] = 1, 5
+    header["mu"], header["sigma"] = 1700.0, 90.0
+    rule = rule_of(EloMMR(weight_limit=0.2, sigma_limit=80.0), EDITS.last.started)
+    assert list(corrections_noted.of_seasons(header, EDITS, rule)) == [
+        "season 2; the last round was before the first; still to be drawn by season 2",
+        "drawn: 1600.0 give or take 200.0",
+    ]
+    header["season"] = 1
+    assert list(corrections_noted.of_seasons(header, EDITS, rule)) == [
+        "season 2; the last round was in season 2"
+    ]
+    assert list(corrections_noted.of_seasons(header, LadderEdits(), rule)) == []
 
 
 @pytest.mark.parametrize("seconds", [2**50, -(2**39)])

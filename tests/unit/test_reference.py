@@ -21,7 +21,8 @@ from stream_rater.rating.parameters import Climbing, Common, EloMMR, Evolving, R
 from stream_rater.rating.record import FACTOR_SIZE, HEADER_SIZE, HISTORY_SIZE
 from stream_rater.rating.record import VERSION as RECORD_VERSION
 from stream_rater.rounds.validation import CODES, RULES
-from stream_rater.runtime.metrics import Lag, Metrics
+from stream_rater.runtime.lag import Lag
+from stream_rater.runtime.metrics import Metrics
 from tests.chaos.faults import FAULTS
 from tests.pages import blocks, names, pages, section, table, text
 from tests.simulation.faults import KINDS

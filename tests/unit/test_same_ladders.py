@@ -99,7 +99,7 @@ def test_a_command_without_the_file_refuses(servers: None, words: list[str], tol
 
 def test_inspect_warns_and_shows_no_rating(servers: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The belief itself is told: it depends on no file."""
-    header = {"mu": 1500.0, "sigma": 80.0, "rounds": 1}
+    header = {"mu": 1500.0, "sigma": 80.0, "rounds": 1, "last": 0}
     beliefs = SimpleNamespace(header=[header])
     monkeypatch.setattr(inspect.belief_record, "decode", lambda *_: beliefs)
     monkeypatch.setattr(inspect, "factors_of", lambda _: [None])

@@ -1,0 +1,73 @@
+"""`stream-rater demo --embedded`: what it says of the cheater is so."""
+
+import msgspec
+import pytest
+
+from stream_rater.cli import embedded_demo
+from stream_rater.cli.terminal import Failed
+from stream_rater.contract.events import rating_changed_from_json
+from stream_rater.runtime.embedded import Engine
+
+ROUNDS = 40
+CHEATER = embedded_demo.name(embedded_demo.CHEATER)
+
+
+@pytest.fixture
+def season() -> embedded_demo.Season:
+    season = embedded_demo.Season()
+    for number in range(ROUNDS):
+        season.play(number)
+    return season
+
+
+def honest(season: embedded_demo.Season) -> dict[str, tuple[float, float, int]]:
+    """Who has what mu, sigma and rounds after the same rounds without the cheater."""
+    engine, found = Engine(), {}
+    for record in season.engine.log.rounds[0]:
+        finished = msgspec.json.decode(record.value or b"")
+        if "standings" in finished:
+            finished["standings"] = [
+                each for each in finished["standings"] if each["player"] != CHEATER
+            ]
+            engine.log.submit(0, msgspec.json.encode(finished), received_s=2e9)
+    engine.settle()
+    for shard in engine.log.changed:
+        for each in shard:
+            event = rating_changed_from_json(each.value)
+            found[event.player] = event.mu, event.sigma, event.rounds
+    return found
+
+
+def test_ratings_become_those_of_a_season_without_the_cheater(season: embedded_demo.Season) -> None:
+    """They are so told by the rating changes, and the verification finds them in the store."""
+    moves = season.remove(CHEATER)
+    told = {who: (each.mu, each.sigma, each.rounds) for who, each in season.newest.items()}
+    assert told.pop(CHEATER)[2] == 0
+    expected = honest(season)
+    moved = {each.player for each in moves}
+    assert {who: each for who, each in told.items() if who in moved} == {
+        who: each for who, each in expected.items() if who in moved
+    }
+    assert len(moved) > ROUNDS // 2 and told.keys() == expected.keys()
+    assert season.verify() == len(told) + 1
+
+
+def test_the_table_is_of_what_was_told(season: embedded_demo.Season) -> None:
+    """The cheater comes first and has no rating left; then those who get the most points back."""
+    before = {who: each.rating for who, each in season.newest.items()}
+    cheater, *others = season.remove(CHEATER)
+    assert (cheater.player, cheater.rating_after, cheater.rounds_after) == (CHEATER, None, 0)
+    assert [each.rating_before for each in others] == [before[each.player] for each in others]
+    differences = [abs(each.difference or 0.0) for each in others]
+    assert differences == sorted(differences, reverse=True)
+    assert all((each.difference or 0.0) > 0.0 for each in others)
+
+
+def test_a_rating_that_differs_is_told(season: embedded_demo.Season) -> None:
+    """The demo's last sentence is said of no other store."""
+    season.remove(CHEATER)
+    beliefs = next(each for each in season.engine.store.beliefs.values() if len(each) > 1)
+    one, other, *_ = beliefs
+    beliefs[one] = beliefs[other]
+    with pytest.raises(Failed, match="differ from the replay"):
+        season.verify()
