@@ -380,7 +380,7 @@ class Estimator:
         corrections, agreed_at = self._admission.corrections, self._agreement.agreed_at
         for met in () if self._send_no_more() else corrections.due(self._inputs):
             if (yield from agreed_at(*met.place, self._until_s, self._observer)):
-                self._backoff.progressed()
+                self._backoff.corrected()
                 piece = corrections.work_on(met, self._in_flight, self._now_s, self._observer)
                 if (yield from piece):
                     self._held = HeldBeliefs()

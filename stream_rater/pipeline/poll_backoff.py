@@ -61,12 +61,15 @@ class PollBackoff:
         self._idle_s = idle_s
         self._turns_waited = 0
         """Turns since the last progress while rounds wait."""
+        self._corrected = False
+        """Whether a piece of the work on a correction was done since the last poll."""
         self.gather_s = 0.0
         """How long the next poll gathers, in seconds."""
 
     def timeout_s(self, *, waiting: bool, in_flight: int) -> float:
         """The time-out of the next poll. `waiting`: rounds wait; `in_flight`: players in parts not
         seen applied."""
+        waiting, self._corrected = waiting or self._corrected, False
         if not waiting:
             return self._idle_s
         return min(
@@ -81,6 +84,11 @@ class PollBackoff:
         """Note progress: rounds were rated, or a piece was read. `hurry=False`: a piece was
         sent."""
         self._turns_waited = 0 if hurry else IN_NO_HURRY
+
+    def corrected(self) -> None:
+        """Note that a piece of the work on a correction was done: there may be more of it."""
+        self.progressed()
+        self._corrected = True
 
     def held_beliefs(self) -> None:
         """Note that rounds wait that need not wait for the store: the next poll gathers nothing."""

@@ -70,6 +70,8 @@ def corrections(name: str, folder: Path, quick: bool) -> Corrected:
             scene.crew.tend()
             if scene.injected % GUST == 0:
                 scene.recover()
+            elif scene.random.random() < 0.5:
+                scene.await_rated()  # so the next owner of the partition needs the notes of this
         scene.recover()
         if not cut_short:
             raise Violation(f"{name}: no kill came while a correction was worked in")

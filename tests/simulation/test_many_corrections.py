@@ -3,6 +3,7 @@
 import random
 
 import msgspec
+import pytest
 
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.events import rating_changed_from_json
@@ -17,6 +18,7 @@ PLAYERS = [f"p{n}" for n in range(30)]
 CORRECTIONS, AT_ONCE = 1000, 250
 
 
+@pytest.mark.slow
 def test_differences_told_add_up_to_the_rating() -> None:
     """For every player, after each event: the initial rating and all differences told are the
     rating; and the last of them is that of a replay of the edited log."""

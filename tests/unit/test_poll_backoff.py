@@ -3,9 +3,12 @@
 import numpy as np
 
 from stream_rater.columns.sharding import shards_of
+from stream_rater.contract.corrections import EVENT_TYPE
+from stream_rater.contract.record import Record
 from stream_rater.pipeline import poll_backoff as module
+from stream_rater.pipeline.correction_ports import ReadAgain
 from stream_rater.pipeline.poll_backoff import BUSY_S, FEW_ROUNDS, GATHER_S
-from stream_rater.pipeline.ports import CommitSource, Poll, Polled, Scatter
+from stream_rater.pipeline.ports import CommitSource, LogStarts, Poll, Polled, Scatter
 from tests.unit.machines import ByHand, Recorder
 from tests.unit.test_estimator import SHARDS, a_round, by_hand, owning, priors, read, scattered
 
@@ -92,3 +95,18 @@ def test_sending_rests_while_the_store_is_far_behind() -> None:
     read(hand)
     priors(hand, applied=99)
     hand.expect(Scatter)
+
+
+def test_polls_do_not_wait_between_pieces_of_a_correction() -> None:
+    """Though no round waits. Its record is at offset 1, and is refused in the end."""
+    hand = by_hand(Recorder())
+    owning(hand, 0)
+    value, kind = b'{"ladder": "ladder-0", "round_id": "r7"}', b"round-voided"
+    read(hand, Record(0, 1, value, ((EVENT_TYPE, kind),), received_s=4e9))
+    hand.answer(LogStarts, {0: 0})
+    hand.answer(ReadAgain, [a_round(0, "a", "b")])
+    assert hand.answer(Poll, Polled(0.0)).timeout_s == BUSY_S
+    hand.answer(ReadAgain, [])
+    assert hand.answer(Poll, Polled(0.0)).timeout_s == BUSY_S
+    hand.answer(CommitSource)
+    assert [hand.answer(Poll, Polled(0.0)).timeout_s for _ in range(2)] == [BUSY_S, 0.1]
