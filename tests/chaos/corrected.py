@@ -199,8 +199,8 @@ def corrected_tally(
         told.add(place)
         if change.event_id != _id_of(change):
             found.mistakes.append(f"{change.event_id}: not the id of {who} at {change.offset}")
-        if _values(change) != expected:
-            found.mistakes.append(f"{change.event_id}: {_values(change)}, not {expected}")
+        if values_of(change) != expected:
+            found.mistakes.append(f"{change.event_id}: {values_of(change)}, not {expected}")
         if last is not None and last.offset >= change.offset:
             found.mistakes.append(f"{change.event_id}: published after {last.event_id}")
         elif last and (last.mu, last.sigma) != (change.previous_mu, change.previous_sigma):
@@ -216,7 +216,8 @@ def _id_of(change: RatingChanged) -> str:
     return joined(change.ladder, change.round_id, change.player)
 
 
-def _values(change: RatingChanged) -> EventValues:
+def values_of(change: RatingChanged) -> EventValues:
+    """What an event says, to be compared."""
     return EventValues(
         change.correction.cause if change.correction else "", change.round_id, change.rank,
         change.mu, change.sigma, change.previous_mu, change.previous_sigma, change.performance,

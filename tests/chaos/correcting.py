@@ -9,13 +9,16 @@ from stream_rater.adapters.topics import Admin
 from stream_rater.contract.groups import ESTIMATORS
 from stream_rater.pipeline.ports import LogTrouble
 from tests.chaos.corrected import CROWD, LADDERS, CorrectedSeason, matches
-from tests.chaos.crew import Violation, shares
+from tests.chaos.crew import Violation
 from tests.chaos.scene import Outcome, Scene, a_scene
+from tests.integration.processes import WorkerProcess, wait_until
 
-KILLS, GUST = 60, 12
+KILLS, GUST = 30, 10
 FIRST = 12_000
 """The rounds that are rated before the first correction: enough for the work on one to take some
 tenths of a second."""
+BEGUN_S = 60.0
+"""Within this time somebody begins with a correction, however many workers were just killed."""
 AHEAD = 30
 """The most rounds that are sent behind a correction."""
 LADDERS_FILE = "".join(
@@ -31,14 +34,14 @@ class Corrected(Outcome, frozen=True, kw_only=True):
     corrections: int
     """How many were sent."""
     cut_short: int
-    """How many kills came while a correction was not finished."""
+    """How many workers were killed while they worked on one."""
 
 
 def corrections(name: str, folder: Path, quick: bool) -> Corrected:
-    """Kill three workers at random moments while rounds and corrections of three ladders stream.
+    """Kill three workers while rounds and corrections of three ladders stream.
 
-    All lie in one partition. Its estimator is killed more often than the others, soon after a
-    correction was sent.
+    All lie in one partition. Mostly its estimator is killed, soon after it began with a correction;
+    else any worker, at any moment.
     """
     folder.mkdir(parents=True)
     ladders = folder / "ladders.toml"
@@ -54,13 +57,17 @@ def corrections(name: str, folder: Path, quick: bool) -> Corrected:
         scene.await_rated()
         cut_short = 0
         while scene.injected < (KILLS if not quick else 4):
-            last = season.correct(scene.random.randint(1, 2))
+            work = Work(scene, season.correct(scene.random.randint(1, 2)))
             season.play(scene.random.randint(0, AHEAD))
-            time.sleep(scene.random.uniform(0.0, 1.2))  # the work on it begins, or is done
-            cut_short += _kill(scene, last)
+            victim = scene.random.choice(scene.crew.workers)
+            if scene.random.random() < 0.75 and (busy := work.begun()):
+                victim = busy
+            time.sleep(scene.random.uniform(0.0, 0.8))  # the fault comes early or late in the work
+            scene.inject()
+            victim.kill()
+            cut_short += victim in work.workers and not work.finished()
+            scene.crew.replace(victim)
             scene.crew.tend()
-            if scene.random.random() < 0.4:
-                time.sleep(scene.random.expovariate(0.5))
             if scene.injected % GUST == 0:
                 scene.recover()
         scene.recover()
@@ -72,23 +79,39 @@ def corrections(name: str, folder: Path, quick: bool) -> Corrected:
         )  # fmt: skip
 
 
-def _kill(scene: Scene, last: int) -> bool:
-    """Kill a worker. Returns whether it was an estimator, and the correction at offset `last` was
-    not finished."""
-    scene.inject()
-    estimators = [each for each in scene.crew.workers if shares(each).get("estimator")]
-    some = estimators if estimators and scene.random.random() < 0.6 else scene.crew.workers
-    victim = scene.random.choice(some)
-    victim.kill()
-    finished = _finished(scene, last)
-    scene.crew.replace(victim)
-    return victim in estimators and not finished
+class Work:
+    """The work on corrections that were just sent, the last of them at this offset."""
+
+    def __init__(self, scene: Scene, last: int) -> None:
+        self._scene = scene
+        self._last = last
+        self._admin = Admin(scene.settings)
+        self._before = {each.pid: _reads(each) for each in scene.crew.workers}
+        self.workers: list[WorkerProcess] = []
+        """Who was seen at it."""
+
+    def begun(self) -> WorkerProcess | None:
+        """Wait until a worker reads rounds again, and return it; None if all is done before."""
+
+        def at_it() -> bool:
+            self._scene.crew.tend()
+            crew = self._scene.crew.workers
+            self.workers = [e for e in crew if _reads(e) > self._before.get(e.pid, 0.0)]
+            return bool(self.workers) or self.finished()
+
+        wait_until(at_it, f"{self._scene.name}: they work it in", BEGUN_S, 0.02)
+        return self.workers[0] if self.workers else None
+
+    def finished(self) -> bool:
+        """Whether the corrections are worked in, or a commit is pending."""
+        topic = self._admin.topics.rounds
+        try:
+            committed = self._admin._stable(ESTIMATORS, topic, 1)[0]
+        except LogTrouble:
+            return True
+        return (committed or 0) > self._last
 
 
-def _finished(scene: Scene, offset: int) -> bool:
-    admin = Admin(scene.settings)
-    try:
-        committed = admin.committed(ESTIMATORS, admin.topics.rounds, 1)[0]
-    except LogTrouble:  # a commit is pending
-        return True
-    return (committed or 0) > offset
+def _reads(worker: WorkerProcess) -> float:
+    """How often a worker has read rounds again."""
+    return worker.metric("stream_rater_stage_seconds_count", stage="ReadAgain")

@@ -7,13 +7,15 @@ import sys
 import time
 from typing import NoReturn
 
+import msgspec
 import pytest
 
 import tests.chaos.__main__ as chaos
 from local.tools import KAFKA_VARIABLE, REDIS_VARIABLE, ROOT, given_address
 from stream_rater.adapters.redis import RedisStore
-from stream_rater.contract.events import RatingChanged
+from stream_rater.contract.events import CorrectionCause, RatingChanged
 from tests import real
+from tests.chaos.corrected import corrected_tally, values_of
 from tests.chaos.crew import Violation, why_ended
 from tests.chaos.rolling import latencies_ms, percentiles, prompt
 from tests.chaos.tally import differing, tally
@@ -58,6 +60,46 @@ def test_what_is_lost_doubled_and_wrong(case: str) -> None:
     """Four changes are expected."""
     changes, expected = TOLD[case]
     found = tally(DUE, changes)
+    assert (found.lost, found.doubled, len(found.mistakes)) == expected, found.mistakes
+
+
+def corrected(number: int, offset: int, *, mu: float, before: float) -> RatingChanged:
+    """A correction of a round of p, told after this many rounds."""
+    cause = CorrectionCause(cause="round-voided", offset=offset, round_id="r1")
+    return msgspec.structs.replace(
+        change(number), event_id=f"l:correction:{offset}:p", round_id="r1", rank=None,
+        performance=None, mu=mu, previous_mu=before, offset=offset, correction=cause,
+        sigma=9.0 - number, previous_sigma=9.0 - number,
+    )  # fmt: skip
+
+
+EDITED = [
+    ALL[0], ALL[1], corrected(2, 5, mu=900.0, before=1002.0),
+    msgspec.structs.replace(change(3), previous_mu=900.0, offset=6),
+]  # fmt: skip
+VOIDED = EDITED[2]
+TOLD_CORRECTED = {
+    "all": (EDITED, (0, 0, 0)),
+    "the correction not": ([*EDITED[:2], EDITED[3]], (1, 0, 1)),  # and a gap in what is believed
+    "the correction twice": ([*EDITED, VOIDED], (0, 1, 0)),
+    "the correction as a round": (
+        [*EDITED[:2], msgspec.structs.replace(VOIDED, correction=None), EDITED[3]], (0, 0, 2),
+    ),
+    "another correction": (
+        [*EDITED[:3], corrected(2, 7, mu=901.0, before=900.0), EDITED[3]], (0, 0, 1),
+    ),
+    "a round that does not go on from it": (
+        [*EDITED[:3], msgspec.structs.replace(EDITED[3], previous_mu=1002.0)], (0, 0, 2),
+    ),
+}  # fmt: skip
+"""Published changes of p, among them a correction's, and how many are lost, doubled and wrong."""
+
+
+@pytest.mark.parametrize("case", TOLD_CORRECTED)
+def test_what_of_corrections_is_lost_doubled_and_wrong(case: str) -> None:
+    """Three rounds and a correction are expected."""
+    changes, expected = TOLD_CORRECTED[case]
+    found = corrected_tally({("l", "p"): [values_of(each) for each in EDITED]}, changes)
     assert (found.lost, found.doubled, len(found.mistakes)) == expected, found.mistakes
 
 
