@@ -112,7 +112,7 @@ def test_the_walk_through_the_service_works_as_it_stands(
 
 def assert_shown(section: str, told: str) -> None:
     """Assert that the commands told each line that the section shows, wherever the record is."""
-    at = re.compile(r"partition \d+, offset \d+")
+    at = re.compile(r"\S*round-completed, partition \d+, offset \d+")
     lines = {at.sub("", each.rstrip()) for each in told.splitlines()}
     shown = [at.sub("", each) for block in pages.blocks(section, "") for each in block.splitlines()]
     assert len(shown) > 20 and [each for each in shown if each not in lines] == []
