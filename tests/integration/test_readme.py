@@ -72,13 +72,14 @@ def first_terminal(
 
 
 def typed(script: str, environment: Mapping[str, str]) -> str:
-    """What the commands of the second terminal print; each ends well."""
+    """What the commands of the second terminal print, and then what they say on standard error;
+    each ends well."""
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script], cwd=ROOT, env=environment,
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=WALK_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return done.stdout + done.stderr
 
 
 def environment_at(settings: SettingsFactory, port: int) -> dict[str, str]:
@@ -109,6 +110,14 @@ def test_the_walk_through_the_service_works_as_it_stands(
     assert '"ladder":"duel","player":"ann"' in told
 
 
+def assert_shown(section: str, told: str) -> None:
+    """Assert that the commands told each line that the section shows, wherever the record is."""
+    at = re.compile(r"\S*round-completed, partition \d+, offset \d+")
+    lines = {at.sub("", each.rstrip()) for each in told.splitlines()}
+    shown = [at.sub("", each) for block in pages.blocks(section, "") for each in block.splitlines()]
+    assert len(shown) > 20 and [each for each in shown if each not in lines] == []
+
+
 @pytest.fixture
 def written() -> Iterator[None]:
     """The tutorial writes files below build/; they go."""
@@ -130,11 +139,12 @@ def test_the_tutorial_works_as_it_stands(
         with first_terminal(service, environment, tmp_path / f"service-{number}.log", port):
             told += typed(client, environment)
     changes = re.findall(r"(\w+) +(?:ida|jon|kim) +rank \d +([\d.]+|\(new\)) -> ", told)
-    assert [ladder for ladder, _ in changes] == ["chess"] * 6 + ["blitz"] * 6
+    assert [ladder for ladder, _ in changes] == ["chess"] * 6 + ["blitz"] * 6 + ["chess"] * 5
     assert {before for ladder, before in changes if ladder == "chess"} > {"(new)"}
     assert {before for ladder, before in changes if ladder == "blitz"} > {"(new)"}
     assert '"player":"ida"' in told and "ida on chess" in told
-    assert "beliefs compared: all equal, bit for bit" in told
+    assert told.count("beliefs compared: all equal, bit for bit") == 2
+    assert_shown(pages.section(pages.text("tutorial.md"), "7. A cheater was found"), told)
     command = [".venv/bin/stream-rater", "verify"]
     without = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=WALK_S,
