@@ -80,10 +80,12 @@ def rebuild(
 def expire(log: Log, rng: random.Random) -> None:
     """Delete parts as retention does: only parts that were applied and published, of committed
     rounds, without a copy sent a moment ago, as is true of parts that are days old. A mark is not
-    deleted while a part waits that was cut for fewer shards than the mark names."""
+    deleted while a part behind it waits, or is of a round that is not committed, that was cut for
+    fewer shards than the mark names."""
     for number, shard in enumerate(log.parts):
         end = log.updaters.committed.get(number, 0)
-        if any(_cut_for(record) < len(log.parts) for record in shard[end:]):
+        few = (each for each in shard[shard.start :] if _cut_for(each) < len(log.parts))
+        if any(each.offset >= end or not _is_done(each, log) for each in few):
             continue
         young = {row for record in shard[end:] for row in rows(record)}
         start = shard.start
@@ -93,6 +95,12 @@ def expire(log: Log, rng: random.Random) -> None:
         ):
             start += 1
         shard.start = rng.randint(shard.start, start)
+
+
+def _is_done(record: Record, log: Log) -> bool:
+    """Whether all rounds of a part are committed."""
+    committed = log.estimators.committed
+    return all(o < committed.get(PARTITION_OF[who[0]], 0) for who, o in rows(record))
 
 
 def forget_offsets(log: Log, faults: Counter[str], noted: dict[int, int]) -> None:
