@@ -50,14 +50,14 @@ def season(first: int, count: int) -> Iterator[Bytes]:
 def rated(at: Settings, *records: Bytes) -> None:
     """Report rounds, and wait until they are rated."""
     produce(at, records)
-    wait_until(Finished(at), "all is rated", 60.0)
+    wait_until(Finished(at), "all is rated", 150.0)
 
 
 def correct(at: Settings, *words: str) -> int:
     """Send a correction, wait until it is worked in, and return its offset."""
     done = stream_rater("correct", *words, settings=at)
     assert done.returncode == 0, done.stderr
-    wait_until(Finished(at), f"{words} is worked in", 60.0)
+    wait_until(Finished(at), f"{words} is worked in", 150.0)
     found = re.search(r"offset (\d+)$", done.stdout)
     assert found is not None, done.stdout
     return int(found[1])
@@ -253,7 +253,7 @@ def test_a_worker_dies_while_it_works_a_correction_in(
         wait_until(lambda: True, "", every_s=random.uniform(0.0, 0.6))
         worker.kill()
         worker = worker_process(at)
-    wait_until(Finished(at), "all is rated", 60.0)
+    wait_until(Finished(at), "all is rated", 150.0)
     found = told(at)
     causes = {e.offset: e.round_id for some in found.values() for e in some if e.correction}
     assert sorted(causes.values()) == ["r11", "r5", "r7", "r9"]

@@ -200,6 +200,6 @@ def test_a_convoy_does_what_its_rows_do(wanted: dict[int, list[Row]], data: st.D
         new = dict(change.application.beliefs)
         left = [new.get(player, row.held) for player, row in zip(asked[shard], own, strict=True)]
         again = changes.recalled(
-            shard, group.batches[shard].parts, Held(change.application.position, left), 0
+            shard, group.batches[shard], Held(change.application.position, left), 0
         )
         assert list(again.events) == list(change.events)

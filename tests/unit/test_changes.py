@@ -33,7 +33,8 @@ def applied(held: Held, *of: Part, end: int) -> Change:
 
 def recall(shard: int, of: Sequence[Part], held: Held, published: int) -> Change:
     """The events of a call that had these parts."""
-    return changes.recalled(shard, read(*of), held, published)
+    items = [Item(offset, piece) for offset, piece in enumerate(read(*of))]
+    return changes.recalled(shard, Batch(len(items), items), held, published)
 
 
 def read(*of: Part) -> list[PartView]:

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from stream_rater.cli.rate import _rating_lines
+from stream_rater.cli.rate import rating_lines
 from stream_rater.columns.player_column import BeliefColumn
 from stream_rater.config import Change, Ladder, Ladders
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json
@@ -154,7 +154,7 @@ class Stream:
         offset = int(pending.offsets[0])
         return estimation.estimate(
             pending, headers, self.judge.round_decoder.ratings, SHARDS,
-            lambda ladder: seasons_at(ladder, offset),
+            lambda ladder, _: seasons_at(ladder, offset),
         )  # fmt: skip
 
     def apply(self, *parts: Part) -> None:
@@ -167,8 +167,7 @@ class Stream:
         self.records |= dict(change.application.beliefs)
         self.told += [rating_changed_from_json(each.value) for each in change.events]
         again = Held(change.application.position, [self.records[p] for p in group.players[0]])
-        parts_read = group.batches[0].parts
-        recalled = changes.recalled(0, parts_read, again, 0)
+        recalled = changes.recalled(0, group.batches[0], again, 0)
         assert list(recalled.events) == list(change.events)
 
 
@@ -237,7 +236,9 @@ def test_a_wave_of_ladders_with_seasons_and_without() -> None:
     header["mu"] += 10.0 * np.arange(pending.count)
     header["sigma"], header["rounds"] = 90.0, 3
     header["rounds"][1] = 0
-    part = estimation.estimate(pending, header.copy(), [config], SHARDS, lambda who: started[who])
+    part = estimation.estimate(
+        pending, header.copy(), [config], SHARDS, lambda who, _: started[who]
+    )
     rules = [part.rules[each.rule] for each in part.rounds]
     assert rules == [rule_of(config, started[name]) for name in "xyzx"]
     first, evidence = 0, set()
@@ -247,7 +248,7 @@ def test_a_wave_of_ladders_with_seasons_and_without() -> None:
         first = own.stop
         for among in started.values():
             alone = estimation.estimate(
-                one, header[own].copy(), [config], SHARDS, lambda _, among=among: among
+                one, header[own].copy(), [config], SHARDS, lambda *_, among=among: among
             )
             same = alone.evidence.tobytes() == part.evidence[own].tobytes()
             assert same == (among == started[name])
@@ -255,12 +256,13 @@ def test_a_wave_of_ladders_with_seasons_and_without() -> None:
     assert len(evidence) == 4 * 3
     plain = estimation.estimate(pending, header.copy(), [config], SHARDS)
     assert plain.rules == [rule_of(config)]
-    none = estimation.estimate(pending, header.copy(), [config], SHARDS, lambda _: ())
+    none = estimation.estimate(pending, header.copy(), [config], SHARDS, lambda *_: ())
     assert plain.evidence.tobytes() == none.evidence.tobytes()
 
 
 def test_who_has_no_rounds_left_is_a_newcomer() -> None:
-    """But one whose last offset is known: an older round is not fresh for them."""
+    """But one whose last offset is known, since an older round is not fresh for them, and what was
+    last told of them."""
     rule = rule_of(CONFIG, (FIRST,))
     beliefs = newcomers(1, 1, 1234.0, 77.0, coded=True)
     beliefs.header["last"], beliefs.header["season"], beliefs.header["time"] = 41, 1, 99
@@ -268,12 +270,13 @@ def test_who_has_no_rounds_left_is_a_newcomer() -> None:
     again = stage_2.decoded([rule], np.zeros(2, np.int64), [held, None]).header
     fresh = newcomers(2, 0, rule.initial_mu, rule.initial_sigma).header
     fresh["last"][0] = 41
+    fresh["untold"][0], fresh["previous_mu"][0], fresh["previous_sigma"][0] = 1, 1234.0, 77.0
     assert fresh.tobytes() == again.tobytes()
     ladders = Ladders(ladders={"x": Ladder(rating=CONFIG)})
     pending = pending_of([2], offsets=[50], ladders="x", known=ladders)
     evidence = {
         estimation.estimate(
-            pending, record.read_headers(headers), [CONFIG], SHARDS, lambda _: (FIRST,)
+            pending, record.read_headers(headers), [CONFIG], SHARDS, lambda *_: (FIRST,)
         ).evidence.tobytes()
         for nobody in [bytes(record.HEADER_SIZE)]
         for headers in (held[: record.HEADER_SIZE] + nobody, 2 * nobody)
@@ -288,7 +291,7 @@ def test_readers_see_a_season_at_once() -> None:
     pool = replay.pools["d"]
     for season in (FIRST, Season(9, 0.0, 250.0)):
         replay.start_season("d", season)
-    lines = _rating_lines("d", pool, records=True)
+    lines = rating_lines("d", pool, records=True)
     assert {line.mu for line in lines} == {1500.0}
     assert {line.sigma for line in lines} == {250.0} | {
         s for line in lines if (s := line.sigma) > 250
