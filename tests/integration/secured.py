@@ -33,7 +33,7 @@ from stream_rater.adapters.access import QUIET
 from stream_rater.config import Settings
 
 SLOTS, MEET_S = 16_384, 30.0
-USERS = tuple(f"user-{number}" for number in range(180))
+USERS = tuple(f"user-{number}" for number in range(200))
 ADMIN = "admin"
 MECHANISM = "SCRAM-SHA-512"
 
