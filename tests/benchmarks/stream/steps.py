@@ -23,7 +23,7 @@ EVERY_S = 0.25
 STEPS = {
     "consume": ["stream_rater.adapters.kafka:Input.poll"],
     "decode rounds": ["stream_rater.rounds.decoder:RoundDecoder.decode"],
-    "judge rounds, names": ["stream_rater.pipeline.estimator:Estimator._read"],
+    "judge rounds, names": ["stream_rater.pipeline.admission:Admission.read"],
     "choose a wave": ["stream_rater.pipeline.backlog:Backlog.wave"],
     "read priors": ["stream_rater.adapters.redis:RedisStore.read_priors"],
     "priors as columns": [
