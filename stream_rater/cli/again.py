@@ -5,7 +5,6 @@ Corrections change rounds before them. So a file that has any is read again, fro
 
 import tempfile
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 from typing import IO
 
@@ -53,4 +52,4 @@ class RoundsFile:
         for _ in self._rest:  # whoever read first has stopped before the end
             pass
         copy.seek(0)
-        yield from chain(copy)
+        yield from copy

@@ -6,12 +6,14 @@ those of rounds three: no correction's event has the id of a round's.
 
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 
 from stream_rater.columns.arrays import Flags
-from stream_rater.contract.events import CorrectionCause, RatingChanged, joined, to_json
+from stream_rater.contract.events import CorrectionCause, joined, to_json
 from stream_rater.pipeline.ports import Event
-from stream_rater.rating.model import Table
+from stream_rater.pipeline.rating_events import changed_of
+from stream_rater.rating.model import DID_NOT_FINISH, Table
 from stream_rater.rating.systems import RatingRule
 
 CORRECTION = "correction"
@@ -35,27 +37,15 @@ def correction_events(
     events = []
     for i in np.flatnonzero(tell).tolist():
         mu, sigma, previous_mu, previous_sigma = numbers[i]
-        changed = RatingChanged(
-            event_id=joined(ladder, CORRECTION, str(cause.offset), players[i]),
-            ladder=ladder,
-            player=players[i],
-            round_id=cause.round_id,
-            completed_at=completed_at,
-            rank=None,
-            mu=mu,
-            sigma=sigma,
-            previous_mu=previous_mu,
-            previous_sigma=previous_sigma,
-            performance=None,
-            rating=rule.rating(mu, sigma),
-            previous_rating=rule.rating(previous_mu, previous_sigma),
-            rounds=rounds[i],
-            provisional=rounds[i] < rule.provisional_rounds,
-            offset=cause.offset,
-            season=rule.season,
-            correction=cause,
+        shown = rule.rating(mu, sigma), rule.rating(previous_mu, previous_sigma)
+        of_round = changed_of(
+            ladder, cause.round_id, players[i], completed_at, DID_NOT_FINISH,
+            (mu, sigma, previous_mu, previous_sigma, 0.0, *shown), rounds[i], cause.offset, rule,
+        )  # fmt: skip
+        event_id = joined(ladder, CORRECTION, str(cause.offset), players[i])
+        changed = msgspec.structs.replace(
+            of_round, event_id=event_id, performance=None, correction=cause
         )
         key = joined(ladder, players[i]).encode()
-        event_id = changed.event_id.encode()
-        events.append(Event(shard, key, to_json(changed), event_id, completed_at))
+        events.append(Event(shard, key, to_json(changed), event_id.encode(), completed_at))
     return events

@@ -284,6 +284,10 @@ class Corrections:
         first = [queue[0] for queue in self._queues.values() if queue]
         return [each for each in first if inputs[each.record.partition].reached(each.record.offset)]
 
+    def has_begun(self, met: Met) -> bool:
+        """Whether the work on a correction that is due has begun."""
+        return met.record.partition in self._works
+
     def work_on(
         self, met: Met, in_flight: InFlightWindow, now_s: float, observer: Observer
     ) -> Step[bool]:

@@ -379,7 +379,8 @@ class Estimator:
         """Do the next piece of the work on a correction that is due (`corrections`)."""
         corrections, agreed_at = self._admission.corrections, self._agreement.agreed_at
         for met in () if self._send_no_more() else corrections.due(self._inputs):
-            if (yield from agreed_at(*met.place, self._until_s, self._observer)):
+            begun = corrections.has_begun(met)
+            if begun or (yield from agreed_at(*met.place, self._until_s, self._observer)):
                 self._backoff.corrected()
                 piece = corrections.work_on(met, self._in_flight, self._now_s, self._observer)
                 if (yield from piece):

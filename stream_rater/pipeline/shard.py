@@ -62,7 +62,7 @@ class Batch:
     @property
     def correction(self) -> CorrectionPart | None:
         """The correction part that it is, if it is one."""
-        return next((item.correction for item in self.items if item.correction is not None), None)
+        return self.items[0].correction if self.items else None
 
     @property
     def players(self) -> PlayerColumn:
