@@ -127,6 +127,11 @@ class Replay:
         if ladder in self.pools:
             self.pools[ladder].start_season(season)
 
+    def go_on(self, ladder: str, pool: Pool) -> None:
+        """Go on from what a ladder's earlier rounds have made of its players."""
+        self.pools[ladder] = pool
+        self._seasons[ladder] = pool.rule.seasons
+
     def run(self, records: Iterable[Record]) -> Iterator[RatedBatch]:
         """Rate the rounds in records of `round-completed`. Yields them some at a time, once they
         are rated. Raises Unjudged."""

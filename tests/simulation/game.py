@@ -80,6 +80,7 @@ CHANCES = {
     "lose": 0.0004,
     "upgrade": 0.002,
     "jump": 0.003,
+    "lose_checkpoints": 0.003,
 }
 """The faults, with their probabilities at a step in average conditions."""
 
@@ -112,6 +113,8 @@ class Weather:
     commit_every_s: float
     corrected: float
     """The share of records that are corrections."""
+    checkpoint_every: int
+    """As in `Judged`."""
 
 
 def weather(rng: random.Random) -> Weather:
@@ -136,6 +139,7 @@ def weather(rng: random.Random) -> Weather:
         rows_per_call=rng.choice([1, 4, 20_000]),
         commit_every_s=rng.choice([0.0, 0.5]),
         corrected=rng.choice([0.0, 0.0, 0.1, 0.3]),
+        checkpoint_every=rng.choice([0, 1, 1, 6]),
     )
 
 
@@ -201,7 +205,8 @@ def _standings(rng: random.Random, pool: list[str]) -> list[dict[str, object]]:
 
 def _correction(rng: random.Random, number: int, pool: list[str]) -> Submission:
     """Any correction of any earlier record: often there is no such round on its ladder."""
-    ladder, earlier = rng.choice(list(LADDERS.ladders)), f"r{rng.randrange(number)}"
+    oldest = rng.choice([0, max(0, number - 6)])
+    ladder, earlier = rng.choice(list(LADDERS.ladders)), f"r{rng.randrange(oldest, number)}"
     kind = rng.choice([*KINDS, "round-voided", "round-voided", "player-removed"])
     kinds: dict[str, dict[str, object]] = {
         "round-voided": {"round_id": earlier},

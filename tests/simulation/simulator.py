@@ -113,6 +113,7 @@ class Simulation:
             rejects_per_second=self.rejects_per_second,
             wave_players=self.weather.wave_players, rows_per_part=self.weather.rows_per_part,
             commit_every_s=self.weather.commit_every_s,
+            checkpoint_every=self.weather.checkpoint_every,
         )  # fmt: skip
 
     def _updater(self) -> Updater:
@@ -305,6 +306,10 @@ class Simulation:
                 self.store.restore(shard)
             else:
                 self.store.roll_back(shard, self.rng.choice([1, 2, 3, 1000]))
+
+    def _lose_checkpoints(self) -> None:
+        """Let the store lose checkpoints, or parts of them, or return to older ones."""
+        self.store.lose_checkpoints()
 
     def _lose(self) -> None:
         """Let some shards lose their store during work, or return to before a rebuild. Where the
