@@ -113,6 +113,8 @@ class Weather:
     commit_every_s: float
     corrected: float
     """The share of records that are corrections."""
+    patience: int
+    """For how many steps, at most, records wait for a correction before them."""
     checkpoint_every: int
     """As in `Judged`."""
 
@@ -122,12 +124,13 @@ def weather(rng: random.Random) -> Weather:
     factors = {name: rng.choice([0, 1, 1, 3]) for name in CHANCES}
     if rng.random() < 0.2:
         factors[rng.choice(list(CHANCES))] = 10
+    rare = rng.choice([1.0, 0.3, 0.1])  # so rare that a correction may end between two faults
     return Weather(
         rounds=rng.choice([12, 24, 36]),
         players=rng.choice([6, 9]),
         workers=rng.choice([1, 2, 2, 3]),
         submit=rng.choice([0.03, 0.06, 0.5]),
-        faults=tuple((name, each * factors[name]) for name, each in CHANCES.items()),
+        faults=tuple((name, each * factors[name] * rare) for name, each in CHANCES.items()),
         doubt=rng.choice([0.0, 0.2, 0.5]),
         stale=rng.choice([0.0, 0.0, 0.02]),
         deaf=rng.choice([0.0, 0.0, 0.9, 0.99]),
@@ -139,6 +142,7 @@ def weather(rng: random.Random) -> Weather:
         rows_per_call=rng.choice([1, 4, 20_000]),
         commit_every_s=rng.choice([0.0, 0.5]),
         corrected=rng.choice([0.0, 0.0, 0.1, 0.3]),
+        patience=rng.choice([0, 1000, 4000]),
         checkpoint_every=rng.choice([0, 1, 1, 6]),
     )
 

@@ -71,6 +71,8 @@ class Simulation:
         self.actors: list[Actor] = []
         self.stragglers: list[Straggler] = []
         self.noted: dict[int, int] = {}  # offsets that Kafka forgot
+        self.patience = 0
+        """For so many steps the next record may wait until all are finished."""
         self._start_all()
 
     def _start_all(self) -> None:
@@ -138,7 +140,7 @@ class Simulation:
         """Run rounds and faults, then no faults until all is finished. Returns the violations."""
         while self.to_submit:
             self._maybe_fault()
-            if self.rng.random() < self.weather.submit:
+            if not self._waits() and self.rng.random() < self.weather.submit:
                 self._submit()
             self._step()
         for _ in range(self.rng.randint(0, 1500)):
@@ -163,7 +165,18 @@ class Simulation:
         self.log.submit(sent.partition, sent.value, sent.headers, received_s)
         if sent.fault:
             self.faults[sent.fault] += 1
+        if sent.fault == "correction":
+            self.patience = self.rng.choice([0, self.weather.patience])
         self.faults["early"] += received_s < START_S
+
+    def _waits(self) -> bool:
+        """Whether the next record is not sent yet: so that some corrections are worked in before
+        the records behind them come, and between two faults."""
+        self.patience = max(0, self.patience - 1)
+        done = self.log.estimators.committed
+        return self.patience > 0 and any(
+            done.get(partition, 0) < len(records) for partition, records in enumerate(self.log.rounds)
+        )
 
     def _becomes_done(self) -> bool:
         """Whether everything gets finished and stays so. It does not if a shard still asks for a
