@@ -175,7 +175,8 @@ class Simulation:
         self.patience = max(0, self.patience - 1)
         done = self.log.estimators.committed
         return self.patience > 0 and any(
-            done.get(partition, 0) < len(records) for partition, records in enumerate(self.log.rounds)
+            done.get(partition, 0) < len(records)
+            for partition, records in enumerate(self.log.rounds)
         )
 
     def _becomes_done(self) -> bool:

@@ -222,7 +222,8 @@ def _rebuild(workload: Workload, done: Rebuilt) -> Result:
 
 def _correction(workload: Workload, updates: int, done: Correction) -> Result:
     """The seconds until a correction was worked in, and what others waited meanwhile."""
-    ratio = {f"p{share:g}": done.meanwhile.quantile_ms(share / 100) for share in (50, 99, 100)}
+    waited = done.meanwhile
+    ratio = {f"p{p}": waited.quantile_ms(p / 100) for p in (50, 99, 100)} if waited else {}
     name = f"correction/{workload.name}/{done.which.replace(' ', '-')}"
     return result(name, done.seconds, "s", ratio, f"of a ladder with {updates} updates")
 
