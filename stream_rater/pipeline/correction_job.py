@@ -210,7 +210,7 @@ class CorrectionJob:
             records = yield from ask(ReadAgain(self.partition, first, end))
             if not records:
                 return
-            for piece in batches_of(records, PIECE_BYTES):
+            for piece in batches_of(records, PIECE_BYTES, mixed=True):
                 take(piece)
                 share = piece[-1].offset / max(1, self.at)
                 self.progress = min(1.0, 0.5 * (share + (self._pools is not None)))
@@ -223,8 +223,8 @@ class CorrectionJob:
         """The rounds in some records, together up to each correction, which `correction` gets."""
         first = 0
         for i in [*places_of(records), len(records)]:
-            rounds = records[first:i]
-            yield rounds, self._judger.decode(rounds)
+            if rounds := records[first:i]:
+                yield rounds, self._judger.decode(rounds)
             first = i + 1
             if i < len(records):
                 correction(records[i])

@@ -223,13 +223,16 @@ def records_of(lines: Iterable[bytes]) -> Iterator[Record]:
             yield Record(0, number, line, headers, received_s=math.inf)
 
 
-def batches_of(records: Iterable[Record], most_bytes: int = BATCH_BYTES) -> Iterator[list[Record]]:
+def batches_of(
+    records: Iterable[Record], most_bytes: int = BATCH_BYTES, *, mixed: bool = False
+) -> Iterator[list[Record]]:
     """Yield records that follow each other, together while they have no more bytes than that. A
-    correction begins a batch."""
+    correction begins a batch, unless they may be `mixed`."""
     some, size = list[Record](), 0
     for record in records:
         own = len(record.value or b"")
-        if some and (size + own > most_bytes or (record.headers and kind_of(record))):
+        begins = not mixed and record.headers and kind_of(record)
+        if some and (size + own > most_bytes or begins):
             yield some
             some, size = [], 0
         some.append(record)

@@ -330,9 +330,12 @@ def test_each_right_is_needed_for_checkpoints(
         assert [each.returncode for each in done] == [0, 0], done
         assert "2 players" in done[0].stdout and "there is one" in done[1].stdout
         return
-    lines = [line for line in done[1].stderr.splitlines() if not line.startswith("{")]
-    assert (done[1].returncode, len(lines)) == (1, 1), done
-    assert re.fullmatch("stream-rater: .*redis.*", lines[0]), lines[0]
+    failed = [each for each in done if each.returncode]
+    assert failed, done
+    for each in failed:
+        lines = [line for line in each.stderr.splitlines() if not line.startswith("{")]
+        assert (each.returncode, len(lines)) == (1, 1), each
+        assert re.fullmatch("stream-rater: .*redis.*", lines[0]), lines[0]
 
 
 # --- secrets -------------------------------------------------------------------------------------
