@@ -250,6 +250,8 @@ STEPS = Table(
     "steps", f'{STREAM} ARGS="lobby5 --measure steps"', r"steps/.+",
     [
         WORKLOAD,
+        Column("release", "this one, or the one before rounds were folded.",
+               lambda row: "before" if row.name.endswith("/before") else "this"),
         Column("step", "what one worker does.", lambda row: str(row.figures["step"])),
         Column("µs", "processor time of the step for one update.", shown("us")),
         TAKEN,
