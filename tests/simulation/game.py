@@ -158,6 +158,30 @@ class Submission:
     """The fault that it is (`faults`)."""
 
 
+class Patience:
+    """Lets records wait until a correction is worked in, so that some are before the records behind
+    them come, and between two faults."""
+
+    def __init__(self, rng: random.Random, most: int) -> None:
+        """Records wait for `most` steps."""
+        self._rng = rng
+        self._most = most
+        self._left = 0
+
+    def after(self, sent: Submission) -> None:
+        """This record was sent."""
+        if sent.fault == "correction":
+            self._left = self._rng.choice([0, self._most])
+
+    def waits(self, log: Log) -> bool:
+        """Whether the next record waits for another step."""
+        self._left = max(0, self._left - 1)
+        done = log.estimators.committed
+        return self._left > 0 and any(
+            done.get(partition, 0) < len(records) for partition, records in enumerate(log.rounds)
+        )
+
+
 def submissions(rng: random.Random, conditions: Weather) -> list[Submission]:
     """The records, in the order of sending."""
     sent: list[Submission] = []

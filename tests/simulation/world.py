@@ -91,6 +91,19 @@ class StoreWithPast(Store):
             for key in [each for each in held if self._rng.random() < 0.2]:
                 del held[key]  # type: ignore[attr-defined]
 
+    def roll_back_some(self, shards: Sequence[int]) -> None:
+        """Lose the last calls on some shards, or return to another old state."""
+        for shard in self._rng.sample(shards, self._rng.choice([1, 1, 2, len(shards)])):
+            if self._rng.random() < 0.2:
+                self.restore(shard)
+            else:
+                self.roll_back(shard, self._rng.choice([1, 2, 3, 1000]))
+
+    def lose_some(self, shards: Sequence[int]) -> None:
+        """Lose some shards, or all, as `lose` does."""
+        for shard in self._rng.sample(shards, self._rng.choice([1, len(shards)])):
+            self.lose(shard)
+
     def roll_back(self, shard: int, calls: int) -> None:
         """Take back the last calls on a shard, as a failover to a lagging replica does."""
         line = self._line.get(shard, [])
