@@ -70,9 +70,7 @@ class Plan:
             yield from (self._a_crowd if alone else self._under_load)(ground, workload)
         if "steps" in self.measures:
             rounds = up_to(self._of(workload.updates), workload.rounds())
-            releases = (
-                {"": {}} if self.release is None else {"/before": other(self.release, ground)}
-            )
+            releases = {"": {}} if self.release is None else {"/before": other(self.release)}
             for which, variables in releases.items():
                 steps, run = by_step(ground, workload, rounds, variables)
                 note = f"{_note(run)}; stop watches included"

@@ -62,11 +62,12 @@ def null(sample: Sample, cuts: Cuts | None, folder: Path) -> Program:
     return Program("tests.benchmarks.stream.null", {MODEL: str(path)})
 
 
-def other(release: Path, ground: Ground) -> dict[str, str]:
+def other(release: Path) -> dict[str, str]:
     """The variables by which a program finds the service of the release in another folder, and all
-    else here."""
-    alone = ground.folder / "release"
-    alone.mkdir(exist_ok=True)
+    else here. A first run compiles its kernels, and should not be counted."""
+    alone = ROOT / "build" / f"release-{release.name}"
+    alone.mkdir(parents=True, exist_ok=True)
+    (alone / "stream_rater").unlink(missing_ok=True)
     (alone / "stream_rater").symlink_to((release / "stream_rater").resolve())
     return {"PYTHONPATH": f"{alone}:{ROOT}:{ROOT / 'deploy'}", "PYTHONSAFEPATH": "1"}
 
