@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from stream_rater import Ladder, OtherLadder, RefusedLine
 from stream_rater.cli import app
 from stream_rater.notebook import rater
+from stream_rater.rating import fold as fold_kernel
 from stream_rater.replay.sequential import BATCH_BYTES
 from tests.rounds import day, event, ranked
 
@@ -234,6 +235,26 @@ def test_a_file_that_ends_too_early_changes_nothing(write: Write) -> None:
     assert state(ladder) == before
     ladder.rate_file(same)
     assert told(ladder) == rated(write("all.jsonl", duels(60)))
+
+
+def test_a_file_that_is_broken_off_is_undone(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the middle, by Ctrl-C: what was rated before is rated anew."""
+    ladder, path = Ladder(), write("long.jsonl", duels(4000, first=10))
+    ladder.rate_file(write("a.jsonl", duels(10)))
+    before, fold, calls = state(ladder), fold_kernel.fold, []
+
+    def interrupted(*given: Any) -> None:
+        calls.append(given)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        fold(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("stream_rater.rating.systems.kernels.fold", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            ladder.rate_file(path)
+    assert state(ladder) == before
+    assert ladder.rate_file(path).rounds == 4000
 
 
 @pytest.mark.parametrize("text", [b"player,rank", b"[{}]"])
