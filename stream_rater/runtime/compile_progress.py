@@ -21,7 +21,8 @@ Clock = Callable[[], float]
 
 
 def on_stderr(stream: TextIO | None = None, clock: Clock = time.monotonic) -> None:
-    """Tell on standard error from now on; once for a process."""
+    """Tell on standard error from now on; once for a process, which is no notebook's any more."""
+    watchers[:] = [each for each in watchers if not isinstance(each, NotebookProgress)]
     if not any(isinstance(each, CompileProgress) for each in watchers):
         watchers.append(CompileProgress(stream or sys.__stderr__, clock))
 

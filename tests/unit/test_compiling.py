@@ -190,6 +190,9 @@ def test_a_notebook_is_told_where_it_looks(
         compile_progress.in_notebook()
     (watcher,) = some
     assert isinstance(watcher, NotebookProgress)
+    for tell in (compile_progress.on_stderr, compile_progress.in_notebook):  # a command tells
+        tell()
+        assert [type(each) for each in some] == [CompileProgress]
     now = iter((0.0, 3.0))
     watcher = NotebookProgress(lambda: next(now))
     monkeypatch.setattr(sys, "stderr", cell := io.StringIO())
