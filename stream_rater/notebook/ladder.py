@@ -25,6 +25,7 @@ from stream_rater.notebook.results import (
 from stream_rater.runtime import compile_progress
 
 if TYPE_CHECKING:
+    from stream_rater.notebook.rater import Rater
     from stream_rater.rating.parameters import RatingConfig
 
 
@@ -32,7 +33,8 @@ class Ladder:
     """An independent pool of ratings, in memory.
 
     Its numbers are those of the service and of `stream-rater rate`, bit for bit. A call that raises
-    changes nothing. A ladder is for one thread.
+    changes nothing. A ladder is for one thread. It can be copied and pickled: the copy has its log,
+    and rates it anew.
     """
 
     def __init__(self, system: str = DEFAULT_SYSTEM, **parameters: Unpack[Parameters]) -> None:
@@ -47,11 +49,24 @@ class Ladder:
             BadParameters: A parameter is unknown, missing, or out of range.
         """
         rating = rating_of(system, parameters)
+        self._load()
+        from stream_rater.notebook.rater import Rater
+
+        self._rater = Rater(rating)
+
+    def _load(self) -> None:
+        """Import what rates."""
         compile_progress.in_notebook()
-        from stream_rater.notebook import answers, messages, rater
+        from stream_rater.notebook import answers, messages
 
         self._answers, self._messages = answers, messages
-        self._rater = rater.Rater(rating)
+
+    def __getstate__(self) -> "Rater":
+        return self._rater
+
+    def __setstate__(self, rater: "Rater") -> None:
+        self._load()
+        self._rater = rater
 
     @property
     def name(self) -> str:

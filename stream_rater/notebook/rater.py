@@ -7,6 +7,7 @@ the log when it is next needed. So a call that raises changes nothing.
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from stream_rater.config import Ladder, Settings, one_ladder
 from stream_rater.contract.record import Record
@@ -69,6 +70,10 @@ class Rater:
         self._is_named = False
         self._log = Log()
         self._held: _Work | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the replay, whose tables hold for this process only."""
+        return {**vars(self), "_held": None}
 
     @property
     def end(self) -> int:

@@ -1,12 +1,17 @@
 """`stream_rater.Ladder`: rounds, what is believed, and what is refused with its place."""
 
+import copy
 import html
+import pickle
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import numpy as np
 import pytest
 
+from local.tools import ROOT
 from stream_rater import BadParameters, InvalidRound, Ladder
 from stream_rater.notebook import tables
 from stream_rater.notebook.parameters import Parameters
@@ -188,6 +193,21 @@ def test_an_error_while_rating_is_undone(ladder: Ladder, monkeypatch: pytest.Mon
             ladder.rate(PAIR, round_id="r")
     assert state(ladder) == before
     assert len(ladder.rate(PAIR, round_id="r")) == 2
+
+
+def test_a_copy_is_another_ladder(ladder: Ladder) -> None:
+    """It has the same rounds, and goes on by itself; in another process, too."""
+    before = state(ladder)
+    for copied in (copy.deepcopy(ladder), pickle.loads(pickle.dumps(ladder))):
+        assert state(copied) == before
+        copied.rate(PAIR)
+        assert state(copied) != before == state(ladder)
+    code = "import pickle, sys; print(pickle.load(sys.stdin.buffer)['dee'])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, input=pickle.dumps(ladder), capture_output=True,
+        check=True,
+    )  # fmt: skip
+    assert done.stdout.decode() == f"{ladder['dee']}\n"
 
 
 # --- what is believed ----------------------------------------------------------------------------
