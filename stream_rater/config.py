@@ -276,13 +276,13 @@ def _named(path: Path | str, action: Any) -> Any:
     except RecursionError:
         raise BadConfiguration(f"{path}: nested too deeply") from None
     except (tomllib.TOMLDecodeError, msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
-        raise BadConfiguration(f"{path}: {_with_systems(str(error))}") from None
+        raise BadConfiguration(f"{path}: {with_systems(str(error))}") from None
 
 
 NO_SYSTEM = re.compile(r"at `\$\S*\bsystem`$|required field `system`")
 
 
-def _with_systems(mistake: str) -> str:
+def with_systems(mistake: str) -> str:
     """The mistake, and where it is about the rating system, the systems that there are."""
     if not NO_SYSTEM.search(mistake):
         return mistake

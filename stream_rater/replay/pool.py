@@ -184,10 +184,14 @@ class Pool:
         found: Table = self._beliefs.header[rows]
         return found
 
+    def find(self, player: str) -> int | None:
+        """The row of a player; None if there is no such player."""
+        return self._index.find(player)
+
     def belief_bytes(self, player: str) -> bytes:
         """The record of one player as the service stores it. Raises Unrecordable if the history is
         full."""
-        row = self._index.find(player)
+        row = self.find(player)
         if row is None:
             raise KeyError(player)
         return self.records(np.array([row]))[0]
@@ -208,7 +212,7 @@ class Pool:
         return self.names.texts()
 
     def __contains__(self, player: str) -> bool:
-        return self._index.find(player) is not None
+        return self.find(player) is not None
 
     def __iter__(self) -> Iterator[tuple[str, Table]]:
         """Yield each player with the header of the belief."""

@@ -213,10 +213,10 @@ class Replay:
         return Rated(chosen, own, pool, pool.rule, rows, folded)
 
 
-def records_of(lines: Iterable[bytes]) -> Iterator[Record]:
-    """Yield each line that is not blank as a record. Its offset is its line number from 0, its time
-    is never too late, and its field `event_type` stands for the header."""
-    for number, line in enumerate(lines):
+def records_of(lines: Iterable[bytes], first: int = 0) -> Iterator[Record]:
+    """Yield each line that is not blank as a record. Its offset is its line number from `first` on,
+    its time is never too late, and its field `event_type` stands for the header."""
+    for number, line in enumerate(lines, first):
         if line.strip():
             kind = kind_of_line(line)
             headers = ((EVENT_TYPE, kind.encode()),) if kind else ()
