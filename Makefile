@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 WRITTEN := $(if $(WRITE),--write)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup python servers demo test check docs bench bench-stream figure lint lock chart
+.PHONY: help setup python servers demo test check docs bench bench-stream figure lint dist lock chart
 .PHONY: contract contract-check image-check chaos soak tables audit up down clean clean-data
 
 help: ## This list
@@ -79,13 +79,17 @@ lint: python ## Style, format and types only
 audit: servers ## Installed packages against the lock, offline; SBOM (ONLINE=1: pip-audit, too)
 	@PYTHONPATH=deploy $(VENV_PYTHON) deploy/audit.py $(if $(ONLINE),--online)
 
+dist: python ## The wheel and the source package, into build/dist
+	@rm -rf build/dist
+	@$(VENV_PYTHON) -m hatchling build --directory build/dist
+
 lock: python ## Write the locks anew from pyproject.toml (UPGRADE=1: newest versions)
 	@$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
-	@$(COMPILE) pyproject.toml --extra lab --extra tracing --group dev --group audit --group build \
-		--output-file requirements.lock
+	@$(COMPILE) pyproject.toml --extra service --extra lab --extra tracing \
+		--group dev --group audit --group build --output-file requirements.lock
 	@$(COMPILE) --group peers --output-file tests/benchmarks/peers.lock
 	@$(COMPILE) --group docs --output-file deploy/docs.lock
-	@$(COMPILE) pyproject.toml --extra otlp --constraints requirements.lock \
+	@$(COMPILE) pyproject.toml --extra service --extra otlp --constraints requirements.lock \
 		--output-file deploy/image.lock
 	@$(COMPILE) --group build --group audit --constraints requirements.lock \
 		--output-file deploy/build.lock

@@ -1,1 +1,60 @@
-"""stream_rater: a streaming rater for games, exact to the bit whatever crashes."""
+"""stream_rater: a streaming rater for games, exact to the bit whatever crashes.
+
+`Ladder` rates rounds in Python, without any server. What stands here is loaded when it is first
+asked for, so that `import stream_rater` takes no time.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stream_rater.notebook.errors import InvalidRound, OtherLadder
+    from stream_rater.notebook.ladder import Ladder
+    from stream_rater.notebook.results import (
+        Belief,
+        FileResult,
+        Leaderboard,
+        Players,
+        Prediction,
+        RefusedLine,
+        RoundResult,
+    )
+    from stream_rater.rating.parameters import BadParameters
+else:
+    _HOMES = {
+        "BadParameters": "rating.parameters",
+        "Belief": "notebook.results",
+        "FileResult": "notebook.results",
+        "InvalidRound": "notebook.errors",
+        "Ladder": "notebook.ladder",
+        "Leaderboard": "notebook.results",
+        "OtherLadder": "notebook.errors",
+        "Players": "notebook.results",
+        "Prediction": "notebook.results",
+        "RefusedLine": "notebook.results",
+        "RoundResult": "notebook.results",
+    }
+
+    def __getattr__(name):
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        return found
+
+    def __dir__():
+        return sorted({*globals(), *__all__})
+
+
+__all__ = [
+    "BadParameters",
+    "Belief",
+    "FileResult",
+    "InvalidRound",
+    "Ladder",
+    "Leaderboard",
+    "OtherLadder",
+    "Players",
+    "Prediction",
+    "RefusedLine",
+    "RoundResult",
+]

@@ -227,6 +227,9 @@ class Settings(Access, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Rejections of a partition a second, in the long run: beyond, it rests. 0: no limit."""
     correction_threshold: Annotated[float, Meta(ge=0, le=1e9)] = 0.5
     """Points by which a correction must move a displayed rating to be told at once."""
+    checkpoint_every: Annotated[int, Meta(ge=0)] = 100_000
+    """A correction makes a checkpoint if the last one is this many records behind. 0: it neither
+    makes one nor uses one."""
     ready_lag: Annotated[int, Meta(ge=0)] = 10_000
     """Records of a partition not yet finished, beyond which a worker is not ready. 0: no limit."""
     log_level: str = "info"
@@ -273,13 +276,13 @@ def _named(path: Path | str, action: Any) -> Any:
     except RecursionError:
         raise BadConfiguration(f"{path}: nested too deeply") from None
     except (tomllib.TOMLDecodeError, msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
-        raise BadConfiguration(f"{path}: {_with_systems(str(error))}") from None
+        raise BadConfiguration(f"{path}: {with_systems(str(error))}") from None
 
 
 NO_SYSTEM = re.compile(r"at `\$\S*\bsystem`$|required field `system`")
 
 
-def _with_systems(mistake: str) -> str:
+def with_systems(mistake: str) -> str:
     """The mistake, and where it is about the rating system, the systems that there are."""
     if not NO_SYSTEM.search(mistake):
         return mistake

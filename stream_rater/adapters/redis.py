@@ -17,6 +17,7 @@ from typing import Any
 import redis
 from redis.exceptions import MovedError, NoPermissionError
 
+from stream_rater.adapters.checkpoints import RedisCheckpoints
 from stream_rater.adapters.redis_checks import check
 from stream_rater.adapters.redis_client import (
     FAILURES,
@@ -129,6 +130,7 @@ class RedisStore:
         self._origin = origin("redis", settings.redis)
         self._buckets = settings.buckets
         self.layout = StoreMetadata(self._client, self._guard)
+        self.checkpoints = RedisCheckpoints(self._client, self._guard)
 
     # --- at start ---
 

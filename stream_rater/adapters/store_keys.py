@@ -16,6 +16,16 @@ def beliefs_prefix(shard: int) -> str:
     return f"{{{shard}}}:belief:"
 
 
+def checkpoints_key(ladder: str) -> str:
+    """The hash with the heads of a ladder's checkpoints."""
+    return f"stream-rater:checkpoints:{escape(ladder)}"
+
+
+def checkpoint_piece_key(ladder: str, name: str, number: int) -> str:
+    """A piece of a checkpoint."""
+    return f"stream-rater:checkpoint:{escape(ladder)}:{name}:{number}"
+
+
 def belief_key(shard: int, ladder: str, player: bytes, buckets: int) -> str:
     """The hash that holds a player's belief: one of the `buckets` hashes of a ladder in a shard."""
     return f"{beliefs_prefix(shard)}{escape(ladder)}:{zlib.crc32(player) % buckets}"

@@ -301,6 +301,18 @@ def rebuild(replace: bool, settings_path: Path | None) -> None:
 
 
 @main.command()
+@click.argument("ladders", nargs=-1, metavar="[LADDER]...")
+@SETTINGS
+@one_line
+def checkpoint(ladders: tuple[str, ...], settings_path: Path | None) -> None:
+    """Make checkpoints of ladders (all, if none is named): a correction of a later round is then
+    worked in sooner. Workers may run meanwhile."""
+    from stream_rater.cli.checkpoint import checkpoint as make_checkpoints
+
+    make_checkpoints(settings_of(settings_path), ladders)
+
+
+@main.command()
 @click.option("--wait", "wait_s", default=60.0, show_default=True,
               help="Seconds to wait for the workers to catch up.")  # fmt: skip
 @SETTINGS

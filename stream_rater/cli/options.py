@@ -19,6 +19,9 @@ COUNT = click.IntRange(min=1)
 RATE = click.FloatRange(min=0.0, min_open=True)
 PART = click.FloatRange(min=0.0, max=1.0, max_open=True)
 
+OF_THE_SERVICE = {"confluent_kafka", "prometheus_client", "redis", "structlog", "waitress"}
+"""What the extra `service` brings."""
+
 Command = Callable[..., Any]
 
 
@@ -35,6 +38,12 @@ def one_line(command: Command) -> Command:
             sys.exit(2)
         except Failed as error:
             click.echo(f"stream-rater: {error}", err=True)
+            sys.exit(1)
+        except ModuleNotFoundError as error:
+            if error.name not in OF_THE_SERVICE:
+                raise
+            why = f"{error.name} is not installed: stream-rater[service] brings it"
+            click.echo(f"stream-rater: {why}", err=True)
             sys.exit(1)
 
     return run

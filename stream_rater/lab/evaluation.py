@@ -15,10 +15,10 @@ import numpy as np
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.config import Ladder
 from stream_rater.lab import accuracy
-from stream_rater.lab.chances import chances_of
 from stream_rater.lab.measures import FIELDS
 from stream_rater.lab.read_ahead import ahead
 from stream_rater.lab.season import Session
+from stream_rater.predictions.chances import chances_of
 from stream_rater.rating.model import Wave
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.pool import Pool

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from stream_rater.columns.arrays import Ints
+from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.ranges import bounds
 from stream_rater.contract.events import RatingChanged
 from stream_rater.pipeline.rating_events import changed_of
@@ -30,18 +30,24 @@ def changes_of(batch: RatedBatch) -> Iterator[RatingChanged]:
         yield from by_round[number]
 
 
-def _events(rated: Rated, offsets: Ints) -> list[RatingChanged]:
-    """Those of the rounds of one ladder, which were at these (R,) offsets; round by round."""
-    rule, same, rounds = [rated.rule], np.zeros(len(rated.rows), np.int64), rated.rounds
-    wave, evidence, after, told = rated.folded
-    numbers = np.column_stack((
+def numbers_of(rated: Rated) -> Floats:
+    """(P, 7) what `changed_of` tells of each player: mu and sigma after the round and before it,
+    the performance, and the rating after the round and before it."""
+    rule, same = [rated.rule], np.zeros(len(rated.rows), np.int64)
+    _, evidence, after, told = rated.folded
+    return np.column_stack((
         after.mu, after.sigma, told.mu, told.sigma, evidence[:, PERFORMANCE],
         ratings(rule, same, after.mu, after.sigma), ratings(rule, same, told.mu, told.sigma),
     ))  # fmt: skip
+
+
+def _events(rated: Rated, offsets: Ints) -> list[RatingChanged]:
+    """Those of the rounds of one ladder, which were at these (R,) offsets; round by round."""
+    rounds = rated.rounds
     rows = zip(
         np.repeat(np.arange(len(rounds)), rounds.sizes).tolist(), rounds.names.texts(),
-        np.repeat(rounds.place, rounds.members).tolist(), numbers.tolist(),
-        (wave.rounds + 1).tolist(), strict=True,
+        np.repeat(rounds.place, rounds.members).tolist(), numbers_of(rated).tolist(),
+        (rated.folded.wave.rounds + 1).tolist(), strict=True,
     )  # fmt: skip
     found = []
     for i, player, place, row, played in rows:

@@ -4,7 +4,7 @@ The service's ratings must equal its ratings bit for bit, and the offline comman
 passes through the same functions as in the service, but each round sees all rounds before it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -107,6 +107,15 @@ class Pool:
         self.make_room(len(self._index))
         return rows
 
+    def put(self, players: Sequence[str], records: Sequence[bytes]) -> None:
+        """Let these players, who are new, have these records."""
+        beliefs = record.decode(records, 0, self.rule.initial_mu, self.rule.initial_sigma)
+        rows = self.rows(StringColumn.of(list(players)))
+        if beliefs.factors.shape[1] > self._beliefs.factors.shape[1]:
+            self._grow(len(self._beliefs), beliefs.factors.shape[1])
+        self._beliefs.header[rows] = beliefs.header
+        self._beliefs.factors[rows, : beliefs.factors.shape[1]] = beliefs.factors
+
     def rate(self, standings: Standings, offset: int) -> tuple[Ints, Evidence] | None:
         """Rate one round. Returns the players' rows and the evidence, or None if the round changes
         nothing."""
@@ -175,10 +184,14 @@ class Pool:
         found: Table = self._beliefs.header[rows]
         return found
 
+    def find(self, player: str) -> int | None:
+        """The row of a player; None if there is no such player."""
+        return self._index.find(player)
+
     def belief_bytes(self, player: str) -> bytes:
         """The record of one player as the service stores it. Raises Unrecordable if the history is
         full."""
-        row = self._index.find(player)
+        row = self.find(player)
         if row is None:
             raise KeyError(player)
         return self.records(np.array([row]))[0]
@@ -199,7 +212,7 @@ class Pool:
         return self.names.texts()
 
     def __contains__(self, player: str) -> bool:
-        return self._index.find(player) is not None
+        return self.find(player) is not None
 
     def __iter__(self) -> Iterator[tuple[str, Table]]:
         """Yield each player with the header of the belief."""

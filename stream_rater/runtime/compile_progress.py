@@ -21,9 +21,16 @@ Clock = Callable[[], float]
 
 
 def on_stderr(stream: TextIO | None = None, clock: Clock = time.monotonic) -> None:
-    """Tell on standard error from now on; once for a process."""
+    """Tell on standard error from now on; once for a process, which is no notebook's any more."""
+    watchers[:] = [each for each in watchers if not isinstance(each, NotebookProgress)]
     if not any(isinstance(each, CompileProgress) for each in watchers):
         watchers.append(CompileProgress(stream or sys.__stderr__, clock))
+
+
+def in_notebook() -> None:
+    """Tell on whatever is standard error then, from now on; once for a process."""
+    if not any(isinstance(each, CompileProgress) for each in watchers):
+        watchers.append(NotebookProgress())
 
 
 def in_log(info: Callable[..., object]) -> None:
@@ -66,6 +73,17 @@ class CompileProgress(Watcher):
         self._stream.write(f"{ERASE}{line}" if self._terminal else f"{line}\n")
         self._stream.flush()
         self._shown = True
+
+
+class NotebookProgress(CompileProgress):
+    """On `sys.stderr` as it is when something is told: a notebook shows it below the cell."""
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        super().__init__(None, clock)
+
+    def _tell(self, text: str) -> None:
+        self._stream = sys.stderr
+        super()._tell(text)
 
 
 class CompileLog(Watcher):

@@ -87,7 +87,10 @@ ROLES = {
         "group updaters": "DESCRIBE",
     },
     "inspect --player": {"rating-changed": "READ", "ladders-noted": "READ"},
-}
+    "checkpoint": {
+        "round-completed": "READ", "ladders-noted": "READ", "group estimators": "DESCRIBE",
+    },
+}  # fmt: skip
 ROLES["on a cluster"] = ROLES["all"]
 """Kafka's rights by role: the operations on each resource."""
 
@@ -112,6 +115,10 @@ REDIS = {
     ),
     "inspect": (READ_POSITIONS, "+hmget", "+select"),
     "inspect --player": (READ_BELIEFS, READ_POSITIONS, *READING, "+select"),
+    "checkpoint": (
+        "~stream-rater:checkpoint*", "+get", "+set", "+hgetall", "+hset", "+hdel", "+unlink",
+        "+select",
+    ),
 }  # fmt: skip
 REDIS["on a cluster"] = (*(rule for rule in REDIS["all"] if rule != "+select"), *ON_A_CLUSTER)
 """Redis' rights by role: the rules of its user; `+select` if the URL names a database."""

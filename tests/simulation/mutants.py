@@ -142,6 +142,12 @@ MUTANTS = {
     "season-twice": Mutant(
         "the season of the remembered prior", Machines(estimator=corrected.SeasonTwice)
     ),
+    "checkpoint-after-an-edit": Mutant(
+        "checkpoints before all edited rounds", Machines(estimator=corrected.CheckpointAfterAnEdit)
+    ),
+    "checkpoint-without-window": Mutant(
+        "round ids before a checkpoint", Machines(estimator=corrected.CheckpointWithoutWindow)
+    ),
     "rebuilt-without-told": Mutant("rebuild with what was told", Machines(reach=ReachesUntold)),
     "misplaced-taken": Mutant(
         "rounds in their ladder's partition only", Machines(estimator=stage_1.MisplacedTaken)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from stream_rater.columns.arrays import Floats
 from stream_rater.lab import accuracy
 from stream_rater.lab.accuracy import averages, score
-from stream_rater.lab.chances import chances_of
 from stream_rater.lab.measures import FIELDS, MEASURES
+from stream_rater.predictions.chances import chances_of
 from stream_rater.rating.memoryless import estimate
 from stream_rater.rating.model import DID_NOT_FINISH, Wave
 from stream_rater.rating.parameters import (

@@ -13,7 +13,8 @@ import pytest
 
 from stream_rater.columns import compiling
 from stream_rater.columns.compiling import SharedCache, Watcher
-from stream_rater.runtime.compile_progress import CompileLog, CompileProgress
+from stream_rater.runtime import compile_progress
+from stream_rater.runtime.compile_progress import CompileLog, CompileProgress, NotebookProgress
 
 
 class Told(Watcher):
@@ -178,6 +179,30 @@ def test_progress_is_one_line_on_a_terminal() -> None:
     text = terminal.getvalue()
     assert "compiling kernel 9 of at most 99" in text and "\n" not in text
     assert text.endswith("\r\x1b[2K")
+
+
+def test_a_notebook_is_told_where_it_looks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On what is standard error then; by one watcher, however many ladders are made."""
+    monkeypatch.setattr(compile_progress, "watchers", some := list[Watcher]())
+    for _ in range(2):
+        compile_progress.in_notebook()
+    (watcher,) = some
+    assert isinstance(watcher, NotebookProgress)
+    for tell in (compile_progress.on_stderr, compile_progress.in_notebook):  # a command tells
+        tell()
+        assert [type(each) for each in some] == [CompileProgress]
+    now = iter((0.0, 3.0))
+    watcher = NotebookProgress(lambda: next(now))
+    monkeypatch.setattr(sys, "stderr", cell := io.StringIO())
+    watcher.compiling("stage", 1, 99)
+    monkeypatch.setattr(sys, "stderr", later := io.StringIO())
+    watcher.compiling("stage", 2, 99)
+    assert (cell.getvalue(), capsys.readouterr()) == ("", ("", ""))
+    assert later.getvalue() == (
+        "compiling kernel 2 of at most 99, once for each release: stage (3 s so far)\n"
+    )
 
 
 def test_the_service_logs_it() -> None:

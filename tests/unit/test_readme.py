@@ -3,6 +3,7 @@
 import argparse
 import re
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,8 @@ def check_command(words: list[str]) -> None:
             command.make_context(name, there)
         case ["python3", "-m", "venv", ".venv"] | [".venv/bin/python", "-m", "pip", "install", "."]:
             pass
+        case [".venv/bin/python", "-m", "pip", "install", wheel]:
+            assert wheel == f"build/dist/stream_rater-{version('stream-rater')}-py3-none-any.whl"
         case [".venv/bin/python", script, *arguments]:
             PARSERS[script](arguments)
         case ["helm", "install" | "upgrade", *arguments]:
@@ -160,11 +163,22 @@ def test_python_shown_is_python(page: Path) -> None:
 
 
 def test_the_python_of_the_reference_runs(monkeypatch: Any, capsys: Any) -> None:
-    """And prints what it says."""
+    """And prints what it says; both ways to rate a ladder print the same numbers."""
     monkeypatch.chdir(ROOT)
-    (example,) = blocks(pages.text("reference/python.md"), "python")
-    exec(compile(example, "python.md", "exec"), {})
-    assert capsys.readouterr().out.startswith("ann ")
+    printed = []
+    for example in blocks(pages.text("reference/python.md"), "python"):
+        exec(compile(example, "python.md", "exec"), {})
+        printed.append(sorted(capsys.readouterr().out.splitlines()))
+    one, other = printed
+    assert one == other and one[0].startswith("ann ")
+
+
+def test_the_python_of_the_readme_runs(monkeypatch: Any) -> None:
+    """As it stands, in the project's folder."""
+    monkeypatch.chdir(ROOT)
+    (example,), names = blocks(README.read_text(), "python"), dict[str, Any]()
+    exec(compile(example, "README.md", "exec"), names)
+    assert {"ann", "bob", "cy", "dee"} <= set(names["ladder"]) and names["ladder"].name == "duel"
 
 
 def test_every_page_is_in_the_site() -> None:

@@ -1,0 +1,104 @@
+"""Columns of equal length that a notebook shows as a table."""
+
+import html
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from stream_rater.contract.events import shown
+
+SHOWN_ROWS = 20
+"""A longer table is cut."""
+
+Objects = npt.NDArray[np.object_]
+"""Python values: a column of texts keeps them as they are."""
+
+
+def objects(values: list[Any]) -> Objects:
+    """(n,) these values, whatever they are."""
+    return np.fromiter(values, np.object_, len(values))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Columns:
+    """Rows as columns: each field that is an array has an element for each row."""
+
+    DECIMALS: ClassVar[Mapping[str, int]] = {}
+    """How many are shown of a column of floats; 1 unless it stands here."""
+
+    @property
+    def title(self) -> str:
+        """What stands above the table."""
+        return type(self).__name__
+
+    def columns(self) -> dict[str, npt.NDArray[Any]]:
+        """The columns by name, in order."""
+        every = ((each.name, getattr(self, each.name)) for each in fields(self))
+        return {name: column for name, column in every if isinstance(column, np.ndarray)}
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns().values())))
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """The rows, each a dict of Python values by column."""
+        columns = self.columns()
+        values = (self._values(name, column) for name, column in columns.items())
+        return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
+
+    def _values(self, name: str, column: npt.NDArray[Any]) -> list[Any]:
+        """A column as Python values; times as RFC 3339 writes them."""
+        if column.dtype.kind == "M":
+            return [f"{each}Z" for each in np.datetime_as_string(column, "s").tolist()]
+        found: list[Any] = column.tolist()
+        return found
+
+    def __repr__(self) -> str:
+        cells = [list(self.columns()), *self._cells()]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        left = [column.dtype.kind in "OM" for column in self.columns().values()]
+        return "\n".join([self.title, *_lines(cells, widths, left), *self._rest()])
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        head = _row("th", self.columns())
+        body = "".join(_row("td", cells) for cells in self._cells())
+        rest = "".join(f"<p>{html.escape(line)}</p>" for line in self._rest())
+        title = html.escape(self.title)
+        return f"<table><caption>{title}</caption>{head}{body}</table>{rest}"
+
+    def _cells(self) -> Iterator[list[str]]:
+        """The first rows as texts."""
+        columns = self.columns()
+        texts = (
+            [self._text(name, each) for each in self._values(name, column[:SHOWN_ROWS])]
+            for name, column in columns.items()
+        )
+        return (list(row) for row in zip(*texts, strict=True))
+
+    def _text(self, name: str, value: Any) -> str:
+        if isinstance(value, float):
+            return f"{value:.{self.DECIMALS.get(name, 1)}f}"
+        if isinstance(value, tuple):
+            return shown(", ".join(map(str, value)))
+        return "" if value is None else shown(str(value))
+
+    def _rest(self) -> list[str]:
+        left = len(self) - SHOWN_ROWS
+        return [f"… and {left:,} more"] if left > 0 else []
+
+
+def _lines(cells: list[list[str]], widths: list[int], left: list[bool]) -> Iterator[str]:
+    """Rows of texts, each column as wide as its widest cell; to the left, or to the right."""
+    for row in cells:
+        padded = (
+            text.ljust(width) if to_left else text.rjust(width)
+            for text, width, to_left in zip(row, widths, left, strict=True)
+        )
+        yield "  ".join(padded).rstrip()
+
+
+def _row(tag: str, cells: Iterable[str]) -> str:
+    return f"<tr>{''.join(f'<{tag}>{html.escape(each)}</{tag}>' for each in cells)}</tr>"

@@ -1,0 +1,1 @@
+"""What the ratings before a round say about its result: pure functions of numbers."""

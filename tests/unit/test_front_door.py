@@ -1,0 +1,110 @@
+"""`import stream_rater`: light, typed, and without what only the service needs."""
+
+import ast
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import stream_rater
+from local.tools import ROOT
+from stream_rater.cli.options import OF_THE_SERVICE
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
+LOADED = "print(*({m.partition('.')[0] for m in sys.modules} - set(sys.stdlib_module_names)))"
+WITHOUT = f"import sys; sys.modules.update(dict.fromkeys({sorted(OF_THE_SERVICE)}))\n"
+"""As where the extra `service` is not installed."""
+
+
+def python(code: str) -> "subprocess.CompletedProcess[str]":
+    """Run it in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+
+def newly_loaded(code: str) -> set[str]:
+    """The packages that this code imports beside those of an empty program."""
+    empty, done = python(f"import sys; {LOADED}"), python(f"import sys; {code}; {LOADED}")
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split()) - set(empty.stdout.split())
+
+
+def packages(requirements: list[str]) -> set[str]:
+    """The names by which these are imported."""
+    return {each.partition(">")[0].partition("[")[0].replace("-", "_") for each in requirements}
+
+
+def test_to_import_it_loads_nothing() -> None:
+    """And its names load no kernel: numba is left for the first ladder."""
+    assert newly_loaded("import stream_rater") == {"stream_rater"}
+    every = newly_loaded(f"from stream_rater import {', '.join(stream_rater.__all__)}")
+    assert {"stream_rater", "numpy", "msgspec"} <= every
+    assert every & {"numba", "llvmlite", "click", "rich", *OF_THE_SERVICE} == set()
+    assert "numba" in newly_loaded("import stream_rater; stream_rater.Ladder()")
+
+
+def test_names_are_what_type_checkers_see() -> None:
+    """Each is imported from where it is defined, and all of them are listed."""
+    tree = ast.parse(Path(stream_rater.__file__).read_text())
+    seen = {
+        alias.name: node.module
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("stream_rater.")
+        for alias in node.names
+    }
+    assert sorted(seen) == stream_rater.__all__ == sorted(stream_rater._HOMES)
+    for name, module in seen.items():
+        found: Any = getattr(stream_rater, name)
+        assert found is getattr(import_module(str(module)), name) and found.__module__ == module
+        assert name in dir(stream_rater)
+    with pytest.raises(AttributeError, match="module 'stream_rater' has no attribute 'Leader'"):
+        stream_rater.Leader  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_the_wheel_needs_what_rates() -> None:
+    """No client of Kafka's, Redis' or Prometheus': these are the extra `service`."""
+    assert packages(PROJECT["dependencies"]) == {"click", "msgspec", "numba", "numpy", "rich"}
+    assert packages(EXTRAS["service"]) == OF_THE_SERVICE
+
+
+RATE = "from stream_rater import Ladder; print(Ladder().rate(['ann', 'bob']).mu[0] > 1500)"
+COMMAND = "from stream_rater.cli.app import main; main({words!r})"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["rate", "deploy/examples/rounds.jsonl"],
+     ["evaluate", "deploy/examples/rounds.jsonl", "--config", "deploy/examples/elo-mmr.json"],
+     ["demo", "--embedded", "--rounds", "3"], ["--help"], ["correct", "void", "--help"]],
+    ids=lambda words: words[0],
+)  # fmt: skip
+def test_offline_commands_do_without_the_service(words: list[str]) -> None:
+    """As the ladder does."""
+    done = python(WITHOUT + COMMAND.format(words=words))
+    assert done.returncode == 0 and done.stdout, done.stderr
+
+
+def test_a_ladder_does_without_the_service() -> None:
+    """Nor does it look for it."""
+    done = python(WITHOUT + RATE)
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["run"], ["submit", "deploy/examples/rounds.jsonl"], ["watch"], ["rejected"], ["rebuild"],
+     ["verify"], ["inspect"], ["correct", "void", "duel", "r"]],
+    ids=lambda words: words[0],
+)  # fmt: skip
+def test_a_command_of_the_service_names_its_extra(words: list[str]) -> None:
+    """In one line."""
+    done = python(WITHOUT + COMMAND.format(words=words))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.endswith(" is not installed: stream-rater[service] brings it\n")
+    assert done.stderr.count("\n") == 1 and done.stderr.startswith("stream-rater: ")
