@@ -46,7 +46,7 @@ class KeptCheckpoints:
         """Write a checkpoint of this pool, and delete those whose place it takes. Returns the
         number of its players. `end`: where the log is now. Yields effects, and None wherever it
         may pause."""
-        rows = checkpoint.rows_in(pool)
+        rows = pool.played()
         head = msgspec.structs.replace(head, pieces=checkpoint.number_of_pieces(len(rows)))
         yield from self._write_head(head)
         for number, data in enumerate(checkpoint.pieces_of(pool, rows)):

@@ -10,7 +10,6 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
-import numpy as np
 
 from stream_rater.columns.arrays import Ints
 from stream_rater.columns.kernels import KERNEL_VERSION
@@ -117,12 +116,6 @@ def superfluous(heads: Sequence[Head], end: int) -> list[Head]:
 
 
 # --- players ------------------------------------------------------------------------------------
-
-
-def rows_in(pool: Pool) -> Ints:
-    """The rows of the players whom a checkpoint of this pool has: those who have a round."""
-    rows = np.arange(len(pool))
-    return rows[pool.headers(rows)["rounds"] > 0]
 
 
 def pieces_of(pool: Pool, rows: Ints) -> Iterator[bytes]:

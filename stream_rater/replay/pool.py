@@ -202,6 +202,10 @@ class Pool:
             raise record.Unrecordable("no record can hold a full history: set history to a number")
         return record.encode(Beliefs(self._beliefs.header[rows], self._beliefs.factors[rows]))
 
+    def played(self) -> Ints:
+        """The rows of the players who have a round."""
+        return np.flatnonzero(self._beliefs.header["rounds"][: len(self)] > 0)
+
     @property
     def names(self) -> StringColumn:
         """All players, in order of their rows."""
