@@ -1,6 +1,7 @@
 """The names of the keys in Redis."""
 
 import zlib
+from urllib.parse import unquote
 
 from stream_rater.contract.events import escape
 
@@ -19,3 +20,8 @@ def beliefs_prefix(shard: int) -> str:
 def belief_key(shard: int, ladder: str, player: bytes, buckets: int) -> str:
     """The hash that holds a player's belief: one of the `buckets` hashes of a ladder in a shard."""
     return f"{beliefs_prefix(shard)}{escape(ladder)}:{zlib.crc32(player) % buckets}"
+
+
+def ladder_of(key: str) -> str:
+    """The ladder of a hash of beliefs."""
+    return unquote(key.split(":")[2])
