@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
 
 from stream_rater.adapters.access import QUIET
@@ -38,8 +38,8 @@ from tests.integration.test_corrections import (
     told,
     verified,
 )
-from tests.integration.test_rebuild import gone, rebuild
-from tests.integration.topics import Bytes, produce, read_topic
+from tests.integration.test_rebuild import flush, gone, rebuild
+from tests.integration.topics import TIMEOUT_S, Bytes, produce, read_topic
 
 Start = Callable[..., WorkerProcess]
 Ended = subprocess.CompletedProcess[str]
@@ -139,6 +139,22 @@ def digests(at: Settings) -> Digests:
     return digests_of(list(beliefs(at).items()), {RANKED, DUELS})
 
 
+def in_transaction(at: Settings, record: Bytes, *, commits: bool) -> None:
+    """Report a round as a game backend with transactions does. Its end takes an offset."""
+    producer = Producer(
+        {
+            "bootstrap.servers": at.kafka, "transactional.id": f"{at.topic_prefix}game",
+            "partitioner": "murmur2_random",
+        },
+        logger=QUIET,
+    )  # fmt: skip
+    producer.init_transactions(TIMEOUT_S)
+    producer.begin_transaction()
+    producer.produce(Topics.of(at).rounds, record.value, record.key)
+    producer.flush(TIMEOUT_S)
+    (producer.commit_transaction if commits else producer.abort_transaction)(TIMEOUT_S)
+
+
 def rounds_of(at: Settings) -> int:
     """How many rounds of the erased player's count."""
     held = record.decode([beliefs(at)[RANKED, NAME]], 0, 0.0, 1.0)
@@ -152,6 +168,8 @@ def with_a_past(at: Settings, start: Start) -> None:
     named = rounds.as_json(*rounds.ranked([1, 2], [GERTRUDE, GERTRUDE]), ladder=RANKED)
     rated(at, *season(0, 60), Bytes(named, RANKED.encode()), Bytes(GERTRUDE.encode(), b"ranked"))
     rated(at, *season(0, 8), a_round(60, "walter", "p1"), a_round(61, "p2", "walter"))
+    in_transaction(at, a_round(62, "p4", GERTRUDE), commits=False)
+    in_transaction(at, a_round(63, "p4", GERTRUDE), commits=True)
     correct(at, "void", RANKED, "r11")
     correct(at, "merge", RANKED, "walter", GERTRUDE)
     correct(at, "remove", RANKED, "p6")
@@ -203,11 +221,12 @@ def test_subscribers_of_the_old_topics_are_told(
     settings: real.SettingsFactory, generation: Callable[..., Settings], worker_process: Start
 ) -> None:
     """The last record of each of the player's keys has no value. The next step is printed; commands
-    still read these topics."""
+    still read these topics, and the way back is open."""
     at = settings()
     to = generation(at)
     worker = worker_process(at)
     rated(at, *season(0, 30))
+    correct(at, "void", RANKED, "r5")
     stopped(worker)
     done = erase(at, to.topic_prefix)
     assert done.returncode == 0, done.stderr
@@ -227,6 +246,13 @@ def test_subscribers_of_the_old_topics_are_told(
     assert f"--delete --topic '{topics}'" in done.stdout
     words = ["watch", "--from-start", "--wait", "1", "--player", GERTRUDE]
     assert stream_rater(*words, settings=at).returncode == 0
+    ended = stream_rater("run", settings=at)
+    assert ended.returncode == 2 and "set topic_prefix to that of the new topics" in ended.stderr
+    flush(at)
+    assert rebuild(at).returncode == 0
+    shown = stream_rater("inspect", "--ladder", RANKED, "--player", GERTRUDE, settings=at)
+    assert shown.returncode == 0 and "  erased: " in shown.stdout
+    verified(at)
 
 
 def test_old_topics_are_deleted_on_request(
