@@ -130,16 +130,6 @@ class StoreMetadata:
 
         self._guard(clear)
 
-    def release(self) -> None:
-        """Mark the store as unfinished, and forget of which `round-completed` it is, so that it can
-        be rebuilt from another one, or from the same."""
-
-        def forget() -> None:
-            self._client.hset(LAYOUT_KEY, REBUILDING, "1")
-            self._client.hdel(LAYOUT_KEY, *sorted(OF_THE_ROUNDS))
-
-        self._guard(forget)
-
     def end_rebuild(self, layout: Mapping[str, str], kernel: int) -> None:
         """Store the new layout, and end the rebuild. Workers may then use the store."""
 

@@ -27,7 +27,7 @@ from stream_rater.cli import erasure_checks
 from stream_rater.cli.erasure_checks import Generation
 from stream_rater.cli.failures import named_failures
 from stream_rater.cli.rebuild import write_anew
-from stream_rater.cli.terminal import SHOWN_MISTAKES, Failed, counted, track_batches
+from stream_rater.cli.terminal import Failed, counted, track_batches
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.sharding import shards_of
 from stream_rater.config import PREFIX, BadConfiguration, Ladders, Settings, service_ladders
@@ -69,7 +69,9 @@ def erase(
     with named_failures():
         selfcheck.check()
         work = Erasure(settings, prefix, ladders, to)
-        work.check()
+        work.check_topics()
+        if not dry_run:
+            work.check_idle()
         survey = work.look()
         _announce(survey, to, prefix)
         if dry_run:
@@ -119,10 +121,9 @@ def _announce(survey: Survey, to: Pseudonym, prefix: str) -> None:
         f"of {counted(survey.accepted + survey.rejected, 'record')}, {survey.rejected:,} were "
         f"rejected: they stay empty in the topics of {prefix!r}"
     )
-    for place in survey.elsewhere[:SHOWN_MISTAKES]:
+    for place in survey.places:
         print(f"warning: the id stays in {shown(place)}", file=sys.stderr)
-    if len(survey.elsewhere) > SHOWN_MISTAKES:
-        more = len(survey.elsewhere) - SHOWN_MISTAKES
+    if more := survey.left - len(survey.places):
         print(f"warning: and in {counted(more, 'record')} more", file=sys.stderr)
 
 
@@ -183,15 +184,19 @@ class Erasure:
 
     # --- 1 ---
 
-    def check(self) -> None:
-        """Refuse what could not be undone or compared."""
+    def check_topics(self) -> None:
+        """Refuse topics or a ladders file that will not do, as far as workers may run."""
+        erasure_checks.check_free(self._new, self._old, self._partitions)
+        self._corrected = erasure_checks.check_notes(self._old, self._ladders)
+
+    def check_idle(self) -> None:
+        """Refuse a store and a log on which something is left to do."""
         store, old = self._store, self._old
-        store.prepare()
-        erasure_checks.check_free(self._new, old, self._partitions)
         erasure_checks.check_idle(old, self._new)
+        store.prepare()
         store.check_layout(layout_of(old.settings, old.admin, self._partitions))
         erasure_checks.check_kernel(store.layout.begun_by(KERNEL_VERSION))
-        self._corrected = erasure_checks.check_notes(old, self._ladders)
+        erasure_checks.check_waiting(old)
         self._ends = erasure_checks.check_drained(old, self._partitions)
 
     def look(self) -> Survey:
@@ -226,6 +231,7 @@ class Erasure:
         new = self._new
         new.admin.create_topics()
         new.admin.check_topics()
+        erasure_checks.check_sizes(new, self._old)
         for topic, records in (
             (new.topics.rounds, self._rewritten(survey)),
             (new.topics.changed, self._renamed_events()),
@@ -269,7 +275,6 @@ class Erasure:
         before. Raises Failed if they are not."""
         new, store = self._new, self._store
         before = self._digests("beliefs before")
-        store.layout.release()
         write_anew(new.admin, new.settings, self._ladders, store, self._new_partitions)
         after = self._digests("beliefs after")
         erasure_checks.check_equal(difference(self._under_new_name(before), after), len(after))

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from stream_rater.adapters.topic_rules import LARGEST, configured, size_of
 from stream_rater.adapters.topics import Admin, Topics
 from stream_rater.cli import rebuild
 from stream_rater.cli.rebuild import check_rounds_kept
@@ -14,7 +15,7 @@ from stream_rater.config import BadConfiguration, Ladders, Settings
 from stream_rater.contract.events import shown
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.lab.digests import Difference
-from stream_rater.lab.erasure import Pseudonym, Survey
+from stream_rater.lab.erasure import Pseudonym, Survey, reordered
 from stream_rater.pipeline.edits_in_force import LadderEdits
 
 TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]*")
@@ -77,12 +78,16 @@ def check_kernel(begun_by: int) -> None:
 
 
 def check_notes(old: Generation, ladders: Ladders) -> frozenset[str]:
-    """The ladders file must be that of the workers, and no correction may wait. Returns the ladders
-    with corrections."""
+    """The ladders file must be that of the workers. Returns the ladders with corrections."""
     ladder_log = noted_ladders(old.settings, old.admin)
     if why := disagreement(old.settings, ladders, ladder_log):
         raise BadConfiguration(f"{why}: nothing was erased")
-    for ladder, noted in ladder_log.corrections.items():
+    return frozenset(ladder_log.corrections)
+
+
+def check_waiting(old: Generation) -> None:
+    """No correction may wait."""
+    for ladder, noted in noted_ladders(old.settings, old.admin).corrections.items():
         if waiting := LadderEdits(noted).waiting(IN_THE_END):
             told = counted(len(waiting), "correction")
             raise Failed(
@@ -90,7 +95,6 @@ def check_notes(old: Generation, ladders: Ladders) -> frozenset[str]:
                 "corrections-applied: start workers, send `stream-rater correct apply`, stop them "
                 "again, and run it again"
             )
-    return frozenset(ladder_log.corrections)
 
 
 def check_drained(old: Generation, partitions: Mapping[str, int]) -> dict[int, int]:
@@ -123,7 +127,7 @@ def check_quiet(old: Generation, ends: Mapping[int, int]) -> None:
 
 
 def check_found(survey: Survey, to: Pseudonym) -> None:
-    """A record must name the player, and none the pseudonym."""
+    """A record must name the player, and none the pseudonym, which must decide as the id did."""
     if not (survey.rounds or survey.corrections):
         raise Failed(
             f"unknown-player: no accepted record names {shown(to.player)!r}: `stream-rater watch "
@@ -134,6 +138,28 @@ def check_found(survey: Survey, to: Pseudonym) -> None:
             f"--pseudonym: {shown(to.name)!r} is a player already ({survey.taken}): name another"
         )
 
+    if survey.verdicts is not None and (found := reordered(survey.verdicts, to)):
+        ladder, other = map(shown, found)
+        raise BadConfiguration(
+            f"--pseudonym: on ladder {ladder!r} the player and {other!r} were merged into one, and "
+            "where both stand in a round the lesser name stays: name a pseudonym that comes "
+            f"{'after' if found[1] < to.player else 'before'} {other!r}, as the id does"
+        )
+
+
+def check_sizes(new: Generation, old: Generation) -> None:
+    """Each new topic must take the records of the old one."""
+    for topic, twin in zip(new.topics.names, old.topics.names, strict=True):
+        held, needed = (
+            size_of(each.admin.configuration(name)) for each, name in ((new, topic), (old, twin))
+        )
+        if held < needed:
+            command = configured(new.settings, topic, LARGEST, str(needed))
+            raise BadConfiguration(
+                f"{topic}: {LARGEST} is {held}, and that of {twin} is {needed}: {command}, and run "
+                "it again"
+            )
+
 
 def check_equal(found: Difference, count: int) -> None:
     """Each belief must be what it was."""
@@ -143,6 +169,5 @@ def check_equal(found: Difference, count: int) -> None:
     raise Failed(
         f"of {counted(count, 'belief')} rebuilt from the new topics, {len(found.differing)} are "
         f"different, {len(found.missing)} missing and {len(found.surplus)} too many, first ladder "
-        f"{ladder!r}, player {player!r}: nothing was erased. `stream-rater verify` tells if Redis "
-        "and the log agree; where merged players met in a round, another --pseudonym may help"
+        f"{ladder!r}, player {player!r}: Redis was not what the log says before: nothing was erased"
     )

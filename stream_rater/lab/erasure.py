@@ -19,7 +19,7 @@ from msgspec import Raw, structs
 
 from stream_rater.config import Ladders
 from stream_rater.contract.events import UNDECODABLE, escape, header
-from stream_rater.contract.record import Record
+from stream_rater.contract.record import Player, Record
 from stream_rater.pipeline.correction_ports import NotedCorrection
 from stream_rater.pipeline.ladder_history import Note, correction_notes
 from stream_rater.replay.sequential import Judge, Unjudged
@@ -33,6 +33,10 @@ NAMES = "player", "into"
 OF_ENTRIES = frozenset({"player", "team", "rank", "dnf", "shares"})
 OTHERS = frozenset({"ladder", "completed_at", "from", "until", "event_type", "standings", *NAMES})
 """Fields that hold no text of a producer's own."""
+
+
+MOST_PLACES = 20
+"""Places that a survey keeps."""
 
 
 class _Codec(NamedTuple):
@@ -117,7 +121,7 @@ class Pseudonym:
                 if self._word(text):
                     return name
         for name, content in record.headers:
-            if content and self._word(content.decode(errors="replace")):
+            if content and self._bytes in content and self._word(content.decode(errors="replace")):
                 return f"header {name}"
         return ""
 
@@ -232,8 +236,10 @@ class Survey:
     rejected: int = 0
     taken: str = ""
     """A place where the pseudonym stands already; empty if there is none."""
-    elsewhere: list[str] = field(default_factory=list)
-    """Places where the id stands in another field, which stays as it is."""
+    left: int = 0
+    """In how many records the id stands in another field, which stays as it is."""
+    places: list[str] = field(default_factory=list)
+    """Where it does, in the first of these."""
 
     def read(self, records: Sequence[Record], accepted: Sequence[bool], to: Pseudonym) -> None:
         """Look through the next records."""
@@ -251,7 +257,24 @@ class Survey:
             if not self.taken and back.names(record):
                 self.taken = place
             if where := to.elsewhere(renamed):
-                self.elsewhere.append(f"{place}: {where}")
+                self.left += 1
+                self.places += [f"{place}: {where}"] if self.left <= MOST_PLACES else []
+
+
+def reordered(verdicts: Verdicts, to: Pseudonym) -> Player | None:
+    """A ladder and a name before which the player's id comes and the pseudonym does not, or the
+    other way round; only where it matters.
+
+    Of merged accounts that meet in a round, the one with the least name stays (`replay.edits`).
+    """
+    for ladder, edits in verdicts.edits.items():
+        fate = edits.fates.get(to.player)
+        if fate is None or fate.now == to.player:
+            continue
+        for other in edits.names_of(fate.now):
+            if other not in (fate.now, to.player) and (other < to.player) != (other < to.name):
+                return ladder, other
+    return None
 
 
 class Rewriting:

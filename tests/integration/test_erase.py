@@ -1,32 +1,30 @@
 """`erase` on real servers: the id is gone, and every rating is what it was."""
 
 import re
-import subprocess
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from random import Random
 from typing import Any
 
-import msgspec
-import pytest
-from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
+from confluent_kafka import Producer
 
 from stream_rater.adapters.access import QUIET
-from stream_rater.adapters.generations import delete_topics
-from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.redis_client import connect
 from stream_rater.adapters.topics import Admin, Topics
-from stream_rater.cli.erase import Erasure, pseudonym_of
-from stream_rater.cli.terminal import Failed
 from stream_rater.columns.sharding import shards_of
-from stream_rater.config import Settings, service_ladders
+from stream_rater.config import Settings
 from stream_rater.contract.events import joined, rating_changed_from_json
-from stream_rater.contract.record import Player
 from stream_rater.lab.digests import Digests, digests_of
 from stream_rater.rating import record
 from tests import real, rounds
-from tests.integration.processes import WorkerProcess, complaints, stream_rater, wait_until
+from tests.integration.erasing import (
+    GERTRUDE,
+    NAME,
+    Start,
+    beliefs,
+    erase,
+    season,
+    stopped,
+)
+from tests.integration.processes import stream_rater, wait_until
 from tests.integration.test_corrections import (
     DUELS,
     RANKED,
@@ -38,75 +36,8 @@ from tests.integration.test_corrections import (
     told,
     verified,
 )
-from tests.integration.test_rebuild import flush, gone, rebuild
-from tests.integration.topics import TIMEOUT_S, Bytes, produce, read_topic
-
-Start = Callable[..., WorkerProcess]
-Ended = subprocess.CompletedProcess[str]
-
-GERTRUDE, NAME = "gertrude", "somebody"
-MU = 21
-"""Where mu begins in a record."""
-PLAYERS = [GERTRUDE, *(f"p{number}" for number in range(7))]
-
-
-def season(first: int, count: int, who: str = GERTRUDE) -> Iterator[Bytes]:
-    """Rounds on two ladders: of four, and on one of them of two teams."""
-    random = Random(first)
-    players = [who, *PLAYERS[1:]]
-    for number in range(first, first + count):
-        four = random.sample(players, 4)
-        if number % 4 == 0:
-            yield a_round(number, *four, ladder=DUELS)
-        elif number % 4 == 2:
-            teams = {"team": four[:2], "rank": 1}, {"team": four[2:], "shares": [1, 0.5], "rank": 2}
-            value = rounds.as_json(*teams, round_id=f"r{number}", ladder=RANKED)
-            yield Bytes(value, RANKED.encode())
-        else:
-            yield a_round(number, *four)
-
-
-def erase(at: Settings, prefix: str, *words: str, player: str = GERTRUDE) -> Ended:
-    return stream_rater("erase", player, "--to", prefix, *words, settings=at)
-
-
-def refused(at: Settings, prefix: str, *words: str, player: str = GERTRUDE) -> str:
-    """What one line says."""
-    ended = erase(at, prefix, *words, player=player)
-    lines = complaints(ended.stderr)
-    assert ended.returncode in (1, 2) and len(lines) == 1, ended.stdout + ended.stderr
-    return lines[0]
-
-
-@pytest.fixture
-def generation(settings: real.SettingsFactory) -> Iterator[Callable[..., Settings]]:
-    """Makes settings of another generation of the topics of `at`; these are deleted at the end."""
-    made: list[Settings] = []
-
-    def of(at: Settings, name: str = "v2") -> Settings:
-        made.append(msgspec.structs.replace(at, topic_prefix=f"{at.topic_prefix}{name}."))
-        return made[-1]
-
-    yield of
-    for each in made:
-        if there := Admin(each).partitions():
-            delete_topics(each, there)
-
-
-def stopped(worker: WorkerProcess) -> None:
-    """End a worker, and wait until it has left its groups."""
-    worker.terminate()
-    assert worker.wait() == 0
-    wait_until(gone(worker.settings), "it has left")
-
-
-def beliefs(at: Settings) -> dict[Player, bytes]:
-    """Every belief in Redis."""
-    store = RedisStore(at)
-    try:
-        return {player: data for some in store.beliefs() for player, data in some}
-    finally:
-        store.close()
+from tests.integration.test_rebuild import flush, rebuild
+from tests.integration.topics import TIMEOUT_S, Bytes, read_topic
 
 
 def in_redis(at: Settings) -> Iterator[bytes]:
@@ -269,139 +200,3 @@ def test_old_topics_are_deleted_on_request(
     wait_until(lambda: not Admin(at).partitions(), "they are gone")
     assert set(Admin(to).partitions()) == set(Topics.of(to).names)
     verified(to)
-
-
-def delete_first_rounds(at: Settings) -> None:
-    """Delete a record of the first partition that has any."""
-    admin = Admin(at)
-    topic = admin.topics.rounds
-    partition = next(p for p, end in enumerate(admin.ends(topic, at.partitions)) if end)
-    client = AdminClient({"bootstrap.servers": at.kafka}, logger=QUIET)
-    for future in client.delete_records([TopicPartition(topic, partition, 1)]).values():
-        future.result(10.0)
-
-
-def test_what_could_not_be_undone_is_refused(
-    settings: real.SettingsFactory, generation: Callable[..., Settings], worker_process: Start,
-    tmp_path: Path,
-) -> None:  # fmt: skip
-    """Each in one line, with its place and the cure; nothing is written."""
-    at = settings()
-    to, taken = generation(at), generation(at, "taken")
-    worker = worker_process(at)
-    rated(at, *season(0, 30))
-    assert "workers are in the group" in refused(at, to.topic_prefix)
-    correct(at, "void", RANKED, "r5", "--batched")
-    stopped(worker)
-    assert "1 correction waiting for corrections-applied" in refused(at, to.topic_prefix)
-    worker = worker_process(at)
-    correct(at, "apply", RANKED)
-    stopped(worker)
-    before = beliefs(at)
-
-    assert "unknown-player: no accepted record names 'nobody'" in refused(
-        at, to.topic_prefix, player="nobody"
-    )
-    assert "'p3' is a player already" in refused(at, to.topic_prefix, "--pseudonym", "p3")
-    assert "is the prefix of the present topics" in refused(at, at.topic_prefix)
-    assert "cannot begin the name of a topic" in refused(at, "v 2")
-    Admin(taken).create_topics()
-    produce(taken, [a_round(0, "a", "b")])
-    assert "holds records, or has held some" in refused(at, taken.topic_prefix)
-    ladders = tmp_path / "ladders.toml"
-    ladders.write_text('[ladders."*".rating]\nsystem = "elo-mmr"\nweight_limit = 0.5\n'
-                       "sigma_limit = 70\n")  # fmt: skip
-    other = msgspec.structs.replace(at, ladders=str(ladders))
-    assert "nothing was erased" in refused(other, to.topic_prefix)
-    produce(at, [a_round(500, "p1", "p2")])
-    assert re.search(
-        r"round-completed, partition \d: 1 record not fin", refused(at, to.topic_prefix)
-    )
-    stopped_again = worker_process(at)
-    rated(at)
-    stopped(stopped_again)
-    assert {who for who, data in beliefs(at).items() if before[who] != data} == {
-        (RANKED, "p1"), (RANKED, "p2"),
-    }  # fmt: skip
-    assert not Admin(to).partitions()
-    delete_first_rounds(at)
-    assert "were deleted" in refused(at, to.topic_prefix)
-
-
-def test_a_belief_that_differs_is_found(
-    settings: real.SettingsFactory, generation: Callable[..., Settings], worker_process: Start
-) -> None:
-    """Then nothing is erased: workers use the store under neither prefix, and a rebuild from the
-    old topics brings it back."""
-    at = settings()
-    to = generation(at)
-    worker = worker_process(at)
-    rated(at, *season(0, 30))
-    stopped(worker)
-    before = beliefs(at)
-    with connect(at) as client:
-        (key, *_) = sorted(client.scan_iter(match="{*}:belief:?*:*"))
-        held = client.hgetall(key)
-        held.pop(GERTRUDE.encode(), None)
-        player, data = next(iter(held.items()))
-        client.hset(key, player, data[:MU] + bytes([data[MU] ^ 1]) + data[MU + 1 :])
-    said = refused(at, to.topic_prefix)
-    assert "1 are different, 0 missing and 0 too many" in said
-    assert repr(player.decode()) in said and "stream-rater rebuild --replace" in said
-    assert all(each.value() for each in read_topic(at, Topics.of(at).changed))
-    for place in (at, to):
-        ended = stream_rater("run", settings=place)
-        assert ended.returncode == 2 and "a rebuild of the store is unfinished" in ended.stderr
-    done = rebuild(at, "--replace")
-    assert done.returncode == 0, done.stderr
-    assert beliefs(at) == before
-    verified(at)
-
-
-def test_it_can_be_run_again_after_any_interruption(
-    settings: real.SettingsFactory, generation: Callable[..., Settings], worker_process: Start
-) -> None:
-    """What is half done is refused, with the cure; and the cure works."""
-    at = settings()
-    to, other = generation(at), generation(at, "v3")
-    worker = worker_process(at)
-    rated(at, *season(0, 30))
-    stopped(worker)
-    before = beliefs(at)
-    ladders, name = service_ladders(at), pseudonym_of(GERTRUDE, NAME)
-    work = Erasure(at, to.topic_prefix, ladders, name)
-    work.check()
-    work.copy(work.look())
-    assert "holds records" in refused(at, to.topic_prefix)
-    assert beliefs(at) == before
-
-    work.switch()  # and the rest is left undone
-    assert "the store was laid out with" in refused(at, other.topic_prefix)
-    RedisStore(at).layout.release()  # as before the end of the rebuild
-    assert "a rebuild of the store is unfinished" in refused(at, other.topic_prefix)
-    done = rebuild(at, "--replace")
-    assert done.returncode == 0, done.stderr
-    assert beliefs(at) == before
-    assert "holds records" in refused(at, to.topic_prefix)
-    done = erase(at, other.topic_prefix, "--pseudonym", NAME)
-    assert done.returncode == 0, done.stderr
-    assert {(of, GERTRUDE if who == NAME else who): data
-            for (of, who), data in beliefs(other).items()} == before  # fmt: skip
-
-
-def test_a_round_that_comes_meanwhile_stops_it(
-    settings: real.SettingsFactory, generation: Callable[..., Settings], worker_process: Start
-) -> None:
-    """It would be lost to the new topics."""
-    at = settings()
-    to = generation(at)
-    worker = worker_process(at)
-    rated(at, *season(0, 12))
-    stopped(worker)
-    work = Erasure(at, to.topic_prefix, service_ladders(at), pseudonym_of(GERTRUDE, NAME))
-    work.check()
-    survey = work.look()
-    work.copy(survey)
-    produce(at, [a_round(500, "p1", "p2")])
-    with pytest.raises(Failed, match=r"partition \d: 1 record came meanwhile"):
-        work.switch()

@@ -14,12 +14,14 @@ from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.events import Headers, joined, to_json
 from stream_rater.contract.record import Record
 from stream_rater.lab.digests import difference, digests_of
-from stream_rater.lab.erasure import Accepted, Pseudonym, Rewriting, Survey
+from stream_rater.lab.erasure import MOST_PLACES, Accepted, Pseudonym, Rewriting, Survey
 from stream_rater.pipeline.correction_ports import NotedCorrection
 from stream_rater.pipeline.ladder_history import LadderLog, correction_notes, notes
 from stream_rater.rating import record as belief_record
 from stream_rater.rating.model import newcomers
+from stream_rater.replay.edits import NO_EDITS
 from stream_rater.replay.sequential import Unjudged
+from stream_rater.replay.verdicts import Verdicts
 from tests.rounds import MSGPACK_HEADERS, as_json, as_msgpack, event, ranked
 
 TO = Pseudonym("ann", "x-1")
@@ -190,12 +192,32 @@ def test_what_the_log_says_of_the_player() -> None:
     survey.read(log, [*TAKEN, True], TO)
     assert (survey.rounds, survey.corrections, survey.accepted, survey.rejected) == (1, 0, 3, 2)
     assert survey.taken == "partition 0, offset 9"
-    assert survey.elsewhere == ["partition 0, offset 9: round_id"]
+    assert (survey.left, survey.places) == (1, ["partition 0, offset 9: round_id"])
+    survey.read(MOST_PLACES * log[-1:], MOST_PLACES * [True], TO)
+    assert (survey.left, len(survey.places)) == (1 + MOST_PLACES, MOST_PLACES)
     with pytest.raises(BadConfiguration, match=r"'x-1' is a player already \(partition 0, off"):
         check_found(survey, TO)
     with pytest.raises(Failed, match="unknown-player: no accepted record names 'ann'"):
         check_found(Survey(None, accepted=5), TO)
     check_found(Survey(None, corrections=1), TO)
+
+
+def test_the_pseudonym_comes_where_the_id_came() -> None:
+    """Among accounts that were merged into the same one, but for that one. The lesser name of two
+    who meet in a round stays."""
+    merged = NO_EDITS
+    for each in ("bob", "ann", "cy"):
+        merged = merged.merge(each, "zoe")
+    survey = Survey(Verdicts({"l": NO_EDITS, "m": merged}, {}), rounds=1)
+    for player, name in (("ann", "aa"), ("bob", "b"), ("cy", "z"), ("zoe", "a"), ("dee", "a")):
+        check_found(survey, Pseudonym(player, name))
+    for player, name, cure in (
+        ("ann", "bx", "comes before 'bob', as the id does"),
+        ("cy", "a", "comes after 'bob', as the id does"),
+        ("bob", "d", "comes before 'cy', as the id does"),
+    ):
+        with pytest.raises(BadConfiguration, match=f"on ladder 'm' the player and .* {cure}"):
+            check_found(survey, Pseudonym(player, name))
 
 
 # --- what is compared ----------------------------------------------------------------------------
