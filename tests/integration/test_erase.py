@@ -106,6 +106,8 @@ def with_a_past(at: Settings, start: Start) -> None:
     correct(at, "remove", RANKED, "p6")
     correct(at, "remove", DUELS, GERTRUDE, "--from", rounds.day(200))
     rated(at, *season(70, 12))
+    in_transaction(at, a_round(82, "p4", GERTRUDE), commits=True)  # the log ends with its end
+    wait_until(lambda: last_round(at, GERTRUDE).round_id == "r82", "the last one is rated")
     stopped(worker)
 
 

@@ -88,7 +88,8 @@ def test_what_could_not_be_undone_is_refused(
     ladders.write_text('[ladders."*".rating]\nsystem = "elo-mmr"\nweight_limit = 0.5\n'
                        "sigma_limit = 70\n")  # fmt: skip
     other = msgspec.structs.replace(at, ladders=str(ladders))
-    assert "nothing was erased" in refused(other, to.topic_prefix)
+    said = refused(other, to.topic_prefix)
+    assert "to the ladders file of the workers: nothing was erased" in said
     produce(at, [a_round(500, "p1", "p2")])
     assert re.search(
         r"round-completed, partition \d: 1 record not fin", refused(at, to.topic_prefix)
