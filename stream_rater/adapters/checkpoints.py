@@ -10,7 +10,12 @@ from typing import Any
 
 import redis
 
-from stream_rater.adapters.store_keys import checkpoint_piece_key, checkpoints_key
+from stream_rater.adapters.redis_client import servers
+from stream_rater.adapters.store_keys import (
+    CHECKPOINT_KEYS,
+    checkpoint_piece_key,
+    checkpoints_key,
+)
 
 
 class RedisCheckpoints:
@@ -46,6 +51,12 @@ class RedisCheckpoints:
         for number in range(pieces):
             self._call(self._client.unlink, checkpoint_piece_key(ladder, name, number))
         self._call(self._client.hdel, checkpoints_key(ladder), name)
+
+    def drop_all(self) -> None:
+        """Delete the checkpoints of all ladders."""
+        for server in servers(self._client):
+            for key in self._call(list, server.scan_iter(match=CHECKPOINT_KEYS, count=10_000)):
+                self._call(self._client.unlink, key)
 
     def _call(self, command: Callable[..., Any], *given: Any) -> Any:
         return self._guard(partial(command, *given))

@@ -40,7 +40,7 @@ def rebuild(settings: Settings, *, replace: bool) -> None:
         layout = layout_of(settings, admin, partitions)
         store = RedisStore(settings)
         store.prepare()
-        _check_idle(admin, settings)
+        check_idle(admin, settings)
         store.layout.check_rebuildable(layout)
         if not (replace or store.layout.is_empty()):
             raise BadConfiguration("the store holds ratings: give --replace to rebuild it anew")
@@ -48,15 +48,7 @@ def rebuild(settings: Settings, *, replace: bool) -> None:
             raise BadConfiguration(
                 f"{why}, or give --replace to rate all rounds again by other parameters"
             )
-        try:
-            work = _rebuild(admin, settings, ladders, store, partitions)
-        except (UnknownPart, Misplaced, InUse) as error:
-            raise Failed(str(error)) from None
-        log = LadderNotes(settings, admin)
-        named = (each for each in ladders.ladders if each != TEMPLATE)
-        every = dict.fromkeys((*work.ladders, *named, *log.read().ladders))
-        log.write(notes("restated", {ladder: ladders.history(ladder) for ladder in every}))
-        log.close()
+        work = write_anew(admin, settings, ladders, store, partitions)
         store.layout.end_rebuild(layout, KERNEL_VERSION)
         store.close()
     took_s = time.monotonic() - began_s
@@ -64,6 +56,24 @@ def rebuild(settings: Settings, *, replace: bool) -> None:
         f"{work.rounds} rounds replayed, {work.written} beliefs written in {took_s:.1f} s "
         f"({work.updates / took_s:,.0f} updates a second)"
     )
+
+
+def write_anew(
+    admin: Admin, settings: Settings, ladders: Ladders, store: RedisStore,
+    partitions: Mapping[str, int],
+) -> Rebuild:  # fmt: skip
+    """Write the store anew from the log, and note by which histories that was. The store stays
+    marked as unfinished. Raises Failed."""
+    try:
+        work = _rebuild(admin, settings, ladders, store, partitions)
+    except (UnknownPart, Misplaced, InUse) as error:
+        raise Failed(str(error)) from None
+    log = LadderNotes(settings, admin)
+    named = (each for each in ladders.ladders if each != TEMPLATE)
+    every = dict.fromkeys((*work.ladders, *named, *log.read().ladders))
+    log.write(notes("restated", {ladder: ladders.history(ladder) for ladder in every}))
+    log.close()
+    return work
 
 
 def _rebuild(
@@ -87,14 +97,14 @@ def _rebuild(
     reach.check()
     check_published(published, reach.with_parts)
     work = _replayed(admin, settings, ladders, partitions[rounds], reach)
-    _check_idle(admin, settings)
+    check_idle(admin, settings)
     marks = _mark(settings, parts, shards)
     check_quiet(marks, ends)
     moved = passed(applied, marks)
     admin.commit(UPDATERS, parts, moved)
     applied |= moved
     store.layout.begin_rebuild(shards)
-    _check_idle(admin, settings)
+    check_idle(admin, settings)
     fill(track_batches(work.beliefs(), "beliefs"), applied, marks, store.apply)
     if _committed(admin, UPDATERS, parts, shards) != applied:
         raise InUse("workers ran while the store was being rebuilt: stop them, run it again")
@@ -122,13 +132,14 @@ def _replayed(
 
 
 def _told(admin: Admin, settings: Settings, ladders: Collection[str]) -> Mapping[Player, Told]:
-    """What was last told of the players of ladders with corrections."""
+    """What was last told of the players of ladders with corrections. A record without a value says
+    that its player was erased."""
     if not ladders:
         return {}
     topic = admin.topics.changed
     (count,) = admin.partitions_of(topic)
-    records = read_all(settings, topic, count)
-    return last_told((rating_changed_from_json(each.value or b"") for each in records), ladders)
+    values = (each.value for each in read_all(settings, topic, count))
+    return last_told(map(rating_changed_from_json, filter(None, values)), ladders)
 
 
 def _mark(settings: Settings, topic: str, shards: int) -> dict[int, int]:
@@ -148,7 +159,8 @@ def _all(
     return track_batches(read_batches(settings, topic, partitions), label, total)
 
 
-def _check_idle(admin: Admin, settings: Settings) -> None:
+def check_idle(admin: Admin, settings: Settings) -> None:
+    """No worker may be in a group."""
     for group in (ESTIMATORS, UPDATERS):
         members = admin.members(group)
         if members:

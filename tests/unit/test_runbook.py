@@ -30,6 +30,7 @@ COMMENT = re.compile(r"\s+# .*$", re.MULTILINE)
 OTHERS = {
     "curl",
     "grep",
+    "kafka-topics.sh",
     "kafka-transactions.sh",
     "tail",
     "head",
