@@ -17,9 +17,9 @@ from stream_rater.config import TEMPLATE, BadConfiguration, Ladders, Settings, s
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Player, Record
-from stream_rater.lab.corrected_rebuild import Marks, Told, last_told, verdicts_at
+from stream_rater.lab.corrected_rebuild import Marks, Told, editions, last_told
 from stream_rater.lab.cutoff import Cutoff, Misplaced
-from stream_rater.lab.rebuild import InUse, Rebuild, fill, passed
+from stream_rater.lab.rebuild import InUse, Rebuild, Rebuilds, fill, passed
 from stream_rater.parts.schema import UnknownPart, mark
 from stream_rater.pipeline.ladder_history import notes
 from stream_rater.replay.sequential import Unjudged
@@ -61,7 +61,7 @@ def rebuild(settings: Settings, *, replace: bool) -> None:
 def write_anew(
     admin: Admin, settings: Settings, ladders: Ladders, store: RedisStore,
     partitions: Mapping[str, int],
-) -> Rebuild:  # fmt: skip
+) -> Rebuilds:  # fmt: skip
     """Write the store anew from the log, and note by which histories that was. The store stays
     marked as unfinished. Raises Failed."""
     try:
@@ -79,7 +79,7 @@ def write_anew(
 def _rebuild(
     admin: Admin, settings: Settings, ladders: Ladders, store: RedisStore,
     partitions: Mapping[str, int],
-) -> Rebuild:  # fmt: skip
+) -> Rebuilds:  # fmt: skip
     """Read everything; only then delete what there is, and write."""
     rounds, parts = admin.topics.rounds, admin.topics.parts
     shards = partitions[parts]
@@ -113,7 +113,7 @@ def _rebuild(
 
 def _replayed(
     admin: Admin, settings: Settings, ladders: Ladders, partitions: int, reach: Cutoff
-) -> Rebuild:
+) -> Rebuilds:
     """The replay of all rounds, as corrections make them."""
     rounds, window = admin.topics.rounds, settings.duplicate_window
 
@@ -123,12 +123,17 @@ def _replayed(
         return work
 
     try:
-        return fed(Rebuild(ladders, window, partitions, reach), "rounds")
+        return Rebuilds([fed(Rebuild(ladders, window, partitions, reach), "rounds")])
     except Unjudged:
         again = partial(read_all, settings, rounds, partitions)
-    verdicts = verdicts_at(again, ladders, window, partitions, reach)
-    marks = Marks(_told(admin, settings, verdicts.edits), reach, verdicts, ladders)
-    return fed(Rebuild(ladders, window, partitions, reach, verdicts, marks), "corrected rounds")
+    works = list[Rebuild]()
+    told: Mapping[Player, Told] = {}
+    for each in editions(again, ladders, window, partitions, reach):
+        told = told or _told(admin, settings, each.verdicts.edits)
+        marks = Marks(told, reach, each, ladders)
+        work = Rebuild(ladders, window, partitions, reach, each.verdicts, marks)
+        works.append(fed(work, "corrected rounds"))
+    return Rebuilds(works)
 
 
 def _told(admin: Admin, settings: Settings, ladders: Collection[str]) -> Mapping[Player, Told]:

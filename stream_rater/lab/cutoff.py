@@ -104,6 +104,8 @@ class Cutoff:
         self.corrected: dict[Player, tuple[int, bytes]] = {}
         """The records in correction parts before g, and the offset of the correction: of each
         player the last one."""
+        self._corrections: dict[Player, list[int]] = {}
+        """The offsets of corrections that are in waiting parts, by player."""
         self._ignored: list[tuple[PlayerColumn, Ints]] = []
         """The players and source offsets of ignored parts that may be the only ones of their
         rounds."""
@@ -201,9 +203,23 @@ class Cutoff:
         players = [(part.ladder, each) for each in part.players]
         offsets = np.full(len(players), part.offset)
         self._note([record], [len(players)], PlayerColumn.of(players), offsets)
-        if not self._waits(record):
+        if self._waits(record):
+            for player in players:
+                self._corrections.setdefault(player, []).append(part.offset)
+        else:
             rows = zip(players, part.records, strict=True)
             self.corrected |= {player: (part.offset, data) for player, data in rows}
+
+    def awaiting(self) -> dict[Player, int]:
+        """The players whom waiting parts will correct, and the offset of the first correction that
+        does. One that was applied already does not."""
+        players = list(self._corrections)
+        applied = self.applied_offsets(PlayerColumn.of(players)).tolist()
+        found = {}
+        for player, last in zip(players, applied, strict=True):
+            if new := [each for each in self._corrections[player] if each > last]:
+                found[player] = min(new)
+        return found
 
     def scattered(self, partition: int) -> int:
         """The estimators' committed offset of a partition."""
@@ -213,9 +229,13 @@ class Cutoff:
         """(P,) whether all parts that are left of each player wait to be applied."""
         rows = self.census.rows(players)
         waits: Flags = self._after.of(rows) < NONE_AFTER
-        before = np.maximum(self._before.of(rows), self._elsewhere.of(rows))
-        waits &= before == NONE_BEFORE
+        waits &= self.applied_offsets(players) == NONE_BEFORE
         return waits
+
+    def applied_offsets(self, players: PlayerColumn) -> Ints:
+        """(P,) the largest source offset in each player's parts that are applied; -1 without."""
+        rows = self.census.rows(players)
+        return np.maximum(self._before.of(rows), self._elsewhere.of(rows))
 
     def furthest(self, ladder: str) -> int:
         """The largest source offset of any part of a ladder; -1 without any."""
