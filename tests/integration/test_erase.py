@@ -134,6 +134,7 @@ def test_the_id_is_gone_and_ratings_are_as_before(
     assert not [each for each in in_redis(at) if GERTRUDE.encode() in each]
     assert digests(to) == under_new_name(before)
     assert not read_topic(to, Topics.of(to).rejected)
+    assert Admin(to).all_ends(Topics.of(to).rounds) == Admin(at).all_ends(Topics.of(at).rounds)
     again = told(to)
     assert set(again) == {(of, NAME if who == GERTRUDE else who) for of, who in events}
     for who, some in again.items():

@@ -4,16 +4,19 @@ import json
 import random
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from stream_rater.config import ANY_LADDER
+from stream_rater.contract.events import to_json
 from stream_rater.contract.record import Record
 from stream_rater.lab.erasure import Accepted, Pseudonym, Rewriting, Survey, reordered
 from stream_rater.replay.corrected import with_verdicts
 from stream_rater.replay.sequential import Replay, batches_of, records_of
 from stream_rater.replay.verdicts import Verdicts
 from tests.property.test_corrections import PLAYERS, WINDOW, a_log, beliefs
+from tests.rounds import as_json, ranked
 
 
 def a_file(rng: random.Random, size: int) -> list[bytes]:
@@ -77,3 +80,27 @@ def test_the_renamed_log_gives_the_renamed_beliefs(
     assert (left.rounds, left.corrections) == (0, 0)
     assert (left.accepted, left.rejected) == (survey.accepted, survey.rejected)
     assert not any(f'"{player}"'.encode() in (each.value or b"") for each in new)
+
+
+def merged_accounts() -> list[Record]:
+    """Of ann and bob, who are zoe by then, both stand in the last round: ann's entry stays."""
+    lobbies = ["ann", "cy"], ["bob", "cy"], ["zoe", "cy"], ["bob", "cy", "ann"]
+    rounds = [
+        as_json(*ranked(range(1, len(names) + 1), names), round_id=f"r{i}", ladder="l")
+        for i, names in enumerate(lobbies)
+    ]
+    merged = [
+        to_json({"event_type": "player-merged", "ladder": "l", "player": name, "into": "zoe"})
+        for name in ("ann", "bob")
+    ]
+    return list(records_of([*rounds[:3], *merged, rounds[3]]))
+
+
+@pytest.mark.parametrize(("name", "same"), [("az", True), ("c", False)])
+def test_the_lesser_name_of_merged_accounts_decides(name: str, same: bool) -> None:
+    """A pseudonym that would decide otherwise is told, and it would change ratings."""
+    old, to = merged_accounts(), Pseudonym("ann", name)
+    new, survey = rewritten(old, to)
+    assert survey.verdicts is not None and survey.rounds == 2 and survey.corrections == 1
+    assert (beliefs(replayed(new)) == beliefs(replayed(old))) == same
+    assert reordered(survey.verdicts, to) == (None if same else ("l", "bob"))
