@@ -4,6 +4,8 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 
+import msgspec
+
 from stream_rater.adapters.ladder_notes import LadderNotes
 from stream_rater.adapters.producers import Parts
 from stream_rater.adapters.reader import read_all, read_batches
@@ -95,6 +97,8 @@ def _rebuild(
     for some in _all(admin, settings, parts, shards, "parts"):
         reach.note(some)
     reach.check()
+    if any(parts_start):
+        reach.note_told(_published(admin, settings))
     check_published(published, reach.with_parts)
     work = _replayed(admin, settings, ladders, partitions[rounds], reach)
     check_idle(admin, settings)
@@ -145,6 +149,28 @@ def _told(admin: Admin, settings: Settings, ladders: Collection[str]) -> Mapping
     (count,) = admin.partitions_of(topic)
     values = (each.value for each in read_all(settings, topic, count))
     return last_told(map(rating_changed_from_json, filter(None, values)), ladders)
+
+
+def _published(admin: Admin, settings: Settings) -> Iterator[tuple[Player, int]]:
+    """The players and source offsets of all published events."""
+    topic = admin.topics.changed
+    (count,) = admin.partitions_of(topic)
+    for some in _all(admin, settings, topic, count, "ratings"):
+        for each in some:
+            if each.value:
+                told = _published_from_json(each.value)
+                yield (told.ladder, told.player), told.offset
+
+
+class Published(msgspec.Struct):
+    """What a rebuild needs of an event."""
+
+    ladder: str
+    player: str
+    offset: int
+
+
+_published_from_json = msgspec.json.Decoder(Published).decode
 
 
 def _mark(settings: Settings, topic: str, shards: int) -> dict[int, int]:

@@ -2,8 +2,8 @@
 
 - Corrections that were worked in edit the log that it replays. Those that were not, or only in
   part, are left to the workers, as rounds are.
-- The parts of a correction that was worked in may wait to be applied. Whoever is in them is replayed
-  once more, without this correction and those behind it: the store does not know it yet.
+- The parts of a correction that was worked in may wait to be applied. Whoever is in them is
+  replayed once more, without this correction and those behind it: the store does not know it yet.
 - A correction in progress may have reached some players. Their parts hold their records, whole.
 - A correction that was too small to be told is told with the player's next event. The topic
   `rating-changed` knows what was last told.

@@ -53,11 +53,13 @@ def rebuild(
     for shard in log.parts:
         reach.note(shard[shard.start :])
     reach.check()
+    told_all = [rating_changed_from_json(each.value) for shard in log.changed for each in shard]
+    if any(shard.start for shard in log.parts):
+        reach.note_told(((each.ladder, each.player), each.offset) for each in told_all)
     again = partial(itertools.chain.from_iterable, log.rounds)
     found = editions(again, ladders, window, len(log.rounds), reach)
-    sent = (rating_changed_from_json(each.value) for shard in log.changed for each in shard)
     edited = found[0].verdicts.edits
-    told = last_told(sent, edited) if getattr(reach, "knows_told", True) else {}
+    told = last_told(told_all, edited) if getattr(reach, "knows_told", True) else {}
     works = [
         Rebuild(
             ladders, window, len(log.rounds), reach, each.verdicts,
