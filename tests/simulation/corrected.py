@@ -202,3 +202,18 @@ def round_comes_again_after_a_checkpoint(stage: Stage) -> None:
     stage.turns(estimator)
     stage.correct("round-voided", round_id="late")
     stage.turns(estimator)
+
+
+@catches("reaches-what-is-corrected")
+def store_is_rebuilt_while_a_correction_waits_to_be_applied(stage: Stage) -> None:
+    """A round was sent, then a correction of an earlier one. Nobody has applied either when the
+    store is lost: the round is told as it was before the correction."""
+    for _ in range(2):
+        estimator, _ = stage.rated(A0, A1)
+    stage.round(A1, A0)
+    stage.turns(estimator)
+    stage.correct("round-voided", round_id="round-1")
+    stage.turns(estimator)
+    stage.rebuild()
+    stage.estimator()
+    stage.updater()

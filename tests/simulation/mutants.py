@@ -1,12 +1,13 @@
 """The mutants: the protocol with one rule left out at a time. The simulator must find a violation
 for each."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from stream_rater.columns.arrays import Ints
-from stream_rater.contract.record import Record
+from stream_rater.contract.record import Player, Record
 from stream_rater.lab.cutoff import Cutoff
 
 from . import correction_mutants as corrected
@@ -50,6 +51,20 @@ class ReachesUntold(Cutoff):
     """Takes whatever beliefs hold for what was told."""
 
     knows_told = False
+
+
+class ReachesWhatWasSentAgain(Cutoff):
+    """Goes by the parts that are left, whatever subscribers were told."""
+
+    def note_told(self, told: Iterable[tuple[Player, int]]) -> None:
+        pass
+
+
+class ReachesWhatIsCorrected(Cutoff):
+    """Counts corrections that were worked in, though their parts wait."""
+
+    def awaiting(self) -> dict[Player, int]:
+        return {}
 
 
 @dataclass(frozen=True)
@@ -147,6 +162,12 @@ MUTANTS = {
     ),
     "checkpoint-without-window": Mutant(
         "round ids before a checkpoint", Machines(estimator=corrected.CheckpointWithoutWindow)
+    ),
+    "reaches-what-is-corrected": Mutant(
+        "rebuild without corrections that wait", Machines(reach=ReachesWhatIsCorrected)
+    ),
+    "reaches-what-was-sent-again": Mutant(
+        "rebuild by what was told", Machines(reach=ReachesWhatWasSentAgain)
     ),
     "rebuilt-without-told": Mutant("rebuild with what was told", Machines(reach=ReachesUntold)),
     "misplaced-taken": Mutant(
