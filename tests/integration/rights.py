@@ -74,7 +74,7 @@ ROLES = {
     "rebuild": {
         "round-completed": "READ DESCRIBE_CONFIGS",
         "performance-estimated": "READ WRITE DESCRIBE_CONFIGS",
-        "rating-changed": "DESCRIBE DESCRIBE_CONFIGS",
+        "rating-changed": "READ DESCRIBE_CONFIGS",
         "round-rejected": "DESCRIBE DESCRIBE_CONFIGS",
         "ladders-noted": "READ WRITE DESCRIBE_CONFIGS",
         "group estimators": "DESCRIBE",
