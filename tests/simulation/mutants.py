@@ -104,8 +104,9 @@ MUTANTS = {
     "offsets-forgotten": Mutant(
         "offsets found again by rejections", Machines(worker=stage_1.OffsetsForgotten)
     ),
-    "reads-deleted-again": Mutant(
-        "no guess once parts were deleted", Machines(worker=stage_1.ReadsDeletedAgain)
+    "reads-deleted-again": Mutant(  # each of these two rules protects from the same harm
+        "no guess after parts were deleted, and rebuild by what was told",
+        Machines(worker=stage_1.ReadsDeletedAgain, reach=ReachesWhatWasSentAgain),
     ),
     "plain-commits": Mutant("offsets in a transaction, too", Machines(worker=stage_1.PlainCommits)),
     "ids-in-store": Mutant("no round ids in the store", Machines(estimator=IdsInStore)),
