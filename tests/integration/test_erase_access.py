@@ -9,6 +9,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin
 from stream_rater.config import Settings
 from stream_rater.contract.events import joined, to_json
@@ -45,7 +46,8 @@ def builder(castle: Castle) -> str:
 
 
 def rated(castle: Castle, builder: str) -> Settings:
-    """A place whose rounds are rated, with an event of ann's, and with new topics beside it."""
+    """A place whose rounds are rated, with an event of ann's and a piece of a checkpoint, and with
+    new topics beside it."""
     at = castle.place()
     own = castle.settings(builder, at.topic_prefix, int(at.redis.rpartition("/")[2]))
     opened = castle.opened(own)
@@ -59,6 +61,7 @@ def rated(castle: Castle, builder: str) -> Settings:
     admin.commit(ESTIMATORS, admin.topics.rounds, dict(enumerate(ends)))
     done = stream_rater("rebuild", settings=opened)
     assert done.returncode == 0, done.stderr
+    RedisStore(own).checkpoints.write("eu", "any", 0, b"piece")
     return at
 
 
