@@ -9,9 +9,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from stream_rater.adapters.access import trouble_of
 from stream_rater.adapters.index_keys import INDEX
+from stream_rater.adapters.index_reader import IndexReader
 from stream_rater.adapters.index_writer import IndexLost, IndexWriter
 from stream_rater.adapters.reader import AT_ONCE, PASSING, TIMEOUT_S, lone_consumer
-from stream_rater.adapters.topics import Admin, TopicMismatch
+from stream_rater.adapters.topics import Admin
 from stream_rater.config import Settings
 from stream_rater.contract.events import UNDECODABLE, RatingChanged, rating_changed_from_json
 from stream_rater.pipeline.ports import CannotGoOn, Trouble, pause_s
@@ -66,14 +67,14 @@ class Follower:
         self._stop.set()
 
     def run(self) -> None:
-        """Follow until `stop`. Raises Denied or CannotGoOn where waiting cures nothing."""
+        """Follow until `stop`. Raises Denied, TopicMismatch or CannotGoOn, which waiting does not
+        cure."""
         troubles = 0
         while not self._stop.is_set():
             try:
                 self._follow()
-                troubles = 0
-            except (Trouble, IndexLost, TopicMismatch) as trouble:
-                troubles += 1
+            except (Trouble, IndexLost) as trouble:
+                troubles = 1 if self.caught_up else troubles + 1
                 self.caught_up = False
                 self._watcher.trouble(str(trouble))
                 self._stop.wait(pause_s(troubles))
@@ -83,6 +84,8 @@ class Follower:
         topic = admin.topics.changed
         (partitions,) = admin.partitions_of(topic)
         writer = IndexWriter(self._settings)
+        writer.check()
+        IndexReader(self._settings).check()
         stored = writer.begin(partitions)
         consumer = lone_consumer(self._settings)
         try:

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from stream_rater.adapters.index_keys import LADDERS, keys_of
-from stream_rater.adapters.redis_client import FAILURES, connect
+from stream_rater.adapters.index_keys import NO_LADDER, ROOT, SUMMARY, keys_of, root_of
+from stream_rater.adapters.redis_client import connect, failures_named
 from stream_rater.config import Settings
 from stream_rater.pipeline.ports import StoreTrouble
 from stream_rater.serving.cursors import Place
@@ -24,21 +24,32 @@ ATTEMPTS = 50
 
 
 class IndexReader:
-    """Answers from the index. It is for many threads. Raises StoreTrouble where Redis fails."""
+    """Answers from the index. It is for many threads. Raises StoreTrouble or Denied where Redis
+    fails."""
 
     def __init__(self, settings: Settings) -> None:
         self._client = connect(settings)
 
+    def check(self) -> None:
+        """Try all rights that reading needs. Raises Denied."""
+        self.ladders()
+        self.ladder(NO_LADDER)
+        self.players(NO_LADDER, [""])
+        self.player(NO_LADDER, "")
+        self.history(NO_LADDER, "")
+        self.page(NO_LADDER, Place(0.0, ""), 1)
+        self.around(NO_LADDER, "", 1)
+
     def ladders(self) -> list[str]:
         """The ids of all ladders, sorted."""
-        with _named():
-            return sorted(each.decode() for each in self._client.smembers(LADDERS))
+        with failures_named():
+            return root_of(self._client.zrange(ROOT, 0, -1, withscores=True)).ladders
 
     def ladder(self, ladder: str) -> LadderView | None:
         """A ladder; None if no event was about it."""
         keys = keys_of(ladder)
         with self._asked() as pipe:
-            pipe.get(keys.summary)
+            pipe.hget(keys.state, SUMMARY)
             pipe.zcard(keys.ranks)
             pipe.hgetall(keys.bins)
             summary, listed, bins = pipe.execute()
@@ -49,7 +60,7 @@ class IndexReader:
 
     def players(self, ladder: str, players: Sequence[str]) -> list[IndexedPlayer | None]:
         """These players; None for whom no event was about."""
-        with _named():
+        with failures_named():
             found = self._client.hmget(keys_of(ladder).players, list(players))
         return [None if each is None else player_from(each) for each in found]
 
@@ -72,7 +83,7 @@ class IndexReader:
 
     def history(self, ladder: str, player: str) -> History:
         """A player's last changes, oldest first."""
-        with _named():
+        with failures_named():
             found = self._client.hget(keys_of(ladder).histories, player)
         return () if found is None else history_from(found)
 
@@ -82,7 +93,7 @@ class IndexReader:
         """So many rows behind a place, or the first ones."""
         key = keys_of(ladder).ranks
         for _ in range(ATTEMPTS):
-            with _named():
+            with failures_named():
                 start = 0 if behind is None else self._index_behind(key, behind)
             view = self._rows(key, start, limit, None if behind is None else behind.rating)
             if view is None:
@@ -101,7 +112,7 @@ class IndexReader:
         player is not listed."""
         key, rating = keys_of(ladder).ranks, None
         for _ in range(ATTEMPTS):
-            with _named():
+            with failures_named():
                 index = self._client.zrank(key, player)
             if index is None:
                 return None
@@ -158,7 +169,7 @@ class IndexReader:
     @contextmanager
     def _asked(self) -> Iterator[Any]:
         """Commands that read at one instant."""
-        with _named(), self._client.pipeline(transaction=True) as pipe:
+        with failures_named(), self._client.pipeline(transaction=True) as pipe:
             yield pipe
 
 
@@ -166,15 +177,6 @@ def _is_not_behind(row: tuple[str, float], place: Place) -> bool:
     """Whether a row stands at a place or before it."""
     player, rating = row
     return (-rating, player.encode()) <= (-place.rating, place.player.encode())
-
-
-@contextmanager
-def _named() -> Iterator[None]:
-    """A client's error as StoreTrouble: a reader goes on when Redis is there again."""
-    try:
-        yield
-    except FAILURES as error:
-        raise StoreTrouble(f"redis: {error}") from None
 
 
 def _moving() -> StoreTrouble:

@@ -3,11 +3,11 @@
 Every `serve` process follows `rating-changed`, since its own clients want the events, and every one
 writes the index. This needs no leader, and what a killed process leaves out another one writes:
 
-1. Names: all ladders of the batch are added to LADDERS.
+1. Names: all ladders of the batch are added to ROOT.
 2. Apply: for each ladder WATCH its positions, read what the events touch, and write that and the
    new positions in one MULTI/EXEC. If another process wrote meanwhile, nothing happens, and it is
    done again; then the events mostly are there already, and change nothing.
-3. Checkpoint, now and then: ladders without events have their positions raised, then POSITIONS.
+3. Checkpoint, now and then: ladders without events have their positions raised, then those of ROOT.
 
 Reading starts at the least position of all. So Redis may lose its last writes, or all of them, on
 any of its servers: positions are lost with what they stand for, and never before it. A process that
@@ -19,11 +19,20 @@ from typing import Any
 
 import redis
 
-from stream_rater.adapters.index_keys import LADDERS, POSITIONS, LadderKeys, keys_of
-from stream_rater.adapters.redis_client import FAILURES, connect
+from stream_rater.adapters.index_keys import (
+    NO_LADDER,
+    ROOT,
+    SUMMARY,
+    LadderKeys,
+    keys_of,
+    member_of,
+    partition_member,
+    root_of,
+)
+from stream_rater.adapters.redis_client import connect, failures_named
 from stream_rater.config import Settings
 from stream_rater.contract.events import RatingChanged
-from stream_rater.pipeline.ports import Denied, StoreTrouble
+from stream_rater.pipeline.ports import StoreTrouble
 from stream_rater.serving.entries import (
     History,
     Indexed,
@@ -57,15 +66,29 @@ class IndexWriter:
         self._ladders: dict[str, Positions] = {}
         """The positions that each ladder had when this process last saw them."""
         self._positions: Positions = {}
-        """Those of POSITIONS."""
+        """Those of ROOT."""
+
+    def check(self) -> None:
+        """Try all rights that writing needs. Raises Denied."""
+        keys = keys_of(NO_LADDER)
+        with failures_named(), self._client.pipeline(transaction=True) as pipe:
+            pipe.watch(keys.state)
+            pipe.hmget(keys.players, [""])
+            pipe.unwatch()
+            pipe.multi()
+            pipe.hset(keys.state, "", "")
+            pipe.hdel(keys.state, "")
+            pipe.zadd(keys.ranks, {"": 0})
+            pipe.zrem(keys.ranks, "")
+            pipe.execute()
 
     def begin(self, partitions: int) -> list[int]:
         """From where each partition is to be read."""
-        with _named():
-            names = sorted(each.decode() for each in self._client.smembers(LADDERS))
-            self._positions = _positions(self._client.hgetall(POSITIONS))
+        with failures_named():
+            root = root_of(self._client.zrange(ROOT, 0, -1, withscores=True))
+            self._positions = root.positions
             self._ladders = {
-                name: _positions(self._client.hgetall(keys_of(name).positions)) for name in names
+                name: _positions(self._client.hgetall(keys_of(name).state)) for name in root.ladders
             }
         all_positions = [self._positions, *self._ladders.values()]
         return [min(each.get(p, 0) for each in all_positions) for p in range(partitions)]
@@ -73,28 +96,29 @@ class IndexWriter:
     def apply(self, events: Sequence[RatingChanged], positions: Sequence[int]) -> None:
         """Apply a batch of events; afterwards everything before these positions was read. Raises
         IndexLost."""
-        with _named():
+        with failures_named():
             each_ladder = ladders_in(events)
             if new := each_ladder.keys() - self._ladders.keys():
-                self._client.sadd(LADDERS, *sorted(new))
+                self._client.zadd(ROOT, dict.fromkeys(map(member_of, sorted(new)), 0))
             for ladder, own in each_ladder.items():
                 self._apply(ladder, own, positions)
 
     def checkpoint(self, positions: Sequence[int]) -> None:
         """Note that everything before these positions is applied, and that the index is still
         there. Raises IndexLost."""
-        with _named():
+        with failures_named():
             for ladder in list(self._ladders):
                 self._apply(ladder, (), positions)
             with self._client.pipeline(transaction=True) as pipe:
-                pipe.watch(LADDERS, POSITIONS)
-                stored = self._checked(pipe, POSITIONS, self._positions)
-                if pipe.scard(LADDERS) < len(self._ladders):
-                    raise IndexLost(f"the set {LADDERS} is not whole")
+                pipe.watch(ROOT)
+                root = root_of(pipe.zrange(ROOT, 0, -1, withscores=True))
+                stored = _checked(ROOT, root.positions, self._positions)
+                if not self._ladders.keys() <= set(root.ladders):
+                    raise IndexLost(f"{ROOT} lacks ladders")
                 if not (raised := _raised(stored, positions)):
                     return
                 pipe.multi()
-                pipe.hset(POSITIONS, mapping=raised)
+                pipe.zadd(ROOT, {partition_member(p): at for p, at in raised.items()})
                 try:
                     pipe.execute()
                 except redis.WatchError:
@@ -107,16 +131,17 @@ class IndexWriter:
         keys, known = keys_of(ladder), self._ladders.get(ladder, {})
         with self._client.pipeline(transaction=True) as pipe:
             for _ in range(ATTEMPTS):
-                pipe.watch(keys.positions)
-                stored = self._checked(pipe, keys.positions, known)
+                pipe.watch(keys.state)
+                state = pipe.hgetall(keys.state)
+                stored = _checked(keys.state, _positions(state), known)
                 if not (raised := _raised(stored, positions)):
                     self._ladders[ladder] = stored  # another process was here
                     return
-                before = _read(pipe, keys, events) if events else None
+                before = _read(pipe, keys, state, events) if events else None
                 pipe.multi()
                 if before is not None:
                     _write(pipe, keys, before, folded(before, events, self._history))
-                pipe.hset(keys.positions, mapping=raised)
+                pipe.hset(keys.state, mapping=raised)
                 try:
                     pipe.execute()
                 except redis.WatchError:
@@ -125,29 +150,16 @@ class IndexWriter:
                 return
         raise StoreTrouble(f"redis: ladder {ladder!r}: others wrote its index {ATTEMPTS} times")
 
-    def _checked(self, pipe: Any, key: str, known: Positions) -> Positions:
-        """The positions that stand there. Raises IndexLost if one is lower than it was."""
-        stored = _positions(pipe.hgetall(key))
-        if any(stored.get(p, 0) < at for p, at in known.items()):
-            raise IndexLost(f"{key} went back")
-        return stored
-
-
-class _named:  # noqa: N801  # read as a word of the with statement
-    """Turns a client's error into the exception that the follower handles."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: BaseException | None, _: Any) -> None:
-        if isinstance(error, redis.AuthenticationError | redis.exceptions.NoPermissionError):
-            raise Denied(f"redis: {error}") from None
-        if isinstance(error, FAILURES):
-            raise StoreTrouble(f"redis: {error}") from None
-
 
 def _positions(found: Mapping[bytes, bytes]) -> Positions:
-    return {int(partition): int(at) for partition, at in found.items()}
+    return {int(name): int(at) for name, at in found.items() if name != SUMMARY}
+
+
+def _checked(key: str, stored: Positions, known: Positions) -> Positions:
+    """The positions that stand there. Raises IndexLost if one is lower than it was."""
+    if any(stored.get(p, 0) < at for p, at in known.items()):
+        raise IndexLost(f"{key} went back")
+    return stored
 
 
 def _raised(stored: Positions, positions: Sequence[int]) -> Positions:
@@ -155,7 +167,9 @@ def _raised(stored: Positions, positions: Sequence[int]) -> Positions:
     return {p: at for p, at in enumerate(positions) if at > stored.get(p, 0)}
 
 
-def _read(pipe: Any, keys: LadderKeys, events: Sequence[RatingChanged]) -> Indexed:
+def _read(
+    pipe: Any, keys: LadderKeys, state: Mapping[bytes, bytes], events: Sequence[RatingChanged]
+) -> Indexed:
     """What these events may change."""
     names = sorted({event.player for event in events})
     players: dict[str, IndexedPlayer] = {}
@@ -167,7 +181,7 @@ def _read(pipe: Any, keys: LadderKeys, events: Sequence[RatingChanged]) -> Index
             players[name] = player_from(player)
         if history is not None:
             histories[name] = history_from(history)
-    summary = pipe.get(keys.summary)
+    summary = state.get(SUMMARY)
     return Indexed(
         players, histories, {int(at): int(n) for at, n in pipe.hgetall(keys.bins).items()},
         LadderSummary() if summary is None else summary_from(summary),
@@ -181,7 +195,7 @@ def _write(pipe: Any, keys: LadderKeys, before: Indexed, after: Indexed) -> None
     }
     if changed:
         pipe.hset(keys.players, mapping={name: packed(each) for name, each in changed.items()})
-        pipe.set(keys.summary, packed(after.summary))
+        pipe.hset(keys.state, SUMMARY, packed(after.summary))
     if scores := {name: -each.rating for name, each in changed.items() if each.listed}:
         pipe.zadd(keys.ranks, scores)
     if unlisted := [name for name in changed if name not in scores]:

@@ -72,7 +72,7 @@ class Commands(click.Group):
 @click.pass_context
 def main(context: click.Context) -> None:
     """Rate players from finished rounds: offline, or streaming on Kafka and Redis."""
-    if context.invoked_subcommand != "run":  # which has a log
+    if context.invoked_subcommand not in ("run", "serve"):  # which have a log
         compile_progress.on_stderr()
 
 
@@ -238,6 +238,20 @@ def run(role: str, settings_path: Path | None) -> None:
     from stream_rater.cli import commands
 
     commands.run(settings, roles)
+
+
+@main.command()
+@SETTINGS
+@one_line
+def serve(settings_path: Path | None) -> None:
+    """Answer questions about ratings over HTTP until SIGTERM or Ctrl-C."""
+    settings = settings_of(settings_path)
+    from stream_rater.runtime import log
+
+    compile_progress.in_log(log.logger("serve").info)
+    from stream_rater.cli.serve import serve as serve_api
+
+    serve_api(settings)
 
 
 @main.command()

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from stream_rater.contract.events import MAX_ID_BYTES
+from stream_rater.rating.parameters import RatingConfig
 
 MOST_PLAYERS = 1000
 """Ids in one lookup, and players in one prediction."""
@@ -58,8 +59,8 @@ class LadderAnswer(Answer, frozen=True, kw_only=True):
     offset: int | None
     """In `round-completed`, of the last round or correction that changed a rating."""
     completed_at: str | None
-    system: str
-    parameters: dict[str, object]
+    rating: RatingConfig
+    """By what it rates, as in a ladders file."""
     distribution: list[Bin]
     """Of the displayed ratings of who is listed."""
 

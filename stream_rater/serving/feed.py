@@ -58,6 +58,11 @@ class Feed:
         self._first: list[int] = []
         """From where on the ring has every event of each partition."""
 
+    @property
+    def id(self) -> str:
+        """The place behind the last event."""
+        return id_of(self.positions)
+
     def begin(self, positions: Sequence[int]) -> None:
         """Reading begins here. What the ring holds is forgotten."""
         self._ring.clear()

@@ -99,11 +99,10 @@ class Questions:
         """A ladder."""
         view = self._view(ladder)
         config, summary = self._config(ladder, view), view.summary
-        parameters = msgspec.to_builtins(config)
         return LadderAnswer(
             ladder=ladder, players=summary.players, listed=view.listed, season=summary.season,
             offset=summary.offset, completed_at=summary.completed_at,
-            system=parameters.pop("system"), parameters=parameters,
+            rating=config,
             distribution=[
                 Bin(at_least=at, below=at + BIN, players=count) for at, count in view.bins.items()
             ],
