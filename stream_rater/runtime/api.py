@@ -26,6 +26,7 @@ from stream_rater.contract.events import to_json
 from stream_rater.pipeline.ports import Denied, StoreTrouble
 from stream_rater.runtime.api_feed import Hub
 from stream_rater.runtime.api_metrics import ApiMetrics
+from stream_rater.runtime.api_page import page_routes
 from stream_rater.serving.answers import MOST_BODY_BYTES
 from stream_rater.serving.buckets import Buckets
 from stream_rater.serving.openapi import document
@@ -65,7 +66,7 @@ class Api:
         ]
         self.application: ASGIApp = RawPaths(
             Starlette(
-                routes=[*routes, *pages], middleware=list(_cors(settings)),
+                routes=[*routes, *pages, *page_routes()], middleware=list(_cors(settings)),
                 exception_handlers={404: _not_found, 405: _not_allowed},
             )
         )  # fmt: skip

@@ -137,9 +137,9 @@ def test_a_template_makes_one_resource_at_most(role: str) -> None:
 
 
 def all_pods() -> Iterator[Resource]:
-    """The pod specification of each worker, and of the test."""
+    """The pod specification of each worker, of `serve` and of the test."""
     for each in unique():
-        if each["kind"] == "StatefulSet":
+        if each["kind"] in ("StatefulSet", "Deployment"):
             yield each["spec"]["template"]["spec"]
         elif each["kind"] == "Pod":
             yield each["spec"]
