@@ -23,12 +23,12 @@ WRITTEN := $(if $(WRITE),--write)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup python servers demo test check docs bench bench-stream figure lint dist lock chart
-.PHONY: contract contract-check image-check chaos soak tables audit up down clean clean-data
+.PHONY: contract pictures contract-check image-check chaos soak tables audit up down clean clean-data
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## Install all: .venv, Redis, Prometheus, Java, Kafka, Helm, Toxiproxy (once)
+setup: ## Install all: .venv, Redis, Prometheus, Java, Kafka, Chromium, Helm, Toxiproxy (once)
 	@$(LOCAL).setup all
 
 servers: # without what Go builds: that takes some minutes, and only `make test` and chaos need it
@@ -70,6 +70,9 @@ tables: servers ## Write the documents' tables anew (FROM=FILE ARGS="--commit C"
 
 figure: servers ## A season under a real Prometheus, and its dashboard drawn (ARGS=...)
 	@PYTHONPATH=deploy $(VENV_PYTHON) -m watching $(ARGS)
+
+pictures: servers ## The page of `serve` beside a made-up season, into docs/pictures; needs Chromium
+	@PYTHONPATH=deploy $(VENV_PYTHON) -m tests.pictures
 
 lint: python ## Style, format and types only
 	@$(VENV_PYTHON) -m ruff check .

@@ -13,11 +13,16 @@ PHONE = {"width": 360, "height": 740}
 DESK = {"width": 1200, "height": 900}
 
 
+class NoBrowser(Exception):
+    """There is no Chromium here."""
+
+
 @contextmanager
 def browser() -> Iterator[Browser]:
-    """A browser, closed at the end."""
+    """A browser, closed at the end. Raises NoBrowser."""
     path = shutil.which(PROGRAM)
-    assert path is not None, "no Chromium: `make setup` installs it"
+    if path is None:
+        raise NoBrowser("no Chromium: `make setup` installs it where there is apt-get")
     # Chromium's own sandbox does not run as root.
     alone = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_playwright() as playwright:

@@ -1,4 +1,4 @@
-"""What the chart makes of `serve`: pods that are no workers, with a user and a token of their own."""
+"""What the chart makes of `serve`: pods that are no workers, with a user and token of their own."""
 
 from typing import Any
 
@@ -172,4 +172,4 @@ def test_it_is_scaled_by_processor_time_or_not_at_all() -> None:
 )  # fmt: skip
 def test_is_refused(change: str) -> None:
     """With the value's name."""
-    assert change.split("=")[0].split(".")[1] in refusal(f"--set={change}")
+    assert change.split("=", maxsplit=1)[0].split(".")[1] in refusal(f"--set={change}")

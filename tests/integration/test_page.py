@@ -1,6 +1,7 @@
 """The page at `/` in a real browser, beside a real `serve` and a real worker."""
 
 import itertools
+import os
 import statistics
 import time
 from collections.abc import Iterator
@@ -17,10 +18,10 @@ from stream_rater.adapters.topics import Admin, Topics
 from stream_rater.config import Settings
 from tests import browser as browsers
 from tests import real, rounds
-from tests.browser import PHONE, Tab, tab
+from tests.browser import PHONE, NoBrowser, Tab, tab
 from tests.contract.test_serve_index import an_event
-from tests.integration.processes import WorkerProcess
-from tests.integration.serving import Serve, serves
+from tests.integration.processes import WorkerProcess, wait_until
+from tests.integration.serving import Serve, ask, serves
 from tests.integration.test_service import Start
 from tests.integration.topics import Bytes, produce
 
@@ -51,9 +52,14 @@ class Place(NamedTuple):
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """A browser."""
-    with browsers.browser() as opened:
-        yield opened
+    """A browser; skips where there is none, and fails on CI."""
+    try:
+        with browsers.browser() as opened:
+            yield opened
+    except NoBrowser as reason:
+        if os.environ.get("CI"):
+            pytest.fail(str(reason))
+        pytest.skip(str(reason))
 
 
 @pytest.fixture(scope="module")
@@ -119,8 +125,7 @@ def test_a_player_by_keyboard(opened: Tab) -> None:
     address is that of the player."""
     page = opened.page
     page.locator("#pause").focus()
-    for _ in range(2):
-        page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
     best = f"p{LISTED - 1}"
     expect(page.get_by_role("link", name=best)).to_be_focused()
     page.keyboard.press("Enter")
@@ -153,7 +158,7 @@ def test_ids_are_text(opened: Tab) -> None:
 def test_who_is_not_there(opened: Tab) -> None:
     """The message is that of the API; the rest of the page stays."""
     page = opened.page
-    page.get_by_label("Player").fill("nobody")
+    page.get_by_role("textbox", name="Player").fill("nobody")
     page.get_by_role("button", name="Show").click()
     expect(page.get_by_role("alert")).to_contain_text("'nobody' has no round that counts")
     expect(page.locator("#player")).to_be_hidden()
@@ -165,29 +170,36 @@ def test_who_is_not_there(opened: Tab) -> None:
 def test_a_player_amid_the_leaderboard(opened: Tab) -> None:
     """The player's row is marked, and in the middle."""
     page = opened.page
-    page.get_by_label("Player").fill("p20")
+    page.get_by_role("textbox", name="Player").fill("p20")
     page.get_by_role("button", name="Show").click()
     page.get_by_role("link", name="Show on the leaderboard").click()
     expect(rows(page).nth(ROWS // 2)).to_contain_text("p20")
     expect(page.locator("#board-rows tr.chosen")).to_contain_text("p20")
 
 
-def test_pause(opened: Tab, place: Place) -> None:
-    """While it is paused, nothing is asked for changes; then what was missed is shown."""
+def test_pause(opened: Tab, place: Place, api: WorkerProcess) -> None:
+    """While it is paused, a change is in the API and the page asks for nothing; then what was
+    missed is shown."""
     page = opened.page
     expect(page.locator("#status")).to_have_text("live")
     page.get_by_role("button", name="Pause").click()
     expect(page.locator("#status")).to_have_text("paused")
+    page.wait_for_load_state("networkidle")
+    asked = about_eu(opened)
     place.tell("paused", 1800.0)
-    page.locator("#board-first").evaluate("each => each.disabled = false")
-    expect(page.locator("#pause")).to_have_attribute("aria-pressed", "true")
-    before = len([each for each in opened.asked if each.endswith("/changes")])
+    best = "/v1/ladders/eu/leaderboard?limit=1"
+    wait_until(lambda: ask(api, best).json["rows"][0]["player"] == "paused", "it is indexed")
+    assert about_eu(opened) == asked
     page.get_by_role("button", name="Pause").click()
     expect(page.locator("#status")).to_have_text("live")
     expect(rating_of(page, "paused")).to_have_text("1800")
-    assert len([each for each in opened.asked if each.endswith("/changes")]) == before + 1
     place.tell("paused", 500.0)
     expect(rating_of(page, "paused")).to_have_count(0)
+
+
+def about_eu(opened: Tab) -> list[str]:
+    """What was asked about the ladder."""
+    return [each for each in opened.asked if "/ladders/eu" in each]
 
 
 def test_a_lost_connection_comes_back(chromium: Browser, place: Place) -> None:
@@ -230,9 +242,7 @@ def test_a_token_is_asked_for(chromium: Browser, place: Place) -> None:
 
 
 @pytest.mark.parametrize("look", LOOKS, ids=["light", "dark", "phone"])
-def test_everybody_can_use_it(
-    chromium: Browser, api: WorkerProcess, look: dict[str, Any]
-) -> None:
+def test_everybody_can_use_it(chromium: Browser, api: WorkerProcess, look: dict[str, Any]) -> None:
     """axe finds nothing, on the leaderboard and with a player and tables open; and no part is wider
     than the screen."""
     with tab(chromium, **look) as opened:
