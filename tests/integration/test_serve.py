@@ -15,7 +15,7 @@ import pytest
 import redis
 
 from stream_rater import Ladder
-from stream_rater.adapters.index_keys import INDEX
+from stream_rater.adapters.index_keys import INDEX, ROOT, partition_member
 from stream_rater.adapters.topics import Topics
 from stream_rater.config import DEFAULT_RATING, Settings
 from stream_rater.contract.events import rating_changed_from_json
@@ -231,7 +231,7 @@ def test_an_index_of_another_topic(
     at = settings()
     rated(at, worker_process, 10)
     client = redis.Redis.from_url(at.redis)
-    client.hset(f"{{{INDEX}}}:positions", mapping=dict.fromkeys(range(4), 10**9))
+    client.zadd(ROOT, {partition_member(p): 10**9 for p in range(4)})
     client.close()
     api = serve(at, ready=False)
     assert api.wait(30.0) == 1
