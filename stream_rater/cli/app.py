@@ -25,6 +25,7 @@ from stream_rater.cli.options import (
     one_line,
     settings_of,
 )
+from stream_rater.cli.predict_app import predict
 from stream_rater.cli.terminal import brief
 from stream_rater.config import (
     BadConfiguration,
@@ -77,6 +78,7 @@ def main(context: click.Context) -> None:
 
 
 main.add_command(correct)
+main.add_command(predict)
 
 
 @main.command()

@@ -87,6 +87,7 @@ ROLES = {
         "group updaters": "DESCRIBE",
     },
     "inspect --player": {"rating-changed": "READ", "ladders-noted": "READ"},
+    "predict": {"rating-changed": "DESCRIBE", "ladders-noted": "READ"},
 }
 ROLES["on a cluster"] = ROLES["all"]
 """Kafka's rights by role: the operations on each resource."""
@@ -112,6 +113,7 @@ REDIS = {
     ),
     "inspect": (READ_POSITIONS, "+hmget", "+select"),
     "inspect --player": (READ_BELIEFS, READ_POSITIONS, *READING, "+select"),
+    "predict": (READ_BELIEFS, READ_POSITIONS, *READING, "+select"),
 }  # fmt: skip
 REDIS["on a cluster"] = (*(rule for rule in REDIS["all"] if rule != "+select"), *ON_A_CLUSTER)
 """Redis' rights by role: the rules of its user; `+select` if the URL names a database."""

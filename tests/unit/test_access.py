@@ -212,6 +212,7 @@ COMMANDS = {
     "submit": "`submit`", "correct": "`correct`", "correct --dry-run": "`correct --dry-run`",
     "watch": "`watch`", "rejected": "`rejected`", "verify": "`verify`",
     "rebuild": "`rebuild`", "inspect": "`inspect`", "inspect --player": "`inspect --player`",
+    "predict": "`predict`",
 }  # fmt: skip
 
 
