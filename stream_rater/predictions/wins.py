@@ -25,17 +25,31 @@ import numpy as np
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.kernels import giving, inlined, kernel
 from stream_rater.predictions.chances import chances_of, draw_margin_of
-from stream_rater.rating.normal import below, density
+from stream_rater.rating.normal import below, density, mills
 from stream_rater.rating.parameters import RatingConfig
 
-REACH = 9.0
-"""Standard deviations from the mean beyond which a performance is neglected: 1e-19 of all."""
-STEP = 2.0
-"""The width of a panel in standard deviations of the side that needs the narrowest."""
-NODES, WEIGHTS = np.polynomial.legendre.leggauss(16)
-"""Those of one panel, from -1 to 1."""
 LEAST_SIGMA = 1e-3
 """In points. Topcoder's volatility has no bound of its own."""
+
+
+class Rule(NamedTuple):
+    """How finely the integrals are taken."""
+
+    reach: float
+    """Standard deviations from the mean beyond which a performance is neglected."""
+    step: float
+    """The width of a panel in standard deviations of the side that needs the narrowest."""
+    negligible: float
+    """The probability that all performances are below x, up to which nobody wins below x."""
+    nodes: Floats
+    """Those of one panel, from -1 to 1."""
+    weights: Floats
+
+
+EXACT = Rule(9.0, 2.0, 1e-16, *np.polynomial.legendre.leggauss(16))
+"""To 1e-9."""
+FAST = Rule(5.5, 3.0, 1e-9, *np.polynomial.legendre.leggauss(8))
+"""To 1e-5, for many rounds at once."""
 
 
 class Performances(NamedTuple):
@@ -68,8 +82,17 @@ def performances_of(
 def win_probabilities(sides: Performances) -> Floats:
     """(S,) the probability that each side performs better than all others, by more than the margin.
     They add up to 1 where there are no draws."""
-    found: Floats = _win_probabilities(*sides)
+    found: Floats = _win_probabilities(*sides, EXACT)
     return found / max(float(found.sum()), 1.0)  # which rounding may exceed
+
+
+def of_rounds(starts: Ints, sides: Performances) -> Floats:
+    """(S,) the win probabilities of R rounds at once, each with two sides or more, to 1e-5.
+
+    `starts` (R+1,) has the first side of each round, and S.
+    """
+    found: Floats = _of_rounds(starts, *sides, FAST)
+    return np.minimum(found, 1.0)
 
 
 def pairwise(sides: Performances) -> Floats:
@@ -150,38 +173,47 @@ def _panel(
 
 
 @giving
-def integrals(
-    mu: Floats, sigma: Floats, margin: float, reach: float, step: float, nodes: Floats,
-    weights: Floats,
-) -> Floats:  # fmt: skip
+def _integrals(mu: Floats, sigma: Floats, margin: float, rule: Rule) -> Floats:
     """(S,) the probabilities to win. The product over all others is that over those before a side
     times that over those after it, since a factor may be 0.
 
-    Below the first panel some side is always better, and beyond the last one nobody is.
+    Below the first panel some side is always better, and beyond the last one nobody is. The
+    integrands add up to the derivative of the product of all: where there is no margin, they are
+    negligible where the product is.
     """
     sides = len(mu)
     found, alive = np.zeros(sides), np.empty(sides, np.int64)
     before, own, part = np.empty(sides), np.empty(sides), np.empty(sides)
-    centre, unit = np.empty(sides), np.empty(sides)
-    x, high = np.max(mu - reach * sigma), np.max(mu + reach * sigma)
+    centre, unit, at = np.empty(sides), np.empty(sides), np.empty(sides)
+    x, high = np.max(mu - rule.reach * sigma), np.max(mu + rule.reach * sigma)
+    negligible = rule.negligible if margin == 0.0 else 0.0
     while x < high:
-        count, width = _panel(mu, sigma, margin, reach, step, x, alive)
+        count, width = _panel(mu, sigma, margin, rule.reach, rule.step, x, alive)
         half = 0.5 * min(width, high - x)
         for i in range(count):
             centre[i], unit[i], part[i] = mu[alive[i]], 1.0 / sigma[alive[i]], 0.0
-        for q in range(len(nodes)):
-            y, product = x + half * (1.0 + nodes[q]), 1.0
+        for q in range(len(rule.nodes)):
+            y, product = x + half * (1.0 + rule.nodes[q]), 1.0
             for i in range(count):
-                own[i] = below((y - margin - centre[i]) * unit[i])
-            for i in range(count):
+                z = (y - centre[i]) * unit[i]
+                at[i] = density(z)
+                if margin == 0.0:  # the same z
+                    tail = at[i] * mills(abs(z))
+                    own[i] = tail if z < 0.0 else 1.0 - tail
+                else:
+                    own[i] = below(z - margin * unit[i])
                 before[i] = product
                 product *= own[i]
-            product = half * weights[q]
+                if product < negligible:
+                    break
+            if product < negligible:
+                continue  # some side is always better
+            product = half * rule.weights[q]
             for i in range(count - 1, -1, -1):
                 before[i] *= product
                 product *= own[i]
             for i in range(count):
-                part[i] += before[i] * density((y - centre[i]) * unit[i]) * unit[i]
+                part[i] += before[i] * at[i] * unit[i]
         for i in range(count):
             found[alive[i]] += part[i]
         x += 2.0 * half
@@ -189,5 +221,17 @@ def integrals(
 
 
 @kernel
-def _win_probabilities(mu: Floats, sigma: Floats, margin: float) -> Floats:
-    return integrals(mu, sigma, margin, REACH, STEP, NODES, WEIGHTS)
+def _win_probabilities(mu: Floats, sigma: Floats, margin: float, rule: Rule) -> Floats:
+    return _integrals(mu, sigma, margin, rule)
+
+
+@kernel
+def _of_rounds(starts: Ints, mu: Floats, sigma: Floats, margin: float, rule: Rule) -> Floats:
+    found = np.empty(len(mu))
+    for r in range(len(starts) - 1):
+        a, b = starts[r], starts[r + 1]
+        if b - a == 2:
+            found[a], found[a + 1] = _better(mu, sigma, margin, a, a + 1)
+        else:
+            found[a:b] = _integrals(mu[a:b], sigma[a:b], margin, rule)
+    return found
