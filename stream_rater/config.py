@@ -227,6 +227,9 @@ class Settings(Access, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Rejections of a partition a second, in the long run: beyond, it rests. 0: no limit."""
     correction_threshold: Annotated[float, Meta(ge=0, le=1e9)] = 0.5
     """Points by which a correction must move a displayed rating to be told at once."""
+    checkpoint_every: Annotated[int, Meta(ge=0)] = 100_000
+    """A correction makes a checkpoint if the last one is this many records behind. 0: it neither
+    makes one nor uses one."""
     ready_lag: Annotated[int, Meta(ge=0)] = 10_000
     """Records of a partition not yet finished, beyond which a worker is not ready. 0: no limit."""
     log_level: str = "info"

@@ -21,6 +21,7 @@ hypothesis.settings.load_profile("ci")
 HERE = Path(__file__).parent
 LONG_FIRST = (
     "integration/test_access.py",
+    "integration/test_erase",
     "simulation/",
     "integration/test_upgrade.py",
     "integration/",

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -227,10 +228,11 @@ class Ratings:
         for message in messages:
             if (failure := message.error()) is not None:
                 self._notice(failure, message.partition())
-            elif (value := message.value()) is not None:  # None would be a deletion
+            elif (value := message.value()) is None:
+                self._forget(message.key() or b"")
+            else:
                 events.append(json.loads(value))
-        for event in events:
-            self._take(event)
+                self._take(events[-1])
         return events
 
     def _notice(self, failure: KafkaError, partition: int | None) -> None:
@@ -244,9 +246,9 @@ class Ratings:
 
         The order of arrival does not tell which that is. After shards were added, a player's new
         events are in another partition than the old ones, whose last stays in the topic, and
-        partitions are read in any order. The service does not delete it by a tombstone: one that
-        arrives after the new event would delete the player here. Nor does `rounds` tell: it falls
-        when a correction takes a round away.
+        partitions are read in any order. Workers do not delete it by a tombstone: one that arrives
+        after the new event would delete the player here. Nor does `rounds` tell: it falls when a
+        correction takes a round away.
         """
         table = self.ladders.setdefault(event["ladder"], {})
         if event["offset"] >= table.get(event["player"], NEWCOMER).offset:
@@ -254,6 +256,14 @@ class Ratings:
                 event["mu"], event["sigma"], event["rating"], event["rounds"],
                 event["provisional"], event["offset"],
             )  # fmt: skip
+
+    def _forget(self, key: bytes) -> None:
+        """Forget a player who was erased: the record has a key, and no value.
+
+        Each partition that has the player's events has one behind them.
+        """
+        ladder, _, player = key.decode().partition(":")
+        self.ladders.get(unquote(ladder), {}).pop(unquote(player), None)
 
     def table(self, ladder: str) -> Table:
         """A ladder's ratings; ValueError for one of which there is none: it may be misspelt."""

@@ -23,7 +23,16 @@ from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.rereader import Rereader
 from stream_rater.adapters.topics import Admin
 from stream_rater.config import Settings
-from stream_rater.pipeline.correction_ports import NoteCorrections, NotedCorrections, ReadAgain
+from stream_rater.pipeline.correction_ports import (
+    Checkpoints,
+    DropCheckpoint,
+    KeepCheckpoint,
+    NoteCorrections,
+    NotedCorrections,
+    ReadAgain,
+    ReadPiece,
+    WritePiece,
+)
 from stream_rater.pipeline.ports import (
     Agree,
     Apply,
@@ -118,6 +127,11 @@ class Driver:
             ReadAgain: lambda e: self._again.read(e.partition, e.first, e.end),
             NoteCorrections: lambda e: self._notes.correct(e.noted),
             NotedCorrections: lambda _: self._notes.read().corrections,
+            Checkpoints: lambda e: store.checkpoints.heads(e.ladder),
+            ReadPiece: lambda e: store.checkpoints.read(e.ladder, e.name, e.number),
+            WritePiece: lambda e: store.checkpoints.write(e.ladder, e.name, e.number, e.data),
+            KeepCheckpoint: lambda e: store.checkpoints.keep(e.ladder, e.name, e.head),
+            DropCheckpoint: lambda e: store.checkpoints.drop(e.ladder, e.name, e.pieces),
         }
 
     def perform(self, effect: Effect[Any]) -> Any:

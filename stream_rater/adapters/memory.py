@@ -11,7 +11,16 @@ from typing import Any
 
 from stream_rater.adapters.memory_servers import Group, Log, Records, Store
 from stream_rater.contract.record import Record
-from stream_rater.pipeline.correction_ports import NoteCorrections, NotedCorrections, ReadAgain
+from stream_rater.pipeline.correction_ports import (
+    Checkpoints,
+    DropCheckpoint,
+    KeepCheckpoint,
+    NoteCorrections,
+    NotedCorrections,
+    ReadAgain,
+    ReadPiece,
+    WritePiece,
+)
 from stream_rater.pipeline.ladder_history import correction_notes, notes
 from stream_rater.pipeline.ports import (
     Agree,
@@ -76,6 +85,11 @@ class MemoryDriver:
             ReadAgain: self._read_again,
             NoteCorrections: self._note_corrections,
             NotedCorrections: self._noted_corrections,
+            Checkpoints: self._checkpoints,
+            ReadPiece: self._read_piece,
+            WritePiece: self._write_piece,
+            KeepCheckpoint: self._keep_checkpoint,
+            DropCheckpoint: self._drop_checkpoint,
         }
 
     def perform(self, effect: Effect[Any]) -> Any:
@@ -203,6 +217,29 @@ class MemoryDriver:
     def _noted_corrections(self, _: NotedCorrections) -> Steps:
         yield
         return {ladder: list(each) for ladder, each in self.log.read().corrections.items()}
+
+    def _checkpoints(self, effect: Checkpoints) -> Steps:
+        yield
+        return dict(self.store.checkpoints.get(effect.ladder, {}))
+
+    def _read_piece(self, effect: ReadPiece) -> Steps:
+        yield
+        return self.store.pieces.get((effect.ladder, effect.name, effect.number))
+
+    def _write_piece(self, effect: WritePiece) -> Steps:
+        self.store.pieces[effect.ladder, effect.name, effect.number] = effect.data
+        yield
+
+    def _keep_checkpoint(self, effect: KeepCheckpoint) -> Steps:
+        self.store.checkpoints.setdefault(effect.ladder, {})[effect.name] = effect.head
+        yield
+
+    def _drop_checkpoint(self, effect: DropCheckpoint) -> Steps:
+        for number in range(effect.pieces):
+            self.store.pieces.pop((effect.ladder, effect.name, number), None)
+            yield
+        self.store.checkpoints.get(effect.ladder, {}).pop(effect.name, None)
+        yield
 
     def _read_priors(self, effect: ReadPriors) -> Steps:
         read = {}

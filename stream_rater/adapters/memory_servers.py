@@ -135,11 +135,15 @@ class Log:
 
 
 class Store:
-    """The position and the beliefs of each shard."""
+    """The position and the beliefs of each shard, and the ladders' checkpoints."""
 
     def __init__(self) -> None:
         self.positions: dict[int, Position] = {}
         self.beliefs: dict[int, dict[Player, bytes]] = {}
+        self.checkpoints: dict[str, dict[str, bytes]] = {}
+        """Heads by ladder and name."""
+        self.pieces: dict[tuple[str, str, int], bytes] = {}
+        """By ladder, name and number."""
 
     def read_priors(self, shard: int, players: PlayerColumn) -> Priors:
         """The `applied` of a shard and the players' belief headers."""

@@ -9,14 +9,15 @@ everything that passes through it. Compare-and-set needs a function, or one more
 """
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from importlib import resources
 from typing import Any
 
 import redis
 from redis.exceptions import MovedError, NoPermissionError
 
+from stream_rater.adapters.checkpoints import RedisCheckpoints
 from stream_rater.adapters.redis_checks import check
 from stream_rater.adapters.redis_client import (
     FAILURES,
@@ -33,7 +34,7 @@ from stream_rater.adapters.redis_client import (
     servers,
 )
 from stream_rater.adapters.redis_encoding import reads, writes
-from stream_rater.adapters.store_keys import belief_key, position_key
+from stream_rater.adapters.store_keys import belief_key, ladder_of, position_key
 from stream_rater.adapters.store_metadata import LayoutMismatch, StoreMetadata
 from stream_rater.columns.arrays import Ints
 from stream_rater.columns.player_column import PlayerColumn
@@ -84,18 +85,37 @@ def _loaded_code(server: Client) -> str | None:
     return code.decode()
 
 
-def _beliefs_on(server: Client) -> int:
-    """The number of beliefs on one server."""
+def _belief_keys(server: Client) -> Iterator[list[bytes]]:
+    """Yield the keys of hashes of beliefs on one server, some at a time."""
     keys = server.scan_iter(
         match="{*}:belief:?*:*", count=10_000
     )  # not REBUILT, whose ladder is empty
-    total = 0
     while batch := list(itertools.islice(keys, 1000)):
+        yield batch
+
+
+def _count_on(server: Client) -> int:
+    """The number of beliefs on one server."""
+    total = 0
+    for batch in _belief_keys(server):
         pipeline = server.pipeline(transaction=False)
         for key in batch:
             pipeline.hlen(key)
         total += sum(pipeline.execute())
     return total
+
+
+def _beliefs_on(server: Client) -> Iterator[list[tuple[Player, bytes]]]:
+    """Yield the beliefs on one server, some at a time."""
+    for batch in _belief_keys(server):
+        pipeline = server.pipeline(transaction=False)
+        for key in batch:
+            pipeline.hgetall(key)
+        yield [
+            ((ladder_of(key.decode()), player.decode("utf-8", "surrogatepass")), data)
+            for key, held in zip(batch, pipeline.execute(), strict=True)
+            for player, data in held.items()
+        ]
 
 
 def _position(reply: Sequence[bytes | None]) -> Position:
@@ -129,6 +149,7 @@ class RedisStore:
         self._origin = origin("redis", settings.redis)
         self._buckets = settings.buckets
         self.layout = StoreMetadata(self._client, self._guard)
+        self.checkpoints = RedisCheckpoints(self._client, self._guard)
 
     # --- at start ---
 
@@ -236,8 +257,16 @@ class RedisStore:
     def count_beliefs(self) -> int:
         """The number of beliefs in the store."""
 
-        counted: int = self._guard(lambda: sum(map(_beliefs_on, servers(self._client))))
+        counted: int = self._guard(lambda: sum(map(_count_on, servers(self._client))))
         return counted
+
+    def beliefs(self) -> Iterator[list[tuple[Player, bytes]]]:
+        """Yield every belief in the store, some at a time; a player may come twice. Raises
+        StoreTrouble or Denied."""
+        for server in self._guard(lambda: servers(self._client)):
+            batches = _beliefs_on(server)
+            while (some := self._guard(partial(next, batches, None))) is not None:
+                yield some
 
     def close(self) -> None:
         """Close the connections."""

@@ -30,12 +30,23 @@ NO_WAY_BACK = (
     "offsets no longer order the rounds. Begin with another topic_prefix and an empty database, "
     "and submit the rounds again"
 )
+ERASED = (
+    "if `stream-rater erase` has written the log anew, set topic_prefix to that of the new topics. "
+    "Otherwise "
+)
 KEY = re.compile(rb"\{\d+\}:(position|belief:.*)", re.DOTALL)
 """A key that belongs to a shard."""
 
 
 class LayoutMismatch(Exception):
     """The store was laid out for other shards, buckets or topics. The text names the remedy."""
+
+
+def _cure(name: str) -> str:
+    """What to do where this field of the layout differs."""
+    if name not in OF_THE_ROUNDS:
+        return WAY_OUT
+    return f"{ERASED}{NO_WAY_BACK}" if name == "topic" else NO_WAY_BACK
 
 
 class StoreMetadata:
@@ -62,7 +73,7 @@ class StoreMetadata:
             if held is not None and held != value.encode():
                 raise LayoutMismatch(
                     f"the store was laid out with {name} = {held.decode()}, this service has "
-                    f"{value}: {NO_WAY_BACK if name in OF_THE_ROUNDS else WAY_OUT}"
+                    f"{value}: {_cure(name)}"
                 )
 
     def check_rebuildable(self, layout: Mapping[str, str]) -> None:
@@ -73,7 +84,7 @@ class StoreMetadata:
             if held is not None and held.decode() != layout[name]:
                 raise LayoutMismatch(
                     f"the store was laid out with {name} = {held.decode()}, this service has "
-                    f"{layout[name]}: {NO_WAY_BACK}"
+                    f"{layout[name]}: {_cure(name)}"
                 )
 
     def old_notes(self) -> dict[str, list[str]]:

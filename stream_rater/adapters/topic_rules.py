@@ -186,7 +186,7 @@ def _violations(
         for setting, must, why, fits in its_rules:
             held = found[name].configuration.get(setting, UNKNOWN)
             if not fits(held):
-                command = _configured(settings, name, setting, made[name][1][setting])
+                command = configured(settings, name, setting, made[name][1][setting])
                 yield f"{name}: {setting} is {held}, {verb} {must}: {why}: {command}"
 
 
@@ -218,12 +218,12 @@ def _sizes(settings: Settings, found: Mapping[str, Found]) -> Iterator[str]:
             yield (
                 f"{name}: {LARGEST} is {held}, must be at least the {size} of {rounds}: "
                 f"a record of that topic must fit whole into this one: "
-                f"{_configured(settings, name, LARGEST, str(enough))}"
+                f"{configured(settings, name, LARGEST, str(enough))}"
             )
     if size > LARGEST_ROUND_BYTES:
         yield (
             f"{rounds}: {LARGEST} is {size}, must be at most {LARGEST_ROUND_BYTES}: no more is "
-            f"read at once: {_configured(settings, rounds, LARGEST, str(LARGEST_ROUND_BYTES))}"
+            f"read at once: {configured(settings, rounds, LARGEST, str(LARGEST_ROUND_BYTES))}"
         )
 
 
@@ -241,11 +241,11 @@ def _fragile(settings: Settings, found: Mapping[str, Found]) -> Iterator[str]:
             yield (
                 f"{name}: {MIN_INSYNC} is {held}, should be 2: a record that only one broker has "
                 f"counts as written, and is lost with that broker: "
-                f"{_configured(settings, name, MIN_INSYNC, '2')}"
+                f"{configured(settings, name, MIN_INSYNC, '2')}"
             )
 
 
-def _configured(settings: Settings, name: str, setting: str, value: str) -> str:
+def configured(settings: Settings, name: str, setting: str, value: str) -> str:
     """The advice to run the command that gives a topic's setting this value."""
     return (
         f"run `kafka-configs.sh --bootstrap-server {settings.kafka} --alter --entity-type topics "

@@ -314,6 +314,39 @@ def rebuild(replace: bool, settings_path: Path | None) -> None:
 
 
 @main.command()
+@click.argument("ladders", nargs=-1, metavar="[LADDER]...")
+@SETTINGS
+@one_line
+def checkpoint(ladders: tuple[str, ...], settings_path: Path | None) -> None:
+    """Make checkpoints of ladders (all, if none is named): a correction of a later round is then
+    worked in sooner. Workers may run meanwhile."""
+    from stream_rater.cli.checkpoint import checkpoint as make_checkpoints
+
+    make_checkpoints(settings_of(settings_path), ladders)
+
+
+@main.command()
+@click.argument("player")
+@click.option("--to", "prefix", required=True, help="Prefix of the new topics.")
+@click.option("--pseudonym", help="The name in place of the id; a random one otherwise.")
+@click.option("--delete-old", is_flag=True, help="Delete the old topics once all is done.")
+@click.option("--dry-run", is_flag=True, help="Copy nothing: tell what names the player.")
+@SETTINGS
+@one_line
+def erase(
+    player: str, prefix: str, pseudonym: str | None, settings_path: Path | None, **options: bool
+) -> None:
+    """Put a pseudonym in the place of a player's id, on all ladders, while no worker runs.
+
+    Kafka's log cannot be changed, so it is written anew, to topics of another prefix. All ratings
+    stay as they are.
+    """
+    from stream_rater.cli.erase import erase as erase_player
+
+    erase_player(settings_of(settings_path), player, prefix, pseudonym, **options)
+
+
+@main.command()
 @click.option("--wait", "wait_s", default=60.0, show_default=True,
               help="Seconds to wait for the workers to catch up.")  # fmt: skip
 @SETTINGS

@@ -50,7 +50,9 @@ def watch(
     """Print rating-changed events as they come."""
 
     def line(record: Record) -> str | None:
-        value = record.value or b""
+        value = record.value
+        if value is None:  # its player was erased
+            return None
         event = rating_changed_from_json(value)
         if (ladder and event.ladder != ladder) or (player and event.player != player):
             return None

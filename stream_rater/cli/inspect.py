@@ -114,7 +114,11 @@ def _last_rounds(settings: Settings, topic: str, shard: int, key: str, count: in
     )
     yield f"last rounds, by {topic}, partition {shard}, from offset {begin} on:"
     for message in messages:
-        event = rating_changed_from_json(message.value() or b"")
+        value = message.value()
+        if value is None:
+            yield "  erased: these topics are an old generation (`stream-rater erase`)"
+            continue
+        event = rating_changed_from_json(value)
         yield f"  {in_utc(event.completed_at)}  {outcome_of(event)}"
     if not messages:
         yield "  none"

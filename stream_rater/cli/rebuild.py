@@ -4,6 +4,8 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 
+import msgspec
+
 from stream_rater.adapters.ladder_notes import LadderNotes
 from stream_rater.adapters.producers import Parts
 from stream_rater.adapters.reader import read_all, read_batches
@@ -17,9 +19,9 @@ from stream_rater.config import TEMPLATE, BadConfiguration, Ladders, Settings, s
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Player, Record
-from stream_rater.lab.corrected_rebuild import Marks, Told, last_told, verdicts_at
+from stream_rater.lab.corrected_rebuild import Marks, Told, editions, last_told
 from stream_rater.lab.cutoff import Cutoff, Misplaced
-from stream_rater.lab.rebuild import InUse, Rebuild, fill, passed
+from stream_rater.lab.rebuild import InUse, Rebuild, Rebuilds, fill, passed
 from stream_rater.parts.schema import UnknownPart, mark
 from stream_rater.pipeline.ladder_history import notes
 from stream_rater.replay.sequential import Unjudged
@@ -40,7 +42,7 @@ def rebuild(settings: Settings, *, replace: bool) -> None:
         layout = layout_of(settings, admin, partitions)
         store = RedisStore(settings)
         store.prepare()
-        _check_idle(admin, settings)
+        check_idle(admin, settings)
         store.layout.check_rebuildable(layout)
         if not (replace or store.layout.is_empty()):
             raise BadConfiguration("the store holds ratings: give --replace to rebuild it anew")
@@ -48,15 +50,7 @@ def rebuild(settings: Settings, *, replace: bool) -> None:
             raise BadConfiguration(
                 f"{why}, or give --replace to rate all rounds again by other parameters"
             )
-        try:
-            work = _rebuild(admin, settings, ladders, store, partitions)
-        except (UnknownPart, Misplaced, InUse) as error:
-            raise Failed(str(error)) from None
-        log = LadderNotes(settings, admin)
-        named = (each for each in ladders.ladders if each != TEMPLATE)
-        every = dict.fromkeys((*work.ladders, *named, *log.read().ladders))
-        log.write(notes("restated", {ladder: ladders.history(ladder) for ladder in every}))
-        log.close()
+        work = write_anew(admin, settings, ladders, store, partitions)
         store.layout.end_rebuild(layout, KERNEL_VERSION)
         store.close()
     took_s = time.monotonic() - began_s
@@ -66,10 +60,28 @@ def rebuild(settings: Settings, *, replace: bool) -> None:
     )
 
 
+def write_anew(
+    admin: Admin, settings: Settings, ladders: Ladders, store: RedisStore,
+    partitions: Mapping[str, int],
+) -> Rebuilds:  # fmt: skip
+    """Write the store anew from the log, and note by which histories that was. The store stays
+    marked as unfinished. Raises Failed."""
+    try:
+        work = _rebuild(admin, settings, ladders, store, partitions)
+    except (UnknownPart, Misplaced, InUse) as error:
+        raise Failed(str(error)) from None
+    log = LadderNotes(settings, admin)
+    named = (each for each in ladders.ladders if each != TEMPLATE)
+    every = dict.fromkeys((*work.ladders, *named, *log.read().ladders))
+    log.write(notes("restated", {ladder: ladders.history(ladder) for ladder in every}))
+    log.close()
+    return work
+
+
 def _rebuild(
     admin: Admin, settings: Settings, ladders: Ladders, store: RedisStore,
     partitions: Mapping[str, int],
-) -> Rebuild:  # fmt: skip
+) -> Rebuilds:  # fmt: skip
     """Read everything; only then delete what there is, and write."""
     rounds, parts = admin.topics.rounds, admin.topics.parts
     shards = partitions[parts]
@@ -85,16 +97,18 @@ def _rebuild(
     for some in _all(admin, settings, parts, shards, "parts"):
         reach.note(some)
     reach.check()
+    if any(parts_start):
+        reach.note_told(_published(admin, settings))
     check_published(published, reach.with_parts)
     work = _replayed(admin, settings, ladders, partitions[rounds], reach)
-    _check_idle(admin, settings)
+    check_idle(admin, settings)
     marks = _mark(settings, parts, shards)
     check_quiet(marks, ends)
     moved = passed(applied, marks)
     admin.commit(UPDATERS, parts, moved)
     applied |= moved
     store.layout.begin_rebuild(shards)
-    _check_idle(admin, settings)
+    check_idle(admin, settings)
     fill(track_batches(work.beliefs(), "beliefs"), applied, marks, store.apply)
     if _committed(admin, UPDATERS, parts, shards) != applied:
         raise InUse("workers ran while the store was being rebuilt: stop them, run it again")
@@ -103,7 +117,7 @@ def _rebuild(
 
 def _replayed(
     admin: Admin, settings: Settings, ladders: Ladders, partitions: int, reach: Cutoff
-) -> Rebuild:
+) -> Rebuilds:
     """The replay of all rounds, as corrections make them."""
     rounds, window = admin.topics.rounds, settings.duplicate_window
 
@@ -113,22 +127,50 @@ def _replayed(
         return work
 
     try:
-        return fed(Rebuild(ladders, window, partitions, reach), "rounds")
+        return Rebuilds([fed(Rebuild(ladders, window, partitions, reach), "rounds")])
     except Unjudged:
         again = partial(read_all, settings, rounds, partitions)
-    verdicts = verdicts_at(again, ladders, window, partitions, reach)
-    marks = Marks(_told(admin, settings, verdicts.edits), reach, verdicts, ladders)
-    return fed(Rebuild(ladders, window, partitions, reach, verdicts, marks), "corrected rounds")
+    works = list[Rebuild]()
+    told: Mapping[Player, Told] = {}
+    for each in editions(again, ladders, window, partitions, reach):
+        told = told or _told(admin, settings, each.verdicts.edits)
+        marks = Marks(told, reach, each, ladders)
+        work = Rebuild(ladders, window, partitions, reach, each.verdicts, marks)
+        works.append(fed(work, "corrected rounds"))
+    return Rebuilds(works)
 
 
 def _told(admin: Admin, settings: Settings, ladders: Collection[str]) -> Mapping[Player, Told]:
-    """What was last told of the players of ladders with corrections."""
+    """What was last told of the players of ladders with corrections. A record without a value says
+    that its player was erased."""
     if not ladders:
         return {}
     topic = admin.topics.changed
     (count,) = admin.partitions_of(topic)
-    records = read_all(settings, topic, count)
-    return last_told((rating_changed_from_json(each.value or b"") for each in records), ladders)
+    values = (each.value for each in read_all(settings, topic, count))
+    return last_told(map(rating_changed_from_json, filter(None, values)), ladders)
+
+
+def _published(admin: Admin, settings: Settings) -> Iterator[tuple[Player, int]]:
+    """The players and source offsets of all published events."""
+    topic = admin.topics.changed
+    (count,) = admin.partitions_of(topic)
+    for some in _all(admin, settings, topic, count, "ratings"):
+        for each in some:
+            if each.value:
+                told = _published_from_json(each.value)
+                yield (told.ladder, told.player), told.offset
+
+
+class Published(msgspec.Struct):
+    """What a rebuild needs of an event."""
+
+    ladder: str
+    player: str
+    offset: int
+
+
+_published_from_json = msgspec.json.Decoder(Published).decode
 
 
 def _mark(settings: Settings, topic: str, shards: int) -> dict[int, int]:
@@ -148,7 +190,8 @@ def _all(
     return track_batches(read_batches(settings, topic, partitions), label, total)
 
 
-def _check_idle(admin: Admin, settings: Settings) -> None:
+def check_idle(admin: Admin, settings: Settings) -> None:
+    """No worker may be in a group."""
     for group in (ESTIMATORS, UPDATERS):
         members = admin.members(group)
         if members:

@@ -2,6 +2,8 @@
 
 - Corrections that were worked in edit the log that it replays. Those that were not, or only in
   part, are left to the workers, as rounds are.
+- The parts of a correction that was worked in may wait to be applied. Whoever is in them is
+  replayed once more, without this correction and those behind it: the store does not know it yet.
 - A correction in progress may have reached some players. Their parts hold their records, whole.
 - A correction that was too small to be told is told with the player's next event. The topic
   `rating-changed` knows what was last told.
@@ -37,28 +39,53 @@ class Told(NamedTuple):
     sigma: float
 
 
-def verdicts_at(
+class Edition(NamedTuple):
+    """One replay of the log: by which corrections, and for whom."""
+
+    verdicts: Verdicts
+    """Those on the corrections that count (`corrected.judged`)."""
+    limits: Mapping[str, int]
+    """By ladder, the offset of the first correction that does not count though it was worked in.
+    The edition is for the players who await just this one."""
+
+
+def editions(
     again: Callable[[], Iterable[Record]], ladders: Ladders, window: int, partitions: int,
     reach: Cutoff,
-) -> Verdicts:  # fmt: skip
-    """The verdicts on those corrections in the log that were worked in (`corrected.judged`)."""
+) -> list[Edition]:  # fmt: skip
+    """The editions of the log. The first one has all corrections that were worked in, and is for
+    all players who await none."""
+    waiting: dict[str, set[int]] = {}
+    for (ladder, _), offset in reach.awaiting().items():
+        waiting.setdefault(ladder, set()).add(offset)
+    most = max(map(len, waiting.values()), default=0)
+    each_limits: list[dict[str, int]] = [{}] + [
+        {ladder: sorted(some)[i] for ladder, some in waiting.items() if i < len(some)}
+        for i in range(most)
+    ]
+    found = []
+    for limits in each_limits:
 
-    def done() -> Iterator[Record]:
-        for record in again():
-            if not kind_of(record) or _is_done(record, ladders, partitions, reach):
-                yield record
+        def done(limits: Mapping[str, int] = limits) -> Iterator[Record]:
+            for record in again():
+                if not kind_of(record) or _is_done(record, ladders, partitions, reach, limits):
+                    yield record
 
-    return judged(done, ladders, window, partitions)
+        found.append(Edition(judged(done, ladders, window, partitions), limits))
+    return found
 
 
-def _is_done(record: Record, ladders: Ladders, partitions: int, reach: Cutoff) -> bool:
+def _is_done(
+    record: Record, ladders: Ladders, partitions: int, reach: Cutoff, limits: Mapping[str, int]
+) -> bool:
     """Whether the work on the correction in a record is done: its offset is committed, or a later
-    part of its ladder was sent."""
+    part of its ladder was sent; and it is within the limits."""
     try:
         ladder = decode(record, ladders, partitions).ladder
     except Invalid:
         return True
-    return record.offset < max(reach.scattered(record.partition), reach.furthest(ladder))
+    sent = max(reach.scattered(record.partition), reach.furthest(ladder))
+    return record.offset < min(sent, limits.get(ladder, sent))
 
 
 def last_told(changes: Iterable[RatingChanged], ladders: Iterable[str]) -> dict[Player, Told]:
@@ -95,17 +122,24 @@ class Marks:
     """Puts into rebuilt beliefs what corrections left there."""
 
     def __init__(
-        self, told: Mapping[Player, Told], reach: Cutoff, verdicts: Verdicts, ladders: Ladders
+        self, told: Mapping[Player, Told], reach: Cutoff, edition: Edition, ladders: Ladders
     ) -> None:  # fmt: skip
         """`told`: what was last told of the players of ladders with corrections."""
-        self._told = dict(told)
-        self._sent = dict(reach.corrected)
+        self._awaiting = reach.awaiting()
+        self._limits = edition.limits
+        self._told = {player: each for player, each in told.items() if self._has(player)}
+        self._sent = {player: each for player, each in reach.corrected.items() if self._has(player)}
         self._reach = reach
-        self._corrected = verdicts.edits.keys()
+        self._corrected = edition.verdicts.edits.keys()
         self._ladders = ladders
 
+    def _has(self, player: Player) -> bool:
+        """Whether the edition is for this player."""
+        awaited = self._awaiting.get(player)
+        return not self._limits if awaited is None else awaited == self._limits.get(player[0])
+
     def put(self, beliefs: BeliefColumn) -> BeliefColumn:
-        """These beliefs, which a replay has found.
+        """Those of these beliefs, which a replay has found, that are its to find.
 
         The replay knows all corrections that are done. Of who was told nothing, and whose parts
         wait, the store holds nothing yet.
@@ -113,10 +147,11 @@ class Marks:
         players = PlayerColumn.of([player for player, _ in beliefs])
         waits = self._reach.only_waits(players).tolist()
         both = zip(beliefs, waits, strict=True)
+        own = [(player, data, wait) for (player, data), wait in both if self._has(player)]
         return BeliefColumn.of(
             [
                 (player, self._marked(player, data))
-                for (player, data), wait in both
+                for player, data, wait in own
                 if not wait or player[0] not in self._corrected or player in self._told
             ]
         )
@@ -145,12 +180,15 @@ class Marks:
     def _marked(self, player: Player, data: bytes) -> bytes:
         if player[0] not in self._corrected and player not in self._sent:
             return data
+        applied = int(self._reach.applied_offsets(PlayerColumn.of([player]))[0])
+        applied = max(applied, self._told[player].offset if player in self._told else applied)
         told, sent = self._told.pop(player, None), self._sent.pop(player, None)
         beliefs = belief_record.decode([data], 0, 0.0, 1.0)
         if sent is not None and sent[0] > int(beliefs.header["last"][0]):
             beliefs = belief_record.decode([sent[1]], 0, 0.0, 1.0)
             beliefs.header["last"] = sent[0]
         head = beliefs.header[0]
+        head["last"] = max(int(head["last"]), applied)  # a round that is gone must not come again
         if told is None and player[0] in self._corrected:
             told = self._initial(player)
         if told is None or (told.mu, told.sigma) == (float(head["mu"]), float(head["sigma"])):

@@ -12,6 +12,9 @@ cut-off of a player depends on the player's parts:
   before g, but at least the largest source offset in them. Later parts, in the player's present
   shard, may have been deleted before them.
 
+If any part was deleted, those that are left may be older ones that were sent again. Then the last
+event of a player, which `rating-changed` keeps for ever, tells what was published at least.
+
 A part is ignored by updaters, and tells nothing, if it was cut for fewer shards than there are, or
 than a mark before it names. If such a part waits before any such mark, it must not belong to a
 committed round: nobody would send it again. Updaters of as many shards must apply it first. A part
@@ -19,7 +22,7 @@ behind such a mark was sent by a process that the group had already excluded. Th
 rounds sent them again, for the number of shards at that time.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
 import numpy as np
@@ -37,6 +40,9 @@ from stream_rater.parts.schema import NotAPart, Rebuilt, UnknownPart
 from stream_rater.rounds.fastjson import runs
 
 NONE_BEFORE, NONE_AFTER = -1, 2**62
+
+AT_ONCE = 10_000
+"""The most events that are noted at a time."""
 
 Offsets = Mapping[int, int]
 """The committed offset of every partition; 0 where nothing was committed."""
@@ -95,6 +101,8 @@ class Cutoff:
         """The largest source offset before g, in shards that were formerly the player's."""
         self._after = _Noted(self.census, np.minimum, NONE_AFTER)
         """The smallest source offset from g on."""
+        self._told = _Noted(self.census, np.maximum, NONE_BEFORE)
+        """The largest source offset that subscribers were told."""
         self._marked: dict[int, int] = {}
         """By shard, the number of shards that its last mark names."""
         self.with_parts: set[int] = set()
@@ -104,6 +112,8 @@ class Cutoff:
         self.corrected: dict[Player, tuple[int, bytes]] = {}
         """The records in correction parts before g, and the offset of the correction: of each
         player the last one."""
+        self._corrections: dict[Player, list[int]] = {}
+        """The offsets of corrections that are in waiting parts, by player."""
         self._ignored: list[tuple[PlayerColumn, Ints]] = []
         """The players and source offsets of ignored parts that may be the only ones of their
         rounds."""
@@ -138,6 +148,13 @@ class Cutoff:
             rows = np.flatnonzero(np.repeat(counts, sizes))
             own = [size for size, count in zip(sizes, counts, strict=True) if count]
             self._note(read, own, players.take(rows), offsets[rows])
+
+    def note_told(self, told: Iterable[tuple[Player, int]]) -> None:
+        """Note the source offsets of published events, by player."""
+        left = iter(told)
+        while some := list(islice(left, AT_ONCE)):
+            rows = self.census.rows(PlayerColumn.of([player for player, _ in some]))
+            self._told.note(rows, np.array([offset for _, offset in some], np.int64))
 
     def check(self) -> None:
         """Call this once all parts are noted. Raises Misplaced if an ignored part belongs to a
@@ -201,9 +218,23 @@ class Cutoff:
         players = [(part.ladder, each) for each in part.players]
         offsets = np.full(len(players), part.offset)
         self._note([record], [len(players)], PlayerColumn.of(players), offsets)
-        if not self._waits(record):
+        if self._waits(record):
+            for player in players:
+                self._corrections.setdefault(player, []).append(part.offset)
+        else:
             rows = zip(players, part.records, strict=True)
             self.corrected |= {player: (part.offset, data) for player, data in rows}
+
+    def awaiting(self) -> dict[Player, int]:
+        """The players whom waiting parts will correct, and the offset of the first correction that
+        does. One that was applied already does not."""
+        players = list(self._corrections)
+        applied = self.applied_offsets(PlayerColumn.of(players)).tolist()
+        found = {}
+        for player, last in zip(players, applied, strict=True):
+            if new := [each for each in self._corrections[player] if each > last]:
+                found[player] = min(new)
+        return found
 
     def scattered(self, partition: int) -> int:
         """The estimators' committed offset of a partition."""
@@ -213,9 +244,13 @@ class Cutoff:
         """(P,) whether all parts that are left of each player wait to be applied."""
         rows = self.census.rows(players)
         waits: Flags = self._after.of(rows) < NONE_AFTER
-        before = np.maximum(self._before.of(rows), self._elsewhere.of(rows))
-        waits &= before == NONE_BEFORE
+        waits &= self.applied_offsets(players) == NONE_BEFORE
         return waits
+
+    def applied_offsets(self, players: PlayerColumn) -> Ints:
+        """(P,) the largest source offset in each player's parts that are applied; -1 without."""
+        rows = self.census.rows(players)
+        return np.maximum(self._before.of(rows), self._elsewhere.of(rows))
 
     def furthest(self, ladder: str) -> int:
         """The largest source offset of any part of a ladder; -1 without any."""
@@ -256,7 +291,7 @@ class Cutoff:
         before, after = self._before.of(rows), self._after.of(rows)
         kept = np.where(after < NONE_AFTER, after, self._scattered[partitions]) - 1
         reached = np.where(before > NONE_BEFORE, before, kept)
-        return np.maximum(reached, self._elsewhere.of(rows))
+        return np.maximum(np.maximum(reached, self._elsewhere.of(rows)), self._told.of(rows))
 
     def least(self) -> int:
         """A lower bound of all players' cut-offs."""

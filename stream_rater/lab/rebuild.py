@@ -152,8 +152,12 @@ class Rebuild:
         """Yield every belief that the store must hold, in batches. Nothing can be fed
         afterwards."""
         self._rate()
+        for found in self._marked():
+            self.written += len(found)
+            yield found
+
+    def _marked(self) -> Iterator[BeliefColumn]:
         for rows, records in self._batches_of_beliefs():
-            self.written += len(rows)
             found = BeliefColumn(self._reach.census.players(rows), records)
             yield found if self._marks is None else self._marks.put(found)
         yield from () if self._marks is None else self._marks.rest()
@@ -168,6 +172,26 @@ class Rebuild:
         rows = self._crowd.rated(np.flatnonzero(~self._held))
         for some in _batches(len(rows)):
             yield rows[some], self._crowd.records(rows[some])
+
+
+class Rebuilds:
+    """Replays of the same log by several editions, each with the beliefs of other players."""
+
+    def __init__(self, works: Sequence[Rebuild]) -> None:
+        self._works = works
+        self.rounds, self.updates, self.ladders = (
+            works[0].rounds, works[0].updates, works[0].ladders,
+        )  # fmt: skip
+
+    @property
+    def written(self) -> int:
+        """The number of beliefs that were yielded."""
+        return sum(each.written for each in self._works)
+
+    def beliefs(self) -> Iterator[BeliefColumn]:
+        """Yield every belief that the store must hold, in batches."""
+        for each in self._works:
+            yield from each.beliefs()
 
 
 def _batches(count: int) -> Iterator[slice]:

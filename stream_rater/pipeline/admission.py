@@ -7,10 +7,10 @@ import numpy as np
 
 from stream_rater.contract.record import Record
 from stream_rater.pipeline import estimation
-from stream_rater.pipeline.correction_job import Judged
 from stream_rater.pipeline.corrections import Corrections, How, Met
 from stream_rater.pipeline.estimation import PendingRounds
 from stream_rater.pipeline.input_partition import InputPartition, finish
+from stream_rater.pipeline.judged_log import Judged
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.ports import Rejection
 from stream_rater.pipeline.rejection_limiter import RejectionLimiter

@@ -1,11 +1,12 @@
-"""The effects that corrections need: the estimator reads a partition again, and keeps notes.
+"""The effects that corrections need: the estimator reads a partition again, and keeps notes and
+checkpoints.
 
 A note says which corrections of a ladder were accepted. It is written to `ladders-noted` before a
 later round of the ladder is rated, so whoever takes over knows whom later rounds count for.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -55,3 +56,47 @@ class ReadAgain(Effect[Sequence[Record]]):
     partition: int
     first: int
     end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoints(Effect[Mapping[str, bytes]]):
+    """Read the heads of a ladder's checkpoints, by the checkpoints' names."""
+
+    ladder: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPiece(Effect[bytes | None]):
+    """Read a piece of a checkpoint; None if it is not there."""
+
+    ladder: str
+    name: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class WritePiece(Effect[None]):
+    """Write a piece of a checkpoint."""
+
+    ladder: str
+    name: str
+    number: int
+    data: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class KeepCheckpoint(Effect[None]):
+    """Write the head of a checkpoint."""
+
+    ladder: str
+    name: str
+    head: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DropCheckpoint(Effect[None]):
+    """Delete a checkpoint: its pieces, which are numbered from 0, then its head."""
+
+    ladder: str
+    name: str
+    pieces: int

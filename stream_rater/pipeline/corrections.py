@@ -37,7 +37,8 @@ from stream_rater.contract.events import to_json
 from stream_rater.contract.record import Record
 from stream_rater.parts import corrections as parts_
 from stream_rater.parts.corrections import CorrectionPart
-from stream_rater.pipeline.correction_job import Corrected, CorrectionJob, Judged, Proposed
+from stream_rater.pipeline.corrected_players import Corrected
+from stream_rater.pipeline.correction_job import CorrectionJob
 from stream_rater.pipeline.correction_ports import (
     NoteCorrections,
     Noted,
@@ -52,6 +53,7 @@ from stream_rater.pipeline.estimation import (
     part_ends,
 )
 from stream_rater.pipeline.input_partition import InputPartition
+from stream_rater.pipeline.judged_log import Judged, Proposed
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.ports import Scatter, Step, ask
 from stream_rater.pipeline.progress import InFlightWindow
@@ -130,6 +132,8 @@ class Parts(NamedTuple):
 class Work:
     """One correction that is worked in."""
 
+    job_kind = CorrectionJob
+
     def __init__(self, met: Met, edits: LadderEdits, log: Judged, how: How) -> None:
         self._met = met
         self._how = how
@@ -139,7 +143,7 @@ class Work:
         applied = isinstance(correction, CorrectionsApplied)
         self.waits = isinstance(correction, Batched) and correction.batched
         """Whether it is only noted, for `corrections-applied` to work it in."""
-        self.job = CorrectionJob(
+        self.job = self.job_kind(
             correction.ladder, met.record.partition, place, [] if applied else [Proposed(*met)],
             edits.waiting(place) if applied else (), edits.accepted(place), log,
         )  # fmt: skip
@@ -214,6 +218,8 @@ def _note(record: Record, correction: Correction, at: int) -> NotedCorrection:
 
 class Corrections:
     """The corrections of the owned partitions, and the rounds that wait for them."""
+
+    work_kind = Work
 
     def __init__(self, log: Judged, how: How) -> None:
         self._log = log
@@ -296,7 +302,7 @@ class Corrections:
         work = self._works.get(partition)
         if work is None:
             edits = self._edits.get(ladder) or LadderEdits()
-            work = Work(met, edits, self._log, self._how)
+            work = self.work_kind(met, edits, self._log, self._how)
             self._works[partition] = work
         done = yield from work.step(lambda ends, players: in_flight.sent(ends, players, now_s))
         observer.correcting(ladder, partition, met.record.offset, work.job.progress)

@@ -36,7 +36,6 @@ from stream_rater.pipeline import estimation
 from stream_rater.pipeline.admission import Admission
 from stream_rater.pipeline.agreement import Agreement
 from stream_rater.pipeline.backlog import Backlog
-from stream_rater.pipeline.correction_job import Judged
 from stream_rater.pipeline.correction_ports import NotedCorrections
 from stream_rater.pipeline.corrections import THRESHOLD, How
 from stream_rater.pipeline.estimation import NO_ROUNDS, PendingRounds
@@ -49,6 +48,7 @@ from stream_rater.pipeline.input_partition import (
     finish,
     hold_much,
 )
+from stream_rater.pipeline.judged_log import Judged
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.oversize_round import OversizeRound
 from stream_rater.pipeline.poll_backoff import (
@@ -95,6 +95,7 @@ class Estimator:
         wave_players: int = 20_000, rows_per_part: int = ROWS_PER_PART,
         rejects_per_second: float = 0.0, observer: Observer | None = None, idle_s: float = IDLE_S,
         commit_every_s: float = COMMIT_EVERY_S, threshold: float = THRESHOLD,
+        checkpoint_every: int = 0,
     ) -> None:  # fmt: skip
         self._agreement = Agreement(ladders)
         self._shards = shards
@@ -113,7 +114,8 @@ class Estimator:
         """The newly owned partitions, which step 1 has not opened yet."""
         self._now_s = 0.0
         self._limiter = RejectionLimiter(rejects_per_second)
-        log, how = Judged(ladders, window, partitions), How(shards, rows_per_part, threshold)
+        log = Judged(ladders, window, partitions, checkpoint_every)
+        how = How(shards, rows_per_part, threshold)
         self._admission = Admission(log, how, self._limiter, self._observer)
         self._prior_reader = PriorReader(shards, self._observer)
         self._forget_everything()
@@ -243,9 +245,7 @@ class Estimator:
 
     def _wave(self) -> PendingRounds:
         """Choose the next wave; it is empty while too many players are in flight."""
-        if not (self._may_find_wave or self._progress.moved):
-            return NO_ROUNDS
-        if self._send_no_more():
+        if not (self._may_find_wave or self._progress.moved) or self._send_no_more():
             return NO_ROUNDS
         self._progress.moved = False
         wave = self._backlog.wave(self._fitting, self._ready)

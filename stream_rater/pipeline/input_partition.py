@@ -3,7 +3,6 @@ committed."""
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
 from itertools import takewhile
 
 from stream_rater.contract.record import Record
@@ -13,7 +12,6 @@ from stream_rater.pipeline.ports import (
     Committed,
     LookForOffsets,
     OffsetsForgotten,
-    Regrouped,
     Rejection,
     Step,
     ask,
@@ -124,8 +122,10 @@ def committed_by(partitions: frozenset[int]) -> Step[dict[int, int | None]]:
     no later record was rejected. Later rounds that were already scattered are detected in step 5.
     The replacement is committed at once.
 
-    Raises OffsetsForgotten if parts were deleted. A round scattered again so late might become the
-    only round of its players that the log has parts of, and `rebuild` relies on the parts.
+    Raises Regrouped if ownership changed meanwhile: who owns the partition now, perhaps the same
+    worker, begins anew. Raises OffsetsForgotten if parts were deleted. A round scattered again so
+    late might become the only round of its players that the log has parts of, and `rebuild` relies
+    on the parts.
     """
     committed = yield from ask(Committed(partitions))
     forgotten = frozenset(p for p, offset in committed.items() if offset is None)
@@ -135,8 +135,7 @@ def committed_by(partitions: frozenset[int]) -> Step[dict[int, int | None]]:
     least = {p: remains.after_rejected.get(p, 0) for p in forgotten}
     if remains.parts_deleted and any(remains.ends[p] for p in forgotten):
         raise OffsetsForgotten({p: least[p] for p in forgotten if remains.ends[p]})
-    with suppress(Regrouped):  # the new owner of the partition commits it
-        yield from ask(CommitSource(least))
+    yield from ask(CommitSource(least))
     return {**committed, **remains.after_rejected}
 
 

@@ -2,10 +2,11 @@
 
 A ledger reads a ladder's accepted rounds in order, and its corrections between them. It keeps only
 what its corrections may ask for, so it must know beforehand which rounds and players these name.
-The verdict on a correction is a pure function of the log before it.
+The verdict on a correction is a pure function of the log before it. A ledger that begins at a
+checkpoint gives the same verdicts, or says that the rounds before it must be read (Earlier).
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -51,14 +52,33 @@ class _Known(NamedTuple):
     """Of its players those who are asked for, as reported."""
 
 
+class Earlier(Exception):
+    """A correction is, or may be, about a round before those that the ledger has read."""
+
+
+class Base(NamedTuple):
+    """What a ledger knows of the rounds before those that it reads."""
+
+    edits: Edits
+    """Of all corrections that were accepted, what they say of players and seasons."""
+    time: int
+    """No round before was completed later, Unix seconds."""
+    players: Collection[str]
+    """Those whom its corrections name and who have a round before."""
+
+
 class Ledger:
     """The accepted rounds and corrections of one ladder so far, and what they make of the log."""
 
-    def __init__(self, corrections: Iterable[Correction], read: ReadRound) -> None:
-        """`corrections`: all that will be judged."""
+    def __init__(
+        self, corrections: Iterable[Correction], read: ReadRound, base: Base | None = None
+    ) -> None:
+        """`corrections`: all that will be judged. `base`: of a ledger that does not read the first
+        rounds."""
         some = list(corrections)
-        self.edits: Edits = NO_EDITS
+        self.edits: Edits = NO_EDITS if base is None else base.edits
         """All corrections that were accepted."""
+        self._base = base
         self._read = read
         self._ids = {round_in(each) for each in some} - {""}
         self._names = {name for each in some for name in names_in(each)}
@@ -92,7 +112,7 @@ class Ledger:
         """Accept a correction, which was read at this offset: `edits` has it from now on.
 
         Returns the offset of the first round that it changes, or None if it changes none of those
-        before it. `received_s` is when the log took it in. Raises Invalid.
+        before it. `received_s` is when the log took it in. Raises Invalid, or Earlier.
         """
         match correction:
             case RoundVoided():
@@ -113,9 +133,23 @@ class Ledger:
                 self._start(correction, offset)
         return None
 
+    def repeat(self, correction: Correction, received_s: float) -> None:
+        """Accept a correction that the base knows, as far as it is about rounds that were read."""
+        if not isinstance(correction, RoundVoided | RoundAmended):
+            return
+        place = self._latest.get(correction.round_id)
+        if place is None:
+            return
+        if isinstance(correction, RoundVoided):
+            self.edits = self.edits.void(place)
+        else:
+            self._amend(correction, place, received_s)
+
     def _find(self, round_id: str) -> int:
         """The offset of the round that has this id: the last one, if there are several."""
         offset = self._latest.get(round_id)
+        if offset is None and self._base is not None:
+            raise Earlier
         if offset is None:
             raise Invalid("unknown-round", f"round_id {round_id!r} is not on this ladder")
         return offset
@@ -142,6 +176,8 @@ class Ledger:
 
     def _must_play(self, player: str) -> list[tuple[int, int]]:
         rounds = list(self._rounds_of(player))
+        if not rounds and self._base is not None:
+            raise Earlier
         if not rounds:
             raise Invalid("unknown-player", f"player {player!r} stands in no round of this ladder")
         return rounds
@@ -149,10 +185,15 @@ class Ledger:
     def _remove(self, correction: PlayerRemoved) -> int | None:
         rounds = self._must_play(correction.player)
         since, until = span = span_of(correction)
+        base = self._base
+        if base is not None and since <= base.time and correction.player in base.players:
+            raise Earlier
         self.edits = self.edits.remove(correction.player, span)
         return min((offset for offset, time in rounds if since <= time < until), default=None)
 
     def _merge(self, correction: PlayerMerged) -> int | None:
+        if self._base is not None:  # they may have met
+            raise Earlier
         mine = {offset for offset, _ in self._must_play(correction.player)}
         theirs = {offset for offset, _ in self._must_play(correction.into)}
         if met := mine & theirs:

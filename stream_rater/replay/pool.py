@@ -4,7 +4,7 @@ The service's ratings must equal its ratings bit for bit, and the offline comman
 passes through the same functions as in the service, but each round sees all rounds before it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -127,6 +127,15 @@ class Pool:
         self.make_room(len(self._index))
         return rows
 
+    def put(self, players: Sequence[str], records: Sequence[bytes]) -> None:
+        """Let these players, who are new, have these records."""
+        beliefs = record.decode(records, 0, self.rule.initial_mu, self.rule.initial_sigma)
+        rows = self.rows(StringColumn.of(list(players)))
+        if beliefs.factors.shape[1] > self._beliefs.factors.shape[1]:
+            self._grow(len(self._beliefs), beliefs.factors.shape[1])
+        self._beliefs.header[rows] = beliefs.header
+        self._beliefs.factors[rows, : beliefs.factors.shape[1]] = beliefs.factors
+
     def rate(self, standings: Standings, offset: int) -> tuple[Ints, Evidence] | None:
         """Rate one round. Returns the players' rows and the evidence, or None if the round changes
         nothing."""
@@ -212,6 +221,10 @@ class Pool:
         if self._beliefs.in_full:
             raise record.Unrecordable("no record can hold a full history: set history to a number")
         return record.encode(Beliefs(self._beliefs.header[rows], self._beliefs.factors[rows]))
+
+    def played(self) -> Ints:
+        """The rows of the players who have a round."""
+        return np.flatnonzero(self._beliefs.header["rounds"][: len(self)] > 0)
 
     @property
     def names(self) -> StringColumn:

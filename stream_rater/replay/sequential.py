@@ -127,6 +127,11 @@ class Replay:
         if ladder in self.pools:
             self.pools[ladder].start_season(season)
 
+    def go_on(self, ladder: str, pool: Pool) -> None:
+        """Go on from what a ladder's earlier rounds have made of its players."""
+        self.pools[ladder] = pool
+        self._seasons[ladder] = pool.rule.seasons
+
     def run(self, records: Iterable[Record]) -> Iterator[RatedBatch]:
         """Rate the rounds in records of `round-completed`. Yields them some at a time, once they
         are rated. Raises Unjudged."""
@@ -218,13 +223,16 @@ def records_of(lines: Iterable[bytes], first: int = 0) -> Iterator[Record]:
             yield Record(0, number, line, headers, received_s=math.inf)
 
 
-def batches_of(records: Iterable[Record], most_bytes: int = BATCH_BYTES) -> Iterator[list[Record]]:
+def batches_of(
+    records: Iterable[Record], most_bytes: int = BATCH_BYTES, *, mixed: bool = False
+) -> Iterator[list[Record]]:
     """Yield records that follow each other, together while they have no more bytes than that. A
-    correction begins a batch."""
+    correction begins a batch, unless they may be `mixed`."""
     some, size = list[Record](), 0
     for record in records:
         own = len(record.value or b"")
-        if some and (size + own > most_bytes or (record.headers and kind_of(record))):
+        begins = not mixed and record.headers and kind_of(record)
+        if some and (size + own > most_bytes or begins):
             yield some
             some, size = [], 0
         some.append(record)

@@ -27,11 +27,14 @@ class Engine:
         *,
         estimating: Observer | None = None,
         updating: Observer | None = None,
+        checkpoint_every: int = 0,
     ) -> None:
         self.log = Log(1, SHARDS)
         self.store = Store()
         self._now_s = 0.0
-        estimator = Estimator(ladders, SHARDS, 1, observer=estimating)
+        estimator = Estimator(
+            ladders, SHARDS, 1, observer=estimating, checkpoint_every=checkpoint_every
+        )
         self._machines = [
             _start(estimator_worker(self.log, self.store), estimator.run()),
             _start(updater_worker(self.log, self.store), Updater(SHARDS, observer=updating).run()),

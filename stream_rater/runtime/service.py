@@ -271,6 +271,7 @@ class Service:
                 wave_players=self._settings.wave_players,
                 rejects_per_second=self._settings.rejects_per_second, observer=observer,
                 threshold=self._settings.correction_threshold,
+                checkpoint_every=self._settings.checkpoint_every,
             ).run()  # fmt: skip
         else:
             machine = Updater(self._shards, observer=observer).run()

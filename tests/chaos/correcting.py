@@ -48,7 +48,7 @@ def corrections(name: str, folder: Path, quick: bool) -> Corrected:
     ladders.write_text(LADDERS_FILE)
     with a_scene(
         name, folder, matches(), workers=2, quick=quick, season=CorrectedSeason,
-        partitions=1, ladders=str(ladders),
+        partitions=1, ladders=str(ladders), checkpoint_every=500,
     ) as scene:  # fmt: skip
         season = scene.season
         assert isinstance(season, CorrectedSeason)

@@ -361,14 +361,18 @@ def test_an_unreachable_store_is_trouble(redis_settings: real.Settings) -> None:
 
 
 @pytest.mark.integration
-def test_beliefs_are_counted(redis_settings: real.Settings) -> None:
-    """count_beliefs counts the beliefs of every shard and ladder, and not what a rebuild notes
-    beside them."""
+def test_beliefs_are_counted_and_read(redis_settings: real.Settings) -> None:
+    """Those of every shard and ladder, whatever the ids, and not what a rebuild notes beside
+    them."""
     performer = RedisPerformer(redis_settings)
     performer.store.check_layout({"shards": "4"})
     assert performer.store.count_beliefs() == 0
+    expected: dict[Player, bytes] = {}
     for shard in range(3):
-        records = {(f"l{n % 3}", f"p{n}"): b"x" for n in range(50)}
+        records = {(f"l:%{{{n % 3}é", f"{shard}:p{n}"): b"%d" % n for n in range(50)}
+        expected |= records
         assert apply(performer, shard, application(0, 1, records | {REBUILT: b"7"}))
     assert performer.store.count_beliefs() == 150
+    found = [belief for some in performer.store.beliefs() for belief in some]
+    assert len(found) == 150 and dict(found) == expected
     assert read(performer, 0, REBUILT).records == [b"7"]

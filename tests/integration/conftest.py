@@ -10,8 +10,13 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from stream_rater.adapters.generations import delete_topics
+from stream_rater.adapters.topics import Admin
+from stream_rater.config import Settings
+from tests import real
 from tests.integration.processes import WorkerProcess, workers
 
 
@@ -54,3 +59,18 @@ def worker_process(
 
     with workers(tmp_path) as start:
         yield start_noted
+
+
+@pytest.fixture
+def generation(settings: real.SettingsFactory) -> Iterator[Callable[..., Settings]]:
+    """Makes settings of another generation of the topics of `at`; these are deleted at the end."""
+    made: list[Settings] = []
+
+    def of(at: Settings, name: str = "v2") -> Settings:
+        made.append(msgspec.structs.replace(at, topic_prefix=f"{at.topic_prefix}{name}."))
+        return made[-1]
+
+    yield of
+    for each in made:
+        if there := Admin(each).partitions():
+            delete_topics(each, there)

@@ -45,10 +45,12 @@ def environment_of(settings: Settings) -> dict[str, str]:
 
 
 def variables_of(settings: Settings) -> dict[str, str]:
-    """The environment variables of all these settings."""
-    given = msgspec.structs.asdict(settings)
+    """The environment variables of those settings that are not the default: another release may
+    not have all of them."""
+    given, usual = msgspec.structs.asdict(settings), msgspec.structs.asdict(Settings())
     assert not given.pop("kafka_options"), "kafka_options can only be given in a TOML file"
-    return {PREFIX + name.upper(): str(value) for name, value in given.items()}
+    changed = {name: value for name, value in given.items() if value != usual[name]}
+    return {PREFIX + name.upper(): str(value) for name, value in changed.items()}
 
 
 def stream_rater(

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from stream_rater.adapters.topics import Topics
 from stream_rater.config import Settings
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
@@ -13,6 +15,7 @@ BELIEFS = "~{*}:belief:*"
 POSITIONS = "~{*}:position"
 LAYOUT = "~stream-rater:layout"
 LADDERS = "~stream-rater:ladders"
+CHECKPOINTS = "~stream-rater:checkpoint*"
 READ_LAYOUT = "%R~stream-rater:layout"
 READING = "+hmget", "+multi", "+exec"
 KNOWING = "+info"
@@ -71,10 +74,28 @@ ROLES = {
     "rebuild": {
         "round-completed": "READ DESCRIBE_CONFIGS",
         "performance-estimated": "READ WRITE DESCRIBE_CONFIGS",
-        "rating-changed": "DESCRIBE DESCRIBE_CONFIGS",
+        "rating-changed": "READ DESCRIBE_CONFIGS",
         "round-rejected": "DESCRIBE DESCRIBE_CONFIGS",
         "ladders-noted": "READ WRITE DESCRIBE_CONFIGS",
         "group estimators": "DESCRIBE",
+        "group updaters": "READ",
+    },
+    "erase": {
+        "round-completed": "READ DESCRIBE_CONFIGS",
+        "performance-estimated": "DESCRIBE DESCRIBE_CONFIGS",
+        "rating-changed": "READ WRITE DESCRIBE_CONFIGS",
+        "round-rejected": "DESCRIBE DESCRIBE_CONFIGS",
+        "ladders-noted": "READ DESCRIBE_CONFIGS",
+        "group estimators": "DESCRIBE",
+        "group updaters": "DESCRIBE",
+    },
+    "erase --to": {
+        "round-completed": "READ WRITE DESCRIBE_CONFIGS",
+        "performance-estimated": "READ WRITE DESCRIBE_CONFIGS",
+        "rating-changed": "WRITE DESCRIBE_CONFIGS",
+        "round-rejected": "DESCRIBE DESCRIBE_CONFIGS",
+        "ladders-noted": "READ WRITE DESCRIBE_CONFIGS",
+        "group estimators": "READ",
         "group updaters": "READ",
     },
     "inspect": {
@@ -88,12 +109,20 @@ ROLES = {
     },
     "inspect --player": {"rating-changed": "READ", "ladders-noted": "READ"},
     "predict": {"rating-changed": "DESCRIBE", "ladders-noted": "READ"},
-}
+    "checkpoint": {
+        "round-completed": "READ", "ladders-noted": "READ", "group estimators": "DESCRIBE",
+    },
+}  # fmt: skip
 ROLES["on a cluster"] = ROLES["all"]
 """Kafka's rights by role: the operations on each resource."""
 
 ON_A_CLUSTER = ("+command", "+cluster|slots")
 """The commands that any client sends to the nodes of a Redis Cluster at its start."""
+
+REBUILDING = (
+    BELIEFS, POSITIONS, LADDERS, LAYOUT, "+fcall", "+hget", "+hset", "+hdel", "+unlink", "+scan",
+    "+function|list", "+function|load", KNOWING, "+select",
+)  # fmt: skip
 
 REDIS = {
     "estimator": (READ_BELIEFS, READ_POSITIONS, LADDERS, OLD_NOTES, *AT_START),
@@ -107,13 +136,16 @@ REDIS = {
     "verify": (
         READ_BELIEFS, READ_POSITIONS, READ_LAYOUT, *READING, "+hget", "+hlen", "+scan", "+select",
     ),
-    "rebuild": (
-        BELIEFS, POSITIONS, LADDERS, LAYOUT, "+fcall", "+hget", "+hset",
-        "+hdel", "+unlink", "+scan", "+function|list", "+function|load", KNOWING, "+select",
-    ),
+    "rebuild": REBUILDING,
+    "erase": (*REBUILDING, CHECKPOINTS, "+hexists", "+hgetall", "+hsetnx"),
+    "erase --to": (),
     "inspect": (READ_POSITIONS, "+hmget", "+select"),
     "inspect --player": (READ_BELIEFS, READ_POSITIONS, *READING, "+select"),
     "predict": (READ_BELIEFS, READ_POSITIONS, *READING, "+select"),
+    "checkpoint": (
+        CHECKPOINTS, "+get", "+set", "+hgetall", "+hset", "+hdel", "+unlink",
+        "+select",
+    ),
 }  # fmt: skip
 REDIS["on a cluster"] = (*(rule for rule in REDIS["all"] if rule != "+select"), *ON_A_CLUSTER)
 """Redis' rights by role: the rules of its user; `+select` if the URL names a database."""
@@ -133,6 +165,15 @@ class Rights:
         if isinstance(one, Acl) and one.kind == "TOPIC" and one.operation in ("READ", "WRITE"):
             kafka += (replace(one, operation="DESCRIBE"),)
         return Rights(kafka, tuple(each for each in self.redis if each != one))
+
+
+def least_to_erase(settings: Settings, to: str) -> Rights:
+    """The least rights to write the log of these settings anew, to topics with the prefix `to`."""
+    old, new = (
+        least("erase", settings),
+        least("erase --to", msgspec.structs.replace(settings, topic_prefix=to)),
+    )
+    return Rights(old.kafka + new.kafka, old.redis)
 
 
 def least(role: str, settings: Settings) -> Rights:

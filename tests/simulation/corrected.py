@@ -168,3 +168,52 @@ def store_is_rebuilt_after_what_was_not_told(stage: Stage) -> None:
     stage.estimator()
     stage.updater()
     stage.round(A0, A1)
+
+
+@catches("checkpoint-after-an-edit")
+def store_goes_back_to_an_older_checkpoint(stage: Stage) -> None:
+    """A checkpoint does not know that an earlier round was voided: Redis lost what had replaced
+    it."""
+    for _ in range(2):
+        estimator, updater = stage.rated(A0, A1)
+    stage.correct("round-voided", round_id="round-2")
+    stage.through(estimator, CommitSource)
+    held = {each: {**heads} for each, heads in stage.store.checkpoints.items()}, stage.store.pieces
+    stage.store.pieces = {**stage.store.pieces}
+    stage.correct("round-voided", round_id="round-1")
+    stage.through(estimator, CommitSource)
+    stage.turns(updater)
+    stage.store.checkpoints, stage.store.pieces = held
+    estimator, updater = stage.rated(A0, A1)
+    stage.correct("round-voided", round_id="round-3")
+    stage.turns(estimator)
+    stage.turns(updater)
+
+
+@catches("checkpoint-without-window")
+def round_comes_again_after_a_checkpoint(stage: Stage) -> None:
+    """A round before a checkpoint is reported again behind it; then a later round is corrected."""
+    for _ in range(2):
+        estimator, _ = stage.rated(A0, A1)
+    stage.correct("round-voided", round_id="round-1")
+    stage.through(estimator, CommitSource)
+    stage.round(A1, A0, round_id="round-2")
+    stage.round(A0, A1, round_id="late")
+    stage.turns(estimator)
+    stage.correct("round-voided", round_id="late")
+    stage.turns(estimator)
+
+
+@catches("reaches-what-is-corrected")
+def store_is_rebuilt_while_a_correction_waits_to_be_applied(stage: Stage) -> None:
+    """A round was sent, then a correction of an earlier one. Nobody has applied either when the
+    store is lost: the round is told as it was before the correction."""
+    for _ in range(2):
+        estimator, _ = stage.rated(A0, A1)
+    stage.round(A1, A0)
+    stage.turns(estimator)
+    stage.correct("round-voided", round_id="round-1")
+    stage.turns(estimator)
+    stage.rebuild()
+    stage.estimator()
+    stage.updater()

@@ -5,13 +5,14 @@ from typing import Any
 
 from stream_rater.adapters.memory import Steps
 from stream_rater.pipeline.changes import Change
+from stream_rater.pipeline.correction_job import CorrectionJob
 from stream_rater.pipeline.correction_ports import (
     NoteCorrections,
     Noted,
     NotedCorrection,
     NotedCorrections,
 )
-from stream_rater.pipeline.corrections import Corrections, Met
+from stream_rater.pipeline.corrections import Corrections, Met, Work
 from stream_rater.pipeline.edits_in_force import LadderEdits
 from stream_rater.pipeline.estimation import PendingRounds
 from stream_rater.pipeline.estimator import Estimator
@@ -175,3 +176,36 @@ class SeasonTwice(Estimator):
         read = yield from super()._read_wave(wave)
         read.headers["previous_season"] = read.headers["season"]
         return read
+
+
+class CheckpointAfterAnEdit(_Kind):
+    """Begins at a checkpoint though a correction that it does not know is of an earlier round."""
+
+    class kind(Corrections):  # noqa: N801
+        """Corrections with this work."""
+
+        class work_kind(Work):  # noqa: N801
+            """Work with this job."""
+
+            class job_kind(CorrectionJob):  # noqa: N801
+                """A job that takes every correction of before for one that the checkpoint knows."""
+
+                def _is_in(self, noted: NotedCorrection) -> bool:
+                    return self._head is not None
+
+
+class CheckpointWithoutWindow(_Kind):
+    """Does not read the round ids before a checkpoint again."""
+
+    class kind(Corrections):  # noqa: N801
+        """Corrections with this work."""
+
+        class work_kind(Work):  # noqa: N801
+            """Work with this job."""
+
+            class job_kind(CorrectionJob):  # noqa: N801
+                """A job that begins to read at the checkpoint."""
+
+                @property
+                def _rounds_from(self) -> int:
+                    return self._offset

@@ -18,6 +18,8 @@ KINDS = {
     "duplicate": "rounds reported again",
     "junk": "records that are no round",
     "correction": "corrections of earlier rounds and players",
+    "checkpoint": "checkpoints that corrections began with",
+    "no-checkpoint": "checkpoints lost, whole or in part, or put back to older ones",
     "misplaced": "rounds in another partition than their ladder's",
     "reordered": "parts that came after those of a later wave",
     "doubt": "ends of transactions that timed out",

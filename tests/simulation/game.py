@@ -80,6 +80,7 @@ CHANCES = {
     "lose": 0.0004,
     "upgrade": 0.002,
     "jump": 0.003,
+    "lose_checkpoints": 0.003,
 }
 """The faults, with their probabilities at a step in average conditions."""
 
@@ -112,6 +113,10 @@ class Weather:
     commit_every_s: float
     corrected: float
     """The share of records that are corrections."""
+    patience: int
+    """For how many steps, at most, records wait for a correction before them."""
+    checkpoint_every: int
+    """As in `Judged`."""
 
 
 def weather(rng: random.Random) -> Weather:
@@ -119,12 +124,13 @@ def weather(rng: random.Random) -> Weather:
     factors = {name: rng.choice([0, 1, 1, 3]) for name in CHANCES}
     if rng.random() < 0.2:
         factors[rng.choice(list(CHANCES))] = 10
+    rare = rng.choice([1.0, 0.3, 0.1])  # so rare that a correction may end between two faults
     return Weather(
         rounds=rng.choice([12, 24, 36]),
         players=rng.choice([6, 9]),
         workers=rng.choice([1, 2, 2, 3]),
         submit=rng.choice([0.03, 0.06, 0.5]),
-        faults=tuple((name, each * factors[name]) for name, each in CHANCES.items()),
+        faults=tuple((name, each * factors[name] * rare) for name, each in CHANCES.items()),
         doubt=rng.choice([0.0, 0.2, 0.5]),
         stale=rng.choice([0.0, 0.0, 0.02]),
         deaf=rng.choice([0.0, 0.0, 0.9, 0.99]),
@@ -136,6 +142,8 @@ def weather(rng: random.Random) -> Weather:
         rows_per_call=rng.choice([1, 4, 20_000]),
         commit_every_s=rng.choice([0.0, 0.5]),
         corrected=rng.choice([0.0, 0.0, 0.1, 0.3]),
+        patience=rng.choice([0, 1000, 4000]),
+        checkpoint_every=rng.choice([0, 1, 1, 6]),
     )
 
 
@@ -148,6 +156,30 @@ class Submission:
     headers: Headers = ()
     fault: str = ""
     """The fault that it is (`faults`)."""
+
+
+class Patience:
+    """Lets records wait until a correction is worked in, so that some are before the records behind
+    them come, and between two faults."""
+
+    def __init__(self, rng: random.Random, most: int) -> None:
+        """Records wait for `most` steps."""
+        self._rng = rng
+        self._most = most
+        self._left = 0
+
+    def after(self, sent: Submission) -> None:
+        """This record was sent."""
+        if sent.fault == "correction":
+            self._left = self._rng.choice([0, self._most])
+
+    def waits(self, log: Log) -> bool:
+        """Whether the next record waits for another step."""
+        self._left = max(0, self._left - 1)
+        done = log.estimators.committed
+        return self._left > 0 and any(
+            done.get(partition, 0) < len(records) for partition, records in enumerate(log.rounds)
+        )
 
 
 def submissions(rng: random.Random, conditions: Weather) -> list[Submission]:
@@ -201,7 +233,8 @@ def _standings(rng: random.Random, pool: list[str]) -> list[dict[str, object]]:
 
 def _correction(rng: random.Random, number: int, pool: list[str]) -> Submission:
     """Any correction of any earlier record: often there is no such round on its ladder."""
-    ladder, earlier = rng.choice(list(LADDERS.ladders)), f"r{rng.randrange(number)}"
+    oldest = rng.choice([0, max(0, number - 6)])
+    ladder, earlier = rng.choice(list(LADDERS.ladders)), f"r{rng.randrange(oldest, number)}"
     kind = rng.choice([*KINDS, "round-voided", "round-voided", "player-removed"])
     kinds: dict[str, dict[str, object]] = {
         "round-voided": {"round_id": earlier},

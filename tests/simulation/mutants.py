@@ -1,12 +1,13 @@
 """The mutants: the protocol with one rule left out at a time. The simulator must find a violation
 for each."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from stream_rater.columns.arrays import Ints
-from stream_rater.contract.record import Record
+from stream_rater.contract.record import Player, Record
 from stream_rater.lab.cutoff import Cutoff
 
 from . import correction_mutants as corrected
@@ -52,6 +53,20 @@ class ReachesUntold(Cutoff):
     knows_told = False
 
 
+class ReachesWhatWasSentAgain(Cutoff):
+    """Goes by the parts that are left, whatever subscribers were told."""
+
+    def note_told(self, told: Iterable[tuple[Player, int]]) -> None:
+        pass
+
+
+class ReachesWhatIsCorrected(Cutoff):
+    """Counts corrections that were worked in, though their parts wait."""
+
+    def awaiting(self) -> dict[Player, int]:
+        return {}
+
+
 @dataclass(frozen=True)
 class Mutant:
     """A rule that is left out."""
@@ -89,8 +104,9 @@ MUTANTS = {
     "offsets-forgotten": Mutant(
         "offsets found again by rejections", Machines(worker=stage_1.OffsetsForgotten)
     ),
-    "reads-deleted-again": Mutant(
-        "no guess once parts were deleted", Machines(worker=stage_1.ReadsDeletedAgain)
+    "reads-deleted-again": Mutant(  # each of these two rules protects from the same harm
+        "no guess after parts were deleted, and rebuild by what was told",
+        Machines(worker=stage_1.ReadsDeletedAgain, reach=ReachesWhatWasSentAgain),
     ),
     "plain-commits": Mutant("offsets in a transaction, too", Machines(worker=stage_1.PlainCommits)),
     "ids-in-store": Mutant("no round ids in the store", Machines(estimator=IdsInStore)),
@@ -141,6 +157,18 @@ MUTANTS = {
     ),
     "season-twice": Mutant(
         "the season of the remembered prior", Machines(estimator=corrected.SeasonTwice)
+    ),
+    "checkpoint-after-an-edit": Mutant(
+        "checkpoints before all edited rounds", Machines(estimator=corrected.CheckpointAfterAnEdit)
+    ),
+    "checkpoint-without-window": Mutant(
+        "round ids before a checkpoint", Machines(estimator=corrected.CheckpointWithoutWindow)
+    ),
+    "reaches-what-is-corrected": Mutant(
+        "rebuild without corrections that wait", Machines(reach=ReachesWhatIsCorrected)
+    ),
+    "reaches-what-was-sent-again": Mutant(
+        "rebuild by what was told", Machines(reach=ReachesWhatWasSentAgain)
     ),
     "rebuilt-without-told": Mutant("rebuild with what was told", Machines(reach=ReachesUntold)),
     "misplaced-taken": Mutant(

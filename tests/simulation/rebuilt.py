@@ -144,3 +144,20 @@ def lost_again_after_shards_were_added(stage: Stage) -> None:
     stage.rebuild()
     stage.estimator()
     stage.updater()
+
+
+@catches("reaches-what-was-sent-again")
+def round_is_sent_again_after_its_parts_were_deleted(stage: Stage) -> None:
+    """A round is applied and told, and its parts are deleted. Its estimator had not committed it,
+    so a successor sends them again. Then the store is lost."""
+    stage.rated(A0, A1)
+    stage.round(A1, A0)
+    estimator, updater = stage.estimator(), stage.updater()
+    stage.through(estimator, Scatter)
+    stage.through(updater, Publish)
+    stage.crash(estimator)
+    stage.expire()
+    stage.through(stage.estimator(), Scatter)
+    stage.rebuild()
+    stage.estimator()
+    stage.updater()

@@ -11,9 +11,9 @@ from stream_rater.adapters.memory_servers import Log
 from stream_rater.config import Ladders
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.record import Player, Record
-from stream_rater.lab.corrected_rebuild import Marks, last_told, verdicts_at
+from stream_rater.lab.corrected_rebuild import Marks, editions, last_told
 from stream_rater.lab.cutoff import Cutoff
-from stream_rater.lab.rebuild import Rebuild, fill, passed
+from stream_rater.lab.rebuild import Rebuild, Rebuilds, fill, passed
 from stream_rater.parts import corrections, schema
 from stream_rater.parts.schema import NotAPart
 from stream_rater.pipeline.ladder_history import notes
@@ -53,14 +53,23 @@ def rebuild(
     for shard in log.parts:
         reach.note(shard[shard.start :])
     reach.check()
+    told_all = [rating_changed_from_json(each.value) for shard in log.changed for each in shard]
+    if any(shard.start for shard in log.parts):
+        reach.note_told(((each.ladder, each.player), each.offset) for each in told_all)
     again = partial(itertools.chain.from_iterable, log.rounds)
-    verdicts = verdicts_at(again, ladders, window, len(log.rounds), reach)
-    sent = (rating_changed_from_json(each.value) for shard in log.changed for each in shard)
-    told = last_told(sent, verdicts.edits) if getattr(reach, "knows_told", True) else {}
-    marks_ = Marks(told, reach, verdicts, ladders)
-    work = Rebuild(ladders, window, len(log.rounds), reach, verdicts, marks_)
-    for records in log.rounds:
-        work.feed(records)
+    found = editions(again, ladders, window, len(log.rounds), reach)
+    edited = found[0].verdicts.edits
+    told = last_told(told_all, edited) if getattr(reach, "knows_told", True) else {}
+    works = [
+        Rebuild(
+            ladders, window, len(log.rounds), reach, each.verdicts,
+            Marks(told, reach, each, ladders),
+        )
+        for each in found
+    ]  # fmt: skip
+    for records, one in itertools.product(log.rounds, works):
+        one.feed(records)
+    work = Rebuilds(works)
 
     step()
     marks = {shard: log.append_part(shard, schema.mark(shards)) for shard in range(shards)}

@@ -30,6 +30,7 @@ from .game import (
     SHARDS,
     START_S,
     STILL_EFFECTS,
+    Patience,
     Weather,
     announced,
     arrival_s,
@@ -64,6 +65,7 @@ class Simulation:
         )
         self.faults: Faults = self.store.faults
         self.to_submit = submissions(self.rng, self.weather)[::-1]
+        self.patience = Patience(self.rng, self.weather.patience)
         self.doubt, self.now_s = self.weather.doubt, 0.0
         self.watch = Watch()
         self.upgrading = False
@@ -113,6 +115,7 @@ class Simulation:
             rejects_per_second=self.rejects_per_second,
             wave_players=self.weather.wave_players, rows_per_part=self.weather.rows_per_part,
             commit_every_s=self.weather.commit_every_s,
+            checkpoint_every=self.weather.checkpoint_every,
         )  # fmt: skip
 
     def _updater(self) -> Updater:
@@ -137,7 +140,7 @@ class Simulation:
         """Run rounds and faults, then no faults until all is finished. Returns the violations."""
         while self.to_submit:
             self._maybe_fault()
-            if self.rng.random() < self.weather.submit:
+            if not self.patience.waits(self.log) and self.rng.random() < self.weather.submit:
                 self._submit()
             self._step()
         for _ in range(self.rng.randint(0, 1500)):
@@ -162,6 +165,7 @@ class Simulation:
         self.log.submit(sent.partition, sent.value, sent.headers, received_s)
         if sent.fault:
             self.faults[sent.fault] += 1
+        self.patience.after(sent)
         self.faults["early"] += received_s < START_S
 
     def _becomes_done(self) -> bool:
@@ -298,21 +302,16 @@ class Simulation:
             self.log.fence(group, self.rng.choice(sorted(group.transactions)))
 
     def _roll_back(self) -> None:
-        """Let the store lose its last calls on some shards, or return to another old state."""
-        shards = range(len(self.log.parts))
-        for shard in self.rng.sample(shards, self.rng.choice([1, 1, 2, len(shards)])):
-            if self.rng.random() < 0.2:
-                self.store.restore(shard)
-            else:
-                self.store.roll_back(shard, self.rng.choice([1, 2, 3, 1000]))
+        self.store.roll_back_some(range(len(self.log.parts)))
+
+    def _lose_checkpoints(self) -> None:
+        self.store.lose_checkpoints()
 
     def _lose(self) -> None:
         """Let some shards lose their store during work, or return to before a rebuild. Where the
         log does not lead on from there, the shard is refused, and no operator comes before the
         faults end."""
-        shards = range(len(self.log.parts))
-        for shard in self.rng.sample(shards, self.rng.choice([1, len(shards)])):
-            self.store.lose(shard)
+        self.store.lose_some(range(len(self.log.parts)))
 
     def _wipe(self) -> None:
         """Lose the store and rebuild it, and sometimes lose it again at once."""

@@ -81,8 +81,9 @@ class Stage:
     def estimator(self) -> Actor:
         """Start an estimator that owns all partitions from now on."""
         machine = self.machines.estimator(
-            self.ladders, len(self.log.parts), PARTITIONS, window=WINDOW, wave_players=2
-        ).run()
+            self.ladders, len(self.log.parts), PARTITIONS, window=WINDOW, wave_players=2,
+            checkpoint_every=1,
+        ).run()  # fmt: skip
         actor = self._join("estimator", self.log.estimators, machine, self.log.rounds)
         self.log.estimators.assign([actor.worker])
         return actor

@@ -14,6 +14,7 @@ from stream_rater.adapters.memory import MemoryDriver, Steps
 from stream_rater.adapters.memory_servers import Group, Log, Records, Store
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.contract.record import Player, Record
+from stream_rater.pipeline.correction_ports import ReadPiece
 from stream_rater.pipeline.ports import (
     Apply,
     Held,
@@ -53,6 +54,8 @@ class StoreWithPast(Store):
         self._ever: dict[int, list[State]] = {}
         self._older: dict[int, list[State]] = {}
         """The states of a shard before the store was lost and rebuilt."""
+        self._were: list[tuple[dict[str, dict[str, bytes]], dict[tuple[str, str, int], bytes]]] = []
+        """The checkpoints that there were before."""
 
     def state(self, shard: int) -> State:
         """The present state of a shard."""
@@ -72,6 +75,34 @@ class StoreWithPast(Store):
             position, beliefs = self._rng.choice(self._ever[shard])
             return Held(position, [beliefs.get(player) for player in players])
         return super().read(shard, players)
+
+    def lose_checkpoints(self) -> None:
+        """Lose some pieces and heads, or return to older ones."""
+        if not self.checkpoints:
+            return
+        self.faults["no-checkpoint"] += 1
+        self._were.append(
+            ({each: {**of} for each, of in self.checkpoints.items()}, {**self.pieces})
+        )
+        if self._rng.random() < 0.5:
+            heads, pieces = self._rng.choice(self._were)
+            self.checkpoints, self.pieces = {each: {**of} for each, of in heads.items()}, {**pieces}
+        for held in (self.pieces, *self.checkpoints.values()):
+            for key in [each for each in held if self._rng.random() < 0.2]:
+                del held[key]  # type: ignore[attr-defined]
+
+    def roll_back_some(self, shards: Sequence[int]) -> None:
+        """Lose the last calls on some shards, or return to another old state."""
+        for shard in self._rng.sample(shards, self._rng.choice([1, 1, 2, len(shards)])):
+            if self._rng.random() < 0.2:
+                self.restore(shard)
+            else:
+                self.roll_back(shard, self._rng.choice([1, 2, 3, 1000]))
+
+    def lose_some(self, shards: Sequence[int]) -> None:
+        """Lose some shards, or all, as `lose` does."""
+        for shard in self._rng.sample(shards, self._rng.choice([1, len(shards)])):
+            self.lose(shard)
 
     def roll_back(self, shard: int, calls: int) -> None:
         """Take back the last calls on a shard, as a failover to a lagging replica does."""
@@ -132,6 +163,10 @@ class UnkindWorker(MemoryDriver):
         super().__init__(log, store, group, source)
         self.rng = rng
         self.unkindness = unkindness
+
+    def _read_piece(self, effect: ReadPiece) -> Steps:
+        self.store.faults["checkpoint"] += 1
+        return super()._read_piece(effect)
 
     def _membership(self) -> Polled:
         if self.rng.random() < self.unkindness.deaf:

@@ -211,8 +211,10 @@ COMMANDS = {
     "estimator": "`run --role estimator`", "updater": "`run --role updater`", "all": "`run`",
     "submit": "`submit`", "correct": "`correct`", "correct --dry-run": "`correct --dry-run`",
     "watch": "`watch`", "rejected": "`rejected`", "verify": "`verify`",
-    "rebuild": "`rebuild`", "inspect": "`inspect`", "inspect --player": "`inspect --player`",
-    "predict": "`predict`",
+    "rebuild": "`rebuild`", "erase": "`erase`",
+    "erase --to": "`erase --to`, on the new topics", "inspect": "`inspect`",
+    "inspect --player": "`inspect --player`",
+    "predict": "`predict`", "checkpoint": "`checkpoint`",
 }  # fmt: skip
 
 

@@ -30,7 +30,7 @@ Messages = list[Any]
 class Message:
     """As the client gives it."""
 
-    def __init__(self, value: bytes, headers: Any = (), key: bytes = b"") -> None:
+    def __init__(self, value: bytes | None, headers: Any = (), key: bytes = b"") -> None:
         self._of = {"value": value, "headers": list(headers), "key": key}
 
     def __getattr__(self, name: str) -> Any:
@@ -78,6 +78,12 @@ def test_a_first_round_explains_itself(served: Messages) -> None:
     assert all("(new) -> " in line and "+" not in line for line in first) and len(first) == 2
     assert all("(new)" not in line and ("(+" in line or "(-" in line)
                for line in lines if "r1" in line)  # fmt: skip
+
+
+def test_who_was_erased_is_passed_over(served: Messages) -> None:
+    """The record has a key, and no value."""
+    served += [Message(None), *season(1)]
+    assert len(run("watch", "--count", "2").stdout.splitlines()) == 2
 
 
 def corrected(cause: CorrectionCause, rounds: int) -> Message:

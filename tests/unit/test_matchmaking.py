@@ -1,12 +1,14 @@
 """The matchmaking example as typed: its ladder, its teams, and how much form varies."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from examples import matchmaking
 from examples.matchmaking import Rating, Ratings, beta_for, beta_of, main
+from stream_rater.contract.events import joined, to_json
 
 LADDERS = Path(matchmaking.__file__).parent / "ladders.toml"
 
@@ -75,3 +77,33 @@ def test_the_spread_is_the_ladders(capsys: pytest.CaptureFixture[str], tmp_path:
     for ladder, reason in (("other", "system elo-r: give --beta"), ("none", "no ladder none")):
         with pytest.raises(ValueError, match=reason):
             beta_for(file, ladder)
+
+
+class Message:
+    """A message as the client gives it."""
+
+    def __init__(self, key: bytes, value: bytes | None) -> None:
+        self._key, self._value = key, value
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda: {"_key": self._key, "_value": self._value}.get(f"_{name}")
+
+
+def test_a_player_who_was_erased_is_forgotten() -> None:
+    """By the key of a record without a value, whatever the ids; later events of others count."""
+    told = {
+        "ladder": "l:1", "player": "ü%", "mu": 1.0, "sigma": 1.0, "rating": 1.0, "rounds": 1,
+        "provisional": False, "offset": 3,
+    }  # fmt: skip
+    key, other = joined("l:1", "ü%").encode(), joined("l:1", "bob").encode()
+    ratings = Ratings("nowhere")
+    ratings._behind = set()
+    ratings._consumer = SimpleNamespace(  # type: ignore[assignment]
+        poll=lambda _: Message(key, to_json(told)),
+        consume=lambda *_: [
+            Message(key, None), Message(b"l%3A2:bob", None),
+            Message(other, to_json(told | {"player": "bob"})),
+        ],
+    )  # fmt: skip
+    assert [each["player"] for each in ratings.poll(0.0)] == ["ü%", "bob"]
+    assert set(ratings.table("l:1")) == {"bob"}

@@ -160,6 +160,33 @@ RECOVERY = Table(
     ],
 )  # fmt: skip
 
+CORRECTED = {
+    "a-checkpoint": "a checkpoint is made of all rounds but the last hundredth",
+    "a-late-round": "a round of the last hundredth is voided",
+    "the-first-round": "the first round is voided",
+}
+
+CORRECTIONS = Table(
+    "corrections", f'{STREAM} ARGS="lobby5 --measure corrections"', r"correction/[^/]+/[^/]+",
+    [
+        Column(
+            "what happens",
+            "what is done to a ladder that has so many updates.",
+            lambda row: CORRECTED.get(row.name.split("/")[2], row.name),
+        ),
+        Column("updates", "of the ladder before.",
+               lambda row: number(int(str(row.figures["note"]).split()[4]))),
+        Column("seconds", "until it was worked in, from when it was sent; how long the command"
+               " took.", shown("value")),
+        Column("p50, ms", "from when a round of other ladders was due to its event, meanwhile.",
+               shown("ratio.p50")),
+        Column("p99, ms", "the same.", shown("ratio.p99")),
+        Column("longest, ms", "the same.", shown("ratio.p100")),
+        TAKEN,
+    ],
+    order=list(CORRECTED),
+)  # fmt: skip
+
 MILLION = Table(
     "million", STREAM, r"stream/million/[^/]+",
     [
@@ -223,6 +250,8 @@ STEPS = Table(
     "steps", f'{STREAM} ARGS="lobby5 --measure steps"', r"steps/.+",
     [
         WORKLOAD,
+        Column("release", "this one, or the one before rounds were folded.",
+               lambda row: "before" if row.name.endswith("/before") else "this"),
         Column("step", "what one worker does.", lambda row: str(row.figures["step"])),
         Column("µs", "processor time of the step for one update.", shown("us")),
         TAKEN,
@@ -311,6 +340,6 @@ CAPACITY = Table(
 )  # fmt: skip
 
 TABLES = (
-    RATE, STEPS, PIPELINES, LATENCY, BESIDE_NULL, RECOVERY, MILLION, REBUILD, MEMORY, GROWTH, SIZES,
-    CAPACITY,
+    RATE, STEPS, PIPELINES, LATENCY, BESIDE_NULL, RECOVERY, CORRECTIONS, MILLION, REBUILD, MEMORY,
+    GROWTH, SIZES, CAPACITY,
 )  # fmt: skip

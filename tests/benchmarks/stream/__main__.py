@@ -54,6 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         quick=asked.quick,
         turns=asked.turns,
         updates=asked.updates,
+        release=asked.release,
     )
     given = dict(each.split("=", 1) for each in asked.set)
     if asked.against:
@@ -89,6 +90,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         f" settings: shards=4,partitions=2, or with {NULL}, a pipeline that does nothing (of"
         f" {USUAL_OF}, if no workload is named)",
     )  # fmt: skip
+    parser.add_argument(
+        "--release", type=Path, metavar="FOLDER", help="with --measure steps: of that release"
+    )
     parser.add_argument(
         "--loads", default="5000,20000", metavar="N,N",
         help=f"updates a second for that (%(default)s), or {BACKLOG}: how fast all at once is done",

@@ -1,15 +1,18 @@
 """What a correction costs: how long until it is worked in, and what others wait meanwhile.
 
-One ladder has millions of updates; others play on at a steady rate. Then a round of the long ladder
-is voided: one of its last hundredth, or its first.
+One ladder has millions of updates; others play on at a steady rate. A checkpoint is made before the
+last hundredth of its rounds. Then two of them are voided: one of that hundredth, and the first.
 """
 
+import sys
 import time
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from typing import NamedTuple
 
 from stream_rater.adapters.reader import Submitter
 from stream_rater.adapters.topics import Admin
+from stream_rater.cli.checkpoint import checkpoint
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config import Settings
 from stream_rater.contract.events import to_json
@@ -30,12 +33,12 @@ STEP = 200_000
 
 
 class Correction(NamedTuple):
-    """A voided round."""
+    """A voided round, or a checkpoint."""
 
     which: str
     seconds: float
-    """From when it was sent until its offset was committed."""
-    meanwhile: Phase
+    """From when it was sent until its offset was committed; how long the command took."""
+    meanwhile: Phase | None = None
     """What the other ladders' players waited for their updates."""
 
 
@@ -47,14 +50,19 @@ def corrections(
     others = workload.rounds(seed=3)
     with a_crew(ground, workload, names_of("1"), SERVICE) as crew:
         crew.await_joined()
-        long, done = list[str](), 0
+        long, done, early = list[str](), 0, updates * 99 // 100
         while done < updates:
-            some = up_to(min(STEP, updates - done), rounds)
+            some = up_to(min(STEP, (early if done < early else updates) - done), rounds)
             send(crew.settings, some)
             crew.await_finished()
             done += sum(len(each.players) for each in some)
             long += [each.round_id for each in some]
-        for which, number in (("a late round", len(long) * 99 // 100), ("the first round", 0)):
+            if done >= early and done - sum(len(each.players) for each in some) < early:
+                began_s = time.monotonic()
+                with redirect_stdout(sys.stderr):
+                    checkpoint(crew.settings, [LONG])
+                yield Correction("a checkpoint", time.monotonic() - began_s)
+        for which, number in (("a late round", len(long) * 199 // 200), ("the first round", 0)):
             void = _Void(crew.settings, long[number])
             waited = phase(crew.settings, up_to(int(RATE * feed_s), others), RATE, void)
             crew.await_finished()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from tests.benchmarks.measure import Result, Skipped, result
 from tests.benchmarks.stream.correcting import Correction, corrections
@@ -15,7 +16,15 @@ from tests.benchmarks.stream.recovery import recovery
 from tests.benchmarks.stream.rounds import Round, Workload, limited, up_to
 from tests.benchmarks.stream.sizes import by_players, by_shards
 from tests.benchmarks.stream.soaking import Sample, growth, soak
-from tests.benchmarks.stream.throughput import SERVICE, Run, by_step, measured, null, quix
+from tests.benchmarks.stream.throughput import (
+    SERVICE,
+    Run,
+    by_step,
+    measured,
+    null,
+    other,
+    quix,
+)
 
 USUAL = ("rate", "null", "latency", "recovery", "rebuild", "peer")
 MEASURES = (*USUAL, "memory", "sizes", "steps", "corrections")
@@ -49,6 +58,8 @@ class Plan:
     quick: bool = False
     turns: int | None = None
     updates: int | None = None
+    release: Path | None = None
+    """The folder of another release, whose steps are measured instead."""
     rates: dict[tuple[str, str], float] = field(default_factory=dict)
     """Updates a second by workload and workers, of what was measured so far."""
 
@@ -59,10 +70,12 @@ class Plan:
             yield from (self._a_crowd if alone else self._under_load)(ground, workload)
         if "steps" in self.measures:
             rounds = up_to(self._of(workload.updates), workload.rounds())
-            steps, run = by_step(ground, workload, rounds)
-            note = f"{_note(run)}; stop watches included"
-            name = f"steps/{workload.name}"
-            yield result(name, run.processor_us["workers"], "us/update", steps, note)
+            releases = {"": {}} if self.release is None else {"/before": other(self.release)}
+            for which, variables in releases.items():
+                steps, run = by_step(ground, workload, rounds, variables)
+                note = f"{_note(run)}; stop watches included"
+                name = f"steps/{workload.name}{which}"
+                yield result(name, run.processor_us["workers"], "us/update", steps, note)
         if "rebuild" in self.measures and workload.name in REBUILD_OF:
             rounds = limited(self._of(REBUILD_UPDATES), workload.rounds())
             yield _rebuild(workload, rebuilt(ground, workload, rounds))
@@ -222,7 +235,8 @@ def _rebuild(workload: Workload, done: Rebuilt) -> Result:
 
 def _correction(workload: Workload, updates: int, done: Correction) -> Result:
     """The seconds until a correction was worked in, and what others waited meanwhile."""
-    ratio = {f"p{share:g}": done.meanwhile.quantile_ms(share / 100) for share in (50, 99, 100)}
+    waited = done.meanwhile
+    ratio = {f"p{p}": waited.quantile_ms(p / 100) for p in (50, 99, 100)} if waited else {}
     name = f"correction/{workload.name}/{done.which.replace(' ', '-')}"
     return result(name, done.seconds, "s", ratio, f"of a ladder with {updates} updates")
 

@@ -12,6 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -78,10 +79,11 @@ class Watch:
             for place in places:
                 module, _, name = place.partition(":")
                 *path, last = name.split(".")
-                owner: Any = importlib.import_module(module)
-                for each in path:
-                    owner = getattr(owner, each)
-                setattr(owner, last, self.around(step, getattr(owner, last)))
+                with suppress(ModuleNotFoundError, AttributeError):  # another release has others
+                    owner: Any = importlib.import_module(module)
+                    for each in path:
+                        owner = getattr(owner, each)
+                    setattr(owner, last, self.around(step, getattr(owner, last)))
 
     def write(self, path: Path) -> None:
         """What was used so far, whole or not at all."""

@@ -16,7 +16,7 @@ from tests.benchmarks.measure import Skipped
 from tests.benchmarks.stream.crew import Crew, Program, a_crew, names_of
 from tests.benchmarks.stream.ground import Ground, published, send
 from tests.benchmarks.stream.null import MODEL, Cuts, Model, Sample
-from tests.benchmarks.stream.rounds import Round, Workload
+from tests.benchmarks.stream.rounds import ROOT, Round, Workload
 from tests.benchmarks.stream.steps import FILE
 
 WARM_UP = 20
@@ -60,6 +60,16 @@ def null(sample: Sample, cuts: Cuts | None, folder: Path) -> Program:
     path = folder / "model.json"
     path.write_bytes(msgspec.json.encode(Model(sample, cuts)))
     return Program("tests.benchmarks.stream.null", {MODEL: str(path)})
+
+
+def other(release: Path) -> dict[str, str]:
+    """The variables by which a program finds the service of the release in another folder, and all
+    else here. A first run compiles its kernels, and should not be counted."""
+    alone = ROOT / "build" / f"release-{release.name}"
+    alone.mkdir(parents=True, exist_ok=True)
+    (alone / "stream_rater").unlink(missing_ok=True)
+    (alone / "stream_rater").symlink_to((release / "stream_rater").resolve())
+    return {"PYTHONPATH": f"{alone}:{ROOT}:{ROOT / 'deploy'}", "PYTHONSAFEPATH": "1"}
 
 
 def by_step(

@@ -1,0 +1,139 @@
+"""Checkpoints: what a ladder's rounds before an offset made of its players.
+
+A replay goes on from a checkpoint as from the log's start, with the same result, to the bit. It is
+good for a replay if no correction that it does not know changes a round before it. Nothing but time
+depends on checkpoints: whoever finds none begins at the log's start.
+"""
+
+import hashlib
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from stream_rater.columns.arrays import Ints
+from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.config import Ladder, Ladders
+from stream_rater.rating.parameters import Season
+from stream_rater.replay.pool import Pool
+
+AT_ONCE = 20_000
+"""The most players in a piece of a checkpoint."""
+
+KEPT = 4
+"""The most checkpoints of a ladder."""
+
+Place = tuple[int, int]
+"""Of a correction: the offset of its record, and where it was worked in."""
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Unusable(Exception):
+    """A checkpoint is not what a replay can begin with. Another one, or the log's start, can be."""
+
+
+class Head(msgspec.Struct, frozen=True, array_like=True):
+    """What a checkpoint is of."""
+
+    offset: int
+    """The rounds before it are in it."""
+    rules: bytes
+    """A digest of all else that its beliefs depend on (`rules_of`)."""
+    corrections: tuple[Place, ...]
+    """Those that edited its rounds, in the order in which they were worked in: all that were
+    accepted when it was made, those at its offset or later, too."""
+    last: Place
+    """The offset of the ladder's last round before it, and a checksum of that record. A log that
+    has another record there is another log."""
+    time: int
+    """No round before it was completed later, Unix seconds."""
+    completed_at: str
+    """When its last round was completed, as reported."""
+    pieces: int
+    """In how many pieces its players are kept."""
+    whole: bool = False
+    """Whether all pieces were written."""
+
+    @property
+    def name(self) -> str:
+        """What tells it from all other checkpoints of its ladder."""
+        digest = hashlib.sha256(self.rules + _encode((self.corrections, self.last)))
+        return f"{self.offset}-{digest.hexdigest()[:16]}"
+
+    def read_from(self, window: int) -> int:
+        """Where a replay begins to read, to know which rounds after it are duplicates."""
+        return max(0, min(self.offset - window, self.last[0]))
+
+    def follows(self, accepted: Sequence[Place]) -> bool:
+        """Whether it knows the first of these corrections, and no others."""
+        return self.corrections == tuple(accepted[: len(self.corrections)])
+
+    def check(self, offset: int, value: bytes | None) -> None:
+        """Raises Unusable if the record at an offset shows that this is another log."""
+        if offset == self.last[0] and checksum(value) != self.last[1]:
+            raise Unusable("it is of another log")
+
+
+def checksum(value: bytes | None) -> int:
+    """Of the bytes of a round."""
+    return zlib.crc32(value or b"")
+
+
+def rules_of(ladders: Ladders, ladder: str, offset: int, window: int, partitions: int) -> bytes:
+    """A digest of what decides how the ladder's rounds before an offset are judged and rated."""
+    history = [each for each in ladders.history(ladder) if int(each.partition(":")[0]) < offset]
+    rules = (ladder, offset, KERNEL_VERSION, window, partitions, history)
+    return hashlib.sha256(_encode(rules)).digest()
+
+
+def heads_in(kept: Mapping[str, bytes]) -> list[Head]:
+    """The checkpoints that are kept, the newest first. What this release cannot read is left
+    out."""
+    found = []
+    for data in kept.values():
+        try:
+            found.append(msgspec.msgpack.decode(data, type=Head))
+        except msgspec.DecodeError:
+            continue
+    return sorted(found, key=lambda head: head.offset, reverse=True)
+
+
+def encode(head: Head) -> bytes:
+    """A head as it is kept."""
+    return _encode(head)
+
+
+def superfluous(heads: Sequence[Head], end: int) -> list[Head]:
+    """Of checkpoints, the newest first, those that can go: one of two that are about as far from
+    `end`, until no more than KEPT are left. The newest and the oldest stay."""
+    left, gone = list(heads), []
+    while len(left) > KEPT:
+        behind = [end - head.offset + 1 for head in left]
+        ratios = {i: behind[i + 1] / behind[i - 1] for i in range(1, len(left) - 1)}
+        gone.append(left.pop(min(ratios, key=lambda i: ratios[i])))
+    return gone
+
+
+# --- players ------------------------------------------------------------------------------------
+
+
+def pieces_of(pool: Pool, rows: Ints) -> Iterator[bytes]:
+    """The players in these rows of a pool, in pieces."""
+    names = pool.names
+    for first in range(0, len(rows), AT_ONCE):
+        some = rows[first : first + AT_ONCE]
+        yield _encode((names.take(some).texts(), pool.records(some)))
+
+
+def number_of_pieces(players: int) -> int:
+    """In how many pieces this many players are kept."""
+    return -(-players // AT_ONCE)
+
+
+def pool_of(ladder: Ladder, started: tuple[Season, ...], pieces: Iterable[bytes]) -> Pool:
+    """The players in these pieces, on a ladder on which these seasons have started."""
+    pool = Pool(ladder, started)
+    for piece in pieces:
+        pool.put(*msgspec.msgpack.decode(piece, type=tuple[list[str], list[bytes]]))
+    return pool

@@ -1,0 +1,103 @@
+"""Checkpoints on real servers: made by the command and by corrections, and begun at."""
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from stream_rater.adapters.redis import RedisStore
+from stream_rater.config import Settings
+from stream_rater.replay.checkpoint import heads_in
+from tests import real
+from tests.integration.processes import stream_rater
+from tests.integration.test_corrections import (
+    RANKED,
+    Start,
+    correct,
+    corrections,
+    rated,
+    season,
+    verified,
+)
+
+
+def made(at: Settings, *ladders: str) -> list[str]:
+    """What the command says, a line a ladder."""
+    done = stream_rater("checkpoint", *ladders, settings=at)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return done.stdout.splitlines()
+
+
+def offsets_of(at: Settings, ladder: str) -> list[int]:
+    """The offsets of the ladder's checkpoints, the newest first."""
+    store = RedisStore(at)
+    try:
+        return [each.offset for each in heads_in(store.checkpoints.heads(ladder)) if each.whole]
+    finally:
+        store.close()
+
+
+def test_a_correction_begins_at_a_checkpoint(
+    settings: real.SettingsFactory, worker_process: Start
+) -> None:
+    """A late round needs the rounds since the checkpoint, an early one all. Beliefs are equal to
+    the replay's each time, also after Redis lost the checkpoints."""
+    at = settings(duplicate_window=2, checkpoint_every=10_000)
+    worker = worker_process(at)
+    rated(at, *season(0, 40))
+    first, second = made(at)
+    form = r"ladder 'duels': 9 players, of the rounds before offset \d+ of partition \d, in \S+ s"
+    assert re.fullmatch(form, first), first
+    assert second.startswith(f"ladder '{RANKED}': 9 players")
+    assert made(at, RANKED) == [f"ladder '{RANKED}': there is one of all rounds " + place(second)]
+    (there,) = offsets_of(at, RANKED)
+    rated(at, *season(100, 20))
+    read = worker.metric("stream_rater_stage_seconds_count", stage="ReadPiece")
+    assert corrections(at, correct(at, "void", RANKED, "r107"))
+    assert worker.metric("stream_rater_stage_seconds_count", stage="ReadPiece") == read + 1
+    verified(at)
+    assert corrections(at, correct(at, "void", RANKED, "r7"))
+    verified(at)
+    assert offsets_of(at, RANKED) == [there], "it was made anew"
+    assert corrections(at, correct(at, "void", RANKED, "r109"))
+    assert worker.metric("stream_rater_stage_seconds_count", stage="ReadPiece") >= read + 3
+    verified(at)
+    store = RedisStore(at)
+    for name, head in store.checkpoints.heads(RANKED).items():
+        store.checkpoints.drop(RANKED, name, heads_in({name: head})[0].pieces)
+    store.close()
+    assert corrections(at, correct(at, "void", RANKED, "r111"))
+    verified(at)
+
+
+def place(line: str) -> str:
+    found = re.search(r"before offset \d+ of partition \d+", line)
+    assert found is not None
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("ladder", "changes", "code", "said"),
+    [
+        ("nowhere", {}, 2, "ladder 'nowhere' has no rounds: name one that has"),
+        (RANKED, {"ladders": "other.toml"}, 2, "no checkpoint was made"),
+    ],
+)  # fmt: skip
+def test_a_checkpoint_that_cannot_be_made_is_told_in_one_line(
+    settings: real.SettingsFactory, worker_process: Start, ladder: str,
+    changes: dict[str, str], code: int, said: str, tmp_path: Path,
+) -> None:  # fmt: skip
+    """The line names the ladder and the cure."""
+    at = settings()
+    worker_process(at)
+    rated(at, *season(0, 4))
+    for name in changes.values():
+        (tmp_path / name).write_text(
+            '[ladders."*".rating]\nsystem = "elo-mmr"\nweight_limit = 0.3\nsigma_limit = 90\n'
+        )
+        changes = {"ladders": str(tmp_path / name)}
+    done = stream_rater("checkpoint", ladder, settings=msgspec.structs.replace(at, **changes))
+    assert done.returncode == code
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("stream-rater: ") and said in line

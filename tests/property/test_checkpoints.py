@@ -1,0 +1,204 @@
+"""Corrections that begin at checkpoints: the same outcome as from the log's start, to the byte."""
+
+import random
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from stream_rater.adapters.memory import MemoryDriver, estimator_worker
+from stream_rater.adapters.memory_servers import Log, Store
+from stream_rater.config import ANY_LADDER
+from stream_rater.contract.corrections import EVENT_TYPE
+from stream_rater.contract.record import Record
+from stream_rater.pipeline.correction_job import CorrectionJob
+from stream_rater.pipeline.corrections import How, Met, Work
+from stream_rater.pipeline.edits_in_force import LadderEdits
+from stream_rater.pipeline.judged_log import Judged
+from stream_rater.replay import checkpoint
+from stream_rater.rounds.corrections import decode, kind_of
+from stream_rater.rounds.validation import Invalid
+
+from .test_corrections import PLAYERS, Line, a_log, as_lines, time_of
+
+LATER_S = 1.8e9
+"""After all rounds."""
+HOW = How(shards=2, rows_per_part=5)
+
+
+class Story:
+    """One log, whose corrections are worked in one after the other."""
+
+    def __init__(self, window: int, every: int) -> None:
+        self.log = Log(1, 1)
+        self.store = Store()
+        self.driver: MemoryDriver = estimator_worker(self.log, self.store)
+        self.edits = LadderEdits()
+        self.judged = Judged(ANY_LADDER, window, 1, every)
+        self.begun_at: list[int] = []
+
+    def perform(self, job: CorrectionJob) -> None:
+        """Do all of a job's work."""
+        done = False
+        while not done:
+            step, outcome = job.step(), None
+            try:
+                while True:
+                    outcome = self.driver.perform(step.send(outcome))
+            except StopIteration as ended:
+                done = ended.value
+
+    def tell(self, line: bytes, kind: str) -> Any:
+        """Append a record; for a correction, what becomes of it: codes, notes, and who changes."""
+        headers = ((EVENT_TYPE, kind.encode()),) if kind else ()
+        offset = self.log.submit(0, line, headers, LATER_S)
+        record = Record(0, offset, line, headers, LATER_S)
+        if not kind_of(record):
+            return None
+        try:
+            met = Met(record, decode(record, ANY_LADDER, 1))
+        except Invalid as invalid:
+            return invalid.code
+        work = Work(met, self.edits, self.judged, HOW)
+        if not work.waits:
+            self.perform(work.job)
+        notes = work.notes()
+        self.edits.add(notes)
+        self.begun_at.append(work.job._offset)
+        refused = [(each.offset, why.code) for each, why in work.job.refused]
+        changed = [pair for some in work.job.corrected() for pair in zip(*some, strict=True)]
+        return refused, notes, sorted(changed), work.job.completed_at if changed else ""
+
+    def checkpoint(self) -> None:
+        """Make one of all rounds so far."""
+        end = len(self.log.rounds[0])
+        accepted = self.edits.accepted(end)
+        self.perform(CorrectionJob("l", 0, end, None, (), accepted, self.judged))
+
+
+def with_more(rng: random.Random, log: list[Line]) -> list[Line]:
+    """Such a log with seasons, batches, and rounds that come twice."""
+    lines = list[Line]()
+    for line in log:
+        lines.append(line)
+        if "event_type" in line and rng.random() < 0.3:
+            lines[-1] = {**line, "batched": True}
+        choice = rng.random()
+        if choice < 0.06:
+            number = len(lines)
+            lines.append(_a_correction("season-started", season=number, keep=0.5, sigma=200.0))
+        elif choice < 0.12:
+            lines.append(_a_correction("corrections-applied"))
+        elif choice < 0.2:
+            lines.append(rng.choice([each for each in lines if "event_type" not in each]))
+        elif choice < 0.3:  # of somebody new, so that checkpoints know nothing of them
+            lines.append(_a_correction("player-removed", player=rng.choice(PLAYERS)))
+    return lines
+
+
+def _a_correction(kind: str, **about: object) -> Line:
+    return {"ladder": "l", "event_type": kind, **about}
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    seed=st.integers(0, 2**32), size=st.integers(4, 40), window=st.sampled_from([0, 5, 1000]),
+    every=st.sampled_from([1, 4, 20]),
+)  # fmt: skip
+def test_a_checkpoint_changes_nothing_but_where_a_correction_begins(
+    seed: int, size: int, window: int, every: int
+) -> None:
+    """Codes, notes and records are equal; several checkpoints are made on the way."""
+    rng = random.Random(seed)
+    plain, quick = Story(window, 0), Story(window, every)
+    for line in with_more(rng, a_log(rng, size)):
+        kind = line.get("event_type", "")
+        (data,) = as_lines([line])
+        assert quick.tell(data, kind) == plain.tell(data, kind)
+        if rng.random() < 0.1:
+            quick.checkpoint()
+    assert not any(plain.begun_at)
+    event(f"begun at a checkpoint: {sum(map(bool, quick.begun_at)) > 0}")
+
+
+def a_story() -> tuple[Story, Story]:
+    """Twenty rounds, a checkpoint, and ten more."""
+    plain, quick = Story(1000, 0), Story(1000, 1000)
+    for number in range(30):
+        standings = [{"player": PLAYERS[(number + i) % 4], "rank": i + 1} for i in range(2)]
+        line = {
+            "round_id": f"r{number}", "ladder": "l", "completed_at": time_of(number),
+            "standings": standings,
+        }  # fmt: skip
+        for story in (plain, quick):
+            story.tell(*as_lines([line]), "")
+        if number == 19:
+            quick.checkpoint()
+    return plain, quick
+
+
+@pytest.mark.parametrize(
+    ("correction", "begins_at"),
+    [
+        (_a_correction("round-voided", round_id="r25"), 20),
+        (_a_correction("round-voided", round_id="r3"), 0),
+        (_a_correction("round-voided", round_id="nowhere"), 0),
+        ({**_a_correction("player-removed", player="a"), "from": time_of(22)}, 20),
+        (_a_correction("player-removed", player="a"), 0),
+        (_a_correction("player-merged", player="a", into="b"), 0),
+    ],
+)
+def test_a_correction_begins_where_nothing_changes_before(correction: Line, begins_at: int) -> None:
+    """At the checkpoint if it is of a later round, else at the log's start."""
+    plain, quick = a_story()
+    (line,) = as_lines([correction])
+    kind = correction["event_type"]
+    assert quick.tell(line, kind) == plain.tell(line, kind)
+    assert quick.begun_at == [begins_at]
+
+
+@pytest.mark.parametrize("harm", ["piece", "head", "half", "log", "rules", "corrections"])
+def test_a_checkpoint_that_is_not_whole_is_passed_over(harm: str) -> None:
+    """Whatever becomes of what Redis holds, the outcome is the same."""
+    plain, quick = a_story()
+    (name, head), store = next(iter(quick.store.checkpoints["l"].items())), quick.store
+    match harm:
+        case "piece":
+            store.pieces.clear()
+        case "head":
+            store.checkpoints["l"][name] = b"\x93" + head
+        case "half" | "corrections":
+            (found,) = checkpoint.heads_in({name: head})
+            changed = {"whole": False} if harm == "half" else {"corrections": ((5, 5),)}
+            other = msgspec.structs.replace(found, **changed)
+            for number in range(found.pieces):
+                store.pieces["l", other.name, number] = store.pieces["l", name, number]
+            store.checkpoints["l"] = {other.name: checkpoint.encode(other)}
+        case "log":
+            place, _ = checkpoint.heads_in({name: head})[0].last
+            there = quick.log.rounds[0][place]
+            value = (there.value or b"").replace(b'"rank": 2', b'"rank": 1')
+            for story in (plain, quick):
+                story.log.rounds[0][place] = msgspec.structs.replace(there, value=value)
+        case "rules":
+            quick.judged = quick.judged._replace(window=999)
+    (line,) = as_lines([_a_correction("round-voided", round_id="r25")])
+    assert quick.tell(line, "round-voided") == plain.tell(line, "round-voided")
+    assert quick.begun_at == [0]
+
+
+def test_few_checkpoints_are_kept_and_those_far_behind_are_far_apart() -> None:
+    """The newest and the oldest stay."""
+    heads: list[checkpoint.Head] = []
+    for offset in range(100, 6500, 100):
+        heads.insert(0, checkpoint.Head(offset, b"", (), (0, 0), 0, "", 1))
+        gone = checkpoint.superfluous(heads, offset)
+        heads = [each for each in heads if each not in gone]
+        assert len(heads) <= checkpoint.KEPT
+    found: list[int] = [each.offset for each in heads]
+    behind = [6400 - offset for offset in found]
+    assert found[0] == 6400 and found[-1] == 100
+    assert behind[1] < behind[2] < behind[3]
+    assert behind[2] >= 2 * behind[1]

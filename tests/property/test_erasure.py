@@ -1,0 +1,106 @@
+"""An erased player: the renamed log gives the renamed beliefs."""
+
+import json
+import random
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from stream_rater.config import ANY_LADDER
+from stream_rater.contract.events import to_json
+from stream_rater.contract.record import Record
+from stream_rater.lab.erasure import Accepted, Pseudonym, Rewriting, Survey, reordered
+from stream_rater.replay.corrected import with_verdicts
+from stream_rater.replay.sequential import Replay, batches_of, records_of
+from stream_rater.replay.verdicts import Verdicts
+from tests.property.test_corrections import PLAYERS, WINDOW, a_log, beliefs
+from tests.rounds import as_json, ranked
+
+
+def a_file(rng: random.Random, size: int) -> list[bytes]:
+    """Random rounds and corrections; some lines are none, and some rounds are reported twice."""
+    lines = [json.dumps(each).encode() for each in a_log(rng, size)]
+    for _ in range(size // 4):
+        line = rng.choice((rng.choice(lines), b'"a b c d e f"', b'{"ladder":"l"}'))
+        lines.insert(rng.randrange(len(lines)), line)
+    return lines
+
+
+def replayed(log: Sequence[Record]) -> Replay:
+    """The replay of a log, as its corrections edit it."""
+
+    def run(verdicts: Verdicts | None) -> Replay:
+        replay = Replay(ANY_LADDER, WINDOW, verdicts=verdicts)
+        for _ in replay.run(log):
+            pass
+        return replay
+
+    return with_verdicts(run, lambda: log, ANY_LADDER, WINDOW)
+
+
+def rewritten(log: Sequence[Record], to: Pseudonym) -> tuple[list[Record], Survey]:
+    """The new log, and what the old one says of the player."""
+
+    def run(verdicts: Verdicts | None) -> tuple[list[Record], Survey]:
+        accepted, survey = Accepted(ANY_LADDER, WINDOW, 0, verdicts), Survey(verdicts)
+        rewriting, found = Rewriting(to), list[Record]()
+        for some in batches_of(log):
+            taken = accepted.of(some)
+            survey.read(some, taken, to)
+            found += rewriting.feed(some, taken)
+        return found, survey
+
+    return with_verdicts(run, lambda: log, ANY_LADDER, WINDOW)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    seed=st.integers(0, 2**32), size=st.integers(4, 40), player=st.sampled_from(PLAYERS),
+    name=st.sampled_from(["", "bb", "dd", "x"]),
+)  # fmt: skip
+def test_the_renamed_log_gives_the_renamed_beliefs(
+    seed: int, size: int, player: str, name: str
+) -> None:
+    """To the byte, offsets included; each accepted record is accepted again, at the same offset,
+    and the id is in no record. A name that would come elsewhere among merged accounts is told
+    before."""
+    to = Pseudonym(player, name or f"{player}-erased")
+    old = list(records_of(a_file(random.Random(seed), size)))
+    new, survey = rewritten(old, to)
+    assume(survey.verdicts is None or reordered(survey.verdicts, to) is None)
+    assert [each.offset for each in new] == [each.offset for each in old]
+    expected = {
+        to.name if name == player else name: b for name, b in beliefs(replayed(old)).items()
+    }
+    assert beliefs(replayed(new)) == expected
+    again, left = rewritten(new, to)
+    assert again == new
+    assert (left.rounds, left.corrections) == (0, 0)
+    assert (left.accepted, left.rejected) == (survey.accepted, survey.rejected)
+    assert not any(f'"{player}"'.encode() in (each.value or b"") for each in new)
+
+
+def merged_accounts() -> list[Record]:
+    """Of ann and bob, who are zoe by then, both stand in the last round: ann's entry stays."""
+    lobbies = ["ann", "cy"], ["bob", "cy"], ["zoe", "cy"], ["bob", "cy", "ann"]
+    rounds = [
+        as_json(*ranked(range(1, len(names) + 1), names), round_id=f"r{i}", ladder="l")
+        for i, names in enumerate(lobbies)
+    ]
+    merged = [
+        to_json({"event_type": "player-merged", "ladder": "l", "player": name, "into": "zoe"})
+        for name in ("ann", "bob")
+    ]
+    return list(records_of([*rounds[:3], *merged, rounds[3]]))
+
+
+@pytest.mark.parametrize(("name", "same"), [("az", True), ("c", False)])
+def test_the_lesser_name_of_merged_accounts_decides(name: str, same: bool) -> None:
+    """A pseudonym that would decide otherwise is told, and it would change ratings."""
+    old, to = merged_accounts(), Pseudonym("ann", name)
+    new, survey = rewritten(old, to)
+    assert survey.verdicts is not None and survey.rounds == 2 and survey.corrections == 1
+    assert (beliefs(replayed(new)) == beliefs(replayed(old))) == same
+    assert reordered(survey.verdicts, to) == (None if same else ("l", "bob"))

@@ -1,0 +1,293 @@
+"""What `erase` makes of each record: the player's id is replaced, and nothing else."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from stream_rater.cli.erase import pseudonym_of
+from stream_rater.cli.erasure_checks import check_equal, check_found, check_kernel
+from stream_rater.cli.terminal import Failed
+from stream_rater.config import ANY_LADDER, BadConfiguration
+from stream_rater.contract.corrections import EVENT_TYPE
+from stream_rater.contract.events import Headers, joined, to_json
+from stream_rater.contract.record import Record
+from stream_rater.lab.digests import difference, digests_of
+from stream_rater.lab.erasure import MOST_PLACES, Accepted, Pseudonym, Rewriting, Survey
+from stream_rater.pipeline.correction_ports import NotedCorrection
+from stream_rater.pipeline.ladder_history import LadderLog, correction_notes, notes
+from stream_rater.rating import record as belief_record
+from stream_rater.rating.model import newcomers
+from stream_rater.replay.edits import NO_EDITS
+from stream_rater.replay.sequential import Unjudged
+from stream_rater.replay.verdicts import Verdicts
+from tests.rounds import MSGPACK_HEADERS, as_json, as_msgpack, event, ranked
+
+TO = Pseudonym("ann", "x-1")
+ODD = Pseudonym('a:"%ü', "y{2}")
+
+
+def a_record(value: bytes | None, headers: Headers = (), offset: int = 0) -> Record:
+    return Record(0, offset, value, headers, received_s=4e9, key=b"ranked-eu")
+
+
+def renamed(value: bytes, headers: Headers = (), to: Pseudonym = TO) -> bytes:
+    """The value of a record under the new name; all else of the record stays."""
+    given = a_record(value, headers)
+    found = to.record(given)
+    assert found.value is not None
+    assert msgspec.structs.replace(found, value=value) == given
+    return found.value
+
+
+def correction(kind: str) -> Headers:
+    return [(EVENT_TYPE, kind.encode())]
+
+
+# --- round-completed -----------------------------------------------------------------------------
+
+
+def test_other_fields_keep_their_bytes() -> None:
+    """Numbers as they were written, unknown fields, and what is nested."""
+    value = (
+        b'{"weight":1.500,"more": {"a" : [1e2 ,"\\u00e9"]},"standings":[{"rank":1,"player":"ann",'
+        b'"elo":0.10},{"team":["bob","ann"],"shares":[1.0,0.50],"rank":2}],"ladder":"l"}'
+    )
+    assert renamed(value) == value.replace(b'"ann"', b'"x-1"').replace(b'": {', b'":{')
+
+
+def test_who_is_not_named_is_copied_as_it_is() -> None:
+    """The same object, whatever else it says."""
+    for value in (as_json(*ranked([1, 2])), as_json(round_id="ann", note="ann"), b"\\ann"):
+        some = value if value != b"\\ann" else as_json(*ranked([1, 2]), note="\\ann")
+        record = a_record(some.replace(b'"player":"ann"', b'"player":"anna"'))
+        assert TO.record(record) is record and not TO.names(record)
+
+
+def test_the_id_is_found_however_it_is_spelt() -> None:
+    """With escapes in JSON, and in MessagePack."""
+    spelt = as_json().replace(b'"ann"', b'"\\u0061nn"')
+    assert renamed(spelt) == as_json(*ranked([1, 2], ["x-1", "bob"]))
+    packed = as_msgpack({"team": ["ann", "cy"], "rank": 1}, {"player": "ann", "rank": 2}, more=7)
+    assert msgspec.msgpack.decode(renamed(packed, MSGPACK_HEADERS)) == event(
+        {"team": ["x-1", "cy"], "rank": 1}, {"player": "x-1", "rank": 2}, more=7
+    )
+    odd = as_json(*ranked([1, 2], [ODD.player, "bob"]))
+    assert renamed(odd, to=ODD) == as_json(*ranked([1, 2], [ODD.name, "bob"]))
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("player-removed", {"player": "ann", "from": "2026-11-01T00:00:00Z"}),
+        ("player-merged", {"player": "ann", "into": "bob"}),
+        ("player-merged", {"player": "bob", "into": "ann"}),
+        ("round-amended", {"round_id": "ann", "standings": ranked([2, 1], ["bob", "ann"])}),
+    ],
+)
+def test_corrections_name_players_in_their_own_fields(kind: str, fields: dict[str, Any]) -> None:
+    """A round has no such fields: what it says there is somebody's own."""
+    before = {"ladder": "l", "reason": "ann", **fields}
+    after = json.loads(json.dumps(before).replace('"ann"', '"x-1"')) | {"reason": "ann"}
+    after |= {"round_id": "ann"} if "round_id" in fields else {}
+    assert json.loads(renamed(to_json(before), correction(kind))) == after
+    value = as_json(*ranked([1, 2]), into="ann")
+    assert renamed(value) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "headers", "where"),
+    [
+        (as_json(round_id="ann-vs-bob"), (), "round_id"),
+        (as_json(*ranked([1, 2]), note={"of": ["it was Ann", "ann!"]}), (), "note"),
+        (as_json({"player": "cy", "rank": 1, "nick": "ann_"}), (), "standings[].nick"),
+        (as_json(round_id="\\ann").replace(b"\\\\ann", b"\\u0061nn"), (), "round_id"),
+        (as_json(), [("x", None), ("ce_subject", b"players/ann")], "header ce_subject"),
+        (as_msgpack(round_id="ann"), MSGPACK_HEADERS, "round_id"),
+        (to_json({"reason": "ann cheats"}), correction("player-removed"), "reason"),
+        (as_json(*ranked([1, 2], ["ann-2", "cy"]), ladder="ann", round_id="hannah"), (), ""),
+    ],
+)
+def test_where_the_id_still_stands_is_told(value: bytes, headers: Headers, where: str) -> None:
+    """As a word in a text of the producer's own; other players and ladders are not meant."""
+    assert TO.elsewhere(TO.record(a_record(value, headers))) == where
+
+
+# --- rating-changed and ladders-noted ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("to", [TO, ODD])
+@pytest.mark.parametrize("parts", [("l:1", "r:1"), ("l:1", "correction", "7")])
+def test_events_have_another_key_and_id(to: Pseudonym, parts: tuple[str, ...]) -> None:
+    """And the same numbers, at the same offset in the rounds."""
+    told = b'{"event_id":%b,"player":%b,"mu":1.50,"offset":7}'
+    names = to.player, to.name
+    ids = [joined(*parts, name) for name in names]
+    values = [told % tuple(map(to_json, both)) for both in zip(ids, names, strict=True)]
+    keys = [joined(parts[0], name).encode() for name in names]
+    headers = [[("ce_id", i.encode()), ("traceparent", b"t")] for i in ids]
+    assert to.is_key(keys[0]) and not to.is_key(keys[1]) and not to.is_key(None)
+    found = to.event(Record(2, 9, values[0], headers[0], key=keys[0]))
+    assert found == Record(2, 9, values[1], headers[1], key=keys[1])
+    assert to.event(Record(2, 9, None, key=keys[0])) == Record(2, 9, None, key=keys[1])
+
+
+def test_notes_of_corrections_are_renamed() -> None:
+    """All others stay as they are, and what is no note is left out."""
+    other = notes("noted", {"l": ["0:x"]})[0]
+    merged = {"ladder": "l", "player": "ann", "into": "bob"}
+    noted = [
+        NotedCorrection(3, "player-merged", msgspec.Raw(to_json(merged)), 3),
+        NotedCorrection(4, "round-voided", msgspec.Raw(to_json({"round_id": "ann"})), 5),
+    ]
+    (own,) = correction_notes({"l": noted})
+    voided = correction_notes({"l": noted[1:]})
+    assert TO.notes(other) == [other] and TO.notes(voided[0]) == voided
+    assert TO.notes(b"ann") == TO.notes(b'{"kind":"ann"}') == []
+    log = LadderLog()
+    for each in TO.notes(own):
+        log.read(each)
+    first, second = log.corrections["l"]
+    assert (first.place, second) == ((3, 3), noted[1])
+    assert msgspec.json.decode(first.correction) == {"ladder": "l", "player": "x-1", "into": "bob"}
+
+
+# --- the log -------------------------------------------------------------------------------------
+
+
+LOG = [
+    a_record(as_json(round_id="r0"), offset=2),
+    a_record(b"ann", offset=3),
+    a_record(as_json(round_id="r0"), offset=4),
+    a_record(as_json(*ranked([1, 2]), round_id="r1"), offset=7),
+]
+"""A transaction's end is at offset 0, 1, 5, 6 and 8."""
+TAKEN = [True, False, False, True]
+
+
+def test_each_record_stays_at_its_offset() -> None:
+    """Where one was rejected, or none is, there is an empty one."""
+    assert Accepted(ANY_LADDER, 10, 0, None).of(LOG) == TAKEN
+    rewriting = Rewriting(TO)
+    found = [*rewriting.feed(LOG[:2], TAKEN[:2]), *rewriting.feed(LOG[2:], TAKEN[2:])]
+    found += rewriting.rest({0: 9, 1: 2})
+    places = [(each.partition, each.offset) for each in found]
+    assert places == [(0, offset) for offset in range(9)] + [(1, 0), (1, 1)]
+    kept = {each.offset: each for each in found if each.value is not None}
+    assert kept == {2: TO.record(LOG[0]), 7: LOG[3]}
+
+
+def test_a_correction_needs_a_verdict() -> None:
+    """Nobody can forget it."""
+    voided = to_json({"ladder": "ranked-eu", "round_id": "r0"})
+    with pytest.raises(Unjudged):
+        Accepted(ANY_LADDER, 10, 0, None).of([a_record(voided, correction("round-voided"))])
+
+
+def test_what_the_log_says_of_the_player() -> None:
+    """In accepted records: how many name the player, where the pseudonym is, and the id remains."""
+    survey = Survey(None)
+    log = [*LOG, a_record(as_json(*ranked([1, 2], ["x-1", "bob"]), round_id="ann"), offset=9)]
+    survey.read(log, [*TAKEN, True], TO)
+    assert (survey.rounds, survey.corrections, survey.accepted, survey.rejected) == (1, 0, 3, 2)
+    assert survey.taken == "partition 0, offset 9"
+    assert (survey.left, survey.places) == (1, ["partition 0, offset 9: round_id"])
+    survey.read(MOST_PLACES * log[-1:], MOST_PLACES * [True], TO)
+    assert (survey.left, len(survey.places)) == (1 + MOST_PLACES, MOST_PLACES)
+    with pytest.raises(BadConfiguration, match=r"'x-1' is a player already \(partition 0, off"):
+        check_found(survey, TO)
+    with pytest.raises(Failed, match="unknown-player: no accepted record names 'ann'"):
+        check_found(Survey(None, accepted=5), TO)
+    check_found(Survey(None, corrections=1), TO)
+
+
+def test_the_pseudonym_comes_where_the_id_came() -> None:
+    """Among accounts that were merged into the same one, but for that one. The lesser name of two
+    who meet in a round stays."""
+    merged = NO_EDITS
+    for each in ("bob", "ann", "cy"):
+        merged = merged.merge(each, "zoe")
+    survey = Survey(Verdicts({"l": NO_EDITS, "m": merged}, {}), rounds=1)
+    for player, name in (("ann", "aa"), ("bob", "b"), ("cy", "z"), ("zoe", "a"), ("dee", "a")):
+        check_found(survey, Pseudonym(player, name))
+    for player, name, cure in (
+        ("ann", "bx", "comes before 'bob', as the id does"),
+        ("cy", "a", "comes after 'bob', as the id does"),
+        ("bob", "d", "comes before 'cy', as the id does"),
+    ):
+        with pytest.raises(BadConfiguration, match=f"on ladder 'm' the player and .* {cure}"):
+            check_found(survey, Pseudonym(player, name))
+
+
+# --- what is compared ----------------------------------------------------------------------------
+
+
+def a_belief(**fields: float) -> bytes:
+    beliefs = newcomers(1, 1, 1500.0, 350.0, coded=True)
+    for name, value in {"rounds": 1, "last": 7, **fields}.items():
+        beliefs.header[name] = value
+    return belief_record.encode(beliefs)[0]
+
+
+def digest(corrected: bool, **fields: float) -> bytes | None:
+    player = ("l", "ann")
+    return digests_of([(player, a_belief(**fields))], {"l"} if corrected else set()).get(player)
+
+
+def test_all_of_a_belief_is_compared() -> None:
+    """On a ladder with corrections, all but what they set in their own way."""
+    for name in ("mu", "sigma", "time", "season", "rounds"):
+        assert digest(False, **{name: 5}) != digest(False), name
+        assert digest(True, **{name: 5}) != digest(True), name
+    for name in ("last", "previous_mu", "previous_time", "untold"):
+        assert digest(False, **{name: 1}) != digest(False), name
+        assert digest(True, **{name: 1}) == digest(True), name
+    assert digest(True, rounds=0) is None
+
+
+def test_every_difference_is_told() -> None:
+    """Who is missing, who is too many, and whose belief is another one."""
+    one, two, three = ("l", "a"), ("l", "b"), ("l", "c")
+    same = difference({one: b"1"}, {one: b"1"})
+    assert same.first is None
+    check_equal(same, 1)
+    found = difference({one: b"1", two: b"2"}, {one: b"3", three: b"2"})
+    assert found == ([two], [three], [one])
+    with pytest.raises(Failed, match=r"1 are different, 1 missing and 1 too many, .* 'a'"):
+        check_equal(found, 2)
+    for before, after in (({one: b"1"}, {}), ({}, {one: b"1"})):
+        with pytest.raises(Failed):
+            check_equal(difference(before, after), 1)
+
+
+# --- words ---------------------------------------------------------------------------------------
+
+
+def test_a_pseudonym_is_random_unless_it_is_named() -> None:
+    """And says nothing of the id."""
+    first, second = (pseudonym_of("ann", None).name for _ in range(2))
+    assert first != second and first.startswith("erased-") and len(first) == len("erased-") + 16
+    assert pseudonym_of("ann", "x").name == "x"
+
+
+@pytest.mark.parametrize(
+    ("player", "name", "says"),
+    [
+        ("", None, "PLAYER: bad-id: empty"),
+        ("a" * 129, None, "PLAYER: bad-id: over 128 bytes"),
+        ("\udcff", None, "PLAYER: bad-id: not UTF-8"),
+        ("ann", "", "--pseudonym: bad-id: empty"),
+        ("ann", "ann", "--pseudonym: 'ann' is the player's id"),
+    ],
+)
+def test_ids_that_are_none_are_refused(player: str, name: str | None, says: str) -> None:
+    """With the word that holds them."""
+    with pytest.raises(BadConfiguration, match=says):
+        pseudonym_of(player, name)
+
+
+def test_ratings_of_another_kernel_cannot_be_compared() -> None:
+    """A rebuild would give others."""
+    with pytest.raises(Failed, match=r"kernel version 1, .* `stream-rater rebuild --repl"):
+        check_kernel(1)
