@@ -25,6 +25,7 @@ from stream_rater.cli.options import (
     one_line,
     settings_of,
 )
+from stream_rater.cli.predict_app import predict
 from stream_rater.cli.terminal import brief
 from stream_rater.config import (
     BadConfiguration,
@@ -77,6 +78,7 @@ def main(context: click.Context) -> None:
 
 
 main.add_command(correct)
+main.add_command(predict)
 
 
 @main.command()
@@ -134,9 +136,20 @@ def rate(
     help="Part of the rounds that only builds experience.",
 )
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table")
+@click.option("--calibration", is_flag=True, help="How often sides won, by their probability.")
+@click.option("--diagram", type=FILE, help="Picture of that to write (.png or .svg).")
+@click.option(
+    "--variance-factor",
+    type=RATE,
+    default=1.0,
+    show_default=True,
+    help="Multiplies the variance of a side's performance.",
+)
 @one_line
 @brief()
-def evaluate(files: tuple[Path, ...], configs: tuple[Path, ...], train: float, form: str) -> None:
+def evaluate(
+    files: tuple[Path, ...], configs: tuple[Path, ...], train: float, form: str, **options: Any
+) -> None:
     """How well ratings foretell the rounds of JSON-lines files.
 
     Several configurations are compared with the first one. They may also stand one after the other
@@ -155,7 +168,7 @@ def evaluate(files: tuple[Path, ...], configs: tuple[Path, ...], train: float, f
     sources[0] = (rounds[0], begin_to_read(rounds[0]))
     from stream_rater.cli import lab
 
-    lab.evaluate_files(sources, named, train, as_json=form == "json")
+    lab.evaluate_files(sources, named, train, as_json=form == "json", **options)
 
 
 @main.command()

@@ -28,19 +28,25 @@ HEADINGS = {
     "kendall_tau": ("Kendall tau", "{:.4f}"),
     "log_loss": ("log loss", "{:.4f}"),
     "brier": ("Brier score", "{:.4f}"),
+    "winner_log_loss": ("log loss of the winner", "{:.4f}"),
+    "winner_brier": ("Brier score of the winner", "{:.4f}"),
 }
 """How a table shows each measure. The paper's pair inversion is the part of all pairs whose order
 was foretold rightly, so that more of it is better."""
 
 
-def show(rows: Sequence[Row]) -> None:
-    """Tables on standard output, one for each file and one for its differences."""
+def show(rows: Sequence[Row], *, calibration: bool) -> None:
+    """Tables on standard output, one for each file, one for its differences, and, if it is asked
+    for, one of each row's calibration."""
     console = tables()
     for file, some in groupby(rows, lambda row: row.file):
         of_file = list(some)
         console.print(accuracy_table(file, of_file))
         if any(row.differences for row in of_file):
             console.print(difference_table(file, of_file))
+        if calibration:
+            for row in of_file:
+                console.print(calibration_table(row))
 
 
 def accuracy_table(file: str, rows: Sequence[Row]) -> Table:
@@ -78,6 +84,19 @@ def difference_table(file: str, rows: Sequence[Row]) -> Table:
     for name, (heading, _) in HEADINGS.items():
         found = ((row.differences or {}).get(name) for row in others)
         table.add_row(heading, *map(told, found))
+    return table
+
+
+def calibration_table(row: Row) -> Table:
+    """How often sides won, by their probability to win."""
+    table = Table(title=f"{row.file}, {row.config}: sides by their probability to win")
+    for heading in ("probability", "sides", "foretold", "won", "95 % interval"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for each in row.calibration:
+        table.add_row(
+            f"{each.low:.0%} to {each.high:.0%}", f"{each.sides:,}", f"{each.foretold:.2%}",
+            f"{each.won:.2%}", f"{each.won_low:.2%} to {each.won_high:.2%}",
+        )  # fmt: skip
     return table
 
 

@@ -108,6 +108,7 @@ ROLES = {
         "group updaters": "DESCRIBE",
     },
     "inspect --player": {"rating-changed": "READ", "ladders-noted": "READ"},
+    "predict": {"rating-changed": "DESCRIBE", "ladders-noted": "READ"},
     "checkpoint": {
         "round-completed": "READ", "ladders-noted": "READ", "group estimators": "DESCRIBE",
     },
@@ -140,6 +141,7 @@ REDIS = {
     "erase --to": (),
     "inspect": (READ_POSITIONS, "+hmget", "+select"),
     "inspect --player": (READ_BELIEFS, READ_POSITIONS, *READING, "+select"),
+    "predict": (READ_BELIEFS, READ_POSITIONS, *READING, "+select"),
     "checkpoint": (
         CHECKPOINTS, "+get", "+set", "+hgetall", "+hset", "+hdel", "+unlink",
         "+select",
