@@ -109,7 +109,7 @@ def _check_diagram(path: Path) -> None:
     from stream_rater.lab import figures
 
     if path.suffix not in PICTURES:
-        raise BadConfiguration(f"--diagram {path}: name a file that ends in {' or '.join(PICTURES)}")
+        raise BadConfiguration(f"--diagram {path}: end its name in {' or '.join(PICTURES)}")
     check_writable(path)
     try:
         figures.pyplot()

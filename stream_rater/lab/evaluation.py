@@ -49,8 +49,7 @@ class Outcome:
 
     def calibration(self, train: float) -> list[winners.Bin]:
         """How often sides won, by their probability, without those first rounds."""
-        kept = self.foretold.round >= trained(len(self.scores), train)
-        return winners.calibration(Foretold(*(column[kept] for column in self.foretold)))
+        return winners.calibration(self.foretold.from_round(trained(len(self.scores), train)))
 
 
 def trained(rounds: int, train: float) -> int:

@@ -5,8 +5,8 @@ side that has the first place alone. On ladders with draws (`draw_margin`), a dr
 outcome. Elsewhere a round whose first place is shared is left out.
 
 - log loss of the winner: -ln p of what happened;
-- Brier score of the winner: half the sum of (p - happened)^2 over all outcomes, so that of two sides
-  it is (1 - p)^2 of the winner.
+- Brier score of the winner: half the sum of (p - happened)^2 over all outcomes; with two sides it
+  is (1 - p)^2 of the winner.
 
 Both weigh all rounds the same. The calibration compares probabilities with what happened: of all
 sides that were given about p, a part of p should win.
@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from stream_rater.columns.arrays import Bools, Floats, Ints
+from stream_rater.columns.arrays import Flags, Floats, Ints
 from stream_rater.columns.kernels import kernel
 from stream_rater.rating.elementary import log
 from stream_rater.rating.model import Places
@@ -37,8 +37,13 @@ class Foretold(NamedTuple):
     """(S,) the round's number in the season."""
     win: Floats
     """(S,) the probability to win."""
-    won: Bools
+    won: Flags
     """(S,)"""
+
+    def from_round(self, first: int) -> "Foretold":
+        """Without the rounds before this one."""
+        kept = self.round >= first
+        return Foretold(self.round[kept], self.win[kept], self.won[kept])
 
 
 class Bin(msgspec.Struct, frozen=True):
@@ -75,7 +80,7 @@ def score(round_starts: Ints, place: Places, win: Floats, draws: bool) -> Floats
     return out
 
 
-def foretold(round_starts: Ints, place: Places, win: Floats, scored: Bools) -> Foretold:
+def foretold(round_starts: Ints, place: Places, win: Floats, scored: Flags) -> Foretold:
     """What was foretold of the entries of a wave, and what happened. `scored` (R,) are its rounds
     with a score; the numbers given are those in the wave."""
     sizes = np.diff(round_starts)

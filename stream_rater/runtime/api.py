@@ -149,6 +149,8 @@ class Api:
                 return ask.page(ladder, query["limit"], query["cursor"], query["around"])
             case "predict":
                 return ask.predict(ladder, given)
+            case "balance":
+                return ask.balance(ladder, given)
         raise AssertionError(name)
 
     def _understood(self, name: str, body: bytes) -> Any:

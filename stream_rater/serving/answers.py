@@ -13,6 +13,10 @@ from stream_rater.rating.parameters import RatingConfig
 
 MOST_PLAYERS = 1000
 """Ids in one lookup, and players in one prediction."""
+MOST_PAIRED = 50
+"""Sides of which each pair is told."""
+MOST_BALANCED = 100
+"""Players of whom even teams are made."""
 MOST_ROWS = 1000
 """Rows of one page."""
 MOST_BODY_BYTES = 512 * 1024
@@ -176,19 +180,34 @@ class PredictQuestion(Question, frozen=True, kw_only=True):
     sides: Annotated[list[SideQuestion], Meta(min_length=2, max_length=MOST_PLAYERS)]
 
 
+class BalanceQuestion(Question, frozen=True, kw_only=True):
+    """Who is to play in even teams."""
+
+    players: Annotated[list[PlayerId], Meta(min_length=2, max_length=MOST_BALANCED)]
+    teams: Annotated[int, Meta(ge=2, le=MOST_BALANCED)] = 2
+
+
 class SideAnswer(Answer, frozen=True, kw_only=True):
     """What to expect of a side."""
 
     players: list[str]
     win: float
-    """The probability that it is placed first; draws are left out."""
+    """The probability that it is better than all others."""
     expected_rank: float
+    """Of sides that draw, each takes the mean of their ranks."""
 
 
 class PredictAnswer(Answer, frozen=True, kw_only=True):
-    """What to expect of a round, by side."""
+    """What to expect of a round."""
 
     sides: list[SideAnswer]
+    draw: float
+    """The probability that no side is better than all others; 0 on ladders without draws."""
+    quality: float
+    """1 where all sides are equally likely to win, 0 where the winner is certain."""
+    pairwise: list[list[float]] | None
+    """The probability that the side of the row is better than that of the column; 0 on the
+    diagonal. Null: more than 50 sides."""
 
 
 # --- errors ---

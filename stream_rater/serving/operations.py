@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from stream_rater.serving.answers import (
     MOST_ROWS,
+    BalanceQuestion,
     HistoryAnswer,
     LadderAnswer,
     LadderList,
@@ -99,6 +100,11 @@ OPERATIONS = (
         "predict", "POST", LADDER + "/predict",
         "How likely each side of a round is to win, and the rank to expect", PredictAnswer,
         PredictQuestion, codes=("unknown-ladder", *BODY),
+    ),
+    Operation(
+        "balance", "POST", LADDER + "/balance",
+        "The most even teams of some players, and what to expect of them", PredictAnswer,
+        BalanceQuestion, codes=("unknown-ladder", *BODY),
     ),
     Operation(
         "changes", "GET", LADDER + "/changes",

@@ -12,6 +12,7 @@ from stream_rater.rating.systems import RatingRule, rule_of
 from stream_rater.serving import cursors
 from stream_rater.serving.answers import (
     MOST_PLAYERS,
+    BalanceQuestion,
     Bin,
     ChangeAnswer,
     HistoryAnswer,
@@ -27,7 +28,7 @@ from stream_rater.serving.answers import (
 )
 from stream_rater.serving.cursors import BadCursor, Place
 from stream_rater.serving.entries import BIN, History, IndexedPlayer, LadderSummary
-from stream_rater.serving.foretelling import check_sides, predicted
+from stream_rater.serving.foretelling import balanced, check_sides, predicted
 from stream_rater.serving.pages import RankedRow
 from stream_rater.serving.problems import Refused
 
@@ -171,11 +172,14 @@ class Questions:
         """What to expect of a round."""
         check_sides(question.sides, MOST_PLAYERS)
         players = [player for side in question.sides for player in side.players]
-        found = self.lookup(ladder, players).players
         config = self._config(ladder, self._view(ladder))
-        return predicted(
-            config, question.sides, [each.mu for each in found], [each.sigma for each in found]
-        )
+        return predicted(config, question.sides, self.lookup(ladder, players).players)
+
+    def balance(self, ladder: str, question: BalanceQuestion) -> PredictAnswer:
+        """Even teams, and what to expect of them."""
+        config = self._config(ladder, self._view(ladder))
+        players = self.lookup(ladder, question.players).players
+        return predicted(config, *balanced(config, players, question.teams))
 
     def check_ladder(self, ladder: str) -> None:
         """Raises Refused if there is no such ladder."""
