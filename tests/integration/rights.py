@@ -17,6 +17,7 @@ LAYOUT = "~stream-rater:layout"
 LADDERS = "~stream-rater:ladders"
 CHECKPOINTS = "~stream-rater:checkpoint*"
 READ_LAYOUT = "%R~stream-rater:layout"
+INDEX = ("~{stream-rater:index}", "~stream-rater:index:*")
 READING = "+hmget", "+multi", "+exec"
 KNOWING = "+info"
 """The right to know whether Redis deletes ratings when its memory is full. Without it a worker
@@ -112,6 +113,7 @@ ROLES = {
     "checkpoint": {
         "round-completed": "READ", "ladders-noted": "READ", "group estimators": "DESCRIBE",
     },
+    "serve": {"rating-changed": "READ"},
 }  # fmt: skip
 ROLES["on a cluster"] = ROLES["all"]
 """Kafka's rights by role: the operations on each resource."""
@@ -145,6 +147,10 @@ REDIS = {
     "checkpoint": (
         CHECKPOINTS, "+get", "+set", "+hgetall", "+hset", "+hdel", "+unlink",
         "+select",
+    ),
+    "serve": (
+        *INDEX, *READING, "+watch", "+unwatch", "+hget", "+hgetall", "+hset", "+hdel", "+zadd",
+        "+zrem", "+zrange", "+zrank", "+zscore", "+zcard", "+zcount", "+eval_ro", "+select",
     ),
 }  # fmt: skip
 REDIS["on a cluster"] = (*(rule for rule in REDIS["all"] if rule != "+select"), *ON_A_CLUSTER)

@@ -221,6 +221,7 @@ COMMANDS = {
     "inspect --player": ["inspect", "--ladder", "eu", "--player", "ann"],
     "predict": ["predict", "--ladder", "eu", "ann", "bob"],
     "checkpoint": ["checkpoint", "eu"],
+    "serve": ["serve"],
 }
 LOOK = (
     "verify", "inspect", "inspect --player", "predict", "correct --dry-run", "checkpoint",

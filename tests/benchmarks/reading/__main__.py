@@ -42,8 +42,7 @@ PLAYERS, FEW_PLAYERS = 10_000_000, 1_000_000
 """Of the ladder that is asked about; of a quick run."""
 TURNS, SECONDS = 5, 10.0
 IDS = 1_000
-ANYBODY = f"p0[0-9]{{{crowd.DIGITS - 1}}}"
-"""One of the first million players."""
+URLS = 20_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -78,12 +77,12 @@ def measured(players: int, turns: int, seconds: float) -> Iterator[Result]:
         ground = stack.enter_context(a_ground(folder, given))
         crew = stack.enter_context(a_crew(ground, WORKLOAD, names_of("1"), SERVICE))
         crew.await_joined()
-        crowd.fill(crew.settings.redis, players)
+        crowd.fill(crew.settings, players)
         words = ["stream_rater", "serve"]
         api = stack.enter_context(closing(_process(crew.settings, folder / "serve.log", words)))
         api.wait_ready()
         stack.enter_context(Feeding(crew.settings))
-        for load in loads(folder):
+        for load in loads(folder, players):
             size = len(_once(load, api.url))
             words = ["tests.benchmarks.reading.bare", str(size)]
             log = folder / f"{load.name}.log"
@@ -121,16 +120,18 @@ class Feeding:
                 feed(producer, topic, some, UPDATES, lambda: None)
 
 
-def loads(folder: Path) -> Sequence[Load]:
+def loads(folder: Path, players: int) -> Sequence[Load]:
     """What is asked."""
-    numbers = np.random.default_rng(3).choice(FEW_PLAYERS, IDS, replace=False).tolist()
+    numbers = np.random.default_rng(3).choice(players, URLS, replace=False).tolist()
+    names = [crowd.player(each) for each in numbers]
     body = folder / "lookup.json"
-    body.write_bytes(msgspec.json.encode({"players": [crowd.player(each) for each in numbers]}))
+    body.write_bytes(msgspec.json.encode({"players": names[:IDS]}))
     ladder = f"/v1/ladders/{crowd.LADDER}"
+    around = f"{ladder}/leaderboard?limit=25&around="
     return (
-        Load("player", f"{ladder}/players/{ANYBODY}", 1_000),
-        Load("lookup", f"{ladder}/players:lookup", 50, body),
-        Load("around", rf"{ladder}/leaderboard\?limit=25&around={ANYBODY}", 200),
+        Load("player", [f"{ladder}/players/{name}" for name in names], 1_000),
+        Load("lookup", [f"{ladder}/players:lookup"], 50, body),
+        Load("around", [around + name for name in names], 200),
     )
 
 
@@ -152,9 +153,8 @@ def _process(settings: Settings, log: Path, module: Sequence[str]) -> WorkerProc
 
 def _once(load: Load, address: str) -> bytes:
     """One answer."""
-    path = load.path.replace("\\", "").replace(ANYBODY, crowd.player(0))
     data = load.body.read_bytes() if load.body is not None else None
-    with urllib.request.urlopen(urllib.request.Request(address + path, data)) as answer:
+    with urllib.request.urlopen(urllib.request.Request(address + load.paths[0], data)) as answer:
         found: bytes = answer.read()
     return found
 

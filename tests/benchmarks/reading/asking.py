@@ -2,6 +2,8 @@
 
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,8 +21,8 @@ class Load:
     """What is asked, again and again."""
 
     name: str
-    path: str
-    """A regular expression of what follows the address; each request is another text of it."""
+    paths: Sequence[str]
+    """One of them is asked for each time, chosen at random."""
     per_second: int
     body: Path | None = None
     """Of a POST."""
@@ -43,8 +45,11 @@ def ask(load: Load, address: str, seconds: float) -> Times:
     ]  # fmt: skip
     if load.body is not None:
         words += ["-m", "POST", "-D", str(load.body), "-T", "application/json"]
-    words += ["--rand-regex-url", address.replace(".", r"\.") + load.path]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as urls:
+        urls.writelines(f"{address}{path}\n" for path in load.paths)
+        urls.flush()
+        words += ["--urls-from-file", urls.name]
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
     told = msgspec.json.decode(done.stdout)
     codes, errors = told["statusCodeDistribution"], told["errorDistribution"]
     # Requests that are under way when the time is over are cut off.

@@ -1,12 +1,12 @@
 """A ladder of millions of players in the index, written there as `serve` would write it."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-from redis import Redis
 
 from stream_rater.adapters.index_keys import ROOT, SUMMARY, keys_of, member_of
+from stream_rater.adapters.redis_client import connect
+from stream_rater.config import Settings
 from stream_rater.serving.entries import IndexedPlayer, LadderSummary, bin_of, packed
 
 LADDER = "crowd"
@@ -22,9 +22,9 @@ def player(number: int) -> str:
     return f"p{number:0{DIGITS}}"
 
 
-def fill(redis: str, players: int) -> None:
+def fill(settings: Settings, players: int) -> None:
     """Write the index of so many listed players."""
-    client: Any = Redis.from_url(redis)
+    client = connect(settings)
     keys = keys_of(LADDER)
     bins: dict[int, int] = {}
     for first, ratings in _ratings(players):
