@@ -6,13 +6,13 @@ import hmac
 import math
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import unquote
 
 import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
@@ -34,6 +34,8 @@ from stream_rater.serving.operations import EVENT_STREAM, OPERATIONS, Operation,
 from stream_rater.serving.problems import MEDIA_TYPE, Refused
 from stream_rater.serving.questions import Questions
 
+THREADS = 8
+"""Questions that are asked of Redis at once. More would only wait for each other."""
 BODY_S = 10.0
 """A body has so long to arrive."""
 
@@ -51,6 +53,7 @@ class Api:
     ) -> None:  # fmt: skip
         self._questions, self._hub, self._metrics, self._clock = questions, hub, metrics, clock
         self._unready = unready
+        self._threads = ThreadPoolExecutor(THREADS, "question")
         self._token = settings.serve_token.encode()
         self._buckets = Buckets(settings.serve_rate)
         self._openapi = msgspec.json.encode(document(version, token=bool(self._token)))
@@ -121,7 +124,7 @@ class Api:
         given: Any = None
         if operation.body is not None:
             given = self._understood(operation.name, await _body(request))
-        answer = await run_in_threadpool(self._ask, operation.name, path, query, given)
+        answer = await self._asked(self._ask, operation.name, path, query, given)
         body = to_json(answer)
         headers = {"Cache-Control": "no-cache"}
         if operation.method == "GET":
@@ -162,10 +165,14 @@ class Api:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Refused("bad-request", f"no JSON: {error}", "body") from None
 
+    async def _asked(self, question: Callable[..., Any], *given: Any) -> Any:
+        """The answer to a question, which may wait for Redis."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, question, *given)
+
     async def _follow(self, ladder: str, last_id: str | None) -> Response:
         if reasons := self._unready():
             raise Refused("not-ready", reasons[0])
-        await run_in_threadpool(self._questions.check_ladder, ladder)
+        await self._asked(self._questions.check_ladder, ladder)
         stream = self._hub.follow(ladder, last_id)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(stream, media_type=EVENT_STREAM, headers=headers)

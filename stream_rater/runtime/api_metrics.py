@@ -1,5 +1,7 @@
 """The metrics and the log of `serve`. Nothing is labelled by player or ladder."""
 
+from functools import cache
+
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
@@ -41,14 +43,17 @@ class ApiMetrics:
             "stream_rater_serve_caught_up", "1: the index has what was there at the start",
             registry=self.registry,
         )  # fmt: skip
+        # A metric of one label's value is looked up once.
+        self._counted = cache(lambda name, status: self.requests.labels(name, str(status)))
+        self._timed = cache(self.seconds.labels)
         for each in OPERATIONS:
-            self.requests.labels(each.name, "200")
-            self.seconds.labels(each.name)
+            self._counted(each.name, 200)
+            self._timed(each.name)
 
     def note(self, operation: str, status: int, seconds: float) -> None:
         """A request was answered."""
-        self.requests.labels(operation, str(status)).inc()
-        self.seconds.labels(operation).observe(seconds)
+        self._counted(operation, status).inc()
+        self._timed(operation).observe(seconds)
 
     def failed(self, operation: str) -> None:
         """A request failed by our mistake; call it where the exception is handled."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -20,6 +21,8 @@ from stream_rater.serving.questions import Questions
 
 SILENT_S = 30.0
 """A follower that has not read for so long hangs."""
+SWITCH_S = 0.0005
+"""A thread that computes, such as the follower, lets those that answer have their turn so often."""
 LAST_S = 10.0
 """The follower has so long to stop."""
 
@@ -51,6 +54,7 @@ class Serve(Watcher):
 
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
+        sys.setswitchinterval(SWITCH_S)
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self.stop)
         thread = threading.Thread(target=self._follow, name="follower", daemon=True)

@@ -1,5 +1,6 @@
 """Answers every question about ladders and players from the index."""
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -31,6 +32,9 @@ from stream_rater.serving.entries import BIN, History, IndexedPlayer, LadderSumm
 from stream_rater.serving.foretelling import balanced, check_sides, predicted
 from stream_rater.serving.pages import RankedRow
 from stream_rater.serving.problems import Refused
+
+KNOWN_S = 1.0
+"""For so long a ladder's parameters are not looked up again."""
 
 
 class LadderView(NamedTuple):
@@ -88,9 +92,15 @@ class Index(Protocol):
 class Questions:
     """Answers, or raises Refused. What `index` raises passes through."""
 
-    def __init__(self, index: Index, ladders: Ladders, complete: Callable[[], bool]) -> None:
+    def __init__(
+        self, index: Index, ladders: Ladders, complete: Callable[[], bool],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
         """`complete`: whether the index has everything that was published."""
         self._index, self._ladders, self._complete = index, ladders, complete
+        self._clock = clock
+        self._views: dict[str, tuple[LadderView, float]] = {}
+        """What the index told of ladders, and until when it may be used."""
 
     def ladders(self) -> LadderList:
         """All ladders that an event was about."""
@@ -99,7 +109,7 @@ class Questions:
     def ladder(self, ladder: str) -> LadderAnswer:
         """A ladder."""
         view = self._view(ladder)
-        config, summary = self._config(ladder, view), view.summary
+        config, summary = self._config_of(ladder, view), view.summary
         return LadderAnswer(
             ladder=ladder, players=summary.players, listed=view.listed, season=summary.season,
             offset=summary.offset, completed_at=summary.completed_at,
@@ -122,7 +132,7 @@ class Questions:
 
     def lookup(self, ladder: str, players: Sequence[str]) -> LookupAnswer:
         """Players, and what is believed of those among them who have not played."""
-        rule = rule_of(self._config(ladder, self._view(ladder)))
+        rule = rule_of(self._config(ladder))
         found = self._index.players(ladder, players)
         return LookupAnswer(
             players=[
@@ -156,7 +166,7 @@ class Questions:
         """A page of the leaderboard: the first one, that of a cursor, or that around a player."""
         if around is not None and cursor is not None:
             raise Refused("bad-request", "give `cursor` or `around`, not both", "query.cursor")
-        self._view(ladder)
+        self.check_ladder(ladder)
         if around is not None:
             found = self._index.around(ladder, around, limit)
             if found is None:
@@ -172,18 +182,18 @@ class Questions:
         """What to expect of a round."""
         check_sides(question.sides, MOST_PLAYERS)
         players = [player for side in question.sides for player in side.players]
-        config = self._config(ladder, self._view(ladder))
+        config = self._config(ladder)
         return predicted(config, question.sides, self.lookup(ladder, players).players)
 
     def balance(self, ladder: str, question: BalanceQuestion) -> PredictAnswer:
         """Even teams, and what to expect of them."""
-        config = self._config(ladder, self._view(ladder))
+        config = self._config(ladder)
         players = self.lookup(ladder, question.players).players
         return predicted(config, *balanced(config, players, question.teams))
 
     def check_ladder(self, ladder: str) -> None:
         """Raises Refused if there is no such ladder."""
-        self._view(ladder)
+        self._known(ladder)
 
     # --- what is not there ---
 
@@ -197,7 +207,19 @@ class Questions:
             )  # fmt: skip
         return found
 
-    def _config(self, ladder: str, view: LadderView) -> RatingConfig:
+    def _known(self, ladder: str) -> LadderView:
+        """As the index told it a moment ago: a ladder that is there stays."""
+        view, until_s = self._views.get(ladder, (None, 0.0))
+        if view is None or self._clock() > until_s:
+            view = self._view(ladder)
+            self._views[ladder] = view, self._clock() + KNOWN_S
+        return view
+
+    def _config(self, ladder: str) -> RatingConfig:
+        """By what the ladder rates."""
+        return self._config_of(ladder, self._known(ladder))
+
+    def _config_of(self, ladder: str, view: LadderView) -> RatingConfig:
         terms = self._ladders.find(ladder, view.summary.offset)
         if terms is None:
             raise Refused(
