@@ -140,6 +140,7 @@ def rate(
 @click.option("--diagram", type=FILE, help="Picture of that to write (.png or .svg).")
 @click.option(
     "--variance-factor",
+    "factor",
     type=RATE,
     default=1.0,
     show_default=True,

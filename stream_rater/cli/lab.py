@@ -23,6 +23,7 @@ from stream_rater.lab.comparison import Named, Row, compare
 from stream_rater.lab.evaluation import evaluate, trained
 from stream_rater.lab.season import Session, before, sessions_of
 from stream_rater.lab.spaces import SPACES
+from stream_rater.lab.sureness import variance_factor
 from stream_rater.lab.tuning import MissingExtra, Problem, tune, without_defaults
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.corrected import with_verdicts
@@ -76,7 +77,7 @@ def evaluate_files(
     as_json: bool,
     calibration: bool,
     diagram: Path | None,
-    variance_factor: float,
+    factor: float,
 ) -> None:
     """`evaluate`: each configuration on each file, in a table or as JSON, and in a picture."""
     if diagram is not None:
@@ -84,7 +85,7 @@ def evaluate_files(
     rows, seasons = [], []
     for path, lines in files:
         seasons.append(Season(path, lines))
-        comparing = partial(_compare, path.name, configs, train, variance_factor)
+        comparing = partial(_compare, path.name, configs, train, factor)
         with file_failures():
             rows += seasons[-1].play(comparing)
     if as_json:
@@ -118,10 +119,9 @@ def _check_diagram(path: Path) -> None:
 
 
 def _compare(
-    name: str, configs: Sequence[Named], train: float, variance_factor: float,
-    sessions: Iterable[Session],
-) -> list[Row]:  # fmt: skip
-    return compare(name, sessions, configs, train, _watched, variance_factor)
+    name: str, configs: Sequence[Named], train: float, factor: float, sessions: Iterable[Session]
+) -> list[Row]:
+    return compare(name, sessions, configs, train, _watched, factor)
 
 
 def _watched(name: str, sessions: Sequence[Session]) -> Iterable[Session]:
@@ -151,7 +151,7 @@ def tune_file(
     found = search(problem, trials, workers)
     from stream_rater.cli import lab_tables
 
-    lab_tables.report_tuning(sessions, train, begin, found)
+    lab_tables.report_tuning(sessions, train, begin, found, variance_factor(first, found))
     written = msgspec.json.format(msgspec.json.encode(without_defaults(found)))
     with file_failures():
         if out is None:

@@ -109,9 +109,11 @@ def told(found: Difference | None) -> str:
 
 
 def report_tuning(
-    sessions: Sequence[Session], train: float, begin: RatingConfig, found: RatingConfig
-) -> None:
-    """Both configurations on both parts, and the difference on the second, on stderr."""
+    sessions: Sequence[Session], train: float, begin: RatingConfig, found: RatingConfig,
+    factor: float,
+) -> None:  # fmt: skip
+    """Both configurations on both parts, and the difference on the second, on stderr; and the tuned
+    one's variance factor, with what it changes on the second part."""
     outcomes = [evaluate(sessions, config) for config in (begin, found)]
     rounds = len(outcomes[0].scores)
     first = trained(rounds, train)
@@ -127,4 +129,11 @@ def report_tuning(
     table = _side_by_side(f"{rounds} rounds, first {first} to tune", list(columns))
     for i, (heading, _) in enumerate(HEADINGS.values()):
         table.add_row(heading, *(each[i] for each in columns.values()))
-    Console(file=sys.stderr, width=None if sys.stderr.isatty() else 160).print(table)
+    console = Console(file=sys.stderr, width=None if sys.stderr.isatty() else 160)
+    console.print(table)
+    wider = evaluate(sessions, found, variance_factor=factor)
+    losses = (averages(each.scored(train))["winner_log_loss"] for each in (outcomes[1], wider))
+    of = " to ".join("–" if each is None else f"{each:.4f}" for each in losses)
+    console.print(
+        f"--variance-factor {factor:.3f} suits it: log loss of the winner on the second part {of}"
+    )

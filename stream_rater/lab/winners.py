@@ -96,12 +96,12 @@ def calibration(of: Foretold) -> list[Bin]:
     """The bins that have a side, in order of probability."""
     chosen = np.digitize(of.win, EDGES[1:-1])
     count = len(EDGES) - 1
-    sides = np.bincount(chosen, minlength=count)
-    sums = np.bincount(chosen, of.win, count)
-    wins = np.bincount(chosen, of.won, count)
+    sides = np.bincount(chosen, minlength=count).tolist()
+    sums = np.bincount(chosen, of.win, count).tolist()
+    wins = np.bincount(chosen, of.won, count).tolist()
     return [
         Bin(EDGES[i], EDGES[i + 1], n, sums[i] / n, wins[i] / n, *_interval(wins[i] / n, n))
-        for i, n in enumerate(sides.tolist())
+        for i, n in enumerate(sides)
         if n
     ]
 

@@ -178,6 +178,9 @@ class PredictQuestion(Question, frozen=True, kw_only=True):
     """Who would play a round."""
 
     sides: Annotated[list[SideQuestion], Meta(min_length=2, max_length=MOST_PLAYERS)]
+    variance_factor: Annotated[float, Meta(gt=0.0, le=1e6)] = 1.0
+    """Multiplies the variance of every side's performance: more than 1 where predictions are too
+    sure."""
 
 
 class BalanceQuestion(Question, frozen=True, kw_only=True):

@@ -48,13 +48,14 @@ def check_different(players: Mapping[str, Sequence[str]]) -> None:
 
 
 def predicted(
-    config: RatingConfig, sides: Sequence[SideQuestion], players: Sequence[PlayerAnswer]
-) -> PredictAnswer:
+    config: RatingConfig, sides: Sequence[SideQuestion], players: Sequence[PlayerAnswer],
+    variance_factor: float = 1.0,
+) -> PredictAnswer:  # fmt: skip
     """What to expect of a round. `players` are those of the sides, in their order."""
     share = np.concatenate([side.shares or [1.0] * len(side.players) for side in sides])
     starts = bounds(np.array([len(side.players) for side in sides], np.int64))
     mu, sigma = (np.array([getattr(each, n) for each in players]) for n in ("mu", "sigma"))
-    told = forecast(performances_of(config, starts, share, mu, sigma))
+    told = forecast(performances_of(config, starts, share, mu, sigma, variance_factor))
     return PredictAnswer(
         sides=[
             SideAnswer(players=side.players, win=win, expected_rank=rank)

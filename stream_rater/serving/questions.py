@@ -183,7 +183,8 @@ class Questions:
         check_sides(question.sides, MOST_PLAYERS)
         players = [player for side in question.sides for player in side.players]
         config = self._config(ladder)
-        return predicted(config, question.sides, self.lookup(ladder, players).players)
+        found = self.lookup(ladder, players).players
+        return predicted(config, question.sides, found, question.variance_factor)
 
     def balance(self, ladder: str, question: BalanceQuestion) -> PredictAnswer:
         """Even teams, and what to expect of them."""

@@ -16,7 +16,7 @@ from tests.benchmarks.document.writing import write
 
 TARGETS = {"chaos": "chaos", "soak": "soak"}
 TARGETS |= dict.fromkeys(("stage1", "stage1-gaussian", "lobby", "update", "evaluate"), "bench")
-TARGETS |= {"record": "bench", "offline": "bench", "serve": "bench-serve"}
+TARGETS |= {"record": "bench", "offline": "bench", "winners": "bench", "serve": "bench-serve"}
 """What measures the rows whose names begin so; all others are of `make bench-stream`."""
 
 
