@@ -134,6 +134,10 @@ def by_size(found: Mapping[str, Sequence[float | None]], at: Sequence[int], out:
     ]  # fmt: skip
 
 
+LEAST_SIDES = 20
+"""A bin with fewer sides says too little to be drawn."""
+
+
 def reliability(rows: Sequence[Row], out: Path) -> None:
     """A reliability diagram for each file: how often sides won, by their probability to win, with
     95 % intervals. Raises MissingExtra and OSError."""
@@ -145,10 +149,11 @@ def reliability(rows: Sequence[Row], out: Path) -> None:
         for row in rows:
             if row.file != file:
                 continue
-            at, won = ([getattr(each, n) for each in row.calibration] for n in ("foretold", "won"))
+            bins = [each for each in row.calibration if each.sides >= LEAST_SIDES]
+            at, won = ([getattr(each, n) for each in bins] for n in ("foretold", "won"))
             reach = [
-                [each.won - each.won_low for each in row.calibration],
-                [each.won_high - each.won for each in row.calibration],
+                [each.won - each.won_low for each in bins],
+                [each.won_high - each.won for each in bins],
             ]
             ax.errorbar(at, won, reach, marker="o", markersize=4, capsize=2, label=row.config)
         ax.set(title=file, xlabel="probability to win", ylabel="part that won", aspect="equal",
