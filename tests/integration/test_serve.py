@@ -19,6 +19,7 @@ from stream_rater.adapters.index_keys import INDEX, ROOT, partition_member
 from stream_rater.adapters.topics import Topics
 from stream_rater.config import DEFAULT_RATING, Settings
 from stream_rater.contract.events import rating_changed_from_json
+from stream_rater.notebook.results import Prediction
 from tests import real, rounds
 from tests.contract.test_serve_index import assert_equal_to_newest, contents
 from tests.integration.processes import WorkerProcess, wait_until
@@ -121,10 +122,15 @@ def test_every_number_is_the_kernels(
     sides = [["ann", "newcomer"], ["böb"], ["c/d", "e:{1}"]]
     question = {"sides": [{"players": side} for side in sides]}
     question["sides"][0]["shares"] = [1.0, 0.5]  # type: ignore[assignment]
-    foretold = ask(api, f"{AT}/predict", question).json["sides"]
-    wanted = ladder.predict(sides, shares=[[1.0, 0.5], None, None])
-    assert [each["win"] for each in foretold] == wanted.win.tolist()
-    assert [each["expected_rank"] for each in foretold] == wanted.expected_rank.tolist()
+    question["variance_factor"] = 1.5  # type: ignore[assignment]
+    foretold = ask(api, f"{AT}/predict", question).json
+    wanted = ladder.predict(sides, shares=[[1.0, 0.5], None, None], variance_factor=1.5)
+    assert_predicted(foretold, wanted)
+    four = ["ann", "böb", "c/d", "newcomer"]
+    even = ask(api, f"{AT}/balance", {"players": four, "teams": 3}).json
+    teams = ladder.balance(four, 3)
+    assert [tuple(each["players"]) for each in even["sides"]] == teams
+    assert_predicted(even, ladder.predict(teams))
 
     changes = ask(api, f"{AT}/players/ann/history").json["changes"]
     own = [e for e in published(at) if e.player == "ann"][-20:][::-1]
@@ -135,6 +141,14 @@ def test_every_number_is_the_kernels(
     rest = ask(api, f"{AT}/players/ann/history?before={first['next']}").json
     assert first["changes"] + rest["changes"] == changes and rest["next"] is None
     assert_equal_to_newest(at, published(at), EU)
+
+
+def assert_predicted(found: dict[str, Any], wanted: Prediction) -> None:
+    """The same numbers, bit for bit."""
+    assert [each["win"] for each in found["sides"]] == wanted.win.tolist()
+    assert [each["expected_rank"] for each in found["sides"]] == wanted.expected_rank.tolist()
+    assert (found["draw"], found["quality"]) == (wanted.draw, wanted.quality)
+    assert found["pairwise"] == wanted.pairwise.tolist()
 
 
 def numbers(found: dict[str, Any]) -> tuple[Any, ...]:

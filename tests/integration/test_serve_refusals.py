@@ -23,7 +23,7 @@ from tests.integration.serving import Serve, ask, followed, serves
 from tests.integration.topics import Bytes, produce
 
 AT = "/v1/ladders/eu"
-LOOKUP, PREDICT = f"{AT}/players:lookup", f"{AT}/predict"
+LOOKUP, PREDICT, BALANCE = f"{AT}/players:lookup", f"{AT}/predict", f"{AT}/balance"
 TOKEN = "s3cr3t"
 
 
@@ -112,6 +112,18 @@ WRONG = {
     "unknown field": (LOOKUP, {"players": ["a"], "ids": []}, "invalid", "body", "`ids`"),
     "large body": (
         LOOKUP, b"[" + b" " * MOST_BODY_BYTES, "body-too-large", "body", f"{MOST_BODY_BYTES:,}",
+    ),
+    "more teams than players": (
+        BALANCE, {"players": ["a", "b"], "teams": 3}, "invalid", "body.teams", "ask for fewer",
+    ),
+    "one team": (BALANCE, {"players": ["a", "b"], "teams": 1}, "invalid", "body.teams", ">= 2"),
+    "balanced twice": (BALANCE, of_players("a", "b", "a"), "invalid", "body.players[2]", "once"),
+    "a crowd to balance": (
+        BALANCE, of_players(*map(str, range(101))), "invalid", "body.players", "<= 100",
+    ),
+    "no variance": (
+        PREDICT, of_sides(["a"], ["b"]) | {"variance_factor": 0.0}, "invalid",
+        "body.variance_factor", "> 0",
     ),
     "one side": (PREDICT, of_sides(["a"]), "invalid", "body.sides", "length >= 2"),
     "an empty side": (PREDICT, of_sides(["a"], []), "invalid", "body.sides[", "length >= 1"),
