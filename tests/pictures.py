@@ -13,13 +13,11 @@ from playwright.sync_api import Page, expect
 from demonstration.programs import (
     GAME_BACKEND,
     LADDERS,
-    STREAM_RATER,
     DemoFailed,
     program,
-    ready,
+    start_serve,
     start_service,
 )
-from local.processes import LOOPBACK, Launch, Server, free_port
 from local.servers import LocalServerError, servers
 from local.tools import ROOT
 from stream_rater.config import PREFIX
@@ -45,19 +43,15 @@ LOOKS: Final[dict[str, dict[str, Any]]] = {
 def a_season() -> Iterator[str]:
     """A worker rates a made-up season, and `serve` follows; its address."""
     with servers() as at, tempfile.TemporaryDirectory(prefix="stream-rater-") as name:
-        folder, port = Path(name), free_port()
+        folder = Path(name)
         environment = {
             **os.environ, **at.environment(), f"{PREFIX}LADDERS": str(LADDERS),
-            f"{PREFIX}SERVE": f"{LOOPBACK}:{port}", f"{PREFIX}SERVE_HISTORY": "200",
+            f"{PREFIX}SERVE_HISTORY": "200",
         }  # fmt: skip
         command = [*GAME_BACKEND, "--rounds", str(ROUNDS), "--per-second", str(PER_SECOND)]
-        launch = Launch(
-            name="serve", command=(*STREAM_RATER, "serve"), directory=folder, port=port,
-            answers=ready, start_timeout_s=WAIT_S, environment=environment,
-        )  # fmt: skip
         with (
             start_service(folder, environment),
-            Server(launch).start() as serve,
+            start_serve(folder, environment) as serve,
             program("game_backend", command, folder, environment),
         ):
             yield f"http://{serve.address}/"

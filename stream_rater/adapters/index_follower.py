@@ -12,7 +12,7 @@ from stream_rater.adapters.index_keys import INDEX
 from stream_rater.adapters.index_reader import IndexReader
 from stream_rater.adapters.index_writer import IndexLost, IndexWriter
 from stream_rater.adapters.reader import AT_ONCE, PASSING, TIMEOUT_S, lone_consumer
-from stream_rater.adapters.topics import Admin
+from stream_rater.adapters.topics import Admin, Topics
 from stream_rater.config import Settings
 from stream_rater.contract.events import UNDECODABLE, RatingChanged, rating_changed_from_json
 from stream_rater.pipeline.ports import CannotGoOn, Trouble, pause_s
@@ -61,6 +61,8 @@ class Follower:
         self.caught_up = False
         """Whether the index had everything that was there when reading began."""
         self.last_poll_s = clock()
+        self.lag = 0
+        """Records of `rating-changed` that were there at the last look and are not read yet."""
 
     def stop(self) -> None:
         """End `run` soon."""
@@ -130,6 +132,7 @@ class Follower:
             if events:
                 writer.apply([each.event for each in events], positions)
                 self._watcher.read(events)
+            self.lag = self._behind(consumer, positions)
             now_s = self._clock()
             if not self.caught_up:
                 done = all(
@@ -142,6 +145,15 @@ class Follower:
             elif now_s - noted_s >= CHECKPOINT_S:
                 writer.checkpoint(positions)
                 noted_s = now_s
+
+    def _behind(self, consumer: Consumer, positions: Sequence[int]) -> int:
+        """By what the client was told with its last answers; nothing is asked."""
+        topic, lag = Topics.of(self._settings).changed, 0
+        for partition, at in enumerate(positions):
+            tp = TopicPartition(topic, partition)
+            _, end = consumer.get_watermark_offsets(tp, cached=True)
+            lag += max(0, end - at)
+        return lag
 
     def _event(self, message: Message) -> list[NewEvent]:
         value = message.value() or b""

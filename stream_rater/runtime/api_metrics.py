@@ -43,6 +43,10 @@ class ApiMetrics:
             "stream_rater_serve_caught_up", "1: the index has what was there at the start",
             registry=self.registry,
         )  # fmt: skip
+        self.lag = Gauge(
+            "stream_rater_serve_lag", "Records of rating-changed that are not in the index yet",
+            registry=self.registry,
+        )  # fmt: skip
         # A metric of one label's value is looked up once.
         self._counted = cache(lambda name, status: self.requests.labels(name, str(status)))
         self._timed = cache(self.seconds.labels)

@@ -36,6 +36,7 @@ class Serve(Watcher):
         self.metrics, self._hub = ApiMetrics(self.log), Hub()
         self._follower = Follower(settings, self)
         self.metrics.caught_up.set_function(lambda: self._follower.caught_up)
+        self.metrics.lag.set_function(lambda: self._follower.lag)
         questions = Questions(IndexReader(settings), ladders, lambda: self._follower.caught_up)
         api = Api(
             settings, metadata.version("stream-rater"), questions, self._hub, self.metrics,

@@ -332,5 +332,8 @@ def test_the_rules_know_the_job() -> None:
         jobs.add(relabeling["replacement"])
     assert jobs == {"stream-rater/games/rater-x", "stream-rater/games/ratings"}
     text = (CHART / "files" / "alerts.yaml").read_text()
-    for wanted in re.findall(r'job=~"(.*?)"', text):
-        assert all(re.fullmatch(wanted, job) for job in jobs)
+    of_serve, wanted = "stream-rater-serve.*", set(re.findall(r'job=~"(.*?)"', text))
+    assert wanted == {".*stream-rater.*", of_serve}
+    assert all(re.fullmatch(".*stream-rater.*", job) for job in jobs)
+    assert set(re.findall(r'job!~"(.*?)"', text)) == {of_serve}
+    assert not any(re.fullmatch(of_serve, job) for job in jobs)

@@ -1,5 +1,6 @@
 """What the chart makes of `serve`: pods that are no workers, with a user and token of their own."""
 
+import re
 from typing import Any
 
 import pytest
@@ -77,6 +78,7 @@ def test_its_job_is_another() -> None:
     ]
     name = "games/rater-stream-rater"
     assert sorted(jobs) == [f"stream-rater-serve/{name}", f"stream-rater/{name}"]
+    assert re.fullmatch("stream-rater-serve.*", f"stream-rater-serve/{name}"), "as alerts know it"
 
 
 def test_it_has_its_own_users() -> None:
