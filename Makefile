@@ -18,17 +18,17 @@ FAST := not integration and not slow
 # Bytecode is kept, that of the tests, too: without it each process compiles all of them anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Of bench, bench-stream, chaos and soak: WRITE=1 writes the figures into docs/benchmarks.md, too.
+# Of bench, bench-stream, bench-serve, chaos and soak: WRITE=1 writes the figures into docs/benchmarks.md, too.
 WRITTEN := $(if $(WRITE),--write)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup python servers demo test check docs bench bench-stream figure lint dist lock chart
-.PHONY: contract contract-check image-check chaos soak tables audit up down clean clean-data
+.PHONY: contract pictures bench-serve contract-check image-check chaos soak tables audit up down clean clean-data
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## Install all: .venv, Redis, Prometheus, Java, Kafka, Helm, Toxiproxy (once)
+setup: ## Install all: .venv, Redis, Prometheus, Java, Kafka, Chromium, Helm, Toxiproxy (once)
 	@$(LOCAL).setup all
 
 servers: # without what Go builds: that takes some minutes, and only `make test` and chaos need it
@@ -57,6 +57,9 @@ bench-stream: servers ## The service under load: rate, cost, latency (ARGS=lobby
 	@$(LOCAL).peers
 	@PYTHONPATH=deploy $(VENV_PYTHON) -m tests.benchmarks.stream $(ARGS) $(WRITTEN)
 
+bench-serve: servers ## How fast the API answers beside a worker at work (ARGS=--quick, WRITE=1)
+	@PYTHONPATH=deploy $(VENV_PYTHON) -m tests.benchmarks.reading $(ARGS) $(WRITTEN)
+
 soak: servers ## Fuzz the decoder and simulate faults at length (SEEDS=N, MINUTES=M, WRITE=1)
 	@$(VENV_PYTHON) -m tests.simulation.soak \
 		$(if $(SEEDS),--seeds $(SEEDS)) $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS) $(WRITTEN)
@@ -70,6 +73,9 @@ tables: servers ## Write the documents' tables anew (FROM=FILE ARGS="--commit C"
 
 figure: servers ## A season under a real Prometheus, and its dashboard drawn (ARGS=...)
 	@PYTHONPATH=deploy $(VENV_PYTHON) -m watching $(ARGS)
+
+pictures: servers ## The page of `serve` beside a made-up season, into docs/pictures; needs Chromium
+	@PYTHONPATH=deploy $(VENV_PYTHON) -m tests.pictures
 
 lint: python ## Style, format and types only
 	@$(VENV_PYTHON) -m ruff check .
@@ -85,11 +91,11 @@ dist: python ## The wheel and the source package, into build/dist
 
 lock: python ## Write the locks anew from pyproject.toml (UPGRADE=1: newest versions)
 	@$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
-	@$(COMPILE) pyproject.toml --extra service --extra lab --extra tracing \
+	@$(COMPILE) pyproject.toml --extra service --extra serve --extra lab --extra tracing \
 		--group dev --group audit --group build --output-file requirements.lock
 	@$(COMPILE) --group peers --output-file tests/benchmarks/peers.lock
 	@$(COMPILE) --group docs --output-file deploy/docs.lock
-	@$(COMPILE) pyproject.toml --extra service --extra otlp --constraints requirements.lock \
+	@$(COMPILE) pyproject.toml --extra service --extra serve --extra otlp --constraints requirements.lock \
 		--output-file deploy/image.lock
 	@$(COMPILE) --group build --group audit --constraints requirements.lock \
 		--output-file deploy/build.lock

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from stream_rater.rating.parameters import EloMMR, RatingConfig
+from stream_rater.serve_settings import Serve
 
 TEMPLATE = "*"
 """The ladder id that stands for every ladder not named."""
@@ -31,7 +32,7 @@ OF_KUBERNETES = re.compile(
 )
 """Variables that Kubernetes sets in every pod of a namespace for a service named stream-rater."""
 
-SECRETS = ("kafka_sasl_password", "redis_password")
+SECRETS = ("kafka_sasl_password", "redis_password", "serve_token")
 """Settings that nobody may see; each can be read from the file that `<name>_file` names."""
 HIDDEN = "***"
 
@@ -167,7 +168,7 @@ def one_ladder(rating: RatingConfig) -> Ladders:
     return Ladders(ladders={TEMPLATE: Ladder(rating=rating)})
 
 
-class Access(msgspec.Struct, frozen=True, kw_only=True):
+class Access(Serve, frozen=True, kw_only=True):
     """How the service shows who it is, and knows whom it talks to."""
 
     kafka_security_protocol: str = "plaintext"
@@ -233,7 +234,7 @@ class Settings(Access, frozen=True, forbid_unknown_fields=True, kw_only=True):
     ready_lag: Annotated[int, Meta(ge=0)] = 10_000
     """Records of a partition not yet finished, beyond which a worker is not ready. 0: no limit."""
     log_level: str = "info"
-    kafka_options: dict[str, str] = {}
+    kafka_options: dict[str, str] = {}  # noqa: RUF012  # a struct: each has its own
     """Further librdkafka properties (TOML only)."""
 
     def __repr__(self) -> str:

@@ -52,6 +52,7 @@ def a_place(addresses: Addresses, *, ours: bool = False) -> Iterator[Settings]:
         redis=url,
         topic_prefix=prefix,
         http="127.0.0.1:0",
+        serve="127.0.0.1:0",
         partitions=4,
         shards=4,
         buckets=4,

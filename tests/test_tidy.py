@@ -16,8 +16,8 @@ OURS = [p for p in PYTHON if p.is_relative_to(ROOT / PACKAGE)]
 MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_COLUMNS = 400, 70, 100
 
 FLOORS = (
-    ("contract",), ("columns",), ("rating",), ("config", "predictions"), ("rounds",), ("replay",),
-    ("parts",), ("pipeline",),
+    ("contract", "serve_settings"), ("columns",), ("rating",), ("config", "predictions"),
+    ("rounds", "serving"), ("replay",), ("parts",), ("pipeline",),
     ("lab", "adapters"), ("runtime",), ("cli", "notebook"), ("__main__", "__init__"),
 )  # fmt: skip
 """All there is right below the package, the ground first. Imports point down, or stay within a
@@ -140,7 +140,7 @@ def test_state_machines_act_on_nothing() -> None:
     """Time, randomness and I/O come in as arguments, so that a seed replays a run."""
     acting = {"asyncio", "logging", "os", "random", "secrets", "socket", "subprocess"}
     acting |= {"threading", "time", "uuid"}
-    pure = ("contract", "rating", "rounds", "parts", "pipeline")
+    pure = ("contract", "rating", "rounds", "parts", "pipeline", "serving")
     found = {name(p): roots(tree) & acting for p, tree in trees(*pure)}
     assert {path: acts for path, acts in found.items() if acts} == {}
 

@@ -52,6 +52,22 @@ def start_service(folder: Path, environment: Environment) -> Server:
     ).start()
 
 
+def start_serve(folder: Path, environment: Environment) -> Server:
+    """`stream-rater serve`, ready to answer."""
+    port = free_port()
+    return Server(
+        Launch(
+            name="serve",
+            command=(*STREAM_RATER, "serve"),
+            directory=folder,
+            port=port,
+            answers=ready,
+            start_timeout_s=START_TIMEOUT_S,
+            environment={**environment, f"{PREFIX}SERVE": f"{LOOPBACK}:{port}"},
+        )
+    ).start()
+
+
 def ready(port: int) -> bool:
     """Whether /readyz says so."""
     try:

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 from local import go_tools, kafka_install, python_env, steps
 from local.steps import say
-from local.system import PROMETHEUS, REDIS, ensure_packages
+from local.system import CHROMIUM, PROMETHEUS, REDIS, Package, ensure_packages
 from local.tools import KAFKA_VARIABLE, REDIS_VARIABLE, given_address
 
 
@@ -49,17 +49,17 @@ def ensure_servers() -> None:
 
 
 def ensure_everything() -> None:
-    """All of it, and the tools that Go builds, which take longest."""
-    ensure_system_packages()
+    """All of it, Chromium, and the tools that Go builds, which take longest."""
+    ensure_system_packages(CHROMIUM)
     steps.side_by_side(ensure_kafka, ensure_python, lambda: go_tools.ensure_tools(say))
 
 
-def ensure_system_packages() -> None:
+def ensure_system_packages(*more: Package) -> None:
     """All of the system's packages at once, so that one line can name those that are missing."""
     own_redis = given_address(REDIS_VARIABLE) is None
     packages = [PROMETHEUS, REDIS] if own_redis else [PROMETHEUS]
     packages += kafka_install.needed_packages() if own_kafka() else []
-    ensure_packages([*packages, *python_env.needed_packages()], say)
+    ensure_packages([*packages, *python_env.needed_packages(), *more], say)
 
 
 def own_kafka() -> bool:

@@ -57,6 +57,9 @@ PROMETHEUS: Final = Package(
     lambda: find_prometheus() is not None and find_promtool() is not None,
     service="prometheus",
 )
+CHROMIUM: Final = Package(
+    "chromium", "Chromium, for tests of the page", lambda: shutil.which("chromium") is not None
+)
 MAVEN: Final = Package("maven", "Maven (mvn)", lambda: shutil.which("mvn") is not None)
 
 

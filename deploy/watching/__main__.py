@@ -8,13 +8,22 @@ import argparse
 import os
 import sys
 import tempfile
+import threading
 import time
+import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from demonstration.programs import GAME_BACKEND, LADDERS, DemoFailed, program, start_service
+from demonstration.programs import (
+    GAME_BACKEND,
+    LADDERS,
+    DemoFailed,
+    program,
+    start_serve,
+    start_service,
+)
 from local.prometheus_node import start_prometheus
 from local.servers import LocalServerError, servers
 from local.tools import ROOT
@@ -26,6 +35,8 @@ FIGURE: Final = ROOT / "deploy" / "dashboard.png"
 EVERY_S: Final = 1
 RATE_INTERVAL: Final = "15s"
 STEP_S: Final = 1.0
+BOARD: Final = "/v1/ladders/ranked-eu/leaderboard"
+ASK_EVERY_S: Final = 0.1
 END_S: Final = 60.0
 """What the game backend may take beyond its season."""
 
@@ -39,13 +50,35 @@ def a_season(seconds: float, per_second: float) -> Iterator[str]:
         command = [*GAME_BACKEND, "--rounds", rounds, "--per-second", str(per_second)]
         with (
             start_service(Path(folder), environment) as worker,
+            start_serve(Path(folder), environment) as serve,
             start_prometheus(
-                Path(folder, "prometheus"), workers=[worker.address], every=f"{EVERY_S}s"
+                Path(folder, "prometheus"), workers=[worker.address, serve.address],
+                every=f"{EVERY_S}s",
             ) as server,
-        ):
+            asked(serve.address),
+        ):  # fmt: skip
             with program("game_backend", command, Path(folder), environment) as backend:
                 backend.result(seconds + END_S)
             yield server.address
+
+
+@contextmanager
+def asked(address: str) -> Iterator[None]:
+    """Somebody looks at the leaderboard while the block lasts."""
+    over = threading.Event()
+
+    def ask() -> None:
+        while not over.wait(ASK_EVERY_S):
+            with suppress(OSError), urllib.request.urlopen(f"http://{address}{BOARD}"):
+                pass
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:

@@ -22,6 +22,7 @@ FORMATS: Mapping[str, Formatter] = {
     "s": EngFormatter("s", sep=""),
     "bytes": EngFormatter("B", places=0, sep=""),
     "percentunit": PercentFormatter(1.0, decimals=None),
+    "reqps": FuncFormatter(lambda value, _: f"{_counted(value)}/s"),
     "eps": FuncFormatter(lambda value, _: f"{_counted(value)}/s"),
     "cps": FuncFormatter(lambda value, _: f"{_counted(value)}/s"),
     "cpm": FuncFormatter(lambda value, _: f"{_counted(value)}/min"),

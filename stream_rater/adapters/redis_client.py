@@ -121,6 +121,17 @@ def servers(client: Client) -> list[Any]:
     return [client.get_redis_connection(node) for node in client.get_primaries()]
 
 
+@contextmanager
+def failures_named() -> Iterator[None]:
+    """Turn a client's errors into Denied and StoreTrouble."""
+    try:
+        yield
+    except (redis.AuthenticationError, NoPermissionError) as error:
+        raise Denied(f"redis: {error}") from None
+    except FAILURES as error:
+        raise StoreTrouble(f"redis: {error}") from None
+
+
 def nothing() -> None:
     """Do nothing."""
 

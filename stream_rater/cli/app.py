@@ -25,6 +25,7 @@ from stream_rater.cli.options import (
     one_line,
     settings_of,
 )
+from stream_rater.cli.predict_app import predict
 from stream_rater.cli.terminal import brief
 from stream_rater.config import (
     BadConfiguration,
@@ -72,11 +73,12 @@ class Commands(click.Group):
 @click.pass_context
 def main(context: click.Context) -> None:
     """Rate players from finished rounds: offline, or streaming on Kafka and Redis."""
-    if context.invoked_subcommand != "run":  # which has a log
+    if context.invoked_subcommand not in ("run", "serve"):  # which have a log
         compile_progress.on_stderr()
 
 
 main.add_command(correct)
+main.add_command(predict)
 
 
 @main.command()
@@ -134,9 +136,21 @@ def rate(
     help="Part of the rounds that only builds experience.",
 )
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table")
+@click.option("--calibration", is_flag=True, help="How often sides won, by their probability.")
+@click.option("--diagram", type=FILE, help="Picture of that to write (.png or .svg).")
+@click.option(
+    "--variance-factor",
+    "factor",
+    type=RATE,
+    default=1.0,
+    show_default=True,
+    help="Multiplies the variance of a side's performance.",
+)
 @one_line
 @brief()
-def evaluate(files: tuple[Path, ...], configs: tuple[Path, ...], train: float, form: str) -> None:
+def evaluate(
+    files: tuple[Path, ...], configs: tuple[Path, ...], train: float, form: str, **options: Any
+) -> None:
     """How well ratings foretell the rounds of JSON-lines files.
 
     Several configurations are compared with the first one. They may also stand one after the other
@@ -155,7 +169,7 @@ def evaluate(files: tuple[Path, ...], configs: tuple[Path, ...], train: float, f
     sources[0] = (rounds[0], begin_to_read(rounds[0]))
     from stream_rater.cli import lab
 
-    lab.evaluate_files(sources, named, train, as_json=form == "json")
+    lab.evaluate_files(sources, named, train, as_json=form == "json", **options)
 
 
 @main.command()
@@ -238,6 +252,20 @@ def run(role: str, settings_path: Path | None) -> None:
     from stream_rater.cli import commands
 
     commands.run(settings, roles)
+
+
+@main.command()
+@SETTINGS
+@one_line
+def serve(settings_path: Path | None) -> None:
+    """Answer questions about ratings over HTTP until SIGTERM or Ctrl-C."""
+    settings = settings_of(settings_path)
+    from stream_rater.runtime import log
+
+    compile_progress.in_log(log.logger("serve").info)
+    from stream_rater.cli.serve import serve as serve_api
+
+    serve_api(settings)
 
 
 @main.command()

@@ -1,7 +1,6 @@
 """`stream-rater inspect`: a player's belief in words and where it lives, a ladder's corrections, or
 the state of topics."""
 
-import difflib
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from stream_rater.cli import corrections_noted
 from stream_rater.cli.failures import named_failures
 from stream_rater.cli.follow import in_utc, outcome_of
 from stream_rater.cli.same_ladders import disagreement, noted_ladders
-from stream_rater.cli.terminal import Failed
+from stream_rater.cli.terminal import Failed, unknown_ladder
 from stream_rater.columns.arrays import Floats
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import shards_of
@@ -62,7 +61,7 @@ def _ladder(settings: Settings, ladder: str) -> Iterator[str]:
     ladder_log = noted_ladders(settings, Admin(settings))
     noted = ladder_log.corrections.get(ladder, ())
     if not noted and ladder not in ladder_log.ladders:
-        raise Failed(_unknown(ladder, ladder_log.ladders))
+        raise Failed(unknown_ladder(ladder, ladder_log.ladders))
     yield from corrections_noted.of_ladder(ladder, LadderEdits(noted))
 
 
@@ -106,13 +105,7 @@ def _nobody(ladder: str, player: str, shard: int, rated: Sequence[str]) -> str:
     """Why there is no belief: the player of a ladder that was rated, or the ladder, is unknown."""
     if ladder in rated:
         return f"ladder {ladder!r} has no player {player!r} (they would be in shard {shard})"
-    return _unknown(ladder, rated)
-
-
-def _unknown(ladder: str, rated: Sequence[str]) -> str:
-    nearest = difflib.get_close_matches(ladder, rated, n=1)
-    hint = f"; the nearest name is {nearest[0]!r}" if nearest else ""
-    return f"ladder {ladder!r} has no players: no round of it was rated{hint}"
+    return unknown_ladder(ladder, rated)
 
 
 def _last_rounds(settings: Settings, topic: str, shard: int, key: str, count: int) -> Iterator[str]:

@@ -17,12 +17,13 @@ from stream_rater.cli.terminal import (
     progress,
     track,
 )
-from stream_rater.config import ANY_LADDER, Settings
+from stream_rater.config import ANY_LADDER, BadConfiguration, Settings
 from stream_rater.lab.accuracy import averages
 from stream_rater.lab.comparison import Named, Row, compare
 from stream_rater.lab.evaluation import evaluate, trained
 from stream_rater.lab.season import Session, before, sessions_of
 from stream_rater.lab.spaces import SPACES
+from stream_rater.lab.sureness import variance_factor
 from stream_rater.lab.tuning import MissingExtra, Problem, tune, without_defaults
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.corrected import with_verdicts
@@ -30,6 +31,9 @@ from stream_rater.replay.verdicts import Verdicts
 from stream_rater.rounds.batch import RoundBatch
 
 T = TypeVar("T")
+
+PICTURES = (".png", ".svg")
+"""What a diagram can be written as, by the ends of its name."""
 
 
 class Season:
@@ -71,12 +75,17 @@ def evaluate_files(
     train: float,
     *,
     as_json: bool,
+    calibration: bool,
+    diagram: Path | None,
+    factor: float,
 ) -> None:
-    """`evaluate`: each configuration on each file, in a table or as JSON."""
+    """`evaluate`: each configuration on each file, in a table or as JSON, and in a picture."""
+    if diagram is not None:
+        _check_diagram(diagram)
     rows, seasons = [], []
     for path, lines in files:
         seasons.append(Season(path, lines))
-        comparing = partial(_compare, path.name, configs, train)
+        comparing = partial(_compare, path.name, configs, train, factor)
         with file_failures():
             rows += seasons[-1].play(comparing)
     if as_json:
@@ -84,17 +93,35 @@ def evaluate_files(
     else:
         from stream_rater.cli import lab_tables  # as long to load as a small file to evaluate
 
-        lab_tables.show(rows)
+        lab_tables.show(rows, calibration=calibration)
+    if diagram is not None:
+        from stream_rater.lab import figures
+
+        with file_failures():
+            figures.reliability(rows, diagram)
     for each in seasons:
         each.conclude_order()
     for each in seasons:
         each.mistakes.conclude()
 
 
+def _check_diagram(path: Path) -> None:
+    """Before the work is done: whether the picture can be made and written."""
+    from stream_rater.lab import figures
+
+    if path.suffix not in PICTURES:
+        raise BadConfiguration(f"--diagram {path}: end its name in {' or '.join(PICTURES)}")
+    check_writable(path)
+    try:
+        figures.pyplot()
+    except MissingExtra as error:
+        raise Failed(f"--diagram: {error}") from None
+
+
 def _compare(
-    name: str, configs: Sequence[Named], train: float, sessions: Iterable[Session]
+    name: str, configs: Sequence[Named], train: float, factor: float, sessions: Iterable[Session]
 ) -> list[Row]:
-    return compare(name, sessions, configs, train, _watched)
+    return compare(name, sessions, configs, train, _watched, factor)
 
 
 def _watched(name: str, sessions: Sequence[Session]) -> Iterable[Session]:
@@ -124,7 +151,7 @@ def tune_file(
     found = search(problem, trials, workers)
     from stream_rater.cli import lab_tables
 
-    lab_tables.report_tuning(sessions, train, begin, found)
+    lab_tables.report_tuning(sessions, train, begin, found, variance_factor(first, found))
     written = msgspec.json.format(msgspec.json.encode(without_defaults(found)))
     with file_failures():
         if out is None:

@@ -28,19 +28,25 @@ HEADINGS = {
     "kendall_tau": ("Kendall tau", "{:.4f}"),
     "log_loss": ("log loss", "{:.4f}"),
     "brier": ("Brier score", "{:.4f}"),
+    "winner_log_loss": ("log loss of the winner", "{:.4f}"),
+    "winner_brier": ("Brier score of the winner", "{:.4f}"),
 }
 """How a table shows each measure. The paper's pair inversion is the part of all pairs whose order
 was foretold rightly, so that more of it is better."""
 
 
-def show(rows: Sequence[Row]) -> None:
-    """Tables on standard output, one for each file and one for its differences."""
+def show(rows: Sequence[Row], *, calibration: bool) -> None:
+    """Tables on standard output, one for each file, one for its differences, and, if it is asked
+    for, one of each row's calibration."""
     console = tables()
     for file, some in groupby(rows, lambda row: row.file):
         of_file = list(some)
         console.print(accuracy_table(file, of_file))
         if any(row.differences for row in of_file):
             console.print(difference_table(file, of_file))
+        if calibration:
+            for row in of_file:
+                console.print(calibration_table(row))
 
 
 def accuracy_table(file: str, rows: Sequence[Row]) -> Table:
@@ -81,6 +87,19 @@ def difference_table(file: str, rows: Sequence[Row]) -> Table:
     return table
 
 
+def calibration_table(row: Row) -> Table:
+    """How often sides won, by their probability to win."""
+    table = Table(title=f"{row.file}, {row.config}: sides by their probability to win")
+    for heading in ("probability", "sides", "foretold", "won", "95 % interval"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for each in row.calibration:
+        table.add_row(
+            f"{each.low:.0%} to {each.high:.0%}", f"{each.sides:,}", f"{each.foretold:.2%}",
+            f"{each.won:.2%}", f"{each.won_low:.2%} to {each.won_high:.2%}",
+        )  # fmt: skip
+    return table
+
+
 def told(found: Difference | None) -> str:
     """A difference with its interval, and whether it may be noise."""
     if found is None:
@@ -90,9 +109,11 @@ def told(found: Difference | None) -> str:
 
 
 def report_tuning(
-    sessions: Sequence[Session], train: float, begin: RatingConfig, found: RatingConfig
-) -> None:
-    """Both configurations on both parts, and the difference on the second, on stderr."""
+    sessions: Sequence[Session], train: float, begin: RatingConfig, found: RatingConfig,
+    factor: float,
+) -> None:  # fmt: skip
+    """Both configurations on both parts, and the difference on the second, on stderr; and the tuned
+    one's variance factor, with what it changes on the second part."""
     outcomes = [evaluate(sessions, config) for config in (begin, found)]
     rounds = len(outcomes[0].scores)
     first = trained(rounds, train)
@@ -108,4 +129,11 @@ def report_tuning(
     table = _side_by_side(f"{rounds} rounds, first {first} to tune", list(columns))
     for i, (heading, _) in enumerate(HEADINGS.values()):
         table.add_row(heading, *(each[i] for each in columns.values()))
-    Console(file=sys.stderr, width=None if sys.stderr.isatty() else 160).print(table)
+    console = Console(file=sys.stderr, width=None if sys.stderr.isatty() else 160)
+    console.print(table)
+    wider = evaluate(sessions, found, variance_factor=factor)
+    losses = (averages(each.scored(train))["winner_log_loss"] for each in (outcomes[1], wider))
+    of = " to ".join("–" if each is None else f"{each:.4f}" for each in losses)
+    console.print(
+        f"--variance-factor {factor:.3f} suits it: log loss of the winner on the second part {of}"
+    )

@@ -19,8 +19,17 @@ COUNT = click.IntRange(min=1)
 RATE = click.FloatRange(min=0.0, min_open=True)
 PART = click.FloatRange(min=0.0, max=1.0, max_open=True)
 
-OF_THE_SERVICE = {"confluent_kafka", "prometheus_client", "redis", "structlog", "waitress"}
-"""What the extra `service` brings."""
+OF_EXTRAS = {
+    "confluent_kafka": "service",
+    "prometheus_client": "service",
+    "redis": "service",
+    "structlog": "service",
+    "waitress": "service",
+    "httptools": "serve",
+    "starlette": "serve",
+    "uvicorn": "serve",
+}
+"""What extras bring."""
 
 Command = Callable[..., Any]
 
@@ -40,9 +49,9 @@ def one_line(command: Command) -> Command:
             click.echo(f"stream-rater: {error}", err=True)
             sys.exit(1)
         except ModuleNotFoundError as error:
-            if error.name not in OF_THE_SERVICE:
+            if (extra := OF_EXTRAS.get(error.name or "")) is None:
                 raise
-            why = f"{error.name} is not installed: stream-rater[service] brings it"
+            why = f"{error.name} is not installed: stream-rater[{extra}] brings it"
             click.echo(f"stream-rater: {why}", err=True)
             sys.exit(1)
 

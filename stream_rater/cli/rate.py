@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 import msgspec
 import numpy as np
@@ -33,20 +33,40 @@ def rate(
     to `changes`, too."""
     for each in filter(None, (out, changes)):
         check_writable(each)
+    with file_failures():
+        found = replayed(path, ladders, changes)
+        with _opened(out) as written:
+            _write_ratings(found.replay, written, records=records)
+    found.conclude()
+
+
+class Replayed(NamedTuple):
+    """A file that was rated."""
+
+    path: Path
+    replay: Replay
+    verdicts: Verdicts | None
+    """On its corrections; None if it has none."""
+    order: Order
+    mistakes: Mistakes
+
+    def conclude(self) -> None:
+        """Warn of rounds out of order. Raises Failed if lines were refused."""
+        self.order.conclude(self.path)
+        self.mistakes.conclude()
+
+
+def replayed(path: Path, ladders: Ladders, changes: Path | None = None) -> Replayed:
+    """Rate a file's rounds, as its corrections make them; each change is written to `changes`."""
     file, mistakes, window = RoundsFile(path), Mistakes(path), Settings().duplicate_window
 
-    def run(verdicts: Verdicts | None) -> tuple[Replay, Order]:
+    def run(verdicts: Verdicts | None) -> Replayed:
         replay, order = Replay(ladders, window, verdicts=verdicts), Order()
         mistakes.begin_again()
         _run(replay, file, changes, mistakes, order)
-        return replay, order
+        return Replayed(path, replay, verdicts, order, mistakes)
 
-    with file_failures():
-        replay, order = with_verdicts(run, file.records, ladders, window)
-        with _opened(out) as written:
-            _write_ratings(replay, written, records=records)
-    order.conclude(path)
-    mistakes.conclude()
+    return with_verdicts(run, file.records, ladders, window)
 
 
 def _run(

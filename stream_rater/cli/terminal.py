@@ -1,5 +1,6 @@
 """What commands share at a terminal: progress bars, and mistakes told with their place."""
 
+import difflib
 import gc
 import os
 import sys
@@ -162,6 +163,13 @@ def check_writable(out: Path) -> None:
 def counted(count: int, thing: str) -> str:
     """`1 round`, `2 rounds`."""
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def unknown_ladder(ladder: str, rated: Sequence[str]) -> str:
+    """Why nothing is known of a ladder that is not among those that were rated."""
+    nearest = difflib.get_close_matches(ladder, rated, n=1)
+    hint = f"; the nearest name is {nearest[0]!r}" if nearest else ""
+    return f"ladder {ladder!r} has no players: no round of it was rated{hint}"
 
 
 class Order:

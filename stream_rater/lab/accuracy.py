@@ -33,7 +33,7 @@ import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.kernels import giving, inlined, kernel
-from stream_rater.lab.measures import FIELDS, MEASURES, WEIGHT_OF
+from stream_rater.lab.measures import FIELDS, MEASURES, OF_PAIRS, WEIGHT_OF
 from stream_rater.lab.ranks import by_rating, inversions
 from stream_rater.rating.baselines.places import tie_bounds
 from stream_rater.rating.elementary import exp, log
@@ -206,7 +206,7 @@ def score(
     round_starts: Ints, place: Places, entry_starts: Ints, share: Floats, mu: Floats,
     sigma: Floats, rounds: Ints, initial_mu: float, noise: float, sigmas: float, gaussian: bool,
 ) -> Floats:  # fmt: skip
-    """(R, len(FIELDS)) scores of the rounds of a wave, from its players' beliefs before it
+    """(R, OF_PAIRS) scores of the rounds of a wave, from its players' beliefs before it
     (model.Wave).
 
     The variance of an entry is the sum of share^2 (sigmas sigma^2 + noise) over its members.
@@ -223,7 +223,7 @@ def score(
             spread = sigmas * sigma[i:j] * sigma[i:j] + noise
             entry_mu[e], variance[e] = team(initial_mu, share[i:j], mu[i:j], spread)
             played[e] = np.min(rounds[i:j])
-    out = np.zeros((len(round_starts) - 1, 11))
+    out = np.zeros((len(round_starts) - 1, OF_PAIRS))
     for r in range(len(out)):
         a, b = round_starts[r], round_starts[r + 1]
         _score_round(place[a:b], entry_mu[a:b], variance[a:b], played[a:b], gaussian, out[r])

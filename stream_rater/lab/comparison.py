@@ -11,6 +11,7 @@ from stream_rater.lab.bootstrap import Difference, differences
 from stream_rater.lab.evaluation import Outcome, evaluate
 from stream_rater.lab.measures import MEASURES
 from stream_rater.lab.season import Session
+from stream_rater.lab.winners import Bin
 from stream_rater.rating.parameters import RatingConfig
 
 Named = tuple[str, RatingConfig]
@@ -48,11 +49,15 @@ class Row(msgspec.Struct, kw_only=True):
     kendall_tau: float | None
     log_loss: float | None
     brier: float | None
+    winner_log_loss: float | None
+    winner_brier: float | None
     seconds: float
     """Seconds for reading, rating and scoring."""
     rating_seconds: float
     rounds_per_second: float
     players_per_second: float
+    calibration: list[Bin]
+    """How often sides won, by their probability to win."""
     differences: dict[str, Difference | None] | None = None
     """The differences from the first configuration on the same file, by measure; None for the first
     one."""
@@ -60,7 +65,7 @@ class Row(msgspec.Struct, kw_only=True):
 
 def compare(
     file: str, sessions: Iterable[Session], configs: Sequence[Named], train: float,
-    watched: Watched = unwatched,
+    watched: Watched = unwatched, variance_factor: float = 1.0,
 ) -> list[Row]:  # fmt: skip
     """Evaluate each configuration on the rounds of a file. The first `train` of the rounds are
     rated and not scored. `watched` sees each configuration's way through them."""
@@ -73,7 +78,7 @@ def compare(
     base: Outcome | None = None
     for name, config in configs:
         played = sessions if listed is None else watched(name, listed)
-        outcome = evaluate(played, config, threads=True)
+        outcome = evaluate(played, config, threads=True, variance_factor=variance_factor)
         rows.append(_row(file, name, outcome, train, reading_s))
         if base is not None:
             pair = outcome.scored(train), base.scored(train)
@@ -98,5 +103,6 @@ def _row(file: str, name: str, outcome: Outcome, train: float, reading_s: float)
         rating_seconds=outcome.rating_s,
         rounds_per_second=len(outcome.scores) / seconds,
         players_per_second=float(outcome.players.sum()) / seconds,
+        calibration=outcome.calibration(train),
         **measures,
     )

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from stream_rater.lab.comparison import Row
 from stream_rater.lab.evidence import REFERENCE, TRAIN, DataSet, Entry
 from stream_rater.lab.farming import FARMED, HARVEST, HONEST, Careers
 from stream_rater.lab.tuning import MissingExtra, without_defaults
@@ -91,7 +92,7 @@ def times(entries: Sequence[Entry]) -> list[str]:
 
 def farming(careers: Mapping[str, Careers], out: Path, whose: str) -> list[str]:
     """Figure 2: the honest and the farmed ratings."""
-    plots = _pyplot()
+    plots = pyplot()
     figure, axes = plots.subplots(1, len(careers), figsize=(5.5 * len(careers), 4), squeeze=False)
     for ax, (system, career) in zip(axes[0], careers.items(), strict=True):
         ax.plot(career.honest, label="honest")
@@ -117,7 +118,7 @@ def farming(careers: Mapping[str, Careers], out: Path, whose: str) -> list[str]:
 def by_size(found: Mapping[str, Sequence[float | None]], at: Sequence[int], out: Path,
             name: str) -> list[str]:  # fmt: skip
     """Figure 3: the pair inversion by size of the rounds."""
-    plots = _pyplot()
+    plots = pyplot()
     figure, ax = plots.subplots(figsize=(6, 4))
     for system, values in found.items():
         ax.plot(at, [float("nan") if v is None else v for v in values], marker="o", label=system)
@@ -133,7 +134,35 @@ def by_size(found: Mapping[str, Sequence[float | None]], at: Sequence[int], out:
     ]  # fmt: skip
 
 
-def _pyplot() -> Any:
+LEAST_SIDES = 20
+"""A bin with fewer sides says too little to be drawn."""
+
+
+def reliability(rows: Sequence[Row], out: Path) -> None:
+    """A reliability diagram for each file: how often sides won, by their probability to win, with
+    95 % intervals. Raises MissingExtra and OSError."""
+    plots = pyplot()
+    files = list(dict.fromkeys(row.file for row in rows))
+    figure, axes = plots.subplots(1, len(files), figsize=(5 * len(files), 5), squeeze=False)
+    for ax, file in zip(axes[0], files, strict=True):
+        ax.plot([0, 1], [0, 1], color="grey", linestyle=":", label="as foretold")
+        for row in rows:
+            if row.file != file:
+                continue
+            bins = [each for each in row.calibration if each.sides >= LEAST_SIDES]
+            at, won = ([getattr(each, n) for each in bins] for n in ("foretold", "won"))
+            reach = [
+                [each.won - each.won_low for each in bins],
+                [each.won_high - each.won for each in bins],
+            ]
+            ax.errorbar(at, won, reach, marker="o", markersize=4, capsize=2, label=row.config)
+        ax.set(title=file, xlabel="probability to win", ylabel="part that won", aspect="equal",
+               xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))  # fmt: skip
+        ax.legend()
+    _save(plots, figure, out)
+
+
+def pyplot() -> Any:
     """The module matplotlib.pyplot, set up without a display. Raises MissingExtra."""
     try:
         import matplotlib as mpl

@@ -1,18 +1,20 @@
-"""The names of the measures. `accuracy` defines them."""
+"""The names of the measures. `accuracy` and `winners` define them."""
 
 FIELDS = (
     "experienced", "pair_inversion", "rank_deviation",
     "entries", "pair_inversion_all", "rank_deviation_all",
     "pairs", "kendall_tau",
     "foretold", "log_loss", "brier",
+    "decided", "winner_log_loss", "winner_brier",
 )  # fmt: skip
-"""The columns that `score` returns for a round: weights, each before the measures that it weighs.
-`foretold` is the number of entries, or 0 if no pair was scored."""
+"""The columns of a round's scores: weights, each before the measures that it weighs. `foretold` is
+the number of entries, or 0 if no pair was scored; `decided` is 1, or 0 if no winner was scored."""
 
 WEIGHT_OF = {
     "pair_inversion": "experienced", "rank_deviation": "experienced",
     "pair_inversion_all": "entries", "rank_deviation_all": "entries",
     "kendall_tau": "pairs", "log_loss": "foretold", "brier": "foretold",
+    "winner_log_loss": "decided", "winner_brier": "decided",
 }  # fmt: skip
 """The column that weighs each measure."""
 
@@ -20,6 +22,10 @@ MEASURES = tuple(WEIGHT_OF)
 
 PARTS = ("accuracy", "farming", "sizes")
 """The parts of the repeated experiments: accuracy, volatility farming, and small rounds."""
+
+
+OF_PAIRS = FIELDS.index("decided")
+"""So many columns are those of `accuracy`, the others those of `winners`."""
 
 
 def better(measure: str) -> int:

@@ -18,13 +18,16 @@ from stream_rater.notebook.results import (
     RoundResult,
 )
 from stream_rater.notebook.tables import objects
-from stream_rater.predictions.wins import expected_ranks, performances_of, win_probabilities
+from stream_rater.predictions.balance import even_teams
+from stream_rater.predictions.forecast import forecast
+from stream_rater.predictions.wins import performances_of
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.seasons import seen
 from stream_rater.rating.systems import ratings
 from stream_rater.replay.edits import Edits
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.sequential import Rated
+from stream_rater.replay.what_if import believed
 
 NOBODY = np.empty(0, np.int64)
 
@@ -133,23 +136,22 @@ def leaderboard(pool: Pool, most: int | None) -> Leaderboard:
 
 
 def prediction(
-    config: RatingConfig, pool: Pool, sides: Sides, shares: Sequence[tuple[float, ...] | None]
-) -> Prediction:
+    config: RatingConfig, pool: Pool, sides: Sequence[tuple[str, ...]],
+    shares: Sequence[tuple[float, ...] | None], variance_factor: float,
+) -> Prediction:  # fmt: skip
     """What to expect of a round with these sides; newcomers are as the ladder believes of them."""
-    names = [player for side in sides.players for player in side]
-    mu = np.full(len(names), pool.rule.initial_mu)
-    sigma = np.full(len(names), pool.rule.initial_sigma)
-    found = [(i, row) for i, name in enumerate(names) if (row := pool.find(name)) is not None]
-    if found:
-        known, rows = np.array(found).T
-        mu[known], sigma[known] = seen(pool.rule, pool.headers(rows))
+    mu, sigma = believed(pool, [player for side in sides for player in side])
     share = np.concatenate([
         np.ones(len(side)) if parts is None else np.array(parts)
-        for side, parts in zip(sides.players, shares, strict=True)
+        for side, parts in zip(sides, shares, strict=True)
     ])  # fmt: skip
-    starts = bounds(np.array([len(side) for side in sides.players], np.int64))
-    performances = performances_of(config, starts, share, mu, sigma)
-    return Prediction(
-        players=objects(list(sides.players)), win=win_probabilities(performances),
-        expected_rank=expected_ranks(*performances),
-    )  # fmt: skip
+    starts = bounds(np.array([len(side) for side in sides], np.int64))
+    found = forecast(performances_of(config, starts, share, mu, sigma, variance_factor))
+    return Prediction(players=objects(list(sides)), **found._asdict())
+
+
+def balanced(pool: Pool, players: Sequence[str], teams: int) -> list[tuple[str, ...]]:
+    """The most even teams of these players."""
+    mu, _ = believed(pool, players)
+    found = even_teams(players, mu - pool.rule.initial_mu, teams)
+    return [tuple(players[i] for i in members) for members in found]

@@ -191,23 +191,66 @@ class Ladder:
         sides: Sequence[Side],
         *,
         shares: Sequence[Shares] | None = None,
+        variance_factor: float = 1.0,
     ) -> Prediction:
-        """What to expect of a round, draw-free: each side's probability to win and its mean rank.
+        """What to expect of a round: each side's probability to win and its mean rank.
 
         Args:
             sides: Who plays, as in `rate`. Who has not played yet is a newcomer.
             shares: As in `rate`.
+            variance_factor: What the variance of a side's performance is multiplied by: more than 1
+                where predictions are too sure. `stream-rater tune` finds it.
 
         Raises:
-            InvalidRound: These are no sides of a round.
+            InvalidRound: These are no sides of a round, or this is no factor.
         """
         make, rater = self._messages, self._rater
         who = make.sides_of(sides)
         standings = make.standings_of(who, None, shares)
         now = self._answers.text_of(rater.latest_s)
         rater.check(make.message_of(rater.ladder, "prediction", now, standings))
-        parts = [each.shares for each in standings]
-        return self._answers.prediction(self.parameters, rater.pool, who, parts)
+        parts, factor = [each.shares for each in standings], make.factor_of(variance_factor)
+        return self._answers.prediction(self.parameters, rater.pool, who.players, parts, factor)
+
+    def what_if(
+        self,
+        sides: Sequence[Side],
+        ranks: Sequence[int | None] | None = None,
+        *,
+        shares: Sequence[Shares] | None = None,
+        weight: float = 1.0,
+        performance_ceiling: float | None = None,
+        completed_at: datetime | str | None = None,
+    ) -> RoundResult:
+        """What `rate` would do with the same arguments. Nothing is changed.
+
+        Raises:
+            InvalidRound: As `rate` does.
+        """
+        make, rater = self._messages, self._rater
+        who = make.sides_of(sides)
+        standings = make.standings_of(who, ranks, shares)
+        if completed_at is None:
+            completed_at = self._answers.text_of(rater.latest_s)
+        at, given = make.time_of(completed_at), "what-if"
+        message = make.message_of(rater.ladder, given, at, standings, weight, performance_ceiling)
+        return self._answers.round_result(given, at, who, rater.what_if(message), rater.edits)
+
+    def balance(self, players: Sequence[str], teams: int = 2) -> list[tuple[str, ...]]:
+        """The most even teams of these players, of whom some may be newcomers: sides for `predict`
+        and `rate`.
+
+        Teams are as large as each other, or one player larger. Of 20 players in two teams, or of 12
+        in three, no teams are more even; of more players they are the best that were found. The
+        same players give the same teams.
+
+        Raises:
+            InvalidRound: These are no ids, or too few for so many teams.
+        """
+        who = self._messages.sides_of([players])
+        (names,) = who.players
+        self._messages.check_teams(teams, len(names))
+        return self._answers.balanced(self._rater.pool, names, teams)
 
     def __repr__(self) -> str:
         system = self.parameters.__struct_config__.tag

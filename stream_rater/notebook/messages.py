@@ -63,6 +63,23 @@ def sides_of(sides: Sequence[Side]) -> Sides:
     return found
 
 
+def factor_of(value: object) -> float:
+    """A factor of a variance. Raises InvalidRound."""
+    factor = number("malformed", "variance_factor", value)
+    if not 0.0 < factor < math.inf:
+        _refuse("malformed", f"variance_factor: {factor!r} is not above 0; 1 is the model as it is")
+    return factor
+
+
+def check_teams(teams: object, players: int) -> None:
+    """Raise InvalidRound for what is no number of teams of so many players."""
+    if not isinstance(teams, int) or not 2 <= teams <= players:
+        _refuse(
+            "malformed",
+            f"teams: {teams!r} of {players} players: give a whole number from 2 to their number",
+        )
+
+
 def check_id(place: str, value: object) -> None:
     """Raise InvalidRound for what is no id."""
     if not isinstance(value, str):

@@ -21,6 +21,7 @@ from stream_rater.replay.edits import Edits
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.sequential import Rated, RatedBatch, Replay, batches_of
 from stream_rater.replay.verdicts import NO_VERDICTS, Verdicts
+from stream_rater.replay.what_if import what_if
 from stream_rater.rounds.corrections import places_of
 from stream_rater.rounds.decoder import DecodedRounds, RoundDecoder
 from stream_rater.rounds.validation import Invalid
@@ -131,6 +132,16 @@ class Rater:
             raise messages.refusal_of(refusal)
         self._log.add_round(message)
         return own[0] if own else None
+
+    def what_if(self, message: bytes) -> Rated | None:
+        """What rating a round of the ladder would do; None if it teaches nothing. Raises
+        InvalidRound."""
+        work = self._work
+        record = messages.record_of(self._log.end, message)
+        decoded = RoundDecoder(one_ladder(self.rating)).decode([record])
+        if (refusal := decoded.refusals[0]) is not None:
+            raise messages.refusal_of(refusal)
+        return what_if(work.pool, work.edits, decoded.rounds)
 
     # --- a file ---
 

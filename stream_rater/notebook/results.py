@@ -143,16 +143,29 @@ class Prediction(Columns):
     players: Objects
     """(S,) the players of each side, tuples of ids."""
     win: Floats
-    """(S,) the probability to be better than all others. They add up to 1: there are no draws."""
+    """(S,) the probability to be better than all others. With `draw` they add up to 1."""
     expected_rank: Floats
-    """(S,) the mean rank, from 1."""
+    """(S,) the mean rank, from 1. Of sides that draw, each takes the mean of their ranks."""
+    draw: float
+    """The probability that nobody is better than all others: 0, but on ladders by TrueSkill."""
+    pairwise: Floats
+    """(S, S) the probability that the side of the row is better than that of the column; 0 on the
+    diagonal."""
+    quality: float
+    """How even the round is: 1 where all sides are equally likely to win, 0 where the winner is
+    certain. It is the entropy of the winner, in parts of that of an even round."""
 
     DECIMALS: ClassVar[Mapping[str, int]] = {"win": 3, "expected_rank": 2}
+
+    def columns(self) -> dict[str, npt.NDArray[Any]]:
+        """The columns by name; the pairs are a table of their own."""
+        return {name: column for name, column in super().columns().items() if name != "pairwise"}
 
     @property
     def title(self) -> str:
         """What stands above the table."""
-        return f"prediction for {len(self)} sides"
+        draw = f", draw {self.draw:.3f}" if self.draw > 0.0 else ""
+        return f"prediction for {len(self)} sides: quality {self.quality:.2f}{draw}"
 
 
 class RefusedLine(NamedTuple):

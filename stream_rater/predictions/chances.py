@@ -21,6 +21,9 @@ variance is the sum of `sigmas` sigma^2 + `noise` over the two entries:
 This is each system's own model of a match of two. For Glicko it is Glickman's, with both
 uncertainties. C = pi / sqrt 3 makes a difference of one `scale` mean odds of e. Round weights,
 newcomers' weights and drift by time are left out.
+
+A variance factor multiplies both parts of the variance: more than 1 makes predictions less sure.
+Ratings do not depend on it.
 """
 
 from typing import NamedTuple
@@ -52,8 +55,20 @@ class Chances(NamedTuple):
     """In points^2."""
 
 
-def chances_of(config: RatingConfig) -> Chances:
+def chances_of(config: RatingConfig, variance_factor: float = 1.0) -> Chances:
     """The model of a match of two by this configuration."""
+    gaussian, sigmas, noise = _of_one(config)
+    return Chances(gaussian, variance_factor * sigmas, variance_factor * noise)
+
+
+def draw_margin_of(config: RatingConfig) -> float:
+    """By how much performances of a draw may differ, in rating points; 0 where the system has no
+    draws. In TrueSkill each lies within `draw_margin` of the place that they share."""
+    return 2.0 * config.draw_margin if isinstance(config, TrueSkill) else 0.0
+
+
+def _of_one(config: RatingConfig) -> Chances:
+    """With a variance factor of 1."""
     match config:
         case Evolving() | EloR():
             weight, sigma = config.limits

@@ -1,19 +1,21 @@
-"""How likely each side is to win a round, and which rank to expect of it.
+"""How likely each side is to win a round, which rank to expect of it, and how even the round is.
 
 The performance of a side is normal. Its mean and variance are those of a team in the rating rule
 (section 3.3 of the paper): the members' deviations from the ladder's initial rating add up, each by
 the member's share, and their variances by the shares' squares. A member's variance is `sigmas`
-sigma^2 + `noise` of `chances`. Performances are independent, and no two are equal: there are no
-draws. Side i wins with probability
+sigma^2 + `noise` of `chances`, times the variance factor. Performances are independent. Side i wins
+with probability
 
-    p_i = integral over x of phi_i(x) prod over j != i of Phi_j(x)
+    p_i = integral over x of phi_i(x) prod over j != i of Phi_j(x - m)
 
-where phi_i and Phi_i are the density and the distribution function of its performance. One rule of
-Gauss and Legendre on panels that are narrow where a side's density is serves all sides. The
-integrands add up to the derivative of the product of all Phi_j, so the p_i add up to 1.
+where phi_i and Phi_i are the density and the distribution function of its performance, and m is the
+draw margin: two sides draw if their performances differ by no more. Only TrueSkill has one. Without
+it there are no draws: the integrands add up to the derivative of the product of all Phi_j, so the
+p_i add up to 1. With it they add up to less, and the rest is the probability that nobody wins.
 
-Where a system's own performances are logistic, the normal ones have the same variance. Of two sides
-the probability then differs by 0.023 at most from the logistic one that `evaluate` scores.
+One rule of Gauss and Legendre serves all sides, on panels that are narrow where a side's density
+is. Where a system's own performances are logistic, the normal ones have the same variance. Of two
+sides the probability then differs by 0.023 at most from the logistic one by which pairs are scored.
 """
 
 from typing import NamedTuple
@@ -21,17 +23,33 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
-from stream_rater.columns.kernels import kernel
-from stream_rater.predictions.chances import chances_of
-from stream_rater.rating.normal import below, density
+from stream_rater.columns.kernels import giving, inlined, kernel
+from stream_rater.predictions.chances import chances_of, draw_margin_of
+from stream_rater.rating.normal import below, density, mills
 from stream_rater.rating.parameters import RatingConfig
 
-REACH = 9.0
-"""Standard deviations from the mean beyond which a performance is neglected: 1e-19 of all."""
-STEP = 2.0
-"""The width of a panel in standard deviations of the side that asks for it."""
-NODES, WEIGHTS = np.polynomial.legendre.leggauss(16)
-"""Those of one panel, from -1 to 1."""
+LEAST_SIGMA = 1e-3
+"""In points. Topcoder's volatility has no bound of its own."""
+
+
+class Rule(NamedTuple):
+    """How finely the integrals are taken."""
+
+    reach: float
+    """Standard deviations from the mean beyond which a performance is neglected."""
+    step: float
+    """The width of a panel in standard deviations of the side that needs the narrowest."""
+    negligible: float
+    """The probability that all performances are below x, up to which nobody wins below x."""
+    nodes: Floats
+    """Those of one panel, from -1 to 1."""
+    weights: Floats
+
+
+EXACT = Rule(9.0, 2.0, 1e-16, *np.polynomial.legendre.leggauss(16))
+"""To 1e-9."""
+FAST = Rule(5.5, 3.0, 1e-9, *np.polynomial.legendre.leggauss(8))
+"""To 1e-5, for many rounds at once."""
 
 
 class Performances(NamedTuple):
@@ -41,72 +59,179 @@ class Performances(NamedTuple):
     """(S,) means, in rating points."""
     sigma: Floats
     """(S,) standard deviations, in rating points."""
+    margin: float = 0.0
+    """Performances that differ by no more, in rating points, are a draw; 0: there are no draws."""
 
 
 def performances_of(
-    config: RatingConfig, starts: Ints, share: Floats, mu: Floats, sigma: Floats
-) -> Performances:
+    config: RatingConfig, starts: Ints, share: Floats, mu: Floats, sigma: Floats,
+    variance_factor: float = 1.0,
+) -> Performances:  # fmt: skip
     """The performances of S sides with P players in all, by a ladder's parameters.
 
     `starts` (S+1,) has the first player of each side, and P. `share`, `mu` and `sigma` (P,) are the
-    players' parts of the round and their ratings before it.
+    players' parts of the round and their ratings before it, in rating points.
     """
-    chances, initial_mu = chances_of(config), config.initial_mu
+    chances, initial_mu = chances_of(config, variance_factor), config.initial_mu
     deviation = np.add.reduceat(share * (mu - initial_mu), starts[:-1])
     variance = share**2 * (chances.sigmas * sigma**2 + chances.noise)
-    return Performances(initial_mu + deviation, np.sqrt(np.add.reduceat(variance, starts[:-1])))
+    spread = np.maximum(np.sqrt(np.add.reduceat(variance, starts[:-1])), LEAST_SIGMA)
+    return Performances(initial_mu + deviation, spread, draw_margin_of(config))
 
 
 def win_probabilities(sides: Performances) -> Floats:
-    """(S,) the probability that each side performs better than all others; they add up to 1."""
-    found: Floats = _win_probabilities(*sides, _edges(*sides), NODES, WEIGHTS)
+    """(S,) the probability that each side performs better than all others, by more than the margin.
+    They add up to 1 where there are no draws."""
+    found: Floats = _win_probabilities(*sides, EXACT)
+    return found / max(float(found.sum()), 1.0)  # which rounding may exceed
+
+
+def of_rounds(starts: Ints, sides: Performances) -> Floats:
+    """(S,) the win probabilities of R rounds at once, each with two sides or more, to 1e-5.
+
+    `starts` (R+1,) has the first side of each round, and S.
+    """
+    found: Floats = _of_rounds(starts, *sides, FAST)
+    return np.minimum(found, 1.0)
+
+
+def pairwise(sides: Performances) -> Floats:
+    """(S, S) the probability that the side of the row performs better than that of the column, by
+    more than the margin; 0 on the diagonal."""
+    found: Floats = _pairwise(*sides)
     return found
 
 
-def _edges(mu: Floats, sigma: Floats) -> Floats:
-    """The edges of the panels, in rising order. Below the first one some side is always better, and
-    beyond the last one nobody is."""
-    low, high = np.max(mu - REACH * sigma), np.max(mu + REACH * sigma)
-    steps = np.arange(-REACH, REACH + STEP, STEP)
-    wanted = np.sort((mu[:, np.newaxis] + sigma[:, np.newaxis] * steps).ravel())
-    edges, apart = [low], 0.5 * np.min(sigma)
-    for edge in wanted[(wanted > low) & (wanted < high)]:
-        if edge - edges[-1] >= apart:  # many sides ask for edges that nearly meet
-            edges.append(edge)
-    return np.array([*edges, high])
-
-
-@kernel
-def _win_probabilities(
-    mu: Floats, sigma: Floats, edges: Floats, nodes: Floats, weights: Floats
-) -> Floats:
-    """(S,) the integrals. The product over all others is that over those before a side times that
-    over those after it, since a factor may be 0."""
-    sides = len(mu)
-    found, before, own = np.zeros(sides), np.empty(sides), np.empty(sides)
-    for k in range(len(edges) - 1):
-        middle, half = 0.5 * (edges[k] + edges[k + 1]), 0.5 * (edges[k + 1] - edges[k])
-        for q in range(len(nodes)):
-            x, product = middle + half * nodes[q], 1.0
-            for i in range(sides):
-                before[i], own[i] = product, below((x - mu[i]) / sigma[i])
-                product *= own[i]
-            product = half * weights[q]
-            for i in range(sides - 1, -1, -1):
-                found[i] += before[i] * product * density((x - mu[i]) / sigma[i]) / sigma[i]
-                product *= own[i]
-    return found
-
-
-@kernel
-def expected_ranks(mu: Floats, sigma: Floats) -> Floats:
+def expected_ranks(sides: Performances) -> Floats:
     """(S,) the mean rank of each side, from 1, the best: 1 and the probability of each other side
-    to perform better than it. They add up to S (S + 1) / 2."""
+    to perform better than it. Of sides that draw, each takes the mean of their ranks. They add up
+    to S (S + 1) / 2."""
+    found: Floats = _expected_ranks(*sides)
+    return found
+
+
+def evenness(win: Floats) -> float:
+    """The quality of a round of sides that win with these (S,) probabilities: 1 where all are
+    equally likely to win, 0 where the winner is certain.
+
+    It is the entropy of the winner, if there is one, in parts of that of an even round, ln S.
+    """
+    part = win[win > 0.0] / win.sum()
+    return float(min(max(-(part * np.log(part)).sum() / np.log(len(win)), 0.0), 1.0))
+
+
+@inlined
+def _better(mu: Floats, sigma: Floats, margin: float, i: int, j: int) -> tuple[float, float]:
+    """The probabilities that side i performs better than side j, and j than i."""
+    spread = np.sqrt(sigma[i] * sigma[i] + sigma[j] * sigma[j])
+    worse = below((mu[j] - mu[i] - margin) / spread)
+    if margin == 0.0:  # they add up to the last bit
+        return 1.0 - worse, worse
+    return below((mu[i] - mu[j] - margin) / spread), worse
+
+
+@kernel
+def _pairwise(mu: Floats, sigma: Floats, margin: float) -> Floats:
+    found = np.zeros((len(mu), len(mu)))
+    for i in range(len(mu)):
+        for j in range(i):
+            found[i, j], found[j, i] = _better(mu, sigma, margin, i, j)
+    return found
+
+
+@kernel
+def _expected_ranks(mu: Floats, sigma: Floats, margin: float) -> Floats:
     found = np.ones(len(mu))
     for i in range(len(mu)):
         for j in range(i):
-            spread = np.sqrt(sigma[i] * sigma[i] + sigma[j] * sigma[j])
-            better = below((mu[i] - mu[j]) / spread)
-            found[j] += better
-            found[i] += 1.0 - better
+            better, worse = _better(mu, sigma, margin, i, j)
+            found[i] += 0.5 * (1.0 + worse - better)
+            found[j] += 0.5 * (1.0 + better - worse)
+    return found
+
+
+@giving
+def _panel(
+    mu: Floats, sigma: Floats, margin: float, reach: float, step: float, x: float, alive: Ints
+) -> tuple[int, float]:
+    """How many sides matter in the panel that begins at x or beyond it, and its width. The sides'
+    indices are written to `alive`.
+
+    A side matters where its density is, and where the others' distance to it is the margin. Beyond
+    both it is worse than whoever is there.
+    """
+    count, width = 0, np.inf
+    for i in range(len(mu)):
+        if mu[i] + margin + reach * sigma[i] <= x:
+            continue
+        alive[count] = i
+        count += 1
+        for centre in (mu[i], mu[i] + margin):
+            if centre + reach * sigma[i] > x:
+                width = min(width, max(step * sigma[i], centre - reach * sigma[i] - x))
+    return count, width
+
+
+@giving
+def _integrals(mu: Floats, sigma: Floats, margin: float, rule: Rule) -> Floats:
+    """(S,) the probabilities to win. The product over all others is that over those before a side
+    times that over those after it, since a factor may be 0.
+
+    Below the first panel some side is always better, and beyond the last one nobody is. The
+    integrands add up to the derivative of the product of all: where there is no margin, they are
+    negligible where the product is.
+    """
+    sides = len(mu)
+    found, alive = np.zeros(sides), np.empty(sides, np.int64)
+    before, own, part = np.empty(sides), np.empty(sides), np.empty(sides)
+    centre, unit, at = np.empty(sides), np.empty(sides), np.empty(sides)
+    x, high = np.max(mu - rule.reach * sigma), np.max(mu + rule.reach * sigma)
+    negligible = rule.negligible if margin == 0.0 else 0.0
+    while x < high:
+        count, width = _panel(mu, sigma, margin, rule.reach, rule.step, x, alive)
+        half = 0.5 * min(width, high - x)
+        for i in range(count):
+            centre[i], unit[i], part[i] = mu[alive[i]], 1.0 / sigma[alive[i]], 0.0
+        for q in range(len(rule.nodes)):
+            y, product = x + half * (1.0 + rule.nodes[q]), 1.0
+            for i in range(count):
+                z = (y - centre[i]) * unit[i]
+                at[i] = density(z)
+                if margin == 0.0:  # the same z
+                    tail = at[i] * mills(abs(z))
+                    own[i] = tail if z < 0.0 else 1.0 - tail
+                else:
+                    own[i] = below(z - margin * unit[i])
+                before[i] = product
+                product *= own[i]
+                if product < negligible:
+                    break
+            if product < negligible:
+                continue  # some side is always better
+            product = half * rule.weights[q]
+            for i in range(count - 1, -1, -1):
+                before[i] *= product
+                product *= own[i]
+            for i in range(count):
+                part[i] += before[i] * at[i] * unit[i]
+        for i in range(count):
+            found[alive[i]] += part[i]
+        x += 2.0 * half
+    return found
+
+
+@kernel
+def _win_probabilities(mu: Floats, sigma: Floats, margin: float, rule: Rule) -> Floats:
+    return _integrals(mu, sigma, margin, rule)
+
+
+@kernel
+def _of_rounds(starts: Ints, mu: Floats, sigma: Floats, margin: float, rule: Rule) -> Floats:
+    found = np.empty(len(mu))
+    for r in range(len(starts) - 1):
+        a, b = starts[r], starts[r + 1]
+        if b - a == 2:
+            found[a], found[a + 1] = _better(mu, sigma, margin, a, a + 1)
+        else:
+            found[a:b] = _integrals(mu[a:b], sigma[a:b], margin, rule)
     return found

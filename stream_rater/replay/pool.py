@@ -59,6 +59,26 @@ class Pool:
         self._index = PlayerIndex()
         self._beliefs = self._empty(1024, self.rule.kept + 1 if self.rule.kept else 8)
 
+    @classmethod
+    def of(
+        cls, rating: RatingConfig, started: tuple[Season, ...], players: StringColumn,
+        beliefs: Beliefs,
+    ) -> "Pool":  # fmt: skip
+        """A pool of these players, with these beliefs in the same order. `started`: the seasons
+        that have started on the ladder, in order."""
+        pool = cls(Ladder(rating=rating), started)
+        pool._beliefs = beliefs
+        pool._grow(len(beliefs) + 1, max(beliefs.factors.shape[1], pool.rule.kept) + 1)
+        pool._index.rows(players)
+        return pool
+
+    def part(self, players: StringColumn) -> "Pool":
+        """A copy of what is believed of these players, of whom some may be newcomers."""
+        held = [(name, row) for name in players.texts() if (row := self.find(name)) is not None]
+        names, rows = [name for name, _ in held], np.array([row for _, row in held], np.int64)
+        beliefs = Beliefs(self._beliefs.header[rows], self._beliefs.factors[rows])
+        return Pool.of(self.rating, self.rule.seasons, StringColumn.of(names), beliefs)
+
     def follow(self, rating: RatingConfig) -> None:
         """Rate by these parameters from now on. Players who have not played yet start by them, too.
 

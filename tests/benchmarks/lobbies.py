@@ -88,7 +88,7 @@ class OpenSkill:
     """openskill.py's PlackettLuce: teams of one."""
 
     def __init__(self, players: int) -> None:
-        model: Any = _peer("openskill.models").PlackettLuce()
+        model: Any = peer_module("openskill.models").PlackettLuce()
         self._rate = model.rate
         self._ratings = [model.rating() for _ in range(players)]
 
@@ -105,7 +105,7 @@ class TrueSkill:
     """The trueskill package: groups of one."""
 
     def __init__(self, players: int) -> None:
-        environment: Any = _peer("trueskill").TrueSkill(draw_probability=0.0)
+        environment: Any = peer_module("trueskill").TrueSkill(draw_probability=0.0)
         self._rate = environment.rate
         self._ratings = [environment.create_rating() for _ in range(players)]
 
@@ -118,7 +118,7 @@ class TrueSkill:
                 ratings[row] = rating
 
 
-def _peer(module: str) -> Any:
+def peer_module(module: str) -> Any:
     """Import a peer from its place; ImportError where it is not installed."""
     if str(PEERS) not in sys.path:
         sys.path.append(str(PEERS))

@@ -50,7 +50,8 @@ def duels(count: int) -> Iterator[bytes]:
         yield msgspec.json.encode(event) + b"\n"
 
 
-def _shared(name: str) -> Path:
+def shared(name: str) -> Path:
+    """A file of real rounds; Skipped where it is not to be had."""
     shared = Path(os.environ.get("STREAM_RATER_SHARED") or ROOT.parent / "shared")
     path = shared / "data" / f"{name}.jsonl.gz"
     if not path.is_file():
@@ -60,7 +61,7 @@ def _shared(name: str) -> Path:
 
 def _file(name: str, effort: Effort, folder: Path) -> Path:
     if name != "duels":
-        return _shared(name)
+        return shared(name)
     path = folder / "duels.jsonl"
     with path.open("wb") as file:
         file.writelines(duels(QUICK_DUELS if effort.quick else DUELS))

@@ -2,8 +2,8 @@
 
 from tests.helm.chart import CHART, GOLDEN, documentation, rendered
 
-GOLDEN_CASES = ("separate", "secured")
-"""The defaults, and nearly everything that can be set."""
+GOLDEN_CASES = ("separate", "secured", "serving")
+"""The defaults, nearly everything that can be set of workers, and of the API."""
 
 
 def main() -> None:

@@ -34,10 +34,10 @@ def a_worker(owned: dict[str, int], unready: list[str]) -> Iterator[int]:
         server.close()
 
 
-def ask(port: int, pods: int = 1, seconds: float = 0.0) -> tuple[int, str]:
+def ask(port: int, pods: int = 1, seconds: float = 0.0, api: str = "") -> tuple[int, str]:
     """Exit code and output."""
     done = subprocess.run(
-        [sys.executable, "-c", script(), f"127.0.0.1:{port}", str(pods), str(seconds)],
+        [sys.executable, "-c", script(), f"127.0.0.1:{port}", str(pods), str(seconds), api],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     return done.returncode, done.stdout + done.stderr
@@ -68,3 +68,12 @@ def test_what_is_missing_fails(
         code, output = ask(port, pods)
     assert (code, output.count("\n")) == (1, 1)
     assert told in output
+
+
+def test_an_api_that_is_not_ready_fails() -> None:
+    """Beside workers that are."""
+    whole = {"estimator": 4, "updater": 8}
+    with a_worker(whole, []) as port, a_worker({}, ["the index is not complete"]) as api:
+        code, output = ask(port, api=f"127.0.0.1:{api}")
+        assert ask(port, api=f"127.0.0.1:{port}")[0] == 0
+    assert (code, output) == (1, "the API is not ready: the index is not complete\n")

@@ -137,9 +137,9 @@ def test_a_template_makes_one_resource_at_most(role: str) -> None:
 
 
 def all_pods() -> Iterator[Resource]:
-    """The pod specification of each worker, and of the test."""
+    """The pod specification of each worker, of `serve` and of the test."""
     for each in unique():
-        if each["kind"] == "StatefulSet":
+        if each["kind"] in ("StatefulSet", "Deployment"):
             yield each["spec"]["template"]["spec"]
         elif each["kind"] == "Pod":
             yield each["spec"]
@@ -332,5 +332,8 @@ def test_the_rules_know_the_job() -> None:
         jobs.add(relabeling["replacement"])
     assert jobs == {"stream-rater/games/rater-x", "stream-rater/games/ratings"}
     text = (CHART / "files" / "alerts.yaml").read_text()
-    for wanted in re.findall(r'job=~"(.*?)"', text):
-        assert all(re.fullmatch(wanted, job) for job in jobs)
+    of_serve, wanted = "stream-rater-serve.*", set(re.findall(r'job=~"(.*?)"', text))
+    assert wanted == {".*stream-rater.*", of_serve}
+    assert all(re.fullmatch(".*stream-rater.*", job) for job in jobs)
+    assert set(re.findall(r'job!~"(.*?)"', text)) == {of_serve}
+    assert not any(re.fullmatch(of_serve, job) for job in jobs)

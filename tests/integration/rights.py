@@ -17,6 +17,7 @@ LAYOUT = "~stream-rater:layout"
 LADDERS = "~stream-rater:ladders"
 CHECKPOINTS = "~stream-rater:checkpoint*"
 READ_LAYOUT = "%R~stream-rater:layout"
+INDEX = ("~{stream-rater:index}", "~stream-rater:index:*")
 READING = "+hmget", "+multi", "+exec"
 KNOWING = "+info"
 """The right to know whether Redis deletes ratings when its memory is full. Without it a worker
@@ -108,9 +109,11 @@ ROLES = {
         "group updaters": "DESCRIBE",
     },
     "inspect --player": {"rating-changed": "READ", "ladders-noted": "READ"},
+    "predict": {"rating-changed": "DESCRIBE", "ladders-noted": "READ"},
     "checkpoint": {
         "round-completed": "READ", "ladders-noted": "READ", "group estimators": "DESCRIBE",
     },
+    "serve": {"rating-changed": "READ"},
 }  # fmt: skip
 ROLES["on a cluster"] = ROLES["all"]
 """Kafka's rights by role: the operations on each resource."""
@@ -140,9 +143,14 @@ REDIS = {
     "erase --to": (),
     "inspect": (READ_POSITIONS, "+hmget", "+select"),
     "inspect --player": (READ_BELIEFS, READ_POSITIONS, *READING, "+select"),
+    "predict": (READ_BELIEFS, READ_POSITIONS, *READING, "+select"),
     "checkpoint": (
         CHECKPOINTS, "+get", "+set", "+hgetall", "+hset", "+hdel", "+unlink",
         "+select",
+    ),
+    "serve": (
+        *INDEX, *READING, "+watch", "+unwatch", "+hget", "+hgetall", "+hset", "+hdel", "+zadd",
+        "+zrem", "+zrange", "+zrank", "+zscore", "+zcard", "+zcount", "+eval_ro", "+select",
     ),
 }  # fmt: skip
 REDIS["on a cluster"] = (*(rule for rule in REDIS["all"] if rule != "+select"), *ON_A_CLUSTER)

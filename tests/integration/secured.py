@@ -270,6 +270,7 @@ def settings_of(
         redis_ca=str(certificates.authority),
         topic_prefix=prefix,
         http="127.0.0.1:0",
+        serve="127.0.0.1:0",
         partitions=2,
         shards=2,
         buckets=4,

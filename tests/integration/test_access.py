@@ -127,8 +127,8 @@ def test_the_least_rights_suffice(
     castle: Castle, worker_process: Start, tmp_path: Path, roles: Sequence[str]
 ) -> None:
     """`submit` sends rounds, `watch` shows ratings and `rejected` the others, `verify` finds all
-    equal and `inspect` works, each as a user with the least rights. The first worker finds Redis
-    empty."""
+    equal, `inspect` and `predict` work, each as a user with the least rights. The first worker
+    finds Redis empty."""
     castle.redis.empty()
     at = castle.place()
     workers = [worker_process(castle.user(at, role), role=role) for role in roles]
@@ -150,7 +150,7 @@ def test_the_least_rights_suffice(
     rejected = stream_rater(*COMMANDS["rejected"], "--json", settings=castle.user(at, "rejected"))
     assert (rejected.returncode, complaints(rejected.stderr)) == (0, [])
     assert json.loads(rejected.stdout)["code"] == "malformed"
-    for role in ("inspect", "inspect --player"):
+    for role in ("inspect", "inspect --player", "predict"):
         inspected = stream_rater(*COMMANDS[role], settings=castle.user(at, role))
         assert (inspected.returncode, complaints(inspected.stderr)) == (0, []), inspected.stderr
     for worker in workers:
@@ -219,9 +219,14 @@ COMMANDS = {
     "rebuild": ["rebuild", "--replace"],
     "inspect": ["inspect"],
     "inspect --player": ["inspect", "--ladder", "eu", "--player", "ann"],
+    "predict": ["predict", "--ladder", "eu", "ann", "bob"],
     "checkpoint": ["checkpoint", "eu"],
+    "serve": ["serve"],
 }
-LOOK = ("verify", "inspect", "inspect --player", "correct --dry-run", "checkpoint", "rebuild")
+LOOK = (
+    "verify", "inspect", "inspect --player", "predict", "correct --dry-run", "checkpoint",
+    "rebuild",
+)  # fmt: skip
 """They look at what workers have done; `rebuild` changes it."""
 REMOVED = [role for role in COMMANDS if role not in ("all", "rebuild")] + ["rebuild"]
 READ_EVENTS = ("rebuild", str(Acl("TOPIC", "rating-changed", "READ")))

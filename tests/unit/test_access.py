@@ -214,7 +214,7 @@ COMMANDS = {
     "rebuild": "`rebuild`", "erase": "`erase`",
     "erase --to": "`erase --to`, on the new topics", "inspect": "`inspect`",
     "inspect --player": "`inspect --player`",
-    "checkpoint": "`checkpoint`",
+    "predict": "`predict`", "checkpoint": "`checkpoint`", "serve": "`serve`",
 }  # fmt: skip
 
 

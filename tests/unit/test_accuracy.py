@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stream_rater.columns.arrays import Floats
 from stream_rater.lab import accuracy
 from stream_rater.lab.accuracy import averages, score
-from stream_rater.lab.measures import FIELDS, MEASURES
+from stream_rater.lab.measures import FIELDS, MEASURES, OF_PAIRS
 from stream_rater.predictions.chances import chances_of
 from stream_rater.rating.memoryless import estimate
 from stream_rater.rating.model import DID_NOT_FINISH, Wave
@@ -43,7 +43,7 @@ def scored(
         np.array(mu)[order], np.full(n, sigma), np.array(rounds)[order], 1500.0, NOISE, 1.0,
         gaussian,
     )  # fmt: skip
-    return dict(zip(FIELDS, found.tolist(), strict=True))
+    return dict(zip(FIELDS[:OF_PAIRS], found.tolist(), strict=True))
 
 
 def by_definition(places: list[int], mu: list[float]) -> tuple[float, float] | None:
@@ -174,7 +174,7 @@ def test_a_team_is_foretold_by_the_sum_of_its_members() -> None:
         np.array([1.0, 0.5, 1.0]), np.array([1600.0, 1400.0, 1540.0]), np.array([90.0, 60.0, 30.0]),
         np.array([9, 3, 7]), 1500.0, NOISE, 1.0, False,
     )  # fmt: skip
-    found = dict(zip(FIELDS, row.tolist(), strict=True))
+    found = dict(zip(FIELDS[:OF_PAIRS], row.tolist(), strict=True))
     variance = 90.0**2 + 0.25 * 60.0**2 + 30.0**2 + 2.25 * NOISE
     assert found["log_loss"] == pytest.approx(-math.log(_logistic(10.0 / math.sqrt(variance))))
     assert (found["experienced"], found["pair_inversion_all"]) == (0.0, 100.0)

@@ -220,6 +220,33 @@ CASES = {
         not_yet=4, fires=6,
         labels=[A, A | {"instance": "c"}, A | {"instance": "d", "role": "estimator"}],
     ),
+    "StreamRaterApiDown": Case(
+        {
+            'up{job="stream-rater-serve/games/r", instance="a"}': "1 1 0x20",
+            "up" + of("b"): "0x20",  # a worker has an alert of its own
+        },
+        not_yet=3, fires=5, labels=[{"job": "stream-rater-serve/games/r", "instance": "a"}],
+    ),
+    "StreamRaterApiBehind": Case(
+        {
+            "stream_rater_serve_caught_up" + of("a"): "0x20",
+            "stream_rater_serve_lag" + of("a"): "0x20",
+            "stream_rater_serve_caught_up" + of("b"): "1x20",
+            "stream_rater_serve_lag" + of("b"): "20000x20",
+            "stream_rater_serve_caught_up" + of("c"): "1x20",
+            "stream_rater_serve_lag" + of("c"): "20000 20000 0x20",  # caught up
+        },
+        not_yet=4, fires=6, labels=[A, A | {"instance": "b"}],
+    ),
+    "StreamRaterApiFailing": Case(
+        {
+            "stream_rater_serve_requests_total"
+            + of("a", operation="player", status="503"): "0x5 0+10x20",
+            "stream_rater_serve_requests_total"
+            + of("b", job="other", operation="player", status="404"): "0+100x30",
+        },
+        not_yet=6, fires=12, labels=[JOB],
+    ),
     "StreamRaterKernelsDiffer": Case(
         {
             "stream_rater_info" + of("a", kernel="1", version="1.0"): "1x90",

@@ -2,6 +2,7 @@
 
 import gc
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -146,6 +147,54 @@ def test_tune_writes_a_configuration_that_evaluate_takes(write: Write, tmp_path:
     assert "first 30 to tune" in result.stderr and "tuned less start" in result.stderr
     assert read_rating(out) is not None
     assert json.loads(run(*words).stdout) == json.loads(out.read_bytes())
+
+
+def test_tune_tells_a_variance_factor_that_evaluate_takes(write: Write, tmp_path: Path) -> None:
+    """With it the winners of the second part are foretold as well as was said."""
+    file, out = write("a.jsonl", rounds(120)), tmp_path / "tuned.json"
+    words = ["tune", file, "--system", "glicko", "--train", "0.5", "--trials", "12",
+             "--workers", "1", "--out", str(out)]  # fmt: skip
+    said = run(*words).stderr.splitlines()[-1]
+    found = re.fullmatch(r"--variance-factor ([\d.]+) suits it: .* ([\d.]+) to ([\d.]+)", said)
+    assert found is not None, said
+    for factor, loss in (("1", found[2]), (found[1], found[3])):
+        options = ("--config", str(out), "--train", "0.5", "--variance-factor", factor)
+        assert told(file, *options)[0]["winner_log_loss"] == pytest.approx(float(loss), abs=1e-3)
+
+
+def test_evaluate_shows_and_draws_calibration(write: Write, tmp_path: Path) -> None:
+    """A row for each bin that has a side; the same numbers as JSON, and a picture."""
+    file, config = write("a.jsonl", rounds(60)), write("one.json", MMR)
+    picture = tmp_path / "diagram.svg"
+    words = ["evaluate", file, "--config", config, "--calibration", "--diagram", str(picture)]
+    shown = run(*words)
+    assert shown.exit_code == 0, shown.stderr
+    bins = told(file, "--config", config)[0]["calibration"]
+    assert sum(each["sides"] for each in bins) == 54 * 6
+    assert sum(each["sides"] * each["won"] for each in bins) == pytest.approx(54.0)
+    for each in bins:
+        assert each["low"] <= each["foretold"] <= each["high"]
+        assert f"{each['low']:.0%} to {each['high']:.0%}" in shown.stdout
+    drawn = picture.read_text()
+    assert "probability to win" in drawn and "one.json" in drawn
+
+
+def test_a_diagram_that_cannot_be_drawn_is_one_line(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before any round is rated."""
+    words = ["evaluate", write("a.jsonl", rounds(3)), "--config", write("one.json", MMR)]
+    for name, cure in (("d.gif", "end its name in .png or .svg"), ("no/d.png", "no folder")):
+        result = run(*words, "--diagram", str(tmp_path / name))
+        assert result.exit_code == 2 and result.stdout == "", result.stderr
+        assert cure in result.stderr and len(result.stderr.splitlines()) == 1
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    result = run(*words, "--diagram", str(tmp_path / "d.png"))
+    assert result.exit_code == 1
+    assert (
+        result.stderr == "stream-rater: --diagram: matplotlib is not installed: "
+        "stream-rater[lab] brings it\n"
+    )
 
 
 def test_tune_needs_something_to_score(write: Write) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import click
 import msgspec
@@ -16,6 +17,7 @@ from local.tools import ROOT
 from stream_rater.cli import app
 from stream_rater.config import PREFIX, Ladders, Settings
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json
+from stream_rater.serving.operations import OPERATIONS, read_query
 from tests import pages
 from tests.helm import chart
 from tests.pages import DOCS, README, blocks, commands
@@ -41,8 +43,25 @@ PARSERS = {
 }
 
 
+def check_question(address: str, body: list[str]) -> None:
+    """The API answers it: the path, the query and the body are those of an operation."""
+    at = urlsplit(address)
+    assert at.netloc == Settings().serve
+    method = "POST" if body else "GET"
+    for each in OPERATIONS:
+        if each.method == method and re.fullmatch(re.sub(r"{\w+}", "[^/:]+", each.path), at.path):
+            read_query(each, parse_qsl(at.query))
+            if each.body is not None:
+                assert body[0] == "-d"
+                msgspec.json.decode(body[1], type=each.body)
+            return
+    pytest.fail(f"no operation: {method} {at.path}")
+
+
 def check_command(words: list[str]) -> None:
     """Its options exist, and so do its files."""
+    if words[-1] == "&":
+        words = words[:-1]
     match words[: words.index(">")] if ">" in words else words:
         case ["eval", "$(make up)"]:
             pass
@@ -69,6 +88,8 @@ def check_command(words: list[str]) -> None:
             assert done.returncode == 0, done.stderr
         case ["helm", "test", _, "--namespace", _]:
             pass
+        case ["curl", "-s" | "-sN", address, *body]:
+            check_question(address, body)
         case ["mkdir" | "cat" | "sed" | "pkill", *_]:
             pass
         case _:

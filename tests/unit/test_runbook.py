@@ -136,15 +136,16 @@ def assert_parses(expression: str) -> None:
 
 
 @functools.cache
-def resources() -> list[Any]:
-    """What the chart makes with everything on."""
-    return list(yaml.safe_load_all((GOLDEN / "secured.yaml").read_text()))
+def resources(case: str = "secured") -> list[Any]:
+    """What the chart makes with everything on that workers have."""
+    return list(yaml.safe_load_all((GOLDEN / f"{case}.yaml").read_text()))
 
 
 def assert_of_the_chart(arguments: list[str]) -> None:
     """It names what the chart makes for the release that the README installs."""
-    names = {each["metadata"]["name"] for each in resources() if each}
-    kinds = {each["kind"].lower() for each in resources() if each}
+    made = [each for each in (*resources(), *resources("serving")) if each]
+    names = {each["metadata"]["name"] for each in made}
+    kinds = {each["kind"].lower() for each in made}
     told = [name for word in arguments if (name := word.removeprefix("pod/")).startswith(RELEASE)]
     assert told or any(operator_pod.NAME in word or RELEASE in word for word in arguments)
     assert {re.sub(r"-\d+$", "", name) for name in told} <= names

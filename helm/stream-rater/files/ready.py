@@ -1,9 +1,9 @@
 """What `helm test` runs: every worker is ready, and every partition and shard has its owner.
 
-    python -c "$(cat ready.py)" SERVICE:PORT PODS [SECONDS]
+    python -c "$(cat ready.py)" SERVICE:PORT PODS [SECONDS] [API:PORT]
 
-The service is headless: its name has an address for every pod. Prints what is missing; exit code 1
-if it still is when the time is over.
+The service is headless: its name has an address for every pod. With the name of an API, that is
+ready, too. Prints what is missing; exit code 1 if it still is when the time is over.
 """
 
 import re
@@ -61,11 +61,19 @@ def missing(host: str, port: int, pods: int) -> Iterator[str]:
             yield f"{owned[role]} of {there[role]} {of} have an {role}"
 
 
-def main(service: str, pods: str, seconds: str = "120") -> int:
+def missing_api(api: str) -> Iterator[str]:
+    """Why the API is not ready."""
+    if api:
+        ready, told = page(f"http://{api}/readyz")
+        if not ready:
+            yield f"the API is not ready: {told.strip()}"
+
+
+def main(service: str, pods: str, seconds: str = "120", api: str = "") -> int:
     """Ask until nothing is missing, or the time is over."""
     host, _, port = service.rpartition(":")
     end_s = time.monotonic() + float(seconds)
-    while lines := list(missing(host, int(port), int(pods))):
+    while lines := [*missing(host, int(port), int(pods)), *missing_api(api)]:
         if time.monotonic() > end_s:
             print("\n".join(lines))
             return 1

@@ -39,14 +39,25 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{- define "stream-rater.labels" -}}
 {{ include "stream-rater.selectorLabels" . }}
+{{ include "stream-rater.releaseLabels" . }}
+{{- end }}
+
+{{- define "stream-rater.releaseLabels" -}}
 app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | trunc 63 | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | quote }}
 {{- end }}
 
+{{/* Of a component: dict root, component. Pods of `serve` are no workers: what selects those does not
+select these. */}}
+{{- define "stream-rater.programLabels" -}}
+app.kubernetes.io/name: {{ include "stream-rater.name" .root }}{{ eq .component "serve" | ternary "-serve" "" }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+{{- end }}
+
 {{/* Labels that the pods of a component have and others have not: dict root, component. */}}
 {{- define "stream-rater.componentLabels" -}}
-{{ include "stream-rater.selectorLabels" .root }}
+{{ include "stream-rater.programLabels" . }}
 app.kubernetes.io/component: {{ .component }}
 {{- end }}
 
@@ -54,13 +65,19 @@ app.kubernetes.io/component: {{ .component }}
 {{- define "stream-rater.componentMetadata" -}}
 name: {{ include "stream-rater.fullname" .root }}-{{ .component }}
 labels:
-  {{- include "stream-rater.labels" .root | nindent 2 }}
+  {{- include "stream-rater.programLabels" . | nindent 2 }}
+  {{- include "stream-rater.releaseLabels" .root | nindent 2 }}
   app.kubernetes.io/component: {{ .component }}
 {{- end }}
 
 {{/* What Prometheus calls the release's workers. */}}
 {{- define "stream-rater.job" -}}
 stream-rater/{{ .Release.Namespace }}/{{ include "stream-rater.fullname" . }}
+{{- end }}
+
+{{/* And the pods of `serve`. */}}
+{{- define "stream-rater.serveJob" -}}
+stream-rater-serve/{{ .Release.Namespace }}/{{ include "stream-rater.fullname" . }}
 {{- end }}
 
 {{- define "stream-rater.serviceAccountName" -}}

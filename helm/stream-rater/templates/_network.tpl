@@ -1,3 +1,18 @@
+{{/* Where pods may connect to. */}}
+
+{{- define "stream-rater.egress" -}}
+- ports: # DNS
+    - {port: 53, protocol: UDP}
+    - {port: 53, protocol: TCP}
+- ports: # Kafka, Redis, and a collector
+    {{- range include "stream-rater.egressPorts" . | trim | splitList " " }}
+    - {port: {{ . }}, protocol: TCP}
+    {{- end }}
+{{- with .Values.networkPolicy.extraEgress }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
 {{/* Ports of Kafka, Redis and the collector, each once: those that are told, else those of the addresses. */}}
 
 {{- define "stream-rater.egressPorts" -}}

@@ -53,18 +53,25 @@ redis_{{ $setting }} = "{{ $access }}/redis-{{ $setting }}.pem"
 {{- end }}
 {{- end }}
 
-{{/* Secrets' keys as files: the sources of one projected volume; nothing where there are none. */}}
-{{- define "stream-rater.secrets" -}}
-{{- $v := .Values -}}
+{{/* Secrets' keys as files: the sources of one projected volume; nothing where there are none.
+dict root, component. */}}
+{{- define "stream-rater.secretsOf" -}}
+{{- $v := .root.Values -}}
+{{- $own := eq .component "serve" | ternary $v.serve (dict "kafka" dict "redis" dict "token" dict) -}}
 {{- if hasPrefix "sasl" $v.kafka.securityProtocol }}
 - secret:
-    name: {{ $v.kafka.sasl.existingSecret }}
+    name: {{ $own.kafka.existingSecret | default $v.kafka.sasl.existingSecret }}
     items: [{key: {{ $v.kafka.sasl.passwordKey }}, path: kafka-password}]
 {{- end }}
-{{- if $v.redis.existingSecret }}
+{{- with $own.redis.existingSecret | default $v.redis.existingSecret }}
 - secret:
-    name: {{ $v.redis.existingSecret }}
+    name: {{ . }}
     items: [{key: {{ $v.redis.passwordKey }}, path: redis-password}]
+{{- end }}
+{{- with $own.token.existingSecret }}
+- secret:
+    name: {{ . }}
+    items: [{key: {{ $v.serve.token.key }}, path: serve-token}]
 {{- end }}
 {{- range $server := list "kafka" "redis" }}
 {{- with (get $v $server).tls }}

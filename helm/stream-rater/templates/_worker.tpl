@@ -1,4 +1,5 @@
-{{/* A role's StatefulSet: dict root, component. The pod's name is the worker's instance id. */}}
+{{/* A role's StatefulSet: dict root, component. The pod's name is the worker's instance id. The pods
+of `serve` are made here, too. */}}
 
 {{- define "stream-rater.statefulset" -}}
 {{- $own := get .root.Values .component -}}
@@ -19,19 +20,24 @@ spec:
     matchLabels:
       {{- include "stream-rater.componentLabels" . | nindent 6 }}
   template:
-    metadata:
-      labels:
-        {{- include "stream-rater.componentLabels" . | nindent 8 }}
-        {{- with .root.Values.podLabels }}
-        {{- toYaml . | nindent 8 }}
-        {{- end }}
-      annotations:
-        checksum/config: {{ include "stream-rater.config" .root | sha256sum }}
-        {{- with .root.Values.podAnnotations }}
-        {{- toYaml . | nindent 8 }}
-        {{- end }}
-    spec:
-      {{- include "stream-rater.pod" . | nindent 6 }}
+    {{- include "stream-rater.podTemplate" . | nindent 4 }}
+{{- end }}
+
+{{/* The pod of a role, or of `serve`. */}}
+{{- define "stream-rater.podTemplate" -}}
+metadata:
+  labels:
+    {{- include "stream-rater.componentLabels" . | nindent 4 }}
+    {{- with .root.Values.podLabels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  annotations:
+    checksum/config: {{ include "stream-rater.config" .root | sha256sum }}
+    {{- with .root.Values.podAnnotations }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+spec:
+  {{- include "stream-rater.pod" . | nindent 2 }}
 {{- end }}
 
 {{- define "stream-rater.pod" -}}
@@ -72,7 +78,7 @@ volumes:
   - name: config
     configMap:
       name: {{ include "stream-rater.fullname" .root }}
-  {{- with include "stream-rater.secrets" .root | trim }}
+  {{- with include "stream-rater.secretsOf" . | trim }}
   - name: access
     projected:
       defaultMode: 0440
@@ -84,21 +90,29 @@ volumes:
       sizeLimit: 256Mi
 {{- end }}
 
+{{- define "stream-rater.command" -}}
+{{ eq .component "serve" | ternary "serve" (printf "run, --role, %s" .component) }}
+{{- end }}
+
 {{- define "stream-rater.container" }}
 {{- $values := .root.Values -}}
 name: stream-rater
 image: {{ include "stream-rater.image" .root | quote }}
 imagePullPolicy: {{ $values.image.pullPolicy }}
 command: [{{ if $values.tracing.endpoint }}opentelemetry-instrument, {{ end }}stream-rater]
-args: [run, --role, {{ .component }}, --settings, /etc/stream-rater/config/settings.toml]
+args: [{{ include "stream-rater.command" . }}, --settings, /etc/stream-rater/config/settings.toml]
 env:
+  {{- if eq .component "serve" }}
+  {{- include "stream-rater.serveEnv" .root | nindent 2 }}
+  {{- else }}
   - name: STREAM_RATER_INSTANCE_ID
     valueFrom:
       fieldRef:
         fieldPath: metadata.name
+  {{- end }}
   {{- if hasPrefix "sasl" $values.kafka.securityProtocol }}
   - name: STREAM_RATER_KAFKA_SASL_USERNAME # a variable, for KEDA reads it here
-    value: {{ $values.kafka.sasl.username | quote }}
+    value: {{ include "stream-rater.kafkaUsername" . | quote }}
   {{- end }}
   {{- with $values.tracing.endpoint }}
   - {name: OTEL_EXPORTER_OTLP_ENDPOINT, value: {{ quote . }}}
@@ -136,7 +150,7 @@ securityContext:
   {{- include "stream-rater.containerSecurity" .root | nindent 2 }}
 volumeMounts:
   - {name: config, mountPath: /etc/stream-rater/config, readOnly: true}
-  {{- if include "stream-rater.secrets" .root | trim }}
+  {{- if include "stream-rater.secretsOf" . | trim }}
   - {name: access, mountPath: {{ include "stream-rater.access" .root }}, readOnly: true}
   {{- end }}
   - {name: tmp, mountPath: /tmp}

@@ -103,4 +103,29 @@ OFFLINE = Table(
     ],
 )  # fmt: skip
 
-TABLES = (STAGE_1, LOBBIES, CODEFORCES, OFFLINE)
+MODELS = {
+    "elo-mmr": "Elo-MMR",
+    "elo-mmr-factor": "Elo-MMR with a variance factor",
+    "elo": "Elo",
+    "openskill": "openskill.py, Plackett–Luce",
+}
+
+WINNERS = Table(
+    "winners", f"{BENCH} ARGS=winners", r"winners/[^/]+/[^/]+",
+    [
+        Column("file", "the rounds.", lambda row: f"`{row.name.split('/')[1]}`"),
+        Column("model", "what foretells.", lambda row: MODELS[row.name.split("/")[2]]),
+        Column("variance factor", "that which suits the first tenth.", shown("ratio.factor")),
+        Column("log loss", "of the winner, in nats: less is better.", shown("value")),
+        Column("Brier score", "of the winner: less is better.", shown("ratio.brier")),
+        Column(
+            "calibration error",
+            "the mean distance, over all sides, of a bin's probability from the part that won.",
+            shown("ratio.calibration_error"),
+        ),
+        TAKEN,
+    ],
+    order=["cwl", "formula-one", "map-rando", "codeforces", *MODELS],
+)  # fmt: skip
+
+TABLES = (STAGE_1, LOBBIES, CODEFORCES, OFFLINE, WINNERS)

@@ -1,0 +1,165 @@
+"""Follows `rating-changed` for `serve`: keeps the index and tells the feed."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from stream_rater.adapters.access import trouble_of
+from stream_rater.adapters.index_keys import INDEX
+from stream_rater.adapters.index_reader import IndexReader
+from stream_rater.adapters.index_writer import IndexLost, IndexWriter
+from stream_rater.adapters.reader import AT_ONCE, PASSING, TIMEOUT_S, lone_consumer
+from stream_rater.adapters.topics import Admin, Topics
+from stream_rater.config import Settings
+from stream_rater.contract.events import UNDECODABLE, RatingChanged, rating_changed_from_json
+from stream_rater.pipeline.ports import CannotGoOn, Trouble, pause_s
+from stream_rater.serving.feed import KEPT
+
+POLL_S = 0.2
+CHECKPOINT_S = 2.0
+"""So often the positions of ladders without events are written, and it is checked that the index is
+still there."""
+
+
+class NewEvent(NamedTuple):
+    """An event that was read, with its place in `rating-changed`."""
+
+    partition: int
+    offset: int
+    event: RatingChanged
+    value: bytes
+
+
+class Watcher:
+    """What the follower tells. Each method is called in the follower's thread."""
+
+    def begun(self, positions: Sequence[int]) -> None:
+        """Reading begins here."""
+
+    def read(self, events: Sequence[NewEvent]) -> None:
+        """These events are in the index."""
+
+    def trouble(self, why: str) -> None:
+        """Something failed; it is tried again."""
+
+    def skipped(self, partition: int, offset: int) -> None:
+        """A record is no event."""
+
+
+class Follower:
+    """Keeps the index of one Redis as `rating-changed` says."""
+
+    def __init__(
+        self, settings: Settings, watcher: Watcher,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        self._settings, self._watcher, self._clock = settings, watcher, clock
+        self._stop = threading.Event()
+        self.caught_up = False
+        """Whether the index had everything that was there when reading began."""
+        self.last_poll_s = clock()
+        self.lag = 0
+        """Records of `rating-changed` that were there at the last look and are not read yet."""
+
+    def stop(self) -> None:
+        """End `run` soon."""
+        self._stop.set()
+
+    def run(self) -> None:
+        """Follow until `stop`. Raises Denied, TopicMismatch or CannotGoOn, which waiting does not
+        cure."""
+        troubles = 0
+        while not self._stop.is_set():
+            try:
+                self._follow()
+            except (Trouble, IndexLost) as trouble:
+                troubles = 1 if self.caught_up else troubles + 1
+                self.caught_up = False
+                self._watcher.trouble(str(trouble))
+                self._stop.wait(pause_s(troubles))
+
+    def _follow(self) -> None:
+        admin = Admin(self._settings)
+        topic = admin.topics.changed
+        (partitions,) = admin.partitions_of(topic)
+        writer = IndexWriter(self._settings)
+        writer.check()
+        IndexReader(self._settings).check()
+        stored = writer.begin(partitions)
+        consumer = lone_consumer(self._settings)
+        try:
+            ends = []
+            for p, at in enumerate(stored):
+                _, end = consumer.get_watermark_offsets(TopicPartition(topic, p), TIMEOUT_S)
+                if end < at:
+                    raise CannotGoOn(
+                        f"{topic}[{p}] ends at {end}, and the index in Redis has read to {at}: it "
+                        f"is of another topic: delete the keys that begin with {INDEX!r} or "
+                        f"'{{{INDEX}', and start again"
+                    )
+                ends.append(end)
+            # Some events before the stored place are read again for the feed; the index has them.
+            start = [max(0, at - KEPT // partitions) for at in stored]
+            consumer.assign([TopicPartition(topic, p, at) for p, at in enumerate(start)])
+            self._watcher.begun(start)
+            self._read(consumer, writer, start, ends)
+        except KafkaException as error:
+            raise trouble_of(error) from None
+        finally:
+            consumer.close()
+
+    def _read(
+        self, consumer: Consumer, writer: IndexWriter, positions: list[int], ends: list[int]
+    ) -> None:
+        noted_s, ended = -CHECKPOINT_S, set[int]()
+        while not self._stop.is_set():
+            self.last_poll_s = self._clock()
+            events: list[NewEvent] = []
+            for message in consumer.consume(AT_ONCE, POLL_S):
+                partition = message.partition() or 0
+                if (error := message.error()) is None:
+                    events += self._event(message)
+                    positions[partition] = (message.offset() or 0) + 1
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    # Compaction, and the marks of transactions, leave offsets without a record.
+                    positions[partition] = max(positions[partition], message.offset() or 0)
+                    ended.add(partition)
+                elif error.code() not in PASSING:
+                    raise trouble_of(error)
+            if events:
+                writer.apply([each.event for each in events], positions)
+                self._watcher.read(events)
+            self.lag = self._behind(consumer, positions)
+            now_s = self._clock()
+            if not self.caught_up:
+                done = all(
+                    at >= end or p in ended
+                    for p, (at, end) in enumerate(zip(positions, ends, strict=True))
+                )
+                if done:
+                    writer.checkpoint(positions)
+                    self.caught_up, noted_s = True, now_s
+            elif now_s - noted_s >= CHECKPOINT_S:
+                writer.checkpoint(positions)
+                noted_s = now_s
+
+    def _behind(self, consumer: Consumer, positions: Sequence[int]) -> int:
+        """By what the client was told with its last answers; nothing is asked."""
+        topic, lag = Topics.of(self._settings).changed, 0
+        for partition, at in enumerate(positions):
+            tp = TopicPartition(topic, partition)
+            _, end = consumer.get_watermark_offsets(tp, cached=True)
+            lag += max(0, end - at)
+        return lag
+
+    def _event(self, message: Message) -> list[NewEvent]:
+        value = message.value() or b""
+        place = message.partition() or 0, message.offset() or 0
+        try:
+            return [NewEvent(*place, rating_changed_from_json(value), value)]
+        except UNDECODABLE:
+            self._watcher.skipped(*place)
+            return []

@@ -1,0 +1,70 @@
+"""The names of the index's keys in Redis. The braces keep a ladder in one slot of a cluster."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from stream_rater.contract.events import escape
+
+INDEX = "stream-rater:index"
+
+ROOT = f"{{{INDEX}}}"
+"""Sorted set: `ladder:ID` (score 0) for every ladder that has an index, and `partition:P` with the
+offset in `rating-changed` before which the ladders of all events are here."""
+SUMMARY = b"summary"
+"""The field of a ladder's state that is no partition."""
+NO_LADDER = ""
+"""No ladder has this id; rights are tried on its keys, which stay empty."""
+
+
+class LadderKeys(NamedTuple):
+    """The keys of one ladder."""
+
+    players: str
+    """Hash: player to IndexedPlayer."""
+    ranks: str
+    """Sorted set of those listed; the score is minus the displayed rating, so that equal ones are
+    in order of id."""
+    bins: str
+    """Hash: bin of the histogram to how many are in it."""
+    histories: str
+    """Hash: player to History."""
+    state: str
+    """Hash: SUMMARY to LadderSummary; and by partition of `rating-changed`: the index has every
+    event before this offset."""
+
+
+class Root(NamedTuple):
+    """What stands in ROOT."""
+
+    ladders: list[str]
+    """In order of their bytes."""
+    positions: dict[int, int]
+    """Offsets by partition."""
+
+
+def root_of(found: Iterable[tuple[bytes, float]]) -> Root:
+    """What these members and scores say."""
+    ladders, positions = list[str](), dict[int, int]()
+    for member, score in found:
+        kind, _, name = member.decode().partition(":")
+        if kind == "ladder":
+            ladders.append(name)
+        else:
+            positions[int(name)] = int(score)
+    return Root(ladders, positions)
+
+
+def member_of(ladder: str) -> str:
+    """A ladder's member of ROOT."""
+    return f"ladder:{ladder}"
+
+
+def partition_member(partition: int) -> str:
+    """A partition's member of ROOT."""
+    return f"partition:{partition}"
+
+
+def keys_of(ladder: str) -> LadderKeys:
+    """The keys of a ladder's index."""
+    start = f"{INDEX}:{{{escape(ladder)}}}:"
+    return LadderKeys(*(start + name for name in LadderKeys._fields))

@@ -1,0 +1,24 @@
+"""`stream-rater serve`: the index and the API over it."""
+
+from stream_rater.cli.failures import named_failures
+from stream_rater.cli.terminal import Failed
+from stream_rater.config import PREFIX, BadConfiguration, Settings, service_ladders
+from stream_rater.pipeline.ports import CannotGoOn
+from stream_rater.runtime.serve import Serve
+
+
+def serve(settings: Settings) -> None:
+    """Answer until SIGTERM or SIGINT."""
+    ladders = service_ladders(settings)
+    with named_failures():
+        try:
+            service = Serve(settings, ladders)
+        except (OSError, ValueError) as error:
+            raise BadConfiguration(
+                f"serve {settings.serve!r}: {error}: set {PREFIX}SERVE to another host:port; port "
+                "0 picks a free one"
+            ) from None
+        try:
+            service.run()
+        except CannotGoOn as error:
+            raise Failed(str(error)) from None

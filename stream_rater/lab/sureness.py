@@ -1,0 +1,85 @@
+"""How sure predictions may be: the variance factor of a configuration, by its record.
+
+The factor multiplies the variance of every side's performance (`predictions.wins`). It changes no
+rating, so one pass over the rounds serves all factors. The factor chosen is the most probable one:
+it minimises
+
+    total log loss of the winners + (ln factor)^2 / (2 PRIOR^2)
+
+where the second term is a normal prior of ln factor around 0. A few rounds hardly move the factor
+from 1; some hundred decide by themselves.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.lab import winners
+from stream_rater.lab.evaluation import Contender
+from stream_rater.lab.season import Session
+from stream_rater.lab.tuning import MissingExtra
+from stream_rater.predictions.chances import draw_margin_of
+from stream_rater.predictions.wins import Performances, of_rounds, performances_of
+from stream_rater.rating.model import Places
+from stream_rater.rating.parameters import RatingConfig
+
+PRIOR = 0.5
+"""Standard deviation of ln factor before anything was seen."""
+WIDEST = 32.0
+"""The factor lies between its inverse and this."""
+MOST_SIDES = 300_000
+"""Of the last rounds; more would only take longer."""
+
+
+class _Wave(NamedTuple):
+    """Rounds that were foretold together."""
+
+    starts: Ints
+    place: Places
+    sides: Performances
+    """With a factor of 1."""
+
+
+def variance_factor(sessions: Iterable[Session], config: RatingConfig) -> float:
+    """The most probable factor by these rounds, each foretold before it was rated. Raises
+    MissingExtra without SciPy."""
+    try:
+        from scipy.optimize import minimize_scalar
+    except ImportError as error:
+        raise MissingExtra(f"{error.name} is not installed: stream-rater[lab] brings it") from None
+    waves = _last(_waves(sessions, config))
+    draws = draw_margin_of(config) > 0.0
+
+    def cost(log_factor: float) -> float:
+        loss = sum(_loss(each, np.exp(log_factor), draws=draws) for each in waves)
+        return float(loss + 0.5 * (log_factor / PRIOR) ** 2)
+
+    reach = np.log(WIDEST)
+    found = minimize_scalar(cost, bounds=(-reach, reach), method="bounded", options={"xatol": 1e-3})
+    return float(np.exp(found.x))
+
+
+def _waves(sessions: Iterable[Session], config: RatingConfig) -> Iterator[_Wave]:
+    for _, _, wave in Contender(config).rate(sessions):
+        if wave is not None:
+            sides = performances_of(config, wave.entry_starts, wave.share, wave.mu, wave.sigma)
+            yield _Wave(wave.round_starts, wave.place, sides)
+
+
+def _last(waves: Iterable[_Wave]) -> Sequence[_Wave]:
+    kept, sides = list[_Wave](), 0
+    for each in reversed(list(waves)):
+        sides += len(each.place)
+        if kept and sides > MOST_SIDES:
+            break
+        kept.append(each)
+    return kept
+
+
+def _loss(wave: _Wave, factor: float, *, draws: bool) -> float:
+    """The log loss of the winners of all rounds."""
+    spread: Floats = wave.sides.sigma * np.sqrt(factor)
+    win = of_rounds(wave.starts, wave.sides._replace(sigma=spread))
+    return float(winners.score(wave.starts, wave.place, win, draws)[:, 1].sum())

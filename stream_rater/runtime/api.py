@@ -1,0 +1,261 @@
+"""The API's application: who may ask, what is asked, and every error as a problem (RFC 9457)."""
+
+import asyncio
+import hashlib
+import hmac
+import math
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from stream_rater.config import Settings
+from stream_rater.contract.events import to_json
+from stream_rater.pipeline.ports import Denied, StoreTrouble
+from stream_rater.runtime.api_feed import Hub
+from stream_rater.runtime.api_metrics import ApiMetrics
+from stream_rater.runtime.api_page import page_routes
+from stream_rater.serving.answers import MOST_BODY_BYTES
+from stream_rater.serving.buckets import Buckets
+from stream_rater.serving.openapi import document
+from stream_rater.serving.operations import EVENT_STREAM, OPERATIONS, Operation, read_query
+from stream_rater.serving.problems import MEDIA_TYPE, Refused
+from stream_rater.serving.questions import Questions
+
+THREADS = 8
+"""Questions that are asked of Redis at once. More would only wait for each other."""
+BODY_S = 10.0
+"""A body has so long to arrive."""
+
+Reasons = Callable[[], list[str]]
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class Api:
+    """Answers requests. It is for the event loop's thread; questions are answered in others."""
+
+    def __init__(
+        self, settings: Settings, version: str, questions: Questions, hub: Hub,
+        metrics: ApiMetrics, unhealthy: Reasons, unready: Reasons,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        self._questions, self._hub, self._metrics, self._clock = questions, hub, metrics, clock
+        self._unready = unready
+        self._threads = ThreadPoolExecutor(THREADS, "question")
+        self._token = settings.serve_token.encode()
+        self._buckets = Buckets(settings.serve_rate)
+        self._openapi = msgspec.json.encode(document(version, token=bool(self._token)))
+        self._decoders: dict[str, msgspec.json.Decoder[Any]] = {
+            each.name: msgspec.json.Decoder(each.body) for each in OPERATIONS if each.body
+        }
+        pages = [
+            Route("/healthz", _probe(unhealthy)), Route("/readyz", _probe(unready)),
+            Route("/metrics", self._scrape), Route("/openapi.json", self._describe),
+        ]  # fmt: skip
+        routes = [
+            Route(each.path, self._endpoint(each), methods=[each.method]) for each in OPERATIONS
+        ]
+        self.application: ASGIApp = RawPaths(
+            Starlette(
+                routes=[*routes, *pages, *page_routes()], middleware=list(_cors(settings)),
+                exception_handlers={404: _not_found, 405: _not_allowed},
+            )
+        )  # fmt: skip
+
+    def _endpoint(self, operation: Operation) -> Endpoint:
+        async def answer(request: Request) -> Response:
+            began_s = self._clock()
+            response = await self._answered(operation, request)
+            self._metrics.note(operation.name, response.status_code, self._clock() - began_s)
+            return response
+
+        return answer
+
+    async def _answered(self, operation: Operation, request: Request) -> Response:
+        try:
+            self._admit(request)
+            return await self._answer(operation, request)
+        except Refused as refused:
+            return _refusal(refused)
+        except (StoreTrouble, Denied) as trouble:
+            return _refusal(Refused("index-unavailable", f"{trouble}: try again"))
+        except ClientDisconnect:
+            return Response(status_code=400)  # that nobody reads
+        except Exception:
+            self._metrics.failed(operation.name)
+            return _refusal(Refused("internal", "the log of `serve` has the cause"))
+
+    def _admit(self, request: Request) -> None:
+        """Raises Refused for who asks too often, or without the token."""
+        address = request.client.host if request.client else ""
+        wait_s = self._buckets.wait_s(address, self._clock())
+        if wait_s:
+            raise Refused(
+                "too-many-requests", f"{address} asks too often: wait {wait_s:.2g} s",
+                retry_after_s=math.ceil(wait_s),
+            )  # fmt: skip
+        if not self._token:
+            return
+        kind, _, given = request.headers.get("authorization", "").partition(" ")
+        right = hmac.compare_digest(given.strip().encode(), self._token)
+        if kind.lower() != "bearer" or not right:
+            raise Refused(
+                "unauthorized", "send the header `Authorization: Bearer TOKEN`",
+                "header.Authorization",
+            )  # fmt: skip
+
+    async def _answer(self, operation: Operation, request: Request) -> Response:
+        path = {name: _decoded(name, text) for name, text in request.path_params.items()}
+        query = read_query(operation, request.query_params.multi_items())
+        if operation.answer is None:
+            return await self._follow(path["ladder"], request.headers.get("last-event-id"))
+        given: Any = None
+        if operation.body is not None:
+            given = self._understood(operation.name, await _body(request))
+        answer = await self._asked(self._ask, operation.name, path, query, given)
+        body = to_json(answer)
+        headers = {"Cache-Control": "no-cache"}
+        if operation.method == "GET":
+            headers["ETag"] = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
+            asked = request.headers.get("if-none-match", "")
+            if headers["ETag"] in [tag.strip().removeprefix("W/") for tag in asked.split(",")]:
+                return Response(status_code=304, headers=headers)
+        return Response(body, media_type="application/json", headers=headers)
+
+    def _ask(self, name: str, path: dict[str, str], query: dict[str, Any], given: Any) -> Any:
+        """Ask the question of this operation, in a thread."""
+        ask, ladder = self._questions, path.get("ladder", "")
+        match name:
+            case "ladders":
+                return ask.ladders()
+            case "ladder":
+                return ask.ladder(ladder)
+            case "player":
+                return ask.player(ladder, path["player"])
+            case "lookup":
+                return ask.lookup(ladder, given.players)
+            case "history":
+                return ask.history(ladder, path["player"], query["limit"], query["before"])
+            case "leaderboard":
+                return ask.page(ladder, query["limit"], query["cursor"], query["around"])
+            case "predict":
+                return ask.predict(ladder, given)
+            case "balance":
+                return ask.balance(ladder, given)
+        raise AssertionError(name)
+
+    def _understood(self, name: str, body: bytes) -> Any:
+        try:
+            return self._decoders[name].decode(body)
+        except msgspec.ValidationError as error:
+            what, _, place = str(error).partition(" - at `$")
+            raise Refused("invalid", what, "body" + place.rstrip("`")) from None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise Refused("bad-request", f"no JSON: {error}", "body") from None
+
+    async def _asked(self, question: Callable[..., Any], *given: Any) -> Any:
+        """The answer to a question, which may wait for Redis."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, question, *given)
+
+    async def _follow(self, ladder: str, last_id: str | None) -> Response:
+        if reasons := self._unready():
+            raise Refused("not-ready", reasons[0])
+        await self._asked(self._questions.check_ladder, ladder)
+        stream = self._hub.follow(ladder, last_id)
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        return StreamingResponse(stream, media_type=EVENT_STREAM, headers=headers)
+
+    async def _scrape(self, _: Request) -> Response:
+        self._metrics.followers.set(len(self._hub))
+        page = generate_latest(self._metrics.registry)
+        return Response(page, media_type=CONTENT_TYPE_LATEST)
+
+    async def _describe(self, _: Request) -> Response:
+        return Response(self._openapi, media_type="application/json")
+
+
+class RawPaths:
+    """Routes by the path as it was sent, so that an id may have a slash (`%2F`)."""
+
+    def __init__(self, application: ASGIApp) -> None:
+        self._application = application
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """As ASGI says."""
+        if scope["type"] == "http" and (raw := scope.get("raw_path")):
+            scope = {**scope, "path": raw.decode("ascii", "replace")}
+        await self._application(scope, receive, send)
+
+
+def _cors(settings: Settings) -> Iterable[Middleware]:
+    if origins := [each.strip() for each in settings.serve_cors.split(",") if each.strip()]:
+        yield Middleware(
+            CORSMiddleware, allow_origins=origins, allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type", "Last-Event-ID"],
+            expose_headers=["ETag", "Retry-After"],
+        )  # fmt: skip
+
+
+def _probe(problems: Reasons) -> Endpoint:
+    async def answer(_: Request) -> Response:
+        reasons = problems()
+        text = "".join(f"{each}\n" for each in reasons or ["ok"])
+        return PlainTextResponse(text, 503 if reasons else 200)
+
+    return answer
+
+
+def _decoded(name: str, text: str) -> str:
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        raise Refused("bad-request", "percent-encode UTF-8", f"path.{name}") from None
+
+
+async def _body(request: Request) -> bytes:
+    """The body, as far as it is small enough and comes in time. Raises Refused."""
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for part in request.stream():
+                size += len(part)
+                if size > MOST_BODY_BYTES:
+                    raise Refused(
+                        "body-too-large", f"send {MOST_BODY_BYTES:,} bytes at most", "body"
+                    )
+                parts.append(part)
+    except TimeoutError:
+        raise Refused("body-too-slow", f"send it within {BODY_S:g} s", "body") from None
+    return b"".join(parts)
+
+
+def _refusal(refused: Refused) -> Response:
+    # The body may not have been read: nothing that follows it is a request.
+    close = {"Connection": "close"} if refused.problem.status in (408, 413) else {}
+    return Response(
+        refused.body, refused.problem.status, media_type=MEDIA_TYPE,
+        headers=refused.headers | close,
+    )  # fmt: skip
+
+
+async def _not_found(request: Request, _: Exception) -> Response:
+    return _refusal(Refused("not-found", "see /openapi.json for what there is", "path"))
+
+
+async def _not_allowed(request: Request, error: Exception) -> Response:
+    allowed = error.headers if isinstance(error, HTTPException) else None
+    refused = Refused("method-not-allowed", "see /openapi.json for what there is", "method")
+    refused.headers |= dict(allowed or {})
+    return _refusal(refused)

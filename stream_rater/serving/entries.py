@@ -1,0 +1,148 @@
+"""What the index holds of a ladder, and how events change it.
+
+The index is a function of each player's newest event, whatever the order of reading:
+
+- of a player's events the one with the greatest `offset` is the newest. Any other changes nothing
+  but the history, which keeps the newest changes that were read;
+- who has no round that counts stays as a player without rank, so that no older event takes the
+  player back onto the lists;
+- the leaderboard lists who is not provisional. The histogram counts who is listed.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from stream_rater.contract.events import RatingChanged
+
+BIN = 50
+"""Points of a displayed rating that one bin of the histogram spans."""
+
+
+class IndexedPlayer(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A player as the newest event told."""
+
+    mu: float
+    sigma: float
+    rating: float
+    rounds: int
+    provisional: bool
+    completed_at: str
+    offset: int
+    """In `round-completed`, of what changed the player last."""
+    season: int | None = None
+
+    @property
+    def listed(self) -> bool:
+        """Whether the leaderboard lists the player."""
+        return self.rounds > 0 and not self.provisional
+
+
+class IndexedChange(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What an event changed."""
+
+    offset: int
+    round_id: str
+    completed_at: str
+    rank: int | None
+    performance: float | None
+    mu: float
+    sigma: float
+    rating: float
+    previous_rating: float
+    rounds: int
+    cause: str | None = None
+    """Of a correction its kind; None: a round."""
+
+
+class LadderSummary(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What is known of a ladder beside its players."""
+
+    players: int = 0
+    """Who has a round that counts."""
+    offset: int = -1
+    """The greatest `offset` of an event; the next fields are of that event."""
+    completed_at: str = ""
+    season: int | None = None
+
+
+History = tuple[IndexedChange, ...]
+
+player_from = msgspec.msgpack.Decoder(IndexedPlayer).decode
+history_from = msgspec.msgpack.Decoder(History).decode
+summary_from = msgspec.msgpack.Decoder(LadderSummary).decode
+packed = msgspec.msgpack.Encoder().encode
+
+
+class Indexed(NamedTuple):
+    """A part of a ladder's index: these players, and what is told of all."""
+
+    players: Mapping[str, IndexedPlayer]
+    histories: Mapping[str, History]
+    bins: Mapping[int, int]
+    """Listed players by bin of the histogram; a bin that is absent has none."""
+    summary: LadderSummary
+
+
+def player_of(event: RatingChanged) -> IndexedPlayer:
+    """The player after this event."""
+    return IndexedPlayer(
+        event.mu, event.sigma, event.rating, event.rounds, event.provisional, event.completed_at,
+        event.offset, event.season,
+    )  # fmt: skip
+
+
+def change_of(event: RatingChanged) -> IndexedChange:
+    """The event as an entry of the history."""
+    cause = None if event.correction is None else event.correction.cause
+    return IndexedChange(
+        event.offset, event.round_id, event.completed_at, event.rank, event.performance, event.mu,
+        event.sigma, event.rating, event.previous_rating, event.rounds, cause,
+    )  # fmt: skip
+
+
+def bin_of(rating: float) -> int:
+    """The lower end of a rating's bin, in points."""
+    return BIN * math.floor(rating / BIN)
+
+
+def folded(before: Indexed, events: Iterable[RatingChanged], kept: int) -> Indexed:
+    """The index after these events of one ladder. `before` has all of their players that are
+    known; of a history the newest `kept` changes stay."""
+    players, histories = dict(before.players), dict(before.histories)
+    bins, summary = dict(before.bins), before.summary
+    for event in events:
+        player = event.player
+        if kept:
+            histories[player] = _with_change(histories.get(player, ()), change_of(event), kept)
+        known, new = players.get(player), player_of(event)
+        if known is not None and known.offset >= new.offset:
+            continue
+        players[player] = new
+        for each, step in ((known, -1), (new, 1)):
+            if each is not None and each.listed:
+                at = bin_of(each.rating)
+                bins[at] = bins.get(at, 0) + step
+        count = summary.players + (new.rounds > 0) - (known is not None and known.rounds > 0)
+        summary = msgspec.structs.replace(summary, players=count)
+        if new.offset > summary.offset:
+            summary = LadderSummary(count, new.offset, new.completed_at, new.season)
+    return Indexed(players, histories, bins, summary)
+
+
+def _with_change(history: History, change: IndexedChange, kept: int) -> History:
+    """The history in order of offset, with the change once."""
+    if not history or history[-1].offset < change.offset:
+        return (*history, change)[-kept:]
+    others = [each for each in history if each.offset != change.offset]
+    return tuple(sorted([*others, change], key=lambda each: each.offset))[-kept:]
+
+
+def ladders_in(events: Sequence[RatingChanged]) -> dict[str, list[RatingChanged]]:
+    """The events by ladder, in their order."""
+    found: dict[str, list[RatingChanged]] = {}
+    for event in events:
+        found.setdefault(event.ladder, []).append(event)
+    return found

@@ -1,0 +1,94 @@
+"""The last changes of all ladders, for clients that follow them.
+
+An event's id is where the reading of `rating-changed` stood behind it: the next offset of each
+partition, joined by dots. Any `serve` process can go on from it, as far back as its ring reaches.
+"""
+
+import itertools
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+KEPT = 10_000
+"""The last events that a process keeps, of all ladders."""
+
+MOST_PARTITIONS = 10_000
+
+
+class FeedEvent(NamedTuple):
+    """An event as it was published."""
+
+    partition: int
+    offset: int
+    """In `rating-changed`."""
+    ladder: str
+    value: bytes
+    """JSON."""
+    id: str
+    """The place behind it."""
+
+
+class BadEventId(ValueError):
+    """No id of an event of this API."""
+
+
+def id_of(positions: Sequence[int]) -> str:
+    """The id of a place, by the next offset of each partition."""
+    return ".".join(map(str, positions))
+
+
+def positions_in(event_id: str) -> list[int]:
+    """The next offset of each partition. Raises BadEventId."""
+    parts = event_id.split(".")
+    if len(parts) > MOST_PARTITIONS or not all(
+        each.isascii() and each.isdecimal() and len(each) < 20 for each in parts
+    ):
+        raise BadEventId("send the last `id` as it came, or none")
+    return [int(each) for each in parts]
+
+
+class Feed:
+    """The ring of the last events. It is for one thread."""
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._ring: deque[FeedEvent] = deque()
+        self._kept = kept
+        self.positions: list[int] = []
+        """The next offset of each partition."""
+        self._first: list[int] = []
+        """From where on the ring has every event of each partition."""
+
+    @property
+    def id(self) -> str:
+        """The place behind the last event."""
+        return id_of(self.positions)
+
+    def begin(self, positions: Sequence[int]) -> None:
+        """Reading begins here. What the ring holds is forgotten."""
+        self._ring.clear()
+        self.positions, self._first = list(positions), list(positions)
+
+    def add(self, partition: int, offset: int, ladder: str, value: bytes) -> FeedEvent:
+        """The next event of a partition."""
+        self.positions[partition] = offset + 1
+        event = FeedEvent(partition, offset, ladder, value, id_of(self.positions))
+        self._ring.append(event)
+        if len(self._ring) > self._kept:
+            oldest = self._ring.popleft()
+            self._first[oldest.partition] = oldest.offset + 1
+        return event
+
+    def since(self, event_id: str, ladder: str) -> list[FeedEvent] | None:
+        """A ladder's events behind a place, in their order; None if the ring does not reach back
+        so far. Raises BadEventId."""
+        given = positions_in(event_id)
+        padded = itertools.chain(given, itertools.repeat(0))
+        wanted = [next(padded) for _ in self._first]
+        if any(at < first for at, first in zip(wanted, self._first, strict=True)):
+            return None
+        return list(self._behind(wanted, ladder))
+
+    def _behind(self, wanted: Sequence[int], ladder: str) -> Iterator[FeedEvent]:
+        for event in self._ring:
+            if event.ladder == ladder and event.offset >= wanted[event.partition]:
+                yield event

@@ -1,0 +1,1 @@
+"""`make bench-serve`: how fast `serve` answers beside a worker at work."""

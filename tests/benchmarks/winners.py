@@ -1,0 +1,115 @@
+"""`winners/cwl/elo-mmr`…: how well the winners of whole rounds are foretold, and whether the
+probabilities hold.
+
+Rounds are foretold one by one, and then rated; the first tenth only builds experience. Elo-MMR has
+the parameters of the examples: as it is, and with the variance factor that suits the first tenth.
+Elo, with each player's mean over all pairs, and openskill.py's PlackettLuce with its `predict_win`
+stand beside it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from stream_rater.cli.lab import Season
+from stream_rater.lab import winners
+from stream_rater.lab.accuracy import averages
+from stream_rater.lab.evaluation import evaluate, trained
+from stream_rater.lab.lines import read_lines
+from stream_rater.lab.season import before
+from stream_rater.lab.sureness import variance_factor
+from stream_rater.lab.winners import Bin, Foretold
+from stream_rater.rating.parameters import EloMMR, PairwiseElo, RatingConfig
+from tests.benchmarks.lobbies import peer_module
+from tests.benchmarks.measure import Effort, Result, Skipped, result
+from tests.benchmarks.offline import FILES, shared
+
+TRAIN = 0.1
+ELO_MMR = EloMMR(weight_limit=0.2, sigma_limit=80.0)
+ELO = PairwiseElo(learning_rate=32.0, scale=174.0, pairs="average")
+
+
+class _Score(NamedTuple):
+    """How well the winners were foretold."""
+
+    log_loss: float
+    brier: float
+    bins: Sequence[Bin]
+
+    @property
+    def error(self) -> float:
+        """The mean distance of a bin's probability from the part that won, over all sides."""
+        sides = sum(each.sides for each in self.bins)
+        return sum(each.sides * abs(each.foretold - each.won) for each in self.bins) / sides
+
+
+def _ours(config: RatingConfig, fit: bool, name: str, _: Effort) -> Result:
+    season = Season(shared(name))
+    sessions = season.play(list)
+    first = before(sessions, trained(season.mistakes.taken, TRAIN))
+    factor = variance_factor(first, config) if fit else 1.0
+    outcome = evaluate(sessions, config, variance_factor=factor)
+    means = averages(outcome.scored(TRAIN))
+    log_loss, brier = means["winner_log_loss"], means["winner_brier"]
+    assert log_loss is not None and brier is not None
+    score = _Score(log_loss, brier, outcome.calibration(TRAIN))
+    return _result(name, "elo" if config is ELO else "elo-mmr" + fit * "-factor", score, factor)
+
+
+def _openskill(name: str, _: Effort) -> Result:
+    try:
+        model: Any = peer_module("openskill.models").PlackettLuce()
+    except ImportError:
+        raise Skipped("openskill is not installed: `make bench` does it") from None
+    rounds = list(_rounds(name))
+    ratings: dict[str, Any] = {}
+    starts, place, win = [0], list[int](), list[float]()
+    for sides in rounds:
+        teams = [[ratings.setdefault(p, model.rating()) for p in team] for team, _ in sides]
+        ranks = [rank for _, rank in sides]
+        win += model.predict_win(teams)
+        place += ranks
+        starts.append(len(place))
+        for (team, _), rated in zip(sides, model.rate(teams, ranks=ranks), strict=True):
+            ratings.update(zip(team, rated, strict=True))
+    at, places, chances = np.array(starts), np.array(place, np.int32), np.array(win)
+    scores = winners.score(at, places, chances, False)
+    told = winners.foretold(at, places, chances, scores[:, 0] > 0.0)
+    first = trained(len(rounds), TRAIN)
+    log_loss, brier = scores[first:][scores[first:, 0] > 0.0, 1:].mean(axis=0).tolist()
+    bins = winners.calibration(Foretold(*told).from_round(first))
+    return _result(name, "openskill", _Score(log_loss, brier, bins), 1.0)
+
+
+def _rounds(name: str) -> Iterator[list[tuple[list[str], int]]]:
+    """The sides of each round, ranked, the best first. Who did not finish ties for last."""
+    for line in read_lines(shared(name)):
+        standings = msgspec.json.decode(line)["standings"]
+        last = 1 + max((each.get("rank", 0) for each in standings), default=0)
+        sides = [
+            (each.get("team") or [each["player"]], each.get("rank", last)) for each in standings
+        ]
+        yield sorted(sides, key=lambda side: side[1])
+
+
+def _result(name: str, model: str, score: _Score, factor: float) -> Result:
+    ratio = {"brier": score.brier, "calibration_error": score.error, "factor": factor}
+    note = f"rounds after the first {TRAIN:.0%}"
+    return result(f"winners/{name}/{model}", score.log_loss, "nats", ratio, note)
+
+
+MODELS: dict[str, Callable[[str, Effort], Result]] = {
+    "elo-mmr": partial(_ours, ELO_MMR, False),
+    "elo-mmr-factor": partial(_ours, ELO_MMR, True),
+    "elo": partial(_ours, ELO, False),
+    "openskill": _openskill,
+}
+BENCHMARKS: dict[str, Callable[[Effort], Result]] = {
+    f"winners/{name}/{model}": partial(measure, name)
+    for name in FILES
+    for model, measure in MODELS.items()
+    if (name, model) != ("codeforces", "openskill")  # it takes the square of a round's sides
+}

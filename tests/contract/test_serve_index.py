@@ -1,0 +1,262 @@
+"""The index of `serve` on a real Redis: equal to the newest events, however they come; ranks, ties,
+cursors and around-me beside a plain table, while ratings move."""
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+import redis
+
+from stream_rater.adapters import index_writer
+from stream_rater.adapters.index_keys import INDEX, ROOT, SUMMARY, keys_of
+from stream_rater.adapters.index_reader import IndexReader
+from stream_rater.adapters.index_writer import IndexLost, IndexWriter
+from stream_rater.config import Settings
+from stream_rater.contract.events import RatingChanged
+from stream_rater.serving import cursors
+from stream_rater.serving.cursors import Place
+from stream_rater.serving.entries import bin_of, packed, player_of
+from tests import real
+
+pytestmark = pytest.mark.integration
+
+LADDER = "eu:{1}"
+
+
+def an_event(player: str, offset: int, rating: float = 1500.0, **more: Any) -> RatingChanged:
+    """An event of a listed player."""
+    given: dict[str, Any] = {
+        "event_id": f"{player}:{offset}", "ladder": LADDER, "player": player,
+        "round_id": f"r{offset}", "completed_at": f"2026-01-01T00:00:{offset % 60:02}Z", "rank": 1,
+        "mu": rating + 1.0, "sigma": 80.0, "previous_mu": 0.0, "previous_sigma": 0.0,
+        "performance": 1.0, "rating": rating, "previous_rating": 0.0, "rounds": 7,
+        "provisional": False, "offset": offset,
+    }  # fmt: skip
+    return RatingChanged(**given | more)
+
+
+def contents(at: Settings) -> dict[bytes, Any]:
+    """Every key of the index with its value."""
+    client: Any = redis.Redis.from_url(at.redis)
+    read = {
+        b"hash": client.hgetall, b"string": client.get, b"set": client.smembers,
+        b"zset": lambda key: client.zrange(key, 0, -1, withscores=True),
+    }  # fmt: skip
+    found = {key: read[client.type(key)](key) for key in client.scan_iter(f"*{INDEX}*")}
+    client.close()
+    return found
+
+
+def assert_equal_to_newest(
+    at: Settings, events: Sequence[RatingChanged], ladder: str = LADDER
+) -> None:
+    """The index says what the newest event of each player says, byte for byte."""
+    newest: dict[str, RatingChanged] = {}
+    for event in sorted(events, key=lambda each: each.offset):
+        newest[event.player] = event
+    found, keys = contents(at), keys_of(ladder)
+    players = {name.encode(): packed(player_of(event)) for name, event in newest.items()}
+    assert found[keys.players.encode()] == players
+    listed = [e for e in newest.values() if e.rounds and not e.provisional]
+    ranks = sorted((-e.rating, e.player.encode()) for e in listed)
+    assert found.get(keys.ranks.encode(), []) == [(name, score) for score, name in ranks]
+    bins: dict[bytes, int] = {}
+    for each in listed:
+        name = b"%d" % bin_of(each.rating)
+        bins[name] = bins.get(name, 0) + 1
+    assert found.get(keys.bins.encode(), {}) == {name: b"%d" % n for name, n in bins.items()}
+    last = max(newest.values(), key=lambda each: each.offset)
+    counting = sum(each.rounds > 0 for each in newest.values())
+    summary = packed((counting, last.offset, last.completed_at, last.season))
+    assert found[keys.state.encode()][SUMMARY] == summary
+
+
+def some_events(seed: int) -> list[RatingChanged]:
+    """Events of a few players in order: provisional ones, removed ones, equal ratings."""
+    rng = random.Random(seed)
+    return [
+        an_event(
+            rng.choice("abcdefgh"), offset, float(rng.choice([-60, 0, 10, 10, 40, 1990])),
+            provisional=rng.random() < 0.2, rounds=rng.choice([0, 1, 7, 7]),
+            season=rng.choice([None, 3]),
+        )
+        for offset in range(40)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_any_order_and_any_repetition(settings: real.SettingsFactory, seed: int) -> None:
+    """Old partitions, replays and other batches lead to the same index; the histories too, as far
+    as everything was read."""
+    at, events = settings(serve_history=3), some_events(seed)
+    rng = random.Random(seed)
+    writer = IndexWriter(at)
+    writer.begin(1)
+    given = [*events, *rng.sample(events, 20)]
+    rng.shuffle(given)
+    for place, some in enumerate(_batches(given, 7), 1):
+        writer.apply(some, [place])
+    assert_equal_to_newest(at, events)
+    reader = IndexReader(at)
+    for player in {event.player for event in events}:
+        own = [event.offset for event in events if event.player == player][-3:]
+        assert [change.offset for change in reader.history(LADDER, player)] == own
+
+
+def _batches(events: Sequence[RatingChanged], size: int) -> list[Sequence[RatingChanged]]:
+    return [events[i : i + size] for i in range(0, len(events), size)]
+
+
+def test_two_processes_write_at_once(settings: real.SettingsFactory) -> None:
+    """Both follow everything, one ahead, then the other: nothing counts twice."""
+    at, events = settings(), some_events(1)
+    writers = [IndexWriter(at), IndexWriter(at)]
+    for each in writers:
+        each.begin(1)
+    done, rng = [0, 0], random.Random(2)
+    while min(done) < len(events):
+        who = rng.randrange(2)
+        upto = min(len(events), done[who] + rng.randint(1, 9))
+        writers[who].apply(events[done[who] : upto], [upto])
+        done[who] = upto
+    assert_equal_to_newest(at, events)
+
+
+def test_a_write_between_reading_and_writing_counts_once(
+    settings: real.SettingsFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What another process writes after our look makes us look again."""
+    at = settings()
+    first, second = IndexWriter(at), IndexWriter(at)
+    first.begin(1), second.begin(1)
+    events = [an_event("ann", 1), an_event("bob", 2)]
+    original = index_writer._read
+
+    def interrupted(*given: Any) -> Any:
+        found = original(*given)
+        if not done:
+            done.append(1)
+            second.apply(events, [2])
+        return found
+
+    done: list[int] = []
+    monkeypatch.setattr(index_writer, "_read", interrupted)
+    first.apply([*events, an_event("cy", 3)], [3])
+    assert_equal_to_newest(at, [*events, an_event("cy", 3)])
+
+
+# --- the index is lost ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lost", ["all", "ladder", "root"])
+@pytest.mark.parametrize("noticed", ["apply", "checkpoint"])
+def test_a_loss_is_noticed(settings: real.SettingsFactory, lost: str, noticed: str) -> None:
+    """Whatever part of the index is gone, reading begins where the rest stands: at the start."""
+    at = settings()
+    writer = IndexWriter(at)
+    writer.begin(2)
+    writer.apply([an_event("ann", 1)], [5, 6])
+    writer.checkpoint([5, 6])
+    client = redis.Redis.from_url(at.redis)
+    keys = keys_of(LADDER)
+    gone = {"all": list(contents(at)), "ladder": list(keys), "root": [ROOT]}[lost]
+    client.delete(*gone)
+    client.close()
+    if noticed == "checkpoint" or lost != "root":
+        with pytest.raises(IndexLost):
+            if noticed == "checkpoint":
+                writer.checkpoint([5, 7])
+            else:
+                writer.apply([an_event("bob", 2)], [5, 7])
+    assert IndexWriter(at).begin(2) == [0, 0]
+
+
+def test_reading_begins_at_the_least_position(settings: real.SettingsFactory) -> None:
+    """A ladder without news holds it back until the next checkpoint; of a partition that nobody
+    has read, everything is read."""
+    at = settings()
+    writer = IndexWriter(at)
+    assert writer.begin(2) == [0, 0]
+    writer.apply([an_event("ann", 1)], [5, 6])
+    writer.apply([msgspec.structs.replace(an_event("ann", 1), ladder="other")], [7, 8])
+    assert IndexWriter(at).begin(2) == [0, 0]
+    writer.checkpoint([7, 8])
+    assert IndexWriter(at).begin(2) == [7, 8]
+    writer.apply([an_event("ann", 9)], [17, 18])
+    assert IndexWriter(at).begin(3) == [7, 8, 0]
+
+
+# --- the leaderboard -----------------------------------------------------------------------------
+
+
+def brute(table: dict[str, float]) -> list[tuple[int, str, float]]:
+    """Rank, player and rating of everybody, best first."""
+    order = sorted(table.items(), key=lambda item: (-item[1], item[0].encode()))
+    return [(1 + sum(r > rating for r in table.values()), name, rating) for name, rating in order]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_pages_equal_a_plain_table(settings: real.SettingsFactory, seed: int) -> None:
+    """Ranks, ties, each page from each cursor, and around each player, between moves. A page
+    begins right behind its cursor, though its row has moved or left."""
+    rng, at = random.Random(seed), settings()
+    writer, reader = IndexWriter(at), IndexReader(at)
+    writer.begin(1)
+    names = [f"{i:02}é" for i in range(25)]
+    table: dict[str, float] = {}
+    places: list[Place | None] = [None]
+    for offset in range(1, 30):
+        moved = rng.sample(names, rng.choice([1, 3, 20]))
+        events = [
+            an_event(name, offset, rng.choice([-0.0, 1.5, 2.5, 2.5, rng.random()]),
+                     rounds=rng.choice([0, 7, 7, 7]))
+            for name in moved
+        ]  # fmt: skip
+        writer.apply(events, [offset])
+        for each in events:
+            table.pop(each.player, None)
+            if each.rounds:
+                table[each.player] = each.rating
+        limit, whole = rng.randint(1, 9), brute(table)
+        for behind in places:
+            page = reader.page(LADDER, behind, limit)
+            after = [
+                row for row in whole
+                if behind is None
+                or (-row[2], row[1].encode()) > (-behind.rating, behind.player.encode())
+            ]  # fmt: skip
+            assert [tuple(row) for row in page.rows] == after[:limit]
+            assert page.more == (len(after) > limit) and page.listed == len(whole)
+        for i, (rank, name, rating) in enumerate(whole):
+            view, near = reader.player(LADDER, name), reader.around(LADDER, name, limit)
+            assert view is not None and (view.rank, view.player.rating) == (rank, rating)
+            start = max(0, i - limit // 2)
+            assert near is not None
+            assert [tuple(row) for row in near.rows] == whole[start : start + limit]
+        away = rng.choice(names)
+        if away not in table:
+            assert reader.around(LADDER, away, 3) is None
+        if whole:
+            _, name, rating = rng.choice(whole)
+            places.append(cursors.read(cursors.written(Place(rating, name))))
+
+
+def test_all_pages_tell_each_who_stays_once(settings: real.SettingsFactory) -> None:
+    """While others move across the pages, nobody who stays is left out or told twice."""
+    at, rng = settings(), random.Random(5)
+    writer, reader = IndexWriter(at), IndexReader(at)
+    writer.begin(1)
+    writer.apply([an_event(f"s{i}", 1, float(i // 3)) for i in range(60)], [1])
+    writer.apply([an_event(f"m{i}", 1, rng.uniform(0, 20)) for i in range(60)], [2])
+    told: list[str] = []
+    place, more, offset = None, True, 2
+    while more:
+        page = reader.page(LADDER, place, 7)
+        told += [row.player for row in page.rows if row.player.startswith("s")]
+        place, more = Place(page.rows[-1].rating, page.rows[-1].player), page.more
+        offset += 1
+        moved = [an_event(f"m{i}", offset, rng.uniform(0, 20)) for i in rng.sample(range(60), 30)]
+        writer.apply(moved, [offset])
+    assert sorted(told) == sorted(f"s{i}" for i in range(60))

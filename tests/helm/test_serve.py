@@ -1,0 +1,177 @@
+"""What the chart makes of `serve`: pods that are no workers, with a user and token of their own."""
+
+import re
+from typing import Any
+
+import pytest
+
+from stream_rater.config import PREFIX, read_settings
+from tests.helm.chart import Resource, of_kind, refusal, resources, the, worker_pods
+
+CASE = "serving"
+
+
+def program(pod: Resource) -> dict[str, Any]:
+    """The container of a pod."""
+    (found,) = pod["spec"]["containers"]
+    return dict(found)
+
+
+def variables(pod: Resource) -> dict[str, str]:
+    """Those that have a value."""
+    told = program(pod)["env"]
+    return {each["name"]: each["value"] for each in told if "value" in each}
+
+
+def pod_of(*changes: str) -> Resource:
+    found: Resource = the("Deployment", CASE, *changes)["spec"]["template"]
+    return found
+
+
+def secrets(pod: Resource) -> dict[str, str]:
+    """The Secret of each file."""
+    (volume,) = [each for each in pod["spec"]["volumes"] if each["name"] == "access"]
+    return {
+        item["path"]: each["secret"]["name"]
+        for each in volume["projected"]["sources"]
+        for item in each["secret"]["items"]
+    }
+
+
+def test_it_is_off_unless_asked_for() -> None:
+    """Nothing of it is in the chart then."""
+    for case in ("separate", "secured", "observed"):
+        labels = [each["metadata"]["labels"] for each in resources(case)]
+        assert all(each.get("app.kubernetes.io/component") != "serve" for each in labels)
+        assert not of_kind("Deployment", case)
+
+
+def test_nothing_takes_it_for_a_worker() -> None:
+    """What selects workers selects no pod of it, and the other way round."""
+    workers = [pod["metadata"]["labels"] for pod in worker_pods(CASE).values()]
+    own = pod_of()["metadata"]["labels"]
+    services = {each["metadata"]["name"]: each for each in of_kind("Service", CASE)}
+    selectors: dict[bool, list[Any]] = {True: [], False: []}
+    for each in (*of_kind("NetworkPolicy", CASE), *of_kind("PodDisruptionBudget", CASE)):
+        spec = each["spec"]
+        chosen = spec.get("podSelector", spec.get("selector"))["matchLabels"]
+        selectors[each["metadata"]["name"].endswith("-serve")].append(chosen)
+    for name, each in services.items():
+        selectors[name.endswith("-serve")].append(each["spec"]["selector"])
+    for serve, chosen in selectors.items():
+        assert len(chosen) >= 3
+        for selector in chosen:
+            assert (selector.items() <= own.items()) == serve
+            if serve:
+                assert not any(selector.items() <= each.items() for each in workers)
+    for monitor in of_kind("ServiceMonitor", CASE):
+        wanted = monitor["spec"]["selector"]["matchLabels"].items()
+        found = [n for n, each in services.items() if wanted <= each["metadata"]["labels"].items()]
+        assert found == [monitor["metadata"]["name"]]
+
+
+def test_its_job_is_another() -> None:
+    """So that no alert about workers is of it."""
+    jobs = [
+        each["spec"]["endpoints"][0]["relabelings"][0]["replacement"]
+        for each in of_kind("ServiceMonitor", CASE)
+    ]
+    name = "games/rater-stream-rater"
+    assert sorted(jobs) == [f"stream-rater-serve/{name}", f"stream-rater/{name}"]
+    assert re.fullmatch("stream-rater-serve.*", f"stream-rater-serve/{name}"), "as alerts know it"
+
+
+def test_it_has_its_own_users() -> None:
+    """Names as variables, passwords from its own Secrets; the workers keep theirs."""
+    pod = pod_of()
+    assert secrets(pod) == {
+        "kafka-password": "kafka-reader", "redis-password": "redis-indexer",
+        "serve-token": "serve-token",
+    }  # fmt: skip
+    told = variables(pod)
+    assert told["STREAM_RATER_KAFKA_SASL_USERNAME"] == "reader"
+    assert told["STREAM_RATER_REDIS_USERNAME"] == "indexer"
+    assert told["STREAM_RATER_SERVE_TOKEN_FILE"] == "/etc/stream-rater/access/serve-token"
+    for worker in worker_pods(CASE).values():
+        assert secrets(worker) == {"kafka-password": "kafka-user", "redis-password": "redis-user"}
+        assert variables(worker)["STREAM_RATER_KAFKA_SASL_USERNAME"] == "rater"
+
+
+def test_it_may_share_the_workers_users() -> None:
+    """Where it is given none; and without a token none is asked for."""
+    empty = [
+        f"serve.{each}=" for each in (
+            "kafka.username", "kafka.existingSecret", "redis.username", "redis.existingSecret",
+            "token.existingSecret",
+        )
+    ]  # fmt: skip
+    pod = pod_of(*empty)
+    assert secrets(pod) == {"kafka-password": "kafka-user", "redis-password": "redis-user"}
+    assert variables(pod)["STREAM_RATER_KAFKA_SASL_USERNAME"] == "rater"
+    assert {PREFIX + "REDIS_USERNAME", PREFIX + "SERVE_TOKEN_FILE"}.isdisjoint(variables(pod))
+
+
+def test_its_variables_are_settings() -> None:
+    """Those that the values tell."""
+    told = {n: v for n, v in variables(pod_of()).items() if not n.endswith("_FILE")}
+    found = read_settings(None, told)
+    assert (found.serve, found.serve_rate, found.serve_history) == ("0.0.0.0:9108", 2500.0, 50)
+    assert found.serve_cors == "https://play.example,https://admin.play.example"
+    assert program(pod_of())["args"][0] == "serve"
+
+
+def test_it_is_reached_where_it_listens() -> None:
+    """By its Service, its probes and its Ingress."""
+    found = program(pod_of())
+    (port,) = found["ports"]
+    assert variables(pod_of())["STREAM_RATER_SERVE"].endswith(f":{port['containerPort']}")
+    (service,) = [s for s in of_kind("Service", CASE) if s["metadata"]["name"].endswith("-serve")]
+    assert service["spec"]["ports"][0]["targetPort"] == port["name"]
+    assert found["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": port["name"]}
+    (rule,) = the("Ingress", CASE)["spec"]["rules"]
+    backend = rule["http"]["paths"][0]["backend"]["service"]
+    assert rule["host"] == "ratings.play.example"
+    assert backend == {"name": service["metadata"]["name"], "port": {"name": "http"}}
+    *_, seconds, api = the("Pod", CASE)["spec"]["containers"][0]["args"]
+    assert (seconds, api) == ("120", f"{service['metadata']['name']}:80")
+
+
+def test_who_may_ask() -> None:
+    """The clients, Prometheus, and `helm test`; nobody else."""
+    (policy,) = [
+        each for each in of_kind("NetworkPolicy", CASE)
+        if each["metadata"]["name"].endswith("-serve")
+    ]  # fmt: skip
+    (rule,) = policy["spec"]["ingress"]
+    *others, test = rule["from"]
+    monitoring = {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}
+    assert others == [
+        {"podSelector": {"matchLabels": {"app": "matchmaking"}}}, {"namespaceSelector": monitoring},
+    ]  # fmt: skip
+    labels = the("Pod", CASE)["metadata"]["labels"].items()
+    assert test["podSelector"]["matchLabels"].items() <= labels
+
+
+def test_it_is_scaled_by_processor_time_or_not_at_all() -> None:
+    """An upgrade does not set the autoscaler's number back."""
+    deployment = the("Deployment", CASE)
+    scaler = the("HorizontalPodAutoscaler", CASE)["spec"]
+    assert "replicas" not in deployment["spec"]
+    assert scaler["scaleTargetRef"]["name"] == deployment["metadata"]["name"]
+    assert (scaler["minReplicas"], scaler["maxReplicas"]) == (3, 8)
+    fixed = "serve.autoscaling.enabled=false"
+    assert the("Deployment", CASE, fixed)["spec"]["replicas"] == 3
+    assert not of_kind("HorizontalPodAutoscaler", CASE, fixed)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "serve.ingress.enabled=true", "serve.replicas=0", "serve.rate=-1", "serve.history=1001",
+        "serve.kafka.username=reader", "serve.token.key=", "serve.autoscaling.cpuPercent=101",
+        "serve.port=80",
+    ],
+)  # fmt: skip
+def test_is_refused(change: str) -> None:
+    """With the value's name."""
+    assert change.split("=", maxsplit=1)[0].split(".")[1] in refusal(f"--set={change}")

@@ -1,0 +1,99 @@
+"""`stream-rater serve` as a process, and a client of it."""
+
+import http.client
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from stream_rater.config import Settings
+from tests.integration.processes import WorkerProcess
+
+Serve = Callable[..., WorkerProcess]
+
+
+class Answered(NamedTuple):
+    """An answer of the API."""
+
+    status: int
+    headers: Mapping[str, str]
+    text: str
+
+    @property
+    def json(self) -> Any:
+        """The body."""
+        return json.loads(self.text)
+
+
+def ask(
+    serve: WorkerProcess, path: str, body: Any = None, method: str = "", **headers: str
+) -> Answered:
+    """Ask once. A body that is no bytes is sent as JSON; `_` in the names of headers is `-`."""
+    data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+    at = urlsplit(serve.url)
+    connection = http.client.HTTPConnection(at.hostname or "", at.port, timeout=20.0)
+    try:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        connection.request(method or ("GET" if body is None else "POST"), path, data, named)
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        return Answered(answer.status, {k.lower(): v for k, v in answer.getheaders()}, text)
+    finally:
+        connection.close()
+
+
+class Told(NamedTuple):
+    """A server-sent event."""
+
+    id: str
+    kind: str
+    data: str
+
+
+@contextmanager
+def followed(serve: WorkerProcess, path: str, **headers: str) -> Iterator[Iterator[Told]]:
+    """The server-sent events of a path, as they come."""
+    at = urlsplit(serve.url)
+    connection = http.client.HTTPConnection(at.hostname or "", at.port, timeout=20.0)
+    try:
+        connection.request(
+            "GET", path, headers={name.replace("_", "-"): v for name, v in headers.items()}
+        )
+        answer = connection.getresponse()
+        assert answer.status == 200, answer.read()
+        yield _events(answer)
+    finally:
+        connection.close()
+
+
+def _events(answer: http.client.HTTPResponse) -> Iterator[Told]:
+    found: dict[str, str] = {}
+    for line in answer:
+        name, _, value = line.decode().rstrip("\n").partition(": ")
+        if name:
+            found[name] = value
+        elif found:
+            yield Told(found.get("id", ""), found.get("event", ""), found.get("data", ""))
+            found = {}
+
+
+@contextmanager
+def serves(folder: Path) -> Iterator[Serve]:
+    """Starts `stream-rater serve`: `start(settings, ready=True)`. All are killed at the end."""
+    started: list[WorkerProcess] = []
+
+    def start(settings: Settings, *, ready: bool = True) -> WorkerProcess:
+        words = [sys.executable, "-m", "stream_rater", "serve"]
+        started.append(WorkerProcess(settings, folder / f"serve-{len(started)}.log", command=words))
+        if ready:
+            started[-1].wait_ready()
+        return started[-1]
+
+    try:
+        yield start
+    finally:
+        for each in started:
+            each.close()

@@ -1,0 +1,202 @@
+"""`stream-rater predict` on a file: the numbers of the kernels, and what it refuses."""
+
+import itertools
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from stream_rater import Ladder
+from stream_rater.cli import app
+from tests.rounds import day, event, ranked
+from tests.unit.test_dry_run import season, written
+
+Line = dict[str, Any]
+CONFIG = {"system": "trueskill", "beta": 200, "sigma_drift": 35, "draw_margin": 60}
+SIDES = ["p1,ann", "p2", '["p3", "a,b"]']
+GROUPS = [("p1", "ann"), "p2", ("p3", "a,b")]
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app.main, ["predict", *words])
+
+
+def answer(*words: str) -> Line:
+    result = run(*words, "--format", "json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    found: Line = json.loads(result.stdout)
+    return found
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    return written(tmp_path / "rounds.jsonl", season())
+
+
+def rated(*words: str) -> dict[str, Line]:
+    """What `rate` says of each player."""
+    result = CliRunner().invoke(app.main, ["rate", *words])
+    assert result.exit_code == 0, result.stderr
+    return {each["player"]: each for each in map(json.loads, result.stdout.splitlines())}
+
+
+@pytest.mark.parametrize("config", [None, CONFIG], ids=["elo-mmr", "trueskill"])
+def test_the_numbers_of_the_kernels(tmp_path: Path, file: str, config: Line | None) -> None:
+    """Players are as `rate` tells them, newcomers as the ladder believes of them; the prediction
+    is that of the ladder in Python, to the last bit."""
+    words, own = ["--file", file], list[str]()
+    if config is not None:
+        own = ["--config", str(tmp_path / "c.json")]
+        Path(own[1]).write_text(json.dumps(config))
+    found = answer(*words, *own, *SIDES)
+    ladder = Ladder(**(config or {}))
+    ladder.rate_file(file)
+    told = ladder.predict(GROUPS)
+    assert found["ladder"] == "l"
+    assert [each["win"] for each in found["sides"]] == told.win.tolist()
+    assert [each["expected_rank"] for each in found["sides"]] == told.expected_rank.tolist()
+    assert found["pairwise"] == told.pairwise.tolist()
+    assert (found["draw"], found["quality"]) == (told.draw, told.quality)
+    assert (found["draw"] > 0.0) == (config is not None)
+    lines = rated(file, *own)
+    for each in itertools.chain(*(side["players"] for side in found["sides"])):
+        who = each["player"]
+        if who == "a,b":
+            assert (each["mu"], each["sigma"], each["rounds"]) == (1500.0, 350.0, 0)
+        else:
+            assert each == {name: lines[who][name] for name in each}
+
+
+def test_what_if_is_what_rate_gives(tmp_path: Path, file: str) -> None:
+    """As with the round at the end of the file; who did not finish, too."""
+    found = answer("--file", file, *SIDES, "--ranks", "2,1,-")
+    entries = [
+        {"team": ["p1", "ann"], "rank": 2}, {"player": "p2", "rank": 1},
+        {"team": ["p3", "a,b"], "dnf": True},
+    ]  # fmt: skip
+    more = event(*entries, round_id="more", ladder="l", completed_at=day(39))
+    before, after = rated(file), rated(written(tmp_path / "b.jsonl", [*season(), more]))
+    assert {each["player"] for each in found["changes"]} == {"p1", "ann", "p2", "p3", "a,b"}
+    for each in found["changes"]:
+        who = each["player"]
+        assert {name: each[name] for name in ("mu", "sigma", "rating")} == {
+            name: after[who][name] for name in ("mu", "sigma", "rating")
+        }
+        assert who == "a,b" or each["previous_rating"] == before[who]["rating"]
+
+
+def test_even_teams_are_the_ladders(file: str) -> None:
+    """All players are dealt, whatever the sides."""
+    found = answer("--file", file, "p0,p1,p2", "p3,p4,new", "--teams", "3")
+    ladder = Ladder()
+    ladder.rate_file(file)
+    teams = ladder.balance(["p0", "p1", "p2", "p3", "p4", "new"], 3)
+    assert [tuple(p["player"] for p in side["players"]) for side in found["sides"]] == teams
+
+
+def test_a_greater_variance_is_less_sure(file: str) -> None:
+    """As the option says."""
+    one, other = (
+        answer("--file", file, "ann", "p1", "--variance-factor", factor)["quality"]
+        for factor in ("1", "4")
+    )
+    assert one < other
+
+
+def test_corrections_say_who_plays(tmp_path: Path) -> None:
+    """A merged player is the other one; who was removed cannot play."""
+    corrections = [
+        {"event_type": "player-merged", "ladder": "l", "player": "ann2", "into": "ann"},
+        {"event_type": "player-removed", "ladder": "l", "player": "p1"},
+    ]
+    path = written(tmp_path / "a.jsonl", [*season(), *corrections])
+    (one, other) = answer("--file", path, "ann2", "p2")["sides"]
+    ann = rated(path)["ann"]
+    assert one["players"][0] == {name: ann[name] for name in one["players"][0]} | {"player": "ann2"}
+    assert other["players"][0]["player"] == "p2"
+    for sides, who in ((["p1", "p2"], "p1"), (["ann", "ann2"], "ann2")):
+        result = run("--file", path, *sides)
+        assert result.exit_code == 1
+        assert result.stderr == (
+            f"stream-rater: player {who!r} was removed from ladder 'l', or merged into another one "
+            "of these: leave them out\n"
+        )
+
+
+def test_a_table_for_people(file: str) -> None:
+    """Sides, pairs of three or more, and what a result would change."""
+    result = run("--file", file, *SIDES, "--ranks", "2,1,-")
+    for each in ("p1, ann", "p3, a,b", "over 3", "quality 0.", "what the result would change"):
+        assert each in result.stdout
+    assert "over" not in run("--file", file, "ann", "p1").stdout
+    nothing = run("--file", file, "ann", "p1", "--ranks", "-,-").stdout
+    assert nothing.endswith("the result would change nothing\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["ann"], "one side alone: name two at least, as in ann,bob cy,dee, or deal it by "
+                  "--teams 2"),
+        (["ann,ann", "bob"], "side 1: player 'ann' stands there twice: name each once"),
+        (["ann", "bob,ann"], "sides 1 and 2: player 'ann' stands there twice: name each once"),
+        (["ann,", "bob"], "side 1: 'ann,': an empty id: write ids as in ann,bob cy,dee"),
+        (["ann", "[1]"], 'side 2: [1]: no JSON list such as ["ann", "bob"]'),
+        (["ann", "x" * 300], f"side 2: {'x' * 300!r}: player {'x' * 300!r}: "),
+        (["ann,bob", "--teams", "3"], "--teams 3: 2 players can be dealt into 2 to 2 teams"),
+        (["ann", "bob", "--ranks", "1"], "--ranks 1: 1 for 2 sides: give one for each"),
+        (["ann", "bob", "--ranks", "1,0"],
+         "--ranks 1,0: '0' is no rank: give whole numbers from 1 to 999999999, or - for who did "
+         "not finish"),
+        (["ann", "bob", "--config", "c"], "--config is for --file: add it, or leave --config out"),
+    ],
+)  # fmt: skip
+def test_wrong_words_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], why: str
+) -> None:
+    """In one line, with the place and the cure."""
+    monkeypatch.chdir(tmp_path)
+    Path("c").write_text("{}")
+    result = run("--ladder", "l", *words)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"stream-rater: {why}") and result.stderr.count("\n") == 1
+
+
+def test_the_ladder_of_a_file(tmp_path: Path, file: str) -> None:
+    """It is named if there are several, and must be there; without a file it is always named."""
+    others = [event(*ranked([1, 2]), round_id="r", ladder="m", completed_at=day(1))]
+    both = written(tmp_path / "b.jsonl", [*season(), *others])
+    assert answer("--file", both, "--ladder", "m", "ann", "bob")["ladder"] == "m"
+    for words, code, why in (
+        (["--file", both], 2, f"{both}: it has the ladders l, m: name one by --ladder"),
+        (["--file", both, "--ladder", "n"], 1, f"{both}: ladder 'n' has no players: no round of it "
+         "was rated"),
+        ([], 2, "give --ladder, or a file of rounds by --file"),
+    ):  # fmt: skip
+        result = run(*words, "ann", "bob")
+        assert result.exit_code == code
+        assert result.stderr.startswith(f"stream-rater: {why}")
+
+
+def test_refused_lines_are_told(tmp_path: Path) -> None:
+    """The others were rated, and the exit code is 1."""
+    path = tmp_path / "a.jsonl"
+    written(path, season())
+    path.write_text(path.read_text() + "{}\n")
+    result = run("--file", str(path), "ann", "p1")
+    assert result.exit_code == 1 and "quality" in result.stdout
+    assert result.stderr.splitlines()[-1].endswith("1 round was invalid; the 40 others were taken")
+
+
+def test_a_file_needs_no_client(file: str) -> None:
+    """Neither Kafka's nor Redis's is loaded."""
+    code = (
+        "import sys; from stream_rater.cli.app import main\n"
+        f"main(['predict', '--file', {file!r}, 'ann', 'p1'], standalone_mode=False)\n"
+        "assert not {'confluent_kafka', 'redis'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)

@@ -1,0 +1,130 @@
+"""How well the winner of a round was foretold, against a plain count."""
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stream_rater.lab.evaluation import evaluate
+from stream_rater.lab.measures import FIELDS
+from stream_rater.lab.season import Session
+from stream_rater.lab.winners import Foretold, calibration, foretold, score
+from stream_rater.predictions.wins import Performances, of_rounds, win_probabilities
+from stream_rater.rating.parameters import EloMMR
+from tests.rounds import as_json, ranked
+from tests.unit.test_season import sessions
+
+MEANS, SPREADS = st.floats(500.0, 2500.0), st.floats(30.0, 600.0)
+CONFIG = EloMMR(weight_limit=0.2, sigma_limit=80.0)
+
+
+def scored(places: list[int], win: list[float], *, draws: bool = False) -> list[float]:
+    """The scores of one round."""
+    starts, place = np.array([0, len(places)]), np.array(places, np.int32)
+    found: list[float] = score(starts, place, np.array(win), draws).tolist()[0]
+    return found
+
+
+def test_the_winner_is_scored() -> None:
+    """Log loss, and half of the squares over all outcomes: with two sides (1 - p)^2."""
+    assert scored([1, 2], [0.7, 0.3]) == pytest.approx([1.0, -math.log(0.7), 0.3**2])
+    brier = 0.5 * ((1 - 0.5) ** 2 + 0.3**2 + 0.2**2)
+    assert scored([1, 2, 3], [0.5, 0.3, 0.2]) == pytest.approx([1.0, math.log(2.0), brier])
+
+
+def test_a_round_without_a_winner_counts_only_where_there_are_draws() -> None:
+    """There the draw is one more outcome."""
+    assert scored([1, 1], [0.6, 0.4]) == [0.0, 0.0, 0.0]
+    assert scored([1, 2, 2], [0.6, 0.2, 0.2])[0] == 1.0, "only the first place matters"
+    brier = 0.5 * ((1 - 0.3) ** 2 + 0.4**2 + 0.3**2)
+    assert scored([1, 1], [0.4, 0.3], draws=True) == pytest.approx([1.0, -math.log(0.3), brier])
+
+
+def test_what_was_foretold_is_told_by_side() -> None:
+    """Of scored rounds alone, with the number of the round."""
+    starts, place = np.array([0, 2, 4, 7]), np.array([1, 2, 1, 1, 1, 1, 3], np.int32)
+    win = np.array([0.9, 0.1, 0.5, 0.5, 0.2, 0.3, 0.5])
+    found = foretold(starts, place, win, np.array([True, False, True]))
+    assert found.round.tolist() == [0, 0, 2, 2, 2]
+    assert found.win.tolist() == [0.9, 0.1, 0.2, 0.3, 0.5]
+    assert found.won.tolist() == [True, False, False, False, False], "a draw has no winner"
+
+
+def test_calibration_counts_by_probability() -> None:
+    """Mean probability and part that won, in each bin that has a side; the interval holds it."""
+    win = np.array([0.0, 0.32, 0.38, 0.33, 0.36, 1.0])
+    won = np.array([False, True, False, False, True, True])
+    found = calibration(Foretold(np.arange(6), win, won))
+    assert [(each.low, each.high, each.sides) for each in found] == [
+        (0.0, 0.01, 1), (0.3, 0.4, 4), (0.9, 1.0, 1),
+    ]  # fmt: skip
+    middle = found[1]
+    assert (middle.foretold, middle.won) == pytest.approx((0.3475, 0.5))
+    assert middle.won_low == pytest.approx(0.150, abs=1e-3), "Wilson's, of 2 in 4"
+    assert middle.won_high == pytest.approx(0.850, abs=1e-3)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.lists(st.tuples(MEANS, SPREADS), min_size=2, max_size=8), min_size=1, max_size=4
+    ),
+    st.sampled_from([0.0, 60.0]),
+)  # fmt: skip
+def test_many_rounds_at_once_are_as_one_by_one(
+    given_rounds: list[list[tuple[float, float]]], margin: float
+) -> None:
+    """The quick integrals are those of a prediction, to 1e-5."""
+    mu, sigma = (np.array([side[k] for r in given_rounds for side in r]) for k in (0, 1))
+    starts = np.cumsum([0, *map(len, given_rounds)])
+    found = of_rounds(starts, Performances(mu, sigma, margin))
+    for a, b in itertools.pairwise(starts):
+        exact = win_probabilities(Performances(mu[a:b], sigma[a:b], margin))
+        assert found[a:b] == pytest.approx(exact, abs=1e-5)
+
+
+def column(scores: Any, name: str) -> list[float]:
+    return [row[FIELDS.index(name)] for row in scores.tolist()]
+
+
+def test_evaluate_scores_whole_rounds_of_teams() -> None:
+    """Before the first round nothing is known of three teams; a team that won is likelier to win
+    again."""
+    teams = [["ann", "bob"], ["cy"], ["dee", "eve", "fay"]]
+    entries = [{"team": team, "rank": rank} for rank, team in enumerate(teams, 1)]
+    value = [as_json(*entries, round_id=str(i)) for i in range(3)]
+    scores = evaluate(sessions(*value)[0], CONFIG).scores
+    first, second, third = column(scores, "winner_log_loss")
+    assert column(scores, "decided") == [1.0, 1.0, 1.0]
+    assert 0.5 * math.log(3) < first < 1.5 * math.log(3) and first > second > third
+
+
+def test_more_variance_is_less_sure_and_changes_no_rating() -> None:
+    """Of a side that is known to be better."""
+    found: list[Session] = sessions(
+        *(as_json(*ranked([1, 2], ["ann", "bob"]), round_id=str(i)) for i in range(20))
+    )[0]
+    usual, wide = (evaluate(found, CONFIG, variance_factor=factor) for factor in (1.0, 4.0))
+    at_first, at_last = (column(each.scores, "winner_log_loss") for each in (usual, wide))
+    assert at_first[0] == at_last[0] == pytest.approx(math.log(2.0))
+    assert at_first[-1] < at_last[-1] < math.log(2.0)
+    assert column(usual.scores, "kendall_tau") == column(wide.scores, "kendall_tau")
+
+
+def test_rounds_that_truly_have_these_chances_are_calibrated() -> None:
+    """Performances are drawn as the model has them: in each bin as many win as were foretold,
+    within four standard errors."""
+    rng, rounds, sides = np.random.default_rng(5), 4000, 4
+    mu = rng.normal(1500.0, 200.0, rounds * sides)
+    sigma = rng.uniform(50.0, 300.0, rounds * sides)
+    starts = np.arange(0, rounds * sides + 1, sides)
+    win = of_rounds(starts, Performances(mu, sigma))
+    played = rng.normal(mu, sigma).reshape(rounds, sides)
+    won = (played == played.max(axis=1, keepdims=True)).ravel()
+    for each in calibration(Foretold(np.repeat(np.arange(rounds), sides), win, won)):
+        error = (each.foretold * (1.0 - each.foretold) / each.sides) ** 0.5
+        assert abs(each.won - each.foretold) <= 4.0 * error + 1e-3, each
