@@ -113,8 +113,8 @@ def _batches(events: Sequence[RatingChanged], size: int) -> list[Sequence[Rating
 
 @pytest.mark.parametrize("seed", range(3))
 def test_an_erased_player_leaves_no_trace(settings: real.SettingsFactory, seed: int) -> None:
-    """The index is what it would be without the player's events, byte for byte, if others came after
-    them; and a later event of the id is one of a newcomer."""
+    """The index is what it would be without the player's events, byte for byte, if others came
+    after them; and a later event of the id is one of a newcomer."""
     events = some_events(seed)
     last = an_event("somebody", 40)
     gone = events[0].player
@@ -126,7 +126,6 @@ def test_an_erased_player_leaves_no_trace(settings: real.SettingsFactory, seed: 
     erased.apply([Erased(LADDER, gone), Erased(LADDER, "stranger"), last], [2])
     never.apply([*(event for event in events if event.player != gone), last], [2])
     assert contents(with_) == contents(without)
-    assert gone not in str(contents(with_))
     back = an_event(gone, 41, rounds=1)
     erased.apply([back], [3])
     never.apply([back], [3])
