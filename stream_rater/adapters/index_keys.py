@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from stream_rater.contract.events import escape
+from stream_rater.contract.events import MAX_ID_BYTES, escape
 
 INDEX = "stream-rater:index"
 
@@ -15,8 +15,9 @@ EVERY_KEY = f"*{INDEX}*"
 """Matches all keys of the index."""
 SUMMARY = b"summary"
 """The field of a ladder's state that is no partition."""
-NO_LADDER = ""
-"""No ladder has this id; rights are tried on its keys, which stay empty."""
+NO_LADDER = "-" * (MAX_ID_BYTES + 1)
+"""No ladder has an id as long as this; rights are tried on its keys, which stay empty. (Empty
+braces would not keep them in one slot.)"""
 
 
 class LadderKeys(NamedTuple):

@@ -298,3 +298,30 @@ def test_all_pages_tell_each_who_stays_once(settings: real.SettingsFactory) -> N
         moved = [an_event(f"m{i}", offset, rng.uniform(0, 20)) for i in rng.sample(range(60), 30)]
         writer.apply(moved, [offset])
     assert sorted(told) == sorted(f"s{i}" for i in range(60))
+
+
+def test_a_redis_cluster(cluster_settings: Settings) -> None:
+    """Ladders in different slots: written, read in every way, and deleted."""
+    writer, reader = IndexWriter(cluster_settings), IndexReader(cluster_settings)
+    writer.check(), reader.check()
+    assert writer.begin(TOPIC, 1) == [0]
+    ladders = [f"ladder-{i}" for i in range(6)]
+    for offset, ladder in enumerate(ladders, 1):
+        events = [
+            msgspec.structs.replace(an_event(name, offset, 1500.0 + i), ladder=ladder)
+            for i, name in enumerate("abcde")
+        ]
+        writer.apply(events, [offset])
+    writer.checkpoint([len(ladders)])
+    assert IndexWriter(cluster_settings).begin(TOPIC, 1) == [len(ladders)]
+    assert reader.ladders() == ladders
+    for ladder in ladders:
+        best, view = reader.page(ladder, None, 2), reader.player(ladder, "c")
+        assert [row.player for row in best.rows] == ["e", "d"]
+        behind = reader.page(ladder, Place(best.rows[-1].rating, "d"), 2)
+        assert [row.player for row in behind.rows] == ["c", "b"]
+        near = reader.around(ladder, "c", 3)
+        assert near is not None and [row.player for row in near.rows] == ["d", "c", "b"]
+        assert view is not None and view.rank == 3
+    drop_index(cluster_settings)
+    assert reader.ladders() == [] and reader.ladder(ladders[0]) is None
