@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 PROGRAM = "chromium"
 PHONE = {"width": 360, "height": 740}
 DESK = {"width": 1200, "height": 900}
+WAIT_MS = 20_000
+"""A machine may have other work."""
 
 
 class NoBrowser(Exception):
@@ -52,9 +54,12 @@ class Tab:
             self.errors.append(message.text)
 
 
+expect.set_options(timeout=WAIT_MS)
+
+
 @contextmanager
 def tab(of: Browser, **options: Any) -> Iterator[Tab]:
     """A new tab with nothing remembered. `options`: Playwright's of a context."""
     with of.new_context(**{"viewport": DESK, **options}) as context:
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(WAIT_MS)
         yield Tab(context.new_page())

@@ -31,7 +31,7 @@ from stream_rater.config import PREFIX
 from watching.ask import Prometheus, Refused, panels
 from watching.figure import draw
 
-FIGURE: Final = ROOT / "deploy" / "dashboard.png"
+FIGURE: Final = ROOT / "docs" / "pictures" / "dashboard.png"
 EVERY_S: Final = 1
 RATE_INTERVAL: Final = "15s"
 STEP_S: Final = 1.0

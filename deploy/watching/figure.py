@@ -59,8 +59,11 @@ def draw(answers: Answers, end_s: float, out: Path) -> None:
             figure.subfigures(len(rows), 1, squeeze=False).flat, rows.items(), strict=True
         ):
             part.suptitle(row, x=0.01, ha="left", fontweight="bold", fontsize=8)
-            for axes, (panel, found) in zip(part.subplots(1, columns), shown, strict=False):
+            all_axes = part.subplots(1, columns)
+            for axes, (panel, found) in zip(all_axes, shown, strict=False):
                 _draw_panel(axes, panel, found, end_s)
+            for axes in all_axes[len(shown) :]:
+                axes.set_axis_off()
         _save(figure, out)
 
 

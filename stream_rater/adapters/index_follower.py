@@ -4,18 +4,20 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
+from urllib.parse import unquote
 
+import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from stream_rater.adapters.access import trouble_of
-from stream_rater.adapters.index_keys import INDEX
 from stream_rater.adapters.index_reader import IndexReader
-from stream_rater.adapters.index_writer import IndexLost, IndexWriter
+from stream_rater.adapters.index_writer import IndexLost, IndexWriter, of_another
 from stream_rater.adapters.reader import AT_ONCE, PASSING, TIMEOUT_S, lone_consumer
 from stream_rater.adapters.topics import Admin, Topics
 from stream_rater.config import Settings
 from stream_rater.contract.events import UNDECODABLE, RatingChanged, rating_changed_from_json
-from stream_rater.pipeline.ports import CannotGoOn, Trouble, pause_s
+from stream_rater.pipeline.ports import Trouble, pause_s
+from stream_rater.serving.entries import Change, Erased
 from stream_rater.serving.feed import KEPT
 
 POLL_S = 0.2
@@ -88,18 +90,14 @@ class Follower:
         writer = IndexWriter(self._settings)
         writer.check()
         IndexReader(self._settings).check()
-        stored = writer.begin(partitions)
+        stored = writer.begin(topic, partitions)
         consumer = lone_consumer(self._settings)
         try:
             ends = []
             for p, at in enumerate(stored):
                 _, end = consumer.get_watermark_offsets(TopicPartition(topic, p), TIMEOUT_S)
                 if end < at:
-                    raise CannotGoOn(
-                        f"{topic}[{p}] ends at {end}, and the index in Redis has read to {at}: it "
-                        f"is of another topic: delete the keys that begin with {INDEX!r} or "
-                        f"'{{{INDEX}', and start again"
-                    )
+                    raise of_another(topic, f"read to {at} of partition {p}, which ends at {end}")
                 ends.append(end)
             # Some events before the stored place are read again for the feed; the index has them.
             start = [max(0, at - KEPT // partitions) for at in stored]
@@ -117,11 +115,12 @@ class Follower:
         noted_s, ended = -CHECKPOINT_S, set[int]()
         while not self._stop.is_set():
             self.last_poll_s = self._clock()
+            changes: list[Change] = []
             events: list[NewEvent] = []
             for message in consumer.consume(AT_ONCE, POLL_S):
                 partition = message.partition() or 0
                 if (error := message.error()) is None:
-                    events += self._event(message)
+                    self._take(message, changes, events)
                     positions[partition] = (message.offset() or 0) + 1
                 elif error.code() == KafkaError._PARTITION_EOF:
                     # Compaction, and the marks of transactions, leave offsets without a record.
@@ -129,8 +128,9 @@ class Follower:
                     ended.add(partition)
                 elif error.code() not in PASSING:
                     raise trouble_of(error)
+            if changes:
+                writer.apply(changes, positions)
             if events:
-                writer.apply([each.event for each in events], positions)
                 self._watcher.read(events)
             self.lag = self._behind(consumer, positions)
             now_s = self._clock()
@@ -155,11 +155,23 @@ class Follower:
             lag += max(0, end - at)
         return lag
 
-    def _event(self, message: Message) -> list[NewEvent]:
-        value = message.value() or b""
+    def _take(self, message: Message, changes: list[Change], events: list[NewEvent]) -> None:
+        """Add what a record says of the index, and its event, if it is one."""
+        value = message.value()
         place = message.partition() or 0, message.offset() or 0
         try:
-            return [NewEvent(*place, rating_changed_from_json(value), value)]
+            if value is None:
+                changes.append(Erased(*_names(message.key() or b"")))
+                return
+            events.append(NewEvent(*place, rating_changed_from_json(value), value))
+            changes.append(events[-1].event)
         except UNDECODABLE:
             self._watcher.skipped(*place)
-            return []
+
+
+def _names(key: bytes) -> tuple[str, str]:
+    """The ladder and the player of a record's key. Raises one of UNDECODABLE."""
+    parts = key.decode().split(":")
+    if len(parts) != 2:
+        raise msgspec.DecodeError("no key of a player")
+    return unquote(parts[0], errors="strict"), unquote(parts[1], errors="strict")

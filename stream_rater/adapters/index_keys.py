@@ -3,17 +3,21 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from stream_rater.contract.events import escape
+from stream_rater.contract.events import MAX_ID_BYTES, escape
 
 INDEX = "stream-rater:index"
 
 ROOT = f"{{{INDEX}}}"
-"""Sorted set: `ladder:ID` (score 0) for every ladder that has an index, and `partition:P` with the
-offset in `rating-changed` before which the ladders of all events are here."""
+"""Sorted set: `topic:NAME` (score 0) of what the index is made of; `ladder:ID` (score 0) for every
+ladder that has an index; and `partition:P` with the offset before which the ladders of all events
+are here."""
+EVERY_KEY = f"*{INDEX}*"
+"""Matches all keys of the index."""
 SUMMARY = b"summary"
 """The field of a ladder's state that is no partition."""
-NO_LADDER = ""
-"""No ladder has this id; rights are tried on its keys, which stay empty."""
+NO_LADDER = "-" * (MAX_ID_BYTES + 1)
+"""No ladder has an id as long as this; rights are tried on its keys, which stay empty. (Empty
+braces would not keep them in one slot.)"""
 
 
 class LadderKeys(NamedTuple):
@@ -40,18 +44,25 @@ class Root(NamedTuple):
     """In order of their bytes."""
     positions: dict[int, int]
     """Offsets by partition."""
+    topics: list[str]
+    """The topic; none if nothing was read yet."""
 
 
 def root_of(found: Iterable[tuple[bytes, float]]) -> Root:
     """What these members and scores say."""
-    ladders, positions = list[str](), dict[int, int]()
+    root = Root([], {}, [])
     for member, score in found:
         kind, _, name = member.decode().partition(":")
-        if kind == "ladder":
-            ladders.append(name)
+        if kind == "partition":
+            root.positions[int(name)] = int(score)
         else:
-            positions[int(name)] = int(score)
-    return Root(ladders, positions)
+            (root.ladders if kind == "ladder" else root.topics).append(name)
+    return root
+
+
+def topic_member(topic: str) -> str:
+    """The topic's member of ROOT."""
+    return f"topic:{topic}"
 
 
 def member_of(ladder: str) -> str:

@@ -20,6 +20,8 @@ from typing import Any
 import redis
 
 from stream_rater.adapters.index_keys import (
+    EVERY_KEY,
+    INDEX,
     NO_LADDER,
     ROOT,
     SUMMARY,
@@ -28,12 +30,13 @@ from stream_rater.adapters.index_keys import (
     member_of,
     partition_member,
     root_of,
+    topic_member,
 )
-from stream_rater.adapters.redis_client import connect, failures_named
+from stream_rater.adapters.redis_client import connect, failures_named, servers
 from stream_rater.config import Settings
-from stream_rater.contract.events import RatingChanged
-from stream_rater.pipeline.ports import StoreTrouble
+from stream_rater.pipeline.ports import CannotGoOn, StoreTrouble
 from stream_rater.serving.entries import (
+    Change,
     History,
     Indexed,
     IndexedPlayer,
@@ -51,6 +54,15 @@ ATTEMPTS = 100
 
 Positions = dict[int, int]
 """The next offset by partition; a partition that is absent was not read: 0."""
+
+
+def drop_index(settings: Settings) -> None:
+    """Delete the whole index. Whoever follows makes it anew. Raises StoreTrouble or Denied."""
+    client = connect(settings)
+    with failures_named():
+        for server in servers(client):
+            for key in list(server.scan_iter(match=EVERY_KEY, count=10_000)):
+                client.unlink(key)
 
 
 class IndexLost(Exception):
@@ -82,10 +94,14 @@ class IndexWriter:
             pipe.zrem(keys.ranks, "")
             pipe.execute()
 
-    def begin(self, partitions: int) -> list[int]:
-        """From where each partition is to be read."""
+    def begin(self, topic: str, partitions: int) -> list[int]:
+        """From where each partition is to be read. Raises CannotGoOn for an index of another
+        topic."""
         with failures_named():
             root = root_of(self._client.zrange(ROOT, 0, -1, withscores=True))
+            if others := [each for each in root.topics if each != topic]:
+                raise of_another(topic, f"made of {others[0]!r}")
+            self._client.zadd(ROOT, {topic_member(topic): 0})
             self._positions = root.positions
             self._ladders = {
                 name: _positions(self._client.hgetall(keys_of(name).state)) for name in root.ladders
@@ -93,7 +109,7 @@ class IndexWriter:
         all_positions = [self._positions, *self._ladders.values()]
         return [min(each.get(p, 0) for each in all_positions) for p in range(partitions)]
 
-    def apply(self, events: Sequence[RatingChanged], positions: Sequence[int]) -> None:
+    def apply(self, events: Sequence[Change], positions: Sequence[int]) -> None:
         """Apply a batch of events; afterwards everything before these positions was read. Raises
         IndexLost."""
         with failures_named():
@@ -125,9 +141,7 @@ class IndexWriter:
                     return  # another process did it, or names a ladder
                 self._positions = stored | raised
 
-    def _apply(
-        self, ladder: str, events: Sequence[RatingChanged], positions: Sequence[int]
-    ) -> None:
+    def _apply(self, ladder: str, events: Sequence[Change], positions: Sequence[int]) -> None:
         keys, known = keys_of(ladder), self._ladders.get(ladder, {})
         with self._client.pipeline(transaction=True) as pipe:
             for _ in range(ATTEMPTS):
@@ -151,6 +165,14 @@ class IndexWriter:
         raise StoreTrouble(f"redis: ladder {ladder!r}: others wrote its index {ATTEMPTS} times")
 
 
+def of_another(topic: str, why: str) -> CannotGoOn:
+    """The index in Redis is not of this topic."""
+    return CannotGoOn(
+        f"the index in Redis is of another topic than {topic!r}: it is {why}: delete the keys that "
+        f"begin with {INDEX!r} or {ROOT!r}, or give `serve` another database of Redis"
+    )
+
+
 def _positions(found: Mapping[bytes, bytes]) -> Positions:
     return {int(name): int(at) for name, at in found.items() if name != SUMMARY}
 
@@ -168,7 +190,7 @@ def _raised(stored: Positions, positions: Sequence[int]) -> Positions:
 
 
 def _read(
-    pipe: Any, keys: LadderKeys, state: Mapping[bytes, bytes], events: Sequence[RatingChanged]
+    pipe: Any, keys: LadderKeys, state: Mapping[bytes, bytes], events: Sequence[Change]
 ) -> Indexed:
     """What these events may change."""
     names = sorted({event.player for event in events})
@@ -193,9 +215,16 @@ def _write(pipe: Any, keys: LadderKeys, before: Indexed, after: Indexed) -> None
     changed = {
         name: player for name, player in after.players.items() if before.players.get(name) != player
     }
+    gone = [name for name in before.players if name not in after.players]
     if changed:
         pipe.hset(keys.players, mapping={name: packed(each) for name, each in changed.items()})
+    if changed or gone:
         pipe.hset(keys.state, SUMMARY, packed(after.summary))
+    if gone:
+        pipe.hdel(keys.players, *gone)
+        pipe.zrem(keys.ranks, *gone)
+    if forgotten := [name for name in before.histories if name not in after.histories]:
+        pipe.hdel(keys.histories, *forgotten)
     if scores := {name: -each.rating for name, each in changed.items() if each.listed}:
         pipe.zadd(keys.ranks, scores)
     if unlisted := [name for name in changed if name not in scores]:

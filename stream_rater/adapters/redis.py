@@ -29,6 +29,7 @@ from stream_rater.adapters.redis_client import (
     called,
     connect,
     find_again,
+    is_denial,
     nothing,
     of_words,
     servers,
@@ -48,9 +49,6 @@ NO_CONNECTION = " connecting to "
 """In the client's message if no connection could be made."""
 NO_HEADER = bytes(HEADER_SIZE)
 POSITION = "applied", "start", "fresh"
-DENIALS = ("The user executing the script", "ACL failure in script", "because of: NOPERM")
-"""What Redis answers to a user without a right: in a function (7.0, and later releases), and at the
-end of a transaction."""
 
 
 def _reason(error: Exception) -> str:
@@ -241,7 +239,7 @@ class RedisStore:
         except (redis.AuthenticationError, NoPermissionError) as error:
             raise Denied(_reason(error)) from None
         except redis.ResponseError as error:
-            if any(denial in str(error) for denial in DENIALS):
+            if is_denial(error):
                 raise Denied(_reason(error)) from None
             if "Function not found" in str(error):
                 self._guard(self._load_functions)

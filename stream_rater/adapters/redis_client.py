@@ -121,14 +121,28 @@ def servers(client: Client) -> list[Any]:
     return [client.get_redis_connection(node) for node in client.get_primaries()]
 
 
+DENIALS = (
+    "The user executing the script", "ACL failure in script", "because of: NOPERM",
+    "EXEC without MULTI",
+)  # fmt: skip
+"""What Redis answers to a user without a right: in a script (7.0, and later releases), and at the
+end of a transaction, which could not begin without the right to."""
+
+
+def is_denial(error: Exception) -> bool:
+    """Whether a user lacks a right."""
+    denied = isinstance(error, (redis.AuthenticationError, NoPermissionError))
+    return denied or any(each in str(error) for each in DENIALS)
+
+
 @contextmanager
 def failures_named() -> Iterator[None]:
     """Turn a client's errors into Denied and StoreTrouble."""
     try:
         yield
-    except (redis.AuthenticationError, NoPermissionError) as error:
-        raise Denied(f"redis: {error}") from None
     except FAILURES as error:
+        if is_denial(error):
+            raise Denied(f"redis: {error}") from None
         raise StoreTrouble(f"redis: {error}") from None
 
 

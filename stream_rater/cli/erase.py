@@ -20,6 +20,7 @@ import msgspec
 from msgspec import structs
 
 from stream_rater.adapters.generations import ANYWHERE, Copier, delete_topics
+from stream_rater.adapters.index_writer import drop_index
 from stream_rater.adapters.reader import read_all, read_batches
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin
@@ -276,6 +277,7 @@ class Erasure:
         new, store = self._new, self._store
         before = self._digests("beliefs before")
         store.checkpoints.drop_all()  # they know the id, and look like those of the new log
+        drop_index(self._old.settings)  # it knows the id, too, and is of the old topics
         write_anew(new.admin, new.settings, self._ladders, store, self._new_partitions)
         after = self._digests("beliefs after")
         erasure_checks.check_equal(difference(self._under_new_name(before), after), len(after))

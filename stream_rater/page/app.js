@@ -9,6 +9,7 @@ const CHANGES = 200;
 const BOARD_MS = 400;
 const SPREAD_MS = 5_000;
 const LADDERS_MS = 10_000;
+const FIRST_LADDER_MS = 1_000;
 const SECONDS = 60;
 const LAGS = 200;
 
@@ -275,6 +276,11 @@ function decoded(part) {
   }
 }
 
+async function lookForLadders() {
+  await attempt(showLadders);
+  setTimeout(lookForLadders, shown.ladder ? LADDERS_MS : FIRST_LADDER_MS);
+}
+
 function turnTo(cursor, around) {
   Object.assign(shown, { cursor, around });
   soon.board();
@@ -308,7 +314,6 @@ addEventListener("hashchange", openAddress);
 addEventListener("resize", () => shown.ladder && showAll());
 
 openAddress();
-attempt(showLadders);
-setInterval(() => attempt(showLadders), LADDERS_MS);
+lookForLadders();
 setInterval(() => paused || showPulse(), 1000);
 showPulse();

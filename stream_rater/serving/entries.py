@@ -108,28 +108,51 @@ def bin_of(rating: float) -> int:
     return BIN * math.floor(rating / BIN)
 
 
-def folded(before: Indexed, events: Iterable[RatingChanged], kept: int) -> Indexed:
+class Erased(NamedTuple):
+    """A record without a value: the player is to be forgotten. One stands behind the player's
+    events in each partition that has some."""
+
+    ladder: str
+    player: str
+
+
+Change = RatingChanged | Erased
+
+
+def folded(before: Indexed, events: Iterable[Change], kept: int) -> Indexed:
     """The index after these events of one ladder. `before` has all of their players that are
     known; of a history the newest `kept` changes stay."""
     players, histories = dict(before.players), dict(before.histories)
     bins, summary = dict(before.bins), before.summary
     for event in events:
         player = event.player
+        if isinstance(event, Erased):
+            histories.pop(player, None)
+            if (known := players.pop(player, None)) is not None:
+                _count(bins, known, -1)
+                count = summary.players - (known.rounds > 0)
+                summary = msgspec.structs.replace(summary, players=count)
+            continue
         if kept:
             histories[player] = _with_change(histories.get(player, ()), change_of(event), kept)
         known, new = players.get(player), player_of(event)
         if known is not None and known.offset >= new.offset:
             continue
         players[player] = new
-        for each, step in ((known, -1), (new, 1)):
-            if each is not None and each.listed:
-                at = bin_of(each.rating)
-                bins[at] = bins.get(at, 0) + step
+        _count(bins, known, -1)
+        _count(bins, new, 1)
         count = summary.players + (new.rounds > 0) - (known is not None and known.rounds > 0)
         summary = msgspec.structs.replace(summary, players=count)
         if new.offset > summary.offset:
             summary = LadderSummary(count, new.offset, new.completed_at, new.season)
     return Indexed(players, histories, bins, summary)
+
+
+def _count(bins: dict[int, int], player: IndexedPlayer | None, step: int) -> None:
+    """Count a player in a histogram, or not any more."""
+    if player is not None and player.listed:
+        at = bin_of(player.rating)
+        bins[at] = bins.get(at, 0) + step
 
 
 def _with_change(history: History, change: IndexedChange, kept: int) -> History:
@@ -140,9 +163,9 @@ def _with_change(history: History, change: IndexedChange, kept: int) -> History:
     return tuple(sorted([*others, change], key=lambda each: each.offset))[-kept:]
 
 
-def ladders_in(events: Sequence[RatingChanged]) -> dict[str, list[RatingChanged]]:
+def ladders_in(events: Sequence[Change]) -> dict[str, list[Change]]:
     """The events by ladder, in their order."""
-    found: dict[str, list[RatingChanged]] = {}
+    found: dict[str, list[Change]] = {}
     for event in events:
         found.setdefault(event.ladder, []).append(event)
     return found

@@ -12,17 +12,19 @@ import redis
 from stream_rater.adapters import index_writer
 from stream_rater.adapters.index_keys import INDEX, ROOT, SUMMARY, keys_of
 from stream_rater.adapters.index_reader import IndexReader
-from stream_rater.adapters.index_writer import IndexLost, IndexWriter
+from stream_rater.adapters.index_writer import IndexLost, IndexWriter, drop_index
 from stream_rater.config import Settings
 from stream_rater.contract.events import RatingChanged
+from stream_rater.pipeline.ports import CannotGoOn
 from stream_rater.serving import cursors
 from stream_rater.serving.cursors import Place
-from stream_rater.serving.entries import bin_of, packed, player_of
+from stream_rater.serving.entries import Erased, bin_of, packed, player_of
 from tests import real
 
 pytestmark = pytest.mark.integration
 
 LADDER = "eu:{1}"
+TOPIC = "rating-changed"
 
 
 def an_event(player: str, offset: int, rating: float = 1500.0, **more: Any) -> RatingChanged:
@@ -93,7 +95,7 @@ def test_any_order_and_any_repetition(settings: real.SettingsFactory, seed: int)
     at, events = settings(serve_history=3), some_events(seed)
     rng = random.Random(seed)
     writer = IndexWriter(at)
-    writer.begin(1)
+    writer.begin(TOPIC, 1)
     given = [*events, *rng.sample(events, 20)]
     rng.shuffle(given)
     for place, some in enumerate(_batches(given, 7), 1):
@@ -109,12 +111,48 @@ def _batches(events: Sequence[RatingChanged], size: int) -> list[Sequence[Rating
     return [events[i : i + size] for i in range(0, len(events), size)]
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_an_erased_player_leaves_no_trace(settings: real.SettingsFactory, seed: int) -> None:
+    """The index is what it would be without the player's events, byte for byte, if others came
+    after them; and a later event of the id is one of a newcomer."""
+    events = some_events(seed)
+    last = an_event("somebody", 40)
+    gone = events[0].player
+    with_, without = settings(serve_history=3), settings(serve_history=3)
+    erased, never = IndexWriter(with_), IndexWriter(without)
+    for each in (erased, never):
+        each.begin(TOPIC, 1)
+    erased.apply(events, [1])
+    erased.apply([Erased(LADDER, gone), Erased(LADDER, "stranger"), last], [2])
+    never.apply([*(event for event in events if event.player != gone), last], [2])
+    assert contents(with_) == contents(without)
+    back = an_event(gone, 41, rounds=1)
+    erased.apply([back], [3])
+    never.apply([back], [3])
+    assert contents(with_) == contents(without)
+
+
+def test_the_index_is_of_one_topic(settings: real.SettingsFactory) -> None:
+    """Another one is refused, until the index is deleted."""
+    at = settings()
+    writer = IndexWriter(at)
+    writer.begin(TOPIC, 1)
+    writer.apply(some_events(1), [1])
+    with pytest.raises(
+        CannotGoOn, match=r"another topic than 'v2\.rating-changed'.*delete the keys"
+    ):
+        IndexWriter(at).begin(f"v2.{TOPIC}", 1)
+    drop_index(at)
+    assert contents(at) == {}
+    assert IndexWriter(at).begin(f"v2.{TOPIC}", 1) == [0]
+
+
 def test_two_processes_write_at_once(settings: real.SettingsFactory) -> None:
     """Both follow everything, one ahead, then the other: nothing counts twice."""
     at, events = settings(), some_events(1)
     writers = [IndexWriter(at), IndexWriter(at)]
     for each in writers:
-        each.begin(1)
+        each.begin(TOPIC, 1)
     done, rng = [0, 0], random.Random(2)
     while min(done) < len(events):
         who = rng.randrange(2)
@@ -130,7 +168,7 @@ def test_a_write_between_reading_and_writing_counts_once(
     """What another process writes after our look makes us look again."""
     at = settings()
     first, second = IndexWriter(at), IndexWriter(at)
-    first.begin(1), second.begin(1)
+    first.begin(TOPIC, 1), second.begin(TOPIC, 1)
     events = [an_event("ann", 1), an_event("bob", 2)]
     original = index_writer._read
 
@@ -156,7 +194,7 @@ def test_a_loss_is_noticed(settings: real.SettingsFactory, lost: str, noticed: s
     """Whatever part of the index is gone, reading begins where the rest stands: at the start."""
     at = settings()
     writer = IndexWriter(at)
-    writer.begin(2)
+    writer.begin(TOPIC, 2)
     writer.apply([an_event("ann", 1)], [5, 6])
     writer.checkpoint([5, 6])
     client = redis.Redis.from_url(at.redis)
@@ -170,7 +208,7 @@ def test_a_loss_is_noticed(settings: real.SettingsFactory, lost: str, noticed: s
                 writer.checkpoint([5, 7])
             else:
                 writer.apply([an_event("bob", 2)], [5, 7])
-    assert IndexWriter(at).begin(2) == [0, 0]
+    assert IndexWriter(at).begin(TOPIC, 2) == [0, 0]
 
 
 def test_reading_begins_at_the_least_position(settings: real.SettingsFactory) -> None:
@@ -178,14 +216,14 @@ def test_reading_begins_at_the_least_position(settings: real.SettingsFactory) ->
     has read, everything is read."""
     at = settings()
     writer = IndexWriter(at)
-    assert writer.begin(2) == [0, 0]
+    assert writer.begin(TOPIC, 2) == [0, 0]
     writer.apply([an_event("ann", 1)], [5, 6])
     writer.apply([msgspec.structs.replace(an_event("ann", 1), ladder="other")], [7, 8])
-    assert IndexWriter(at).begin(2) == [0, 0]
+    assert IndexWriter(at).begin(TOPIC, 2) == [0, 0]
     writer.checkpoint([7, 8])
-    assert IndexWriter(at).begin(2) == [7, 8]
+    assert IndexWriter(at).begin(TOPIC, 2) == [7, 8]
     writer.apply([an_event("ann", 9)], [17, 18])
-    assert IndexWriter(at).begin(3) == [7, 8, 0]
+    assert IndexWriter(at).begin(TOPIC, 3) == [7, 8, 0]
 
 
 # --- the leaderboard -----------------------------------------------------------------------------
@@ -203,7 +241,7 @@ def test_pages_equal_a_plain_table(settings: real.SettingsFactory, seed: int) ->
     begins right behind its cursor, though its row has moved or left."""
     rng, at = random.Random(seed), settings()
     writer, reader = IndexWriter(at), IndexReader(at)
-    writer.begin(1)
+    writer.begin(TOPIC, 1)
     names = [f"{i:02}é" for i in range(25)]
     table: dict[str, float] = {}
     places: list[Place | None] = [None]
@@ -247,7 +285,7 @@ def test_all_pages_tell_each_who_stays_once(settings: real.SettingsFactory) -> N
     """While others move across the pages, nobody who stays is left out or told twice."""
     at, rng = settings(), random.Random(5)
     writer, reader = IndexWriter(at), IndexReader(at)
-    writer.begin(1)
+    writer.begin(TOPIC, 1)
     writer.apply([an_event(f"s{i}", 1, float(i // 3)) for i in range(60)], [1])
     writer.apply([an_event(f"m{i}", 1, rng.uniform(0, 20)) for i in range(60)], [2])
     told: list[str] = []
@@ -260,3 +298,30 @@ def test_all_pages_tell_each_who_stays_once(settings: real.SettingsFactory) -> N
         moved = [an_event(f"m{i}", offset, rng.uniform(0, 20)) for i in rng.sample(range(60), 30)]
         writer.apply(moved, [offset])
     assert sorted(told) == sorted(f"s{i}" for i in range(60))
+
+
+def test_a_redis_cluster(cluster_settings: Settings) -> None:
+    """Ladders in different slots: written, read in every way, and deleted."""
+    writer, reader = IndexWriter(cluster_settings), IndexReader(cluster_settings)
+    writer.check(), reader.check()
+    assert writer.begin(TOPIC, 1) == [0]
+    ladders = [f"ladder-{i}" for i in range(6)]
+    for offset, ladder in enumerate(ladders, 1):
+        events = [
+            msgspec.structs.replace(an_event(name, offset, 1500.0 + i), ladder=ladder)
+            for i, name in enumerate("abcde")
+        ]
+        writer.apply(events, [offset])
+    writer.checkpoint([len(ladders)])
+    assert IndexWriter(cluster_settings).begin(TOPIC, 1) == [len(ladders)]
+    assert reader.ladders() == ladders
+    for ladder in ladders:
+        best, view = reader.page(ladder, None, 2), reader.player(ladder, "c")
+        assert [row.player for row in best.rows] == ["e", "d"]
+        behind = reader.page(ladder, Place(best.rows[-1].rating, "d"), 2)
+        assert [row.player for row in behind.rows] == ["c", "b"]
+        near = reader.around(ladder, "c", 3)
+        assert near is not None and [row.player for row in near.rows] == ["d", "c", "b"]
+        assert view is not None and view.rank == 3
+    drop_index(cluster_settings)
+    assert reader.ladders() == [] and reader.ladder(ladders[0]) is None

@@ -139,7 +139,7 @@ REDIS = {
         READ_BELIEFS, READ_POSITIONS, READ_LAYOUT, *READING, "+hget", "+hlen", "+scan", "+select",
     ),
     "rebuild": REBUILDING,
-    "erase": (*REBUILDING, CHECKPOINTS, "+hexists", "+hgetall", "+hsetnx"),
+    "erase": (*REBUILDING, CHECKPOINTS, *INDEX, "+hexists", "+hgetall", "+hsetnx"),
     "erase --to": (),
     "inspect": (READ_POSITIONS, "+hmget", "+select"),
     "inspect --player": (READ_BELIEFS, READ_POSITIONS, *READING, "+select"),

@@ -9,11 +9,13 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from stream_rater.adapters.index_writer import IndexWriter
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Admin
 from stream_rater.config import Settings
 from stream_rater.contract.events import joined, to_json
 from stream_rater.contract.groups import ESTIMATORS
+from tests.contract.test_serve_index import an_event
 from tests.integration import rights
 from tests.integration.processes import complaints, stream_rater
 from tests.integration.rights import Rights, least_to_erase
@@ -46,8 +48,8 @@ def builder(castle: Castle) -> str:
 
 
 def rated(castle: Castle, builder: str) -> Settings:
-    """A place whose rounds are rated, with an event of ann's and a piece of a checkpoint, and with
-    new topics beside it."""
+    """A place whose rounds are rated, with an event of ann's, a piece of a checkpoint and an index,
+    and with new topics beside it."""
     at = castle.place()
     own = castle.settings(builder, at.topic_prefix, int(at.redis.rpartition("/")[2]))
     opened = castle.opened(own)
@@ -62,6 +64,10 @@ def rated(castle: Castle, builder: str) -> Settings:
     done = stream_rater("rebuild", settings=opened)
     assert done.returncode == 0, done.stderr
     RedisStore(own).checkpoints.write("eu", "any", 0, b"piece")
+    index = IndexWriter(own)
+    index.begin(admin.topics.changed, 1)
+    index.check()
+    index.apply([an_event("ann", 0, ladder="eu")], [1])
     return at
 
 

@@ -23,7 +23,7 @@ from tests.contract.test_serve_index import an_event
 from tests.integration.processes import WorkerProcess, wait_until
 from tests.integration.serving import Serve, ask, serves
 from tests.integration.test_service import Start
-from tests.integration.topics import Bytes, produce
+from tests.integration.topics import Bytes, Finished, produce
 
 HOSTILE = "<img src=x onerror=alert(1)>/%"
 """An id that is markup, a path and an escape."""
@@ -277,8 +277,8 @@ def test_a_change_arrives_within_a_second(
     worker_process(at)
     with serves(tmp_path_factory.mktemp("live")) as start, tab(chromium) as opened:
         page = opened.page
-        for number in range(6):
-            produce(at, [a_round(number, "ann")])
+        produce(at, [a_round(number, "ann") for number in range(6)])
+        wait_until(Finished(at), "all is rated")
         page.goto(start(at).url)
         expect(rating_of(page, "ann")).not_to_have_text("")
         expect(page.locator("#status")).to_have_text("live")

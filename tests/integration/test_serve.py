@@ -253,6 +253,24 @@ def test_an_index_of_another_topic(
     assert last.startswith("stream-rater: ") and "delete the keys" in last
 
 
+def test_an_erased_player_is_forgotten(
+    settings: real.SettingsFactory, worker_process: Start, serve: Serve
+) -> None:
+    """As `erase` leaves it in the topic: a record without a value, behind the player's events."""
+    at = settings()
+    rated(at, worker_process, 20)
+    api = serve(at)
+    assert ask(api, f"{AT}/players/ann").status == 200
+    topic = Topics.of(at).changed
+    (mine,) = {m.partition() for m in read_topic(at, topic) if m.key() == b"ranked-eu:ann"}
+    produce(at, [Bytes(None, b"ranked-eu:ann", partition=mine)], topic)
+    wait_until(lambda: ask(api, f"{AT}/players/ann").status == 404, "ann is forgotten")
+    (found,) = ask(api, f"{AT}/players:lookup", {"players": ["ann"]}).json["players"]
+    assert found["rounds"] == 0
+    assert all(row["player"] != "ann" for row in ask(api, f"{AT}/leaderboard").json["rows"])
+    assert api.metric("stream_rater_serve_skipped_total") == 0
+
+
 # --- changes as they come ------------------------------------------------------------------------
 
 
