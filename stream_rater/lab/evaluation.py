@@ -15,10 +15,10 @@ import numpy as np
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.config import Ladder
 from stream_rater.lab import accuracy, winners
-from stream_rater.lab.measures import FIELDS
+from stream_rater.lab.measures import FIELDS, OF_PAIRS
 from stream_rater.lab.read_ahead import ahead
 from stream_rater.lab.season import Session
-from stream_rater.lab.winners import Foretold
+from stream_rater.lab.winners import NOTHING, Foretold
 from stream_rater.predictions.chances import chances_of, draw_margin_of
 from stream_rater.predictions.wins import of_rounds, performances_of
 from stream_rater.rating.model import Wave
@@ -64,6 +64,8 @@ class Contender:
     config: RatingConfig
     variance_factor: float = 1.0
     """Of the predictions; ratings do not depend on it."""
+    whole_rounds: bool = True
+    """Whether winners are scored."""
     rating_s: float = 0.0
     _pools: dict[str, Pool] = field(default_factory=dict)
 
@@ -93,6 +95,9 @@ class Contender:
             wave.round_starts, wave.place, wave.entry_starts, wave.share, wave.mu, wave.sigma,
             wave.rounds, self.config.initial_mu, noise, sigmas, gaussian,
         )  # fmt: skip
+        if not self.whole_rounds:
+            blank = np.zeros((len(pairs), len(FIELDS) - OF_PAIRS))
+            return np.concatenate([pairs, blank], axis=1), NOTHING
         sides = performances_of(
             self.config, wave.entry_starts, wave.share, wave.mu, wave.sigma, self.variance_factor
         )
@@ -104,15 +109,18 @@ class Contender:
 
 def evaluate(
     sessions: Iterable[Session], config: RatingConfig, *, threads: bool = False,
-    variance_factor: float = 1.0,
+    variance_factor: float = 1.0, whole_rounds: bool = True,
 ) -> Outcome:  # fmt: skip
-    """Play a season by one configuration. `threads`: read, rate and score in a thread each."""
+    """Play a season by one configuration. `threads`: read, rate and score in a thread each.
+
+    `variance_factor` is that of the predictions. Without `whole_rounds` winners are not scored,
+    which saves time.
+    """
     began_s = perf_counter()
-    contender = Contender(config, variance_factor)
+    contender = Contender(config, variance_factor, whole_rounds)
     rated = ahead(contender.rate(ahead(sessions))) if threads else contender.rate(sessions)
     scores, nobody = [np.zeros((0, len(FIELDS)))], np.empty(0, np.int64)
-    players, numbers = [nobody], [nobody]
-    told = [Foretold(nobody, np.empty(0), np.empty(0, bool))]
+    players, numbers, told = [nobody], [nobody], [NOTHING]
     for session, indices, wave in rated:
         scores.append(np.zeros((len(session.rounds), len(FIELDS))))
         players.append(session.rounds.sizes)

@@ -19,7 +19,7 @@ import numpy as np
 from stream_rater.columns.arrays import Floats
 from stream_rater.lab.accuracy import averages
 from stream_rater.lab.evaluation import evaluate
-from stream_rater.lab.measures import better
+from stream_rater.lab.measures import OF_WINNERS, better
 from stream_rater.lab.season import Session
 from stream_rater.lab.spaces import Dimension, configuration, place
 from stream_rater.rating.parameters import RatingConfig
@@ -52,7 +52,9 @@ class Problem:
 
     def cost(self, point: Sequence[float]) -> float:
         """The cost at a point: the measure, signed so that less is better."""
-        value = averages(evaluate(self.sessions, self.config(point)).scores)[self.measure]
+        whole = self.measure in OF_WINNERS
+        outcome = evaluate(self.sessions, self.config(point), whole_rounds=whole)
+        value = averages(outcome.scores)[self.measure]
         if value is None or not np.isfinite(value):
             return UNDEFINED
         return -better(self.measure) * value

@@ -46,6 +46,9 @@ class Foretold(NamedTuple):
         return Foretold(self.round[kept], self.win[kept], self.won[kept])
 
 
+NOTHING = Foretold(np.empty(0, np.int64), np.empty(0), np.empty(0, np.bool_))
+
+
 class Bin(msgspec.Struct, frozen=True):
     """The sides of scored rounds whose probability to win lies between two edges."""
 

@@ -7,7 +7,7 @@ import pytest
 
 from stream_rater.lab.accuracy import averages
 from stream_rater.lab.evaluation import evaluate, trained
-from stream_rater.lab.measures import FIELDS
+from stream_rater.lab.measures import FIELDS, OF_PAIRS
 from stream_rater.lab.season import Session, in_blocks, singly, split
 from stream_rater.lab.synthetic import Kind, season
 from stream_rater.rating.parameters import EloMMR, RatingConfig, Topcoder
@@ -93,6 +93,14 @@ def test_rounds_side_by_side_are_rated_as_one_after_the_other() -> None:
     rng = np.random.default_rng(2)
     dealt = [split(session, 3, rng) for session in SEASON]
     assert np.array_equal(evaluate(dealt, CONFIG).scores, evaluate(singly(dealt), CONFIG).scores)
+
+
+def test_winners_are_left_out_where_nobody_asks() -> None:
+    """The other scores are the same."""
+    whole, pairs = (evaluate(SEASON, CONFIG, whole_rounds=asked) for asked in (True, False))
+    assert np.array_equal(pairs.scores[:, :OF_PAIRS], whole.scores[:, :OF_PAIRS])
+    assert whole.scores[:, OF_PAIRS].all() and not pairs.scores[:, OF_PAIRS:].any()
+    assert whole.calibration(0.1) and pairs.calibration(0.1) == []
 
 
 def test_better_parameters_foretell_better() -> None:

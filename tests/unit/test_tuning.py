@@ -1,10 +1,14 @@
 """Tuning finds better parameters, the same ones again, and says what is missing."""
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from stream_rater.lab.accuracy import averages
+from stream_rater.lab.evaluation import evaluate
+from stream_rater.lab.measures import MEASURES, better
 from stream_rater.lab.spaces import SPACES, Dimension, configuration, newcomer_weights, place, start
 from stream_rater.lab.synthetic import Kind, season
 from stream_rater.lab.tuning import MissingExtra, Problem, tune, without_defaults
@@ -38,6 +42,15 @@ def test_tuning_is_never_worse_than_the_first_guess() -> None:
     """It is among the trials, and wins where all are equal: nothing can be scored here."""
     blind = Problem("codeforces", SPACES["codeforces"], "pair_inversion", SEASON[:3])
     assert tune(blind, 12, 1) == configuration("codeforces", start(blind.space))
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_every_measure_has_a_cost(measure: str) -> None:
+    """That of winners, too, though other searches do not score them."""
+    some = replace(problem(), measure=measure)
+    found = averages(evaluate(SEASON, some.config(some.start())).scores)[measure]
+    assert found is not None
+    assert some.cost(some.start()) == -better(measure) * found
 
 
 @pytest.mark.slow

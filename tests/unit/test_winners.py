@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stream_rater.columns.arrays import Floats
 from stream_rater.lab.evaluation import evaluate
 from stream_rater.lab.measures import FIELDS
 from stream_rater.lab.season import Session
@@ -85,6 +86,34 @@ def test_many_rounds_at_once_are_as_one_by_one(
     for a, b in itertools.pairwise(starts):
         exact = win_probabilities(Performances(mu[a:b], sigma[a:b], margin))
         assert found[a:b] == pytest.approx(exact, abs=1e-5)
+
+
+RNG = np.random.default_rng(3)
+FIELD = np.full(5000, 1500.0)
+CROWDS = {
+    "of a contest": (RNG.normal(1500.0, 350.0, 5000), RNG.uniform(200.0, 400.0, 5000)),
+    "of equals": (FIELD, np.full(5000, 250.0)),
+    "below two favourites": (np.append(FIELD, [2850.0] * 2), np.full(5002, 250.0)),
+    "below two who are well known": (
+        np.append(FIELD, [2250.0] * 2), np.append(np.full(5000, 250.0), [1.0] * 2),
+    ),
+    "of all spreads": (RNG.normal(1500.0, 300.0, 5000), 10.0 ** RNG.uniform(-3.0, 4.0, 5000)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("margin", [0.0, 60.0])
+@pytest.mark.parametrize("crowd", CROWDS.values(), ids=CROWDS.keys())
+def test_so_are_rounds_of_thousands(crowd: tuple[Floats, Floats], margin: float) -> None:
+    """Each probability, their sum, and the loss of whoever may win; in any order."""
+    sides, whole = Performances(*crowd, margin), np.array([0, len(crowd[0])])
+    found, exact = of_rounds(whole, sides), win_probabilities(sides)
+    assert found == pytest.approx(exact, abs=1e-5)
+    assert found.sum() == pytest.approx(exact.sum(), abs=1e-4)
+    likely = exact > 1e-6
+    assert np.log(found[likely]) == pytest.approx(np.log(exact[likely]), abs=1e-3)
+    order = RNG.permutation(len(exact))
+    other = of_rounds(whole, Performances(sides.mu[order], sides.sigma[order], margin))
+    assert other == pytest.approx(found[order], abs=1e-12)
 
 
 def column(scores: Any, name: str) -> list[float]:
