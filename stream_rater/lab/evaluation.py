@@ -25,6 +25,10 @@ from stream_rater.rating.model import Wave
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.pool import Pool
 
+MOST_SIDES = 200
+"""Sides of a round whose winner is scored, unless all are asked for: larger ones take most of the
+time, and say little."""
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -64,6 +68,8 @@ class Contender:
     config: RatingConfig
     variance_factor: float = 1.0
     """Of the predictions; ratings do not depend on it."""
+    most_sides: int = MOST_SIDES
+    """The winners of larger rounds are not scored; 0: those of no round."""
     rating_s: float = 0.0
     _pools: dict[str, Pool] = field(default_factory=dict)
 
@@ -96,19 +102,21 @@ class Contender:
         sides = performances_of(
             self.config, wave.entry_starts, wave.share, wave.mu, wave.sigma, self.variance_factor
         )
-        win = of_rounds(wave.round_starts, sides)
-        won = winners.score(wave.round_starts, wave.place, win, draw_margin_of(self.config) > 0.0)
+        draws, most = draw_margin_of(self.config) > 0.0, self.most_sides
+        win = of_rounds(wave.round_starts, sides, most)
+        won = winners.score(wave.round_starts, wave.place, win, draws, most)
         foretold = winners.foretold(wave.round_starts, wave.place, win, won[:, 0] > 0.0)
         return np.concatenate([pairs, won], axis=1), foretold
 
 
 def evaluate(
     sessions: Iterable[Session], config: RatingConfig, *, threads: bool = False,
-    variance_factor: float = 1.0,
+    variance_factor: float = 1.0, most_sides: int = MOST_SIDES,
 ) -> Outcome:  # fmt: skip
-    """Play a season by one configuration. `threads`: read, rate and score in a thread each."""
+    """Play a season by one configuration. `threads`: read, rate and score in a thread each. The
+    winners of rounds with more than `most_sides` are not scored."""
     began_s = perf_counter()
-    contender = Contender(config, variance_factor)
+    contender = Contender(config, variance_factor, most_sides)
     rated = ahead(contender.rate(ahead(sessions))) if threads else contender.rate(sessions)
     scores, nobody = [np.zeros((0, len(FIELDS)))], np.empty(0, np.int64)
     players, numbers = [nobody], [nobody]

@@ -18,7 +18,7 @@ import numpy as np
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.lab.accuracy import averages
-from stream_rater.lab.evaluation import evaluate
+from stream_rater.lab.evaluation import MOST_SIDES, evaluate
 from stream_rater.lab.measures import better
 from stream_rater.lab.season import Session
 from stream_rater.lab.spaces import Dimension, configuration, place
@@ -52,7 +52,9 @@ class Problem:
 
     def cost(self, point: Sequence[float]) -> float:
         """The cost at a point: the measure, signed so that less is better."""
-        value = averages(evaluate(self.sessions, self.config(point)).scores)[self.measure]
+        most = MOST_SIDES if self.measure.startswith("winner") else 0
+        outcome = evaluate(self.sessions, self.config(point), most_sides=most)
+        value = averages(outcome.scores)[self.measure]
         if value is None or not np.isfinite(value):
             return UNDEFINED
         return -better(self.measure) * value
