@@ -12,6 +12,8 @@ from local.tools import ROOT, LocalServerError, find_prometheus
 
 START_TIMEOUT_S: Final = 30.0
 JOB: Final = "stream-rater"
+API_JOB: Final = "stream-rater-serve"
+"""Of `stream-rater serve`. The alerts know both by their names."""
 WORKER: Final = f"{LOOPBACK}:9108"
 """Where `stream-rater run` serves its metrics unless told otherwise."""
 
@@ -26,12 +28,14 @@ def start_prometheus(
     *,
     port: int | None = None,
     workers: Sequence[str] = (WORKER,),
+    apis: Sequence[str] = (),
     every: str = "5s",
     outlive: bool = False,
 ) -> Server:
     """Start Prometheus with its data in `directory` and return once it is ready.
 
-    It scrapes these workers, and evaluates the rules, as often as `every` says. With `outlive` it
+    It scrapes these workers and processes of the API, and evaluates the rules, as often as `every`
+    says. With `outlive` it
     goes on after this process.
     """
     prometheus = find_prometheus()
@@ -41,7 +45,7 @@ def start_prometheus(
     def start(on_port: int) -> Server:
         directory.mkdir(parents=True, exist_ok=True)
         configuration = directory / "prometheus.yml"
-        configuration.write_text(render(workers, every), encoding="utf-8")
+        configuration.write_text(render(workers, apis, every), encoding="utf-8")
         return Server(
             Launch(
                 name="prometheus",
@@ -63,13 +67,18 @@ def start_prometheus(
     return start_on(port, start)
 
 
-def render(workers: Sequence[str], every: str) -> str:
+def render(workers: Sequence[str], apis: Sequence[str], every: str) -> str:
     """The text of prometheus.yml: JSON, which is YAML."""
+    jobs = {JOB: workers, API_JOB: apis}
     return json.dumps(
         {
             "global": {"scrape_interval": every, "evaluation_interval": every},
             "rule_files": [str(path) for path in RULES],
-            "scrape_configs": [{"job_name": JOB, "static_configs": [{"targets": [*workers]}]}],
+            "scrape_configs": [
+                {"job_name": name, "static_configs": [{"targets": [*targets]}]}
+                for name, targets in jobs.items()
+                if targets
+            ],
         },
         indent=2,
     )

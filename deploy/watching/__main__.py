@@ -52,7 +52,7 @@ def a_season(seconds: float, per_second: float) -> Iterator[str]:
             start_service(Path(folder), environment) as worker,
             start_serve(Path(folder), environment) as serve,
             start_prometheus(
-                Path(folder, "prometheus"), workers=[worker.address, serve.address],
+                Path(folder, "prometheus"), workers=[worker.address], apis=[serve.address],
                 every=f"{EVERY_S}s",
             ) as server,
             asked(serve.address),

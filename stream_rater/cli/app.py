@@ -129,23 +129,16 @@ def rate(
     help="Rating configuration (JSON or TOML); give several to compare.",
 )
 @click.option(
-    "--train",
-    type=PART,
-    default=0.1,
-    show_default=True,
+    "--train", type=PART, default=0.1, show_default=True,
     help="Part of the rounds that only builds experience.",
-)
+)  # fmt: skip
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table")
 @click.option("--calibration", is_flag=True, help="How often sides won, by their probability.")
 @click.option("--diagram", type=FILE, help="Picture of that to write (.png or .svg).")
 @click.option(
-    "--variance-factor",
-    "factor",
-    type=RATE,
-    default=1.0,
-    show_default=True,
+    "--variance-factor", "factor", type=RATE, default=1.0, show_default=True,
     help="Multiplies the variance of a side's performance.",
-)
+)  # fmt: skip
 @one_line
 @brief()
 def evaluate(

@@ -20,11 +20,12 @@ from stream_rater.cli.terminal import (
 from stream_rater.config import ANY_LADDER, BadConfiguration, Settings
 from stream_rater.lab.accuracy import averages
 from stream_rater.lab.comparison import Named, Row, compare
-from stream_rater.lab.evaluation import evaluate, trained
+from stream_rater.lab.evaluation import MOST_SIDES, evaluate, trained
 from stream_rater.lab.season import Session, before, sessions_of
 from stream_rater.lab.spaces import SPACES
 from stream_rater.lab.sureness import variance_factor
 from stream_rater.lab.tuning import MissingExtra, Problem, tune, without_defaults
+from stream_rater.predictions.wins import ANY
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.corrected import with_verdicts
 from stream_rater.replay.verdicts import Verdicts
@@ -83,9 +84,10 @@ def evaluate_files(
     if diagram is not None:
         _check_diagram(diagram)
     rows, seasons = [], []
+    most = ANY if calibration or diagram is not None else MOST_SIDES
     for path, lines in files:
         seasons.append(Season(path, lines))
-        comparing = partial(_compare, path.name, configs, train, factor)
+        comparing = partial(_compare, path.name, configs, train, factor, most)
         with file_failures():
             rows += seasons[-1].play(comparing)
     if as_json:
@@ -119,9 +121,10 @@ def _check_diagram(path: Path) -> None:
 
 
 def _compare(
-    name: str, configs: Sequence[Named], train: float, factor: float, sessions: Iterable[Session]
-) -> list[Row]:
-    return compare(name, sessions, configs, train, _watched, factor)
+    name: str, configs: Sequence[Named], train: float, factor: float, most_sides: int,
+    sessions: Iterable[Session],
+) -> list[Row]:  # fmt: skip
+    return compare(name, sessions, configs, train, _watched, factor, most_sides)
 
 
 def _watched(name: str, sessions: Sequence[Session]) -> Iterable[Session]:

@@ -18,6 +18,7 @@ from stream_rater.lab.comparison import Row
 from stream_rater.lab.evaluation import evaluate, trained
 from stream_rater.lab.measures import MEASURES
 from stream_rater.lab.season import Session
+from stream_rater.predictions.wins import ANY
 from stream_rater.rating.parameters import RatingConfig
 
 HEADINGS = {
@@ -131,8 +132,10 @@ def report_tuning(
         table.add_row(heading, *(each[i] for each in columns.values()))
     console = Console(file=sys.stderr, width=None if sys.stderr.isatty() else 160)
     console.print(table)
-    wider = evaluate(sessions, found, variance_factor=factor)
-    losses = (averages(each.scored(train))["winner_log_loss"] for each in (outcomes[1], wider))
+    usual, wide = (
+        evaluate(sessions, found, variance_factor=each, most_sides=ANY) for each in (1.0, factor)
+    )
+    losses = (averages(each.scored(train))["winner_log_loss"] for each in (usual, wide))
     of = " to ".join("–" if each is None else f"{each:.4f}" for each in losses)
     console.print(
         f"--variance-factor {factor:.3f} suits it: log loss of the winner on the second part {of}"

@@ -8,7 +8,7 @@ import msgspec
 
 from stream_rater.lab.accuracy import averages
 from stream_rater.lab.bootstrap import Difference, differences
-from stream_rater.lab.evaluation import Outcome, evaluate
+from stream_rater.lab.evaluation import MOST_SIDES, Outcome, evaluate
 from stream_rater.lab.measures import MEASURES
 from stream_rater.lab.season import Session
 from stream_rater.lab.winners import Bin
@@ -65,7 +65,7 @@ class Row(msgspec.Struct, kw_only=True):
 
 def compare(
     file: str, sessions: Iterable[Session], configs: Sequence[Named], train: float,
-    watched: Watched = unwatched, variance_factor: float = 1.0,
+    watched: Watched = unwatched, variance_factor: float = 1.0, most_sides: int = MOST_SIDES,
 ) -> list[Row]:  # fmt: skip
     """Evaluate each configuration on the rounds of a file. The first `train` of the rounds are
     rated and not scored. `watched` sees each configuration's way through them."""
@@ -78,7 +78,9 @@ def compare(
     base: Outcome | None = None
     for name, config in configs:
         played = sessions if listed is None else watched(name, listed)
-        outcome = evaluate(played, config, threads=True, variance_factor=variance_factor)
+        outcome = evaluate(
+            played, config, threads=True, variance_factor=variance_factor, most_sides=most_sides
+        )
         rows.append(_row(file, name, outcome, train, reading_s))
         if base is not None:
             pair = outcome.scored(train), base.scored(train)

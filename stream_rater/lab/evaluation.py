@@ -15,15 +15,19 @@ import numpy as np
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.config import Ladder
 from stream_rater.lab import accuracy, winners
-from stream_rater.lab.measures import FIELDS, OF_PAIRS
+from stream_rater.lab.measures import FIELDS
 from stream_rater.lab.read_ahead import ahead
 from stream_rater.lab.season import Session
-from stream_rater.lab.winners import NOTHING, Foretold
+from stream_rater.lab.winners import Foretold
 from stream_rater.predictions.chances import chances_of, draw_margin_of
 from stream_rater.predictions.wins import of_rounds, performances_of
 from stream_rater.rating.model import Wave
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.pool import Pool
+
+MOST_SIDES = 200
+"""Sides of a round whose winner is scored, unless all are asked for: larger ones take up to a third
+of the time, and say little."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +68,8 @@ class Contender:
     config: RatingConfig
     variance_factor: float = 1.0
     """Of the predictions; ratings do not depend on it."""
-    whole_rounds: bool = True
-    """Whether winners are scored."""
+    most_sides: int = MOST_SIDES
+    """The winners of larger rounds are not scored; 0: those of no round."""
     rating_s: float = 0.0
     _pools: dict[str, Pool] = field(default_factory=dict)
 
@@ -95,32 +99,28 @@ class Contender:
             wave.round_starts, wave.place, wave.entry_starts, wave.share, wave.mu, wave.sigma,
             wave.rounds, self.config.initial_mu, noise, sigmas, gaussian,
         )  # fmt: skip
-        if not self.whole_rounds:
-            blank = np.zeros((len(pairs), len(FIELDS) - OF_PAIRS))
-            return np.concatenate([pairs, blank], axis=1), NOTHING
         sides = performances_of(
             self.config, wave.entry_starts, wave.share, wave.mu, wave.sigma, self.variance_factor
         )
-        win = of_rounds(wave.round_starts, sides)
-        won = winners.score(wave.round_starts, wave.place, win, draw_margin_of(self.config) > 0.0)
+        draws, most = draw_margin_of(self.config) > 0.0, self.most_sides
+        win = of_rounds(wave.round_starts, sides, most)
+        won = winners.score(wave.round_starts, wave.place, win, draws, most)
         foretold = winners.foretold(wave.round_starts, wave.place, win, won[:, 0] > 0.0)
         return np.concatenate([pairs, won], axis=1), foretold
 
 
 def evaluate(
     sessions: Iterable[Session], config: RatingConfig, *, threads: bool = False,
-    variance_factor: float = 1.0, whole_rounds: bool = True,
+    variance_factor: float = 1.0, most_sides: int = MOST_SIDES,
 ) -> Outcome:  # fmt: skip
-    """Play a season by one configuration. `threads`: read, rate and score in a thread each.
-
-    `variance_factor` is that of the predictions. Without `whole_rounds` winners are not scored,
-    which saves time.
-    """
+    """Play a season by one configuration. `threads`: read, rate and score in a thread each. The
+    winners of rounds with more than `most_sides` are not scored."""
     began_s = perf_counter()
-    contender = Contender(config, variance_factor, whole_rounds)
+    contender = Contender(config, variance_factor, most_sides)
     rated = ahead(contender.rate(ahead(sessions))) if threads else contender.rate(sessions)
     scores, nobody = [np.zeros((0, len(FIELDS)))], np.empty(0, np.int64)
-    players, numbers, told = [nobody], [nobody], [NOTHING]
+    players, numbers = [nobody], [nobody]
+    told = [Foretold(nobody, np.empty(0), np.empty(0, bool))]
     for session, indices, wave in rated:
         scores.append(np.zeros((len(session.rounds), len(FIELDS))))
         players.append(session.rounds.sizes)

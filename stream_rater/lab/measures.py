@@ -22,7 +22,6 @@ MEASURES = tuple(WEIGHT_OF)
 
 OF_PAIRS = FIELDS.index("decided")
 """So many columns are those of `accuracy`, the others those of `winners`."""
-OF_WINNERS = ("winner_log_loss", "winner_brier")
 
 PARTS = ("accuracy", "farming", "sizes")
 """The parts of the repeated experiments: accuracy, volatility farming, and small rounds."""

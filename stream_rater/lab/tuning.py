@@ -18,8 +18,8 @@ import numpy as np
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.lab.accuracy import averages
-from stream_rater.lab.evaluation import evaluate
-from stream_rater.lab.measures import OF_WINNERS, better
+from stream_rater.lab.evaluation import MOST_SIDES, evaluate
+from stream_rater.lab.measures import better
 from stream_rater.lab.season import Session
 from stream_rater.lab.spaces import Dimension, configuration, place
 from stream_rater.rating.parameters import RatingConfig
@@ -52,8 +52,8 @@ class Problem:
 
     def cost(self, point: Sequence[float]) -> float:
         """The cost at a point: the measure, signed so that less is better."""
-        whole = self.measure in OF_WINNERS
-        outcome = evaluate(self.sessions, self.config(point), whole_rounds=whole)
+        most = MOST_SIDES if self.measure.startswith("winner") else 0
+        outcome = evaluate(self.sessions, self.config(point), most_sides=most)
         value = averages(outcome.scores)[self.measure]
         if value is None or not np.isfinite(value):
             return UNDEFINED

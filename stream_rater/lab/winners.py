@@ -19,6 +19,7 @@ import numpy as np
 
 from stream_rater.columns.arrays import Flags, Floats, Ints
 from stream_rater.columns.kernels import kernel
+from stream_rater.predictions.wins import ANY
 from stream_rater.rating.elementary import log
 from stream_rater.rating.model import Places
 
@@ -46,9 +47,6 @@ class Foretold(NamedTuple):
         return Foretold(self.round[kept], self.win[kept], self.won[kept])
 
 
-NOTHING = Foretold(np.empty(0, np.int64), np.empty(0), np.empty(0, np.bool_))
-
-
 class Bin(msgspec.Struct, frozen=True):
     """The sides of scored rounds whose probability to win lies between two edges."""
 
@@ -65,14 +63,15 @@ class Bin(msgspec.Struct, frozen=True):
 
 
 @kernel
-def score(round_starts: Ints, place: Places, win: Floats, draws: bool) -> Floats:
+def score(round_starts: Ints, place: Places, win: Floats, draws: bool, most: int = ANY) -> Floats:
     """(R, 3) the scores of the rounds of a wave: 1, log loss, Brier score; or zeros of a round that
-    has no winner. `win` (E,) are the probabilities of the entries, which come in order of place.
+    has no winner, or more than `most` sides. `win` (E,) are the probabilities of the entries, which
+    come in order of place.
     """
     out = np.zeros((len(round_starts) - 1, 3))
     for r in range(len(out)):
         a, b = round_starts[r], round_starts[r + 1]
-        if b - a < 2 or (place[a] == place[a + 1] and not draws):
+        if b - a < 2 or b - a > most or (place[a] == place[a + 1] and not draws):
             continue
         nobody = max(1.0 - np.sum(win[a:b]), 0.0) if draws else 0.0
         square = nobody * nobody + np.sum(win[a:b] * win[a:b])

@@ -33,6 +33,8 @@ from stream_rater.rating.elementary import log
 from stream_rater.rating.normal import below, density, mills
 from stream_rater.rating.parameters import RatingConfig
 
+ANY = 2**31 - 1
+"""Of sides: no limit."""
 LEAST_SIGMA = 1e-3
 """In points. Topcoder's volatility has no bound of its own."""
 
@@ -91,12 +93,13 @@ def win_probabilities(sides: Performances) -> Floats:
     return found / max(float(found.sum()), 1.0)  # which rounding may exceed
 
 
-def of_rounds(starts: Ints, sides: Performances) -> Floats:
-    """(S,) the win probabilities of R rounds at once, each with two sides or more, to 1e-5.
+def of_rounds(starts: Ints, sides: Performances, most: int = ANY) -> Floats:
+    """(S,) the win probabilities of R rounds at once, each with two sides or more, to 1e-5. Rounds
+    of more than `most` sides are left out: theirs are 0.
 
     `starts` (R+1,) has the first side of each round, and S.
     """
-    found: Floats = _of_rounds(starts, *sides, FAST)
+    found: Floats = _of_rounds(starts, *sides, most, FAST)
     return np.minimum(found, 1.0)
 
 
@@ -246,12 +249,14 @@ def _win_probabilities(mu: Floats, sigma: Floats, margin: float, rule: Rule) -> 
 
 
 @kernel
-def _of_rounds(starts: Ints, mu: Floats, sigma: Floats, margin: float, rule: Rule) -> Floats:
-    found = np.empty(len(mu))
+def _of_rounds(
+    starts: Ints, mu: Floats, sigma: Floats, margin: float, most: int, rule: Rule
+) -> Floats:
+    found = np.zeros(len(mu))
     for r in range(len(starts) - 1):
         a, b = starts[r], starts[r + 1]
         if b - a == 2:
             found[a], found[a + 1] = _better(mu, sigma, margin, a, a + 1)
-        else:
+        elif b - a <= most:
             found[a:b] = _integrals(mu[a:b], sigma[a:b], margin, rule)
     return found

@@ -51,7 +51,8 @@ class ApiMetrics:
         self._counted = cache(lambda name, status: self.requests.labels(name, str(status)))
         self._timed = cache(self.seconds.labels)
         for each in OPERATIONS:
-            self._counted(each.name, 200)
+            for status in (200, 500, 503):
+                self._counted(each.name, status)
             self._timed(each.name)
 
     def note(self, operation: str, status: int, seconds: float) -> None:

@@ -37,7 +37,9 @@ class Serve(Watcher):
         self._follower = Follower(settings, self)
         self.metrics.caught_up.set_function(lambda: self._follower.caught_up)
         self.metrics.lag.set_function(lambda: self._follower.lag)
-        questions = Questions(IndexReader(settings), ladders, lambda: self._follower.caught_up)
+        questions = Questions(
+            IndexReader(settings), ladders, lambda: self._follower.caught_up, time.monotonic
+        )
         api = Api(
             settings, metadata.version("stream-rater"), questions, self._hub, self.metrics,
             self.unhealthy, self.unready,

@@ -1,6 +1,5 @@
 """Answers every question about ladders and players from the index."""
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -94,9 +93,9 @@ class Questions:
 
     def __init__(
         self, index: Index, ladders: Ladders, complete: Callable[[], bool],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float],
     ) -> None:  # fmt: skip
-        """`complete`: whether the index has everything that was published."""
+        """`complete`: whether the index has everything that was published. `clock`: seconds."""
         self._index, self._ladders, self._complete = index, ladders, complete
         self._clock = clock
         self._views: dict[str, tuple[LadderView, float]] = {}

@@ -22,6 +22,7 @@ from stream_rater.lab.lines import read_lines
 from stream_rater.lab.season import before
 from stream_rater.lab.sureness import variance_factor
 from stream_rater.lab.winners import Bin, Foretold
+from stream_rater.predictions.wins import ANY
 from stream_rater.rating.parameters import EloMMR, PairwiseElo, RatingConfig
 from tests.benchmarks.lobbies import peer_module
 from tests.benchmarks.measure import Effort, Result, Skipped, result
@@ -51,7 +52,7 @@ def _ours(config: RatingConfig, fit: bool, name: str, _: Effort) -> Result:
     sessions = season.play(list)
     first = before(sessions, trained(season.mistakes.taken, TRAIN))
     factor = variance_factor(first, config) if fit else 1.0
-    outcome = evaluate(sessions, config, variance_factor=factor)
+    outcome = evaluate(sessions, config, variance_factor=factor, most_sides=ANY)
     means = averages(outcome.scored(TRAIN))
     log_loss, brier = means["winner_log_loss"], means["winner_brier"]
     assert log_loss is not None and brier is not None

@@ -223,20 +223,14 @@ COMMANDS = {
     "checkpoint": ["checkpoint", "eu"],
     "serve": ["serve"],
 }
-LOOK = (
-    "verify", "inspect", "inspect --player", "predict", "correct --dry-run", "checkpoint",
-    "rebuild",
-)  # fmt: skip
+LOOK = {"verify", "inspect", "inspect --player", "predict", "correct --dry-run", "checkpoint"}
+LOOK |= {"rebuild"}
 """They look at what workers have done; `rebuild` changes it."""
 REMOVED = [role for role in COMMANDS if role not in ("all", "rebuild")] + ["rebuild"]
 READ_EVENTS = ("rebuild", str(Acl("TOPIC", "rating-changed", "READ")))
 """Needed only where parts were deleted, or the log has corrections."""
-KAFKA_CASES = [
-    case
-    for role in REMOVED
-    for acl in least(role, NOWHERE).kafka
-    if (case := (role, str(acl))) != READ_EVENTS
-]
+ALL_OF_KAFKA = [(role, str(acl)) for role in REMOVED for acl in least(role, NOWHERE).kafka]
+KAFKA_CASES = [case for case in ALL_OF_KAFKA if case != READ_EVENTS]
 REDIS_CASES = [
     (role, rule)
     for role in REMOVED

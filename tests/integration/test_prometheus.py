@@ -25,9 +25,11 @@ from tests.integration.processes import (
     workers,
 )
 from tests.integration.secured import make_certificates, secured_redis
+from tests.integration.serving import serves
 from tests.integration.topics import Bytes, Finished, produce
 from tests.unit import test_runbook as runbook
 from tests.unit.test_alerts import ALERTS
+from watching.__main__ import asked as questions
 from watching.ask import Panel, Prometheus, panels
 
 EVERY_S = 0.25
@@ -72,14 +74,19 @@ class Watched(NamedTuple):
 def watched(
     addresses: Addresses, certificate: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Watched]:
-    """A Prometheus that has watched a worker rate for a few seconds."""
+    """A Prometheus that has watched a worker rate for a few seconds, and the API, which is asked
+    all the time."""
     tools.prometheus()
     folder = tmp_path_factory.mktemp("watched")
-    with real.a_place(addresses) as at, workers(folder) as start:
+    with real.a_place(addresses) as at, workers(folder) as start, serves(folder) as serve:
         worker: WorkerProcess = start(at, STREAM_RATER_KAFKA_SSL_CERTIFICATE=certificate)
-        target = worker.url.removeprefix("http://")
-        every = f"{EVERY_S * 1000:.0f}ms"
-        with start_prometheus(folder / "prometheus", workers=[target], every=every) as server:
+        target, api = (each.url.removeprefix("http://") for each in (worker, serve(at)))
+        with (
+            start_prometheus(
+                folder / "prometheus", workers=[target], apis=[api], every=f"{EVERY_S * 1000:.0f}ms"
+            ) as server,
+            questions(api),
+        ):
             asked = Prometheus(server.address)
             finished = Finished(at)
             wait_until(lambda: bool(asked.now("stream_rater_ready")), "counters are seen at zero")

@@ -48,6 +48,8 @@ def test_names() -> None:
     files = ["update/codeforces", "evaluate/codeforces", "record/codeforces"]
     offline = ("cwl", "formula-one", "map-rando", "codeforces", "duels")
     files += [f"offline/{each}" for each in offline]
+    models = ("elo-mmr", "elo-mmr-factor", "elo", "openskill")
+    files += [f"winners/{each}/{model}" for each in offline[:4] for model in models][:-1]
     assert benchmarks._chosen([]) == [*stages, "lobby/5", "lobby/100", *files]
     assert benchmarks._chosen(["lobby", "stage1/5"]) == ["lobby/5", "lobby/100", "stage1/5"]
 

@@ -97,7 +97,7 @@ def test_rounds_side_by_side_are_rated_as_one_after_the_other() -> None:
 
 def test_winners_are_left_out_where_nobody_asks() -> None:
     """The other scores are the same."""
-    whole, pairs = (evaluate(SEASON, CONFIG, whole_rounds=asked) for asked in (True, False))
+    whole, pairs = (evaluate(SEASON, CONFIG, most_sides=most) for most in (8, 0))
     assert np.array_equal(pairs.scores[:, :OF_PAIRS], whole.scores[:, :OF_PAIRS])
     assert whole.scores[:, OF_PAIRS].all() and not pairs.scores[:, OF_PAIRS:].any()
     assert whole.calibration(0.1) and pairs.calibration(0.1) == []

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from local.prometheus_node import DASHBOARD, JOB, RULES
+from local.prometheus_node import API_JOB, DASHBOARD, JOB, RULES
 from local.redis_node import SETTINGS, start_redis
 from local.tools import KAFKA_VERSION, REDIS_MINIMUM, ROOT
 from stream_rater.config import PREFIX, Settings
@@ -130,9 +130,11 @@ def test_compose_watches_by_the_same_files() -> None:
     rules = {path for inside, path in seen.items() if inside.startswith("/etc/prometheus/rules/")}
     assert rules == set(RULES)
     configuration = yaml.safe_load(seen["/etc/prometheus/prometheus.yml"].read_text())
-    (scraped,) = configuration["scrape_configs"]
-    (target,) = scraped["static_configs"][0]["targets"]
-    assert scraped["job_name"] == JOB and target.partition(":")[0] in SERVICES
+    scraped = configuration["scrape_configs"]
+    assert [each["job_name"] for each in scraped] == [JOB, API_JOB]
+    for each, service in zip(scraped, ("stream-rater", "serve"), strict=True):
+        (target,) = each["static_configs"][0]["targets"]
+        assert target.partition(":")[0] == service and service in SERVICES
     done = subprocess.run(
         [tools.promtool(), "check", "config", "--syntax-only", str(DEPLOY / "prometheus.yml")],
         capture_output=True, text=True, check=False,

@@ -69,6 +69,16 @@ def test_calibration_counts_by_probability() -> None:
     assert middle.won_high == pytest.approx(0.850, abs=1e-3)
 
 
+def test_large_rounds_are_left_out_where_that_is_asked_for() -> None:
+    """They are no rounds with a winner then; the others keep their scores."""
+    starts, place = np.array([0, 2, 5]), np.array([1, 2, 1, 2, 3], np.int32)
+    sides = Performances(np.array([1500.0, 1400, 1500, 1450, 1400]), np.full(5, 200.0))
+    few, every = of_rounds(starts, sides, 2), of_rounds(starts, sides)
+    assert few.tolist() == [*every[:2].tolist(), 0.0, 0.0, 0.0]
+    assert score(starts, place, few, False, 2)[:, 0].tolist() == [1.0, 0.0]
+    assert score(starts, place, every, False)[:, 0].tolist() == [1.0, 1.0]
+
+
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(
