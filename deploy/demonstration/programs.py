@@ -38,32 +38,28 @@ class DemoFailed(Exception):
 
 def start_service(folder: Path, environment: Environment) -> Server:
     """`stream-rater run`, ready to rate."""
-    port = free_port()
-    return Server(
-        Launch(
-            name="service",
-            command=(*STREAM_RATER, "run"),
-            directory=folder,
-            port=port,
-            answers=ready,
-            start_timeout_s=START_TIMEOUT_S,
-            environment={**environment, f"{PREFIX}HTTP": f"{LOOPBACK}:{port}"},
-        )
-    ).start()
+    return _started("service", "run", "HTTP", folder, environment)
 
 
 def start_serve(folder: Path, environment: Environment) -> Server:
     """`stream-rater serve`, ready to answer."""
+    return _started("serve", "serve", "SERVE", folder, environment)
+
+
+def _started(
+    name: str, command: str, setting: str, folder: Path, environment: Environment
+) -> Server:
+    """A command that listens on a free port, which this setting tells it."""
     port = free_port()
     return Server(
         Launch(
-            name="serve",
-            command=(*STREAM_RATER, "serve"),
+            name=name,
+            command=(*STREAM_RATER, command),
             directory=folder,
             port=port,
             answers=ready,
             start_timeout_s=START_TIMEOUT_S,
-            environment={**environment, f"{PREFIX}SERVE": f"{LOOPBACK}:{port}"},
+            environment={**environment, f"{PREFIX}{setting}": f"{LOOPBACK}:{port}"},
         )
     ).start()
 

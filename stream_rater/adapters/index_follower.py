@@ -13,7 +13,7 @@ from stream_rater.adapters.access import trouble_of
 from stream_rater.adapters.index_reader import IndexReader
 from stream_rater.adapters.index_writer import IndexLost, IndexWriter, of_another
 from stream_rater.adapters.reader import AT_ONCE, PASSING, TIMEOUT_S, lone_consumer
-from stream_rater.adapters.topics import Admin, Topics
+from stream_rater.adapters.topics import Admin
 from stream_rater.config import Settings
 from stream_rater.contract.events import UNDECODABLE, RatingChanged, rating_changed_from_json
 from stream_rater.pipeline.ports import Trouble, pause_s
@@ -103,15 +103,16 @@ class Follower:
             start = [max(0, at - KEPT // partitions) for at in stored]
             consumer.assign([TopicPartition(topic, p, at) for p, at in enumerate(start)])
             self._watcher.begun(start)
-            self._read(consumer, writer, start, ends)
+            self._read(consumer, topic, writer, start, ends)
         except KafkaException as error:
             raise trouble_of(error) from None
         finally:
             consumer.close()
 
     def _read(
-        self, consumer: Consumer, writer: IndexWriter, positions: list[int], ends: list[int]
-    ) -> None:
+        self, consumer: Consumer, topic: str, writer: IndexWriter, positions: list[int],
+        ends: list[int],
+    ) -> None:  # fmt: skip
         noted_s, ended = -CHECKPOINT_S, set[int]()
         while not self._stop.is_set():
             self.last_poll_s = self._clock()
@@ -132,7 +133,7 @@ class Follower:
                 writer.apply(changes, positions)
             if events:
                 self._watcher.read(events)
-            self.lag = self._behind(consumer, positions)
+            self.lag = _behind(consumer, topic, positions)
             now_s = self._clock()
             if not self.caught_up:
                 done = all(
@@ -145,15 +146,6 @@ class Follower:
             elif now_s - noted_s >= CHECKPOINT_S:
                 writer.checkpoint(positions)
                 noted_s = now_s
-
-    def _behind(self, consumer: Consumer, positions: Sequence[int]) -> int:
-        """By what the client was told with its last answers; nothing is asked."""
-        topic, lag = Topics.of(self._settings).changed, 0
-        for partition, at in enumerate(positions):
-            tp = TopicPartition(topic, partition)
-            _, end = consumer.get_watermark_offsets(tp, cached=True)
-            lag += max(0, end - at)
-        return lag
 
     def _take(self, message: Message, changes: list[Change], events: list[NewEvent]) -> None:
         """Add what a record says of the index, and its event, if it is one."""
@@ -175,3 +167,13 @@ def _names(key: bytes) -> tuple[str, str]:
     if len(parts) != 2:
         raise msgspec.DecodeError("no key of a player")
     return unquote(parts[0], errors="strict"), unquote(parts[1], errors="strict")
+
+
+def _behind(consumer: Consumer, topic: str, positions: Sequence[int]) -> int:
+    """How many records lie behind these positions, by what the client was told with its last
+    answers; nothing is asked."""
+    lag = 0
+    for partition, at in enumerate(positions):
+        _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), cached=True)
+        lag += max(0, end - at)
+    return lag

@@ -80,16 +80,15 @@ export function follow(ladder, { told, reset, state }) {
 
   async function run() {
     while (!stop.signal.aborted) {
+      let why = "reconnecting";
       try {
         await once();
       } catch (error) {
         if (stop.signal.aborted) return;
-        if (error.code === "unauthorized" || error.code === "unknown-ladder") {
-          state(error.code === "unauthorized" ? "no token" : "no ratings yet");
-        }
+        why = { unauthorized: "no token", "unknown-ladder": "no ratings yet" }[error.code] ?? why;
       }
       if (stop.signal.aborted) return;
-      state("reconnecting");
+      state(why);
       await new Promise((done) => setTimeout(done, pauseMs * (0.5 + Math.random())));
       pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS);
     }

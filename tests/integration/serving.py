@@ -9,8 +9,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+import msgspec
+
+from stream_rater.adapters.topics import Admin, Topics
 from stream_rater.config import Settings
+from tests.contract.test_serve_index import an_event
 from tests.integration.processes import WorkerProcess
+from tests.integration.topics import Bytes, produce
 
 Serve = Callable[..., WorkerProcess]
 
@@ -97,3 +102,12 @@ def serves(folder: Path) -> Iterator[Serve]:
     finally:
         for each in started:
             each.close()
+
+
+def tell_of_a_few(at: Settings) -> None:
+    """Events of a new place: three listed players of the ladder `eu`, and a provisional one."""
+    Admin(at).create_topics()
+    events = [an_event(f"p{i}", i, 1500.0 + i, ladder="eu") for i in range(3)]
+    events.append(an_event("new", 3, 900.0, ladder="eu", rounds=1, provisional=True))
+    values = [Bytes(msgspec.json.encode(each), partition=0) for each in events]
+    produce(at, values, Topics.of(at).changed)

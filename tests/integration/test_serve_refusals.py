@@ -12,14 +12,14 @@ import msgspec
 import pytest
 
 from local.servers import Addresses
-from stream_rater.adapters.topics import Admin, Topics
+from stream_rater.adapters.topics import Topics
 from stream_rater.config import Settings
 from stream_rater.serving.answers import MOST_BODY_BYTES
 from stream_rater.serving.problems import KINDS
 from tests import real
 from tests.contract.test_serve_index import an_event
 from tests.integration.processes import WorkerProcess
-from tests.integration.serving import Serve, ask, followed, serves
+from tests.integration.serving import Serve, ask, followed, serves, tell_of_a_few
 from tests.integration.topics import Bytes, produce
 
 AT = "/v1/ladders/eu"
@@ -42,11 +42,7 @@ class Place(NamedTuple):
 def place(addresses: Addresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """Three listed players, and a provisional one."""
     with real.a_place(addresses) as at, serves(tmp_path_factory.mktemp("serve")) as start:
-        Admin(at).create_topics()
-        events = [an_event(f"p{i}", i, 1500.0 + i, ladder="eu") for i in range(3)]
-        events.append(an_event("new", 3, 900.0, ladder="eu", rounds=1, provisional=True))
-        values = [Bytes(msgspec.json.encode(each), partition=0) for each in events]
-        produce(at, values, Topics.of(at).changed)
+        tell_of_a_few(at)
         yield Place(at, start)
 
 

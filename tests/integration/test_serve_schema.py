@@ -16,14 +16,11 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from local.servers import Addresses
-from stream_rater.adapters.topics import Admin, Topics
 from stream_rater.serving.openapi import document
 from stream_rater.serving.operations import OPERATIONS
 from tests import real
-from tests.contract.test_serve_index import an_event
 from tests.integration.processes import WorkerProcess
-from tests.integration.serving import serves
-from tests.integration.topics import Bytes, produce
+from tests.integration.serving import serves, tell_of_a_few
 
 CHECKS = (
     not_a_server_error, status_code_conformance, content_type_conformance,
@@ -42,11 +39,7 @@ SCHEMA = schemathesis.openapi.from_dict(document("0", token=False))
 def api(addresses: Addresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerProcess]:
     """One with a few players, and no limit of rate."""
     with real.a_place(addresses) as at, serves(tmp_path_factory.mktemp("serve")) as start:
-        Admin(at).create_topics()
-        events = [an_event(f"p{i}", i, 1500.0 + i, ladder="eu") for i in range(3)]
-        events.append(an_event("new", 3, 900.0, ladder="eu", rounds=1, provisional=True))
-        values = [Bytes(msgspec.json.encode(each), partition=0) for each in events]
-        produce(at, values, Topics.of(at).changed)
+        tell_of_a_few(at)
         yield start(msgspec.structs.replace(at, serve_rate=0.0))
 
 
