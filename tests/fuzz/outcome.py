@@ -1,6 +1,7 @@
 """What may come of any bytes: a code of the contract, or standings that hold what they promise."""
 
 import time
+from collections.abc import Callable
 
 import numpy as np
 
@@ -18,6 +19,8 @@ CODES = {
 
 READER = Reader(ANY_LADDER)
 RECEIVED = parse_time("2026-11-20T20:15:06Z")
+TRIES = 3
+"""More of them, before an input counts as slow."""
 
 
 def check_outcome(data: bytes, content_type: str, reader: Reader = READER) -> str:
@@ -43,3 +46,12 @@ def timed_outcome(data: bytes, content_type: str, reader: Reader = READER) -> tu
     began_s = time.thread_time()
     code = check_outcome(data, content_type, reader)
     return code, time.thread_time() - began_s
+
+
+def least_s(took_s: float, bound_s: float, again: Callable[[], tuple[str, float]]) -> float:
+    """What an input costs: where one try is over the bound, the least of several.
+
+    An input's work is the same each time. A virtual machine that is held up counts the wait as
+    CPU time of the thread that ran: ten seconds for an input of a hundred bytes were seen.
+    """
+    return took_s if took_s <= bound_s else min(took_s, *(again()[1] for _ in range(TRIES)))

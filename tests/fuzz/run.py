@@ -17,7 +17,7 @@ from typing import Any
 from hypothesis import given
 from rich.console import Console
 
-from tests.fuzz.outcome import timed_outcome
+from tests.fuzz.outcome import least_s, timed_outcome
 from tests.fuzz.recipes import MUTATIONS, inputs_of, messages
 from tests.rounds import event
 
@@ -67,6 +67,7 @@ def judge(tally: Tally, data: bytes, content_type: str, outcome: Outcome) -> Non
         raised = f"{type(error).__name__}: {str(error)[:200]}"
         tally.wrong.append(f"{raised} for {content_type} {repr(data)[:2000]}")
         return
+    took_s = least_s(took_s, LONGEST_S, lambda: outcome(data, content_type))
     tally.codes[code] += 1
     tally.slowest_s = max(tally.slowest_s, took_s)
     if took_s > LONGEST_S:
