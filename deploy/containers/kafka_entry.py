@@ -1,0 +1,58 @@
+"""What the Kafka image that is made here runs: a node told by KAFKA_... variables, as in Apache's
+image, and its command that asks a broker for its versions.
+
+    entry.py                          the node
+    kafka-broker-api-versions.sh ...  the command, by the name of this file
+
+It needs nothing but Python and stands in the image on its own.
+"""
+
+import base64
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+HOME = Path("/opt/kafka")
+JAVA = "/usr/bin/java"
+FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
+CONFIGURATION = Path("/tmp/kafka.properties")
+NOT_THE_BROKERS = {"KAFKA_HEAP_OPTS", "KAFKA_OPTS", "KAFKA_CLUSTER_ID"}
+
+
+def properties(environment: Mapping[str, str]) -> str:
+    """KAFKA_LOG_DIRS=x is log.dirs=x; two underscores are one, three a dash."""
+    lines = []
+    for name, value in sorted(environment.items()):
+        if name.startswith("KAFKA_") and name not in NOT_THE_BROKERS:
+            words = name.removeprefix("KAFKA_").lower().replace("___", "-").replace("__", "\0")
+            lines.append(f"{words.replace('_', '.').replace(chr(0), '_')}={value}\n")
+    return "".join(lines)
+
+
+def java(main_class: str, *arguments: str) -> list[str]:
+    """The command line that runs a class of Kafka's."""
+    jars = ":".join(str(jar) for jar in sorted((HOME / "libs").glob("*.jar")))
+    heap = os.environ.get("KAFKA_HEAP_OPTS", "-Xmx512m -Xms256m").split()
+    log = f"-Dlog4j2.configurationFile={HOME / 'log4j2.xml'}"
+    return [JAVA, *heap, *FLAGS, log, "-cp", jars, main_class, *arguments]
+
+
+def main() -> None:
+    """Become the node, or the command."""
+    if Path(sys.argv[0]).name.startswith("kafka-broker-api-versions"):
+        os.execv(JAVA, java("org.apache.kafka.tools.BrokerApiVersionsCommand", *sys.argv[1:]))
+    CONFIGURATION.write_text(properties(os.environ), encoding="utf-8")
+    cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").lstrip("-")
+    given = os.environ.get("KAFKA_CLUSTER_ID") or cluster
+    format_it = ("format", "--ignore-formatted", "--cluster-id", given)
+    subprocess.run(
+        java("kafka.tools.StorageTool", *format_it, "--config", str(CONFIGURATION)), check=True
+    )
+    os.execv(JAVA, java("kafka.Kafka", str(CONFIGURATION)))
+
+
+if __name__ == "__main__":
+    main()
