@@ -11,13 +11,13 @@ import numpy as np
 
 from stream_rater.adapters.reader import read_back
 from stream_rater.adapters.redis import RedisStore
+from stream_rater.adapters.same_ladders import disagreement, noted_ladders
 from stream_rater.adapters.store_keys import belief_key
 from stream_rater.adapters.topic_rules import DAY_MS
 from stream_rater.adapters.topics import Admin
 from stream_rater.cli import corrections_noted
 from stream_rater.cli.failures import named_failures
 from stream_rater.cli.follow import in_utc, outcome_of
-from stream_rater.cli.same_ladders import disagreement, noted_ladders
 from stream_rater.cli.terminal import Failed, unknown_ladder
 from stream_rater.columns.arrays import Floats
 from stream_rater.columns.player_column import PlayerColumn

@@ -143,7 +143,7 @@ REDIS = {
     "erase --to": (),
     "inspect": (READ_POSITIONS, "+hmget", "+select"),
     "inspect --player": (READ_BELIEFS, READ_POSITIONS, *READING, "+select"),
-    "predict": (READ_BELIEFS, READ_POSITIONS, *READING, "+select"),
+    "predict": (READ_BELIEFS, READ_POSITIONS, READ_LAYOUT, *READING, "+select"),
     "checkpoint": (
         CHECKPOINTS, "+get", "+set", "+hgetall", "+hset", "+hdel", "+unlink",
         "+select",
