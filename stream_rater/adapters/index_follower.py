@@ -1,5 +1,6 @@
 """Follows `rating-changed` for `serve`: keeps the index and tells the feed."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -89,7 +90,7 @@ class Follower:
         (partitions,) = admin.partitions_of(topic)
         writer = IndexWriter(self._settings)
         writer.check()
-        IndexReader(self._settings).check()
+        asyncio.run(_check_reading(self._settings))
         stored = writer.begin(topic, partitions)
         consumer = lone_consumer(self._settings)
         try:
@@ -177,3 +178,12 @@ def _behind(consumer: Consumer, topic: str, positions: Sequence[int]) -> int:
         _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), cached=True)
         lag += max(0, end - at)
     return lag
+
+
+async def _check_reading(settings: Settings) -> None:
+    """Try all rights that reading needs. Raises Denied or StoreTrouble."""
+    reader = IndexReader(settings)
+    try:
+        await reader.check()
+    finally:
+        await reader.close()

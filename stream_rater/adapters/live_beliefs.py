@@ -52,8 +52,9 @@ class LiveBeliefs:
         self._noted, self._until_s = LadderLog(), -1.0
         self._shards = 0
 
-    def of(self, ladder: str, players: Sequence[str]) -> Known:
-        """What is believed of these players now. Who has not played is a newcomer.
+    def of(self, ladder: str, players: Sequence[str], time_s: int | None = None) -> Known:
+        """What is believed of these players now, for a round at this time (now, without it). Who
+        has not played is a newcomer.
 
         Raises UnratedLadder, OtherLadders, or Gone for who may play no round to come.
         """
@@ -66,7 +67,7 @@ class LiveBeliefs:
         assert terms is not None, "its notes agree"
         edits = LadderEdits(self._noted.corrections.get(ladder, ())).last
         nobody = Pool(Ladder(rating=terms.rating), edits.started)
-        known = Known(ladder, nobody, edits, int(time.time()))
+        known = Known(ladder, nobody, edits, int(time.time()) if time_s is None else time_s)
         names = sorted(set(playing_as(players, known).values()))
         held = self._records(ladder, names)
         found = [name for name in names if held[name] is not None]

@@ -67,16 +67,8 @@ def connect(settings: Settings) -> Client:
     A cluster client asks for the slots at once. It raises StoreTrouble if no node answers, and
     Denied if the user may not ask.
     """
-    first, *others = settings.redis.split(",")
-    address = first if "://" in first else f"redis://{first}/0"
-    options: dict[str, Any] = {
-        "socket_timeout": TIMEOUT_S,
-        "socket_connect_timeout": TIMEOUT_S,
-        "socket_keepalive": True,
-        "retry": Retry(NoBackoff(), 0),
-        "protocol": 2,
-        **redis_options(settings, address),
-    }
+    address, others = first_and_others(settings)
+    options = client_options(settings, address) | {"retry": Retry(NoBackoff(), 0)}
     try:
         if settings.redis_cluster:
             return _cluster(address, others, options)
@@ -87,6 +79,23 @@ def connect(settings: Settings) -> Client:
         shown = without_password(settings.redis)
         reason = error if shown == settings.redis else "the URL is not valid"
         raise BadConfiguration(f"redis {shown!r}: {reason}") from None
+
+
+def first_and_others(settings: Settings) -> tuple[str, list[str]]:
+    """The URL of the first address, and the further ones, `host:port`."""
+    first, *others = settings.redis.split(",")
+    return first if "://" in first else f"redis://{first}/0", others
+
+
+def client_options(settings: Settings, address: str) -> dict[str, Any]:
+    """Arguments of the clients besides the URL."""
+    return {
+        "socket_timeout": TIMEOUT_S,
+        "socket_connect_timeout": TIMEOUT_S,
+        "socket_keepalive": True,
+        "protocol": 2,
+        **redis_options(settings, address),
+    }
 
 
 def _cluster(address: str, others: Iterable[str], options: dict[str, Any]) -> Client:
@@ -129,10 +138,19 @@ DENIALS = (
 end of a transaction, which could not begin without the right to."""
 
 
+REFUSALS = "NOPERM ", "NOAUTH ", "WRONGPASS "
+"""How Redis' own error begins; redis-py has classes for them, hiredis has not."""
+
+
 def is_denial(error: Exception) -> bool:
     """Whether a user lacks a right."""
     denied = isinstance(error, (redis.AuthenticationError, NoPermissionError))
-    return denied or any(each in str(error) for each in DENIALS)
+    return denied or is_denial_text(str(error))
+
+
+def is_denial_text(text: str) -> bool:
+    """The same of an error as Redis sent it."""
+    return text.startswith(REFUSALS) or any(each in text for each in DENIALS)
 
 
 @contextmanager

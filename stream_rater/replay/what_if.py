@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_rater.columns.arrays import Floats
+from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.config import one_ladder
 from stream_rater.contract.events import EPOCH, Entry, RoundCompleted, to_json
 from stream_rater.contract.record import Record
@@ -86,7 +86,8 @@ def foreseen(
     known: Known, standings: Sequence[Entry], weight: float = 1.0,
     performance_ceiling: float | None = None,
 ) -> Rated | None:  # fmt: skip
-    """What a round to come would do; None if it would teach nothing. Raises Invalid."""
+    """What a round to come would do; None if it would teach nothing. Raises Invalid for one that
+    cannot be rated."""
     at = (EPOCH + timedelta(seconds=known.time_s)).isoformat()
     value = to_json(
         RoundCompleted(
@@ -99,3 +100,14 @@ def foreseen(
     if (refusal := decoded.refusals[0]) is not None:
         raise refusal
     return what_if(known.pool, known.edits, decoded.rounds)
+
+
+def by_sides(rated: Rated, sides: Sequence[Sequence[str]], edits: Edits) -> tuple[Ints, Ints]:
+    """(P,) the order in which the players of a round stood in these sides, without those whom
+    corrections took out; and (P,) the side of each in that order."""
+    given = [(player, i) for i, side in enumerate(sides) for player in side]
+    now = edits.who([player for player, _ in given], int(rated.rounds.time[0]))
+    places = {who: place for place, who in enumerate(now) if who is not None}
+    place = np.array([places[each] for each in rated.rounds.names.texts()], np.int64)
+    order = np.argsort(place)
+    return order, np.array([i for _, i in given], np.int64)[place[order]]

@@ -14,6 +14,7 @@ from stream_rater.adapters.index_reader import IndexReader
 from stream_rater.config import Ladders, Settings
 from stream_rater.runtime import log
 from stream_rater.runtime.api import Api
+from stream_rater.runtime.api_beliefs import BeliefQuestions
 from stream_rater.runtime.api_connections import Server
 from stream_rater.runtime.api_feed import Hub
 from stream_rater.runtime.api_metrics import ApiMetrics
@@ -22,7 +23,8 @@ from stream_rater.serving.questions import Questions
 SILENT_S = 30.0
 """A follower that has not read for so long hangs."""
 SWITCH_S = 0.0005
-"""A thread that computes, such as the follower, lets those that answer have their turn so often."""
+"""A thread that computes, such as the follower, lets the one that answers have its turn so
+often."""
 LAST_S = 10.0
 """The follower has so long to stop."""
 
@@ -37,11 +39,13 @@ class Serve(Watcher):
         self._follower = Follower(settings, self)
         self.metrics.caught_up.set_function(lambda: self._follower.caught_up)
         self.metrics.lag.set_function(lambda: self._follower.lag)
+        self._index = index = IndexReader(settings)
         questions = Questions(
-            IndexReader(settings), ladders, lambda: self._follower.caught_up, time.monotonic
+            index, ladders, lambda: self._follower.caught_up, time.monotonic, asyncio.to_thread
         )
+        beliefs = BeliefQuestions(settings, ladders, index)
         api = Api(
-            settings, metadata.version("stream-rater"), questions, self._hub, self.metrics,
+            settings, metadata.version("stream-rater"), questions, beliefs, self._hub, self.metrics,
             self.unhealthy, self.unready,
         )  # fmt: skip
         self.server = Server(api.application, settings.serve)
@@ -64,6 +68,7 @@ class Serve(Watcher):
         thread.start()
         self.log.info("http", port=self.server.port)
         await self.server.listen()
+        await self._index.close()
         self._follower.stop()
         await asyncio.to_thread(thread.join, LAST_S)
         self.log.info("stopped")
