@@ -51,6 +51,9 @@ class Watcher:
     def skipped(self, partition: int, offset: int) -> None:
         """A record is no event."""
 
+    def polled(self, caught_up: bool, lag: int) -> None:
+        """The follower is alive, and so far: see its attributes."""
+
 
 class Follower:
     """Keeps the index of one Redis as `rating-changed` says."""
@@ -82,6 +85,7 @@ class Follower:
                 troubles = 1 if self.caught_up else troubles + 1
                 self.caught_up = False
                 self._watcher.trouble(str(trouble))
+                self._watcher.polled(self.caught_up, self.lag)
                 self._stop.wait(pause_s(troubles))
 
     def _follow(self) -> None:
@@ -147,6 +151,7 @@ class Follower:
             elif now_s - noted_s >= CHECKPOINT_S:
                 writer.checkpoint(positions)
                 noted_s = now_s
+            self._watcher.polled(self.caught_up, self.lag)
 
     def _take(self, message: Message, changes: list[Change], events: list[NewEvent]) -> None:
         """Add what a record says of the index, and its event, if it is one."""
