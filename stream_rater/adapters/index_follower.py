@@ -16,7 +16,7 @@ from stream_rater.adapters.index_writer import IndexLost, IndexWriter, of_anothe
 from stream_rater.adapters.reader import AT_ONCE, PASSING, TIMEOUT_S, lone_consumer
 from stream_rater.adapters.topics import Admin
 from stream_rater.config import Settings
-from stream_rater.contract.events import UNDECODABLE, RatingChanged, rating_changed_from_json
+from stream_rater.contract.events import UNDECODABLE, rating_changed_from_json
 from stream_rater.pipeline.ports import Trouble, pause_s
 from stream_rater.serving.entries import Change, Erased
 from stream_rater.serving.feed import KEPT
@@ -28,16 +28,17 @@ still there."""
 
 
 class NewEvent(NamedTuple):
-    """An event that was read, with its place in `rating-changed`."""
+    """An event that is in the index, with its place in `rating-changed`."""
 
     partition: int
     offset: int
-    event: RatingChanged
+    ladder: str
     value: bytes
+    """JSON."""
 
 
 class Watcher:
-    """What the follower tells. Each method is called in the follower's thread."""
+    """What is told of following. Each method is called in the thread that follows, or listens."""
 
     def begun(self, positions: Sequence[int]) -> None:
         """Reading begins here."""
@@ -161,8 +162,9 @@ class Follower:
             if value is None:
                 changes.append(Erased(*_names(message.key() or b"")))
                 return
-            events.append(NewEvent(*place, rating_changed_from_json(value), value))
-            changes.append(events[-1].event)
+            event = rating_changed_from_json(value)
+            events.append(NewEvent(*place, event.ladder, value))
+            changes.append(event)
         except UNDECODABLE:
             self._watcher.skipped(*place)
 

@@ -40,7 +40,7 @@ class IndexReader:
     async def ladders(self) -> list[str]:
         """The ids of all ladders, sorted."""
         found = await self._run(scripts.ROOT, [ROOT])
-        return root_of((member, float(score)) for member, score in batched(found, 2)).ladders
+        return root_of((member, float(score)) for member, score in _pairs(found)).ladders
 
     async def ladder(self, ladder: str) -> LadderView | None:
         """A ladder; None if no event was about it."""
@@ -51,7 +51,7 @@ class IndexReader:
         summary, listed, bins = found
         if summary is None:
             return None
-        counts = {int(at): int(n) for at, n in batched(bins, 2)}
+        counts = {int(at): int(n) for at, n in _pairs(bins)}
         return LadderView(summary_from(summary), listed, dict(sorted(counts.items())))
 
     async def players(self, ladder: str, players: Sequence[str]) -> list[IndexedPlayer | None]:
@@ -96,13 +96,13 @@ class IndexReader:
         return await self._redis.ask("EVAL_RO", script, len(keys), *keys, *given)
 
 
-def batched(flat: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
-    """So many elements at a time."""
-    return (flat[i : i + size] for i in range(0, len(flat), size))
+def _pairs(flat: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+    """Two elements at a time: members and scores, or fields and values."""
+    return zip(flat[::2], flat[1::2], strict=True)
 
 
 def _page(found: Sequence[Any], limit: int) -> PageView:
     """What a script of `index_scripts` returned."""
     start, told, better, listed = found
-    rows = [(told[i].decode(), -float(told[i + 1])) for i in range(0, len(told), 2)]
+    rows = [(member.decode(), -float(score)) for member, score in _pairs(told)]
     return PageView(ranked(rows[:limit], start, better), len(rows) > limit, listed)

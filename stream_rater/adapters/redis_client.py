@@ -6,7 +6,7 @@ another node.
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import redis
 from redis import cluster as untyped_cluster
@@ -39,6 +39,8 @@ MUCH_BYTES = 2**16
 
 NO_CLUSTER = "Cluster mode is not enabled"
 
+Node = TypeVar("Node")
+
 Client = Any
 """redis.Redis or RedisCluster; their type stubs have little in common."""
 
@@ -67,24 +69,37 @@ def connect(settings: Settings) -> Client:
     A cluster client asks for the slots at once. It raises StoreTrouble if no node answers, and
     Denied if the user may not ask.
     """
-    address, others = first_and_others(settings)
-    options = client_options(settings, address) | {"retry": Retry(NoBackoff(), 0)}
-    try:
+    with named_addresses(settings) as (address, others):
+        options = client_options(settings, address) | {"retry": Retry(NoBackoff(), 0)}
         if settings.redis_cluster:
             return _cluster(address, others, options)
-        if others:
-            raise ValueError("several addresses mean a cluster: set redis_cluster")
         return redis.Redis.from_url(address, **options)
+
+
+@contextmanager
+def named_addresses(settings: Settings) -> Iterator[tuple[str, list[str]]]:
+    """The URL of the first address, and the further ones, `host:port`. A ValueError within the
+    block is about them, and raised as BadConfiguration."""
+    first, *others = settings.redis.split(",")
+    address = first if "://" in first else f"redis://{first}/0"
+    try:
+        if others and not settings.redis_cluster:
+            raise ValueError("several addresses mean a cluster: set redis_cluster")
+        if settings.redis_cluster and _connection_module.parse_url(address).get("db"):
+            raise ValueError("a cluster has only database 0")
+        yield address, others
+    except BadConfiguration:
+        raise
     except ValueError as error:
         shown = without_password(settings.redis)
         reason = error if shown == settings.redis else "the URL is not valid"
         raise BadConfiguration(f"redis {shown!r}: {reason}") from None
 
 
-def first_and_others(settings: Settings) -> tuple[str, list[str]]:
-    """The URL of the first address, and the further ones, `host:port`."""
-    first, *others = settings.redis.split(",")
-    return first if "://" in first else f"redis://{first}/0", others
+def nodes_of(addresses: Iterable[str], node: Callable[[str, int], Node]) -> list[Node]:
+    """Each `host:port` as a node of a client for clusters."""
+    parts = (each.rpartition(":") for each in addresses)
+    return [node(host, int(port)) for host, _, port in parts]
 
 
 def client_options(settings: Settings, address: str) -> dict[str, Any]:
@@ -101,11 +116,7 @@ def client_options(settings: Settings, address: str) -> dict[str, Any]:
 def _cluster(address: str, others: Iterable[str], options: dict[str, Any]) -> Client:
     """Make a cluster client. One node knows all others; further addresses serve when the first is
     down."""
-    if _connection_module.parse_url(address).get("db"):
-        raise ValueError("a cluster has only database 0")
-    nodes = []
-    for host, _, port in (other.rpartition(":") for other in others):
-        nodes.append(_cluster_module.ClusterNode(host, int(port)))
+    nodes = nodes_of(others, _cluster_module.ClusterNode)
     try:
         return RedisCluster.from_url(
             address, startup_nodes=nodes, require_full_coverage=False, **options

@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+import numpy as np
+
 from stream_rater.adapters.live_beliefs import LiveBeliefs, OtherLadders, UnratedLadder
 from stream_rater.adapters.store_metadata import LayoutMismatch
 from stream_rater.adapters.topics import TopicMismatch
@@ -17,7 +19,6 @@ from stream_rater.config import Ladders, Settings
 from stream_rater.contract.events import Entry, parse_time
 from stream_rater.lab.rating_changes import numbers_of
 from stream_rater.pipeline.ports import Denied, Trouble
-from stream_rater.rating import record
 from stream_rater.replay.sequential import Rated
 from stream_rater.replay.what_if import Gone, Known, by_sides, foreseen
 from stream_rater.rounds.validation import Invalid
@@ -102,7 +103,7 @@ class BeliefQuestions:
             row = pool.find(player)
             if row is None:
                 raise _no_player(ladder, player)
-            beliefs = record.decode([pool.belief_bytes(player)], 0, 0.0, 1.0)
+            beliefs = pool.beliefs(np.array([row]))
             if beliefs.header["rounds"][0] == 0:
                 raise _no_player(ladder, player)
             return explained(player, beliefs, pool.rule, history)

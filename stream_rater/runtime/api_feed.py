@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
-from stream_rater.runtime.index_process import Read
+from stream_rater.adapters.index_follower import NewEvent
 from stream_rater.serving.feed import BadEventId, Feed, FeedEvent
 from stream_rater.serving.problems import Refused
 
@@ -54,7 +54,7 @@ class Hub:
         self._feed.begin(positions)
         self._told += positions[len(self._told) :]
 
-    def publish(self, events: Sequence[Read]) -> None:
+    def publish(self, events: Sequence[NewEvent]) -> None:
         """Events that are in the index now."""
         for each in events:
             event = self._feed.add(each.partition, each.offset, each.ladder, each.value)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
-from typing import Any, NamedTuple
+from typing import Any
 
 from stream_rater.adapters.index_follower import Follower, NewEvent, Watcher
 from stream_rater.config import Settings
@@ -23,38 +23,12 @@ STATE_S = 1.0
 """So often it tells where it is, if nothing has changed."""
 
 
-class Read(NamedTuple):
-    """An event that is in the index, with its place in `rating-changed`."""
-
-    partition: int
-    offset: int
-    ladder: str
-    value: bytes
-    """JSON."""
-
-
-class Listener:
-    """What is told. Each method is called in the thread of `IndexProcess.listen`."""
-
-    def begun(self, positions: Sequence[int]) -> None:
-        """Reading begins here."""
-
-    def read(self, events: Sequence[Read]) -> None:
-        """These events are in the index."""
-
-    def trouble(self, why: str) -> None:
-        """Something failed; it is tried again."""
-
-    def skipped(self, partition: int, offset: int) -> None:
-        """A record is no event."""
-
-
 class IndexProcess:
     """The process, and what it told last."""
 
-    def __init__(self, settings: Settings, listener: Listener) -> None:
+    def __init__(self, settings: Settings, watcher: Watcher) -> None:
         """Starts nothing yet."""
-        self._listener = listener
+        self._watcher = watcher
         context = multiprocessing.get_context("spawn")
         self._told, telling = context.Pipe(duplex=True)
         self._telling: Connection | None = telling
@@ -91,15 +65,13 @@ class IndexProcess:
                 return None
             self.last_told_s = time.monotonic()
             match kind:
-                case "state":
+                case "polled":
                     self.caught_up, self.lag = told
                 case "failed":
                     failure: Exception = told[0]
                     return failure
-                case "read":
-                    self._listener.read([Read(*each) for each in told[0]])
                 case _:
-                    getattr(self._listener, kind)(*told)
+                    getattr(self._watcher, kind)(*told)
 
     def stop(self) -> None:
         """Let the process end; then `listen` ends, too."""
@@ -132,8 +104,7 @@ class _Teller(Watcher):
         self._tell("begun", list(positions))
 
     def read(self, events: Sequence[NewEvent]) -> None:
-        told = [(e.partition, e.offset, e.event.ladder, e.value) for e in events]
-        self._tell("read", told)
+        self._tell("read", events)
 
     def trouble(self, why: str) -> None:
         self._tell("trouble", why)
@@ -145,7 +116,7 @@ class _Teller(Watcher):
         state, now_s = (caught_up, lag), time.monotonic()
         if state != self._state or now_s - self._state_s >= STATE_S:
             self._state, self._state_s = state, now_s
-            self._tell("state", caught_up, lag)
+            self._tell("polled", caught_up, lag)
 
 
 def _follow(settings: Settings, connection: Connection) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import metadata
 
+from stream_rater.adapters.index_follower import NewEvent, Watcher
 from stream_rater.adapters.index_reader import IndexReader
 from stream_rater.config import Ladders, Settings
 from stream_rater.runtime import log
@@ -18,7 +19,7 @@ from stream_rater.runtime.api_beliefs import BeliefQuestions
 from stream_rater.runtime.api_connections import Server
 from stream_rater.runtime.api_feed import Hub
 from stream_rater.runtime.api_metrics import ApiMetrics
-from stream_rater.runtime.index_process import LAST_S, IndexProcess, Listener, Read
+from stream_rater.runtime.index_process import LAST_S, IndexProcess
 from stream_rater.serving.questions import Questions
 
 SILENT_S = 30.0
@@ -27,7 +28,7 @@ SWITCH_S = 0.0005
 """A thread that computes a prediction lets the one that answers have its turn so often."""
 
 
-class Serve(Listener):
+class Serve(Watcher):
     """One `serve` of the read side."""
 
     def __init__(self, settings: Settings, ladders: Ladders) -> None:
@@ -90,7 +91,7 @@ class Serve(Listener):
         self.log.info("reading", positions=list(positions))
         self._call(self._hub.begin, list(positions))
 
-    def read(self, events: Sequence[Read]) -> None:
+    def read(self, events: Sequence[NewEvent]) -> None:
         self.metrics.events.inc(len(events))
         self._call(self._hub.publish, events)
 

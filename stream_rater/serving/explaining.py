@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.rating.factor import WIDTH_SHIFT, factors_of
+from stream_rater.rating.factor import WIDTH_SHIFT, factors_of, weights_of
 from stream_rater.rating.model import Beliefs
-from stream_rater.rating.performance import C
 from stream_rater.rating.systems import RatingRule
 from stream_rater.serving.answers import ExplainAnswer, FactorAnswer
 from stream_rater.serving.entries import IndexedChange
@@ -25,7 +24,7 @@ MOST_NAMED = 3
 def explained(
     player: str, beliefs: Beliefs, rule: RatingRule, history: Sequence[IndexedChange]
 ) -> ExplainAnswer:
-    """The belief about one player, who has played. `beliefs` are as decoded from a record."""
+    """The belief about one player, who has played. `beliefs` are as records hold them."""
     header: Any = beliefs.header[0]
     count = int(header["count"])
     held = factors_of(beliefs)[0, :count]
@@ -54,7 +53,7 @@ def _parts(header: Any, held: Floats) -> tuple[Floats, Floats, Floats]:
     strength, tanh = header["scale"] * r, np.tanh((mu - p) * a)
     force = np.concatenate([[precision * (header["center"] - mu)], -strength * tanh])
     slope = precision + float(np.sum(strength * a * (1.0 - tanh * tanh)))
-    weight = np.concatenate([[precision], 2.0 * a * strength / C**2])
+    weight = np.concatenate([[precision], weights_of(header, held)])
     return np.concatenate([[header["center"]], p]), weight / weight.sum(), force / slope
 
 

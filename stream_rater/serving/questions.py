@@ -263,7 +263,7 @@ class Questions:
 
 
 def _answer_of(name: str, known: IndexedPlayer) -> PlayerAnswer:
-    """The same as by `_numbers`, in a third of the time: a lookup makes a thousand of them."""
+    """The same as by `_numbers`, without a dict between: a lookup makes a thousand of them."""
     return PlayerAnswer(
         name, known.mu, known.sigma, known.rating, known.rounds, known.provisional,
         known.completed_at, known.offset, known.season,

@@ -1,7 +1,6 @@
 """What `serve` answers from the workers' whole beliefs, beside a real worker: what a result would
 change, and why a rating is what it is."""
 
-import json
 from typing import Any
 
 import pytest
@@ -9,9 +8,16 @@ import pytest
 from tests import real
 from tests.integration.processes import wait_until
 from tests.integration.serving import Serve, ask
-from tests.integration.test_serve import AT, EU, in_memory, others, published, rated, serve
+from tests.integration.test_serve import (
+    AT,
+    in_memory,
+    others,
+    published,
+    rated,
+    remove_ann,
+    serve,
+)
 from tests.integration.test_service import Start
-from tests.integration.topics import Bytes, produce
 
 __all__ = ["serve"]
 
@@ -78,8 +84,7 @@ def test_what_if_by_the_corrections_of_the_ladder(
     api = serve(at)
     asked = {"sides": [{"players": ["b\u00f6b"]}, {"players": ["x", "ann"]}], "ranks": [1, 2]}
     assert ask(api, f"{AT}/what-if", asked).status == 200
-    removal = json.dumps({"ladder": EU, "player": "ann"}).encode()
-    produce(at, [Bytes(removal, headers=[("event-type", b"player-removed")])])
+    remove_ann(at)
     wait_until(lambda: ask(api, f"{AT}/what-if", asked).status == 422, "it is noted")
     refused = ask(api, f"{AT}/what-if", asked).json
     assert (refused["code"], refused["place"]) == ("invalid", "body.sides[1].players[1]")

@@ -9,7 +9,8 @@ import pytest
 
 from stream_rater.adapters import index_lines
 from stream_rater.adapters.index_lines import Asked, asked
-from stream_rater.config import Settings
+from stream_rater.cli.serve import serve
+from stream_rater.config import BadConfiguration, Settings
 from stream_rater.pipeline.ports import Denied, StoreTrouble
 
 Reply = Callable[[list[bytes]], bytes | None]
@@ -165,3 +166,21 @@ def test_no_server() -> None:
 
     with _nobody() as address:
         asyncio.run(story(address))
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (Settings(redis="a:1,b:2"), "several addresses mean a cluster"),
+        (Settings(redis="a:1,b:x", redis_cluster=True), "invalid literal"),
+        (Settings(redis="redis://a:1/3", redis_cluster=True), "only database 0"),
+        (Settings(redis="http://a:1"), "redis 'http://a:1': "),
+    ],
+)
+def test_addresses_that_make_no_sense(given: Settings, why: str) -> None:
+    """They are refused before anything is asked, and `serve` blames no other setting."""
+    with pytest.raises(BadConfiguration, match=why) as refused:
+        asked(given)
+    with pytest.raises(BadConfiguration) as ended:
+        serve(given)
+    assert str(ended.value) == str(refused.value)
