@@ -23,7 +23,7 @@ WRITTEN := $(if $(WRITE),--write)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup python servers demo test check docs bench bench-stream figure lint dist lock chart
-.PHONY: contract pictures bench-serve contract-check image-check image kubernetes chaos soak tables audit up down clean clean-data
+.PHONY: contract pictures bench-serve contract-check image-check image compose kubernetes chaos soak tables audit up down clean clean-data
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -116,6 +116,9 @@ image-check: servers ## Run the commands of deploy/Dockerfile in a folder (some 
 
 image: ## Build deploy/Dockerfile with podman or docker and check what it runs; a table (root)
 	@PYTHONPATH=deploy $(PYTHON) -m containers.image $(ARGS)
+
+compose: servers ## deploy/compose.yaml on docker or podman, a season through it; a table (root)
+	@PYTHONPATH=.:deploy $(VENV_PYTHON) -m containers.compose
 
 kubernetes: servers ## The chart on a real Kubernetes of one node; a table (root, Go; long the first time)
 	@PYTHONPATH=.:deploy $(VENV_PYTHON) -m cluster

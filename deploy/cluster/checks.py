@@ -7,12 +7,12 @@ import time
 from pathlib import Path
 from typing import Final
 
-from containers.report import Failed, Report
+from containers.load import Load
+from containers.report import Failed, Report, wait_for
 
-from cluster.kubectl import NAMESPACE, RELEASE, Kube, is_ready, wait_for
-from cluster.load import Load
+from cluster.kubectl import NAMESPACE, RELEASE, Kube, is_ready
 from cluster.node import NODE
-from cluster.probes import Probes
+from cluster.probes import KAFKA, Probes
 from local.tools import ROOT
 
 CHART: Final = "helm/stream-rater"
@@ -102,7 +102,7 @@ class Checks:
     def _under_load(self, act: object) -> str:
         """Do it while rounds arrive; what it saw, and what became of the rounds."""
         assert callable(act)
-        with Load(self._folder) as load:
+        with Load(KAFKA, self._folder) as load:
             time.sleep(BEFORE_S)
             try:
                 seen = act()

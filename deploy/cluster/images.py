@@ -25,12 +25,8 @@ def ensure(engine: Engine, say: Callable[[str], None]) -> str:
     if not engine.has(OURS):
         raise LocalServerError(f"no image {OURS}: run `make image`")
     kafka, redis, _ = servers.RECIPES
-    made = []
-    for recipe in (alone("pause", PAUSE), alone("coredns", COREDNS), kafka, redis):
-        if not engine.has(recipe.name):
-            say(f"making {recipe.name} of this machine's programs")
-            servers.make(engine, recipe)
-            made.append(recipe.name)
+    recipes = (alone("pause", PAUSE), alone("coredns", COREDNS), kafka, redis)
+    made = [recipe.name for recipe in recipes if servers.ensure(engine, recipe, say)]
     FOLDER.mkdir(parents=True, exist_ok=True)
     for name in (OURS, PAUSE, COREDNS, kafka.name, redis.name):
         identity = engine.run("image", "inspect", "--format={{.Id}}", name).strip()
@@ -50,4 +46,5 @@ def alone(program: str, name: str) -> Recipe:
         folder.mkdir(parents=True)
         shutil.copy(BINARIES / program, folder / program)
 
-    return Recipe(name, fill, (f'ENTRYPOINT ["/{program}"]', "USER 65532:65532"))
+    settings = (f'ENTRYPOINT ["/{program}"]', "USER 65532:65532")
+    return Recipe(name, fill, settings, (BINARIES / program,))

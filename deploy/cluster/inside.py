@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from containers.report import Failed, Report
+from containers.report import Failed, Report, wait_for
 
 from cluster import images
 from cluster.binaries import BINARIES, operator_definitions
 from cluster.checks import Checks
-from cluster.kubectl import Kube, wait_for
+from cluster.kubectl import Kube
 from cluster.node import NODE, Node
 from local.go_tools import HELM
 from local.tools import ROOT, LocalServerError

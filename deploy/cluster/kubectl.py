@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any, Final
 
 from containers.report import Failed
 
-POLL_S: Final = 0.5
 NAMESPACE: Final = "games"
 RELEASE: Final = "rater"
 
@@ -88,12 +86,3 @@ def is_ready(pod: Mapping[str, Any]) -> bool:
     """Whether its readiness probe passes."""
     conditions = pod["status"].get("conditions", ())
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
-
-
-def wait_for(what: Callable[[], bool], why: str, timeout_s: float) -> None:
-    """Return when it is so; Failed if that takes too long."""
-    deadline_s = time.monotonic() + timeout_s
-    while not what():
-        if time.monotonic() > deadline_s:
-            raise Failed(f"not within {timeout_s:.0f} s: {why}")
-        time.sleep(POLL_S)

@@ -4,14 +4,14 @@ import json
 from typing import Any, Final
 
 from confluent_kafka import Consumer, TopicPartition
-from containers.report import Failed
+from containers.report import Failed, wait_for
 
 from cluster import images
-from cluster.kubectl import RELEASE, Kube, wait_for
-from cluster.load import KAFKA
+from cluster.kubectl import RELEASE, Kube
 from stream_rater.columns.sharding import partition_of
 
 TOPIC: Final = "round-completed"
+KAFKA: Final = "kafka.servers:9092"
 POD: Final = "probe"
 CONNECT: Final = """
 import socket, sys

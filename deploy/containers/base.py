@@ -20,7 +20,8 @@ from local.tools import LocalServerError
 DEBOOTSTRAP: Final = Package(
     "debootstrap", "debootstrap", lambda: shutil.which("debootstrap") is not None
 )
-LABEL: Final = "stream-rater.made-locally"
+LABEL, FROM_A_REGISTRY = "stream-rater.made-locally", ""
+"""On images that were made here, with what they are made of; what others have in its place."""
 PULL_TIMEOUT_S: Final = 300.0
 MIRROR: Final = "DEBIAN_MIRROR"
 """Environment variable: where debootstrap fetches from, instead of its own choice."""
@@ -31,19 +32,25 @@ NOT_NEEDED: Final = ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr
 def ensure(engine: Engine, name: str, say: Callable[[str], None], *packages: str) -> str:
     """Have the image; how it was come by, in words."""
     if not engine.has(name):
-        refused = _pulled(engine, name)
+        refused = pulled(engine, name)
         if refused is None:
             return f"{name}, pulled"
         say(f"{name} cannot be pulled ({refused}): making a base of Debian's packages in its place")
         make(engine, name, *packages)
-    wanted = "{{index .Config.Labels " + f'"{LABEL}"' + "}}"
-    label = engine.run("image", "inspect", "--format", wanted, name).strip()
-    if label in ("", "<no value>"):
+    label = made_here(engine, name)
+    if label == FROM_A_REGISTRY:
         return f"{name}, from a registry"
     return f"made here of Debian's packages ({label}), in the place of {name}"
 
 
-def _pulled(engine: Engine, name: str) -> str | None:
+def made_here(engine: Engine, name: str) -> str | None:
+    """How an image was made if it was made here, else FROM_A_REGISTRY; None if there is none."""
+    wanted = "{{index .Config.Labels " + f'"{LABEL}"' + "}}"
+    done = engine.tried("image", "inspect", "--format", wanted, name)
+    return None if done.returncode else done.stdout.strip().replace("<no value>", "")
+
+
+def pulled(engine: Engine, name: str) -> str | None:
     """Why it cannot be pulled, None when it was."""
     try:
         done = engine.tried("pull", name, timeout_s=PULL_TIMEOUT_S)

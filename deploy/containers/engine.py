@@ -18,6 +18,11 @@ MOST_PROCESSES: Final = 1024
 """Of a user in a container: more than the service, Kafka or Redis have threads."""
 PODMAN: Final = Package("podman", "podman", lambda: shutil.which("podman") is not None)
 RUNC: Final = Package("runc", "runc", lambda: shutil.which("runc") is not None)
+HELPERS: Final = (Path("/usr/lib/podman"), Path("/usr/libexec/podman"))
+NETWORKS: Final = tuple(
+    Package(name, what, lambda name=name: any((p / name).exists() for p in HELPERS))  # type: ignore[misc]
+    for name, what in (("netavark", "networks of podman"), ("aardvark-dns", "names on them"))
+)
 
 
 @dataclass(frozen=True)
@@ -64,13 +69,13 @@ def find(say: Callable[[str], None]) -> Engine:
     """The engine of this machine; podman is installed where there is none."""
     if shutil.which("docker") and _docker_answers():
         return Engine(("docker",), {})
-    ensure_packages([PODMAN, RUNC], say)
+    ensure_packages([PODMAN, RUNC, *NETWORKS], say)
     FOLDER.mkdir(parents=True, exist_ok=True)
     settings = FOLDER / "containers.conf"
     settings.write_text(podman_settings(*_hard_limits()), encoding="ascii")
     # Neither systemd nor a network of its own is needed to build.
     building = ("--isolation=chroot", "--format=docker")
-    return Engine(("podman", "--runtime", "runc"), {"CONTAINERS_CONF": str(settings)}, building)
+    return Engine(("podman",), {"CONTAINERS_CONF": str(settings)}, building)
 
 
 def podman_settings(files: int, processes: int) -> str:
@@ -78,7 +83,8 @@ def podman_settings(files: int, processes: int) -> str:
     limits = f'"nofile={files}:{files}", "nproc={processes}:{processes}"'
     return (
         f"[containers]\ndefault_ulimits = [{limits}]\n"
-        '[engine]\nevents_logger = "file"\ncgroup_manager = "cgroupfs"\n'
+        '[engine]\nevents_logger = "file"\ncgroup_manager = "cgroupfs"\nruntime = "runc"\n'
+        '[network]\nnetwork_backend = "netavark"\n'
     )
 
 

@@ -200,7 +200,8 @@ class Image:
         count, lacking = self.python("-c", IMPORTS).split()
         if more := set(lacking.split(",")) - OF_THE_LAB - {"-"}:
             raise Failed(f"not to be imported: {', '.join(sorted(more))}")
-        return f"{count} can be imported, but for those that need {lacking}"
+        left = "" if lacking == "-" else f", but for those that need {lacking}"
+        return f"{count} can be imported{left}"
 
     def _holds(self) -> str:
         held: dict[str, Any] = json.loads(self.python("-c", HOLDS))

@@ -4,7 +4,9 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TextIO
+from typing import Final, TextIO
+
+POLL_S: Final = 0.5
 
 
 class Failed(Exception):
@@ -40,6 +42,15 @@ class Report:
     def table(self) -> str:
         """All rows, in Markdown."""
         return table(("what", "seen", "s"), [(n, s, f"{took:.1f}") for n, s, took in self.rows])
+
+
+def wait_for(what: Callable[[], bool], why: str, timeout_s: float) -> None:
+    """Return when it is so; Failed if that takes too long."""
+    deadline_s = time.monotonic() + timeout_s
+    while not what():
+        if time.monotonic() > deadline_s:
+            raise Failed(f"not within {timeout_s:.0f} s: {why}")
+        time.sleep(POLL_S)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -14,9 +14,10 @@ from typing import Final
 
 from image_parts import GROUPS, OF_THE_SYSTEM, USERS, Root, make_root, needed_by
 
-from containers.base import LABEL
+from containers.base import FROM_A_REGISTRY, LABEL, made_here
 from containers.engine import Engine
 from local.kafka_node import LIBS
+from local.stamps import digest
 from local.tools import (
     KAFKA_VERSION,
     LocalServerError,
@@ -26,6 +27,10 @@ from local.tools import (
 )
 
 HERE: Final = Path(__file__).parent
+SOURCES: Final = (
+    HERE / "servers.py", HERE / "kafka_entry.py", HERE.parent / "image_parts.py",
+    HERE.parent / "local" / "log4j2.xml",
+)  # fmt: skip
 NOT_RUN: Final = {"jmods", "src.zip", "demo", "man", "legal", "docs"}
 KAFKA: Final = f"docker.io/apache/kafka:{KAFKA_VERSION}"
 REDIS: Final = "docker.io/library/redis:7.0"
@@ -40,6 +45,25 @@ class Recipe:
     fill: Callable[[Path], None]
     settings: tuple[str, ...]
     """As Dockerfile instructions."""
+    programs: tuple[Path, ...] = ()
+    """Files of this machine whose change makes it another image."""
+
+    @property
+    def label(self) -> str:
+        """Tells what it was made of."""
+        return f"programs-{digest(KAFKA_VERSION, *SOURCES, *self.programs)}"
+
+
+def ensure(engine: Engine, recipe: Recipe, say: Callable[[str], None]) -> bool:
+    """Make it unless it is there as these files would make it; whether it was made."""
+    had = made_here(engine, recipe.name)
+    if had in (FROM_A_REGISTRY, recipe.label):
+        return False
+    if had is not None:
+        engine.tried("image", "rm", recipe.name)
+    say(f"making {recipe.name} of this machine's programs")
+    make(engine, recipe)
+    return True
 
 
 def make(engine: Engine, recipe: Recipe) -> None:
@@ -49,7 +73,9 @@ def make(engine: Engine, recipe: Recipe) -> None:
         recipe.fill(root)
         command = ["tar", "--create", f"--file={archive}", f"--directory={root}", "."]
         subprocess.run(command, check=True)
-        changes = [f"--change={each}" for each in (*recipe.settings, f"LABEL {LABEL}=programs")]
+        changes = [
+            f"--change={each}" for each in (*recipe.settings, f"LABEL {LABEL}={recipe.label}")
+        ]
         engine.run("import", *changes, str(archive), recipe.name)
 
 
@@ -86,7 +112,7 @@ def fill_kafka(folder: Path) -> None:
     target = folder / "opt/kafka"
     (target / "bin").mkdir(parents=True)
     shutil.copytree(LIBS, target / "libs")
-    shutil.copy(HERE.parent / "local/log4j2.xml", target / "log4j2.xml")
+    shutil.copy(SOURCES[-1], target / "log4j2.xml")
     for place in ("entry.py", "bin/kafka-broker-api-versions.sh"):
         text = (HERE / "kafka_entry.py").read_text(encoding="utf-8")
         (target / place).write_text(f"#!/usr/bin/python3\n{text}", encoding="utf-8")

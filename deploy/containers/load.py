@@ -1,4 +1,4 @@
-"""Rounds that arrive steadily while something is done to the cluster, and what came of each."""
+"""Rounds that arrive steadily while something is done to the service, and what came of each."""
 
 import json
 import os
@@ -11,12 +11,10 @@ from types import TracebackType
 from typing import Final, Self
 
 from containers.report import Failed
-
 from demonstration.figures import Phase
 from demonstration.programs import GAME_BACKEND, DemoFailed, output_of
 from examples.matchmaking import TOPIC, Ratings
 
-KAFKA: Final = "kafka.servers:9092"
 CHUNK_S: Final = 4.0
 """Rounds are reported by a new backend each time, until enough was seen."""
 ARRIVE_S: Final = 120.0
@@ -27,6 +25,7 @@ POLL_S: Final = 0.1
 class Load:
     """Reports rounds within a block, and follows every rating change."""
 
+    kafka: str
     folder: Path
     per_second: float = 20.0
     rounds: int = 0
@@ -76,7 +75,7 @@ class Load:
         try:
             while not self._stop.is_set():
                 count = round(CHUNK_S * self.per_second)
-                command = [*GAME_BACKEND, "--kafka", KAFKA, "--rounds", str(count)]
+                command = [*GAME_BACKEND, "--kafka", self.kafka, "--rounds", str(count)]
                 command += ["--per-second", str(self.per_second), "--first", str(number)]
                 told = output_of("backend", command, self.folder, dict(os.environ), 90.0)
                 counts: dict[str, int] = json.loads(told)
@@ -90,7 +89,7 @@ class Load:
 
     def _follow(self) -> None:
         try:
-            with closing(Ratings(KAFKA, TOPIC)) as ratings:
+            with closing(Ratings(self.kafka, TOPIC)) as ratings:
                 ratings.catch_up()
                 self._ready.set()
                 deadline_s = float("inf")
