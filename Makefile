@@ -114,14 +114,14 @@ $(ASYNCAPI)/parser-$(ASYNCAPI_PARSER): # the stamp of an installation that went 
 image-check: servers ## Run the commands of deploy/Dockerfile in a folder (some minutes)
 	@$(VENV_PYTHON) -m tests.image
 
-image: ## Build deploy/Dockerfile with podman or docker and check what it runs; a table (root)
-	@PYTHONPATH=deploy $(PYTHON) -m containers.image $(ARGS)
+image: servers ## Build deploy/Dockerfile with podman or docker and check what it runs (root, WRITE=1)
+	@PYTHONPATH=.:deploy $(VENV_PYTHON) -m containers image $(WRITTEN)
 
-compose: servers ## deploy/compose.yaml on docker or podman, a season through it; a table (root)
-	@PYTHONPATH=.:deploy $(VENV_PYTHON) -m containers.compose
+compose: servers ## Run deploy/compose.yaml, a season through it, compare every rating (root, WRITE=1)
+	@PYTHONPATH=.:deploy $(VENV_PYTHON) -m containers compose $(WRITTEN)
 
-kubernetes: servers ## The chart on a real Kubernetes of one node; a table (root, Go; long the first time)
-	@PYTHONPATH=.:deploy $(VENV_PYTHON) -m cluster
+kubernetes: servers ## The chart on a real Kubernetes of one node (root, Go; long at first; WRITE=1)
+	@PYTHONPATH=.:deploy $(VENV_PYTHON) -m containers kubernetes $(WRITTEN)
 
 chart: setup ## Write the Helm chart's README and the tests' renders anew
 	@PYTHONPATH=deploy $(VENV_PYTHON) -m tests.helm

@@ -3,6 +3,6 @@
 Everything runs in namespaces of its own (network, mounts, processes), with its files in `.servers`:
 when the command ends, the kernel takes away what is left.
 
-    __main__ ──▶ binaries (Go, once), images ──▶ unshare ──▶ init ──▶ inside
-    inside ──▶ node (etcd to kube-proxy), checks ──▶ load, kubectl
+    run ──▶ binaries (Go, once), images ──▶ unshare ──▶ init ──▶ inside
+    inside ──▶ node (etcd to kube-proxy), checks ──▶ containers.load, kubectl
 """

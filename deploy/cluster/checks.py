@@ -4,15 +4,15 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
-
-from containers.load import Load
-from containers.report import Failed, Report, wait_for
 
 from cluster.kubectl import NAMESPACE, RELEASE, Kube, is_ready
 from cluster.node import NODE
 from cluster.probes import KAFKA, Probes
+from containers.load import Load
+from containers.report import Failed, Report, wait_for
 from local.tools import ROOT
 
 CHART: Final = "helm/stream-rater"
@@ -21,8 +21,8 @@ LADDERS: Final = ROOT / "deploy" / "examples" / "ladders.toml"
 NAME: Final = f"{RELEASE}-stream-rater"
 ROLES: Final = ("estimator", "updater")
 ROLLED_S: Final = 300.0
-BEFORE_S, AFTER_S = 8.0, 6.0
-"""Load before and after what is done under it."""
+BEFORE_S, AFTER_S, SEASON_S = 8.0, 6.0, 20.0
+"""Load before and after what is done under it, and during nothing else."""
 OPERATOR: Final = "stream-rater-operator"
 CHANGE: Final = """
 [[ladders.ranked-eu.changes]]
@@ -54,7 +54,7 @@ class Checks:
         check("DNS and Services", self._probes.names)
         check("NetworkPolicy", self._probes.policy)
         check("ServiceMonitor, PrometheusRule", self._monitors)
-        check("season", lambda: self._under_load(lambda: time.sleep(20.0)))
+        check("season", lambda: self._under_load(season))
         check("verify", self._verify)
         check("rolling upgrade under load", lambda: self._under_load(self._upgrade))
         check("a pod killed under load", lambda: self._under_load(self._kill))
@@ -99,9 +99,8 @@ class Checks:
             raise Failed(f"there are {kinds}")
         return f"accepted: {', '.join(kinds)}"
 
-    def _under_load(self, act: object) -> str:
+    def _under_load(self, act: Callable[[], str]) -> str:
         """Do it while rounds arrive; what it saw, and what became of the rounds."""
-        assert callable(act)
         with Load(KAFKA, self._folder) as load:
             time.sleep(BEFORE_S)
             try:
@@ -122,17 +121,13 @@ class Checks:
         )
         kube.run("create", "--filename=-", given=made.stdout)
         try:
-            wait_for(lambda: self._ended(OPERATOR), "verify ends", ROLLED_S)
+            wait_for(lambda: kube.ended(OPERATOR), "verify ends", ROLLED_S)
             told = kube.run("logs", OPERATOR).strip()
             if kube.get("pod", OPERATOR)["status"]["phase"] != "Succeeded":
                 raise Failed(told[-400:])
             return told.splitlines()[-1]
         finally:
             kube.run("delete", "pod", OPERATOR, "--wait=true")
-
-    def _ended(self, pod: str) -> bool:
-        phase: str = self._kube.get("pod", pod)["status"]["phase"]
-        return phase in ("Succeeded", "Failed")
 
     def _upgrade(self) -> str:
         before = self._identities()
@@ -168,8 +163,8 @@ class Checks:
         self._ladders.write_text(changed, encoding="utf-8")
         self._helm("upgrade")
         self._rolled(*ROLES)
-        passed = lambda: self._probes.partition_end("ranked-eu") > end + AHEAD + 20  # noqa: E731
-        wait_for(passed, "the offset is passed", ROLLED_S)
+        passed = end + AHEAD + 20
+        wait_for(lambda: self._probes.partition_end("ranked-eu") > passed, "it is passed", ROLLED_S)
         return f"in force from offset {end + AHEAD}, which was passed"
 
     def _scale(self) -> str:
@@ -230,6 +225,12 @@ class Checks:
         ]
         self._report.say("\n".join([pods, *events.splitlines()[-15:], *logs]))
         return "; ".join(" ".join(line.split()[:4]) for line in pods.splitlines()[1:])
+
+
+def season() -> str:
+    """Nothing is done but to play."""
+    time.sleep(SEASON_S)
+    return ""
 
 
 def since(began_s: float) -> str:

@@ -7,12 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from cluster.binaries import BINARIES
+from cluster.node import PAUSE
 from containers import servers
 from containers.engine import Engine
 from containers.servers import Recipe
-
-from cluster.binaries import BINARIES
-from cluster.node import PAUSE
 from local.tools import LocalServerError
 
 OURS: Final = "localhost/stream-rater:0.1.0"

@@ -5,16 +5,17 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
-
-from containers.report import Failed, Report, wait_for
 
 from cluster import images
 from cluster.binaries import BINARIES, operator_definitions
 from cluster.checks import Checks
 from cluster.kubectl import Kube
 from cluster.node import NODE, Node
+from containers.report import Failed, Report, wait_for
 from local.go_tools import HELM
 from local.tools import ROOT, LocalServerError
 
@@ -76,8 +77,7 @@ def containers(node: Node) -> str:
 def node_ready(node: Node, kube: Kube) -> str:
     """kubelet and kube-proxy."""
     started(node.start_kubelet)
-    there = lambda: kube.tried("get", "node", NODE).returncode == 0  # noqa: E731
-    wait_for(there, "kubelet registers the node", READY_S)
+    wait_for(partial(kube.has, "node", NODE), "kubelet registers the node", READY_S)
     kube.run("wait", f"node/{NODE}", "--for=condition=Ready", f"--timeout={READY_S:.0f}s")
     info = kube.get("node", NODE)["status"]["nodeInfo"]
     return f"{info['kubeletVersion']}, {info['containerRuntimeVersion']}, kube-proxy (iptables)"
@@ -105,7 +105,7 @@ def definitions(kube: Kube) -> str:
     names = ("servicemonitors", "prometheusrules")
     for name in names:
         what = f"crd/{name}.monitoring.coreos.com"
-        wait_for(lambda what=what: kube.tried("get", what).returncode == 0, what, 30.0)  # type: ignore[misc]
+        wait_for(partial(kube.has, what), what, 30.0)
         kube.run("wait", what, "--for=condition=Established", "--timeout=60s")
     return f"{', '.join(names)} established"
 
@@ -118,9 +118,8 @@ def stopped(node: Node, kube: Kube) -> str:
     return f"{len(node.running)} processes"
 
 
-def started(start: object) -> None:
+def started(start: Callable[[], None]) -> None:
     """Start servers; what they say when they do not start is why."""
-    assert callable(start)
     try:
         start()
     except LocalServerError as error:

@@ -3,7 +3,7 @@
 import json
 import os
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -53,9 +53,18 @@ class Kube:
         """What Helm prints; Failed if it fails."""
         return _told(self.helm_tried(*arguments))
 
+    def has(self, *what: str) -> bool:
+        """Whether there is such a thing."""
+        return self.tried("get", *what).returncode == 0
+
     def get(self, *arguments: str) -> Any:
         """What `kubectl get` says, read."""
         return json.loads(self.run("get", *arguments, "--output=json"))
+
+    def ended(self, pod: str) -> bool:
+        """Whether its containers have run to their end, well or not."""
+        phase: str = self.get("pod", pod)["status"]["phase"]
+        return phase in ("Succeeded", "Failed")
 
     def pods(self, component: str) -> list[dict[str, Any]]:
         """The release's pods of one component, by name."""

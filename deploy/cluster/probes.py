@@ -1,13 +1,14 @@
 """Looks at the cluster from within: pods of our image that try what may work and what must not."""
 
 import json
+from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import Consumer, TopicPartition
-from containers.report import Failed, wait_for
 
 from cluster import images
 from cluster.kubectl import RELEASE, Kube
+from containers.report import Failed, wait_for
 from stream_rater.columns.sharding import partition_of
 
 TOPIC: Final = "round-completed"
@@ -68,8 +69,7 @@ class Probes:
         """Of each, whether a pod of nobody's can connect."""
         self._kube.run("create", "--filename=-", given=json.dumps(pod(POD, addresses)))
         try:
-            phase = lambda: self._kube.get("pod", POD)["status"]["phase"]  # noqa: E731
-            wait_for(lambda: phase() in ("Succeeded", "Failed"), "the probe ends", 60.0)
+            wait_for(partial(self._kube.ended, POD), "the probe ends", 60.0)
             return [line.split()[1] for line in self._kube.run("logs", POD).splitlines()]
         finally:
             self._kube.run("delete", "pod", POD, "--wait=true")

@@ -1,7 +1,6 @@
-"""`make image`: deploy/Dockerfile built by a container engine, and what came of it checked.
+"""`make image`, `make compose`, `make kubernetes`: our image and our chart on real engines.
 
-Standard library only, as in `local`, which installs what is needed.
-
-    image ──▶ base (where no registry is to be reached), pip_settings ──▶ engine
-    report                              the table that a command ends with
+__main__ ──▶ image, compose, cluster.run ──▶ report      the table that each ends with
+image ──▶ base (where no registry is to be reached), pip_settings ──▶ engine
+compose ──▶ servers (images of Kafka, Redis, Prometheus), load ──▶ engine
 """

@@ -1,10 +1,7 @@
 """`make compose`: deploy/compose.yaml on docker or podman, with the demo's season through it.
 
-    python -m containers.compose
-
 Images that no registry gives are made here where `containers.servers` knows how; a service whose
-image cannot be had is left out, and its row says so. Standard output has the table, standard error
-what is being done. Exit code 1 if anything is not as it should be.
+image cannot be had is left out, and its row says so.
 """
 
 import json
@@ -22,11 +19,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
+
 from containers import base, engine, servers
 from containers.engine import Engine
 from containers.load import Load
 from containers.report import Failed, Report, wait_for
-from local import steps
 from local.tools import ROOT, LocalServerError
 
 FILE: Final = ROOT / "deploy" / "compose.yaml"
@@ -216,18 +213,10 @@ class Checks:
         return "no container, volume or network left"
 
 
-def main() -> int:
-    """Bring it up, check, take it down; 1 when anything failed."""
-    report = Report("compose")
-
-    def ensure() -> None:
-        with tempfile.TemporaryDirectory(prefix="stream-rater-compose-") as folder:
-            Checks(engine.find(steps.say), report, Path(folder)).all()
-
-    code = steps.run(ensure)
-    if report.rows:
-        print(report.table())
-    return code or min(report.failed, 1)
+def played(report: Report) -> None:
+    """Bring it up, check, take it down."""
+    with tempfile.TemporaryDirectory(prefix="stream-rater-compose-") as folder:
+        Checks(engine.find(report.say), report, Path(folder)).all()
 
 
 def answered(url: str) -> bool:
@@ -252,7 +241,3 @@ def queried(expression: str) -> list[float]:
     """The values that Prometheus has for it now."""
     url = f"{PROMETHEUS}/api/v1/query?{urllib.parse.urlencode({'query': expression})}"
     return [float(row["value"][1]) for row in fetched(url)["data"]["result"]]
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -19,9 +19,9 @@ MOST_PROCESSES: Final = 1024
 PODMAN: Final = Package("podman", "podman", lambda: shutil.which("podman") is not None)
 RUNC: Final = Package("runc", "runc", lambda: shutil.which("runc") is not None)
 HELPERS: Final = (Path("/usr/lib/podman"), Path("/usr/libexec/podman"))
-NETWORKS: Final = tuple(
-    Package(name, what, lambda name=name: any((p / name).exists() for p in HELPERS))  # type: ignore[misc]
-    for name, what in (("netavark", "networks of podman"), ("aardvark-dns", "names on them"))
+NETAVARK: Final = Package("netavark", "netavark (networks of podman)", lambda: _helper("netavark"))
+AARDVARK: Final = Package(
+    "aardvark-dns", "aardvark-dns (names on networks of podman)", lambda: _helper("aardvark-dns")
 )
 
 
@@ -65,11 +65,15 @@ class Engine:
         return self.tried("image", "inspect", image).returncode == 0
 
 
+def _helper(name: str) -> bool:
+    return any((folder / name).exists() for folder in HELPERS)
+
+
 def find(say: Callable[[str], None]) -> Engine:
     """The engine of this machine; podman is installed where there is none."""
     if shutil.which("docker") and _docker_answers():
         return Engine(("docker",), {})
-    ensure_packages([PODMAN, RUNC, *NETWORKS], say)
+    ensure_packages([PODMAN, RUNC, NETAVARK, AARDVARK], say)
     FOLDER.mkdir(parents=True, exist_ok=True)
     settings = FOLDER / "containers.conf"
     settings.write_text(podman_settings(*_hard_limits()), encoding="ascii")

@@ -1,18 +1,11 @@
-"""`make image`: build deploy/Dockerfile, run what was built as a cluster would, and look at it.
-
-    python -m containers.image [NAME]       NAME: the image's, without a tag (stream-rater)
-
-Standard output has the table, standard error what is being done. Exit code 1 if anything is not as
-it should be.
-"""
+"""`make image`: build deploy/Dockerfile, run what was built as a cluster would, and look at it."""
 
 import json
 import os
 import re
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +13,6 @@ from typing import Any, Final
 from containers import base, engine, pip_settings
 from containers.engine import Engine
 from containers.report import Failed, Report
-from local import steps
 from local.tools import ROOT, LocalServerError
 
 DOCKERFILE: Final = ROOT / "deploy" / "Dockerfile"
@@ -76,18 +68,9 @@ print(json.dumps({
 """
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Build and check; 1 when that failed."""
-    report = Report("image")
-
-    def ensure() -> None:
-        built = build(engine.find(steps.say), (arguments or [NAME])[0], report)
-        built.check()
-
-    code = steps.run(ensure)
-    if report.rows:
-        print(report.table())
-    return code or min(report.failed, 1)
+def played(report: Report) -> None:
+    """Build and check."""
+    build(engine.find(report.say), NAME, report).check()
 
 
 def bases(dockerfile: str) -> list[str]:
@@ -222,7 +205,3 @@ class Image:
 def plain(name: str) -> str:
     """A package's name as locks spell it."""
     return re.sub(r"[-_.]+", "-", name).lower()
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

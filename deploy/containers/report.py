@@ -39,6 +39,12 @@ class Report:
         """One line for who waits."""
         print(f"{self.title}: {text}", file=self.out, flush=True)
 
+    def figures(self) -> dict[str, object]:
+        """All of it as `docs/benchmarks.jsonl` keeps it."""
+        rows = [{"what": name, "seen": seen, "s": round(s, 1)} for name, seen, s in self.rows]
+        total = round(sum(s for _, _, s in self.rows), 1)
+        return {"name": f"platform/{self.title}", "value": total, "unit": "s", "rows": rows}
+
     def table(self) -> str:
         """All rows, in Markdown."""
         return table(("what", "seen", "s"), [(n, s, f"{took:.1f}") for n, s, took in self.rows])

@@ -1,8 +1,5 @@
 """`make kubernetes`: build what is missing, run the cluster in namespaces of its own, and look at
-what it left behind.
-
-Standard output has the table, standard error what is being done. Exit code 1 if anything is not as
-it should be. Needs root.
+what it left behind. Needs root.
 """
 
 import json
@@ -15,13 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from containers import engine
-from containers.report import Failed, Report
-
 from cluster import binaries, images
 from cluster.init import WRITTEN, hierarchies
 from cluster.node import CGROUP
-from local import go_tools, steps
+from containers import engine
+from containers.report import Failed, Report
+from local import go_tools
 from local.system import Package, ensure_packages
 from local.tools import ROOT, LocalServerError
 
@@ -35,21 +31,12 @@ NEEDED: Final = {
 """Debian's packages, and a program of each."""
 
 
-def main() -> int:
-    """All of it."""
-    report = Report("kubernetes")
-    code = steps.run(lambda: brought_up(report))
-    if report.rows:
-        print(report.table())
-    return code or min(report.failed, 1)
-
-
-def brought_up(report: Report) -> None:
+def played(report: Report) -> None:
     """The programs, the images, the cluster and its end."""
     if os.geteuid() != 0:
         raise LocalServerError("a cluster needs root: for namespaces, mounts and control groups")
     packages = [
-        Package(name, name, partial(shutil.which, program), service="containerd")  # type: ignore[arg-type]
+        Package(name, name, partial(_installed, program), service="containerd")
         for name, program in NEEDED.items()
     ]
     ensure_packages(packages, report.say)
@@ -78,6 +65,10 @@ def brought_up(report: Report) -> None:
         report.failed += 1
     keep_logs()
     report.check("nothing left", lambda: nothing_left(before))
+
+
+def _installed(program: str) -> bool:
+    return shutil.which(program) is not None
 
 
 def keep_logs() -> None:
@@ -135,7 +126,3 @@ def nothing_left(before: dict[str, set[str]]) -> str:
     if told := "; ".join(f"{kind}: {', '.join(sorted(new))}" for kind, new in left.items() if new):
         raise Failed(told[:400])
     return "no process, mount, interface, control group or file, but for programs and logs kept"
-
-
-if __name__ == "__main__":
-    sys.exit(main())
