@@ -1,15 +1,15 @@
 """What the cluster is made of, built by Go once and kept in `.servers`: Kubernetes, etcd, CoreDNS,
-kube-router and the program that holds a pod.
+kube-router, KEDA and the program that holds a pod.
 
 Each folder in `go/` is a Go module that names its tools. Its go.sum has the hash of every source.
-The definitions of the Prometheus operator's resources come from its own module.
+The definitions of the resources of KEDA and of the Prometheus operator come from their own modules.
 """
 
 import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -22,10 +22,27 @@ MODULES: Final = Path(__file__).parent / "go"
 BINARIES: Final = SERVERS / "kubernetes"
 KUBERNETES_VERSION: Final = "1.34.4"
 BUILD_TIMEOUT_S: Final = 5400.0
-OPERATOR: Final = (
+PROMETHEUS_OPERATOR: Final = (
     "github.com/prometheus-operator/prometheus-operator@v0.85.0",
     "h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s=",
+    (
+        "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml",
+        "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
+    ),
 )
+KEDA: Final = (
+    "github.com/kedacore/keda/v2@v2.18.3",
+    "h1:PY3o80tzBAzCffS8J6eBZctT4B+g/r26zErNSMleC50=",
+    (
+        "config/crd/bases/keda.sh_scaledobjects.yaml",
+        "config/crd/bases/keda.sh_scaledjobs.yaml",
+        "config/crd/bases/keda.sh_triggerauthentications.yaml",
+        "config/crd/bases/keda.sh_clustertriggerauthentications.yaml",
+        "config/crd/bases/eventing.keda.sh_cloudeventsources.yaml",
+        "config/crd/bases/eventing.keda.sh_clustercloudeventsources.yaml",
+    ),
+)
+"""Modules that define resources: version, hash of the sources, files."""
 VERSION: Final = "k8s.io/component-base/version"
 FLAGS: Final = (
     "-trimpath", "-ldflags",
@@ -55,6 +72,7 @@ ALL: Final = (
     Module("pause", ("pause",), ".", static=True),
     Module("coredns", ("coredns",), static=True),
     Module("kube-router", ("kube-router",)),
+    Module("keda", ("adapter", "operator")),
     Module(
         "kubernetes",
         (
@@ -63,7 +81,7 @@ ALL: Final = (
         ),
     ),
 )  # fmt: skip
-"""`server` is etcd."""
+"""`server` is etcd, `operator` and `adapter` are KEDA's."""
 
 
 def ensure(say: Callable[[str], None]) -> str:
@@ -104,11 +122,10 @@ def build(go: Path, module: Module, say: Callable[[str], None]) -> bool:
     return True
 
 
-def operator_definitions() -> list[Path]:
-    """The resources that the chart has for the Prometheus operator, as its module defines them."""
+def definitions(name: str, wanted: str, files: Sequence[str]) -> list[Path]:
+    """Files of a Go module, as the sources of that hash have them."""
     go = find_go()
     assert go is not None, "the programs come first"
-    name, wanted = OPERATOR
     done = subprocess.run(
         [str(go), "mod", "download", "-json", name],
         env=environment(), capture_output=True, text=True, check=False,
@@ -116,9 +133,7 @@ def operator_definitions() -> list[Path]:
     told = json.loads(done.stdout or "{}")
     if told.get("Sum") != wanted:
         raise LocalServerError(f"{name}: {told.get('Error', 'other sources than expected')}")
-    folder = Path(told["Dir"], "example", "prometheus-operator-crd")
-    kinds = ("servicemonitors", "prometheusrules")
-    return [folder / f"monitoring.coreos.com_{kind}.yaml" for kind in kinds]
+    return [Path(told["Dir"], each) for each in files]
 
 
 def environment() -> dict[str, str]:

@@ -29,6 +29,8 @@ CHANGE: Final = """
 from_offset = {offset}
 rating = {{ system = "elo-mmr", weight_limit = 0.25, sigma_limit = 90 }}
 """
+LAG, FLOOD_PER_S, SCALED_S = 500, 3000.0, 180.0
+"""Records behind for each worker, rounds a second that are more than one worker rates here."""
 AHEAD: Final = 150
 """Records of the ladder's partition, until the changed parameters hold."""
 
@@ -60,6 +62,7 @@ class Checks:
         check("a pod killed under load", lambda: self._under_load(self._kill))
         check("ladders changed under load", lambda: self._under_load(self._change_ladders))
         check("updaters 1 to 3 under load", lambda: self._under_load(self._scale))
+        check("scaled by lag", self._scaled_by_lag)
         check("node drained under load", lambda: self._under_load(self._drain))
         check("a wrong value", self._refused)
         check("helm test, again", self._test)
@@ -175,6 +178,32 @@ class Checks:
         self._helm("upgrade", updater__replicas="3")
         self._rolled("updater")
         return f"three ready after {since(began_s)}"
+
+    def _scaled_by_lag(self) -> str:
+        """A flood of rounds, and KEDA adds workers; what it did not need is taken back."""
+        kube = self._kube
+        self._helm("upgrade", keda__enabled="true", keda__pollingInterval="2",
+                   keda__lagThreshold=str(LAG), updater__replicas="1")  # fmt: skip
+        wait = ("wait", "scaledobjects", "--all", "--for=condition=Ready", "--timeout=90s")
+        kube.run(*wait)
+        wait_for(lambda: self._replicas("updater") == 1, "one updater", ROLLED_S)
+        most = 1
+        with Load(KAFKA, self._folder, FLOOD_PER_S) as load:
+
+            def scaled() -> bool:
+                nonlocal most
+                most = max(most, self._replicas("updater"))
+                return most > 1
+
+            wait_for(scaled, "KEDA scales the updaters", SCALED_S)
+            told = load.finish()
+        self._helm("upgrade", keda__enabled="false", updater__replicas="2")
+        self._rolled(*ROLES)
+        return f"1 to {most} updaters; {told}"
+
+    def _replicas(self, role: str) -> int:
+        """How many pods it is to have."""
+        return int(self._kube.get("statefulset", f"{NAME}-{role}")["spec"]["replicas"])
 
     def _drain(self) -> str:
         """The only node, so no evicted pod comes back before it is uncordoned."""

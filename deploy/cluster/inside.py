@@ -8,10 +8,12 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from cluster import images
-from cluster.binaries import BINARIES, operator_definitions
+import yaml
+
+from cluster import binaries, images
+from cluster.binaries import BINARIES, KEDA, PROMETHEUS_OPERATOR
 from cluster.checks import Checks
 from cluster.kubectl import Kube
 from cluster.node import NODE, Node
@@ -52,6 +54,7 @@ def brought_up(report: Report, node: Node, kube: Kube) -> bool:
         ("Kafka, Redis", lambda: applied(kube, "servers", "servers", "statefulset/kafka",
                                          "statefulset/redis")),
         ("operator's CRDs", lambda: definitions(kube)),
+        ("KEDA", lambda: scaler(node, kube)),
     )  # fmt: skip
     return all(report.check(name, what) for name, what in steps)
 
@@ -100,14 +103,29 @@ def applied(kube: Kube, manifest: str, namespace: str, *waited: str) -> str:
 
 def definitions(kube: Kube) -> str:
     """Of ServiceMonitor and PrometheusRule, as the Prometheus operator's module has them."""
-    for path in operator_definitions():
+    return defined(kube, *PROMETHEUS_OPERATOR)
+
+
+def scaler(node: Node, kube: Kube) -> str:
+    """KEDA, and its metrics in the API."""
+    told = defined(kube, *KEDA)
+    kube.anywhere("apply", f"--filename={MANIFESTS / 'keda.yaml'}")
+    started(node.start_scaler)
+    service = ("apiservice/v1beta1.external.metrics.k8s.io", "--for=condition=Available")
+    kube.run("wait", *service, f"--timeout={READY_S:.0f}s")
+    return f"{KEDA[0].rpartition('@')[2]}; {told}"
+
+
+def defined(kube: Kube, *module: Any) -> str:
+    """Apply the definitions of a module, and wait until they hold."""
+    told = []
+    for path in binaries.definitions(*module):
         kube.anywhere("apply", "--server-side", f"--filename={path}")
-    names = ("servicemonitors", "prometheusrules")
-    for name in names:
-        what = f"crd/{name}.monitoring.coreos.com"
-        wait_for(partial(kube.has, what), what, 30.0)
-        kube.run("wait", what, "--for=condition=Established", "--timeout=60s")
-    return f"{', '.join(names)} established"
+        name = yaml.safe_load(path.read_text(encoding="utf-8"))["metadata"]["name"]
+        wait_for(partial(kube.has, f"crd/{name}"), name, 30.0)
+        kube.run("wait", f"crd/{name}", "--for=condition=Established", "--timeout=60s")
+        told.append(name.partition(".")[0])
+    return f"{', '.join(told)} established"
 
 
 def stopped(node: Node, kube: Kube) -> str:

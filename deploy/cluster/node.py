@@ -1,6 +1,8 @@
 """A node and its control plane: certificates, configurations, and the processes in their order."""
 
 import json
+import shutil
+import socket
 import ssl
 import subprocess
 import urllib.error
@@ -22,6 +24,7 @@ API: Final = f"https://{ADDRESS}:6443"
 PLUGINS: Final = Path("/usr/lib/cni")
 CGROUP: Final = "/stream-rater-cluster"
 PAUSE: Final = "localhost/pause:1"
+ADAPTER_PORT: Final = 16443
 START_S: Final = 90.0
 SUBJECTS: Final = {
     "apiserver": ("kube-apiserver", "kubernetes"),
@@ -29,6 +32,8 @@ SUBJECTS: Final = {
     "scheduler": ("system:kube-scheduler", "kubernetes"),
     "controller": ("system:kube-controller-manager", "kubernetes"),
     "admin": ("admin", "system:masters"),
+    "front-proxy": ("front-proxy-client", "kubernetes"),
+    "keda": ("keda-operator", "keda"),
 }
 """Common name and organization of each certificate: who it lets in, with which rights."""
 NAMES: Final = (
@@ -96,6 +101,12 @@ class Node:
         )  # fmt: skip
         self._start("kube-router", 20244, _http("/healthz"), command)
 
+    def start_scaler(self) -> None:
+        """KEDA: its operator, and its adapter, which the API asks for metrics."""
+        write_keda_certificates(self.folder)
+        self._start("keda-operator", 8081, _http("/healthz"), keda_operator(self.folder))
+        self._start("keda-adapter", ADAPTER_PORT, _answers_tls, keda_adapter(self.folder))
+
     def stop(self) -> None:
         """All of it, the last first."""
         for server in reversed(self.running):
@@ -129,6 +140,12 @@ def _https(path: str) -> Callable[[int], bool]:
         return _answered(f"https://127.0.0.1:{port}{path}")
 
     return answers
+
+
+def _answers_tls(port: int) -> bool:
+    """Whether there is a server, whoever it lets in."""
+    with socket.create_connection(("127.0.0.1", port), 2.0):
+        return True
 
 
 def _answered(url: str) -> bool:
@@ -188,6 +205,13 @@ def api_server(folder: Path) -> tuple[str, ...]:
         f"--service-account-signing-key-file={folder}/accounts.key",
         f"--kubelet-client-certificate={folder}/admin.crt",
         f"--kubelet-client-key={folder}/admin.key", "--kubelet-preferred-address-types=InternalIP",
+        f"--requestheader-client-ca-file={folder}/ca.crt",
+        f"--requestheader-allowed-names={SUBJECTS['front-proxy'][0]}",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        f"--proxy-client-cert-file={folder}/front-proxy.crt",
+        f"--proxy-client-key-file={folder}/front-proxy.key",
     )  # fmt: skip
 
 
@@ -199,6 +223,7 @@ def controllers(folder: Path) -> tuple[str, ...]:
         f"--authorization-kubeconfig={folder}/controller.kubeconfig",
         "--authorization-always-allow-paths=/healthz", "--leader-elect=false",
         "--use-service-account-credentials=true", f"--root-ca-file={folder}/ca.crt",
+        "--horizontal-pod-autoscaler-sync-period=5s",
         f"--service-account-private-key-file={folder}/accounts.key",
         f"--tls-cert-file={folder}/apiserver.crt", f"--tls-private-key-file={folder}/apiserver.key",
     )  # fmt: skip
@@ -212,6 +237,37 @@ def scheduler(folder: Path) -> tuple[str, ...]:
         f"--authorization-kubeconfig={folder}/scheduler.kubeconfig",
         "--authorization-always-allow-paths=/healthz", "--leader-elect=false",
         f"--tls-cert-file={folder}/apiserver.crt", f"--tls-private-key-file={folder}/apiserver.key",
+    )  # fmt: skip
+
+
+def write_keda_certificates(folder: Path) -> None:
+    """What its two parts know each other by, under the names that they look for."""
+    own = folder / "keda"
+    own.mkdir(exist_ok=True)
+    for source, name in (("ca.crt", "ca.crt"), ("keda.crt", "tls.crt"), ("keda.key", "tls.key")):
+        shutil.copy(folder / source, own / name)
+
+
+def keda_operator(folder: Path) -> tuple[str, ...]:
+    """Its command."""
+    return (
+        str(BINARIES / "operator"), f"--kubeconfig={folder}/admin.kubeconfig",
+        f"--cert-dir={folder}/keda", "--metrics-bind-address=127.0.0.1:18080",
+        "--enable-webhook-patching=false",
+    )  # fmt: skip
+
+
+def keda_adapter(folder: Path) -> tuple[str, ...]:
+    """Its command."""
+    asks = tuple(
+        f"--{what}kubeconfig={folder}/admin.kubeconfig"
+        for what in ("", "authentication-", "authorization-")
+    )
+    return (
+        str(BINARIES / "adapter"), *asks, f"--cert-dir={folder}/keda",
+        f"--secure-port={ADAPTER_PORT}", "--port=18081",
+        f"--tls-cert-file={folder}/apiserver.crt", f"--tls-private-key-file={folder}/apiserver.key",
+        "--metrics-service-address=127.0.0.1:9666", "--metrics-service-grpc-authority=localhost",
     )  # fmt: skip
 
 
