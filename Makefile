@@ -114,7 +114,7 @@ $(ASYNCAPI)/parser-$(ASYNCAPI_PARSER): # the stamp of an installation that went 
 image-check: servers ## Run the commands of deploy/Dockerfile in a folder (some minutes)
 	@$(VENV_PYTHON) -m tests.image
 
-image: servers ## Build deploy/Dockerfile with podman or docker and check what it runs (root, WRITE=1)
+image: python ## Build deploy/Dockerfile with podman or docker and check what it runs (root, WRITE=1)
 	@PYTHONPATH=.:deploy $(VENV_PYTHON) -m containers image $(WRITTEN)
 
 compose: servers ## Run deploy/compose.yaml, a season through it, compare every rating (root, WRITE=1)

@@ -31,8 +31,8 @@ PROMETHEUS_OPERATOR: Final = (
     ),
 )
 KEDA: Final = (
-    "github.com/kedacore/keda/v2@v2.18.3",
-    "h1:PY3o80tzBAzCffS8J6eBZctT4B+g/r26zErNSMleC50=",
+    "github.com/kedacore/keda/v2@v2.21.0",
+    "h1:R6z2HZvstK4RLUMxroNACzBj74xGxt3kG59b5Xc+Xps=",
     (
         "config/crd/bases/keda.sh_scaledobjects.yaml",
         "config/crd/bases/keda.sh_scaledjobs.yaml",
@@ -99,7 +99,7 @@ def build(go: Path, module: Module, say: Callable[[str], None]) -> bool:
     stamp, wanted = Stamp(BINARIES / f"{module.name}.stamp"), digest(*FLAGS, *module.sources)
     if stamp.is_current(wanted) and all((BINARIES / each).exists() for each in module.programs):
         return False
-    say(f"building {module.name} with Go (once; Kubernetes takes 11 minutes of processor time)")
+    say(f"building {module.name} with Go (once; Kubernetes and KEDA take many minutes)")
     fresh = BINARIES / f"{module.name}.new"
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)

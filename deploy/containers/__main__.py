@@ -29,7 +29,8 @@ def main() -> int:
     given = parser.parse_args()
     report = Report(given.command)
     code = steps.run(partial(COMMANDS[given.command], report))
-    print(report.table())
+    if report.rows:
+        print(report.table())
     if given.write and not code:
         importlib.import_module(WRITING).write_run(given.command, [report.figures()], [])
     return code or min(report.failed, 1)
