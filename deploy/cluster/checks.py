@@ -29,6 +29,7 @@ CHANGE: Final = """
 from_offset = {offset}
 rating = {{ system = "elo-mmr", weight_limit = 0.25, sigma_limit = 90 }}
 """
+PAUSED: Final = "autoscaling.keda.sh/paused-replicas"
 LAG, FLOOD_PER_S, SCALED_S = 500, 3000.0, 180.0
 """Records behind for each worker, rounds a second that are more than one worker rates here."""
 AHEAD: Final = 150
@@ -180,30 +181,29 @@ class Checks:
         return f"three ready after {since(began_s)}"
 
     def _scaled_by_lag(self) -> str:
-        """A flood of rounds, and KEDA adds workers; what it did not need is taken back."""
+        """A flood of rounds, and KEDA adds workers; then it holds all of them at 0 for a while."""
         kube = self._kube
         self._helm("upgrade", keda__enabled="true", keda__pollingInterval="2",
-                   keda__lagThreshold=str(LAG), updater__replicas="1")  # fmt: skip
-        wait = ("wait", "scaledobjects", "--all", "--for=condition=Ready", "--timeout=90s")
-        kube.run(*wait)
-        wait_for(lambda: self._replicas("updater") == 1, "one updater", ROLLED_S)
-        most = 1
+                   keda__lagThreshold=str(LAG), estimator__replicas="1",
+                   updater__replicas="1")  # fmt: skip
+        kube.run("wait", "scaledobjects", "--all", "--for=condition=Ready", "--timeout=90s")
+        wait_for(lambda: self._wanted() == dict.fromkeys(ROLES, 1), "one of each", ROLLED_S)
         with Load(KAFKA, self._folder, FLOOD_PER_S) as load:
-
-            def scaled() -> bool:
-                nonlocal most
-                most = max(most, self._replicas("updater"))
-                return most > 1
-
-            wait_for(scaled, "KEDA scales the updaters", SCALED_S)
+            wait_for(lambda: max(self._wanted().values()) > 1, "KEDA adds workers", SCALED_S)
             told = load.finish()
-        self._helm("upgrade", keda__enabled="false", updater__replicas="2")
+        most = ", ".join(f"1 to {count} {role}s" for role, count in self._wanted().items())
+        both = [f"{NAME}-{role}" for role in ROLES]
+        kube.run("annotate", "scaledobject", *both, f"{PAUSED}=0")
+        wait_for(lambda: not any(map(kube.pods, ROLES)), "KEDA holds all at 0", ROLLED_S)
+        kube.run("annotate", "scaledobject", *both, f"{PAUSED}-")
+        self._helm("upgrade", keda__enabled="false", estimator__replicas="2", updater__replicas="2")
         self._rolled(*ROLES)
-        return f"1 to {most} updaters; {told}"
+        return f"{most}; all held at 0 and back; {told}"
 
-    def _replicas(self, role: str) -> int:
-        """How many pods it is to have."""
-        return int(self._kube.get("statefulset", f"{NAME}-{role}")["spec"]["replicas"])
+    def _wanted(self) -> dict[str, int]:
+        """How many pods of each role there are to be."""
+        sets = {role: self._kube.get("statefulset", f"{NAME}-{role}") for role in ROLES}
+        return {role: int(each["spec"]["replicas"]) for role, each in sets.items()}
 
     def _drain(self) -> str:
         """The only node, so no evicted pod comes back before it is uncordoned."""

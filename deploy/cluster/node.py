@@ -1,13 +1,14 @@
 """A node and its control plane: certificates, configurations, and the processes in their order."""
 
 import json
+import os
 import shutil
 import socket
 import ssl
 import subprocess
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -104,8 +105,11 @@ class Node:
     def start_scaler(self) -> None:
         """KEDA: its operator, and its adapter, which the API asks for metrics."""
         write_keda_certificates(self.folder)
-        self._start("keda-operator", 8081, _http("/healthz"), keda_operator(self.folder))
-        self._start("keda-adapter", ADAPTER_PORT, _answers_tls, keda_adapter(self.folder))
+        own = dict.fromkeys(("POD_NAMESPACE", "KEDA_CLUSTER_OBJECT_NAMESPACE"), "keda")
+        where = {**os.environ, **own, "WATCH_NAMESPACE": ""}
+        self._start("keda-operator", 8081, _http("/healthz"), keda_operator(self.folder), where)
+        adapter = keda_adapter(self.folder)
+        self._start("keda-adapter", ADAPTER_PORT, _answers_tls, adapter, where)
 
     def stop(self) -> None:
         """All of it, the last first."""
@@ -117,9 +121,10 @@ class Node:
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
     def _start(
-        self, name: str, port: int, answers: Callable[[int], bool], command: tuple[str, ...]
-    ) -> None:
-        launch = Launch(name, command, self.folder, port, answers, START_S)
+        self, name: str, port: int, answers: Callable[[int], bool], command: tuple[str, ...],
+        environment: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
+        launch = Launch(name, command, self.folder, port, answers, START_S, environment=environment)
         self.running.append(Server(launch).start())
 
     def _write(self, name: str, text: str) -> None:
@@ -261,7 +266,7 @@ def keda_adapter(folder: Path) -> tuple[str, ...]:
     """Its command."""
     asks = tuple(
         f"--{what}kubeconfig={folder}/admin.kubeconfig"
-        for what in ("", "authentication-", "authorization-")
+        for what in ("", "lister-", "authentication-", "authorization-")
     )
     return (
         str(BINARIES / "adapter"), *asks, f"--cert-dir={folder}/keda",
