@@ -30,8 +30,8 @@ from_offset = {offset}
 rating = {{ system = "elo-mmr", weight_limit = 0.25, sigma_limit = 90 }}
 """
 PAUSED: Final = "autoscaling.keda.sh/paused-replicas"
-LAG, FLOOD_PER_S, SCALED_S = 500, 3000.0, 180.0
-"""Records behind for each worker, rounds a second that are more than one worker rates here."""
+LAG, BACKLOG, FLOOD_PER_S = 300, 8000, 500.0
+"""Records behind for each worker, rounds that wait until one is started, and how fast they come."""
 AHEAD: Final = 150
 """Records of the ladder's partition, until the changed parameters hold."""
 
@@ -181,24 +181,25 @@ class Checks:
         return f"three ready after {since(began_s)}"
 
     def _scaled_by_lag(self) -> str:
-        """A flood of rounds, and KEDA adds workers; then it holds all of them at 0 for a while."""
+        """KEDA holds all workers at 0 while rounds arrive; let go, it starts more than before."""
         kube = self._kube
+        few = {f"{role}__replicas": "1" for role in ROLES}
         self._helm("upgrade", keda__enabled="true", keda__pollingInterval="2",
-                   keda__lagThreshold=str(LAG), estimator__replicas="1",
-                   updater__replicas="1")  # fmt: skip
+                   keda__lagThreshold=str(LAG), **few)  # fmt: skip
         kube.run("wait", "scaledobjects", "--all", "--for=condition=Ready", "--timeout=90s")
         wait_for(lambda: self._wanted() == dict.fromkeys(ROLES, 1), "one of each", ROLLED_S)
-        with Load(KAFKA, self._folder, FLOOD_PER_S) as load:
-            wait_for(lambda: max(self._wanted().values()) > 1, "KEDA adds workers", SCALED_S)
-            told = load.finish()
-        most = ", ".join(f"1 to {count} {role}s" for role, count in self._wanted().items())
         both = [f"{NAME}-{role}" for role in ROLES]
         kube.run("annotate", "scaledobject", *both, f"{PAUSED}=0")
         wait_for(lambda: not any(map(kube.pods, ROLES)), "KEDA holds all at 0", ROLLED_S)
-        kube.run("annotate", "scaledobject", *both, f"{PAUSED}-")
+        with Load(KAFKA, self._folder, FLOOD_PER_S) as load:
+            wait_for(lambda: load.rounds > BACKLOG, "rounds wait", ROLLED_S)
+            kube.run("annotate", "scaledobject", *both, f"{PAUSED}-")
+            wait_for(lambda: max(self._wanted().values()) > 1, "KEDA adds workers", ROLLED_S)
+            most = ", ".join(f"{count} {role}s" for role, count in self._wanted().items())
+            told = load.finish()
         self._helm("upgrade", keda__enabled="false", estimator__replicas="2", updater__replicas="2")
         self._rolled(*ROLES)
-        return f"{most}; all held at 0 and back; {told}"
+        return f"all held at 0, then {most}; {told}"
 
     def _wanted(self) -> dict[str, int]:
         """How many pods of each role there are to be."""
