@@ -23,7 +23,7 @@ WRITTEN := $(if $(WRITE),--write)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup python servers demo test check docs bench bench-stream figure lint dist lock chart
-.PHONY: contract pictures bench-serve contract-check image-check chaos soak tables audit up down clean clean-data
+.PHONY: contract pictures bench-serve contract-check image-check image compose kubernetes chaos soak tables audit up down clean clean-data
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -113,6 +113,15 @@ $(ASYNCAPI)/parser-$(ASYNCAPI_PARSER): # the stamp of an installation that went 
 
 image-check: servers ## Run the commands of deploy/Dockerfile in a folder (some minutes)
 	@$(VENV_PYTHON) -m tests.image
+
+image: python ## Build deploy/Dockerfile with podman or docker and check what it runs (root, WRITE=1)
+	@PYTHONPATH=.:deploy $(VENV_PYTHON) -m containers image $(WRITTEN)
+
+compose: servers ## Run deploy/compose.yaml, a season through it, compare every rating (root, WRITE=1)
+	@PYTHONPATH=.:deploy $(VENV_PYTHON) -m containers compose $(WRITTEN)
+
+kubernetes: servers ## The chart on a real Kubernetes of one node (root, Go; long at first; WRITE=1)
+	@PYTHONPATH=.:deploy $(VENV_PYTHON) -m containers kubernetes $(WRITTEN)
 
 chart: setup ## Write the Helm chart's README and the tests' renders anew
 	@PYTHONPATH=deploy $(VENV_PYTHON) -m tests.helm

@@ -108,6 +108,10 @@ def test_every_command_is_one(words: list[str]) -> None:
             assert done.returncode == 0, done.stderr
         case ["helm", "test", _, "--namespace", _]:
             pass
+        case ["make", target]:
+            assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        case ["docker", "compose", "--file", file, *arguments]:
+            assert_of_compose(yaml.safe_load((ROOT / file).read_text()), arguments)
         case ["until" | "do" | "done" | "python", *_]:
             pass
         case [program, *_]:
@@ -123,6 +127,18 @@ def test_an_upgrade_has_the_ladders_of_the_install() -> None:
     assert upgrades
     for words in upgrades:
         assert files <= set(words), words
+
+
+def assert_of_compose(compose: Any, arguments: list[str]) -> None:
+    """All of it, or one of our commands in one of its services."""
+    match arguments:
+        case ["up"]:
+            pass
+        case ["run", "--rm", service, name, *rest]:
+            assert compose["services"][service]["image"] == "stream-rater"
+            app.main.commands[name].make_context(name, rest)
+        case _:
+            raise AssertionError(arguments)
 
 
 def assert_parses(expression: str) -> None:

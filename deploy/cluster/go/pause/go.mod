@@ -1,0 +1,3 @@
+module stream-rater/pause
+
+go 1.26

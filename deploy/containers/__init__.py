@@ -1,0 +1,6 @@
+"""`make image`, `make compose`, `make kubernetes`: our image and our chart on real engines.
+
+__main__ ──▶ image, compose, cluster.run ──▶ report      the table that each ends with
+image ──▶ base (where no registry is to be reached), pip_settings ──▶ engine
+compose ──▶ servers (images of Kafka, Redis, Prometheus), load ──▶ engine
+"""

@@ -1,0 +1,243 @@
+"""`make compose`: deploy/compose.yaml on docker or podman, with the demo's season through it.
+
+Images that no registry gives are made here where `containers.servers` knows how; a service whose
+image cannot be had is left out, and its row says so.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from containers import base, engine, servers
+from containers.engine import Engine
+from containers.load import Load
+from containers.report import Failed, Report, wait_for
+from local.tools import ROOT, LocalServerError
+
+FILE: Final = ROOT / "deploy" / "compose.yaml"
+KAFKA: Final = "127.0.0.1:9092"
+API: Final = "http://127.0.0.1:9109"
+PROMETHEUS: Final = "http://127.0.0.1:9090"
+LADDER: Final = "ranked-eu"
+UP_S, WATCHED_S, SEASON_S, BEFORE_S = 120.0, 60.0, 20.0, 8.0
+TIMEOUT_S: Final = 600.0
+UPDATES: Final = "sum(stream_rater_updates_total)"
+
+
+class Compose:
+    """The project of deploy/compose.yaml."""
+
+    def __init__(self, at: Engine) -> None:
+        self._at = at
+        docker = at.name == "docker"
+        self._command = (
+            ("docker", "compose") if docker else (sys.executable, "-m", "podman_compose")
+        )
+        self.services: Mapping[str, Any] = yaml.safe_load(FILE.read_text("utf-8"))["services"]
+        self.absent: list[str] = []
+        """Services whose image cannot be had."""
+
+    @property
+    def present(self) -> list[str]:
+        """The others."""
+        return [name for name in self.services if name not in self.absent]
+
+    def run(self, *arguments: str) -> str:
+        """What a command prints; Failed with its last words when it fails."""
+        done = subprocess.run(
+            [*self._command, "--file", str(FILE), *arguments],
+            env={**os.environ, **self._at.environment}, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S, check=False,
+        )  # fmt: skip
+        if done.returncode != 0:
+            raise Failed(f"{arguments[0]}: {(done.stderr or done.stdout).strip()[-400:]}")
+        return done.stdout
+
+    def containers(self) -> dict[str, str]:
+        """The state of each of its containers, by name."""
+        told = self._at.run(
+            "ps", "--all", "--filter=label=com.docker.compose.project=stream-rater",
+            "--format={{.Names}}\t{{.State}}",
+        )  # fmt: skip
+        return dict(line.split("\t") for line in told.splitlines())
+
+    def container(self, service: str) -> str:
+        """The name of a service's container."""
+        endings = (f"_{service}_1", f"-{service}-1")
+        return next(name for name in self.containers() if name.endswith(endings))
+
+
+class Checks:
+    """What is done with it, and what must be seen: each a row of the table."""
+
+    def __init__(self, at: Engine, report: Report, folder: Path) -> None:
+        self._at = at
+        self._report = report
+        self._folder = folder
+        self._compose = Compose(at)
+
+    def all(self) -> None:
+        """In this order."""
+        check = self._report.check
+        if not check("images", self._images):
+            return
+        if held := self._compose.containers():
+            raise LocalServerError(f"it runs already: {', '.join(held)}: stop it first")
+        try:
+            if check("up", self._up):
+                check("health checks", self._healthy)
+                check("season", self._season)
+                check("verify", self._verify)
+                check("API and page", self._answers)
+                check("Prometheus", self._watched)
+                check("a worker killed", self._killed)
+                check("verify, again", self._verify)
+        finally:
+            check("down", self._down)
+
+    def _images(self) -> str:
+        """Have them all, or say which service goes without."""
+        recipes = {recipe.name: recipe for recipe in servers.RECIPES}
+        told = []
+        for name, service in self._compose.services.items():
+            image = service["image"]
+            if image in recipes or self._at.has(image):
+                told.append(f"{name}: {self._had(image, recipes.get(image))}")
+            elif "build" in service or image in self._own():
+                raise Failed(f"no image {image}: run `make image`")
+            elif (why := base.pulled(self._at, image)) is None:
+                told.append(f"{name}: pulled")
+            else:
+                self._compose.absent.append(name)
+                told.append(f"{name}: left out, its image cannot be had ({why})")
+        return "; ".join(told)
+
+    def _had(self, image: str, recipe: servers.Recipe | None) -> str:
+        if recipe is None:
+            return "made here"
+        if self._at.has(image) or base.pulled(self._at, image) is not None:
+            servers.ensure(self._at, recipe, self._report.say)
+        made = base.made_here(self._at, image)
+        return "made of this machine's programs" if made else "from a registry"
+
+    def _own(self) -> set[str]:
+        """Images that services build."""
+        return {each["image"] for each in self._compose.services.values() if "build" in each}
+
+    def _up(self) -> str:
+        began_s = time.monotonic()
+        self._compose.run("up", "--no-build", "--detach", *self._compose.present)
+        wait_for(lambda: answered(f"{API}/readyz"), "serve is ready", UP_S)
+        wait_for(lambda: answered(f"{PROMETHEUS}/-/ready"), "Prometheus is ready", UP_S)
+        count = len(self._compose.present)
+        return f"{count} services, ready after {time.monotonic() - began_s:.0f} s"
+
+    def _healthy(self) -> str:
+        """The file's own checks, run in the containers."""
+        seen = []
+        for name, service in self._compose.services.items():
+            if test := service.get("healthcheck", {}).get("test"):
+                done = self._at.tried("exec", self._compose.container(name), *test[1:])
+                if done.returncode != 0:
+                    raise Failed(f"{name}: {(done.stderr or done.stdout).strip()[-200:]}")
+                seen.append(name)
+        return f"{', '.join(seen)}: well"
+
+    def _season(self) -> str:
+        with Load(KAFKA, self._folder) as load:
+            time.sleep(SEASON_S)
+            return load.finish()
+
+    def _verify(self) -> str:
+        told = self._compose.run("run", "--rm", "-T", "--no-deps", "stream-rater", "verify",
+                                 "--wait", "60")  # fmt: skip
+        last = told.strip().splitlines()[-1]
+        if "all equal" not in last:
+            raise Failed(last)
+        return last
+
+    def _answers(self) -> str:
+        """The leaderboard as the API has it, and the page."""
+        rows = fetched(f"{API}/v1/ladders/{LADDER}/leaderboard?limit=3")["rows"]
+        with urllib.request.urlopen(f"{API}/", timeout=10.0) as page:
+            kind = page.headers.get_content_type()
+        if len(rows) != 3 or kind != "text/html":
+            raise Failed(f"{len(rows)} rows of 3, a page of {kind}")
+        return f"the first of {LADDER}: {', '.join(row['player'] for row in rows)}; a page"
+
+    def _watched(self) -> str:
+        """Every target up, rounds counted, rules loaded."""
+
+        def up() -> bool:
+            found = queried("up")
+            return len(found) == 2 and all(value == 1.0 for value in found)
+
+        wait_for(up, "Prometheus scrapes both", WATCHED_S)
+        wait_for(lambda: sum(queried(UPDATES)) > 0, "it has counted updates", WATCHED_S)
+        groups = fetched(f"{PROMETHEUS}/api/v1/rules")["data"]["groups"]
+        rules = sum(len(group["rules"]) for group in groups)
+        if not rules:
+            raise Failed("no rules")
+        return f"2 targets up, {sum(queried(UPDATES)):.0f} updates counted, {rules} rules"
+
+    def _killed(self) -> str:
+        """The worker, by SIGKILL, while rounds arrive: its restart policy brings it back."""
+        name = self._compose.container("stream-rater")
+        first = self._process(name)
+        with Load(KAFKA, self._folder) as load:
+            time.sleep(BEFORE_S)
+            os.kill(first, signal.SIGKILL)
+            wait_for(lambda: self._process(name) not in (0, first), "it is started again", UP_S)
+            return f"started again by its restart policy; {load.finish()}"
+
+    def _process(self, container: str) -> int:
+        """Its process id, 0 while it has none."""
+        return int(self._at.run("inspect", "--format={{.State.Pid}}", container))
+
+    def _down(self) -> str:
+        self._compose.run("down", "--volumes")
+        if left := self._compose.containers():
+            raise Failed(f"left: {', '.join(left)}")
+        return "no container, volume or network left"
+
+
+def played(report: Report) -> None:
+    """Bring it up, check, take it down."""
+    with tempfile.TemporaryDirectory(prefix="stream-rater-compose-") as folder:
+        Checks(engine.find(report.say), report, Path(folder)).all()
+
+
+def answered(url: str) -> bool:
+    """Whether it answers 200."""
+    try:
+        with urllib.request.urlopen(url, timeout=5.0) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def fetched(url: str) -> Any:
+    """JSON."""
+    try:
+        with urllib.request.urlopen(url, timeout=10.0) as answer:
+            return json.load(answer)
+    except (urllib.error.URLError, OSError, ValueError) as error:
+        raise Failed(f"{url}: {error}") from None
+
+
+def queried(expression: str) -> list[float]:
+    """The values that Prometheus has for it now."""
+    url = f"{PROMETHEUS}/api/v1/query?{urllib.parse.urlencode({'query': expression})}"
+    return [float(row["value"][1]) for row in fetched(url)["data"]["result"]]

@@ -1,0 +1,207 @@
+"""`make image`: build deploy/Dockerfile, run what was built as a cluster would, and look at it."""
+
+import json
+import os
+import re
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from containers import base, engine, pip_settings
+from containers.engine import Engine
+from containers.report import Failed, Report
+from local.tools import ROOT, LocalServerError
+
+DOCKERFILE: Final = ROOT / "deploy" / "Dockerfile"
+LOCK: Final = ROOT / "deploy" / "image.lock"
+NAME: Final = "stream-rater"
+MOST_BYTES: Final = 350_000_000
+WARM_S: Final = 1.0
+"""A ladder's first rounds, by whatever system, from the image's compiled kernels."""
+USER: Final = 65532
+OF_THE_LAB: Final = {"matplotlib", "scipy"}
+"""The extra `lab`, which the image does not have."""
+LOADED, SAVED = "data loaded from", "data saved to"
+"""What numba says of its cache under NUMBA_DEBUG_CACHE."""
+CONFINED: Final = (
+    "run", "--rm", "--read-only", "--tmpfs=/tmp", "--network=none", "--cap-drop=ALL",
+    "--security-opt=no-new-privileges",
+)  # fmt: skip
+LABELS: Final = tuple(
+    f"org.opencontainers.image.{each}" for each in ("title", "description", "version", "licenses")
+)
+SHELLS: Final = ("/bin/sh", "/bin/bash", "/bin/dash", "/usr/bin/perl", "/usr/bin/apt-get")
+
+WRITES: Final = """
+import os, pathlib, sys
+print(os.getuid(), os.getgid())
+for each in ("/", "/opt/stream-rater", "/etc", "/usr/lib", "/var/lib"):
+    try:
+        pathlib.Path(each, "written").write_text("x")
+    except OSError:
+        continue
+    sys.exit(f"{each} can be written")
+"""
+IMPORTS: Final = """
+import importlib, pkgutil, stream_rater
+names = [m.name for m in pkgutil.walk_packages(stream_rater.__path__, "stream_rater.")]
+lacking = {}
+for name in names:
+    if not name.endswith("__main__"):
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            lacking[name] = error.name or str(error)
+print(len(names), ",".join(sorted(set(lacking.values()))) or "-")
+"""
+HOLDS: Final = """
+import importlib.metadata, json, pathlib
+bill = json.loads(pathlib.Path("/opt/stream-rater/sbom.cdx.json").read_bytes())
+print(json.dumps({
+    "there": {d.metadata["Name"]: d.version for d in importlib.metadata.distributions()},
+    "bill": {each["name"]: each.get("version", "") for each in bill["components"]},
+    "system": [p.name for p in pathlib.Path("/var/lib/dpkg/status.d").glob("*")],
+}))
+"""
+
+
+def played(report: Report) -> None:
+    """Build and check."""
+    build(engine.find(report.say), NAME, report).check()
+
+
+def bases(dockerfile: str) -> list[str]:
+    """The images that it starts from, but for those that it makes itself."""
+    lines = re.findall(r"^FROM (\S+)(?: AS (\w+))?", dockerfile, re.MULTILINE)
+    made = {stage for _, stage in lines} | {"scratch"}
+    return sorted({name for name, _ in lines if name not in made})
+
+
+def build(at: Engine, name: str, report: Report) -> "Image":
+    """The image, tagged as the newest and with its version."""
+    for each in bases(DOCKERFILE.read_text(encoding="utf-8")):
+        if not report.check("base", partial(base.ensure, at, each, report.say)):
+            raise LocalServerError(f"no {each}")
+    began_s = time.monotonic()
+    report.say("building deploy/Dockerfile; the kernels take some minutes")
+    settings = pip_settings.current()
+    with tempfile.TemporaryDirectory(prefix="stream-rater-image-") as folder:
+        given = Path(folder, "pip.conf")
+        given.write_text(pip_settings.as_file(settings), encoding="utf-8")
+        lent = [(given, "/etc/pip.conf")]
+        if authorities := pip_settings.certificates(settings, os.environ):
+            lent.append((authorities.resolve(), pip_settings.CERTIFICATES))
+        more = (*at.building, *engine.mounts(lent)) if at.name == "podman" else ()
+        at.run("build", *more, "--network=host", f"--file={DOCKERFILE}", f"--tag={name}", str(ROOT))
+    built = Image(at, name, report)
+    labels = built.looked_at["Config"]["Labels"]
+    at.run("tag", name, f"{name}:{labels['org.opencontainers.image.version']}")
+    took_s = time.monotonic() - began_s
+    report.rows.append(("built", f"{at.name}, {len(built.layers)} layers", took_s))
+    return built
+
+
+class Image:
+    """An image that was built, and what must hold of it."""
+
+    def __init__(self, at: Engine, name: str, report: Report) -> None:
+        self._at = at
+        self._name = name
+        self._report = report
+        (self.looked_at,) = json.loads(at.run("image", "inspect", name))
+
+    @property
+    def layers(self) -> list[str]:
+        """The hashes of its layers."""
+        found: list[str] = self.looked_at["RootFS"]["Layers"]
+        return found
+
+    def check(self) -> None:
+        """All of it."""
+        checks: tuple[tuple[str, Callable[[], str]], ...] = (
+            ("size", self._size),
+            ("labels", self._labels),
+            ("not root, nothing to write", self._writes),
+            ("no shell", self._shells),
+            ("kernels", self._kernels),
+            ("modules", self._imports),
+            ("what is in it", self._holds),
+        )
+        for name, what in checks:
+            self._report.check(name, what)
+
+    def python(self, *arguments: str, **variables: str) -> str:
+        """What Python prints in it, run as the chart does."""
+        given = [f"--env={name}={value}" for name, value in variables.items()]
+        command = (*CONFINED, *given, "--entrypoint=python", self._name, *arguments)
+        done = self._at.tried(*command)
+        if done.returncode != 0:
+            raise Failed((done.stderr or done.stdout).strip()[-300:])
+        return done.stdout + done.stderr
+
+    def _size(self) -> str:
+        size: int = self.looked_at["Size"]
+        if size > MOST_BYTES:
+            raise Failed(f"{size / 1e6:.0f} MB are more than {MOST_BYTES / 1e6:.0f}")
+        return f"{size / 1e6:.0f} MB (at most {MOST_BYTES / 1e6:.0f})"
+
+    def _labels(self) -> str:
+        labels: dict[str, Any] = self.looked_at["Config"]["Labels"]
+        if absent := [each for each in LABELS if not labels.get(each)]:
+            raise Failed(f"no {', '.join(absent)}")
+        return ", ".join(f"{each.rpartition('.')[2]} {labels[each]}" for each in LABELS[::2])
+
+    def _writes(self) -> str:
+        told = self.python("-c", WRITES).split()
+        if told != [str(USER)] * 2:
+            raise Failed(f"user and group {told}")
+        return f"user {USER}; read-only, no capabilities"
+
+    def _shells(self) -> str:
+        told = self.python("-c", f"import os; print([p for p in {SHELLS} if os.path.exists(p)])")
+        if told.strip() != "[]":
+            raise Failed(f"it has {told.strip()}")
+        return "none, and no package manager"
+
+    def _kernels(self) -> str:
+        warm = ("-m", "stream_rater.runtime.selfcheck", "--all")
+        told = self.python(*warm, NUMBA_DEBUG_CACHE="1")
+        if LOADED not in told or SAVED in told:
+            raise Failed("a kernel is compiled at the start")
+        took = {n: float(s) for n, s in re.findall(r"^([a-z-]+): ([\d.]+) s$", told, re.M)}
+        if not took or max(took.values()) > WARM_S:
+            raise Failed(f"until the first rounds are rated: {took}")
+        return (
+            f"{told.count(LOADED)} loaded, none compiled; {len(took)} systems warm, the bits right"
+        )
+
+    def _imports(self) -> str:
+        """All can be imported, but for what only a laboratory needs."""
+        count, lacking = self.python("-c", IMPORTS).split()
+        if more := set(lacking.split(",")) - OF_THE_LAB - {"-"}:
+            raise Failed(f"not to be imported: {', '.join(sorted(more))}")
+        left = "" if lacking == "-" else f", but for those that need {lacking}"
+        return f"{count} can be imported{left}"
+
+    def _holds(self) -> str:
+        held: dict[str, Any] = json.loads(self.python("-c", HOLDS))
+        locked = dict(
+            re.findall(r"^([\w.-]+)==([^\s;\\]+)", LOCK.read_text(encoding="utf-8"), re.M)
+        )
+        there = {plain(name): version for name, version in held["there"].items()}
+        other = {n: v for n, v in there.items() if n != NAME and locked.get(n) != v}
+        if other or NAME not in there:
+            raise Failed(f"not as locked: {other}")
+        if missing := there.keys() - {plain(each) for each in held["bill"]} - {NAME}:
+            raise Failed(f"not in the bill of materials: {missing}")
+        return (
+            f"{len(there)} packages as locked, all in the SBOM; {len(held['system'])} of Debian's"
+        )
+
+
+def plain(name: str) -> str:
+    """A package's name as locks spell it."""
+    return re.sub(r"[-_.]+", "-", name).lower()

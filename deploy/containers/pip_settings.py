@@ -1,0 +1,54 @@
+"""pip's settings on this machine, for a pip that runs in a container: the index, the certificates.
+
+They are read when an image is built and lent to that build. No image keeps them.
+"""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+CERTIFICATES: Final = "/etc/ssl/certs/ca-certificates.crt"
+"""Where Debian has them, and where the build finds those of this machine."""
+OF_THE_NETWORK: Final = {
+    "index-url", "extra-index-url", "trusted-host", "proxy", "timeout", "retries", "find-links"
+}  # fmt: skip
+CERTIFICATE_VARIABLES: Final = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
+
+
+def current() -> dict[str, str]:
+    """What `pip config list` says here."""
+    command = [sys.executable, "-m", "pip", "config", "list"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return read(done.stdout)
+
+
+def read(told: str) -> dict[str, str]:
+    """Name and value of each setting; what the environment says goes before what a file does."""
+    lines = re.findall(r"^([\w:-]+)\.([\w-]+)=('.*'|\".*\")$", told, re.MULTILINE)
+    ordered = sorted(lines, key=lambda each: each[0] == ":env:")
+    return {name: str(ast.literal_eval(value)) for _, name, value in ordered}
+
+
+def as_file(settings: Mapping[str, str]) -> str:
+    """A pip.conf for the container: what leads to the packages, and where certificates are there.
+
+    A folder of this machine is no place to look for packages there.
+    """
+    kept = {name: value for name, value in settings.items() if name in OF_THE_NETWORK}
+    links = [each for each in kept.pop("find-links", "").split() if "://" in each]
+    if links:
+        kept["find-links"] = " ".join(links)
+    if "cert" in settings:
+        kept["cert"] = CERTIFICATES
+    body = "".join(f"{name} = {' '.join(value.split())}\n" for name, value in kept.items())
+    return f"[global]\n{body}"
+
+
+def certificates(settings: Mapping[str, str], environment: Mapping[str, str]) -> Path | None:
+    """The file of authorities that this machine trusts, if it names one that is there."""
+    named = [settings.get("cert"), *(environment.get(name) for name in CERTIFICATE_VARIABLES)]
+    return next((Path(each) for each in named if each and Path(each).is_file()), None)
