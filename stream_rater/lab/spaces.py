@@ -93,7 +93,7 @@ CHESS = {"scale": 400.0 / math.log(10.0)}
 
 FIXED: dict[str, dict[str, Any]] = {
     "elo": CHESS,
-    "pairwise-elo": {"pairs": "average", **CHESS},
+    "pairwise-elo": {"pairs": "average", "dnf": "tied-last", **CHESS},
     "plackett-luce": CHESS,
     "thurstone": CHESS,
 }

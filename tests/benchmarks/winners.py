@@ -30,7 +30,7 @@ from tests.benchmarks.offline import FILES, shared
 
 TRAIN = 0.1
 ELO_MMR = EloMMR(weight_limit=0.2, sigma_limit=80.0)
-ELO = PairwiseElo(learning_rate=32.0, scale=174.0, pairs="average")
+ELO = PairwiseElo(learning_rate=32.0, scale=174.0, pairs="average", dnf="tied-last")
 
 
 class _Score(NamedTuple):
