@@ -26,7 +26,7 @@ room."""
 FRONT = {"notebook", "rating"}
 """The rooms that the package's own names come from."""
 
-CLIENTS = {"confluent_kafka", "redis"}
+CLIENTS = {"confluent_kafka", "redis", "hiredis"}
 
 
 def name(path: Path) -> str:
@@ -124,7 +124,7 @@ def test_imports_are_absolute() -> None:
 
 
 def test_only_adapters_know_clients() -> None:
-    """confluent_kafka and redis are imported in adapters/ and nowhere else."""
+    """confluent_kafka, redis and hiredis are imported in adapters/ and nowhere else."""
     others = [name(p) for p, tree in trees() if own(p) != "adapters" and roots(tree) & CLIENTS]
     assert others == []
 

@@ -1,5 +1,6 @@
 """Follows `rating-changed` for `serve`: keeps the index and tells the feed."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ from stream_rater.adapters.index_writer import IndexLost, IndexWriter, of_anothe
 from stream_rater.adapters.reader import AT_ONCE, PASSING, TIMEOUT_S, lone_consumer
 from stream_rater.adapters.topics import Admin
 from stream_rater.config import Settings
-from stream_rater.contract.events import UNDECODABLE, RatingChanged, rating_changed_from_json
+from stream_rater.contract.events import UNDECODABLE, rating_changed_from_json
 from stream_rater.pipeline.ports import Trouble, pause_s
 from stream_rater.serving.entries import Change, Erased
 from stream_rater.serving.feed import KEPT
@@ -27,16 +28,17 @@ still there."""
 
 
 class NewEvent(NamedTuple):
-    """An event that was read, with its place in `rating-changed`."""
+    """An event that is in the index, with its place in `rating-changed`."""
 
     partition: int
     offset: int
-    event: RatingChanged
+    ladder: str
     value: bytes
+    """JSON."""
 
 
 class Watcher:
-    """What the follower tells. Each method is called in the follower's thread."""
+    """What is told of following. Each method is called in the thread that follows, or listens."""
 
     def begun(self, positions: Sequence[int]) -> None:
         """Reading begins here."""
@@ -49,6 +51,9 @@ class Watcher:
 
     def skipped(self, partition: int, offset: int) -> None:
         """A record is no event."""
+
+    def polled(self, caught_up: bool, lag: int) -> None:
+        """The follower is alive, and so far: see its attributes."""
 
 
 class Follower:
@@ -81,6 +86,7 @@ class Follower:
                 troubles = 1 if self.caught_up else troubles + 1
                 self.caught_up = False
                 self._watcher.trouble(str(trouble))
+                self._watcher.polled(self.caught_up, self.lag)
                 self._stop.wait(pause_s(troubles))
 
     def _follow(self) -> None:
@@ -89,7 +95,7 @@ class Follower:
         (partitions,) = admin.partitions_of(topic)
         writer = IndexWriter(self._settings)
         writer.check()
-        IndexReader(self._settings).check()
+        asyncio.run(_check_reading(self._settings))
         stored = writer.begin(topic, partitions)
         consumer = lone_consumer(self._settings)
         try:
@@ -146,6 +152,7 @@ class Follower:
             elif now_s - noted_s >= CHECKPOINT_S:
                 writer.checkpoint(positions)
                 noted_s = now_s
+            self._watcher.polled(self.caught_up, self.lag)
 
     def _take(self, message: Message, changes: list[Change], events: list[NewEvent]) -> None:
         """Add what a record says of the index, and its event, if it is one."""
@@ -155,8 +162,9 @@ class Follower:
             if value is None:
                 changes.append(Erased(*_names(message.key() or b"")))
                 return
-            events.append(NewEvent(*place, rating_changed_from_json(value), value))
-            changes.append(events[-1].event)
+            event = rating_changed_from_json(value)
+            events.append(NewEvent(*place, event.ladder, value))
+            changes.append(event)
         except UNDECODABLE:
             self._watcher.skipped(*place)
 
@@ -177,3 +185,12 @@ def _behind(consumer: Consumer, topic: str, positions: Sequence[int]) -> int:
         _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), cached=True)
         lag += max(0, end - at)
     return lag
+
+
+async def _check_reading(settings: Settings) -> None:
+    """Try all rights that reading needs. Raises Denied or StoreTrouble."""
+    reader = IndexReader(settings)
+    try:
+        await reader.check()
+    finally:
+        await reader.close()

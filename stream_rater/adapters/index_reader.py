@@ -1,12 +1,11 @@
 """Reads the index of `serve` from Redis. Every answer is of one instant."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 from stream_rater.adapters import index_scripts as scripts
 from stream_rater.adapters.index_keys import NO_LADDER, ROOT, SUMMARY, keys_of, root_of
-from stream_rater.adapters.redis_client import connect, failures_named
+from stream_rater.adapters.index_lines import asked
 from stream_rater.config import Settings
 from stream_rater.serving.cursors import Place
 from stream_rater.serving.entries import (
@@ -14,6 +13,7 @@ from stream_rater.serving.entries import (
     IndexedPlayer,
     history_from,
     player_from,
+    players_from,
     summary_from,
 )
 from stream_rater.serving.pages import ranked
@@ -21,89 +21,88 @@ from stream_rater.serving.questions import LadderView, PageView, PlayerView
 
 
 class IndexReader:
-    """Answers from the index. It is for many threads. Raises StoreTrouble or Denied where Redis
+    """Answers from the index. It is for one event loop. Raises StoreTrouble or Denied where Redis
     fails."""
 
     def __init__(self, settings: Settings) -> None:
-        self._client = connect(settings)
+        self._redis = asked(settings)
 
-    def check(self) -> None:
+    async def check(self) -> None:
         """Try all rights that reading needs. Raises Denied."""
-        self.ladders()
-        self.ladder(NO_LADDER)
-        self.players(NO_LADDER, [""])
-        self.player(NO_LADDER, "")
-        self.history(NO_LADDER, "")
-        self.page(NO_LADDER, Place(0.0, ""), 1)
-        self.around(NO_LADDER, "", 1)
+        await self.ladders()
+        await self.ladder(NO_LADDER)
+        await self.players(NO_LADDER, [""])
+        await self.player(NO_LADDER, "")
+        await self.history(NO_LADDER, "")
+        await self.page(NO_LADDER, Place(0.0, ""), 1)
+        await self.around(NO_LADDER, "", 1)
 
-    def ladders(self) -> list[str]:
+    async def ladders(self) -> list[str]:
         """The ids of all ladders, sorted."""
-        with failures_named():
-            return root_of(self._client.zrange(ROOT, 0, -1, withscores=True)).ladders
+        found = await self._run(scripts.ROOT, [ROOT])
+        return root_of((member, float(score)) for member, score in _pairs(found)).ladders
 
-    def ladder(self, ladder: str) -> LadderView | None:
+    async def ladder(self, ladder: str) -> LadderView | None:
         """A ladder; None if no event was about it."""
         keys = keys_of(ladder)
-        with self._asked() as pipe:
-            pipe.hget(keys.state, SUMMARY)
-            pipe.zcard(keys.ranks)
-            pipe.hgetall(keys.bins)
-            summary, listed, bins = pipe.execute()
+        found = await self._run(
+            scripts.LADDER, [keys.state, keys.ranks, keys.bins], SUMMARY.decode()
+        )
+        summary, listed, bins = found
         if summary is None:
             return None
-        counts = {int(at): int(n) for at, n in bins.items()}
+        counts = {int(at): int(n) for at, n in _pairs(bins)}
         return LadderView(summary_from(summary), listed, dict(sorted(counts.items())))
 
-    def players(self, ladder: str, players: Sequence[str]) -> list[IndexedPlayer | None]:
+    async def players(self, ladder: str, players: Sequence[str]) -> list[IndexedPlayer | None]:
         """These players; None for whom no event was about."""
-        with failures_named():
-            found = self._client.hmget(keys_of(ladder).players, list(players))
-        return [None if each is None else player_from(each) for each in found]
+        found = await self._redis.ask("HMGET", keys_of(ladder).players, *players)
+        return players_from(found)
 
-    def player(self, ladder: str, player: str) -> PlayerView | None:
+    async def player(self, ladder: str, player: str) -> PlayerView | None:
         """A player with rank; None if no event was about them."""
         keys = keys_of(ladder)
-        found, better, listed = self._run(scripts.PLAYER, [keys.players, keys.ranks], player)
+        found, better, listed = await self._run(scripts.PLAYER, [keys.players, keys.ranks], player)
         if found is None:
             return None
         return PlayerView(player_from(found), None if better is None else better + 1, listed)
 
-    def history(self, ladder: str, player: str) -> History:
+    async def history(self, ladder: str, player: str) -> History:
         """A player's last changes, oldest first."""
-        with failures_named():
-            found = self._client.hget(keys_of(ladder).histories, player)
+        found = await self._redis.ask("HGET", keys_of(ladder).histories, player)
         return () if found is None else history_from(found)
 
     # --- the leaderboard ---
 
-    def page(self, ladder: str, behind: Place | None, limit: int) -> PageView:
+    async def page(self, ladder: str, behind: Place | None, limit: int) -> PageView:
         """So many rows behind a place, or the first ones."""
         keys = [keys_of(ladder).ranks]
         if behind is None:
-            return _page(self._run(scripts.TOP, keys, limit), limit)
+            return _page(await self._run(scripts.TOP, keys, limit), limit)
         score = repr(-behind.rating)
-        return _page(self._run(scripts.BEHIND, keys, behind.player, score, limit), limit)
+        return _page(await self._run(scripts.BEHIND, keys, behind.player, score, limit), limit)
 
-    def around(self, ladder: str, player: str, limit: int) -> PageView | None:
+    async def around(self, ladder: str, player: str, limit: int) -> PageView | None:
         """So many rows with the player in their middle, as far as there are rows; None if the
         player is not listed."""
-        found = self._run(scripts.AROUND, [keys_of(ladder).ranks], player, limit)
+        found = await self._run(scripts.AROUND, [keys_of(ladder).ranks], player, limit)
         return None if found is None else _page(found, limit)
 
-    def _run(self, script: str, keys: Sequence[str], *given: Any) -> Any:
-        with failures_named():
-            return self._client.eval_ro(script, len(keys), *keys, *given)
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._redis.close()
 
-    @contextmanager
-    def _asked(self) -> Iterator[Any]:
-        """Commands that read at one instant."""
-        with failures_named(), self._client.pipeline(transaction=True) as pipe:
-            yield pipe
+    async def _run(self, script: str, keys: Sequence[str], *given: Any) -> Any:
+        return await self._redis.ask("EVAL_RO", script, len(keys), *keys, *given)
+
+
+def _pairs(flat: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+    """Two elements at a time: members and scores, or fields and values."""
+    return zip(flat[::2], flat[1::2], strict=True)
 
 
 def _page(found: Sequence[Any], limit: int) -> PageView:
     """What a script of `index_scripts` returned."""
     start, told, better, listed = found
-    rows = [(told[i].decode(), -float(told[i + 1])) for i in range(0, len(told), 2)]
+    rows = [(member.decode(), -float(score)) for member, score in _pairs(told)]
     return PageView(ranked(rows[:limit], start, better), len(rows) > limit, listed)

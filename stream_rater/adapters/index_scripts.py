@@ -4,6 +4,17 @@ In `ranks` the score is minus the displayed rating, and members of equal score a
 bytes. A rank is 1 and how many have a lesser score.
 """
 
+ROOT = "return redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')"
+"""Key: the root. Returns its members and scores."""
+
+LADDER = """
+return {
+  redis.call('HGET', KEYS[1], ARGV[1]), redis.call('ZCARD', KEYS[2]), redis.call('HGETALL', KEYS[3])
+}
+"""
+"""Keys: state, ranks, bins. Argument: the field of the summary. Returns the summary, how many are
+listed, and the bins with their counts."""
+
 PLAYER = """
 local found = redis.call('HGET', KEYS[1], ARGV[1])
 local score = redis.call('ZSCORE', KEYS[2], ARGV[1])

@@ -6,7 +6,7 @@ another node.
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import redis
 from redis import cluster as untyped_cluster
@@ -39,6 +39,8 @@ MUCH_BYTES = 2**16
 
 NO_CLUSTER = "Cluster mode is not enabled"
 
+Node = TypeVar("Node")
+
 Client = Any
 """redis.Redis or RedisCluster; their type stubs have little in common."""
 
@@ -67,36 +69,54 @@ def connect(settings: Settings) -> Client:
     A cluster client asks for the slots at once. It raises StoreTrouble if no node answers, and
     Denied if the user may not ask.
     """
-    first, *others = settings.redis.split(",")
-    address = first if "://" in first else f"redis://{first}/0"
-    options: dict[str, Any] = {
-        "socket_timeout": TIMEOUT_S,
-        "socket_connect_timeout": TIMEOUT_S,
-        "socket_keepalive": True,
-        "retry": Retry(NoBackoff(), 0),
-        "protocol": 2,
-        **redis_options(settings, address),
-    }
-    try:
+    with named_addresses(settings) as (address, others):
+        options = client_options(settings, address) | {"retry": Retry(NoBackoff(), 0)}
         if settings.redis_cluster:
             return _cluster(address, others, options)
-        if others:
-            raise ValueError("several addresses mean a cluster: set redis_cluster")
         return redis.Redis.from_url(address, **options)
+
+
+@contextmanager
+def named_addresses(settings: Settings) -> Iterator[tuple[str, list[str]]]:
+    """The URL of the first address, and the further ones, `host:port`. A ValueError within the
+    block is about them, and raised as BadConfiguration."""
+    first, *others = settings.redis.split(",")
+    address = first if "://" in first else f"redis://{first}/0"
+    try:
+        if others and not settings.redis_cluster:
+            raise ValueError("several addresses mean a cluster: set redis_cluster")
+        if settings.redis_cluster and _connection_module.parse_url(address).get("db"):
+            raise ValueError("a cluster has only database 0")
+        yield address, others
+    except BadConfiguration:
+        raise
     except ValueError as error:
         shown = without_password(settings.redis)
         reason = error if shown == settings.redis else "the URL is not valid"
         raise BadConfiguration(f"redis {shown!r}: {reason}") from None
 
 
+def nodes_of(addresses: Iterable[str], node: Callable[[str, int], Node]) -> list[Node]:
+    """Each `host:port` as a node of a client for clusters."""
+    parts = (each.rpartition(":") for each in addresses)
+    return [node(host, int(port)) for host, _, port in parts]
+
+
+def client_options(settings: Settings, address: str) -> dict[str, Any]:
+    """Arguments of the clients besides the URL."""
+    return {
+        "socket_timeout": TIMEOUT_S,
+        "socket_connect_timeout": TIMEOUT_S,
+        "socket_keepalive": True,
+        "protocol": 2,
+        **redis_options(settings, address),
+    }
+
+
 def _cluster(address: str, others: Iterable[str], options: dict[str, Any]) -> Client:
     """Make a cluster client. One node knows all others; further addresses serve when the first is
     down."""
-    if _connection_module.parse_url(address).get("db"):
-        raise ValueError("a cluster has only database 0")
-    nodes = []
-    for host, _, port in (other.rpartition(":") for other in others):
-        nodes.append(_cluster_module.ClusterNode(host, int(port)))
+    nodes = nodes_of(others, _cluster_module.ClusterNode)
     try:
         return RedisCluster.from_url(
             address, startup_nodes=nodes, require_full_coverage=False, **options
@@ -129,10 +149,19 @@ DENIALS = (
 end of a transaction, which could not begin without the right to."""
 
 
+REFUSALS = "NOPERM ", "NOAUTH ", "WRONGPASS "
+"""How Redis' own error begins; redis-py has classes for them, hiredis has not."""
+
+
 def is_denial(error: Exception) -> bool:
     """Whether a user lacks a right."""
     denied = isinstance(error, (redis.AuthenticationError, NoPermissionError))
-    return denied or any(each in str(error) for each in DENIALS)
+    return denied or is_denial_text(str(error))
+
+
+def is_denial_text(text: str) -> bool:
+    """The same of an error as Redis sent it."""
+    return text.startswith(REFUSALS) or any(each in text for each in DENIALS)
 
 
 @contextmanager

@@ -76,6 +76,26 @@ class StoreMetadata:
                     f"{value}: {_cure(name)}"
                 )
 
+    def check_held(self, layout: Mapping[str, str]) -> None:
+        """Raises LayoutMismatch unless workers have laid the store out like this. Writes
+        nothing."""
+        names = [REBUILDING, *layout]
+        found: Any = self._guard(partial(self._client.hmget, LAYOUT_KEY, names))
+        rebuilding, *held = found
+        if rebuilding is not None:
+            raise LayoutMismatch("the store is being rebuilt: try again when it is finished")
+        for (name, wanted), value in zip(layout.items(), held, strict=True):
+            if value is None:
+                raise LayoutMismatch(
+                    "this Redis holds no ratings of this release: set STREAM_RATER_REDIS to that "
+                    "of the workers"
+                )
+            if value.decode() != wanted:
+                raise LayoutMismatch(
+                    f"the store was laid out with {name} = {value.decode()}, here it is {wanted}: "
+                    "set what the workers have"
+                )
+
     def check_rebuildable(self, layout: Mapping[str, str]) -> None:
         """Raises LayoutMismatch if offsets no longer order the rounds, which a rebuild cannot
         repair."""

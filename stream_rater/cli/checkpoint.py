@@ -6,9 +6,9 @@ from typing import Any
 
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.rereader import Rereader
+from stream_rater.adapters.same_ladders import disagreement, noted_ladders
 from stream_rater.adapters.topics import Admin
 from stream_rater.cli.failures import named_failures
-from stream_rater.cli.same_ladders import disagreement, noted_ladders
 from stream_rater.cli.terminal import Failed, progress
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config import BadConfiguration, Ladders, Settings, service_ladders

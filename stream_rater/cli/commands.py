@@ -11,10 +11,10 @@ from msgspec import structs
 
 from stream_rater.adapters.reader import Submitter, read_all
 from stream_rater.adapters.redis import RedisStore
+from stream_rater.adapters.same_ladders import disagreement, noted_ladders
 from stream_rater.adapters.topics import Admin
 from stream_rater.cli.corrections import checked
 from stream_rater.cli.failures import named_failures
-from stream_rater.cli.same_ladders import disagreement, noted_ladders
 from stream_rater.cli.terminal import (
     SHOWN_MISTAKES,
     Failed,

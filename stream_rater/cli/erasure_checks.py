@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from stream_rater.adapters.rereader import Rereader
+from stream_rater.adapters.same_ladders import disagreement, noted_ladders
 from stream_rater.adapters.topic_rules import LARGEST, configured, size_of
 from stream_rater.adapters.topics import Admin, Topics
 from stream_rater.cli import rebuild
 from stream_rater.cli.rebuild import check_rounds_kept
-from stream_rater.cli.same_ladders import disagreement, noted_ladders
 from stream_rater.cli.terminal import Failed, counted
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config import BadConfiguration, Ladders, Settings

@@ -11,13 +11,13 @@ import numpy as np
 
 from stream_rater.adapters.reader import read_back
 from stream_rater.adapters.redis import RedisStore
+from stream_rater.adapters.same_ladders import disagreement, noted_ladders
 from stream_rater.adapters.store_keys import belief_key
 from stream_rater.adapters.topic_rules import DAY_MS
 from stream_rater.adapters.topics import Admin
 from stream_rater.cli import corrections_noted
 from stream_rater.cli.failures import named_failures
 from stream_rater.cli.follow import in_utc, outcome_of
-from stream_rater.cli.same_ladders import disagreement, noted_ladders
 from stream_rater.cli.terminal import Failed, unknown_ladder
 from stream_rater.columns.arrays import Floats
 from stream_rater.columns.player_column import PlayerColumn
@@ -28,12 +28,9 @@ from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.pipeline.edits_in_force import LadderEdits
 from stream_rater.pipeline.ports import NO_PLAYERS, Position
 from stream_rater.rating import record as belief_record
-from stream_rater.rating.factor import factors_of
+from stream_rater.rating.factor import factors_of, weights_of
 from stream_rater.rating.seasons import seen
 from stream_rater.rating.systems import rule_of
-
-C = math.pi / math.sqrt(3.0)
-"""Of a factor's weight, 2 a o / C^2 (`rating.model`)."""
 
 LAST_ROUNDS = 5
 LOOK_BACK_S = 5.0
@@ -141,7 +138,7 @@ def described(header: Any, factors: Floats, cause: str = "") -> Iterator[str]:
     if not header["count"]:
         return
     held = factors[: header["count"]]
-    weights = 2.0 * held[:, 1] * header["scale"] * held[:, 2] / C**2
+    weights = weights_of(header, held)
     total = float(header["precision"] + weights.sum())
     yield (
         f"by a Gaussian factor: {_about(header['center'], 1.0 / math.sqrt(header['precision']))}, "

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 
 from stream_rater.adapters.reader import read_partition
+from stream_rater.adapters.same_ladders import disagreement, noted_ladders
 from stream_rater.adapters.topics import Admin
-from stream_rater.cli.same_ladders import disagreement, noted_ladders
 from stream_rater.cli.terminal import Failed, track
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config import BadConfiguration, Ladders, Settings

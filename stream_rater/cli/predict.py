@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,18 +12,16 @@ import numpy as np
 from stream_rater.cli.rate import replayed
 from stream_rater.cli.terminal import Failed, file_failures, tables, unknown_ladder
 from stream_rater.columns.ranges import bounds
-from stream_rater.config import BadConfiguration, Ladders, one_ladder
-from stream_rater.contract.events import EPOCH, Entry, RoundCompleted, shown, to_json
-from stream_rater.contract.record import Record
+from stream_rater.config import BadConfiguration, Ladders
+from stream_rater.contract.events import Entry, shown, to_json
 from stream_rater.lab.rating_changes import numbers_of
 from stream_rater.predictions.balance import even_teams
 from stream_rater.predictions.forecast import Forecast, forecast
 from stream_rater.predictions.wins import performances_of
-from stream_rater.replay.edits import NO_EDITS, Edits
+from stream_rater.replay.edits import NO_EDITS
 from stream_rater.replay.pool import Pool
-from stream_rater.replay.what_if import believed, what_if
-from stream_rater.rounds.decoder import RoundDecoder
-from stream_rater.rounds.validation import id_mistake
+from stream_rater.replay.what_if import Gone, Known, believed, foreseen, playing_as
+from stream_rater.rounds.validation import Invalid, id_mistake
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -50,18 +47,6 @@ class Question(NamedTuple):
     def players(self) -> list[str]:
         """All of them, side by side."""
         return [player for side in self.sides for player in side]
-
-
-class Known(NamedTuple):
-    """What is known of a ladder."""
-
-    ladder: str
-    pool: Pool
-    """With what is believed of the players who are asked about."""
-    edits: Edits
-    """Those that rounds to come are rated by."""
-    time_s: int
-    """When a round to come is completed, Unix seconds."""
 
 
 class Player(msgspec.Struct):
@@ -194,7 +179,10 @@ def from_file(
 def answer(asked: Question, known: Known, *, as_json: bool) -> None:
     """Print what to expect. Raises Failed for a round that cannot be played."""
     sides, pool = asked.sides, known.pool
-    playing = playing_as(asked.players, known)
+    try:
+        playing = playing_as(asked.players, known)
+    except Gone as error:
+        raise Failed(str(error)) from None
     if asked.teams is not None:
         now = [playing[player] for player in asked.players]
         deviation = believed(pool, now)[0] - pool.rule.initial_mu
@@ -220,20 +208,6 @@ def answer(asked: Question, known: Known, *, as_json: bool) -> None:
         print(to_json(told).decode())
     else:
         _show(told)
-
-
-def playing_as(players: Sequence[str], known: Known) -> dict[str, str]:
-    """As whom each would play, by the corrections of the ladder. Raises Failed for who would be
-    left out."""
-    found = {}
-    for player, now in zip(players, known.edits.who(players, known.time_s), strict=True):
-        if now is None:
-            raise Failed(
-                f"player {player!r} was removed from ladder {known.ladder!r}, or merged into "
-                "another one of these: leave them out"
-            )
-        found[player] = now
-    return found
 
 
 def _rounds(pool: Pool, players: Sequence[str]) -> Iterator[int]:
@@ -266,18 +240,10 @@ def _changes(
         )
         for side, rank in zip(sides, ranks, strict=True)
     ]  # fmt: skip
-    at = (EPOCH + timedelta(seconds=known.time_s)).isoformat()
-    value = to_json(
-        RoundCompleted(
-            round_id="predict", ladder=known.ladder, completed_at=at, standings=standings
-        )
-    )
-    decoder = RoundDecoder(one_ladder(known.pool.rating))
-    decoded = decoder.decode([Record(0, 0, value, received_s=float("inf"))])
-    (refusal,) = decoded.refusals
-    if refusal is not None:
-        raise Failed(f"--ranks: {refusal.code}: {refusal}")
-    rated = what_if(known.pool, known.edits, decoded.rounds)
+    try:
+        rated = foreseen(known, standings)
+    except Invalid as refusal:
+        raise Failed(f"--ranks: {refusal.code}: {refusal}") from None
     if rated is None:
         return
     for player, row in zip(rated.rounds.names.texts(), numbers_of(rated).tolist(), strict=True):

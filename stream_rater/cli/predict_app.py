@@ -52,7 +52,6 @@ def predict(
         command.from_file(asked, file, ladders, ladder, as_json=form == "json")
     else:
         assert ladder is not None
-        from stream_rater.cli.live_beliefs import live_beliefs
+        from stream_rater.cli.predict_live import from_redis
 
-        known = live_beliefs(settings, ladder, asked.players)
-        command.answer(asked, known, as_json=form == "json")
+        from_redis(asked, settings, ladder, as_json=form == "json")

@@ -10,9 +10,9 @@ from stream_rater.adapters.ladder_notes import LadderNotes
 from stream_rater.adapters.producers import Parts
 from stream_rater.adapters.reader import read_all, read_batches
 from stream_rater.adapters.redis import RedisStore
+from stream_rater.adapters.same_ladders import disagreement, noted_ladders
 from stream_rater.adapters.topics import Admin
 from stream_rater.cli.failures import named_failures
-from stream_rater.cli.same_ladders import disagreement, noted_ladders
 from stream_rater.cli.terminal import Failed, track_batches
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config import TEMPLATE, BadConfiguration, Ladders, Settings, service_ladders

@@ -13,6 +13,8 @@ def serve(settings: Settings) -> None:
     with named_failures():
         try:
             service = Serve(settings, ladders)
+        except BadConfiguration:
+            raise
         except (OSError, ValueError) as error:
             raise BadConfiguration(
                 f"serve {settings.serve!r}: {error}: set {PREFIX}SERVE to another host:port; port "

@@ -27,7 +27,7 @@ from stream_rater.rating.systems import ratings
 from stream_rater.replay.edits import Edits
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.sequential import Rated
-from stream_rater.replay.what_if import believed
+from stream_rater.replay.what_if import believed, by_sides
 
 NOBODY = np.empty(0, np.int64)
 
@@ -47,12 +47,7 @@ def round_result(
     took out."""
     if rated is None:
         return _in_order(round_id, completed_at, NOBODY, NOBODY, None)
-    given = [(player, i) for i, side in enumerate(sides.players) for player in side]
-    now = edits.who([player for player, _ in given], int(rated.rounds.time[0]))
-    places = {who: place for place, who in enumerate(now) if who is not None}
-    place = np.array([places[each] for each in rated.rounds.names.texts()], np.int64)
-    order = np.argsort(place)
-    side = np.array([i for _, i in given], np.int64)[place[order]]
+    order, side = by_sides(rated, sides.players, edits)
     return _in_order(round_id, completed_at, order, side, rated)
 
 

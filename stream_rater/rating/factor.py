@@ -128,6 +128,13 @@ def _read_all(header: Table, codes: Codes, factors: Floats) -> None:
         read(header[i], codes[i], factors[i])
 
 
+def weights_of(header: Any, held: Floats) -> Floats:
+    """(K,) the weights of the (K, 3) rows (p, a, r) of one belief, in points^-2: 2 a o / C^2 of
+    `model.HEADER`, where C^2 is four times LOGISTIC_VARIANCE."""
+    weights: Floats = held[:, 1] * header["scale"] * held[:, 2] / (2.0 * LOGISTIC_VARIANCE)
+    return weights
+
+
 def factors_of(beliefs: Beliefs) -> Floats:
     """(n, capacity, 3) the rows (p, a, r) of beliefs, decoded if they are codes."""
     if beliefs.in_full:

@@ -76,8 +76,7 @@ class Pool:
         """A copy of what is believed of these players, of whom some may be newcomers."""
         held = [(name, row) for name in players.texts() if (row := self.find(name)) is not None]
         names, rows = [name for name, _ in held], np.array([row for _, row in held], np.int64)
-        beliefs = Beliefs(self._beliefs.header[rows], self._beliefs.factors[rows])
-        return Pool.of(self.rating, self.rule.seasons, StringColumn.of(names), beliefs)
+        return Pool.of(self.rating, self.rule.seasons, StringColumn.of(names), self.beliefs(rows))
 
     def follow(self, rating: RatingConfig) -> None:
         """Rate by these parameters from now on. Players who have not played yet start by them, too.
@@ -204,6 +203,10 @@ class Pool:
         found: Table = self._beliefs.header[rows]
         return found
 
+    def beliefs(self, rows: Ints) -> Beliefs:
+        """A copy of the whole beliefs of the players in these rows."""
+        return Beliefs(self._beliefs.header[rows], self._beliefs.factors[rows])
+
     def find(self, player: str) -> int | None:
         """The row of a player; None if there is no such player."""
         return self._index.find(player)
@@ -220,7 +223,7 @@ class Pool:
         """The records of the players in these rows. Raises Unrecordable as `belief_bytes` does."""
         if self._beliefs.in_full:
             raise record.Unrecordable("no record can hold a full history: set history to a number")
-        return record.encode(Beliefs(self._beliefs.header[rows], self._beliefs.factors[rows]))
+        return record.encode(self.beliefs(rows))
 
     def played(self) -> Ints:
         """The rows of the players who have a round."""

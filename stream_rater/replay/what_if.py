@@ -5,18 +5,57 @@ players. So it changes nothing, and takes no longer on a large ladder.
 """
 
 from collections.abc import Sequence
+from datetime import timedelta
+from typing import NamedTuple
 
 import numpy as np
 
-from stream_rater.columns.arrays import Floats
+from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.config import one_ladder
+from stream_rater.contract.events import EPOCH, Entry, RoundCompleted, to_json
+from stream_rater.contract.record import Record
 from stream_rater.rating.seasons import seen
 from stream_rater.replay.edits import Edits
 from stream_rater.replay.pool import ONE_TURN, Pool
 from stream_rater.replay.sequential import Rated
 from stream_rater.rounds.batch import RoundBatch, Standings
+from stream_rater.rounds.decoder import RoundDecoder
 
 NOT_YET = -1
 """The offset of a round that was not reported: no correction is about it."""
+
+
+class Known(NamedTuple):
+    """What is known of a ladder."""
+
+    ladder: str
+    pool: Pool
+    """With what is believed of the players who are asked about."""
+    edits: Edits
+    """Those that rounds to come are rated by."""
+    time_s: int
+    """When a round to come is completed, Unix seconds."""
+
+
+class Gone(Exception):
+    """A player who may play no round to come. The text is one line with the cure."""
+
+    def __init__(self, player: str, ladder: str) -> None:
+        super().__init__(
+            f"player {player!r} was removed from ladder {ladder!r}, or merged into another one of "
+            "these: leave them out"
+        )
+        self.player = player
+
+
+def playing_as(players: Sequence[str], known: Known) -> dict[str, str]:
+    """As whom each would play, by the corrections of the ladder. Raises Gone."""
+    found = {}
+    for player, now in zip(players, known.edits.who(players, known.time_s), strict=True):
+        if now is None:
+            raise Gone(player, known.ladder)
+        found[player] = now
+    return found
 
 
 def believed(pool: Pool, players: Sequence[str]) -> tuple[Floats, Floats]:
@@ -41,3 +80,34 @@ def what_if(pool: Pool, edits: Edits, round_: RoundBatch) -> Rated | None:
     rows = copy.rows(now.names)
     folded = copy.rate_rows(now, rows, ONE_TURN, np.zeros(1, np.int64))
     return Rated(np.zeros(1, np.int64), now, copy, copy.rule, rows, folded)
+
+
+def foreseen(
+    known: Known, standings: Sequence[Entry], weight: float = 1.0,
+    performance_ceiling: float | None = None,
+) -> Rated | None:  # fmt: skip
+    """What a round to come would do; None if it would teach nothing. Raises Invalid for one that
+    cannot be rated."""
+    at = (EPOCH + timedelta(seconds=known.time_s)).isoformat()
+    value = to_json(
+        RoundCompleted(
+            round_id="what-if", ladder=known.ladder, completed_at=at, standings=list(standings),
+            weight=weight, performance_ceiling=performance_ceiling,
+        )
+    )  # fmt: skip
+    decoder = RoundDecoder(one_ladder(known.pool.rating))
+    decoded = decoder.decode([Record(0, 0, value, received_s=float("inf"))])
+    if (refusal := decoded.refusals[0]) is not None:
+        raise refusal
+    return what_if(known.pool, known.edits, decoded.rounds)
+
+
+def by_sides(rated: Rated, sides: Sequence[Sequence[str]], edits: Edits) -> tuple[Ints, Ints]:
+    """(P,) the order in which the players of a round stood in these sides, without those whom
+    corrections took out; and (P,) the side of each in that order."""
+    given = [(player, i) for i, side in enumerate(sides) for player in side]
+    now = edits.who([player for player, _ in given], int(rated.rounds.time[0]))
+    places = {who: place for place, who in enumerate(now) if who is not None}
+    place = np.array([places[each] for each in rated.rounds.names.texts()], np.int64)
+    order = np.argsort(place)
+    return order, np.array([i for _, i in given], np.int64)[place[order]]

@@ -6,7 +6,6 @@ import hmac
 import math
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import unquote
 
@@ -24,6 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from stream_rater.config import Settings
 from stream_rater.contract.events import to_json
 from stream_rater.pipeline.ports import Denied, StoreTrouble
+from stream_rater.runtime.api_beliefs import BeliefQuestions
 from stream_rater.runtime.api_feed import Hub
 from stream_rater.runtime.api_metrics import ApiMetrics
 from stream_rater.runtime.api_page import page_routes
@@ -34,8 +34,6 @@ from stream_rater.serving.operations import EVENT_STREAM, OPERATIONS, Operation,
 from stream_rater.serving.problems import MEDIA_TYPE, Refused
 from stream_rater.serving.questions import Questions
 
-THREADS = 8
-"""Questions that are asked of Redis at once. More would only wait for each other."""
 BODY_S = 10.0
 """A body has so long to arrive."""
 
@@ -44,16 +42,16 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class Api:
-    """Answers requests. It is for the event loop's thread; questions are answered in others."""
+    """Answers requests, in the event loop's thread."""
 
     def __init__(
-        self, settings: Settings, version: str, questions: Questions, hub: Hub,
-        metrics: ApiMetrics, unhealthy: Reasons, unready: Reasons,
+        self, settings: Settings, version: str, questions: Questions, beliefs: BeliefQuestions,
+        hub: Hub, metrics: ApiMetrics, unhealthy: Reasons, unready: Reasons,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self._questions, self._hub, self._metrics, self._clock = questions, hub, metrics, clock
         self._unready = unready
-        self._threads = ThreadPoolExecutor(THREADS, "question")
+        self._beliefs = beliefs
         self._token = settings.serve_token.encode()
         self._buckets = Buckets(settings.serve_rate)
         self._openapi = msgspec.json.encode(document(version, token=bool(self._token)))
@@ -124,7 +122,7 @@ class Api:
         given: Any = None
         if operation.body is not None:
             given = self._understood(operation.name, await _body(request))
-        answer = await self._asked(self._ask, operation.name, path, query, given)
+        answer = await self._told(operation.name, path, query, given)
         body = to_json(answer)
         headers = {"Cache-Control": "no-cache"}
         if operation.method == "GET":
@@ -134,26 +132,32 @@ class Api:
                 return Response(status_code=304, headers=headers)
         return Response(body, media_type="application/json", headers=headers)
 
-    def _ask(self, name: str, path: dict[str, str], query: dict[str, Any], given: Any) -> Any:
-        """Ask the question of this operation, in a thread."""
+    async def _told(
+        self, name: str, path: dict[str, str], query: dict[str, Any], given: Any
+    ) -> Any:
+        """The answer to an operation's question."""
         ask, ladder = self._questions, path.get("ladder", "")
         match name:
             case "ladders":
-                return ask.ladders()
+                return await ask.ladders()
             case "ladder":
-                return ask.ladder(ladder)
+                return await ask.ladder(ladder)
             case "player":
-                return ask.player(ladder, path["player"])
+                return await ask.player(ladder, path["player"])
             case "lookup":
-                return ask.lookup(ladder, given.players)
+                return await ask.lookup(ladder, given.players)
             case "history":
-                return ask.history(ladder, path["player"], query["limit"], query["before"])
+                return await ask.history(ladder, path["player"], query["limit"], query["before"])
             case "leaderboard":
-                return ask.page(ladder, query["limit"], query["cursor"], query["around"])
+                return await ask.page(ladder, query["limit"], query["cursor"], query["around"])
             case "predict":
-                return ask.predict(ladder, given)
+                return await ask.predict(ladder, given)
             case "balance":
-                return ask.balance(ladder, given)
+                return await ask.balance(ladder, given)
+            case "what-if":
+                return await self._beliefs.what_if(ladder, given)
+            case "explain":
+                return await self._beliefs.explain(ladder, path["player"])
         raise AssertionError(name)
 
     def _understood(self, name: str, body: bytes) -> Any:
@@ -165,14 +169,10 @@ class Api:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Refused("bad-request", f"no JSON: {error}", "body") from None
 
-    async def _asked(self, question: Callable[..., Any], *given: Any) -> Any:
-        """The answer to a question, which may wait for Redis."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, question, *given)
-
     async def _follow(self, ladder: str, last_id: str | None) -> Response:
         if reasons := self._unready():
             raise Refused("not-ready", reasons[0])
-        await self._asked(self._questions.check_ladder, ladder)
+        await self._questions.check_ladder(ladder)
         stream = self._hub.follow(ladder, last_id)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(stream, media_type=EVENT_STREAM, headers=headers)

@@ -57,7 +57,7 @@ class Hub:
     def publish(self, events: Sequence[NewEvent]) -> None:
         """Events that are in the index now."""
         for each in events:
-            event = self._feed.add(each.partition, each.offset, each.event.ladder, each.value)
+            event = self._feed.add(each.partition, each.offset, each.ladder, each.value)
             if each.offset < self._told[each.partition]:
                 continue
             self._told[each.partition] = each.offset + 1

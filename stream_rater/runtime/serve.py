@@ -1,4 +1,5 @@
-"""A running `serve`: a thread follows `rating-changed`, the main thread's event loop answers."""
+"""A running `serve`: the main thread's event loop answers, and a process of its own follows
+`rating-changed`."""
 
 import asyncio
 import signal
@@ -9,39 +10,41 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import metadata
 
-from stream_rater.adapters.index_follower import Follower, NewEvent, Watcher
+from stream_rater.adapters.index_follower import NewEvent, Watcher
 from stream_rater.adapters.index_reader import IndexReader
 from stream_rater.config import Ladders, Settings
 from stream_rater.runtime import log
 from stream_rater.runtime.api import Api
+from stream_rater.runtime.api_beliefs import BeliefQuestions
 from stream_rater.runtime.api_connections import Server
 from stream_rater.runtime.api_feed import Hub
 from stream_rater.runtime.api_metrics import ApiMetrics
+from stream_rater.runtime.index_process import LAST_S, IndexProcess
 from stream_rater.serving.questions import Questions
 
 SILENT_S = 30.0
-"""A follower that has not read for so long hangs."""
+"""A follower that has told nothing for so long hangs."""
 SWITCH_S = 0.0005
-"""A thread that computes, such as the follower, lets those that answer have their turn so often."""
-LAST_S = 10.0
-"""The follower has so long to stop."""
+"""A thread that computes a prediction lets the one that answers have its turn so often."""
 
 
 class Serve(Watcher):
-    """One process of the read side."""
+    """One `serve` of the read side."""
 
     def __init__(self, settings: Settings, ladders: Ladders) -> None:
         """Listens at once. Raises OSError or ValueError if it cannot."""
         self.log = log.logger("serve")
         self.metrics, self._hub = ApiMetrics(self.log), Hub()
-        self._follower = Follower(settings, self)
-        self.metrics.caught_up.set_function(lambda: self._follower.caught_up)
-        self.metrics.lag.set_function(lambda: self._follower.lag)
+        self._index = IndexProcess(settings, self)
+        self.metrics.caught_up.set_function(lambda: self._index.caught_up)
+        self.metrics.lag.set_function(lambda: self._index.lag)
+        self._reader = index = IndexReader(settings)
         questions = Questions(
-            IndexReader(settings), ladders, lambda: self._follower.caught_up, time.monotonic
+            index, ladders, lambda: self._index.caught_up, time.monotonic, asyncio.to_thread
         )
+        beliefs = BeliefQuestions(settings, ladders, index)
         api = Api(
-            settings, metadata.version("stream-rater"), questions, self._hub, self.metrics,
+            settings, metadata.version("stream-rater"), questions, beliefs, self._hub, self.metrics,
             self.unhealthy, self.unready,
         )  # fmt: skip
         self.server = Server(api.application, settings.serve)
@@ -64,8 +67,10 @@ class Serve(Watcher):
         thread.start()
         self.log.info("http", port=self.server.port)
         await self.server.listen()
-        self._follower.stop()
+        await self._reader.close()
+        self._index.stop()
         await asyncio.to_thread(thread.join, LAST_S)
+        self._index.end()
         self.log.info("stopped")
 
     def stop(self) -> None:
@@ -75,12 +80,12 @@ class Serve(Watcher):
 
     def _follow(self) -> None:
         try:
-            self._follower.run()
+            self._index.listen()
         except BaseException as error:
             self._failure = error
             self._call(self.stop)
 
-    # --- what the follower tells, in its thread ---
+    # --- what the index's process tells, in the thread of `_follow` ---
 
     def begun(self, positions: Sequence[int]) -> None:
         self.log.info("reading", positions=list(positions))
@@ -107,13 +112,13 @@ class Serve(Watcher):
 
     def unhealthy(self) -> list[str]:
         """Why the process should be restarted."""
-        silent_s = time.monotonic() - self._follower.last_poll_s
-        if self._follower.caught_up and silent_s > SILENT_S:
+        silent_s = time.monotonic() - self._index.last_told_s
+        if self._index.caught_up and silent_s > SILENT_S:
             return [f"rating-changed was not read for {silent_s:.0f} s"]
         return []
 
     def unready(self) -> list[str]:
         """Why no requests should be sent here."""
-        if not self._follower.caught_up:
+        if not self._index.caught_up:
             return ["the index is not complete: rating-changed is still being read"]
         return self.unhealthy()

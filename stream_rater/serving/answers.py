@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from stream_rater.contract.events import MAX_ID_BYTES
+from stream_rater.contract.events import MAX_ID_BYTES, MAX_RANK
 from stream_rater.rating.parameters import RatingConfig
 
 MOST_PLAYERS = 1000
@@ -72,7 +72,7 @@ class LadderAnswer(Answer, frozen=True, kw_only=True):
 # --- players ---
 
 
-class PlayerAnswer(Answer, frozen=True, kw_only=True):
+class PlayerAnswer(Answer, frozen=True):
     """A player, or what is believed of somebody who has not played."""
 
     player: str
@@ -166,6 +166,9 @@ class PageAnswer(Answer, frozen=True, kw_only=True):
 Share = Annotated[float, Meta(ge=1e-6, le=1.0)]
 
 
+Rank = Annotated[int, Meta(ge=1, le=MAX_RANK)]
+
+
 class SideQuestion(Question, frozen=True, kw_only=True):
     """A player, or the members of a team."""
 
@@ -211,6 +214,77 @@ class PredictAnswer(Answer, frozen=True, kw_only=True):
     pairwise: list[list[float]] | None
     """The probability that the side of the row is better than that of the column; 0 on the
     diagonal. Null: more than 50 sides."""
+
+
+# --- by the whole beliefs ---
+
+
+class WhatIfQuestion(Question, frozen=True, kw_only=True):
+    """The result of a round that was not played."""
+
+    sides: Annotated[list[SideQuestion], Meta(min_length=2, max_length=MOST_PLAYERS)]
+    ranks: Annotated[list[Rank | None], Meta(min_length=2, max_length=MOST_PLAYERS)]
+    """Of each side; null: it did not finish."""
+    weight: Annotated[float, Meta(gt=0.0, le=1000.0)] = 1.0
+    performance_ceiling: float | None = None
+    completed_at: str | None = None
+    """When the round would be completed (RFC 3339); without it, now."""
+
+
+class ForeseenAnswer(Answer, frozen=True, kw_only=True):
+    """What a result would change of a player."""
+
+    player: str
+    side: int
+    """Its number in the question, from 0."""
+    mu: float
+    sigma: float
+    previous_mu: float
+    previous_sigma: float
+    performance: float
+    rating: float
+    previous_rating: float
+    rounds: int
+    """With this one."""
+    provisional: bool
+
+
+class WhatIfAnswer(Answer, frozen=True, kw_only=True):
+    """What a result would change; nobody, if it would teach nothing."""
+
+    changes: list[ForeseenAnswer]
+
+
+class FactorAnswer(Answer, frozen=True, kw_only=True):
+    """A part of what is believed of a player."""
+
+    at: float
+    """Where it pulls to: a performance, or the center of the Gaussian."""
+    weight: float
+    """Its part of the weight of all, from 0 to 1."""
+    pull: float
+    """By how many points it moves the rating, to first order. All pulls add up to 0: that is what
+    makes mu the rating."""
+    rounds: list[str]
+    """The round that it is the performance of, as far as the player's history reaches back."""
+
+
+class ExplainAnswer(Answer, frozen=True, kw_only=True):
+    """Why a player is believed to be so strong."""
+
+    player: str
+    mu: float
+    sigma: float
+    rating: float
+    rounds: int
+    offset: int
+    """In `round-completed`, of what changed the player last."""
+    gaussian: FactorAnswer
+    """What is known from the start, and from rounds whose performances are not kept apart."""
+    performances: list[FactorAnswer]
+    """Of rounds, or of several that are kept as one; the heaviest first. Systems that keep mu and
+    sigma alone have none."""
+    in_words: list[str]
 
 
 # --- errors ---

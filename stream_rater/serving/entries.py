@@ -76,6 +76,17 @@ summary_from = msgspec.msgpack.Decoder(LadderSummary).decode
 packed = msgspec.msgpack.Encoder().encode
 
 
+_several = msgspec.msgpack.Decoder(list[IndexedPlayer | None]).decode
+_NOBODY = b"\xc0"
+"""None in MessagePack."""
+
+
+def players_from(records: Sequence[bytes | None]) -> list[IndexedPlayer | None]:
+    """These players, decoded in one call; None for whom there is no record."""
+    head = b"\xdd" + len(records).to_bytes(4, "big")
+    return _several(head + b"".join([_NOBODY if each is None else each for each in records]))
+
+
 class Indexed(NamedTuple):
     """A part of a ladder's index: these players, and what is told of all."""
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 from stream_rater.serving.answers import (
     MOST_ROWS,
     BalanceQuestion,
+    ExplainAnswer,
     HistoryAnswer,
     LadderAnswer,
     LadderList,
@@ -14,6 +15,8 @@ from stream_rater.serving.answers import (
     PredictAnswer,
     PredictQuestion,
     RankedPlayer,
+    WhatIfAnswer,
+    WhatIfQuestion,
 )
 from stream_rater.serving.problems import Refused
 
@@ -105,6 +108,16 @@ OPERATIONS = (
         "balance", "POST", LADDER + "/balance",
         "The most even teams of some players, and what to expect of them", PredictAnswer,
         BalanceQuestion, codes=("unknown-ladder", *BODY),
+    ),
+    Operation(
+        "what-if", "POST", LADDER + "/what-if",
+        "What the result of a round would change; nothing is written", WhatIfAnswer,
+        WhatIfQuestion, codes=("unknown-ladder", "no-beliefs", *BODY),
+    ),
+    Operation(
+        "explain", "GET", LADDER + "/players/{player}/explain",
+        "Which performances pull a player's rating where", ExplainAnswer,
+        codes=("unknown-ladder", "unknown-player", "no-beliefs"),
     ),
     Operation(
         "changes", "GET", LADDER + "/changes",

@@ -34,6 +34,7 @@ KINDS = {
     "internal": Kind(500, "A mistake of ours"),
     "not-ready": Kind(503, "The index is not complete"),
     "index-unavailable": Kind(503, "Redis does not answer"),
+    "no-beliefs": Kind(503, "The workers' beliefs cannot be read"),
     "too-many-followers": Kind(503, "Too many clients follow changes"),
 }
 """By code."""

@@ -1,6 +1,6 @@
 """Answers every question about ladders and players from the index."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -36,6 +36,10 @@ KNOWN_S = 1.0
 """For so long a ladder's parameters are not looked up again."""
 
 
+Compute = Callable[[Callable[[], PredictAnswer]], Awaitable[PredictAnswer]]
+"""Runs a computation without holding up others."""
+
+
 class LadderView(NamedTuple):
     """What the index tells of a ladder."""
 
@@ -66,25 +70,25 @@ class PageView(NamedTuple):
 class Index(Protocol):
     """Reads the index. Each answer is of one instant."""
 
-    def ladders(self) -> list[str]:
+    async def ladders(self) -> list[str]:
         """The ids of all ladders, sorted."""
 
-    def ladder(self, ladder: str) -> LadderView | None:
+    async def ladder(self, ladder: str) -> LadderView | None:
         """A ladder; None if no event was about it."""
 
-    def players(self, ladder: str, players: Sequence[str]) -> list[IndexedPlayer | None]:
+    async def players(self, ladder: str, players: Sequence[str]) -> list[IndexedPlayer | None]:
         """These players; None for whom no event was about."""
 
-    def player(self, ladder: str, player: str) -> PlayerView | None:
+    async def player(self, ladder: str, player: str) -> PlayerView | None:
         """A player with rank; None if no event was about them."""
 
-    def history(self, ladder: str, player: str) -> History:
+    async def history(self, ladder: str, player: str) -> History:
         """A player's last changes, oldest first."""
 
-    def page(self, ladder: str, behind: Place | None, limit: int) -> PageView:
+    async def page(self, ladder: str, behind: Place | None, limit: int) -> PageView:
         """So many rows behind a place, or the first ones."""
 
-    def around(self, ladder: str, player: str, limit: int) -> PageView | None:
+    async def around(self, ladder: str, player: str, limit: int) -> PageView | None:
         """So many rows with the player in their middle; None if the player is not listed."""
 
 
@@ -93,21 +97,22 @@ class Questions:
 
     def __init__(
         self, index: Index, ladders: Ladders, complete: Callable[[], bool],
-        clock: Callable[[], float],
+        clock: Callable[[], float], compute: Compute,
     ) -> None:  # fmt: skip
-        """`complete`: whether the index has everything that was published. `clock`: seconds."""
+        """`complete`: whether the index has everything that was published. `clock`: seconds.
+        `compute` runs what may take long."""
         self._index, self._ladders, self._complete = index, ladders, complete
-        self._clock = clock
+        self._clock, self._compute = clock, compute
         self._views: dict[str, tuple[LadderView, float]] = {}
         """What the index told of ladders, and until when it may be used."""
 
-    def ladders(self) -> LadderList:
+    async def ladders(self) -> LadderList:
         """All ladders that an event was about."""
-        return LadderList(ladders=self._index.ladders())
+        return LadderList(ladders=await self._index.ladders())
 
-    def ladder(self, ladder: str) -> LadderAnswer:
+    async def ladder(self, ladder: str) -> LadderAnswer:
         """A ladder."""
-        view = self._view(ladder)
+        view = await self._view(ladder)
         config, summary = self._config_of(ladder, view), view.summary
         return LadderAnswer(
             ladder=ladder, players=summary.players, listed=view.listed, season=summary.season,
@@ -118,34 +123,36 @@ class Questions:
             ],
         )  # fmt: skip
 
-    def player(self, ladder: str, player: str) -> RankedPlayer:
+    async def player(self, ladder: str, player: str) -> RankedPlayer:
         """A player with rank."""
-        found = self._index.player(ladder, player)
+        found = await self._index.player(ladder, player)
         if found is None or found.player.rounds == 0:
-            raise self._no_player(ladder, player)
+            raise await self._no_player(ladder, player)
         known, rank, listed = found
         percentile = None if rank is None else 100.0 * (listed - rank) / listed
         return RankedPlayer(
             **_numbers(player, known), rank=rank, listed=listed, percentile=percentile
         )
 
-    def lookup(self, ladder: str, players: Sequence[str]) -> LookupAnswer:
+    async def lookup(self, ladder: str, players: Sequence[str]) -> LookupAnswer:
         """Players, and what is believed of those among them who have not played."""
-        rule = rule_of(self._config(ladder))
-        found = self._index.players(ladder, players)
+        rule = rule_of(await self._config(ladder))
+        found = await self._index.players(ladder, players)
         return LookupAnswer(
             players=[
                 _newcomer(name, rule) if known is None or known.rounds == 0
-                else PlayerAnswer(**_numbers(name, known))
+                else _answer_of(name, known)
                 for name, known in zip(players, found, strict=True)
             ]
         )  # fmt: skip
 
-    def history(self, ladder: str, player: str, limit: int, before: int | None) -> HistoryAnswer:
+    async def history(
+        self, ladder: str, player: str, limit: int, before: int | None
+    ) -> HistoryAnswer:
         """A player's last changes before an offset, newest first."""
-        kept = self._index.history(ladder, player)
-        if not kept and self._index.players(ladder, [player]) == [None]:
-            raise self._no_player(ladder, player)
+        kept = await self._index.history(ladder, player)
+        if not kept and await self._index.players(ladder, [player]) == [None]:
+            raise await self._no_player(ladder, player)
         older = [each for each in kept if before is None or each.offset < before]
         page = older[::-1][:limit]
         return HistoryAnswer(
@@ -161,44 +168,48 @@ class Questions:
             ],
         )  # fmt: skip
 
-    def page(self, ladder: str, limit: int, cursor: str | None, around: str | None) -> PageAnswer:
+    async def page(
+        self, ladder: str, limit: int, cursor: str | None, around: str | None
+    ) -> PageAnswer:
         """A page of the leaderboard: the first one, that of a cursor, or that around a player."""
         if around is not None and cursor is not None:
             raise Refused("bad-request", "give `cursor` or `around`, not both", "query.cursor")
-        self.check_ladder(ladder)
+        await self.check_ladder(ladder)
         if around is not None:
-            found = self._index.around(ladder, around, limit)
+            found = await self._index.around(ladder, around, limit)
             if found is None:
-                raise self._not_listed(ladder, around)
+                raise await self._not_listed(ladder, around)
             return _page(found)
         try:
             place = None if cursor is None else cursors.read(cursor)
         except BadCursor as error:
             raise Refused("bad-cursor", str(error), "query.cursor") from None
-        return _page(self._index.page(ladder, place, limit))
+        return _page(await self._index.page(ladder, place, limit))
 
-    def predict(self, ladder: str, question: PredictQuestion) -> PredictAnswer:
+    async def predict(self, ladder: str, question: PredictQuestion) -> PredictAnswer:
         """What to expect of a round."""
         check_sides(question.sides, MOST_PLAYERS)
         players = [player for side in question.sides for player in side.players]
-        config = self._config(ladder)
-        found = self.lookup(ladder, players).players
-        return predicted(config, question.sides, found, question.variance_factor)
+        config = await self._config(ladder)
+        found = (await self.lookup(ladder, players)).players
+        factor = question.variance_factor
+        return await self._compute(lambda: predicted(config, question.sides, found, factor))
 
-    def balance(self, ladder: str, question: BalanceQuestion) -> PredictAnswer:
+    async def balance(self, ladder: str, question: BalanceQuestion) -> PredictAnswer:
         """Even teams, and what to expect of them."""
-        config = self._config(ladder)
-        players = self.lookup(ladder, question.players).players
-        return predicted(config, *balanced(config, players, question.teams))
+        config = await self._config(ladder)
+        players = (await self.lookup(ladder, question.players)).players
+        teams = question.teams
+        return await self._compute(lambda: predicted(config, *balanced(config, players, teams)))
 
-    def check_ladder(self, ladder: str) -> None:
+    async def check_ladder(self, ladder: str) -> None:
         """Raises Refused if there is no such ladder."""
-        self._known(ladder)
+        await self._known(ladder)
 
     # --- what is not there ---
 
-    def _view(self, ladder: str) -> LadderView:
-        found = self._index.ladder(ladder)
+    async def _view(self, ladder: str) -> LadderView:
+        found = await self._index.ladder(ladder)
         if found is None:
             self._check_complete()
             raise Refused(
@@ -207,17 +218,17 @@ class Questions:
             )  # fmt: skip
         return found
 
-    def _known(self, ladder: str) -> LadderView:
+    async def _known(self, ladder: str) -> LadderView:
         """As the index told it a moment ago: a ladder that is there stays."""
         view, until_s = self._views.get(ladder, (None, 0.0))
         if view is None or self._clock() > until_s:
-            view = self._view(ladder)
+            view = await self._view(ladder)
             self._views[ladder] = view, self._clock() + KNOWN_S
         return view
 
-    def _config(self, ladder: str) -> RatingConfig:
+    async def _config(self, ladder: str) -> RatingConfig:
         """By what the ladder rates."""
-        return self._config_of(ladder, self._known(ladder))
+        return self._config_of(ladder, await self._known(ladder))
 
     def _config_of(self, ladder: str, view: LadderView) -> RatingConfig:
         terms = self._ladders.find(ladder, view.summary.offset)
@@ -228,18 +239,18 @@ class Questions:
             )  # fmt: skip
         return terms.rating
 
-    def _no_player(self, ladder: str, player: str) -> Refused:
-        self._view(ladder)
+    async def _no_player(self, ladder: str, player: str) -> Refused:
+        await self._view(ladder)
         self._check_complete()
         return Refused(
             "unknown-player", f"{player!r} has no round that counts on ladder {ladder!r}: "
             "players:lookup tells what is believed of newcomers", "path.player",
         )  # fmt: skip
 
-    def _not_listed(self, ladder: str, player: str) -> Refused:
-        known = self._index.players(ladder, [player])[0]
+    async def _not_listed(self, ladder: str, player: str) -> Refused:
+        known = (await self._index.players(ladder, [player]))[0]
         if known is None or known.rounds == 0:
-            return self._no_player(ladder, player)
+            return await self._no_player(ladder, player)
         return Refused(
             "not-listed", f"{player!r} is provisional after {known.rounds} rounds: leave `around` "
             "out", "query.around",
@@ -249,6 +260,14 @@ class Questions:
         """What is missing may be still to be read."""
         if not self._complete():
             raise Refused("not-ready", "the index is still being made: try again")
+
+
+def _answer_of(name: str, known: IndexedPlayer) -> PlayerAnswer:
+    """The same as by `_numbers`, without a dict between: a lookup makes a thousand of them."""
+    return PlayerAnswer(
+        name, known.mu, known.sigma, known.rating, known.rounds, known.provisional,
+        known.completed_at, known.offset, known.season,
+    )  # fmt: skip
 
 
 def _numbers(name: str, known: IndexedPlayer) -> dict[str, Any]:

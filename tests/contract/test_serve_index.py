@@ -1,8 +1,10 @@
 """The index of `serve` on a real Redis: equal to the newest events, however they come; ranks, ties,
 cursors and around-me beside a plain table, while ratings move."""
 
+import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import msgspec
@@ -24,7 +26,35 @@ from tests import real
 pytestmark = pytest.mark.integration
 
 LADDER = "eu:{1}"
+Reader = Callable[[Settings], Any]
 TOPIC = "rating-changed"
+
+
+class Blocking:
+    """An index reader whose answers are waited for."""
+
+    def __init__(self, reader: IndexReader, runner: asyncio.Runner) -> None:
+        self._reader, self._runner = reader, runner
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return lambda *given: self._runner.run(getattr(self._reader, name)(*given))
+
+
+@pytest.fixture
+def blocking() -> Iterator[Callable[[Settings], Any]]:
+    """Makes readers whose answers are waited for."""
+    with ExitStack() as stack:
+
+        def make(at: Settings) -> Any:
+            async def reader() -> IndexReader:
+                return IndexReader(at)
+
+            runner = stack.enter_context(asyncio.Runner())
+            found = runner.run(reader())
+            stack.callback(lambda: runner.run(found.close()))
+            return Blocking(found, runner)
+
+        yield make
 
 
 def an_event(player: str, offset: int, rating: float = 1500.0, **more: Any) -> RatingChanged:
@@ -89,7 +119,9 @@ def some_events(seed: int) -> list[RatingChanged]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_any_order_and_any_repetition(settings: real.SettingsFactory, seed: int) -> None:
+def test_any_order_and_any_repetition(
+    blocking: Reader, settings: real.SettingsFactory, seed: int
+) -> None:
     """Old partitions, replays and other batches lead to the same index; the histories too, as far
     as everything was read."""
     at, events = settings(serve_history=3), some_events(seed)
@@ -101,7 +133,7 @@ def test_any_order_and_any_repetition(settings: real.SettingsFactory, seed: int)
     for place, some in enumerate(_batches(given, 7), 1):
         writer.apply(some, [place])
     assert_equal_to_newest(at, events)
-    reader = IndexReader(at)
+    reader = blocking(at)
     for player in {event.player for event in events}:
         own = [event.offset for event in events if event.player == player][-3:]
         assert [change.offset for change in reader.history(LADDER, player)] == own
@@ -236,11 +268,13 @@ def brute(table: dict[str, float]) -> list[tuple[int, str, float]]:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_pages_equal_a_plain_table(settings: real.SettingsFactory, seed: int) -> None:
+def test_pages_equal_a_plain_table(
+    blocking: Reader, settings: real.SettingsFactory, seed: int
+) -> None:
     """Ranks, ties, each page from each cursor, and around each player, between moves. A page
     begins right behind its cursor, though its row has moved or left."""
     rng, at = random.Random(seed), settings()
-    writer, reader = IndexWriter(at), IndexReader(at)
+    writer, reader = IndexWriter(at), blocking(at)
     writer.begin(TOPIC, 1)
     names = [f"{i:02}é" for i in range(25)]
     table: dict[str, float] = {}
@@ -281,10 +315,12 @@ def test_pages_equal_a_plain_table(settings: real.SettingsFactory, seed: int) ->
             places.append(cursors.read(cursors.written(Place(rating, name))))
 
 
-def test_all_pages_tell_each_who_stays_once(settings: real.SettingsFactory) -> None:
+def test_all_pages_tell_each_who_stays_once(
+    blocking: Reader, settings: real.SettingsFactory
+) -> None:
     """While others move across the pages, nobody who stays is left out or told twice."""
     at, rng = settings(), random.Random(5)
-    writer, reader = IndexWriter(at), IndexReader(at)
+    writer, reader = IndexWriter(at), blocking(at)
     writer.begin(TOPIC, 1)
     writer.apply([an_event(f"s{i}", 1, float(i // 3)) for i in range(60)], [1])
     writer.apply([an_event(f"m{i}", 1, rng.uniform(0, 20)) for i in range(60)], [2])
@@ -300,9 +336,9 @@ def test_all_pages_tell_each_who_stays_once(settings: real.SettingsFactory) -> N
     assert sorted(told) == sorted(f"s{i}" for i in range(60))
 
 
-def test_a_redis_cluster(cluster_settings: Settings) -> None:
+def test_a_redis_cluster(blocking: Reader, cluster_settings: Settings) -> None:
     """Ladders in different slots: written, read in every way, and deleted."""
-    writer, reader = IndexWriter(cluster_settings), IndexReader(cluster_settings)
+    writer, reader = IndexWriter(cluster_settings), blocking(cluster_settings)
     writer.check(), reader.check()
     assert writer.begin(TOPIC, 1) == [0]
     ladders = [f"ladder-{i}" for i in range(6)]

@@ -114,6 +114,7 @@ ROLES = {
         "round-completed": "READ", "ladders-noted": "READ", "group estimators": "DESCRIBE",
     },
     "serve": {"rating-changed": "READ"},
+    "serve with beliefs": {"rating-changed": "READ", "ladders-noted": "READ"},
 }  # fmt: skip
 ROLES["on a cluster"] = ROLES["all"]
 """Kafka's rights by role: the operations on each resource."""
@@ -143,7 +144,7 @@ REDIS = {
     "erase --to": (),
     "inspect": (READ_POSITIONS, "+hmget", "+select"),
     "inspect --player": (READ_BELIEFS, READ_POSITIONS, *READING, "+select"),
-    "predict": (READ_BELIEFS, READ_POSITIONS, *READING, "+select"),
+    "predict": (READ_BELIEFS, READ_POSITIONS, READ_LAYOUT, *READING, "+select"),
     "checkpoint": (
         CHECKPOINTS, "+get", "+set", "+hgetall", "+hset", "+hdel", "+unlink",
         "+select",
@@ -153,6 +154,7 @@ REDIS = {
         "+zrem", "+zrange", "+zrank", "+zscore", "+zcard", "+zcount", "+eval_ro", "+select",
     ),
 }  # fmt: skip
+REDIS["serve with beliefs"] = (*REDIS["serve"], READ_BELIEFS, READ_POSITIONS, READ_LAYOUT)
 REDIS["on a cluster"] = (*(rule for rule in REDIS["all"] if rule != "+select"), *ON_A_CLUSTER)
 """Redis' rights by role: the rules of its user; `+select` if the URL names a database."""
 

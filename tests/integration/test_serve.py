@@ -74,6 +74,12 @@ def rated(at: Settings, start: Start, count: int, first: int = 0) -> WorkerProce
     return worker
 
 
+def remove_ann(at: Settings) -> None:
+    """Ask the workers to remove this player."""
+    removal = json.dumps({"ladder": EU, "player": "ann"}).encode()
+    produce(at, [Bytes(removal, headers=[("event-type", b"player-removed")])])
+
+
 def test_every_number_is_the_kernels(
     settings: real.SettingsFactory, worker_process: Start, serve: Serve
 ) -> None:
@@ -173,8 +179,7 @@ def test_a_player_without_rounds_leaves_the_lists(
     rated(at, worker_process, 40)
     api = serve(at)
     before = ask(api, AT).json
-    removal = json.dumps({"ladder": EU, "player": "ann"}).encode()
-    produce(at, [Bytes(removal, headers=[("event-type", b"player-removed")])])
+    remove_ann(at)
     wait_until(Finished(at), "it is worked in")
     wait_until(lambda: ask(api, f"{AT}/players/ann").status == 404, "it is in the index")
     assert ask(api, f"{AT}/players/ann").json["code"] == "unknown-player"

@@ -1,13 +1,15 @@
 """`serve` on servers that enforce rights: the least ones suffice. `test_access` takes each away."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from stream_rater.config import Settings
+from tests.integration import rights
 from tests.integration.processes import WorkerProcess
-from tests.integration.serving import Serve, ask, serves
+from tests.integration.serving import Answered, Serve, ask, serves
 from tests.integration.test_access import Castle, castle, finished
 
 __all__ = ["castle", "finished"]
@@ -31,3 +33,33 @@ def test_the_least_rights_suffice(castle: Castle, finished: Settings, serve: Ser
         ask(api, f"{at}/balance", {"players": ["ann", "bob", "x", "y"]}),
     ]  # fmt: skip
     assert [each.status for each in asked] == [200] * len(asked), asked
+    # What needs more rights says so, and harms nothing.
+    for each in of_beliefs(api):
+        assert (each.status, each.json["code"]) == (503, "no-beliefs")
+    assert ask(api, at).status == 200
+
+
+def of_beliefs(api: WorkerProcess) -> list[Answered]:
+    """The answers to both questions that need whole beliefs."""
+    result = {"sides": [{"players": ["ann"]}, {"players": ["bob"]}], "ranks": [1, 2]}
+    return [
+        ask(api, "/v1/ladders/eu/what-if", result), ask(api, "/v1/ladders/eu/players/ann/explain")
+    ]  # fmt: skip
+
+
+def test_the_least_rights_to_read_beliefs(castle: Castle, finished: Settings, serve: Serve) -> None:
+    """With all of them both questions are answered; with one less they say what was denied, while
+    the others are answered."""
+    role = "serve with beliefs"
+    asked = of_beliefs(serve(castle.user(finished, role)))
+    assert [each.status for each in asked] == [200, 200], asked
+    more = [each for each in rights.REDIS[role] if each not in rights.REDIS["serve"]]
+    notes = [each for each in rights.least(role, finished).kafka if "ladders-noted" in str(each)]
+    assert len(more) == 3 and len(notes) == 1
+    for less in (*more, *notes):
+        api = serve(castle.user(finished, role, less))
+        for each in of_beliefs(api):
+            assert (each.status, each.json["code"]) == (503, "no-beliefs"), less
+            server = "redis" if less in more else "ladders-noted|kafka"
+            assert re.search(server, each.json["detail"]), each.json
+        assert ask(api, "/v1/ladders/eu").status == 200

@@ -24,6 +24,7 @@ from tests.integration.topics import Bytes, produce
 
 AT = "/v1/ladders/eu"
 LOOKUP, PREDICT, BALANCE = f"{AT}/players:lookup", f"{AT}/predict", f"{AT}/balance"
+WHAT_IF = f"{AT}/what-if"
 TOKEN = "s3cr3t"
 
 
@@ -117,6 +118,27 @@ WRONG = {
     "a crowd to balance": (
         BALANCE, of_players(*map(str, range(101))), "invalid", "body.players", "<= 100",
     ),
+    "too few ranks": (
+        WHAT_IF, of_sides("ab", "c") | {"ranks": [1, 2, 3]}, "invalid", "body.ranks",
+        "one for each",
+    ),
+    "no rank": (
+        WHAT_IF, of_sides("a", "b") | {"ranks": [1, 0]}, "invalid", "body.ranks[", ">= 1",
+    ),
+    "foreseen twice": (
+        WHAT_IF, of_sides("a", "a") | {"ranks": [1, 2]}, "invalid", "body.sides[1].players[0]",
+        "once",
+    ),
+    "no time": (
+        WHAT_IF, of_sides("a", "b") | {"ranks": [1, 2], "completed_at": "noon"}, "invalid",
+        "body.completed_at", "bad-time",
+    ),
+    "no ratings in Redis": (
+        WHAT_IF, of_sides("a", "b") | {"ranks": [1, 2]}, "no-beliefs", None, "STREAM_RATER_REDIS",
+    ),
+    "nothing to explain": (
+        f"{AT}/players/p1/explain", None, "no-beliefs", None, "that of the workers",
+    ),
     "no variance": (
         PREDICT, of_sides(["a"], ["b"]) | {"variance_factor": 0.0}, "invalid",
         "body.variance_factor", "> 0",
@@ -154,7 +176,7 @@ def test_each_mistake_is_told(api: WorkerProcess, name: str) -> None:
     assert (found.status, told["code"]) == (KINDS[code].status, code), told
     assert told["status"] == found.status and told["title"] == KINDS[code].title
     assert told["type"].startswith("docs/reference/api.md")
-    assert told["place"].startswith(where) and words in told["detail"], told
+    assert str(told["place"]).startswith(str(where)) and words in told["detail"], told
     assert "\n" not in told["detail"]
 
 

@@ -2,6 +2,7 @@
 is as described, and no mistake of ours."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 
 import msgspec
 import pytest
@@ -16,11 +17,13 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from local.servers import Addresses
+from stream_rater.adapters.topics import Admin
 from stream_rater.serving.openapi import document
 from stream_rater.serving.operations import OPERATIONS
-from tests import real
-from tests.integration.processes import WorkerProcess
-from tests.integration.serving import serves, tell_of_a_few
+from tests import real, rounds
+from tests.integration.processes import WorkerProcess, wait_until
+from tests.integration.serving import serves
+from tests.integration.topics import Bytes, Finished, produce
 
 CHECKS = (
     not_a_server_error, status_code_conformance, content_type_conformance,
@@ -37,9 +40,22 @@ SCHEMA = schemathesis.openapi.from_dict(document("0", token=False))
 
 @pytest.fixture(scope="module")
 def api(addresses: Addresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerProcess]:
-    """One with a few players, and no limit of rate."""
-    with real.a_place(addresses) as at, serves(tmp_path_factory.mktemp("serve")) as start:
-        tell_of_a_few(at)
+    """One beside a worker, with three listed players and a provisional one, and no limit of
+    rate."""
+    folder = tmp_path_factory.mktemp("serve")
+    with real.a_place(addresses) as at, serves(folder) as start, ExitStack() as stack:
+        stack.enter_context(closing(WorkerProcess(at, folder / "worker.log")))
+        names = ["p0", "p1", "p2", "new"]
+        played = [
+            rounds.as_json(
+                *rounds.ranked(range(1, count + 1), names[:count]), ladder="eu",
+                round_id=f"r{number}", completed_at="2026-05-01T20:00:00Z",
+            )
+            for number, count in enumerate([4, 3, 3, 3, 3, 3])
+        ]  # fmt: skip
+        Admin(at).create_topics()
+        produce(at, [Bytes(each, b"eu") for each in played])
+        wait_until(Finished(at), "all is rated")
         yield start(msgspec.structs.replace(at, serve_rate=0.0))
 
 

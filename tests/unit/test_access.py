@@ -215,6 +215,7 @@ COMMANDS = {
     "erase --to": "`erase --to`, on the new topics", "inspect": "`inspect`",
     "inspect --player": "`inspect --player`",
     "predict": "`predict`", "checkpoint": "`checkpoint`", "serve": "`serve`",
+    "serve with beliefs": "`serve` with `what-if` and `explain`",
 }  # fmt: skip
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from stream_rater.cli import corrections_noted
-from stream_rater.cli.inspect import C, _nobody, described, kept
+from stream_rater.cli.inspect import _nobody, described, kept
 from stream_rater.contract.corrections import (
     Correction,
     CorrectionsApplied,
@@ -19,6 +19,7 @@ from stream_rater.pipeline.correction_ports import NotedCorrection
 from stream_rater.pipeline.edits_in_force import LadderEdits
 from stream_rater.rating.model import HEADER
 from stream_rater.rating.parameters import EloMMR
+from stream_rater.rating.performance import C
 from stream_rater.rating.systems import rule_of
 
 

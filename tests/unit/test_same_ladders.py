@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from stream_rater.adapters import same_ladders
+from stream_rater.adapters.same_ladders import disagreement
 from stream_rater.adapters.topics import Topics
-from stream_rater.cli import app, commands, inspect, rebuild, same_ladders
-from stream_rater.cli.same_ladders import disagreement
+from stream_rater.cli import app, commands, inspect, rebuild
 from stream_rater.config import ANY_LADDER, TEMPLATE, Change, Ladder, Ladders, Settings
 from stream_rater.pipeline.ladder_history import LadderLog, notes
 from stream_rater.rating.parameters import EloMMR

@@ -1,7 +1,7 @@
 """`python -m tests.benchmarks.reading`: how fast `serve` answers. A JSON object a line on standard
 output, a table on standard error.
 
-One `serve` process, and beside it on the same machine a worker that rates at a steady rate, Kafka,
+One `serve`, and beside it on the same machine a worker that rates at a steady rate, Kafka,
 Redis and who asks. In turns with it the bare framework answers a constant of the same length to the
 same questions. Exit code 0: all was measured; 1: it was skipped, the reason is on standard error.
 """

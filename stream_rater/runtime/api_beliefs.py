@@ -1,0 +1,172 @@
+"""The questions that need the workers' whole beliefs: what a result would change, and why a rating
+is what it is.
+
+Whoever may only read the index is answered `no-beliefs`; all other questions go on.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import numpy as np
+
+from stream_rater.adapters.live_beliefs import LiveBeliefs, OtherLadders, UnratedLadder
+from stream_rater.adapters.store_metadata import LayoutMismatch
+from stream_rater.adapters.topics import TopicMismatch
+from stream_rater.config import Ladders, Settings
+from stream_rater.contract.events import Entry, parse_time
+from stream_rater.lab.rating_changes import numbers_of
+from stream_rater.pipeline.ports import Denied, Trouble
+from stream_rater.replay.sequential import Rated
+from stream_rater.replay.what_if import Gone, Known, by_sides, foreseen
+from stream_rater.rounds.validation import Invalid
+from stream_rater.serving.answers import (
+    MOST_PLAYERS,
+    ExplainAnswer,
+    ForeseenAnswer,
+    SideQuestion,
+    WhatIfAnswer,
+    WhatIfQuestion,
+)
+from stream_rater.serving.entries import History
+from stream_rater.serving.explaining import explained
+from stream_rater.serving.foretelling import check_sides
+from stream_rater.serving.problems import Refused
+from stream_rater.serving.questions import Index
+
+MOST_WAITING = 32
+"""Questions that wait for their turn."""
+
+T = TypeVar("T")
+
+
+class BeliefQuestions:
+    """Answers from the event loop, or raises Refused. One question after the other is worked on, in
+    a thread: so they hold up no other."""
+
+    def __init__(self, settings: Settings, ladders: Ladders, index: Index) -> None:
+        """Makes no request before the first question."""
+        self._settings, self._ladders, self._index = settings, ladders, index
+        self._thread, self._waiting = ThreadPoolExecutor(1, "beliefs"), 0
+        self._live: LiveBeliefs | None = None
+
+    async def what_if(self, ladder: str, question: WhatIfQuestion) -> WhatIfAnswer:
+        """What the result of a round would change."""
+        return await self._in_turn(self._what_if, ladder, question)
+
+    async def explain(self, ladder: str, player: str) -> ExplainAnswer:
+        """Why a player's rating is what it is."""
+        history = await self._index.history(ladder, player)
+        return await self._in_turn(self._explain, ladder, player, history)
+
+    async def _in_turn(self, answer: Callable[..., T], *given: Any) -> T:
+        if self._waiting >= MOST_WAITING:
+            raise Refused("no-beliefs", f"{MOST_WAITING} such questions wait: try again")
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, answer, *given)
+        finally:
+            self._waiting -= 1
+
+    # --- in the thread ---
+
+    def _what_if(self, ladder: str, question: WhatIfQuestion) -> WhatIfAnswer:
+        sides, ranks = question.sides, question.ranks
+        check_sides(sides, MOST_PLAYERS)
+        if len(ranks) != len(sides):
+            raise Refused(
+                "invalid", f"{len(ranks)} ranks of {len(sides)} sides: give one for each, null for "
+                "who did not finish", "body.ranks",
+            )  # fmt: skip
+        time_s = None
+        if question.completed_at is not None:
+            try:
+                time_s = parse_time(question.completed_at)
+            except ValueError as error:
+                raise Refused("invalid", f"bad-time: {error}", "body.completed_at") from None
+        players = [player for side in sides for player in side.players]
+        with _refusals(sides):
+            known = self._beliefs.of(ladder, players, time_s)
+            standings = [_entry(*each) for each in zip(sides, ranks, strict=True)]
+            ceiling = question.performance_ceiling
+            rated = foreseen(known, standings, question.weight, ceiling)
+        return WhatIfAnswer(changes=[] if rated is None else _changes(rated, sides, known))
+
+    def _explain(self, ladder: str, player: str, history: History) -> ExplainAnswer:
+        with _refusals([]):
+            try:
+                pool = self._beliefs.of(ladder, [player]).pool
+            except Gone:
+                raise _no_player(ladder, player) from None
+            row = pool.find(player)
+            if row is None:
+                raise _no_player(ladder, player)
+            beliefs = pool.beliefs(np.array([row]))
+            if beliefs.header["rounds"][0] == 0:
+                raise _no_player(ladder, player)
+            return explained(player, beliefs, pool.rule, history)
+
+    @property
+    def _beliefs(self) -> LiveBeliefs:
+        if self._live is None:
+            self._live = LiveBeliefs(self._settings, self._ladders)
+        return self._live
+
+
+@contextmanager
+def _refusals(sides: Sequence[SideQuestion]) -> Iterator[None]:
+    """Turn what goes wrong into Refused."""
+    try:
+        yield
+    except UnratedLadder as error:
+        raise Refused("unknown-ladder", str(error), "path.ladder") from None
+    except Gone as error:
+        raise Refused("invalid", str(error), _place_of(error.player, sides)) from None
+    except Invalid as error:
+        raise Refused("invalid", f"{error.code}: {error}", "body") from None
+    except (OtherLadders, LayoutMismatch, TopicMismatch, Trouble, Denied) as error:
+        raise Refused("no-beliefs", str(error)) from None
+
+
+def _place_of(player: str, sides: Sequence[SideQuestion]) -> str:
+    found = [
+        f"body.sides[{i}].players[{k}]"
+        for i, side in enumerate(sides)
+        for k, name in enumerate(side.players)
+        if name == player
+    ]
+    return found[0]
+
+
+def _no_player(ladder: str, player: str) -> Refused:
+    return Refused(
+        "unknown-player", f"{player!r} has no round that counts on ladder {ladder!r}",
+        "path.player",
+    )  # fmt: skip
+
+
+def _entry(side: SideQuestion, rank: int | None) -> Entry:
+    shares = None if side.shares is None else tuple(side.shares)
+    return Entry(team=tuple(side.players), shares=shares, rank=rank, dnf=rank is None)
+
+
+def _changes(rated: Rated, sides: Sequence[SideQuestion], known: Known) -> list[ForeseenAnswer]:
+    """In the order of the sides."""
+    order, side = by_sides(rated, [each.players for each in sides], known.edits)
+    names, rounds = rated.rounds.names.texts(), rated.folded.wave.rounds + 1
+    found = []
+    for i, at, numbers in zip(
+        order.tolist(), side.tolist(), numbers_of(rated)[order].tolist(), strict=True
+    ):
+        mu, sigma, before_mu, before_sigma, performance, rating, before = numbers
+        found.append(
+            ForeseenAnswer(
+                player=names[i], side=at, mu=mu, sigma=sigma, previous_mu=before_mu,
+                previous_sigma=before_sigma, performance=performance, rating=rating,
+                previous_rating=before, rounds=int(rounds[i]),
+                provisional=bool(rounds[i] < rated.rule.provisional_rounds),
+            )
+        )  # fmt: skip
+    return found
