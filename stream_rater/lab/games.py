@@ -1,0 +1,167 @@
+"""Which system to choose for which game: ours and other packages', tuned and scored alike.
+
+A *game* is a season of rounds: a file as it is, or cut into small rounds or into teams. Each system
+has three configurations on it:
+
+- *default*: its first guess;
+- *log loss* and *order*: tuned on the first TRAIN of the rounds by one or the other, and then given
+  the variance factor that suits that part best.
+
+All are scored on the other rounds by the same code (`sides`). Tuning must not overfit a short first
+part. It looks for the most probable parameters, not for the likeliest ones: it minimises
+
+    total loss + sum of (x - x0)^2 / (2 PRIOR^2)
+
+where x is a point of the unit cube of the parameters' ranges and x0 is the first guess. So
+parameters leave the first guess where the rounds say so, and only as far. For order the total loss
+is the number of pairs in the wrong order, of pairs that share no side: a wrong pair counts as much
+as one nat. What the prior and the factor gain is told for each game (`Gain`).
+
+*Ours* is chosen by the first part alone: of our systems, tuned for log loss, the one with the least
+log loss there. It is compared with each peer by the paired bootstrap over the other rounds: in log
+loss as both are tuned for log loss, in order as both are tuned for order.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from multiprocessing import get_context
+
+import msgspec
+import numpy as np
+
+from stream_rater.lab import peers
+from stream_rater.lab.bootstrap import Difference, differences
+from stream_rater.lab.contestants import System
+from stream_rater.lab.fits import AIMS, LOG_LOSS, ORDER, ORDER_OF_ALL, Fitted, Scored, fit
+from stream_rater.lab.game import Game
+from stream_rater.lab.measures import better
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """How ours compares with a peer in one measure, both tuned for it."""
+
+    peer: str
+    measure: str
+    difference: Difference
+    """Ours less the peer's."""
+    verdict: str
+    """`better`, `no difference` or `worse`."""
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """A game: all systems on it, and how the one that was chosen compares with the peers."""
+
+    game: str
+    rounds: int
+    scored_rounds: int
+    sides: float
+    """Of a round, on average."""
+    systems: list[Fitted]
+    ours: str | None
+    """The one chosen by the first part."""
+    verdicts: list[Verdict]
+
+
+def choose(fitted: Sequence[Fitted]) -> str | None:
+    """Of these systems, the one with the least log loss on the first part, tuned for it; the first
+    of equal ones. None where there is none."""
+    losses = {each.system: each.of(LOG_LOSS).first_log_loss for each in fitted}
+    known = {system: loss for system, loss in losses.items() if loss is not None}
+    return min(known, key=lambda system: known[system]) if known else None
+
+
+def verdict(measure: str, difference: Difference) -> str:
+    """What an interval says of ours."""
+    if difference.noise:
+        return "no difference"
+    return "better" if difference.mean * better(measure) > 0.0 else "worse"
+
+
+def verdicts(ours: Scored, theirs: Mapping[str, Scored]) -> Iterator[Verdict]:
+    """Ours against each peer, by name."""
+    for peer, scored in theirs.items():
+        for measure in AIMS:
+            for each in (measure, ORDER_OF_ALL) if measure == ORDER else (measure,):
+                found = differences(ours[measure], scored[measure], [each])[each]
+                if found is not None:
+                    yield Verdict(
+                        peer=peer, measure=each, difference=found, verdict=verdict(each, found)
+                    )
+                    break
+
+
+def result_of(game: Game, fitted: Mapping[str, tuple[Fitted, Scored]]) -> Result:
+    """A game's result from those of its systems, by name."""
+    own = [found for name, (found, _) in fitted.items() if name not in peers.SPACES]
+    theirs = {name: scored for name, (_, scored) in fitted.items() if name in peers.SPACES}
+    chosen = choose(own)
+    numbers = np.concatenate([each.numbers for each in game.sessions])
+    sizes = game.sizes()
+    return Result(
+        game=game.name, rounds=len(numbers), scored_rounds=int((numbers >= game.boundary).sum()),
+        sides=sum(sizes) / max(len(sizes), 1), systems=[found for found, _ in fitted.values()],
+        ours=chosen,
+        verdicts=[] if chosen is None else list(verdicts(fitted[chosen][1], theirs)),
+    )  # fmt: skip
+
+
+# --- all of it ------------------------------------------------------------------------------------
+Job = tuple[int, System]
+"""A game's number, and a system."""
+
+_games: list[Game] = []
+"""The games in a worker process. They are sent once, not with each job."""
+
+
+def _receive(games: Sequence[Game]) -> None:
+    _games[:] = games
+
+
+def _work(job: Job, trials: int) -> tuple[Fitted, Scored]:
+    number, system = job
+    return fit(system, _games[number], trials)
+
+
+def compare(
+    games: Sequence[Game], systems: Sequence[System], trials: int, workers: int,
+    say: Callable[[str], None],
+) -> Iterator[Result]:  # fmt: skip
+    """The results of all games, each as soon as it is there. `workers` processes share the work.
+
+    Raises MissingExtra without SciPy.
+    """
+    jobs = [(number, system) for number in range(len(games)) for system in systems]
+    for number, found in enumerate(_results(games, jobs, len(systems), trials, workers, say)):
+        yield result_of(games[number], found)
+
+
+def _results(
+    games: Sequence[Game], jobs: Sequence[Job], each: int, trials: int, workers: int,
+    say: Callable[[str], None],
+) -> Iterator[dict[str, tuple[Fitted, Scored]]]:  # fmt: skip
+    """By game, what its systems gave, by name."""
+    with _mapped(games, workers) as run:
+        done = run(jobs, trials)
+        for first in range(0, len(jobs), each):
+            found = {}
+            for number, system in jobs[first : first + each]:
+                found[system.name] = next(done)
+                say(f"{games[number].name}: {system.name}")
+            yield found
+
+
+Map = Callable[[Sequence[Job], int], Iterator[tuple[Fitted, Scored]]]
+
+
+@contextmanager
+def _mapped(games: Sequence[Game], workers: int) -> Iterator[Map]:
+    """A map over jobs that runs in `workers` processes; with one, in this process."""
+    if workers <= 1:
+        _receive(games)
+        yield lambda jobs, trials: (_work(job, trials) for job in jobs)
+        return
+    context = get_context("spawn")  # kernels run threads, which do not survive a fork
+    with ProcessPoolExecutor(workers, context, _receive, (games,)) as pool:
+        yield lambda jobs, trials: pool.map(partial(_work, trials=trials), jobs)
