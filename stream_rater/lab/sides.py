@@ -122,8 +122,11 @@ def joined(some: list[Sides]) -> Sides:
 
 
 def scores_of(run: Run, factor: float = 1.0) -> Floats:
-    """(R, OF_PAIRS) the scores of the rounds, with this variance factor."""
+    """(R, OF_PAIRS) the scores of the rounds, with this variance factor. Raises ArithmeticError
+    where beliefs are no numbers."""
     sides = run.sides
+    if not (np.isfinite(sides.mu).all() and np.isfinite(sides.variance).all()):
+        raise ArithmeticError("beliefs are no numbers")
     alone = np.arange(len(sides.mu) + 1)
     found: Floats = accuracy.score(
         sides.starts, sides.place, alone, np.ones(len(sides.mu)), sides.mu,
