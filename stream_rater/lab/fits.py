@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -120,8 +120,13 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
         return next(each for each in self.variants if each.tuned_for == aim)
 
 
-Scored = dict[str, Floats]
-"""(R, OF_PAIRS) the scores of the other rounds, by what the system was tuned for."""
+class Scored(NamedTuple):
+    """The scores of rounds, (R, OF_PAIRS) each."""
+
+    first: Floats
+    """Of the rounds to tune on, tuned for log loss."""
+    rest: dict[str, Floats]
+    """Of the other rounds, by what the system was tuned for."""
 
 
 def fit(system: System, game: Game, trials: int) -> tuple[Fitted, Scored]:
@@ -132,7 +137,8 @@ def fit(system: System, game: Game, trials: int) -> tuple[Fitted, Scored]:
     for aim in AIMS:
         problem = Fit(system, first, aim, runs=runs)
         configs[aim] = problem.config(search(problem, trials, workers=1))
-    variants, scored, gains = list[Variant](), Scored(), dict[str, float | None]()
+    variants, gains = list[Variant](), dict[str, float | None]()
+    scored = Scored(np.empty(0), {})
     for aim, config in configs.items():
         run = system.play(game.sessions, config)
         early, rest = run.before(game.boundary), run.after(game.boundary)
@@ -141,8 +147,10 @@ def fit(system: System, game: Game, trials: int) -> tuple[Fitted, Scored]:
         gains[aim] = average(plain, LOG_LOSS)
         gains[f"{aim} with factor"] = average(with_factor, LOG_LOSS)
         used = 1.0 if aim == DEFAULT else factor
-        scored[aim] = plain if aim == DEFAULT else with_factor
-        variants.append(_variant(system, aim, config, used, early, run, rest, scored[aim]))
+        scored.rest[aim] = plain if aim == DEFAULT else with_factor
+        if aim == LOG_LOSS:
+            scored = scored._replace(first=scores_of(early, factor))
+        variants.append(_variant(system, aim, config, used, early, run, rest, scored.rest[aim]))
     gain = Gain(
         default=gains[DEFAULT], default_with_factor=gains[f"{DEFAULT} with factor"],
         without_prior=_without_prior(system, game, trials, runs),

@@ -17,33 +17,47 @@ parameters leave the first guess where the rounds say so, and only as far. For o
 is the number of pairs in the wrong order, of pairs that share no side: a wrong pair counts as much
 as one nat. What the prior and the factor gain is told for each game (`Gain`).
 
-*Ours* is chosen by the first part alone: of our systems, tuned for log loss, the one with the least
-log loss there. It is compared with each peer by the paired bootstrap over the other rounds: in log
-loss as both are tuned for log loss, in order as both are tuned for order.
+*Ours* is chosen by the first part alone, where all systems are tuned for log loss: it is REFERENCE,
+unless the one of our systems with the least log loss there is significantly better than it (paired
+bootstrap). A first part is short, and nearly everyone in it is a newcomer: the least loss alone
+chooses by chance. Ours is compared with each peer by the paired bootstrap over the other rounds: in
+log loss and in order as both are tuned for log loss, and in order as both are tuned for order.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from itertools import product
 from multiprocessing import get_context
 
 import msgspec
 import numpy as np
 
+from stream_rater.columns.arrays import Floats
 from stream_rater.lab import peers
+from stream_rater.lab.accuracy import average
 from stream_rater.lab.bootstrap import Difference, differences
 from stream_rater.lab.contestants import System
-from stream_rater.lab.fits import AIMS, LOG_LOSS, ORDER, ORDER_OF_ALL, Fitted, Scored, fit
+from stream_rater.lab.fits import LOG_LOSS, ORDER, ORDER_OF_ALL, Fitted, Scored, fit
 from stream_rater.lab.game import Game
 from stream_rater.lab.measures import better
 
+REFERENCE = "elo-mmr"
+"""Our system unless another one is significantly better."""
+
+COMPARED = ((LOG_LOSS, LOG_LOSS), (ORDER, LOG_LOSS), (ORDER, ORDER))
+"""Measures that are compared, and what both systems are tuned for."""
+
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """How ours compares with a peer in one measure, both tuned for it."""
+    """How one of our systems compares with a peer in one measure."""
 
+    ours: str
     peer: str
     measure: str
+    tuned_for: str
+    """Both of them."""
     difference: Difference
     """Ours less the peer's."""
     verdict: str
@@ -51,7 +65,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """A game: all systems on it, and how the one that was chosen compares with the peers."""
+    """A game: all systems on it, and how ours compare with the peers."""
 
     game: str
     rounds: int
@@ -62,14 +76,25 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     ours: str | None
     """The one chosen by the first part."""
     verdicts: list[Verdict]
+    """Of all our systems."""
+
+    def of_chosen(self) -> list[Verdict]:
+        """The verdicts of the chosen one."""
+        return [each for each in self.verdicts if each.ours == self.ours]
 
 
-def choose(fitted: Sequence[Fitted]) -> str | None:
-    """Of these systems, the one with the least log loss on the first part, tuned for it; the first
-    of equal ones. None where there is none."""
-    losses = {each.system: each.of(LOG_LOSS).first_log_loss for each in fitted}
+def choose(first: Mapping[str, Floats]) -> str | None:
+    """Of these systems the one to use, by their scores on the first part: see the module's text.
+    The first of equal ones; None where nothing was scored."""
+    losses = {system: average(scores, LOG_LOSS) for system, scores in first.items()}
     known = {system: loss for system, loss in losses.items() if loss is not None}
-    return min(known, key=lambda system: known[system]) if known else None
+    if not known:
+        return None
+    least = min(known, key=lambda system: known[system])
+    if REFERENCE not in known or least == REFERENCE:
+        return least
+    gap = differences(first[least], first[REFERENCE], [LOG_LOSS])[LOG_LOSS]
+    return least if gap is not None and not gap.noise else REFERENCE
 
 
 def verdict(measure: str, difference: Difference) -> str:
@@ -79,31 +104,33 @@ def verdict(measure: str, difference: Difference) -> str:
     return "better" if difference.mean * better(measure) > 0.0 else "worse"
 
 
-def verdicts(ours: Scored, theirs: Mapping[str, Scored]) -> Iterator[Verdict]:
-    """Ours against each peer, by name."""
-    for peer, scored in theirs.items():
-        for measure in AIMS:
-            for each in (measure, ORDER_OF_ALL) if measure == ORDER else (measure,):
-                found = differences(ours[measure], scored[measure], [each])[each]
-                if found is not None:
-                    yield Verdict(
-                        peer=peer, measure=each, difference=found, verdict=verdict(each, found)
-                    )
-                    break
+def verdicts(ours: Mapping[str, Scored], theirs: Mapping[str, Scored]) -> Iterator[Verdict]:
+    """Each of ours against each peer, by name. Order is that of all sides where nobody has played
+    enough rounds."""
+    for (name, own), (peer, other) in product(ours.items(), theirs.items()):
+        for measure, aim in COMPARED:
+            wanted = [measure, ORDER_OF_ALL] if measure == ORDER else [measure]
+            found = differences(own.rest[aim], other.rest[aim], wanted)
+            known = [(each, gap) for each, gap in found.items() if gap is not None]
+            for each, gap in known[:1]:
+                yield Verdict(
+                    ours=name, peer=peer, measure=each, tuned_for=aim, difference=gap,
+                    verdict=verdict(each, gap),
+                )  # fmt: skip
 
 
 def result_of(game: Game, fitted: Mapping[str, tuple[Fitted, Scored]]) -> Result:
     """A game's result from those of its systems, by name."""
-    own = [found for name, (found, _) in fitted.items() if name not in peers.SPACES]
-    theirs = {name: scored for name, (_, scored) in fitted.items() if name in peers.SPACES}
-    chosen = choose(own)
+    scored = {name: each for name, (_, each) in fitted.items()}
+    own = {name: each for name, each in scored.items() if name not in peers.SPACES}
+    theirs = {name: each for name, each in scored.items() if name in peers.SPACES}
     numbers = np.concatenate([each.numbers for each in game.sessions])
     sizes = game.sizes()
     return Result(
         game=game.name, rounds=len(numbers), scored_rounds=int((numbers >= game.boundary).sum()),
         sides=sum(sizes) / max(len(sizes), 1), systems=[found for found, _ in fitted.values()],
-        ours=chosen,
-        verdicts=[] if chosen is None else list(verdicts(fitted[chosen][1], theirs)),
+        ours=choose({name: each.first for name, each in own.items()}),
+        verdicts=list(verdicts(own, theirs)),
     )  # fmt: skip
 
 

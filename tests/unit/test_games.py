@@ -5,14 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from msgspec import structs
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.lab import fits, games, games_tables, peers
 from stream_rater.lab.bootstrap import Difference
 from stream_rater.lab.contestants import Ours
 from stream_rater.lab.evidence import QUICK
-from stream_rater.lab.fits import DEFAULT, LOG_LOSS, ORDER, Fit, Fitted, Gain, Variant, fit
+from stream_rater.lab.fits import DEFAULT, LOG_LOSS, ORDER, ORDER_OF_ALL, Fit, Scored, fit
 from stream_rater.lab.game import Game, games_of
 from stream_rater.lab.measures import FIELDS, OF_PAIRS
 from stream_rater.lab.season import Session, deal_teams
@@ -127,7 +126,8 @@ def test_the_rounds_to_tune_on_and_those_to_score_make_all(
     _, scored = fit(MMR, game(), 6)
     whole = set(range(60))
     assert {frozenset(each) for each in given} == {frozenset(range(6)), frozenset(whole)}
-    assert all(len(each) == 54 for each in scored.values())
+    assert len(scored.first) == 6
+    assert all(len(each) == 54 for each in scored.rest.values())
 
 
 def test_the_prior_holds_parameters_near_the_first_guess() -> None:
@@ -153,26 +153,6 @@ def test_tuning_for_order_takes_all_sides_where_nobody_is_experienced() -> None:
 # --- the choice and the verdicts ------------------------------------------------------------------
 
 
-def fitted(system: str, first_log_loss: float | None, log_loss: float) -> Fitted:
-    variant = Variant(
-        tuned_for=LOG_LOSS, config={}, variance_factor=1.0, first_log_loss=first_log_loss,
-        pair_inversion=None, pair_inversion_all=None, log_loss=log_loss, brier=None,
-        calibration_error=None, us_update=1.0, failed_rounds=0,
-    )  # fmt: skip
-    by_default = structs.replace(variant, tuned_for=DEFAULT, first_log_loss=0.1)
-    gain = Gain(default=None, default_with_factor=None, without_prior=None, with_prior=None,
-                with_factor=None)  # fmt: skip
-    return Fitted(system=system, variants=[by_default, variant], gain=gain)
-
-
-def test_ours_is_the_one_with_the_least_log_loss_on_the_first_part() -> None:
-    """Whatever comes later, and however it was by default."""
-    some = [fitted("glicko", 0.62, 0.9), fitted("bar", 0.63, 0.1), fitted("elo-r", None, 0.0)]
-    assert games.choose(some) == games.choose(some[::-1]) == "glicko"
-    assert games.choose([fitted("elo-r", None, 0.5)]) is None
-    assert games.choose([]) is None
-
-
 def scored(loss: Floats, order: Floats) -> Floats:
     """Scores of rounds of two."""
     found = np.zeros((len(loss), OF_PAIRS))
@@ -183,26 +163,63 @@ def scored(loss: Floats, order: Floats) -> Floats:
     return found
 
 
+def test_ours_is_the_reference_unless_another_is_significantly_better() -> None:
+    """By the first part's log loss; of several that are, the least."""
+    loss = np.random.default_rng(1).normal(0.6, 0.1, 300)
+    wave = np.tile([0.05, -0.05], 150)
+    first = {
+        "glicko": scored(loss - 0.001 + wave, loss), "elo-mmr": scored(loss, loss),
+        "bar": scored(loss + 0.1, loss),
+    }  # fmt: skip
+    assert games.choose(first) == "elo-mmr", "a little less is chance"
+    first["trueskill"] = scored(loss - 0.05, loss)
+    assert games.choose(first) == "trueskill"
+    first["elo-r"] = scored(loss - 0.06 + wave, loss)
+    assert games.choose(first) == "elo-r"
+
+
+def test_without_the_reference_the_least_log_loss_is_chosen() -> None:
+    """The first of equal ones; nothing where nothing was scored."""
+    loss = np.full(20, 0.6)
+    first = {"glicko": scored(loss - 0.001, loss), "bar": scored(loss, loss)}
+    assert games.choose(first) == games.choose(dict(reversed(first.items()))) == "glicko"
+    assert games.choose({"elo-r": np.zeros((5, OF_PAIRS))}) is None
+    assert games.choose({}) is None
+
+
 def test_verdicts_have_the_right_sign() -> None:
     """Less log loss is better, and more pairs in the right order are; within the interval there
     is no difference."""
     random = np.random.default_rng(2)
     loss, order = random.normal(0.6, 0.1, 400), 100.0 * (random.random(400) < 0.7)
-    ours = {LOG_LOSS: scored(loss, order), ORDER: scored(loss, order)}
-    theirs = {}
-    for peer, more, part in (("worse peer", 0.1, 0.8), ("better peer", -0.1, 1.0)):
-        changed = order * (random.random(400) < part) if part < 1.0 else np.maximum(
-            order, 100.0 * (random.random(400) < 0.3))  # fmt: skip
-        theirs[peer] = {LOG_LOSS: scored(loss + more, order), ORDER: scored(loss, changed)}
-    noisy = loss + np.tile([0.01, -0.01], 200)
-    theirs["equal peer"] = {LOG_LOSS: scored(noisy, order), ORDER: scored(loss, order)}
-    found = {(v.peer, v.measure): v for v in games.verdicts(ours, theirs)}
+    fewer = order * (random.random(400) < 0.8)
+    more = np.maximum(order, 100.0 * (random.random(400) < 0.3))
+    theirs = {
+        "worse peer": of_both(loss + 0.1, fewer), "better peer": of_both(loss - 0.1, more),
+        "equal peer": of_both(loss + np.tile([0.01, -0.01], 200), order),
+    }  # fmt: skip
+    found = list(games.verdicts({"glicko": of_both(loss, order)}, theirs))
     wanted = {"worse peer": "better", "better peer": "worse", "equal peer": "no difference"}
-    assert {key: v.verdict for key, v in found.items()} == {
-        (peer, measure): told for peer, told in wanted.items() for measure in (LOG_LOSS, ORDER)
-    }
-    gap = found["worse peer", LOG_LOSS].difference
-    assert gap.mean == pytest.approx(-0.1)
+    assert [(v.peer, v.measure, v.tuned_for, v.verdict) for v in found] == [
+        (peer, measure, aim, told) for peer, told in wanted.items() for measure, aim in (
+            (LOG_LOSS, LOG_LOSS), (ORDER, LOG_LOSS), (ORDER, ORDER))
+    ]  # fmt: skip
+    assert found[0].difference.mean == pytest.approx(-0.1)
+    assert {v.ours for v in found} == {"glicko"}
+
+
+def of_both(loss: Floats, order: Floats) -> Scored:
+    """The same, whatever a system was tuned for."""
+    return Scored(np.empty(0), dict.fromkeys((LOG_LOSS, ORDER), scored(loss, order)))
+
+
+def test_order_is_that_of_all_where_nobody_is_experienced() -> None:
+    """As in the shortest files."""
+    both = of_both(np.full(9, 0.6), np.full(9, 100.0))
+    for each in both.rest.values():
+        each[:, FIELDS.index("experienced")] = 0.0
+    found = [v.measure for v in games.verdicts({"bar": both}, {"peer": both})]
+    assert found == [LOG_LOSS, ORDER_OF_ALL, ORDER_OF_ALL]
 
 
 def test_an_interval_that_holds_zero_is_no_difference() -> None:
