@@ -16,6 +16,10 @@ MEASURE = {"log_loss": "log loss", "pair_inversion": "order, %",
 DIGITS = {"log_loss": 4, "pair_inversion": 2, "pair_inversion_all": 2}
 
 
+FEW = 30
+"""Fewer rounds to tune on say little."""
+
+
 def notes(effort: Effort, absent: Sequence[str]) -> list[str]:
     """What was bounded, and which peers are not installed."""
     told = [f"{effort.trials} configurations were tried for each system and aim."]
@@ -24,6 +28,14 @@ def notes(effort: Effort, absent: Sequence[str]) -> list[str]:
     if absent:
         told.append(f"Not installed, and left out: {', '.join(absent)}.")
     return told
+
+
+def _few(results: Sequence[Result]) -> list[str]:
+    first = {each.game: each.rounds - each.scored_rounds for each in results}
+    return [
+        f"{game}: {count} rounds to tune on, which say little."
+        for game, count in first.items() if count < FEW
+    ]  # fmt: skip
 
 
 def as_json(results: Sequence[Result], notes: Sequence[str]) -> bytes:
@@ -38,7 +50,7 @@ def page(results: Sequence[Result], notes: Sequence[str]) -> list[str]:
         "## Games", "",
         f"Each system is tuned on the first {TRAIN:.0%} of the rounds and scored on the others, by "
         "the same code.", "",
-        *(f"- {note}" for note in notes), "",
+        *(f"- {note}" for note in (*notes, *_few(results))), "",
         *against_peers(results), *systems(results), *gains(results), *parameters(results),
     ]  # fmt: skip
 

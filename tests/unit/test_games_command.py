@@ -69,6 +69,7 @@ def test_games_are_written_as_markdown_and_json(data: Path, tmp_path: Path) -> N
     assert all(peer in line for peer in peers.SPACES)
     assert line.removeprefix("- ") in found["notes"]
     assert "## Accuracy" not in report and "## Games" in report
+    assert "- teams: 4 rounds to tune on, which say little." in report
 
 
 @pytest.mark.usefixtures("no_peers")
