@@ -96,7 +96,9 @@ def _rank(value: float, among: list[float]) -> float:
 def test_tuning_sees_no_round_that_is_scored() -> None:
     """Whatever happens in these, the parameters and the factor are the same."""
     other = [*SEASON[:6], *map(turned, SEASON[6:])]
-    (mine, _), (theirs, _) = fit(MMR, game(), 12), fit(MMR, game(other), 12)
+    glicko = Ours("glicko")
+    (mine, _), (theirs, _) = fit(glicko, game(), 12), fit(glicko, game(other), 12)
+    assert mine.of(DEFAULT).config != mine.of(LOG_LOSS).config, "it was tuned"
     for one, another in zip(mine.variants, theirs.variants, strict=True):
         assert (one.config, one.variance_factor) == (another.config, another.variance_factor)
         assert one.first_log_loss == another.first_log_loss
@@ -106,7 +108,8 @@ def test_tuning_sees_no_round_that_is_scored() -> None:
 def test_tuning_sees_the_first_part() -> None:
     """Other rounds there, other parameters."""
     other = [*map(turned, SEASON[:3]), *SEASON[3:]]
-    (mine, _), (theirs, _) = fit(MMR, game(), 12), fit(MMR, game(other), 12)
+    glicko = Ours("glicko")
+    (mine, _), (theirs, _) = fit(glicko, game(), 12), fit(glicko, game(other), 12)
     assert mine.of(LOG_LOSS).config != theirs.of(LOG_LOSS).config
     assert mine.of(DEFAULT).config == theirs.of(DEFAULT).config
 
