@@ -97,7 +97,7 @@ def test_tuning_sees_no_round_that_is_scored() -> None:
     """Whatever happens in these, the parameters and the factor are the same."""
     other = [*SEASON[:6], *map(turned, SEASON[6:])]
     glicko = Ours("glicko")
-    (mine, _), (theirs, _) = fit(glicko, game(), 12), fit(glicko, game(other), 12)
+    (mine, _), (theirs, _) = fit(glicko, game(), 40), fit(glicko, game(other), 40)
     assert mine.of(DEFAULT).config != mine.of(LOG_LOSS).config, "it was tuned"
     for one, another in zip(mine.variants, theirs.variants, strict=True):
         assert (one.config, one.variance_factor) == (another.config, another.variance_factor)
