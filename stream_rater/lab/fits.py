@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -120,13 +120,8 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
         return next(each for each in self.variants if each.tuned_for == aim)
 
 
-class Scored(NamedTuple):
-    """The scores of rounds, (R, OF_PAIRS) each."""
-
-    first: Floats
-    """Of the rounds to tune on, tuned for log loss."""
-    rest: dict[str, Floats]
-    """Of the other rounds, by what the system was tuned for."""
+Scored = dict[str, Floats]
+"""(R, OF_PAIRS) the scores of the other rounds, by what the system was tuned for."""
 
 
 def fit(system: System, game: Game, trials: int) -> tuple[Fitted, Scored]:
@@ -138,7 +133,7 @@ def fit(system: System, game: Game, trials: int) -> tuple[Fitted, Scored]:
         problem = Fit(system, first, aim, runs=runs)
         configs[aim] = problem.config(search(problem, trials, workers=1))
     variants, gains = list[Variant](), dict[str, float | None]()
-    scored = Scored(np.empty(0), {})
+    scored: Scored = {}
     for aim, config in configs.items():
         run = system.play(game.sessions, config)
         early, rest = run.before(game.boundary), run.after(game.boundary)
@@ -147,10 +142,8 @@ def fit(system: System, game: Game, trials: int) -> tuple[Fitted, Scored]:
         gains[aim] = average(plain, LOG_LOSS)
         gains[f"{aim} with factor"] = average(with_factor, LOG_LOSS)
         used = 1.0 if aim == DEFAULT else factor
-        scored.rest[aim] = plain if aim == DEFAULT else with_factor
-        if aim == LOG_LOSS:
-            scored = scored._replace(first=scores_of(early, factor))
-        variants.append(_variant(system, aim, config, used, early, run, rest, scored.rest[aim]))
+        scored[aim] = plain if aim == DEFAULT else with_factor
+        variants.append(_variant(system, aim, config, used, early, run, rest, scored[aim]))
     gain = Gain(
         default=gains[DEFAULT], default_with_factor=gains[f"{DEFAULT} with factor"],
         without_prior=_without_prior(system, game, trials, runs),

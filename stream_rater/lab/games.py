@@ -17,11 +17,12 @@ parameters leave the first guess where the rounds say so, and only as far. For o
 is the number of pairs in the wrong order, of pairs that share no side: a wrong pair counts as much
 as one nat. What the prior and the factor gain is told for each game (`Gain`).
 
-*Ours* is chosen by the first part alone, where all systems are tuned for log loss: it is REFERENCE,
-unless the one of our systems with the least log loss there is significantly better than it (paired
-bootstrap). A first part is short, and nearly everyone in it is a newcomer: the least loss alone
-chooses by chance. Ours is compared with each peer by the paired bootstrap over the other rounds: in
-log loss and in order as both are tuned for log loss, and in order as both are tuned for order.
+*Ours* is one system for all games, REFERENCE. Where it does not take part, it is the one of our
+systems with the least log loss on the first part. That rule is worse, and the report counts how
+much: nearly everyone in a first part is a newcomer, and what foretells newcomers best need not be
+what foretells best later. Ours is compared with each peer by the paired bootstrap over the other
+rounds: in log loss and in order as both are tuned for log loss, and in order as both are tuned for
+order.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,17 +35,17 @@ from multiprocessing import get_context
 import msgspec
 import numpy as np
 
-from stream_rater.columns.arrays import Floats
 from stream_rater.lab import peers
-from stream_rater.lab.accuracy import average
 from stream_rater.lab.bootstrap import Difference, differences
 from stream_rater.lab.contestants import System
 from stream_rater.lab.fits import LOG_LOSS, ORDER, ORDER_OF_ALL, Fitted, Scored, fit
 from stream_rater.lab.game import Game
 from stream_rater.lab.measures import better
 
-REFERENCE = "elo-mmr"
-"""Our system unless another one is significantly better."""
+REFERENCE = "trueskill"
+"""Of our systems the one that peers beat least often on the games of the benchmarks."""
+
+VERDICTS = ("better", "no difference", "worse")
 
 COMPARED = ((LOG_LOSS, LOG_LOSS), (ORDER, LOG_LOSS), (ORDER, ORDER))
 """Measures that are compared, and what both systems are tuned for."""
@@ -61,7 +62,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     difference: Difference
     """Ours less the peer's."""
     verdict: str
-    """`better`, `no difference` or `worse`."""
+    """One of VERDICTS."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +75,9 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """Of a round, on average."""
     systems: list[Fitted]
     ours: str | None
-    """The one chosen by the first part."""
+    """The one to use of our systems."""
+    least_at_first: str | None
+    """The one with the least log loss on the first part."""
     verdicts: list[Verdict]
     """Of all our systems."""
 
@@ -83,18 +86,19 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         return [each for each in self.verdicts if each.ours == self.ours]
 
 
-def choose(first: Mapping[str, Floats]) -> str | None:
-    """Of these systems the one to use, by their scores on the first part: see the module's text.
-    The first of equal ones; None where nothing was scored."""
-    losses = {system: average(scores, LOG_LOSS) for system, scores in first.items()}
+def choose(fitted: Sequence[Fitted]) -> str | None:
+    """Of these systems the one to use: see the module's text."""
+    if any(each.system == REFERENCE for each in fitted):
+        return REFERENCE
+    return least_at_first(fitted)
+
+
+def least_at_first(fitted: Sequence[Fitted]) -> str | None:
+    """The system with the least log loss on the first part, tuned for it; the first of equal ones.
+    None where nothing was scored."""
+    losses = {each.system: each.of(LOG_LOSS).first_log_loss for each in fitted}
     known = {system: loss for system, loss in losses.items() if loss is not None}
-    if not known:
-        return None
-    least = min(known, key=lambda system: known[system])
-    if REFERENCE not in known or least == REFERENCE:
-        return least
-    gap = differences(first[least], first[REFERENCE], [LOG_LOSS])[LOG_LOSS]
-    return least if gap is not None and not gap.noise else REFERENCE
+    return min(known, key=lambda system: known[system]) if known else None
 
 
 def verdict(measure: str, difference: Difference) -> str:
@@ -110,7 +114,7 @@ def verdicts(ours: Mapping[str, Scored], theirs: Mapping[str, Scored]) -> Iterat
     for (name, own), (peer, other) in product(ours.items(), theirs.items()):
         for measure, aim in COMPARED:
             wanted = [measure, ORDER_OF_ALL] if measure == ORDER else [measure]
-            found = differences(own.rest[aim], other.rest[aim], wanted)
+            found = differences(own[aim], other[aim], wanted)
             known = [(each, gap) for each, gap in found.items() if gap is not None]
             for each, gap in known[:1]:
                 yield Verdict(
@@ -124,12 +128,13 @@ def result_of(game: Game, fitted: Mapping[str, tuple[Fitted, Scored]]) -> Result
     scored = {name: each for name, (_, each) in fitted.items()}
     own = {name: each for name, each in scored.items() if name not in peers.SPACES}
     theirs = {name: each for name, each in scored.items() if name in peers.SPACES}
+    found = [each for name, (each, _) in fitted.items() if name in own]
     numbers = np.concatenate([each.numbers for each in game.sessions])
     sizes = game.sizes()
     return Result(
         game=game.name, rounds=len(numbers), scored_rounds=int((numbers >= game.boundary).sum()),
-        sides=sum(sizes) / max(len(sizes), 1), systems=[found for found, _ in fitted.values()],
-        ours=choose({name: each.first for name, each in own.items()}),
+        sides=sum(sizes) / max(len(sizes), 1), systems=[each for each, _ in fitted.values()],
+        ours=choose(found), least_at_first=least_at_first(found),
         verdicts=list(verdicts(own, theirs)),
     )  # fmt: skip
 

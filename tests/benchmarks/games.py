@@ -10,6 +10,7 @@ import argparse
 import re
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +39,7 @@ class Plan:
 
 PLANS = (
     Plan(("cwl", "formula-one", "map-rando"), 60),
-    Plan(("codeforces",), 30, 150, (2, 5, 10, 20, 50), 5),
+    Plan(("codeforces",), 20, 80, (2, 5, 10, 20, 50), 5),
 )
 QUICK = (Plan(("map-rando",), 3, 60),)
 
@@ -66,6 +67,8 @@ def rows(report: Report) -> Iterator[Result]:
         figures = {"rounds": float(game.rounds), "sides": game.sides}
         for each in game.systems:
             figures |= {f"{each.system} {key}": value for key, value in _figures(each)}
+        for (system, told), count in Counter((v.ours, v.verdict) for v in game.verdicts).items():
+            figures[f"{system} {told.replace(' ', '_')}"] = float(count)
         for v in game.of_chosen():
             for edge in ("mean", "low", "high"):
                 key = f"{v.peer} {v.tuned_for} {v.measure} {edge}"
@@ -81,7 +84,8 @@ def _figures(fitted: Fitted) -> Iterator[tuple[str, float]]:
     by_loss, by_order = (fitted.of(aim) for aim in AIMS)
     default = fitted.gain.default
     for key, value in (
-        ("default", default), (LOG_LOSS, by_loss.log_loss), ("brier", by_loss.brier),
+        ("first", by_loss.first_log_loss), ("default", default), (LOG_LOSS, by_loss.log_loss),
+        ("brier", by_loss.brier),
         ("calibration_error", by_loss.calibration_error), ("us_update", by_loss.us_update),
         (ORDER, by_loss.pair_inversion), (ORDER_OF_ALL, by_loss.pair_inversion_all),
         ("tuned_order", by_order.pair_inversion),

@@ -36,13 +36,15 @@ def report(path: Path) -> Path:
     gaps = (Difference(0.02, 0.01, 0.03), Difference(1.0, 0.5, 1.5), Difference(0.1, -0.5, 0.7))
     verdicts = [
         Verdict(ours=ours, peer="trueskill-package", measure=measure, tuned_for=aim,
-                difference=gap, verdict="as the interval says")
+                difference=gap, verdict=said)
         for ours in ("bar", "elo-mmr")
-        for (measure, aim), gap in zip(COMPARED, gaps, strict=True)
+        for (measure, aim), gap, said in zip(
+            COMPARED, gaps, ("worse", "better", "no difference"), strict=True)
     ]  # fmt: skip
     systems = [fitted("elo-mmr", 0.65), fitted("bar", 0.64), fitted("trueskill-package", 0.63)]
     game = Result(game="codeforces, 5 against 5", rounds=90, scored_rounds=81, sides=2.0,
-                  systems=systems, ours="elo-mmr", verdicts=verdicts)  # fmt: skip
+                  systems=systems, ours="elo-mmr", least_at_first="bar",
+                  verdicts=verdicts)  # fmt: skip
     path.write_bytes(games_tables.as_json([game], ["6 configurations were tried."]))
     return path
 
@@ -79,7 +81,8 @@ def test_the_tables_tell_verdicts_and_systems(
     ]
     lines = [line for line in games.SYSTEMS.markdown([row]).splitlines() if "| `codef" in line]
     assert [line.split(" | ")[1] for line in lines] == ["**elo-mmr**", "bar", "trueskill-package"]
-    assert "0.6300 | 0.2000 | 0.0100 | 70.00 | 70.00 | 2 | 0.7000" in lines[2]
+    assert "0.6300 | 0.2000 | 0.0100 | 70.00 | 70.00 | – | 0.6000 | 2 | 0.7000" in lines[2]
+    assert "| +1 =1 -1 |" in lines[1]
 
 
 def test_without_the_shared_files_nothing_is_played(

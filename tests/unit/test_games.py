@@ -5,13 +5,25 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.lab import fits, games, games_tables, peers
 from stream_rater.lab.bootstrap import Difference
 from stream_rater.lab.contestants import Ours
 from stream_rater.lab.evidence import QUICK
-from stream_rater.lab.fits import DEFAULT, LOG_LOSS, ORDER, ORDER_OF_ALL, Fit, Scored, fit
+from stream_rater.lab.fits import (
+    DEFAULT,
+    LOG_LOSS,
+    ORDER,
+    ORDER_OF_ALL,
+    Fit,
+    Fitted,
+    Gain,
+    Scored,
+    Variant,
+    fit,
+)
 from stream_rater.lab.game import Game, games_of
 from stream_rater.lab.measures import FIELDS, OF_PAIRS
 from stream_rater.lab.season import Session, deal_teams
@@ -129,8 +141,7 @@ def test_the_rounds_to_tune_on_and_those_to_score_make_all(
     _, scored = fit(MMR, game(), 6)
     whole = set(range(60))
     assert {frozenset(each) for each in given} == {frozenset(range(6)), frozenset(whole)}
-    assert len(scored.first) == 6
-    assert all(len(each) == 54 for each in scored.rest.values())
+    assert all(len(each) == 54 for each in scored.values())
 
 
 def test_the_prior_holds_parameters_near_the_first_guess() -> None:
@@ -166,28 +177,32 @@ def scored(loss: Floats, order: Floats) -> Floats:
     return found
 
 
-def test_ours_is_the_reference_unless_another_is_significantly_better() -> None:
-    """By the first part's log loss; of several that are, the least."""
-    loss = np.random.default_rng(1).normal(0.6, 0.1, 300)
-    wave = np.tile([0.05, -0.05], 150)
-    first = {
-        "glicko": scored(loss - 0.001 + wave, loss), "elo-mmr": scored(loss, loss),
-        "bar": scored(loss + 0.1, loss),
-    }  # fmt: skip
-    assert games.choose(first) == "elo-mmr", "a little less is chance"
-    first["trueskill"] = scored(loss - 0.05, loss)
-    assert games.choose(first) == "trueskill"
-    first["elo-r"] = scored(loss - 0.06 + wave, loss)
-    assert games.choose(first) == "elo-r"
+def fitted(system: str, first_log_loss: float | None, log_loss: float = 0.6) -> Fitted:
+    variant = Variant(
+        tuned_for=LOG_LOSS, config={}, variance_factor=1.0, first_log_loss=first_log_loss,
+        pair_inversion=None, pair_inversion_all=None, log_loss=log_loss, brier=None,
+        calibration_error=None, us_update=1.0, failed_rounds=0,
+    )  # fmt: skip
+    by_default = structs.replace(variant, tuned_for=DEFAULT, first_log_loss=0.1)
+    gain = Gain(default=None, default_with_factor=None, without_prior=None, with_prior=None,
+                with_factor=None)  # fmt: skip
+    return Fitted(system=system, variants=[by_default, variant], gain=gain)
 
 
-def test_without_the_reference_the_least_log_loss_is_chosen() -> None:
-    """The first of equal ones; nothing where nothing was scored."""
-    loss = np.full(20, 0.6)
-    first = {"glicko": scored(loss - 0.001, loss), "bar": scored(loss, loss)}
-    assert games.choose(first) == games.choose(dict(reversed(first.items()))) == "glicko"
-    assert games.choose({"elo-r": np.zeros((5, OF_PAIRS))}) is None
-    assert games.choose({}) is None
+def test_ours_is_one_for_all() -> None:
+    """Whatever others do on the first part."""
+    some = [fitted("glicko", 0.5), fitted(games.REFERENCE, 0.6), fitted("bar", 0.4)]
+    assert games.choose(some) == games.choose(some[::-1]) == games.REFERENCE
+
+
+def test_without_the_reference_the_least_log_loss_at_first_is_chosen() -> None:
+    """Whatever comes later, and however it was by default; the first of equal ones."""
+    some = [fitted("glicko", 0.62, 0.9), fitted("bar", 0.63, 0.1), fitted("elo-r", None, 0.0)]
+    assert games.choose(some) == games.choose(some[::-1]) == "glicko"
+    assert games.least_at_first([*some, fitted(games.REFERENCE, 0.7)]) == "glicko"
+    assert games.choose([fitted("bar", 0.6), fitted("glicko", 0.6)]) == "bar"
+    assert games.choose([fitted("elo-r", None)]) is None
+    assert games.choose([]) is None
 
 
 def test_verdicts_have_the_right_sign() -> None:
@@ -211,15 +226,40 @@ def test_verdicts_have_the_right_sign() -> None:
     assert {v.ours for v in found} == {"glicko"}
 
 
+def test_verdicts_are_counted() -> None:
+    """Those of each system, and of the one with the least log loss on the first part."""
+    gap = Difference(0.1, -1.0, 1.0)
+
+    def told(ours: str, *verdicts: str) -> list[games.Verdict]:
+        return [
+            games.Verdict(ours=ours, peer="peer", measure=LOG_LOSS, tuned_for=LOG_LOSS,
+                          difference=gap, verdict=each)
+            for each in verdicts
+        ]  # fmt: skip
+
+    results = [
+        games.Result(
+            game=name, rounds=90, scored_rounds=81, sides=2.0, systems=[], ours="bar",
+            least_at_first=least, verdicts=[*told("bar", "better", first), *told("glicko", "worse")]
+        )
+        for name, least, first in (("a", "bar", "no difference"), ("b", "glicko", "better"))
+    ]  # fmt: skip
+    assert games_tables.verdict_counts(results) == {
+        "bar": {"better": 3, "no difference": 1}, "glicko": {"worse": 2},
+        games_tables.AT_FIRST: {"better": 1, "no difference": 1, "worse": 1},
+    }  # fmt: skip
+    assert "| bar | 3 | 1 | 0 |" in games_tables.counts(results)
+
+
 def of_both(loss: Floats, order: Floats) -> Scored:
     """The same, whatever a system was tuned for."""
-    return Scored(np.empty(0), dict.fromkeys((LOG_LOSS, ORDER), scored(loss, order)))
+    return dict.fromkeys((LOG_LOSS, ORDER), scored(loss, order))
 
 
 def test_order_is_that_of_all_where_nobody_is_experienced() -> None:
     """As in the shortest files."""
     both = of_both(np.full(9, 0.6), np.full(9, 100.0))
-    for each in both.rest.values():
+    for each in both.values():
         each[:, FIELDS.index("experienced")] = 0.0
     found = [v.measure for v in games.verdicts({"bar": both}, {"peer": both})]
     assert found == [LOG_LOSS, ORDER_OF_ALL, ORDER_OF_ALL]

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from stream_rater.lab import games
 from stream_rater.lab.bootstrap import Difference
 from stream_rater.lab.fits import LOG_LOSS, ORDER, ORDER_OF_ALL
 from stream_rater.lab.games import COMPARED, verdict
@@ -58,11 +59,17 @@ def _fixed(key: str, digits: int) -> Cell:
     return cell
 
 
+def _counts(row: Row) -> str:
+    told = [int(row.figures.get(each.replace(" ", "_"), 0)) for each in games.VERDICTS]
+    better, same, worse = told
+    return f"+{better} ={same} -{worse}" if sum(told) else MISSING
+
+
 VERDICTS = Table(
     "games", COMMAND, NAMES,
     [
         Column("game", "the file, and the players of a round where it is cut.", _game),
-        Column("ours", "the system of ours that the first tenth chooses.", shown("ours")),
+        Column("ours", "the system of ours that was chosen.", shown("ours")),
         Column("peer", "the other package's system.", shown("peer")),
         Column("measure", "log loss in nats, or pairs in the right order in percent; less log loss"
                " is better, more order is.", shown("measure")),
@@ -88,6 +95,9 @@ SYSTEMS = Table(
         Column("order", "pairs in the right order, in percent, of sides that have played before:"
                " more is better.", _fixed(ORDER, 2)),
         Column("order, tuned", "the same, tuned for it.", _fixed("tuned_order", 2)),
+        Column("against peers", "in how many comparisons it is better (+), no different (=) and"
+               " worse (-) than a peer, the three of them in all three measures.", _counts),
+        Column("first tenth", "log loss on the rounds it was tuned on.", _fixed("first", 4)),
         Column("µs an update", "time to rate one player in one round, beside other work.",
                shown("us_update")),
         Column("default", "log loss with the first guess.", _fixed("default", 4)),
