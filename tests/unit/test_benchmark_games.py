@@ -1,5 +1,6 @@
 """`make bench-games`: what a report of games becomes in the documents."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,15 @@ import pytest
 from stream_rater.lab import games_tables, peers
 from stream_rater.lab.bootstrap import Difference
 from stream_rater.lab.fits import DEFAULT, LOG_LOSS, ORDER, Fitted, Gain, Variant
-from stream_rater.lab.games import COMPARED, Result, Verdict
+from stream_rater.lab.games import COMPARED, REFERENCE, VERDICTS, Result, Verdict
+from stream_rater.lab.spaces import SPACES
 from tests.benchmarks import games as bench
 from tests.benchmarks.document import games
-from tests.benchmarks.document.rows import Origin, Row, made
+from tests.benchmarks.document.origins import ROOT
+from tests.benchmarks.document.rows import Origin, Row, load, made
+from tests.benchmarks.document.writing import ROWS
+
+VERDICT_KEYS = {each.replace(" ", "_") for each in VERDICTS}
 
 THEN = Origin("2026-11-25 09:12", "abcdef1", "make bench-games", "one machine")
 
@@ -83,6 +89,19 @@ def test_the_tables_tell_verdicts_and_systems(
     assert [line.split(" | ")[1] for line in lines] == ["**elo-mmr**", "bar", "trueskill-package"]
     assert "0.6300 | 0.2000 | 0.0100 | 70.00 | 70.00 | – | 0.6000 | 2 | 0.7000" in lines[2]
     assert "| +1 =1 -1 |" in lines[1]
+
+
+def test_the_reference_is_the_one_that_peers_beat_least_often() -> None:
+    """By the games in the documents."""
+    worse: Counter[str] = Counter()
+    for row in load(ROOT / ROWS):
+        if row.name.startswith("games/"):
+            for key, count in row.figures["ratio"].items():
+                system, _, what = key.partition(" ")
+                if system in SPACES and what in VERDICT_KEYS:
+                    worse[system] += int(count) if what == "worse" else 0
+    assert len(worse) > 1
+    assert min(worse, key=lambda system: worse[system]) == REFERENCE
 
 
 def test_without_the_shared_files_nothing_is_played(

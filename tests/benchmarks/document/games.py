@@ -9,7 +9,16 @@ from stream_rater.lab.fits import LOG_LOSS, ORDER, ORDER_OF_ALL
 from stream_rater.lab.games import COMPARED, verdict
 from stream_rater.lab.peers import SPACES
 from tests.benchmarks.document.rows import Row
-from tests.benchmarks.document.tables import MISSING, TAKEN, Cell, Column, Table, figure, shown
+from tests.benchmarks.document.tables import (
+    MISSING,
+    TAKEN,
+    Cell,
+    Column,
+    Table,
+    figure,
+    noted,
+    shown,
+)
 
 COMMAND, NAMES = "make bench-games WRITE=1", r"games/.+"
 MEASURE = {LOG_LOSS: "log loss", ORDER: "order", ORDER_OF_ALL: "order of all"}
@@ -46,7 +55,7 @@ def _systems(row: Row) -> Iterator[Row]:
         own = {key.split()[1]: value for key, value in ratio.items()
                if key.split()[0] == system and len(key.split()) == 2}  # fmt: skip
         name = f"**{system}**" if system == _ours(row) else system
-        yield Row(row.name, row.origin, {"system": name, **own})
+        yield Row(row.name, row.origin, {"system": name, "note": row.figures["note"], **own})
 
 
 def _fixed(key: str, digits: int) -> Cell:
@@ -105,6 +114,10 @@ SYSTEMS = Table(
                _fixed("without_prior", 4)),
         Column("prior", "log loss tuned with the prior, without the factor.",
                _fixed("with_prior", 4)),
+        Column("trials", "configurations that were tried for each aim.",
+               noted(r"(\d+) configurations")),
+        Column("rounds read", "of the file, before it is cut; all, where it says nothing.",
+               noted(r"first (\d+) rounds")),
         TAKEN,
     ],
     order=FILES, spread=_systems,
