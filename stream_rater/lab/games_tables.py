@@ -39,6 +39,15 @@ def _few(results: Sequence[Result]) -> list[str]:
     ]  # fmt: skip
 
 
+def _failed(results: Sequence[Result]) -> list[str]:
+    """A package may fail on a round, as where its numbers leave the range of floats."""
+    return [
+        f"{each.game}: {fitted.system} ({AIM[v.tuned_for]}) failed on {v.failed_rounds:,} of "
+        f"{each.rounds:,} rounds. They changed none of its ratings."
+        for each in results for fitted in each.systems for v in fitted.variants if v.failed_rounds
+    ]  # fmt: skip
+
+
 def as_json(results: Sequence[Result], notes: Sequence[str]) -> bytes:
     """All there is, for machines."""
     whole = msgspec.json.encode({"notes": notes, "games": results})
@@ -51,7 +60,7 @@ def page(results: Sequence[Result], notes: Sequence[str]) -> list[str]:
         "## Games", "",
         f"Each system is tuned on the first {TRAIN:.0%} of the rounds and scored on the others, by "
         "the same code.", "",
-        *(f"- {note}" for note in (*notes, *_few(results))), "",
+        *(f"- {note}" for note in (*notes, *_few(results), *_failed(results))), "",
         *against_peers(results), *counts(results), *systems(results), *gains(results),
         *parameters(results),
     ]  # fmt: skip

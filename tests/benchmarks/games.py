@@ -89,6 +89,8 @@ def _figures(fitted: Fitted) -> Iterator[tuple[str, float]]:
         ("calibration_error", by_loss.calibration_error), ("us_update", by_loss.us_update),
         (ORDER, by_loss.pair_inversion), (ORDER_OF_ALL, by_loss.pair_inversion_all),
         ("tuned_order", by_order.pair_inversion),
+        ("failed", float(by_loss.failed_rounds) or None),
+        ("failed_order", float(by_order.failed_rounds) or None),
         ("without_prior", fitted.gain.without_prior), ("with_prior", fitted.gain.with_prior),
     ):  # fmt: skip
         if value is not None:

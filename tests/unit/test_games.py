@@ -291,6 +291,19 @@ def test_results_do_not_depend_on_the_number_of_processes() -> None:
     assert [each[0] for each in told(1)] == ["made up", "made up, 5"]
 
 
+def test_rounds_that_a_package_could_not_rate_are_told() -> None:
+    """In a line for each configuration."""
+    broken = fitted("trueskill-package", 0.6)
+    variants = [structs.replace(broken.of(LOG_LOSS), failed_rounds=61), broken.of(DEFAULT)]
+    result = games.Result(
+        game="a", rounds=80, scored_rounds=72, sides=400.0, ours=None, least_at_first=None,
+        systems=[structs.replace(broken, variants=variants), fitted("bar", 0.6)], verdicts=[],
+    )  # fmt: skip
+    told = games_tables._failed([result])
+    assert told == ["a: trueskill-package (log loss) failed on 61 of 80 rounds. They changed none "
+                    "of its ratings."]  # fmt: skip
+
+
 def test_notes_tell_what_was_bounded_and_what_is_missing() -> None:
     """One line each."""
     told = games_tables.notes(replace(QUICK, rounds=80, trials=6), ["trueskill-package"])

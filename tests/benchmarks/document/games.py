@@ -74,6 +74,11 @@ def _counts(row: Row) -> str:
     return f"+{better} ={same} -{worse}" if sum(told) else MISSING
 
 
+def _failed(row: Row) -> str:
+    by_loss, by_order = (int(row.figures.get(key, 0)) for key in ("failed", "failed_order"))
+    return f"{by_loss:,}, {by_order:,}" if by_loss or by_order else MISSING
+
+
 VERDICTS = Table(
     "games", COMMAND, NAMES,
     [
@@ -106,6 +111,8 @@ SYSTEMS = Table(
         Column("order, tuned", "the same, tuned for it.", _fixed("tuned_order", 2)),
         Column("against peers", "in how many comparisons it is better (+), no different (=) and"
                " worse (-) than a peer, the three of them in all three measures.", _counts),
+        Column("failed", "rounds on which the package raised an error, tuned for log loss and for"
+               " order: they changed none of its ratings.", _failed),
         Column("first tenth", "log loss on the rounds it was tuned on.", _fixed("first", 4)),
         Column("µs an update", "time to rate one player in one round, beside other work.",
                shown("us_update")),
