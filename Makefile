@@ -18,12 +18,14 @@ FAST := not integration and not slow
 # Bytecode is kept, that of the tests, too: without it each process compiles all of them anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Of bench, bench-stream, bench-serve, chaos and soak: WRITE=1 writes the figures into docs/benchmarks.md, too.
+# Of bench, bench-stream, bench-serve, bench-games, chaos and soak: WRITE=1 writes the figures into
+# docs/benchmarks.md, too.
 WRITTEN := $(if $(WRITE),--write)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup python servers demo test check docs bench bench-stream figure lint dist lock chart
-.PHONY: contract pictures bench-serve contract-check image-check image compose kubernetes chaos soak tables audit up down clean clean-data
+.PHONY: contract pictures bench-serve bench-games contract-check image-check image compose kubernetes
+.PHONY: chaos soak tables audit up down clean clean-data
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +61,10 @@ bench-stream: servers ## The service under load: rate, cost, latency (ARGS=lobby
 
 bench-serve: servers ## How fast the API answers beside a worker at work (ARGS=--quick, WRITE=1)
 	@PYTHONPATH=deploy $(VENV_PYTHON) -m tests.benchmarks.reading $(ARGS) $(WRITTEN)
+
+bench-games: python ## All systems and other packages on real games, tuned and scored alike (WRITE=1)
+	@$(LOCAL).peers
+	@$(VENV_PYTHON) -m tests.benchmarks.games $(ARGS) $(WRITTEN)
 
 soak: servers ## Fuzz the decoder and simulate faults at length (SEEDS=N, MINUTES=M, WRITE=1)
 	@$(VENV_PYTHON) -m tests.simulation.soak \

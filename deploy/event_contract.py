@@ -55,7 +55,10 @@ ROUND: Final = {
 ENTRY: Final = {
     "player": ID,
     "rank": {"minimum": 1, "maximum": MAX_RANK, "description": "1 is best; equal ranks tie."},
-    "dnf": {"description": "Did not finish: worse than all who did."},
+    "dnf": {
+        "description": "Did not finish: worse than all who did. Several tie, or are not compared, "
+        "as the ladder says."
+    },
     "team": {"minItems": 1, "uniqueItems": True, "items": {"type": "string", **ID}},
     "shares": {
         "description": "The part of the round that each member played.",

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 from msgspec import Meta
 
-from stream_rater.rating.parameters import EloMMR, RatingConfig
+from stream_rater.rating.parameters import EloMMR, RatingConfig, for_fingerprint
 from stream_rater.serve_settings import Serve
 
 TEMPLATE = "*"
@@ -153,7 +153,8 @@ def _fingerprint(terms: Terms) -> str:
     Options that are newer than the first release count only where they are not the default, so that
     workers of older releases agree.
     """
-    rating, limits = msgspec.to_builtins(terms, order="deterministic")
+    rating = for_fingerprint(terms.rating)
+    limits = msgspec.to_builtins(terms.limits, order="deterministic")
     if limits["unknown_fields"] == "count":
         del limits["unknown_fields"]
     return hashlib.sha256(msgspec.json.encode((rating, limits))).hexdigest()[:16]

@@ -41,7 +41,8 @@ def noise(delta: float, limit: float, weight: float) -> tuple[float, float]:
 def performance(
     place: Sequence[int], r: Sequence[float], tau: Sequence[float], i: int, split: bool
 ) -> float:
-    """Line 5 of Algorithm 1; a tie is a win and a loss, or half of each. Place 0 did not finish."""
+    """Line 5 of Algorithm 1; a tie is a win and a loss, or half of each. Place 0 did not finish
+    and is not compared with others that did not."""
 
     def surprise(p: float) -> float:
         total = 0.0
@@ -64,9 +65,12 @@ def performance(
 
 def rate_round(
     players: Sequence[Player], place: Sequence[int], delta: float, limit: float, split: bool,
-    weight: float = 1.0, ceiling: float = math.inf,
+    weight: float = 1.0, ceiling: float = math.inf, tied_last: bool = True,
 ) -> list[float]:  # fmt: skip
-    """Algorithm 1 for everybody; returns the performances."""
+    """Algorithm 1 for everybody; returns the performances. `tied_last`: all that did not finish
+    tie."""
+    if tied_last:
+        place = [p or max(place) + 1 for p in place]
     spread, eta = noise(delta, limit, weight)
     for each in players:
         k = 1.0 + eta**2 / each.sigma**2

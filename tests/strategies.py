@@ -20,6 +20,7 @@ def evolving() -> dict[str, st.SearchStrategy[Any]]:
     """What Elo-MMR and Elo-MMx share, besides the spreads."""
     return {
         "ties": st.sampled_from(("full", "split")),
+        "dnf": st.sampled_from(("tied-last", "not-compared")),
         "drift_per_day": st.just(0.0) | st.floats(0.1, 500.0),
         "newcomer_weights": st.lists(st.floats(0.2, 5.0), max_size=3).map(tuple),
         "initial_mu": st.floats(-2000.0, 3000.0),

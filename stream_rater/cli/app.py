@@ -12,10 +12,10 @@ from typing import Any, NoReturn
 import click
 
 from stream_rater.cli.correct_app import correct
+from stream_rater.cli.evidence_app import evidence
 from stream_rater.cli.options import (
     COUNT,
     FILE,
-    FOLDER,
     INPUT,
     PART,
     RATE,
@@ -34,7 +34,7 @@ from stream_rater.config import (
     read_ladders,
     read_rating,
 )
-from stream_rater.lab.measures import MEASURES, PARTS
+from stream_rater.lab.measures import MEASURES
 from stream_rater.lab.spaces import SPACES
 from stream_rater.runtime import compile_progress
 
@@ -78,6 +78,7 @@ def main(context: click.Context) -> None:
 
 
 main.add_command(correct)
+main.add_command(evidence)
 main.add_command(predict)
 
 
@@ -187,48 +188,6 @@ def tune(rounds: Path, system: str, measure: str, out: Path | None, **options: A
     from stream_rater.cli import lab
 
     lab.tune_file(rounds, system, measure, out, **options)
-
-
-@main.command()
-@click.option("--data", type=FOLDER, required=True, help="Folder of files of rounds.")
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    required=True,
-    help="Folder for report.md and its figures.",
-)
-@click.option(
-    "--only",
-    "parts",
-    type=click.Choice(PARTS),
-    multiple=True,
-    help="Only this part; several can be given.",
-)
-@click.option(
-    "--system",
-    "systems",
-    type=click.Choice(sorted(SPACES)),
-    multiple=True,
-    help="Only this system; several can be given.",
-)
-@click.option("--rounds", type=COUNT, help="Only so many rounds of each file, the first ones.")
-@click.option("--trials", type=COUNT, help="Configurations to try for each, when tuning.")
-@click.option("--quick", is_flag=True, help="A little of everything, in a minute.")
-@click.option(
-    "--workers",
-    type=COUNT,
-    default=os.cpu_count() or 1,
-    show_default="cores",
-    help="Processes for tuning.",
-)
-@one_line
-def evidence(
-    data: Path, out: Path, parts: tuple[str, ...], systems: tuple[str, ...], **options: Any
-) -> None:
-    """Redo the evidence of the Elo-MMR paper on your data, and write a report."""
-    from stream_rater.cli.evidence import evidence_report
-
-    evidence_report(data, out, parts or PARTS, systems or tuple(SPACES), **options)
 
 
 @main.command()

@@ -10,9 +10,11 @@ from rich.console import Console
 from stream_rater.cli.again import RoundsFile
 from stream_rater.cli.terminal import Failed, Mistakes, file_failures
 from stream_rater.config import ANY_LADDER, BadConfiguration, Settings
-from stream_rater.lab import evidence, figures
+from stream_rater.lab import evidence, figures, games, games_tables, peers
+from stream_rater.lab.contestants import Ours, Peer, System, compared
 from stream_rater.lab.evidence import DataSet, Effort, Entry
 from stream_rater.lab.farming import THRESHOLD
+from stream_rater.lab.game import games_of
 from stream_rater.lab.season import sessions_of
 from stream_rater.lab.tuning import MissingExtra
 from stream_rater.rating.parameters import RatingConfig
@@ -29,8 +31,12 @@ Loaded = tuple[DataSet, dict[str, PlayerIndex]]
 class Work:
     """One run: what to do, and the report as it grows."""
 
-    def __init__(self, effort: Effort, systems: Sequence[str], workers: int, out: Path) -> None:
+    def __init__(
+        self, effort: Effort, systems: Sequence[str], workers: int, out: Path,
+        cut: Sequence[int] = (), teams: int | None = None,
+    ) -> None:  # fmt: skip
         self._effort, self._systems, self._workers, self._out = effort, systems, workers, out
+        self._cut, self._teams = cut, teams
         self._console = Console(file=sys.stderr)
         self._lines = ["# Evidence", ""]
         self._configs: dict[str, dict[str, RatingConfig]] = {}
@@ -47,6 +53,8 @@ class Work:
             self._farming(files)
         if "sizes" in parts:
             self._sizes([each for each in data if evidence.plain(each)])
+        if "games" in parts:
+            self._games([each for each, _ in files])
 
     def _accuracy(self, data: Sequence[DataSet]) -> None:
         entries: list[Entry] = []
@@ -82,6 +90,26 @@ class Work:
         found = evidence.sizes(largest, configs, self._effort, self._console.log)
         self._write(figures.by_size(found, self._effort.sizes, self._out, largest.name))
 
+    def _games(self, data: Sequence[DataSet]) -> None:
+        absent = peers.missing()
+        systems: list[System] = [
+            *(Ours(each) for each in compared(self._systems)),
+            *(Peer(each) for each in peers.SPACES if each not in absent),
+        ]
+        listed = [
+            game for each in data
+            for game in games_of(each.name, each.sessions, self._cut, self._teams)
+        ]  # fmt: skip
+        notes = games_tables.notes(self._effort, absent)
+        done: list[games.Result] = []
+        before = list(self._lines)
+        work = games.compare(listed, systems, self._effort.trials, self._workers, self._console.log)
+        for each in work:
+            done.append(each)
+            self._lines = list(before)
+            self._write(games_tables.page(done, notes))
+            (self._out / "games.json").write_bytes(games_tables.as_json(done, notes))
+
     def _write(self, lines: Sequence[str]) -> None:
         self._lines += lines
         (self._out / "report.md").write_text("\n".join(self._lines))
@@ -90,8 +118,9 @@ class Work:
 def evidence_report(
     data: Path, out: Path, parts: Collection[str], systems: Sequence[str], *,
     rounds: int | None, trials: int | None, quick: bool, workers: int,
+    cut: Sequence[int] = (), teams: int | None = None,
 ) -> None:  # fmt: skip
-    """`evidence`: the parts of the paper's evidence, on a folder's files, into a folder."""
+    """`evidence`: its parts, on a folder's files, into a folder."""
     effort = evidence.QUICK if quick else evidence.FULL
     effort = replace(effort, rounds=rounds or effort.rounds, trials=trials or effort.trials)
     paths = sorted(each for each in data.iterdir() if each.name.endswith(SUFFIXES))
@@ -102,7 +131,7 @@ def evidence_report(
         out.mkdir(parents=True, exist_ok=True)
         files = [_load(*each, effort.rounds) for each in zip(paths, mistakes, strict=True)]
         try:
-            Work(effort, systems, workers, out).do(parts, files)
+            Work(effort, systems, workers, out, cut, teams).do(parts, files)
         except MissingExtra as error:
             raise Failed(str(error)) from None
     for each in mistakes:

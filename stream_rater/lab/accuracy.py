@@ -55,12 +55,14 @@ still a normal float."""
 def averages(scores: Floats) -> dict[str, float | None]:
     """The average of each measure over (R, len(FIELDS)) scores of rounds; None if all weights are
     0."""
-    found: dict[str, float | None] = {}
-    for measure in MEASURES:
-        values, weights = values_and_weights(scores, measure)
-        total = float(weights.sum())
-        found[measure] = float(values @ weights) / total if total > 0.0 else None
-    return found
+    return {measure: average(scores, measure) for measure in MEASURES}
+
+
+def average(scores: Floats, measure: str) -> float | None:
+    """The average of one measure over such scores."""
+    values, weights = values_and_weights(scores, measure)
+    total = float(weights.sum())
+    return float(values @ weights) / total if total > 0.0 else None
 
 
 def values_and_weights(scores: Floats, measure: str) -> tuple[Floats, Floats]:
@@ -106,7 +108,7 @@ def compare(place: Places, mu: Floats, order: Ints) -> tuple[float, float, float
 
 
 @giving
-def _distances(n: int) -> Ints:
+def distances_of(n: int) -> Ints:
     """The distances d at which pairs of n entries are scored: all, or STRIDES of them."""
     if n <= EXACT:
         return np.arange(1, n)
@@ -149,7 +151,7 @@ def chances(
     """
     n, surprise = len(place), 0.0
     product, square, scored = np.ones(n), np.zeros(n), np.zeros(n, np.int64)
-    distances = _distances(n)
+    distances = distances_of(n)
     for k in range(len(distances)):
         d = distances[k]
         _foretell(

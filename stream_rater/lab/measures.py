@@ -23,8 +23,9 @@ MEASURES = tuple(WEIGHT_OF)
 OF_PAIRS = FIELDS.index("decided")
 """So many columns are those of `accuracy`, the others those of `winners`."""
 
-PARTS = ("accuracy", "farming", "sizes")
-"""The parts of the repeated experiments: accuracy, volatility farming, and small rounds."""
+PARTS = ("accuracy", "farming", "sizes", "games")
+"""The parts of the evidence: accuracy, volatility farming, and small rounds, as the paper has them;
+and which system to choose for which game, beside other packages."""
 
 
 def better(measure: str) -> int:

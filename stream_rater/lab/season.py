@@ -15,6 +15,7 @@ from stream_rater.columns.ranges import bounds, spread
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config import ANY_LADDER
 from stream_rater.contract.record import Record
+from stream_rater.rating.model import DID_NOT_FINISH, LAST, Places
 from stream_rater.replay.player_index import PlayerIndex
 from stream_rater.replay.sequential import Judge, Unjudged, batches_of
 from stream_rater.replay.turns import turns_of
@@ -230,9 +231,59 @@ def split(session: Session, size: int, rng: np.random.Generator) -> Session:
             rounds.append(_with_entries(whole, chosen))
         start += entries
         parts.append(len(rounds))
+    return _in_parts(session, rows, rounds, parts)
+
+
+def deal_teams(session: Session, size: int, rng: np.random.Generator) -> Session:
+    """A copy of a session whose rounds are dealt at random into rounds of two teams of `size`.
+
+    The team whose members' places among all of them add up to less is better; members who tie have
+    the mean of their places. A rest too small for two teams is left out. Rounds with teams cannot
+    be dealt. The parts of a round have its number.
+    """
+    rows, rounds, start, parts = [], [], 0, [0]
+    for each in session.rounds:
+        whole = each.batch
+        entries = len(whole.place)
+        assert entries == len(whole.share), "a round with teams cannot be dealt"
+        dealt = rng.permutation(entries)
+        for first in range(0, entries - 2 * size + 1, 2 * size):
+            chosen = dealt[first : first + 2 * size]
+            sums = _doubled_ranks(whole.place[chosen]).reshape(2, size).sum(axis=1)
+            better = np.argsort(sums, kind="stable")
+            rows.append(session.rows[start + chosen.reshape(2, size)[better].ravel()])
+            place = np.array([1, 1 if sums[0] == sums[1] else 2], whole.place.dtype)
+            rounds.append(_of_two_teams(whole, place, chosen))
+        start += entries
+        parts.append(len(rounds))
+    return _in_parts(session, rows, rounds, parts)
+
+
+def _doubled_ranks(place: Places) -> Ints:
+    """Twice the rank of each of these places among them, so that the mean of a tie is whole."""
+    place = np.where(place == DID_NOT_FINISH, LAST, place)
+    less = (place[:, None] > place[None, :]).sum(axis=1)
+    equal = (place[:, None] == place[None, :]).sum(axis=1)
+    found: Ints = 2 * less + equal + 1
+    return found
+
+
+def _of_two_teams(whole: RoundBatch, place: Places, entries: Ints) -> RoundBatch:
+    """One round, without names, of these players in two teams of the same size."""
+    return structs.replace(
+        whole, entries=np.array([2]), sizes=np.array([len(entries)]), place=place,
+        members=np.full(2, len(entries) // 2), share=whole.share[entries],
+    )  # fmt: skip
+
+
+def _in_parts(
+    session: Session, rows: list[Ints], rounds: list[RoundBatch], parts: list[int]
+) -> Session:
+    """The session with these rounds instead; `parts` has the bounds of those of each round."""
     ends = np.array(parts)
     return replace(
-        session, rows=np.concatenate(rows), rounds=RoundBatch.concat(rounds),
+        session, rows=np.concatenate(rows) if rows else session.rows[:0],
+        rounds=RoundBatch.concat(rounds) if rounds else session.rounds.slice(0, 0),
         turns=np.unique(ends[session.turns]), numbers=np.repeat(session.numbers, np.diff(ends)),
     )  # fmt: skip
 

@@ -47,10 +47,16 @@ class Dimension:
         return float(f"{value:.{DIGITS}g}")
 
 
+GOOD_WEIGHT, GOOD_SIGMA = 0.1, 80.0
+"""First guesses that are good everywhere: of a grid of both, they foretell the game that they
+foretell worst the least badly, compared with what suits it. Games of teams and races suffer most
+from more weight: there a result says less."""
+
+
 def _evolving(*more: Dimension) -> tuple[Dimension, ...]:
     return (
-        Dimension("weight_limit", 0.01, 2.0, 0.2),
-        Dimension("sigma_limit", 10.0, 300.0, 80.0),
+        Dimension("weight_limit", 0.01, 2.0, GOOD_WEIGHT),
+        Dimension("sigma_limit", 10.0, 300.0, GOOD_SIGMA),
         *more,
         Dimension("drift_per_day", 0.0, 100.0, 0.0, "square"),
         Dimension("newcomer_factor", 0.3, 6.0, 1.0),
@@ -93,7 +99,7 @@ CHESS = {"scale": 400.0 / math.log(10.0)}
 
 FIXED: dict[str, dict[str, Any]] = {
     "elo": CHESS,
-    "pairwise-elo": {"pairs": "average", **CHESS},
+    "pairwise-elo": {"pairs": "average", "dnf": "tied-last", **CHESS},
     "plackett-luce": CHESS,
     "thurstone": CHESS,
 }

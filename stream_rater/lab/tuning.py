@@ -11,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -64,6 +64,20 @@ class Problem:
         return [place(each, each.start) for each in self.space]
 
 
+class Searched(Protocol):
+    """What a search needs to know."""
+
+    @property
+    def space(self) -> tuple[Dimension, ...]:
+        """The dimensions of the points."""
+
+    def cost(self, point: Sequence[float]) -> float:
+        """The cost at a point of the unit cube; less is better."""
+
+    def start(self) -> list[float]:
+        """The point to begin with."""
+
+
 Cost = Callable[[Sequence[float]], float]
 Map = Callable[[Cost, Iterable[Sequence[float]]], Iterable[float]]
 
@@ -71,7 +85,7 @@ Map = Callable[[Cost, Iterable[Sequence[float]]], Iterable[float]]
 class _Trials:
     """Runs and reports trials, and remembers the best point."""
 
-    def __init__(self, problem: Problem, run: Map, tell: Callable[[], None]) -> None:
+    def __init__(self, problem: Searched, run: Map, tell: Callable[[], None]) -> None:
         self._problem, self._run, self._tell = problem, run, tell
         self.best: tuple[float, list[float]] = (np.inf, [])
 
@@ -95,6 +109,14 @@ def tune(
     problem: Problem, trials: int, workers: int, tell: Callable[[], None] = lambda: None
 ) -> RatingConfig:
     """The best configuration found in about `trials` trials; never worse than the first guess.
+    Raises MissingExtra without SciPy."""
+    return problem.config(search(problem, trials, workers, tell))
+
+
+def search(
+    problem: Searched, trials: int, workers: int, tell: Callable[[], None] = lambda: None
+) -> list[float]:
+    """The best point found in about `trials` trials; never worse than the one to begin with.
 
     The result depends on the number of trials, not on `workers`, the number of processes that share
     the work. `tell` is called after each trial. Raises MissingExtra without SciPy.
@@ -122,7 +144,7 @@ def tune(
                 "initial_simplex": _simplex(np.array(found.best[1])),
             },
         )  # fmt: skip
-    return problem.config(found.best[1])
+    return found.best[1]
 
 
 def _unused(_: Floats) -> float:
@@ -138,11 +160,11 @@ def _simplex(best: Floats) -> Floats:
 
 # --- many at once --------------------------------------------------------------------------------
 
-_received: list[Problem] = []
+_received: list[Searched] = []
 """The problem in a worker process. It is sent once, not with each trial."""
 
 
-def _receive(problem: Problem) -> None:
+def _receive(problem: Searched) -> None:
     _received.append(problem)
 
 
@@ -151,7 +173,7 @@ def _cost(point: Sequence[float]) -> float:
 
 
 @contextmanager
-def _mapped(problem: Problem, workers: int) -> Iterator[Map]:
+def _mapped(problem: Searched, workers: int) -> Iterator[Map]:
     """A map over points that runs in `workers` processes; with one, in this process."""
     if workers <= 1:
         yield map

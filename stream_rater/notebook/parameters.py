@@ -48,6 +48,7 @@ class Parameters(TypedDict, total=False):
     floor: float | None
     provisional_rounds: int
     skip_all_tied: bool
+    dnf: Literal["tied-last", "not-compared"]
 
 
 def rating_of(system: str, parameters: Mapping[str, Any]) -> RatingConfig:

@@ -170,8 +170,9 @@ def fold_widest(belief: Any, held: Floats, count: int) -> int:
     p, a = held[widest, 0], held[widest, 1]
     pull = a * tanh((belief.mu - p) * a)
     total = belief.precision + a * a
-    # keeps the factor's pull: its weight times (mu - new center) is that pull
-    belief.center += (a * a * (belief.mu - belief.center) - pull) / total
+    if total > 0.0:  # else both have become so wide that nothing is left of them
+        # keeps the factor's pull: its weight times (mu - new center) is that pull
+        belief.center += (a * a * (belief.mu - belief.center) - pull) / total
     belief.precision = total
     for k in range(widest, count - 1):
         copy(held, k + 1, k)

@@ -26,8 +26,12 @@ Table = npt.NDArray[Any]
 """A structured array with `HEADER`'s fields."""
 
 DID_NOT_FINISH = 0
-"""The place of an entry that did not finish. It is worse than every ranked entry; the order of such
-entries is not observed."""
+"""The place of an entry that did not finish. It is worse than every ranked entry. How such entries
+are compared with each other is the ladder's `dnf` rule (`systems.compared`)."""
+
+LAST = 2**31 - 1
+"""A place behind that of every ranked entry: the one that entries that did not finish share if they
+are tied."""
 
 NEVER = -(2**63)
 """The `last` of a player who has played no round."""

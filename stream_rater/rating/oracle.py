@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from stream_rater.rating.parameters import EloMMR
+from stream_rater.rating.parameters import TIED_LAST, EloMMR
 
 C = math.pi / math.sqrt(3.0)
 SECONDS_PER_DAY = 86400.0
@@ -78,7 +78,7 @@ def performance(
     place: Sequence[int], mu: Sequence[float], delta: Sequence[float], i: int, tie: float
 ) -> float:
     """The performance of entry i: the zero of Q_i (Theorem 3.2). Place 0 means that it did not
-    finish."""
+    finish, and is not compared with others that did not."""
 
     def minus_q(x: float) -> float:
         total = 0.0
@@ -150,6 +150,8 @@ def rate_round(
     weight: float = 1.0, ceiling: float = math.inf, time: int = 0,
 ) -> list[float]:  # fmt: skip
     """Algorithm 1 for one round, with players in any order. Returns the performances."""
+    if config.dnf == TIED_LAST:
+        place = [p or max(place) + 1 for p in place]
     spreads = [variances(player, config, weight, time) for player in players]
     for player, (_, gamma2) in zip(players, spreads, strict=True):
         diffuse(player, gamma2, config.momentum)

@@ -7,7 +7,7 @@ names and values out of range are refused with their place (msgspec names the fi
 import hashlib
 import math
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -19,6 +19,12 @@ Positive = Annotated[float, Meta(ge=1e-6, le=1e9)]
 NotNegative = Annotated[float, Meta(ge=0, le=1e9)]
 Fraction = Annotated[float, Meta(gt=0, lt=1)]
 Finite = Annotated[float, Meta(ge=-1e9, le=1e9)]
+
+TIED_LAST: Final = "tied-last"
+NOT_COMPARED: Final = "not-compared"
+Unfinished = Literal["tied-last", "not-compared"]
+"""How entries that did not finish are compared with each other: they all tie for last, or they are
+not compared. Either way they are worse than all entries that finished."""
 
 
 class BadParameters(ValueError):
@@ -41,6 +47,7 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     floor: Finite | None = None
     provisional_rounds: Annotated[int, Meta(ge=0, le=1_000_000)] = 5
     skip_all_tied: bool = False
+    dnf: Unfinished = TIED_LAST
 
     @property
     def kept(self) -> int:
@@ -104,7 +111,16 @@ class EloMMX(Evolving, frozen=True, forbid_unknown_fields=True, kw_only=True, ta
     """Elo-MMx: Elo-MMR with a Gaussian performance model; memoryless."""
 
 
-class Codeforces(Common, frozen=True, forbid_unknown_fields=True, kw_only=True,
+class Ordering(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The parameters that systems share which know no entries that are not compared."""
+
+    def __post_init__(self) -> None:
+        if self.dnf != TIED_LAST:
+            system = self.__struct_config__.tag
+            raise ValueError(f"dnf: {system} has {TIED_LAST!r} only")
+
+
+class Codeforces(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True,
                  tag_field="system", tag="codeforces"):  # fmt: skip
     """Codeforces: no uncertainty, the same weight for everyone."""
 
@@ -112,7 +128,7 @@ class Codeforces(Common, frozen=True, forbid_unknown_fields=True, kw_only=True,
     weight: Positive
 
 
-class Topcoder(Common, frozen=True, forbid_unknown_fields=True, kw_only=True,
+class Topcoder(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True,
                tag_field="system", tag="topcoder"):  # fmt: skip
     """Topcoder: sigma is a volatility."""
 
@@ -120,7 +136,7 @@ class Topcoder(Common, frozen=True, forbid_unknown_fields=True, kw_only=True,
     weight_limit: Fraction = 0.18
 
 
-class Glicko(Common, frozen=True, forbid_unknown_fields=True, kw_only=True,
+class Glicko(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True,
              tag_field="system", tag="glicko"):  # fmt: skip
     """Glicko for n players."""
 
@@ -128,7 +144,7 @@ class Glicko(Common, frozen=True, forbid_unknown_fields=True, kw_only=True,
     sigma_drift: NotNegative
 
 
-class Bar(Common, frozen=True, forbid_unknown_fields=True, kw_only=True,
+class Bar(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True,
           tag_field="system", tag="bar"):  # fmt: skip
     """BAR: Bayesian approximation for rankings."""
 
@@ -137,7 +153,7 @@ class Bar(Common, frozen=True, forbid_unknown_fields=True, kw_only=True,
     kappa: Fraction = 1e-4
 
 
-class TrueSkill(Common, frozen=True, forbid_unknown_fields=True, kw_only=True,
+class TrueSkill(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True,
                 tag_field="system", tag="trueskill"):  # fmt: skip
     """TrueSkill, the St Petersburg variant; draw_margin is its epsilon."""
 
@@ -184,6 +200,7 @@ class Climbing(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
     scale: Positive = 1.0
     anchor: Finite | None = None
     fixed: tuple[str, ...] = ()
+    dnf: Unfinished = NOT_COMPARED
 
     def __post_init__(self) -> None:
         ratings = [rating for rating, _ in self.rates]
@@ -265,6 +282,15 @@ def from_builtins(table: object) -> RatingConfig:
     return config
 
 
+def for_fingerprint(config: RatingConfig) -> dict[str, Any]:
+    """All parameters but those that are newer than the first release and have their default, so
+    that workers of older releases agree."""
+    table: dict[str, Any] = msgspec.to_builtins(config, order="deterministic")
+    if config.dnf == (NOT_COMPARED if isinstance(config, Climbing) else TIED_LAST):
+        del table["dnf"]
+    return table
+
+
 def fingerprint(config: RatingConfig) -> str:
     """A short hash of the whole configuration, equal on every machine."""
-    return hashlib.sha256(msgspec.json.encode(config, order="deterministic")).hexdigest()[:16]
+    return hashlib.sha256(msgspec.json.encode(for_fingerprint(config))).hexdigest()[:16]

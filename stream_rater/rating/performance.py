@@ -11,8 +11,9 @@ where tied entries, the entry itself included, count on both sides: wholly (`tie
 or by half ("split", c = 1/2). `sums` explains how the equation is solved; `small_rounds`,
 `large_rounds` and `direct` compute the sums.
 
-All tied entries share one performance. Entries that did not finish are worse than all ranked ones
-and are not compared with each other, so each has its own performance.
+All tied entries share one performance. Entries whose place is DID_NOT_FINISH are worse than all
+ranked ones and are not compared with each other, so each has its own performance. (Where a ladder
+ties them for last, no place is DID_NOT_FINISH here: see `systems.compared`.)
 """
 
 import math

@@ -7,6 +7,7 @@ whatever its own files say.
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -19,8 +20,16 @@ from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.rating import belief, book, elo_r, performance
 from stream_rater.rating import fold as kernels
 from stream_rater.rating.fold import EloMMRModel, Noted, Posteriors
-from stream_rater.rating.model import Beliefs, Evidence, Variances, Wave
+from stream_rater.rating.model import (
+    DID_NOT_FINISH,
+    LAST,
+    Beliefs,
+    Evidence,
+    Variances,
+    Wave,
+)
 from stream_rater.rating.parameters import (
+    NOT_COMPARED,
     Climbing,
     Codeforces,
     EloMMR,
@@ -125,8 +134,21 @@ def _rho(config: RatingConfig) -> float:
     return -1.0 if config.rho == "inf" else config.momentum
 
 
+def compared(config: RatingConfig, wave: Wave) -> Wave:
+    """The wave with the places by which its entries are compared.
+
+    By `dnf = "tied-last"` all entries of a round that did not finish share a last place, as if they
+    had been ranked so. By "not-compared" they keep theirs, and each system sees that they did not
+    finish.
+    """
+    if config.dnf == NOT_COMPARED or wave.place.all():
+        return wave
+    return replace(wave, place=np.where(wave.place == DID_NOT_FINISH, np.int32(LAST), wave.place))
+
+
 def estimate(config: RatingConfig, wave: Wave) -> Evidence:
     """Stage 1 for the players of a wave whose rounds share this configuration."""
+    wave = compared(config, wave)
     if isinstance(config, EloR):
         return elo_r.estimate(config, wave)
     if not isinstance(config, EloMMR):
@@ -200,7 +222,7 @@ def fold(
         return fold_by_turns(config, beliefs, rows, wave, turns, offset)
     noted = _noted(wave, offset)
     evidence, after = np.empty((len(rows), 3)), Posteriors(np.empty(len(rows)), np.empty(len(rows)))
-    whole, model = wave.arrays, _model(config)
+    whole, model = compared(config, wave).arrays, _model(config)
     kernels.fold(beliefs.header, beliefs.factors, rows, whole, turns, noted, model, evidence, after)
     return evidence, after
 

@@ -5,24 +5,19 @@ by us in waves, as the service does: the lobbies of an evening share no player. 
 up before a lobby and kept after it by all three.
 """
 
-import importlib
-import sys
 from collections.abc import Callable
 from functools import partial
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from stream_rater.columns.arrays import Ints
+from stream_rater.lab.peers import peer_module
 from stream_rater.rating import book, systems
 from stream_rater.rating.model import Beliefs, Wave, newcomers
 from stream_rater.rating.parameters import EloMMR
 from tests.benchmarks.measure import Effort, Result, best_s, result
-
-PEERS = Path(sys.prefix) / "peers"
-"""Where `make bench` installs them: not among the project's own packages."""
 
 CONFIG = EloMMR(weight_limit=0.23, sigma_limit=54.0, rho=0.04)
 PLAYERS = 2_000
@@ -116,13 +111,6 @@ class TrueSkill:
             rated = self._rate([(ratings[row],) for row in rows])
             for row, (rating,) in zip(rows, rated, strict=True):
                 ratings[row] = rating
-
-
-def peer_module(module: str) -> Any:
-    """Import a peer from its place; ImportError where it is not installed."""
-    if str(PEERS) not in sys.path:
-        sys.path.append(str(PEERS))
-    return importlib.import_module(module)
 
 
 def often(peer: str) -> int:

@@ -19,18 +19,18 @@ from stream_rater.lab import winners
 from stream_rater.lab.accuracy import averages
 from stream_rater.lab.evaluation import evaluate, trained
 from stream_rater.lab.lines import read_lines
+from stream_rater.lab.peers import peer_module
 from stream_rater.lab.season import before
 from stream_rater.lab.sureness import variance_factor
 from stream_rater.lab.winners import Bin, Foretold
 from stream_rater.predictions.wins import ANY
 from stream_rater.rating.parameters import EloMMR, PairwiseElo, RatingConfig
-from tests.benchmarks.lobbies import peer_module
 from tests.benchmarks.measure import Effort, Result, Skipped, result
 from tests.benchmarks.offline import FILES, shared
 
 TRAIN = 0.1
 ELO_MMR = EloMMR(weight_limit=0.2, sigma_limit=80.0)
-ELO = PairwiseElo(learning_rate=32.0, scale=174.0, pairs="average")
+ELO = PairwiseElo(learning_rate=32.0, scale=174.0, pairs="average", dnf="tied-last")
 
 
 class _Score(NamedTuple):

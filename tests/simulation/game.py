@@ -23,7 +23,11 @@ LADDERS = Ladders(
                 newcomer_weights=(0.5,), initial_mu=1000.0, history=4,
             )
         ),
-        "f": Ladder(rating=EloMMR(weight_limit=0.2, sigma_limit=80.0, rho=0.0, history=4)),
+        "f": Ladder(
+            rating=EloMMR(
+                weight_limit=0.2, sigma_limit=80.0, rho=0.0, history=4, dnf="not-compared"
+            )
+        ),
     }
 )  # fmt: skip
 
@@ -36,7 +40,12 @@ CHANGED = Ladders(
                 Change(
                     from_offset=5,
                     rating=EloMMR(
-                        weight_limit=0.4, sigma_limit=120.0, rho=0.3, initial_mu=1200.0, history=6
+                        weight_limit=0.4,
+                        sigma_limit=120.0,
+                        rho=0.3,
+                        initial_mu=1200.0,
+                        history=6,
+                        dnf="not-compared",
                     ),
                 ),
                 Change(

@@ -226,7 +226,8 @@ def test_evidence_writes_a_report_of_every_part(
     result = run("evidence", "--data", str(tmp_path), "--out", str(out), "--quick",
                  "--workers", "1", *words)  # fmt: skip
     assert result.exit_code == 0, result.stderr
-    report = (out / "report.md").read_text()
+    report, games = (out / "report.md").read_text().split("## Games")
+    assert "| mine | codeforces |" in games and "synth" not in games
     for name in ("mine", "synth-small", "synth-large"):
         for system in systems:
             assert report.count(f"| {name} | {system} |") == 2  # accuracy and time

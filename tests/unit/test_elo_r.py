@@ -102,6 +102,21 @@ def test_the_widest_fold_into_the_gaussian() -> None:
         assert max(abs(full[player] - found[player]) for player in full) < points
 
 
+@pytest.mark.parametrize("part", [0.5, 0.85, 0.95, 0.999])
+def test_what_is_forgotten_wholly_leaves_a_number(part: float) -> None:
+    """Where each round widens all that was known many times, old factors vanish. A rating stays
+    one, however many rounds follow."""
+    config = EloR(delta=500.0, sigma_limit=500.0 * part, history=5)
+    pool = Pool(Ladder(rating=config))
+    random = np.random.default_rng(3)
+    for number in range(200):
+        names = random.permutation(list("abcdef")).tolist()
+        pool.rate(read(config, *ranked([1, 2, 3, 3, 5, 6], names)), number)
+    header = pool.beliefs(np.arange(6)).header
+    assert np.isfinite(header["mu"]).all() and np.isfinite(header["center"]).all()
+    assert np.abs(header["mu"] - 1500.0).max() < 50_000.0
+
+
 def test_teams_share_what_they_learn() -> None:
     """Two newcomers against one start level; a half-played member's evidence is weaker."""
     config = EloR()

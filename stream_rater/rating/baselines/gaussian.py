@@ -7,8 +7,8 @@ hazard H(z) = phi(z) / Phi(-z), the performance of an entry is the zero of
     -Q(x) = sum over better H(z_j) / delta_j - sum over worse H(-z_j) / delta_j + ties,
 
 which increases with x. A full tie pulls x towards mu_j by z_j / delta_j; a split tie is half a loss
-and half a win. All tied entries share one performance. Entries that did not finish are worse than
-all ranked ones and are not compared with each other, so each has its own performance.
+and half a win. All tied entries share one performance. Entries whose place is DID_NOT_FINISH are
+worse than all ranked ones and are not compared with each other, so each has its own performance.
 """
 
 import math

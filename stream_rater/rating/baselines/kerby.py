@@ -8,7 +8,9 @@ likelihood P(result | x) in ratings x, counted in units of `scale` points; then 
 where the learning rate is that at the player's rating before the round (section 5.2). No rating
 falls below the floor. All four systems have in common:
 
-- **Did not finish**: worse than all who finished; the order among them is not observed (section 4).
+- **Did not finish**: worse than all who finished; the order among them is not observed (section
+  4). If the ladder ties them for last instead, they are tied entries as others. Together with an
+  anchor both rules are the same.
 - **Anchor** (section 5.1): a dummy of constant rating, tied for last. It is one more entry that did
   not finish. If all entries finished, the order of the anchor and of the entries in the last place
   is not observed.

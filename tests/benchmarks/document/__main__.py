@@ -1,8 +1,8 @@
 """`make tables`: docs/benchmarks.md and the README's table anew, from docs/benchmarks.jsonl.
 
 With files, rows of saved runs are added first: what any of `make bench`, `make bench-stream`,
-`make bench-serve`, `make chaos` and `make soak` printed on standard output. Exit code 2: wrong
-usage.
+`make bench-serve`, `make bench-games`, `make chaos` and `make soak` printed on standard output.
+Exit code 2: wrong usage.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from tests.benchmarks.document.writing import write
 TARGETS = {"chaos": "chaos", "soak": "soak"}
 TARGETS |= dict.fromkeys(("stage1", "stage1-gaussian", "lobby", "update", "evaluate"), "bench")
 TARGETS |= {"record": "bench", "offline": "bench", "winners": "bench", "serve": "bench-serve"}
+TARGETS["games"] = "bench-games"
 """What measures the rows whose names begin so; all others are of `make bench-stream`."""
 
 

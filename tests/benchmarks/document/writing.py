@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.benchmarks.document import faults, kernels, platform, reading, stream
+from tests.benchmarks.document import faults, games, kernels, platform, reading, stream
 from tests.benchmarks.document.origins import ROOT, origin_now
 from tests.benchmarks.document.pages import replace_text, untabled, with_summary, with_tables
 from tests.benchmarks.document.rows import Row, dumped, load, made, replaced
@@ -18,7 +18,10 @@ from tests.benchmarks.document.rows import Row, dumped, load, made, replaced
 ROWS = Path("docs/benchmarks.jsonl")
 PAGE = Path("docs/benchmarks.md")
 README = Path("README.md")
-TABLES = (*kernels.TABLES, *stream.TABLES, *reading.TABLES, *faults.TABLES, *platform.TABLES)
+TABLES = (
+    *kernels.TABLES, *games.TABLES, *stream.TABLES, *reading.TABLES, *faults.TABLES,
+    *platform.TABLES,
+)  # fmt: skip
 
 
 def add_option(parser: argparse.ArgumentParser) -> None:

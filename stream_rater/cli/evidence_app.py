@@ -1,0 +1,81 @@
+"""`stream-rater evidence …`: its words."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stream_rater.cli.options import COUNT, FOLDER, one_line
+from stream_rater.config import BadConfiguration
+from stream_rater.lab.measures import PARTS
+from stream_rater.lab.spaces import SPACES
+
+
+def _sizes(_: click.Context, param: click.Parameter, value: str | None) -> tuple[int, ...]:
+    """Whole numbers of at least 2, separated by commas; each once, the least first."""
+    least = click.IntRange(min=2)
+    return tuple(sorted({least(each, param) for each in (value or "").split(",") if each}))
+
+
+@click.command()
+@click.argument("folder", type=FOLDER, required=False)
+@click.option("--data", type=FOLDER, help="The same as FOLDER: that of the files of rounds.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default="evidence",
+    show_default=True,
+    help="Folder for report.md, its figures, and games.json.",
+)
+@click.option(
+    "--only",
+    "parts",
+    type=click.Choice(PARTS),
+    multiple=True,
+    help="Only this part; several can be given.",
+)
+@click.option(
+    "--system",
+    "systems",
+    type=click.Choice(sorted(SPACES)),
+    multiple=True,
+    help="Only this system; several can be given.",
+)
+@click.option("--rounds", type=COUNT, help="Only so many rounds of each file, the first ones.")
+@click.option("--trials", type=COUNT, help="Configurations to try for each, when tuning.")
+@click.option(
+    "--cut",
+    callback=_sizes,
+    metavar="N,N,...",
+    help="Games: each file also cut at random into rounds of N players.",
+)
+@click.option(
+    "--teams", type=COUNT, metavar="N", help="Games: each file also cut into rounds of N against N."
+)
+@click.option("--quick", is_flag=True, help="A little of everything, in a minute.")
+@click.option(
+    "--workers",
+    type=COUNT,
+    default=os.cpu_count() or 1,
+    show_default="cores",
+    help="Processes for tuning.",
+)
+@one_line
+def evidence(
+    folder: Path | None, data: Path | None, out: Path, parts: tuple[str, ...],
+    systems: tuple[str, ...], **options: Any,
+) -> None:  # fmt: skip
+    """Redo the evidence of the Elo-MMR paper on your data, and compare games; write a report.
+
+    The part `games` compares all systems with openskill.py and trueskill where these are installed.
+    """
+    if folder is None:
+        folder = data
+    elif data is not None:
+        raise BadConfiguration("give the folder of files once: by FOLDER or by --data")
+    if folder is None:
+        raise BadConfiguration("name the folder of files")
+    from stream_rater.cli.evidence import evidence_report
+
+    evidence_report(folder, out, parts or PARTS, systems or tuple(SPACES), **options)

@@ -1,0 +1,94 @@
+"""The systems that are compared on games: ours, and other packages'."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+
+from stream_rater.lab import peers, sides, spaces
+from stream_rater.lab.season import Session
+from stream_rater.lab.sides import Run
+from stream_rater.lab.spaces import Dimension
+from stream_rater.lab.tuning import without_defaults
+
+
+class System(Protocol):
+    """A rating system that can be tuned and played."""
+
+    @property
+    def name(self) -> str:
+        """Its own."""
+
+    @property
+    def space(self) -> tuple[Dimension, ...]:
+        """What can be tuned."""
+
+    def config(self, values: Mapping[str, float]) -> Any:
+        """The configuration with these values of the dimensions."""
+
+    def play(self, sessions: Sequence[Session], config: Any) -> Run:
+        """A season by this configuration."""
+
+    def told(self, config: Any) -> dict[str, Any]:
+        """A configuration as a table."""
+
+
+LEFT_OUT = {"elo", "thurstone"}
+"""Unless they are asked for. Elo is pairwise Elo, and the time that Thurstone takes grows with the
+range of the ratings."""
+
+
+def compared(systems: Sequence[str]) -> list[str]:
+    """Of our systems those to compare: the ones that are asked for, or all worth comparing."""
+    everything = set(systems) == set(spaces.SPACES)
+    return [each for each in systems if not everything or each not in LEFT_OUT]
+
+
+@dataclass(frozen=True, slots=True)
+class Ours:
+    """One of our systems."""
+
+    name: str
+
+    @property
+    def space(self) -> tuple[Dimension, ...]:
+        """What can be tuned."""
+        return spaces.SPACES[self.name]
+
+    def config(self, values: Mapping[str, float]) -> Any:
+        """The configuration with these values of the dimensions."""
+        return spaces.configuration(self.name, values)
+
+    def play(self, sessions: Sequence[Session], config: Any) -> Run:
+        """A season by this configuration."""
+        return sides.of_ours(sessions, config)
+
+    def told(self, config: Any) -> dict[str, Any]:
+        """A configuration as a table."""
+        return without_defaults(config)
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Another package's system."""
+
+    name: str
+
+    @property
+    def space(self) -> tuple[Dimension, ...]:
+        """What can be tuned."""
+        return peers.SPACES[self.name]
+
+    def config(self, values: Mapping[str, float]) -> Any:
+        """The configuration with these values of the dimensions."""
+        return peers.PeerConfig(self.name, **values)
+
+    def play(self, sessions: Sequence[Session], config: Any) -> Run:
+        """A season by this configuration."""
+        return peers.of_peer(sessions, config)
+
+    def told(self, config: Any) -> dict[str, Any]:
+        """A configuration as a table."""
+        found: dict[str, Any] = msgspec.to_builtins(config)
+        return found

@@ -1,0 +1,178 @@
+"""Tunes a system on the first part of a game, and scores it on the others (see `games`)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from stream_rater.columns.arrays import Floats
+from stream_rater.lab import sides
+from stream_rater.lab.accuracy import average
+from stream_rater.lab.contestants import Peer, System
+from stream_rater.lab.game import Game
+from stream_rater.lab.season import Session
+from stream_rater.lab.sides import Run, scores_of, total_loss, variance_factor
+from stream_rater.lab.spaces import Dimension, place
+from stream_rater.lab.tuning import UNDEFINED, search
+
+PRIOR = 0.15
+"""Standard deviation of a parameter around its first guess, in parts of its range."""
+
+LOG_LOSS, ORDER, ORDER_OF_ALL = "log_loss", "pair_inversion", "pair_inversion_all"
+"""Measures to tune by; the last one where nobody has played enough rounds for the second."""
+DEFAULT = "default"
+OUT_OF_RANGE = (ArithmeticError, MemoryError, ValueError)
+"""What a system may raise where its parameters let ratings run away, as Thurstone's steps can."""
+AIMS = (LOG_LOSS, ORDER)
+
+
+@dataclass(slots=True)
+class Fit:
+    """A system to tune on the first part of a game. Runs are kept, so that two aims share those of
+    the same points."""
+
+    system: System
+    first: Sequence[Session]
+    aim: str
+    prior: float | None = PRIOR
+    """None: the likeliest parameters."""
+    runs: dict[tuple[float, ...], Floats] = field(default_factory=dict)
+
+    @property
+    def space(self) -> tuple[Dimension, ...]:
+        """The dimensions."""
+        return self.system.space
+
+    def start(self) -> list[float]:
+        """The point of the first guess."""
+        return [place(each, each.start) for each in self.space]
+
+    def config(self, point: Sequence[float]) -> Any:
+        """The configuration at a point of the unit cube."""
+        return self.system.config(
+            {each.name: each.at(x) for each, x in zip(self.space, point, strict=True)}
+        )
+
+    def cost(self, point: Sequence[float]) -> float:
+        """The total loss and the prior's part."""
+        key = tuple(point)
+        if key not in self.runs:
+            try:
+                self.runs[key] = scores_of(self.system.play(self.first, self.config(point)))
+            except OUT_OF_RANGE:
+                return UNDEFINED
+        loss = total_loss(self.runs[key], self.aim)
+        if loss is None and self.aim == ORDER:
+            loss = total_loss(self.runs[key], ORDER_OF_ALL)
+        if loss is None or not np.isfinite(loss):
+            return UNDEFINED
+        return loss + self._penalty(point)
+
+    def _penalty(self, point: Sequence[float]) -> float:
+        if self.prior is None:
+            return 0.0
+        gaps = np.array(point) - np.array(self.start())
+        return float(gaps @ gaps) / (2.0 * self.prior**2)
+
+
+class Variant(msgspec.Struct, frozen=True, kw_only=True):
+    """One configuration of a system on a game. Measures are those of the other rounds, None where
+    nothing was scored."""
+
+    tuned_for: str
+    config: dict[str, Any]
+    variance_factor: float
+    first_log_loss: float | None
+    """Of the rounds to tune on."""
+    pair_inversion: float | None
+    pair_inversion_all: float | None
+    log_loss: float | None
+    brier: float | None
+    calibration_error: float | None
+    us_update: float
+    """Time to rate one player in one round."""
+    failed_rounds: int
+
+
+class Gain(msgspec.Struct, frozen=True, kw_only=True):
+    """What tuning for log loss does to the log loss of the other rounds, step by step."""
+
+    default: float | None
+    default_with_factor: float | None
+    without_prior: float | None
+    """As the likeliest parameters have it; None of peers."""
+    with_prior: float | None
+    with_factor: float | None
+    """With prior and variance factor."""
+
+
+class Fitted(msgspec.Struct, frozen=True, kw_only=True):
+    """A system on a game."""
+
+    system: str
+    variants: list[Variant]
+    gain: Gain
+
+    def of(self, aim: str) -> Variant:
+        """The variant tuned for this."""
+        return next(each for each in self.variants if each.tuned_for == aim)
+
+
+Scored = dict[str, Floats]
+"""(R, OF_PAIRS) the scores of the other rounds, by what the system was tuned for."""
+
+
+def fit(system: System, game: Game, trials: int) -> tuple[Fitted, Scored]:
+    """Tune a system on the first part of a game, and score it on the others."""
+    first, runs = game.first, dict[tuple[float, ...], Floats]()
+    problem = Fit(system, first, LOG_LOSS, runs=runs)
+    configs = {DEFAULT: problem.config(problem.start())}
+    for aim in AIMS:
+        problem = Fit(system, first, aim, runs=runs)
+        configs[aim] = problem.config(search(problem, trials, workers=1))
+    variants, gains = list[Variant](), dict[str, float | None]()
+    scored: Scored = {}
+    for aim, config in configs.items():
+        run = system.play(game.sessions, config)
+        early, rest = run.before(game.boundary), run.after(game.boundary)
+        factor = variance_factor(early)
+        plain, with_factor = scores_of(rest), scores_of(rest, factor)
+        gains[aim] = average(plain, LOG_LOSS)
+        gains[f"{aim} with factor"] = average(with_factor, LOG_LOSS)
+        used = 1.0 if aim == DEFAULT else factor
+        scored[aim] = plain if aim == DEFAULT else with_factor
+        variants.append(_variant(system, aim, config, used, early, run, rest, scored[aim]))
+    gain = Gain(
+        default=gains[DEFAULT], default_with_factor=gains[f"{DEFAULT} with factor"],
+        without_prior=_without_prior(system, game, trials, runs),
+        with_prior=gains[LOG_LOSS], with_factor=gains[f"{LOG_LOSS} with factor"],
+    )  # fmt: skip
+    return Fitted(system=system.name, variants=variants, gain=gain), scored
+
+
+def _variant(
+    system: System, aim: str, config: Any, factor: float, early: Run, run: Run, rest: Run,
+    scores: Floats,
+) -> Variant:  # fmt: skip
+    return Variant(
+        tuned_for=aim, config=system.told(config), variance_factor=factor,
+        first_log_loss=average(scores_of(early, factor), LOG_LOSS),
+        pair_inversion=average(scores, ORDER),
+        pair_inversion_all=average(scores, ORDER_OF_ALL),
+        log_loss=average(scores, LOG_LOSS), brier=average(scores, "brier"),
+        calibration_error=sides.calibration_error(rest, factor),
+        us_update=1e6 * run.seconds / max(run.results, 1), failed_rounds=run.failed,
+    )  # fmt: skip
+
+
+def _without_prior(
+    system: System, game: Game, trials: int, runs: dict[tuple[float, ...], Floats]
+) -> float | None:
+    if isinstance(system, Peer):
+        return None
+    problem = Fit(system, game.first, LOG_LOSS, None, runs)
+    config = problem.config(search(problem, trials, workers=1))
+    rest = system.play(game.sessions, config).after(game.boundary)
+    return average(scores_of(rest), LOG_LOSS)

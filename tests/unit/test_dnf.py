@@ -1,0 +1,171 @@
+"""A ladder's rule for those who did not finish: where it is set, what is refused, and what a live
+ladder does with it."""
+
+import json
+from base64 import b64encode
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+
+from stream_rater import BadParameters
+from stream_rater import Ladder as InNotebook
+from stream_rater.cli import app
+from stream_rater.config import Ladder, one_ladder, read_ladders
+from stream_rater.rating.parameters import (
+    Climbing,
+    EloMMR,
+    EloMMX,
+    EloR,
+    RatingConfig,
+    fingerprint,
+    from_builtins,
+)
+from stream_rater.replay.pool import Pool
+from stream_rater.runtime.embedded import Engine
+from stream_rater.runtime.selfcheck import SYSTEMS
+from tests.rounds import as_json, day, ranked, read
+
+NEW = EloMMR(weight_limit=0.2, sigma_limit=80.0)
+OLD = msgspec.structs.replace(NEW, dnf="not-compared")
+RATING = '[ladders."*".rating]\nsystem = "elo-mmr"\nweight_limit = 0.2\nsigma_limit = 80\n'
+CHANGING = (
+    "[ladders.ranked-eu]\n"
+    'rating = { system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80, dnf = "not-compared" }\n'
+    "[[ladders.ranked-eu.changes]]\nfrom_offset = 2\n"
+    'rating = { system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80 }\n'
+)
+"""The rule of the first two rounds is the old one."""
+
+STANDINGS = [
+    ranked([1, 2, 0, 0, 0], ["ann", "bob", "cy", "dee", "eve"]),
+    ranked([0, 1, 1, 0, 0], ["ann", "bob", "cy", "dee", "eve"]),
+    ranked([0, 0, 1, 2, 0], ["ann", "bob", "cy", "dee", "eve"]),
+    ranked([2, 1, 0, 0], ["ann", "bob", "dee", "fay"]),
+]
+FIELDS = [{"round_id": f"r{i}", "completed_at": day(i)} for i in range(len(STANDINGS))]
+ROUNDS = [as_json(*each, **more) for each, more in zip(STANDINGS, FIELDS, strict=True)]
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app.main, words)
+
+
+def replayed(configs: list[EloMMR]) -> dict[str, float]:
+    """Every player's mu after the rounds, each by its own parameters, one after the other."""
+    pool = Pool(Ladder(rating=configs[0]))
+    for offset, config in enumerate(configs):
+        pool.follow(config)
+        pool.rate(read(config, *STANDINGS[offset], **FIELDS[offset]), offset)
+    return {player: float(header["mu"]) for player, header in pool}
+
+
+@pytest.mark.parametrize(
+    ("text", "configs"),
+    [
+        (RATING, [NEW] * 4),
+        (RATING + 'dnf = "tied-last"\n', [NEW] * 4),
+        (RATING + 'dnf = "not-compared"\n', [OLD] * 4),
+        (CHANGING, [OLD, OLD, NEW, NEW]),
+    ],
+)
+def test_rate_and_the_service_go_by_the_ladders_word(
+    tmp_path: Path, text: str, configs: list[EloMMR]
+) -> None:
+    """From the offset of a change on by the new one."""
+    (file := tmp_path / "a.jsonl").write_bytes(b"\n".join(ROUNDS))
+    (ladders := tmp_path / "l.toml").write_text(text)
+    result = run("rate", str(file), "--ladders", str(ladders), "--records")
+    told = [json.loads(line) for line in result.stdout.splitlines()]
+    assert {each["player"]: each["mu"] for each in told} == replayed(configs)
+    engine = Engine(read_ladders(ladders))
+    for each in ROUNDS:
+        engine.log.submit(0, each, received_s=2e9)
+    engine.settle()
+    stored = {
+        player: b64encode(data).decode()
+        for some in engine.store.beliefs.values()
+        for (_, player), data in some.items()
+    }
+    assert stored == {each["player"]: each["record"] for each in told}
+
+
+def test_the_rules_differ() -> None:
+    """Or the tests above would say nothing: who did not finish falls less if others tie with it."""
+    old, new = replayed([OLD] * 4), replayed([NEW] * 4)
+    assert all(new[player] > old[player] for player in ("dee", "eve"))
+
+
+@pytest.mark.parametrize("system", ["glicko", "bar", "trueskill", "codeforces", "topcoder"])
+def test_some_systems_only_tie(tmp_path: Path, system: str) -> None:
+    """They compare all entries by their places; the other rule is refused in one line."""
+    (config,) = (each for each in SYSTEMS if each.__struct_config__.tag == system)
+    table = msgspec.to_builtins(config)
+    assert from_builtins({**table, "dnf": "tied-last"}) == config
+    with pytest.raises(BadParameters) as refused:
+        from_builtins({**table, "dnf": "not-compared"})
+    assert str(refused.value) == f"dnf: {system} has 'tied-last' only"
+    (file := tmp_path / "a.jsonl").write_bytes(b"\n".join(ROUNDS))
+    (path := tmp_path / "c.json").write_text(json.dumps({**table, "dnf": "not-compared"}))
+    result = run("evaluate", str(file), "--config", str(path))
+    assert result.exit_code == 2
+    assert result.stderr == f"stream-rater: {path}: dnf: {system} has 'tied-last' only\n"
+
+
+def test_another_word_is_refused(tmp_path: Path) -> None:
+    """In one line with its place: in a ladders file, and in a notebook."""
+    (ladders := tmp_path / "l.toml").write_text(RATING + 'dnf = "last"\n')
+    (file := tmp_path / "a.jsonl").write_bytes(b"\n".join(ROUNDS))
+    result = run("rate", str(file), "--ladders", str(ladders))
+    assert result.exit_code == 2
+    assert result.stderr == (
+        f"stream-rater: {ladders}: ladder '*': Invalid enum value 'last' - at `$.rating.dnf`\n"
+    )
+    with pytest.raises(BadParameters, match=r"^Ladder: Invalid enum value 'last' - at `\$.dnf`$"):
+        InNotebook(weight_limit=0.2, sigma_limit=80, dnf="last")  # type: ignore[arg-type]
+
+
+def test_a_notebooks_ladder_has_the_rule() -> None:
+    """A keyword as all parameters."""
+    for word, config in (("tied-last", NEW), ("not-compared", OLD)):
+        ladder = InNotebook(weight_limit=0.2, sigma_limit=80, dnf=word)  # type: ignore[arg-type]
+        assert ladder.parameters == config
+
+
+@pytest.mark.parametrize("system", get_args(RatingConfig))
+def test_the_default(system: Any) -> None:
+    """Of Kerby's systems, whose likelihood says so: not compared. Of all others: a tie."""
+    (field,) = (each for each in msgspec.structs.fields(system) if each.name == "dnf")
+    assert field.default == ("not-compared" if issubclass(system, Climbing) else "tied-last")
+
+
+FINGERPRINTS = {
+    "elo-mmr": ("73aced01e387186c", "0:f37007ecb9cdf1d2"),
+    "elo-r": ("7d7b1ce2001b4f48", "0:e3dc7489817dbcaf"),
+    "elo-mmx": ("ce1c39ce09110d27", "0:c862bc68d08da2d8"),
+    "codeforces": ("24f67f73a8f1fc44", "0:d7b36ed177b3d795"),
+    "topcoder": ("667807d2c4155741", "0:7cb88d22919f333e"),
+    "glicko": ("fbeb30ae98e0df1a", "0:765d0f0252ff1751"),
+    "bar": ("c08501794bf911f5", "0:f264389cfda72005"),
+    "trueskill": ("5af2b09a9e624d93", "0:60a387dec1fc3be5"),
+    "elo": ("6ecd7e7776adf689", "0:70bfbae92514e369"),
+    "pairwise-elo": ("aad885c0a5198b55", "0:0b22087930850acb"),
+    "plackett-luce": ("47d9e48746a203fe", "0:171cecbaf2a9b32b"),
+    "thurstone": ("9a190faffff0cbcb", "0:0ae724a998863a35"),
+}
+"""Of `SYSTEMS`, and a ladder's history, before there was the parameter."""
+
+
+@pytest.mark.parametrize("config", SYSTEMS, ids=lambda each: str(each.__struct_config__.tag))
+def test_workers_of_older_releases_agree(config: RatingConfig) -> None:
+    """On ladders that say nothing, so an upgrade does not stop; the other rule is a change."""
+    tag = str(config.__struct_config__.tag)
+    (history,) = one_ladder(config).history("any")
+    assert (fingerprint(config), history) == FINGERPRINTS[tag]
+    if isinstance(config, EloMMR | EloMMX | EloR | Climbing):
+        word = "tied-last" if isinstance(config, Climbing) else "not-compared"
+        other = msgspec.structs.replace(config, dnf=word)
+        assert fingerprint(other) != FINGERPRINTS[tag][0]
+        assert one_ladder(other).history("any") != (history,)

@@ -1,0 +1,313 @@
+"""Games: how seasons are cut, tuned on their first part alone, chosen and compared."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from msgspec import structs
+
+from stream_rater.columns.arrays import Floats
+from stream_rater.lab import fits, games, games_tables, peers
+from stream_rater.lab.bootstrap import Difference
+from stream_rater.lab.contestants import Ours
+from stream_rater.lab.evidence import QUICK
+from stream_rater.lab.fits import (
+    DEFAULT,
+    LOG_LOSS,
+    ORDER,
+    ORDER_OF_ALL,
+    Fit,
+    Fitted,
+    Gain,
+    Scored,
+    Variant,
+    fit,
+)
+from stream_rater.lab.game import Game, games_of
+from stream_rater.lab.measures import FIELDS, OF_PAIRS
+from stream_rater.lab.season import Session, deal_teams
+from stream_rater.lab.sides import Run
+from stream_rater.lab.synthetic import Kind, season
+from stream_rater.lab.tuning import search
+from tests.rounds import as_json, ranked
+from tests.unit.test_season import sessions
+
+SEASON = list(season(Kind(players=30, rounds=60, per_round=12), 3))
+MMR = Ours("elo-mmr")
+
+
+def game(rounds: list[Session] = SEASON) -> Game:
+    (found,) = games_of("made up", rounds)
+    return found
+
+
+def turned(session: Session) -> Session:
+    """The last come first."""
+    return replace(session, rows=session.rows[::-1].copy())
+
+
+# --- games ----------------------------------------------------------------------------------------
+
+
+def test_a_season_is_cut_into_small_rounds_and_into_teams() -> None:
+    """As it is first; sizes that it has no two rounds for are left out."""
+    found = list(games_of("made up", SEASON, (2, 5, 7), 3))
+    assert [each.name for each in found] == ["made up", "made up, 2", "made up, 5",
+                                             "made up, 3 against 3"]  # fmt: skip
+    assert [set(each.sizes()) for each in found] == [{12}, {2}, {2, 5}, {2}]
+    assert {each.boundary for each in found} == {6}
+    members = {int(m) for each in found[3].sessions for m in each.rounds.members}
+    assert members == {3}
+
+
+def test_the_parts_of_a_round_stay_together() -> None:
+    """On the side of the boundary where the round is."""
+    for each in games_of("made up", SEASON, (2, 5), 3):
+        first = {int(n) for session in each.first for n in session.numbers}
+        assert first == set(range(6))
+
+
+def test_teams_cannot_be_cut() -> None:
+    """Rounds of teams are a game as they are."""
+    lines = [
+        as_json({"team": ["a", "b"], "rank": 1}, {"team": ["c", "d"], "rank": 2}, round_id=str(i))
+        for i in range(20)
+    ]
+    assert len(list(games_of("teams", sessions(*lines)[0], (2,), 1))) == 1
+
+
+def test_the_team_with_the_better_places_wins() -> None:
+    """By the sum of its members' places; ties share theirs, those who did not finish among them."""
+    names = list("abcdefgh")
+    standings = ranked([1, 2, 2, 4, 5, 6], names[:6])
+    standings += [{"player": names[6], "dnf": True}, {"player": names[7], "dnf": True}]
+    (whole,), _ = sessions(as_json(*standings))
+    ranks = dict(zip(whole.rows.tolist(), [1.0, 2.5, 2.5, 4.0, 5.0, 6.0, 7.5, 7.5], strict=True))
+    seen = set()
+    for seed in range(40):
+        dealt = deal_teams(whole, 2, np.random.default_rng(seed))
+        assert dealt.rounds.entries.tolist() == [2, 2]
+        for rows, place in zip(dealt.rows.reshape(2, 4).tolist(),
+                               dealt.rounds.place.reshape(2, 2).tolist(), strict=True):  # fmt: skip
+            among = sorted(ranks[row] for row in rows)
+            own = [sum(_rank(ranks[row], among) for row in team) for team in (rows[:2], rows[2:])]
+            assert (own[0] < own[1] and place == [1, 2]) or (own[0] == own[1] and place == [1, 1])
+            seen.add(tuple(place))
+    assert seen == {(1, 1), (1, 2)}
+
+
+def _rank(value: float, among: list[float]) -> float:
+    """The mean place of a value among these."""
+    return sum(each < value for each in among) + 0.5 * (among.count(value) + 1)
+
+
+# --- tuning ---------------------------------------------------------------------------------------
+
+
+def test_tuning_sees_no_round_that_is_scored() -> None:
+    """Whatever happens in these, the parameters and the factor are the same."""
+    other = [*SEASON[:6], *map(turned, SEASON[6:])]
+    glicko = Ours("glicko")
+    (mine, _), (theirs, _) = fit(glicko, game(), 40), fit(glicko, game(other), 40)
+    assert mine.of(DEFAULT).config != mine.of(LOG_LOSS).config, "it was tuned"
+    for one, another in zip(mine.variants, theirs.variants, strict=True):
+        assert (one.config, one.variance_factor) == (another.config, another.variance_factor)
+        assert one.first_log_loss == another.first_log_loss
+        assert one.log_loss != another.log_loss
+
+
+def test_tuning_sees_the_first_part() -> None:
+    """Other rounds there, other parameters."""
+    other = [*map(turned, SEASON[:3]), *SEASON[3:]]
+    glicko = Ours("glicko")
+    (mine, _), (theirs, _) = fit(glicko, game(), 12), fit(glicko, game(other), 12)
+    assert mine.of(LOG_LOSS).config != theirs.of(LOG_LOSS).config
+    assert mine.of(DEFAULT).config == theirs.of(DEFAULT).config
+
+
+def test_the_rounds_to_tune_on_and_those_to_score_make_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By their numbers, as the system is given them."""
+    given = []
+    play = Ours.play
+
+    def noted(self: Ours, rounds: Any, config: Any) -> Run:
+        given.append({int(n) for session in rounds for n in session.numbers})
+        return play(self, rounds, config)
+
+    monkeypatch.setattr(Ours, "play", noted)
+    _, scored = fit(MMR, game(), 6)
+    whole = set(range(60))
+    assert {frozenset(each) for each in given} == {frozenset(range(6)), frozenset(whole)}
+    assert all(len(each) == 54 for each in scored.values())
+
+
+def test_the_prior_holds_parameters_near_the_first_guess() -> None:
+    """Six rounds say little: the most probable point is nearer than the likeliest one, and it
+    costs more of the loss alone."""
+    first = game().first
+    held, free = (Fit(MMR, first, LOG_LOSS, prior) for prior in (fits.PRIOR, None))
+    near, far = search(held, 60, 1), search(free, 60, 1)
+    start = np.array(held.start())
+    assert np.linalg.norm(near - start) < np.linalg.norm(far - start)
+    assert free.cost(far) <= free.cost(near)
+    assert held.cost(near) <= held.cost(held.start())
+    assert held.cost(held.start()) == free.cost(free.start())
+
+
+def test_tuning_for_order_takes_all_sides_where_nobody_is_experienced() -> None:
+    """Three rounds are too few for experience."""
+    problem = Fit(MMR, SEASON[:3], ORDER)
+    assert problem.cost(problem.start()) < fits.UNDEFINED
+    assert Fit(MMR, [], ORDER).cost(problem.start()) == fits.UNDEFINED
+
+
+# --- the choice and the verdicts ------------------------------------------------------------------
+
+
+def scored(loss: Floats, order: Floats) -> Floats:
+    """Scores of rounds of two."""
+    found = np.zeros((len(loss), OF_PAIRS))
+    for name in ("experienced", "entries", "foretold"):
+        found[:, FIELDS.index(name)] = 2.0
+    found[:, FIELDS.index("log_loss")] = loss
+    found[:, FIELDS.index("pair_inversion")] = order
+    return found
+
+
+def fitted(system: str, first_log_loss: float | None, log_loss: float = 0.6) -> Fitted:
+    variant = Variant(
+        tuned_for=LOG_LOSS, config={}, variance_factor=1.0, first_log_loss=first_log_loss,
+        pair_inversion=None, pair_inversion_all=None, log_loss=log_loss, brier=None,
+        calibration_error=None, us_update=1.0, failed_rounds=0,
+    )  # fmt: skip
+    by_default = structs.replace(variant, tuned_for=DEFAULT, first_log_loss=0.1)
+    gain = Gain(default=None, default_with_factor=None, without_prior=None, with_prior=None,
+                with_factor=None)  # fmt: skip
+    return Fitted(system=system, variants=[by_default, variant], gain=gain)
+
+
+def test_ours_is_one_for_all() -> None:
+    """Whatever others do on the first part."""
+    some = [fitted("glicko", 0.5), fitted(games.REFERENCE, 0.6), fitted("bar", 0.4)]
+    assert games.choose(some) == games.choose(some[::-1]) == games.REFERENCE
+
+
+def test_without_the_reference_the_least_log_loss_at_first_is_chosen() -> None:
+    """Whatever comes later, and however it was by default; the first of equal ones."""
+    some = [fitted("glicko", 0.62, 0.9), fitted("bar", 0.63, 0.1), fitted("elo-r", None, 0.0)]
+    assert games.choose(some) == games.choose(some[::-1]) == "glicko"
+    assert games.least_at_first([*some, fitted(games.REFERENCE, 0.7)]) == "glicko"
+    assert games.choose([fitted("bar", 0.6), fitted("glicko", 0.6)]) == "bar"
+    assert games.choose([fitted("elo-r", None)]) is None
+    assert games.choose([]) is None
+
+
+def test_verdicts_have_the_right_sign() -> None:
+    """Less log loss is better, and more pairs in the right order are; within the interval there
+    is no difference."""
+    random = np.random.default_rng(2)
+    loss, order = random.normal(0.6, 0.1, 400), 100.0 * (random.random(400) < 0.7)
+    fewer = order * (random.random(400) < 0.8)
+    more = np.maximum(order, 100.0 * (random.random(400) < 0.3))
+    theirs = {
+        "worse peer": of_both(loss + 0.1, fewer), "better peer": of_both(loss - 0.1, more),
+        "equal peer": of_both(loss + np.tile([0.01, -0.01], 200), order),
+    }  # fmt: skip
+    found = list(games.verdicts({"glicko": of_both(loss, order)}, theirs))
+    wanted = {"worse peer": "better", "better peer": "worse", "equal peer": "no difference"}
+    assert [(v.peer, v.measure, v.tuned_for, v.verdict) for v in found] == [
+        (peer, measure, aim, told) for peer, told in wanted.items() for measure, aim in (
+            (LOG_LOSS, LOG_LOSS), (ORDER, LOG_LOSS), (ORDER, ORDER))
+    ]  # fmt: skip
+    assert found[0].difference.mean == pytest.approx(-0.1)
+    assert {v.ours for v in found} == {"glicko"}
+
+
+def test_verdicts_are_counted() -> None:
+    """Those of each system, and of the one with the least log loss on the first part."""
+    gap = Difference(0.1, -1.0, 1.0)
+
+    def told(ours: str, *verdicts: str) -> list[games.Verdict]:
+        return [
+            games.Verdict(ours=ours, peer="peer", measure=LOG_LOSS, tuned_for=LOG_LOSS,
+                          difference=gap, verdict=each)
+            for each in verdicts
+        ]  # fmt: skip
+
+    results = [
+        games.Result(
+            game=name, rounds=90, scored_rounds=81, sides=2.0, systems=[], ours="bar",
+            least_at_first=least, verdicts=[*told("bar", "better", first), *told("glicko", "worse")]
+        )
+        for name, least, first in (("a", "bar", "no difference"), ("b", "glicko", "better"))
+    ]  # fmt: skip
+    assert games_tables.verdict_counts(results) == {
+        "bar": {"better": 3, "no difference": 1}, "glicko": {"worse": 2},
+        games_tables.AT_FIRST: {"better": 1, "no difference": 1, "worse": 1},
+    }  # fmt: skip
+    assert "| bar | 3 | 1 | 0 |" in games_tables.counts(results)
+
+
+def of_both(loss: Floats, order: Floats) -> Scored:
+    """The same, whatever a system was tuned for."""
+    return dict.fromkeys((LOG_LOSS, ORDER), scored(loss, order))
+
+
+def test_order_is_that_of_all_where_nobody_is_experienced() -> None:
+    """As in the shortest files."""
+    both = of_both(np.full(9, 0.6), np.full(9, 100.0))
+    for each in both.values():
+        each[:, FIELDS.index("experienced")] = 0.0
+    found = [v.measure for v in games.verdicts({"bar": both}, {"peer": both})]
+    assert found == [LOG_LOSS, ORDER_OF_ALL, ORDER_OF_ALL]
+
+
+def test_an_interval_that_holds_zero_is_no_difference() -> None:
+    """Each sign of each measure."""
+    up, down, noise = Difference(1, 0.5, 1.5), Difference(-1, -1.5, -0.5), Difference(1, -1, 3)
+    told = [[games.verdict(m, d) for d in (up, down, noise)] for m in (LOG_LOSS, ORDER)]
+    assert told == [["worse", "better", "no difference"], ["better", "worse", "no difference"]]
+
+
+# --- all of it ------------------------------------------------------------------------------------
+
+
+def test_results_do_not_depend_on_the_number_of_processes() -> None:
+    """Each game's systems in order, the times apart."""
+
+    def told(workers: int) -> list[tuple[Any, ...]]:
+        systems = [Ours("glicko"), Ours("bar")]
+        listed = list(games_of("made up", SEASON, (5,)))
+        return [
+            (each.game, each.ours, each.rounds, each.scored_rounds,
+             [[(v.config, v.log_loss, v.pair_inversion) for v in s.variants] for s in each.systems])
+            for each in games.compare(listed, systems, 6, workers, lambda _: None)
+        ]  # fmt: skip
+
+    assert told(1) == told(2)
+    assert [each[0] for each in told(1)] == ["made up", "made up, 5"]
+
+
+def test_rounds_that_a_package_could_not_rate_are_told() -> None:
+    """In a line for each configuration."""
+    broken = fitted("trueskill-package", 0.6)
+    variants = [structs.replace(broken.of(LOG_LOSS), failed_rounds=61), broken.of(DEFAULT)]
+    result = games.Result(
+        game="a", rounds=80, scored_rounds=72, sides=400.0, ours=None, least_at_first=None,
+        systems=[structs.replace(broken, variants=variants), fitted("bar", 0.6)], verdicts=[],
+    )  # fmt: skip
+    told = games_tables._failed([result])
+    assert told == ["a: trueskill-package (log loss) failed on 61 of 80 rounds. They changed none "
+                    "of its ratings."]  # fmt: skip
+
+
+def test_notes_tell_what_was_bounded_and_what_is_missing() -> None:
+    """One line each."""
+    told = games_tables.notes(replace(QUICK, rounds=80, trials=6), ["trueskill-package"])
+    assert [" 6 " in f" {told[0]}", "first 80 rounds" in told[1], "trueskill-package" in told[2]]
+    assert len(told) == 3
+    assert len(games_tables.notes(replace(QUICK, rounds=None), [])) == 1
+    assert set(peers.MODULES) == set(peers.SPACES)
