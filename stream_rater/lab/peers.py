@@ -69,10 +69,16 @@ class PeerConfig(msgspec.Struct, frozen=True):
 
 
 def peer_module(module: str) -> Any:
-    """Import a peer's module; ImportError where it is not installed."""
-    if PEERS.is_dir() and str(PEERS) not in sys.path:
-        sys.path.append(str(PEERS))
-    return importlib.import_module(module)
+    """Import a peer's module; ImportError where it is not installed.
+
+    The path is as it was afterwards: PEERS has other versions of packages that we use.
+    """
+    before = sys.path[:]
+    sys.path.append(str(PEERS))
+    try:
+        return importlib.import_module(module)
+    finally:
+        sys.path[:] = before
 
 
 def missing() -> list[str]:

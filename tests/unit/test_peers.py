@@ -1,6 +1,8 @@
 """Peers through our rounds: what they believe and how they rate is what their packages say."""
 
 import math
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -132,3 +134,14 @@ def test_missing_peers_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(peers, "peer_module", absent)
     assert peers.missing() == ["trueskill-package"]
+
+
+def test_a_peer_changes_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its folder has other versions of our packages, which nobody else must see."""
+    (tmp_path / "a_peer_of_this_test.py").write_text("rates = True\n")
+    monkeypatch.setattr(peers, "PEERS", tmp_path)
+    before = sys.path[:]
+    assert peer_module("a_peer_of_this_test").rates
+    with pytest.raises(ImportError):
+        peer_module("no_peer_at_all")
+    assert sys.path == before
