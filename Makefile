@@ -118,7 +118,7 @@ $(ASYNCAPI)/parser-$(ASYNCAPI_PARSER): # the stamp of an installation that went 
 	@touch $@
 
 image-check: servers ## Run the commands of deploy/Dockerfile in a folder (some minutes)
-	@$(VENV_PYTHON) -m tests.image
+	@PYTHONPATH=deploy $(VENV_PYTHON) -m tests.image
 
 image: python ## Build deploy/Dockerfile with podman or docker and check what it runs (root, WRITE=1)
 	@PYTHONPATH=.:deploy $(VENV_PYTHON) -m containers image $(WRITTEN)

@@ -27,6 +27,7 @@ from dockerfile_parse import DockerfileParser
 from numba.core.caching import _CacheLocator
 
 import stream_rater
+from containers.image import LOADED, SAVED, WARM_S
 from local.tools import ROOT
 from stream_rater.columns import kernels
 from tests.helm.chart import worker_pods
@@ -38,10 +39,6 @@ COMPILING = "stream_rater.runtime.selfcheck --all"
 DISTRIBUTIONS = (
     "from importlib import metadata as m; print(*(d.metadata['Name'] for d in m.distributions()))"
 )
-WARM_S = 1.0
-"""A ladder's first rounds, by whatever system, from compiled kernels."""
-LOADED, SAVED = "data loaded from", "data saved to"
-"""What numba says of its cache under NUMBA_DEBUG_CACHE."""
 
 
 @dataclass

@@ -4,10 +4,7 @@ import json
 import os
 import shutil
 import socket
-import ssl
 import subprocess
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +14,7 @@ import trustme
 import yaml
 
 from cluster.binaries import BINARIES
-from local.processes import Launch, Server
+from local.processes import Launch, Server, http_ok
 
 NODE, ADDRESS = "node", "10.77.0.1"
 PODS, SERVICES, DNS = "10.244.0.0/24", "10.96.0.0/16", "10.96.0.10"
@@ -26,7 +23,7 @@ PLUGINS: Final = Path("/usr/lib/cni")
 CGROUP: Final = "/stream-rater-cluster"
 PAUSE: Final = "localhost/pause:1"
 ADAPTER_PORT: Final = 16443
-START_S: Final = 90.0
+START_S, START_PROBE_S = 90.0, 2.0
 SUBJECTS: Final = {
     "apiserver": ("kube-apiserver", "kubernetes"),
     "kubelet": (f"system:node:{NODE}", "system:nodes"),
@@ -131,35 +128,19 @@ class Node:
         (self.folder / name).write_text(text, encoding="utf-8")
 
 
-def _http(path: str) -> Callable[[int], bool]:
-    def answers(port: int) -> bool:
-        return _answered(f"http://127.0.0.1:{port}{path}")
-
-    return answers
+def _http(path: str, scheme: str = "http") -> Callable[[int], bool]:
+    return lambda port: http_ok(f"{scheme}://127.0.0.1:{port}{path}", START_PROBE_S)
 
 
 def _https(path: str) -> Callable[[int], bool]:
     """Whatever certificate it has: only who is asked here is on this port."""
-
-    def answers(port: int) -> bool:
-        return _answered(f"https://127.0.0.1:{port}{path}")
-
-    return answers
+    return _http(path, "https")
 
 
 def _answers_tls(port: int) -> bool:
     """Whether there is a server, whoever it lets in."""
-    with socket.create_connection(("127.0.0.1", port), 2.0):
+    with socket.create_connection(("127.0.0.1", port), START_PROBE_S):
         return True
-
-
-def _answered(url: str) -> bool:
-    anyone = ssl._create_unverified_context() if url.startswith("https") else None
-    try:
-        with urllib.request.urlopen(url, timeout=2.0, context=anyone) as answer:
-            return bool(answer.status == 200)
-    except urllib.error.HTTPError:
-        return False
 
 
 def write_certificates(folder: Path) -> None:
@@ -188,6 +169,19 @@ def kubeconfig(folder: Path, who: str) -> str:
     })  # fmt: skip
 
 
+def asking(folder: Path, who: str) -> tuple[str, ...]:
+    """As whom a server asks the API, also who asks itself, and with which rights."""
+    file = f"{folder}/{who}.kubeconfig"
+    kinds = ("", "authentication-", "authorization-")
+    return tuple(f"--{kind}kubeconfig={file}" for kind in kinds)
+
+
+def serving(folder: Path) -> tuple[str, ...]:
+    """The certificate that a server shows."""
+    cert, key = folder / "apiserver.crt", folder / "apiserver.key"
+    return f"--tls-cert-file={cert}", f"--tls-private-key-file={key}"
+
+
 def etcd(folder: Path) -> tuple[str, ...]:
     """Its command; within the cluster's own network, so without TLS."""
     return (
@@ -204,8 +198,7 @@ def api_server(folder: Path) -> tuple[str, ...]:
         f"--advertise-address={ADDRESS}", "--secure-port=6443", "--allow-privileged=true",
         f"--service-cluster-ip-range={SERVICES}", "--authorization-mode=Node,RBAC",
         "--enable-admission-plugins=NodeRestriction", f"--client-ca-file={folder}/ca.crt",
-        f"--tls-cert-file={folder}/apiserver.crt", f"--tls-private-key-file={folder}/apiserver.key",
-        "--service-account-issuer=https://kubernetes.default.svc",
+        *serving(folder), "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={folder}/accounts.key",
         f"--service-account-signing-key-file={folder}/accounts.key",
         f"--kubelet-client-certificate={folder}/admin.crt",
@@ -223,25 +216,19 @@ def api_server(folder: Path) -> tuple[str, ...]:
 def controllers(folder: Path) -> tuple[str, ...]:
     """Its command."""
     return (
-        str(BINARIES / "kube-controller-manager"), f"--kubeconfig={folder}/controller.kubeconfig",
-        f"--authentication-kubeconfig={folder}/controller.kubeconfig",
-        f"--authorization-kubeconfig={folder}/controller.kubeconfig",
-        "--authorization-always-allow-paths=/healthz", "--leader-elect=false",
+        str(BINARIES / "kube-controller-manager"), *asking(folder, "controller"),
+        "--authorization-always-allow-paths=/healthz", "--leader-elect=false", *serving(folder),
         "--use-service-account-credentials=true", f"--root-ca-file={folder}/ca.crt",
         "--horizontal-pod-autoscaler-sync-period=5s",
         f"--service-account-private-key-file={folder}/accounts.key",
-        f"--tls-cert-file={folder}/apiserver.crt", f"--tls-private-key-file={folder}/apiserver.key",
     )  # fmt: skip
 
 
 def scheduler(folder: Path) -> tuple[str, ...]:
     """Its command."""
     return (
-        str(BINARIES / "kube-scheduler"), f"--kubeconfig={folder}/scheduler.kubeconfig",
-        f"--authentication-kubeconfig={folder}/scheduler.kubeconfig",
-        f"--authorization-kubeconfig={folder}/scheduler.kubeconfig",
-        "--authorization-always-allow-paths=/healthz", "--leader-elect=false",
-        f"--tls-cert-file={folder}/apiserver.crt", f"--tls-private-key-file={folder}/apiserver.key",
+        str(BINARIES / "kube-scheduler"), *asking(folder, "scheduler"),
+        "--authorization-always-allow-paths=/healthz", "--leader-elect=false", *serving(folder),
     )  # fmt: skip
 
 
@@ -264,14 +251,10 @@ def keda_operator(folder: Path) -> tuple[str, ...]:
 
 def keda_adapter(folder: Path) -> tuple[str, ...]:
     """Its command."""
-    asks = tuple(
-        f"--{what}kubeconfig={folder}/admin.kubeconfig"
-        for what in ("", "lister-", "authentication-", "authorization-")
-    )
     return (
-        str(BINARIES / "adapter"), *asks, f"--cert-dir={folder}/keda",
+        str(BINARIES / "adapter"), *asking(folder, "admin"), *serving(folder),
+        f"--lister-kubeconfig={folder}/admin.kubeconfig", f"--cert-dir={folder}/keda",
         f"--secure-port={ADAPTER_PORT}", "--port=18081",
-        f"--tls-cert-file={folder}/apiserver.crt", f"--tls-private-key-file={folder}/apiserver.key",
         "--metrics-service-address=127.0.0.1:9666", "--metrics-service-grpc-authority=localhost",
     )  # fmt: skip
 

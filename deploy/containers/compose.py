@@ -15,6 +15,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from containers import base, engine, servers
 from containers.engine import Engine
 from containers.load import Load
 from containers.report import Failed, Report, wait_for
+from local.processes import http_ok
 from local.tools import ROOT, LocalServerError
 
 FILE: Final = ROOT / "deploy" / "compose.yaml"
@@ -32,7 +34,7 @@ API: Final = "http://127.0.0.1:9109"
 PROMETHEUS: Final = "http://127.0.0.1:9090"
 LADDER: Final = "ranked-eu"
 UP_S, WATCHED_S, SEASON_S, BEFORE_S = 120.0, 60.0, 20.0, 8.0
-TIMEOUT_S: Final = 600.0
+TIMEOUT_S, PROBE_S = 600.0, 5.0
 UPDATES: Final = "sum(stream_rater_updates_total)"
 
 
@@ -220,12 +222,10 @@ def played(report: Report) -> None:
 
 
 def answered(url: str) -> bool:
-    """Whether it answers 200."""
-    try:
-        with urllib.request.urlopen(url, timeout=5.0) as answer:
-            return bool(answer.status == 200)
-    except (urllib.error.URLError, OSError):
-        return False
+    """Whether it answers well."""
+    with suppress(OSError):
+        return http_ok(url, PROBE_S)
+    return False
 
 
 def fetched(url: str) -> Any:

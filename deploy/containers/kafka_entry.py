@@ -1,16 +1,15 @@
 """What the Kafka image that is made here runs: a node told by KAFKA_... variables, as in Apache's
-image, and the command that asks a broker for the versions of its API.
+image, and in the place of the command for a broker's versions one that asks whether it is ready.
 
     entry.py                                                    the node
     kafka-broker-api-versions.sh --bootstrap-server HOST:PORT   the command, by this file's name
 
-It needs nothing but Python and stands in the image on its own.
+It needs nothing but Python, and `kafka_probe.py` beside it.
 """
 
 import base64
+import importlib
 import os
-import socket
-import struct
 import subprocess
 import sys
 import uuid
@@ -21,7 +20,7 @@ HOME = Path("/opt/kafka")
 JAVA = "/usr/bin/java"
 FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
 CONFIGURATION = Path("/tmp/kafka.properties")
-API_VERSIONS, TIMEOUT_S = 18, 5.0
+TIMEOUT_S = 5.0
 NOT_THE_BROKERS = {"KAFKA_HEAP_OPTS", "KAFKA_OPTS", "KAFKA_CLUSTER_ID"}
 
 
@@ -43,36 +42,17 @@ def java(main_class: str, *arguments: str) -> list[str]:
     return [JAVA, *heap, *FLAGS, log, "-cp", jars, main_class, *arguments]
 
 
-def versions(address: str) -> dict[int, tuple[int, int]]:
-    """The requests that a broker understands, by their keys: lowest and highest version.
-
-    OSError if it does not answer, ValueError if it refuses. Kafka's protocol, ApiVersions 0: size,
-    key 18, version, correlation id, client id; the answer has an error code and an array.
-    """
+def ready(address: str) -> bool:
+    """Whether the broker at HOST:PORT works, as `kafka_probe` sees it."""
     host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port)), TIMEOUT_S) as broker:
-        request = struct.pack(">hhih", API_VERSIONS, 0, 1, -1)
-        broker.sendall(struct.pack(">i", len(request)) + request)
-        with broker.makefile("rb") as answer:
-            (size,) = struct.unpack(">i", answer.read(4).rjust(4, b"\0"))
-            told = answer.read(size)
-    if len(told) < 10:
-        raise OSError(f"{address} hung up")
-    code, count = struct.unpack_from(">hi", told, 4)
-    if code != 0:
-        raise ValueError(f"{address} refused: error code {code}")
-    rows = (struct.unpack_from(">hhh", told, 10 + 6 * each) for each in range(count))
-    return {key: (lowest, highest) for key, lowest, highest in rows}
+    probe = importlib.import_module("kafka_probe")  # lies beside this file in the image
+    return bool(probe.ready(host, int(port), TIMEOUT_S))
 
 
 def main() -> None:
     """Become the node, or be the command."""
     if Path(sys.argv[0]).name.startswith("kafka-broker-api-versions"):
-        try:
-            print(len(versions(sys.argv[sys.argv.index("--bootstrap-server") + 1])), "requests")
-        except (OSError, ValueError, LookupError) as error:
-            sys.exit(f"{type(error).__name__}: {error}")
-        return
+        sys.exit(0 if ready(sys.argv[sys.argv.index("--bootstrap-server") + 1]) else 1)
     CONFIGURATION.write_text(properties(os.environ), encoding="utf-8")
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").lstrip("-")
     given = os.environ.get("KAFKA_CLUSTER_ID") or cluster

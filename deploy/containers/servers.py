@@ -29,7 +29,7 @@ from local.tools import (
 HERE: Final = Path(__file__).parent
 SOURCES: Final = (
     HERE / "servers.py", HERE / "kafka_entry.py", HERE.parent / "image_parts.py",
-    HERE.parent / "local" / "log4j2.xml",
+    HERE.parent / "local" / "kafka_probe.py", HERE.parent / "local" / "log4j2.xml",
 )  # fmt: skip
 NOT_RUN: Final = {"jmods", "src.zip", "demo", "man", "legal", "docs"}
 KAFKA: Final = f"docker.io/apache/kafka:{KAFKA_VERSION}"
@@ -113,10 +113,12 @@ def fill_kafka(folder: Path) -> None:
     (target / "bin").mkdir(parents=True)
     shutil.copytree(LIBS, target / "libs")
     shutil.copy(SOURCES[-1], target / "log4j2.xml")
-    for place in ("entry.py", "bin/kafka-broker-api-versions.sh"):
-        text = (HERE / "kafka_entry.py").read_text(encoding="utf-8")
-        (target / place).write_text(f"#!/usr/bin/python3\n{text}", encoding="utf-8")
-        (target / place).chmod(0o755)
+    shutil.copy(HERE.parent / "local" / "kafka_probe.py", target)
+    entry = target / "entry.py"
+    text = (HERE / "kafka_entry.py").read_text(encoding="utf-8")
+    entry.write_text(f"#!/usr/bin/python3\n{text}", encoding="utf-8")
+    entry.chmod(0o755)
+    (target / "bin/kafka-broker-api-versions.sh").symlink_to("../entry.py")
     _writable(folder / "var/lib/kafka/data")
 
 

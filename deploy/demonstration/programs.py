@@ -2,13 +2,19 @@
 
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from local.processes import LOOPBACK, Launch, Server, free_port, log_tail, undisturbed
+from local.processes import (
+    LOOPBACK,
+    Launch,
+    Server,
+    free_port,
+    http_ok,
+    log_tail,
+    undisturbed,
+)
 from stream_rater.config import PREFIX
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -21,7 +27,6 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0
 """What the service promises to need at most after SIGTERM."""
 
-PROBE_TIMEOUT_S = 1.0
 END_TIMEOUT_S = 5.0
 TAIL_LINES = 12
 
@@ -65,12 +70,8 @@ def _started(
 
 
 def ready(port: int) -> bool:
-    """Whether /readyz says so."""
-    try:
-        with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/readyz", timeout=PROBE_TIMEOUT_S):
-            return True
-    except urllib.error.HTTPError:
-        return False  # up, but not in its consumer groups yet
+    """Whether /readyz says so: not while it is up, but not in its consumer groups yet."""
+    return http_ok(f"http://{LOOPBACK}:{port}/readyz")
 
 
 class Program:

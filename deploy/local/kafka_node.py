@@ -15,8 +15,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from local.kafka_probe import answers
-from local.processes import LOOPBACK, Launch, Server, free_port, start_on
+from local import kafka_probe
+from local.processes import LOOPBACK, PROBE_TIMEOUT_S, Launch, Server, free_port, start_on
 from local.tools import JAVA_MINIMUM, KAFKA_HOME, LocalServerError, find_java
 
 START_TIMEOUT_S: Final = 60.0
@@ -116,7 +116,7 @@ def node_launch(
         command=java_command(java, "kafka.Kafka", str(configuration), jvm_flags=jvm_flags),
         directory=directory,
         port=port,
-        answers=answers,
+        answers=lambda port: kafka_probe.ready(LOOPBACK, port, PROBE_TIMEOUT_S),
         start_timeout_s=START_TIMEOUT_S,
         outlive=outlive,
     )

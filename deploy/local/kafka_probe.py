@@ -7,13 +7,13 @@ and the first transaction seconds of retries.
 
 Request: length, api key, api version, correlation id, client id, then the body.
 Answer: length, correlation id, then the body. All big-endian; strings have a 16-bit length.
+
+It needs nothing but Python: the Kafka image that is made here has a copy (`containers`).
 """
 
 import socket
 import struct
 from typing import Final
-
-from local.processes import LOOPBACK, PROBE_TIMEOUT_S
 
 _FIND_COORDINATOR: Final = 10
 _API_VERSIONS: Final = 18
@@ -23,9 +23,9 @@ _CORRELATION_ID: Final = 7
 _ANSWER_LIMIT: Final = 1 << 16
 
 
-def answers(port: int) -> bool:
+def ready(host: str, port: int, timeout_s: float) -> bool:
     """Whether topics, groups and transactions work there now; OSError counts as no."""
-    with socket.create_connection((LOOPBACK, port), timeout=PROBE_TIMEOUT_S) as broker:
+    with socket.create_connection((host, port), timeout=timeout_s) as broker:
         return _api_versions_answered(broker) and all(
             _has_coordinator(broker, kind) for kind in (_GROUP, _TRANSACTION)
         )

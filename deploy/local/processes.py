@@ -12,10 +12,13 @@ import random
 import select
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -33,6 +36,17 @@ PORT_ATTEMPTS: Final = 3
 STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PORTS_FROM: Final = 15_000
 _PORT_TRIES: Final = 200
+
+
+def http_ok(url: str, timeout_s: float = PROBE_TIMEOUT_S) -> bool:
+    """Whether a server answers a GET well, whatever certificate it shows; OSError if it does not
+    answer at all."""
+    anyone = ssl._create_unverified_context() if url.startswith("https") else None
+    try:
+        with urllib.request.urlopen(url, timeout=timeout_s, context=anyone):
+            return True
+    except urllib.error.HTTPError:
+        return False
 
 
 @dataclass(frozen=True)

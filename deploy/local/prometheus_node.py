@@ -1,13 +1,11 @@
 """A Prometheus that scrapes workers on this machine, with the rules that production has."""
 
 import json
-import urllib.error
-import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from local.processes import LOOPBACK, PROBE_TIMEOUT_S, Launch, Server, start_on
+from local.processes import LOOPBACK, Launch, Server, http_ok, start_on
 from local.tools import ROOT, LocalServerError, find_prometheus
 
 START_TIMEOUT_S: Final = 30.0
@@ -86,8 +84,4 @@ def render(workers: Sequence[str], apis: Sequence[str], every: str) -> str:
 
 def answers(port: int) -> bool:
     """Whether it is ready to be asked."""
-    try:
-        with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/-/ready", timeout=PROBE_TIMEOUT_S):
-            return True
-    except urllib.error.HTTPError:
-        return False
+    return http_ok(f"http://{LOOPBACK}:{port}/-/ready")

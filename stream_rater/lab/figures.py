@@ -9,7 +9,7 @@ import msgspec
 from stream_rater.lab.comparison import Row
 from stream_rater.lab.evidence import REFERENCE, TRAIN, DataSet, Entry
 from stream_rater.lab.farming import FARMED, HARVEST, HONEST, Careers
-from stream_rater.lab.tuning import MissingExtra, without_defaults
+from stream_rater.lab.tuning import lab_extra, without_defaults
 
 PAPER = {
     "synth-large": {"codeforces": (84.0, 11.1), "topcoder": (84.1, 11.0),
@@ -164,13 +164,11 @@ def reliability(rows: Sequence[Row], out: Path) -> None:
 
 def pyplot() -> Any:
     """The module matplotlib.pyplot, set up without a display. Raises MissingExtra."""
-    try:
+    with lab_extra():
         import matplotlib as mpl
 
         mpl.use("Agg")
         from matplotlib import pyplot
-    except ImportError as error:
-        raise MissingExtra(f"{error.name} is not installed: stream-rater[lab] brings it") from None
     return pyplot
 
 

@@ -26,11 +26,8 @@ order.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from itertools import product
-from multiprocessing import get_context
 
 import msgspec
 import numpy as np
@@ -41,6 +38,7 @@ from stream_rater.lab.contestants import System
 from stream_rater.lab.fits import LOG_LOSS, ORDER, ORDER_OF_ALL, Fitted, Scored, fit
 from stream_rater.lab.game import Game
 from stream_rater.lab.measures import better
+from stream_rater.lab.sharing import sharing
 
 REFERENCE = "trueskill"
 """Of our systems the one that peers beat least often on the games of the benchmarks."""
@@ -143,17 +141,10 @@ def result_of(game: Game, fitted: Mapping[str, tuple[Fitted, Scored]]) -> Result
 Job = tuple[int, System]
 """A game's number, and a system."""
 
-_games: list[Game] = []
-"""The games in a worker process. They are sent once, not with each job."""
 
-
-def _receive(games: Sequence[Game]) -> None:
-    _games[:] = games
-
-
-def _work(job: Job, trials: int) -> tuple[Fitted, Scored]:
+def _work(trials: int, games: Sequence[Game], job: Job) -> tuple[Fitted, Scored]:
     number, system = job
-    return fit(system, _games[number], trials)
+    return fit(system, games[number], trials)
 
 
 def compare(
@@ -174,26 +165,11 @@ def _results(
     say: Callable[[str], None],
 ) -> Iterator[dict[str, tuple[Fitted, Scored]]]:  # fmt: skip
     """By game, what its systems gave, by name."""
-    with _mapped(games, workers) as run:
-        done = run(jobs, trials)
+    with sharing(games, workers) as run:
+        done = run(partial(_work, trials), jobs)
         for first in range(0, len(jobs), each):
             found = {}
             for number, system in jobs[first : first + each]:
                 found[system.name] = next(done)
                 say(f"{games[number].name}: {system.name}")
             yield found
-
-
-Map = Callable[[Sequence[Job], int], Iterator[tuple[Fitted, Scored]]]
-
-
-@contextmanager
-def _mapped(games: Sequence[Game], workers: int) -> Iterator[Map]:
-    """A map over jobs that runs in `workers` processes; with one, in this process."""
-    if workers <= 1:
-        _receive(games)
-        yield lambda jobs, trials: (_work(job, trials) for job in jobs)
-        return
-    context = get_context("spawn")  # kernels run threads, which do not survive a fork
-    with ProcessPoolExecutor(workers, context, _receive, (games,)) as pool:
-        yield lambda jobs, trials: pool.map(partial(_work, trials=trials), jobs)

@@ -217,21 +217,14 @@ def split(session: Session, size: int, rng: np.random.Generator) -> Session:
     Entries keep their order (paper, section 6.5). A rest of fewer than two entries is left out.
     Rounds with teams cannot be split. The parts of a round have its number.
     """
-    rows, rounds, start, parts = [], [], 0, [0]
-    for each in session.rounds:
-        whole = each.batch
-        entries = len(whole.place)
-        assert entries == len(whole.share), "a round with teams cannot be dealt"
-        dealt = rng.permutation(entries)
-        for first in range(0, entries, size):
+
+    def deal(whole: RoundBatch, dealt: Ints) -> Iterator[tuple[Ints, RoundBatch]]:
+        for first in range(0, len(dealt), size):
             chosen = np.sort(dealt[first : first + size])
-            if len(chosen) < 2:
-                continue
-            rows.append(session.rows[start + chosen])
-            rounds.append(_with_entries(whole, chosen))
-        start += entries
-        parts.append(len(rounds))
-    return _in_parts(session, rows, rounds, parts)
+            if len(chosen) >= 2:
+                yield chosen, _with_entries(whole, chosen)
+
+    return _dealt(session, deal, rng)
 
 
 def deal_teams(session: Session, size: int, rng: np.random.Generator) -> Session:
@@ -241,19 +234,33 @@ def deal_teams(session: Session, size: int, rng: np.random.Generator) -> Session
     the mean of their places. A rest too small for two teams is left out. Rounds with teams cannot
     be dealt. The parts of a round have its number.
     """
+
+    def deal(whole: RoundBatch, dealt: Ints) -> Iterator[tuple[Ints, RoundBatch]]:
+        for first in range(0, len(dealt) - 2 * size + 1, 2 * size):
+            chosen = dealt[first : first + 2 * size]
+            sums = _doubled_ranks(whole.place[chosen]).reshape(2, size).sum(axis=1)
+            better = np.argsort(sums, kind="stable")
+            place = np.array([1, 1 if sums[0] == sums[1] else 2], whole.place.dtype)
+            teams = chosen.reshape(2, size)[better].ravel()
+            yield teams, _of_two_teams(whole, place, teams)
+
+    return _dealt(session, deal, rng)
+
+
+Deal = Callable[[RoundBatch, Ints], Iterator[tuple[Ints, RoundBatch]]]
+"""Makes rounds of one round, without teams, and its entries in a random order; tells whose they
+are."""
+
+
+def _dealt(session: Session, deal: Deal, rng: np.random.Generator) -> Session:
     rows, rounds, start, parts = [], [], 0, [0]
     for each in session.rounds:
         whole = each.batch
         entries = len(whole.place)
         assert entries == len(whole.share), "a round with teams cannot be dealt"
-        dealt = rng.permutation(entries)
-        for first in range(0, entries - 2 * size + 1, 2 * size):
-            chosen = dealt[first : first + 2 * size]
-            sums = _doubled_ranks(whole.place[chosen]).reshape(2, size).sum(axis=1)
-            better = np.argsort(sums, kind="stable")
-            rows.append(session.rows[start + chosen.reshape(2, size)[better].ravel()])
-            place = np.array([1, 1 if sums[0] == sums[1] else 2], whole.place.dtype)
-            rounds.append(_of_two_teams(whole, place, chosen))
+        for chosen, made in deal(whole, rng.permutation(entries)):
+            rows.append(session.rows[start + chosen])
+            rounds.append(made)
         start += entries
         parts.append(len(rounds))
     return _in_parts(session, rows, rounds, parts)

@@ -23,11 +23,12 @@ from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.kernels import kernel
 from stream_rater.columns.ranges import bounds, spread
 from stream_rater.lab import accuracy
-from stream_rater.lab.accuracy import distances_of
+from stream_rater.lab.accuracy import SURE, distances_of
 from stream_rater.lab.evaluation import Contender
 from stream_rater.lab.measures import FIELDS, WEIGHT_OF
 from stream_rater.lab.season import Session
-from stream_rater.lab.tuning import MissingExtra
+from stream_rater.lab.sureness import most_probable
+from stream_rater.lab.tuning import lab_extra
 from stream_rater.predictions.chances import chances_of
 from stream_rater.predictions.wins import performances_of
 from stream_rater.rating.model import Places
@@ -35,12 +36,6 @@ from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.performance import C
 
 BINS = 10
-PRIOR = 0.5
-"""Standard deviation of ln factor before anything was seen."""
-WIDEST = 32.0
-"""The factor lies between its inverse and this."""
-SURE = 1e-15
-"""Probabilities are clipped to [SURE, 1 - SURE], as in `accuracy`."""
 
 
 class Sides(NamedTuple):
@@ -181,34 +176,23 @@ def pairs_of(run: Run) -> tuple[Floats, Ints]:
 
 def _log_below(z: Floats, *, gaussian: bool) -> Floats:
     """The logarithm of the distribution function of variance 1."""
-    try:
+    with lab_extra():
         from scipy.special import log_ndtr
-    except ImportError as error:
-        raise MissingExtra(f"{error.name} is not installed: stream-rater[lab] brings it") from None
     found: Floats = log_ndtr(z) if gaussian else -np.logaddexp(0.0, -C * z)
     return np.clip(found, np.log(SURE), np.log1p(-SURE))
 
 
 def variance_factor(run: Run) -> float:
-    """The most probable variance factor: it minimises the total log loss of these rounds and
-    (ln factor)^2 / (2 PRIOR^2). Raises MissingExtra without SciPy."""
+    """The most probable variance factor by the total log loss of these rounds (see `sureness`).
+    Raises MissingExtra without SciPy."""
     z, of_round = pairs_of(run)
     if not len(z):
         return 1.0
     counts = np.bincount(of_round, minlength=len(run.sides.number))
     weight = (0.5 * np.diff(run.sides.starts) / np.maximum(counts, 1))[of_round]
-    try:
-        from scipy.optimize import minimize_scalar
-    except ImportError as error:
-        raise MissingExtra(f"{error.name} is not installed: stream-rater[lab] brings it") from None
-
-    def cost(log_factor: float) -> float:
-        loss = weight @ _log_below(z * np.exp(-0.5 * log_factor), gaussian=run.gaussian)
-        return float(0.5 * (log_factor / PRIOR) ** 2 - loss)
-
-    reach = np.log(WIDEST)
-    found = minimize_scalar(cost, bounds=(-reach, reach), method="bounded", options={"xatol": 1e-3})
-    return float(np.exp(found.x))
+    return most_probable(
+        lambda factor: -float(weight @ _log_below(z / np.sqrt(factor), gaussian=run.gaussian))
+    )
 
 
 def calibration_error(run: Run, factor: float = 1.0) -> float | None:

@@ -10,7 +10,7 @@ where the second term is a normal prior of ln factor around 0. A few rounds hard
 from 1; some hundred decide by themselves.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.lab import winners
 from stream_rater.lab.evaluation import Contender
 from stream_rater.lab.season import Session
-from stream_rater.lab.tuning import MissingExtra
+from stream_rater.lab.tuning import lab_extra
 from stream_rater.predictions.chances import draw_margin_of
 from stream_rater.predictions.wins import Performances, of_rounds, performances_of
 from stream_rater.rating.model import Places
@@ -45,16 +45,19 @@ class _Wave(NamedTuple):
 def variance_factor(sessions: Iterable[Session], config: RatingConfig) -> float:
     """The most probable factor by these rounds, each foretold before it was rated. Raises
     MissingExtra without SciPy."""
-    try:
-        from scipy.optimize import minimize_scalar
-    except ImportError as error:
-        raise MissingExtra(f"{error.name} is not installed: stream-rater[lab] brings it") from None
     waves = _last(_waves(sessions, config))
     draws = draw_margin_of(config) > 0.0
+    return most_probable(lambda factor: sum(_loss(each, factor, draws=draws) for each in waves))
+
+
+def most_probable(loss: Callable[[float], float]) -> float:
+    """The factor with the least loss and prior, by the total loss at each. Raises MissingExtra
+    without SciPy."""
+    with lab_extra():
+        from scipy.optimize import minimize_scalar
 
     def cost(log_factor: float) -> float:
-        loss = sum(_loss(each, np.exp(log_factor), draws=draws) for each in waves)
-        return float(loss + 0.5 * (log_factor / PRIOR) ** 2)
+        return float(loss(np.exp(log_factor)) + 0.5 * (log_factor / PRIOR) ** 2)
 
     reach = np.log(WIDEST)
     found = minimize_scalar(cost, bounds=(-reach, reach), method="bounded", options={"xatol": 1e-3})

@@ -7,10 +7,9 @@ fewer trials near the end.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import get_context
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -21,6 +20,7 @@ from stream_rater.lab.accuracy import averages
 from stream_rater.lab.evaluation import MOST_SIDES, evaluate
 from stream_rater.lab.measures import better
 from stream_rater.lab.season import Session
+from stream_rater.lab.sharing import sharing
 from stream_rater.lab.spaces import Dimension, configuration, place
 from stream_rater.rating.parameters import RatingConfig
 
@@ -33,6 +33,15 @@ UNDEFINED = 1e9
 
 class MissingExtra(Exception):
     """A package of the extra `lab` is not installed."""
+
+
+@contextmanager
+def lab_extra() -> Iterator[None]:
+    """For imports of what the extra `lab` brings: MissingExtra where one fails."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtra(f"{error.name} is not installed: stream-rater[lab] brings it") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,22 +87,22 @@ class Searched(Protocol):
         """The point to begin with."""
 
 
-Cost = Callable[[Sequence[float]], float]
-Map = Callable[[Cost, Iterable[Sequence[float]]], Iterable[float]]
+Costs = Callable[[Iterable[Sequence[float]]], Iterable[float]]
+"""Of many points, in their order."""
 
 
 class _Trials:
     """Runs and reports trials, and remembers the best point."""
 
-    def __init__(self, problem: Searched, run: Map, tell: Callable[[], None]) -> None:
-        self._problem, self._run, self._tell = problem, run, tell
+    def __init__(self, costs: Costs, tell: Callable[[], None]) -> None:
+        self._costs, self._tell = costs, tell
         self.best: tuple[float, list[float]] = (np.inf, [])
 
     def all(self, _: object, points: Iterable[Sequence[float]]) -> list[float]:
         """The costs of many points, evaluated in parallel."""
         listed = [list(map(float, point)) for point in points]
         costs: list[float] = []
-        for point, cost in zip(listed, self._run(self._problem.cost, listed), strict=True):
+        for point, cost in zip(listed, self._costs(listed), strict=True):
             costs.append(cost)
             if cost < self.best[0]:  # the first of equal ones, so that the first guess stays
                 self.best = cost, point
@@ -121,17 +130,15 @@ def search(
     The result depends on the number of trials, not on `workers`, the number of processes that share
     the work. `tell` is called after each trial. Raises MissingExtra without SciPy.
     """
-    try:
+    with lab_extra():
         from scipy import optimize
         from scipy.stats import qmc
-    except ImportError as error:
-        raise MissingExtra(f"{error.name} is not installed: stream-rater[lab] brings it") from None
     dimensions = len(problem.space)
     size = max(min(3 * dimensions + 2, trials // 3), 5)
     population = qmc.LatinHypercube(dimensions, rng=SEED).random(size)
     population[0] = problem.start()
-    with _mapped(problem, workers) as run:
-        found = _Trials(problem, run, tell)
+    with sharing(problem, workers) as run:
+        found = _Trials(partial(run, _cost), tell)
         generations = max(int(FOR_EVOLUTION * trials) // size - 1, 0)
         optimize.differential_evolution(
             _unused, [(0.0, 1.0)] * dimensions, init=population, maxiter=generations, tol=0.0,
@@ -158,29 +165,8 @@ def _simplex(best: Floats) -> Floats:
     return np.vstack([best, best + np.diag(step)])
 
 
-# --- many at once --------------------------------------------------------------------------------
-
-_received: list[Searched] = []
-"""The problem in a worker process. It is sent once, not with each trial."""
-
-
-def _receive(problem: Searched) -> None:
-    _received.append(problem)
-
-
-def _cost(point: Sequence[float]) -> float:
-    return _received[-1].cost(point)
-
-
-@contextmanager
-def _mapped(problem: Searched, workers: int) -> Iterator[Map]:
-    """A map over points that runs in `workers` processes; with one, in this process."""
-    if workers <= 1:
-        yield map
-        return
-    context = get_context("spawn")  # kernels run threads, which do not survive a fork
-    with ProcessPoolExecutor(workers, context, _receive, (problem,)) as pool:
-        yield lambda _, points: pool.map(_cost, points)
+def _cost(problem: Searched, point: Sequence[float]) -> float:
+    return problem.cost(point)
 
 
 def without_defaults(config: RatingConfig) -> dict[str, Any]:

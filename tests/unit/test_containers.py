@@ -1,8 +1,10 @@
 """What `make image` and `make compose` know without an engine: names, settings, their table."""
 
 import io
+import re
 import socketserver
 import struct
+import sys
 import threading
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -13,9 +15,10 @@ import yaml
 from containers import base, compose, pip_settings, servers
 from containers.engine import Engine, podman_settings
 from containers.image import DOCKERFILE, bases, plain
-from containers.kafka_entry import properties, versions
+from containers.kafka_entry import properties, ready
 from containers.report import Failed, Report, table
 from containers.servers import Recipe
+from local import kafka_probe
 from local.tools import LocalServerError
 from tests.benchmarks.document import platform
 from tests.benchmarks.document.rows import Origin, made
@@ -172,7 +175,7 @@ def test_the_table_goes_into_the_documents(tmp_path: Path) -> None:
 
 
 class Broker(socketserver.BaseRequestHandler):
-    """Answers ApiVersions with what its server says."""
+    """Answers the first request with what its server says; then it hangs up."""
 
     def handle(self) -> None:
         """One request, one answer."""
@@ -180,23 +183,41 @@ class Broker(socketserver.BaseRequestHandler):
         self.request.sendall(self.server.answer)  # type: ignore[attr-defined]
 
 
+def answer(body: bytes, correlation_id: int = 7) -> bytes:
+    """As Kafka frames it."""
+    return struct.pack(">ii", len(body) + 4, correlation_id) + body
+
+
 @pytest.mark.parametrize(
-    ("answer", "seen"),
+    ("told", "seen"),
     [
-        (struct.pack(">iihihhh", 16, 1, 0, 1, 18, 0, 5), {18: (0, 5)}),
-        (struct.pack(">iihi", 10, 1, 35, 0), ValueError),
-        (b"", OSError),
-        (struct.pack(">ii", 10, 1), OSError),
+        (answer(struct.pack(">h", 35)), False),  # refused
+        (answer(struct.pack(">h", 0), correlation_id=8), False),  # to another request
+        (answer(b""), False),
+        (b"", ConnectionResetError),
+        (answer(struct.pack(">h", 0)), ConnectionResetError),  # one answer of three
     ],
 )
-def test_a_broker_is_asked_for_its_versions(answer: bytes, seen: object) -> None:
-    """By Kafka's own protocol; one that refuses or hangs up is told."""
+def test_a_broker_that_does_not_work_is_not_ready(
+    told: bytes, seen: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The probe of the servers here, as the image's command calls it."""
+    monkeypatch.setitem(sys.modules, "kafka_probe", kafka_probe)
     with socketserver.TCPServer(("127.0.0.1", 0), Broker) as server:
-        server.answer = answer  # type: ignore[attr-defined]
+        server.answer = told  # type: ignore[attr-defined]
         threading.Thread(target=server.handle_request, daemon=True).start()
         address = f"127.0.0.1:{server.server_address[1]}"
-        if isinstance(seen, dict):
-            assert versions(address) == seen
+        if seen is False:
+            assert ready(address) is False
         else:
             with pytest.raises(seen):  # type: ignore[call-overload]
-                versions(address)
+                ready(address)
+
+
+def test_what_goes_into_the_image_alone_imports_nothing_of_ours() -> None:
+    """Only Python is there."""
+    for path in servers.SOURCES:
+        if path.name in ("kafka_entry.py", "kafka_probe.py"):
+            text = path.read_text()
+            found = re.findall(r"^(?:import|from) (\w+)", text, re.MULTILINE)
+            assert set(found) <= sys.stdlib_module_names

@@ -97,6 +97,17 @@ def test_the_team_with_the_better_places_wins() -> None:
     assert seen == {(1, 1), (1, 2)}
 
 
+def test_a_player_who_is_dealt_keeps_the_share() -> None:
+    """Whichever team is the better one."""
+    (whole,), _ = sessions(as_json(*ranked(range(1, 9), "abcdefgh")))
+    share = np.linspace(0.1, 0.8, 8)
+    whole = replace(whole, rounds=structs.replace(whole.rounds, share=share))
+    own = dict(zip(whole.rows.tolist(), share.tolist(), strict=True))
+    for seed in range(10):
+        dealt = deal_teams(whole, 2, np.random.default_rng(seed))
+        assert [own[row] for row in dealt.rows.tolist()] == dealt.rounds.share.tolist()
+
+
 def _rank(value: float, among: list[float]) -> float:
     """The mean place of a value among these."""
     return sum(each < value for each in among) + 0.5 * (among.count(value) + 1)

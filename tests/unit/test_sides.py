@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.lab import sides
+from stream_rater.lab import sureness
 from stream_rater.lab.evaluation import evaluate
 from stream_rater.lab.measures import FIELDS, OF_PAIRS
 from stream_rater.lab.season import Session
@@ -104,7 +104,7 @@ def test_no_other_variance_factor_suits_better() -> None:
     def cost(factor: float) -> float:
         loss = total_loss(scores_of(run, factor), "log_loss")
         assert loss is not None
-        return loss + 0.5 * (math.log(factor) / sides.PRIOR) ** 2
+        return loss + 0.5 * (math.log(factor) / sureness.PRIOR) ** 2
 
     assert all(cost(found) < cost(found * by) for by in (0.2, 0.9, 1.1, 5.0))
     assert found > 1.5
