@@ -20,7 +20,7 @@ from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.record import Player
 from stream_rater.rating.record import OFFSET_SIZE
 from tests.integration.processes import WorkerProcess, stream_rater, wait_until
-from tests.integration.topics import read_topic
+from tests.integration.topics import Finished, read_topic
 from tests.real import SettingsFactory
 
 StartWorker = Callable[..., WorkerProcess]
@@ -128,6 +128,8 @@ def _check_all(season: Season, settings: Settings) -> None:
     assert "all equal, bit for bit" in verified.stdout
     assert _beliefs(settings, list(season.beliefs)) == season.beliefs
 
+    # A killed worker's open transaction hides later events until Kafka gives it up.
+    wait_until(Finished(settings), "every event can be read")
     published: Counter[tuple[str, str, str]] = Counter()
     rounds_of: dict[Player, list[int]] = {}
     for message in read_topic(settings, Topics.of(settings).changed):
