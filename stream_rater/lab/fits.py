@@ -13,7 +13,7 @@ from stream_rater.lab.accuracy import average
 from stream_rater.lab.contestants import Peer, System
 from stream_rater.lab.game import Game
 from stream_rater.lab.season import Session
-from stream_rater.lab.sides import Run, scores_of, total_loss, variance_factor
+from stream_rater.lab.sides import Run, factors_of, scores_of, total_loss, variance_factor
 from stream_rater.lab.spaces import Dimension, place
 from stream_rater.lab.tuning import UNDEFINED, search
 
@@ -84,6 +84,9 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
     tuned_for: str
     config: dict[str, Any]
     variance_factor: float
+    """By the rounds to tune on."""
+    last_factor: float
+    """By all rounds but the last that were scored: the one to use now."""
     first_log_loss: float | None
     """Of the rounds to tune on."""
     pair_inversion: float | None
@@ -106,6 +109,8 @@ class Gain(msgspec.Struct, frozen=True, kw_only=True):
     with_prior: float | None
     with_factor: float | None
     """With prior and variance factor."""
+    refitted: float | None
+    """With the factor fitted again as rounds come in: what is scored."""
 
 
 class Fitted(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,31 +143,41 @@ def fit(system: System, game: Game, trials: int) -> tuple[Fitted, Scored]:
         run = system.play(game.sessions, config)
         early, rest = run.before(game.boundary), run.after(game.boundary)
         factor = variance_factor(early)
-        plain, with_factor = scores_of(rest), scores_of(rest, factor)
-        gains[aim] = average(plain, LOG_LOSS)
-        gains[f"{aim} with factor"] = average(with_factor, LOG_LOSS)
-        used = 1.0 if aim == DEFAULT else factor
-        scored[aim] = plain if aim == DEFAULT else with_factor
-        variants.append(_variant(system, aim, config, used, early, run, rest, scored[aim]))
+        gains[aim] = average(scores_of(rest), LOG_LOSS)
+        gains[f"{aim} with factor"] = average(scores_of(rest, factor), LOG_LOSS)
+        factors = np.ones(len(rest.sides.number))
+        if aim == DEFAULT:
+            factor = 1.0
+        else:
+            factors = factors_of(run, game.boundary)
+        told = rest.less_sure(factors)
+        scored[aim] = scores_of(told)
+        gains[f"{aim} refitted"] = average(scored[aim], LOG_LOSS)
+        last = float(factors[np.argmax(rest.sides.number)]) if len(factors) else factor
+        variants.append(
+            _variant(system, aim, config, (factor, last), early, run, told, scored[aim])
+        )
     gain = Gain(
         default=gains[DEFAULT], default_with_factor=gains[f"{DEFAULT} with factor"],
         without_prior=_without_prior(system, game, trials, runs),
         with_prior=gains[LOG_LOSS], with_factor=gains[f"{LOG_LOSS} with factor"],
+        refitted=gains[f"{LOG_LOSS} refitted"],
     )  # fmt: skip
     return Fitted(system=system.name, variants=variants, gain=gain), scored
 
 
 def _variant(
-    system: System, aim: str, config: Any, factor: float, early: Run, run: Run, rest: Run,
-    scores: Floats,
+    system: System, aim: str, config: Any, factors: tuple[float, float], early: Run, run: Run,
+    told: Run, scores: Floats,
 ) -> Variant:  # fmt: skip
+    factor, last = factors
     return Variant(
-        tuned_for=aim, config=system.told(config), variance_factor=factor,
+        tuned_for=aim, config=system.told(config), variance_factor=factor, last_factor=last,
         first_log_loss=average(scores_of(early, factor), LOG_LOSS),
         pair_inversion=average(scores, ORDER),
         pair_inversion_all=average(scores, ORDER_OF_ALL),
         log_loss=average(scores, LOG_LOSS), brier=average(scores, "brier"),
-        calibration_error=sides.calibration_error(rest, factor),
+        calibration_error=sides.calibration_error(told),
         us_update=1e6 * run.seconds / max(run.results, 1), failed_rounds=run.failed,
     )  # fmt: skip
 

@@ -136,7 +136,14 @@ class Topcoder(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True,
     weight_limit: Fraction = 0.18
 
 
-class Glicko(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True,
+class Entering(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Newcomers enter at the level of the field that they play in (see `entry`)."""
+
+    entry_offset: Finite = 0.0
+    entry_field: Annotated[float, Meta(ge=0, le=1)] = 0.0
+
+
+class Glicko(Entering, frozen=True, forbid_unknown_fields=True, kw_only=True,
              tag_field="system", tag="glicko"):  # fmt: skip
     """Glicko for n players."""
 
@@ -144,7 +151,7 @@ class Glicko(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True,
     sigma_drift: NotNegative
 
 
-class Bar(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True,
+class Bar(Entering, frozen=True, forbid_unknown_fields=True, kw_only=True,
           tag_field="system", tag="bar"):  # fmt: skip
     """BAR: Bayesian approximation for rankings."""
 
@@ -153,7 +160,7 @@ class Bar(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True,
     kappa: Fraction = 1e-4
 
 
-class TrueSkill(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True,
+class TrueSkill(Entering, frozen=True, forbid_unknown_fields=True, kw_only=True,
                 tag_field="system", tag="trueskill"):  # fmt: skip
     """TrueSkill, the St Petersburg variant; draw_margin is its epsilon."""
 
@@ -161,6 +168,17 @@ class TrueSkill(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True,
     sigma_drift: NotNegative
     draw_margin: Positive
     tolerance: Annotated[float, Meta(ge=1e-12, le=1e-2)] = 1e-6
+
+
+class TwoMoment(Entering, frozen=True, forbid_unknown_fields=True, kw_only=True,
+                tag_field="system", tag="two-moment"):  # fmt: skip
+    """The two-moment filter; drift_per_day is in points^2."""
+
+    beta: Positive = 250.0
+    sigma_drift: NotNegative = 20.0
+    drift_per_day: NotNegative = 64.0
+    entry_offset: Finite = -150.0
+    entry_field: Annotated[float, Meta(ge=0, le=1)] = 0.8
 
 
 class EloR(Common, frozen=True, forbid_unknown_fields=True, kw_only=True,
@@ -255,7 +273,7 @@ class Season(msgspec.Struct, frozen=True, array_like=True):
 Kerby = Elo | PairwiseElo | PlackettLuce | Thurstone
 """The systems of B. Kerby's note."""
 
-Memoryless = EloMMX | Codeforces | Topcoder | Glicko | Bar | TrueSkill | Kerby
+Memoryless = EloMMX | Codeforces | Topcoder | Glicko | Bar | TrueSkill | TwoMoment | Kerby
 """Systems that keep mu and sigma and no history."""
 
 RatingConfig = EloMMR | EloR | Memoryless
@@ -288,6 +306,10 @@ def for_fingerprint(config: RatingConfig) -> dict[str, Any]:
     table: dict[str, Any] = msgspec.to_builtins(config, order="deterministic")
     if config.dnf == (NOT_COMPARED if isinstance(config, Climbing) else TIED_LAST):
         del table["dnf"]
+    if isinstance(config, Glicko | Bar | TrueSkill):
+        for name in ("entry_offset", "entry_field"):
+            if table[name] == 0.0:
+                del table[name]
     return table
 
 
