@@ -92,6 +92,7 @@ def _figures(fitted: Fitted) -> Iterator[tuple[str, float]]:
         ("failed", float(by_loss.failed_rounds) or None),
         ("failed_order", float(by_order.failed_rounds) or None),
         ("without_prior", fitted.gain.without_prior), ("with_prior", fitted.gain.with_prior),
+        ("with_factor", fitted.gain.with_factor), ("last_factor", by_loss.last_factor),
     ):  # fmt: skip
         if value is not None:
             yield key, value

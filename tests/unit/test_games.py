@@ -190,13 +190,14 @@ def scored(loss: Floats, order: Floats) -> Floats:
 
 def fitted(system: str, first_log_loss: float | None, log_loss: float = 0.6) -> Fitted:
     variant = Variant(
-        tuned_for=LOG_LOSS, config={}, variance_factor=1.0, first_log_loss=first_log_loss,
+        tuned_for=LOG_LOSS, config={}, variance_factor=1.0, last_factor=1.0,
+        first_log_loss=first_log_loss,
         pair_inversion=None, pair_inversion_all=None, log_loss=log_loss, brier=None,
         calibration_error=None, us_update=1.0, failed_rounds=0,
     )  # fmt: skip
     by_default = structs.replace(variant, tuned_for=DEFAULT, first_log_loss=0.1)
     gain = Gain(default=None, default_with_factor=None, without_prior=None, with_prior=None,
-                with_factor=None)  # fmt: skip
+                with_factor=None, refitted=None)  # fmt: skip
     return Fitted(system=system, variants=[by_default, variant], gain=gain)
 
 
