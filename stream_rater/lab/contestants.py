@@ -44,23 +44,23 @@ class Ours:
     """One of our systems."""
 
     system: str
-    entering: bool = False
-    """Whether newcomers enter at their field's level, where the system's first guess has none."""
+    placing: bool = False
+    """Whether newcomers begin at their field's level, where the system's first guess has none."""
 
     @property
     def name(self) -> str:
         """Its own."""
-        return f"{self.system}+entry" if self.entering else self.system
+        return f"{self.system}+newcomers" if self.placing else self.system
 
     @property
     def space(self) -> tuple[Dimension, ...]:
         """What can be tuned."""
         own = spaces.SPACES[self.system]
-        return (*own, spaces.ENTRY) if self.entering else own
+        return (*own, spaces.NEWCOMERS) if self.placing else own
 
     def config(self, values: Mapping[str, float]) -> Any:
         """The configuration with these values of the dimensions."""
-        fixed = {"entry_field": spaces.FIELD} if self.entering else {}
+        fixed = {"newcomer_field": spaces.FIELD} if self.placing else {}
         return spaces.configuration(self.system, {**fixed, **values})
 
     def play(self, sessions: Sequence[Session], config: Any) -> Run:
@@ -80,7 +80,7 @@ def compared(systems: Sequence[str]) -> list[Ours]:
         return [Ours(each) for each in systems]
     return [
         *(Ours(each) for each in systems if each not in LEFT_OUT),
-        Ours("trueskill", entering=True),
+        Ours("trueskill", placing=True),
     ]
 
 

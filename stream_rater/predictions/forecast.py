@@ -11,7 +11,7 @@ from stream_rater.predictions.wins import (
     performances_of,
     win_probabilities,
 )
-from stream_rater.rating import entry
+from stream_rater.rating import newcomer_level
 from stream_rater.rating.parameters import RatingConfig
 
 
@@ -52,13 +52,13 @@ def of_round(
     `starts` (S+1,) has the first player of each side, and P. `share` (P,) are the players' parts of
     the round.
     """
-    mu = entry.of_one_round(config, *players)
+    mu = newcomer_level.of_one_round(config, *players)
     return forecast(performances_of(config, starts, share, mu, players.sigma, variance_factor))
 
 
 def deviations(config: RatingConfig, players: Believed) -> Floats:
     """(P,) by how many points these players, who meet in a round, are above the initial rating."""
-    return entry.of_one_round(config, *players) - config.initial_mu
+    return newcomer_level.of_one_round(config, *players) - config.initial_mu
 
 
 def forecast(sides: Performances) -> Forecast:

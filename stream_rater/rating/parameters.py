@@ -136,14 +136,14 @@ class Topcoder(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True,
     weight_limit: Fraction = 0.18
 
 
-class Entering(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Newcomers enter at the level of the field that they play in (see `entry`)."""
+class PlacingNewcomers(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Newcomers begin at the level of the field that they play in (see `newcomer_level`)."""
 
-    entry_offset: Finite = 0.0
-    entry_field: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    newcomer_offset: Finite = 0.0
+    newcomer_field: Annotated[float, Meta(ge=0, le=1)] = 0.0
 
 
-class Glicko(Entering, frozen=True, forbid_unknown_fields=True, kw_only=True,
+class Glicko(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_only=True,
              tag_field="system", tag="glicko"):  # fmt: skip
     """Glicko for n players."""
 
@@ -151,7 +151,7 @@ class Glicko(Entering, frozen=True, forbid_unknown_fields=True, kw_only=True,
     sigma_drift: NotNegative
 
 
-class Bar(Entering, frozen=True, forbid_unknown_fields=True, kw_only=True,
+class Bar(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_only=True,
           tag_field="system", tag="bar"):  # fmt: skip
     """BAR: Bayesian approximation for rankings."""
 
@@ -160,7 +160,7 @@ class Bar(Entering, frozen=True, forbid_unknown_fields=True, kw_only=True,
     kappa: Fraction = 1e-4
 
 
-class TrueSkill(Entering, frozen=True, forbid_unknown_fields=True, kw_only=True,
+class TrueSkill(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_only=True,
                 tag_field="system", tag="trueskill"):  # fmt: skip
     """TrueSkill, the St Petersburg variant; draw_margin is its epsilon."""
 
@@ -170,15 +170,15 @@ class TrueSkill(Entering, frozen=True, forbid_unknown_fields=True, kw_only=True,
     tolerance: Annotated[float, Meta(ge=1e-12, le=1e-2)] = 1e-6
 
 
-class TwoMoment(Entering, frozen=True, forbid_unknown_fields=True, kw_only=True,
+class TwoMoment(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_only=True,
                 tag_field="system", tag="two-moment"):  # fmt: skip
     """The two-moment filter; drift_per_day is in points^2."""
 
     beta: Positive = 250.0
     sigma_drift: NotNegative = 20.0
     drift_per_day: NotNegative = 64.0
-    entry_offset: Finite = -150.0
-    entry_field: Annotated[float, Meta(ge=0, le=1)] = 0.8
+    newcomer_offset: Finite = -150.0
+    newcomer_field: Annotated[float, Meta(ge=0, le=1)] = 0.8
 
 
 class EloR(Common, frozen=True, forbid_unknown_fields=True, kw_only=True,
@@ -307,7 +307,7 @@ def for_fingerprint(config: RatingConfig) -> dict[str, Any]:
     if config.dnf == (NOT_COMPARED if isinstance(config, Climbing) else TIED_LAST):
         del table["dnf"]
     if isinstance(config, Glicko | Bar | TrueSkill):
-        for name in ("entry_offset", "entry_field"):
+        for name in ("newcomer_offset", "newcomer_field"):
             if table[name] == 0.0:
                 del table[name]
     return table

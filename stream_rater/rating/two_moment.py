@@ -354,7 +354,7 @@ def _rounds(wave: WaveArrays, model: Model) -> Floats:
 
 
 def estimate(config: TwoMoment, wave: Wave) -> Evidence:
-    """Evidence (P, 3) of a wave whose newcomers have entered: performance, new mu, new sigma."""
+    """Evidence (P, 3) of a wave whose newcomers are placed: performance, new mu, new sigma."""
     evidence: Evidence = _rounds(
         wave.arrays,
         Model(config.initial_mu, config.initial_sigma, config.beta, config.sigma_drift**2,

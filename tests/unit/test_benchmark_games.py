@@ -27,7 +27,8 @@ def fitted(system: str, log_loss: float) -> Fitted:
     variants = [
         Variant(
             tuned_for=aim, config={}, variance_factor=1.0, last_factor=1.0, first_log_loss=0.6,
-            pair_inversion=70.0, pair_inversion_all=None, log_loss=log_loss, brier=0.2, calibration_error=0.01,
+            pair_inversion=70.0, pair_inversion_all=None, log_loss=log_loss, brier=0.2,
+            calibration_error=0.01,
             us_update=2.0, failed_rounds=7 * (system == "bar" and aim == ORDER),
         )
         for aim in (DEFAULT, LOG_LOSS, ORDER)

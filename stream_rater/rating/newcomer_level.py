@@ -1,9 +1,9 @@
-"""Where newcomers enter: at the level of the field that they play in.
+"""Where newcomers begin: at the level of the field that they play in.
 
 A round says something of its newcomers before it is played: whom they were matched with, or in what
 contest they dared to take part. So a newcomer's mean is
 
-    initial_mu + entry_offset + entry_field * sum x_i (mu_i - initial_mu) / (1 + sum x_i)
+    initial_mu + newcomer_offset + newcomer_field * sum x_i (mu_i - initial_mu) / (1 + sum x_i)
 
 over those of the round's players who played before, where x_i = max(0, 1 - sigma_i^2 /
 initial_sigma^2) is what is known of player i. The 1 stands for one player at the initial rating,
@@ -21,11 +21,11 @@ import numpy as np
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.kernels import kernel
 from stream_rater.rating.model import Wave
-from stream_rater.rating.parameters import Entering, RatingConfig
+from stream_rater.rating.parameters import PlacingNewcomers, RatingConfig
 
 
 @kernel
-def _entered(
+def _placed(
     starts: Ints, mu: Floats, sigma: Floats, rounds: Ints, initial_mu: float,
     initial_sigma: float, offset: float, field: float,
 ) -> Floats:  # fmt: skip
@@ -52,11 +52,13 @@ def means(config: RatingConfig, starts: Ints, mu: Floats, sigma: Floats, rounds:
     `starts` (R+1,) has the first player of each of R rounds, and P. `mu`, `sigma` and `rounds` (P,)
     are what was believed of the players before, in rating points, and how many rounds they played.
     """
-    if not isinstance(config, Entering) or (config.entry_offset == config.entry_field == 0.0):
+    if not isinstance(config, PlacingNewcomers) or (
+        config.newcomer_offset == config.newcomer_field == 0.0
+    ):
         return mu
-    found: Floats = _entered(
-        starts, mu, sigma, rounds, config.initial_mu, config.initial_sigma, config.entry_offset,
-        config.entry_field,
+    found: Floats = _placed(
+        starts, mu, sigma, rounds, config.initial_mu, config.initial_sigma, config.newcomer_offset,
+        config.newcomer_field,
     )  # fmt: skip
     return found
 
@@ -66,8 +68,8 @@ def of_one_round(config: RatingConfig, mu: Floats, sigma: Floats, rounds: Ints) 
     return means(config, np.array([0, len(mu)]), mu, sigma, rounds)
 
 
-def entered(config: RatingConfig, wave: Wave) -> Wave:
-    """The wave with its newcomers where they enter."""
+def placed(config: RatingConfig, wave: Wave) -> Wave:
+    """The wave with its newcomers where they begin."""
     starts = wave.entry_starts[wave.round_starts]
     mu = means(config, starts, wave.mu, wave.sigma, wave.rounds)
     return wave if mu is wave.mu else replace(wave, mu=mu)
