@@ -89,7 +89,7 @@ SPACES: dict[str, tuple[Dimension, ...]] = {
     "two-moment": (
         Dimension("beta", 30.0, 3000.0, 250.0),
         Dimension("sigma_drift", 1.0, 300.0, 20.0),
-        Dimension("drift_per_day", 0.0, 1600.0, 64.0, "square"),
+        Dimension("drift_per_day", 0.0, 1600.0, 16.0, "square"),
         NEWCOMERS,
     ),
     "elo-r": (

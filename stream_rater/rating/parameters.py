@@ -176,7 +176,7 @@ class TwoMoment(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_on
 
     beta: Positive = 250.0
     sigma_drift: NotNegative = 20.0
-    drift_per_day: NotNegative = 64.0
+    drift_per_day: NotNegative = 16.0
     newcomer_offset: Finite = -150.0
     newcomer_field: Annotated[float, Meta(ge=0, le=1)] = 0.8
 

@@ -39,7 +39,7 @@ class Plan:
 
 PLANS = (
     Plan(("cwl", "formula-one", "map-rando"), 60),
-    Plan(("codeforces",), 20, 80, (2, 5, 10, 20, 50), 5),
+    Plan(("codeforces",), 30, 80, (2, 5, 10, 20, 50), 5),
 )
 QUICK = (Plan(("map-rando",), 3, 60),)
 
