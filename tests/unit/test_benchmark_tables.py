@@ -157,7 +157,7 @@ def test_markers_and_tables_belong_together() -> None:
 
 
 def test_the_readmes_table() -> None:
-    """At most six lines, only of what was measured; a page without markers stays as it is."""
+    """A line a figure, only of what was measured; a page without markers stays as it is."""
     assert len(FIGURES) <= 6
     lines = [line for line in summary(KEPT).splitlines() if line.startswith("| ")]
     assert len(lines) == 1 + len(FIGURES)

@@ -1,9 +1,10 @@
-"""The README's table: the six most telling figures, from the same rows."""
+"""The README's table: the most telling figures, from the same rows."""
 
 import re
 from collections.abc import Callable, Sequence
 from string import ascii_uppercase
 
+from stream_rater.lab.games import VERDICTS
 from tests.benchmarks.document.rows import Row
 from tests.benchmarks.document.tables import figure, number
 
@@ -38,6 +39,18 @@ def _peers(rows: Rows) -> tuple[str, Row]:
     return f"{openskill} times as fast as openskill.py, {trueskill} as trueskill", row
 
 
+def _games(rows: Rows) -> tuple[str, Row]:
+    played = [row for name, row in rows.items() if name.startswith("games/")]
+    oldest = min(played, key=lambda row: row.origin.date)
+    counts = dict.fromkeys(VERDICTS, 0)
+    for row in played:
+        ours = str(row.figures["note"]).removeprefix("ours: ").split(";")[0]
+        for told in VERDICTS:
+            counts[told] += int(row.figures["ratio"].get(f"{ours} {told.replace(' ', '_')}", 0))
+    found = ", ".join(f"{count} times {told}" for told, count in counts.items())
+    return f"`{ours}` on {len(played)} games: {found}", oldest
+
+
 def _faults(rows: Rows) -> tuple[str, Row]:
     played = [row for name, row in rows.items() if name.startswith("chaos/")]
     oldest = min(played, key=lambda row: row.origin.date)
@@ -60,6 +73,7 @@ FIGURES: dict[str, Callable[[Rows], tuple[str, Row]]] = {
     "latency from a round to its rating changes, rounds of 5": _latency,
     "performances in a round of 100, all opponents counted": _stage_1,
     "rating rounds of 5 in memory": _peers,
+    "foretelling results, against openskill.py and trueskill, tuned alike": _games,
     "crashes, broken connections and lost data on real servers": _faults,
     "rebuild of an empty Redis from the log": _rebuild,
 }
