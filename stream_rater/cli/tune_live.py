@@ -126,7 +126,9 @@ def _read(settings: Settings, ladders: Ladders, ladder: str) -> Rounds:
 
     sessions = with_verdicts(once, again, ladders, window, partitions)
     if not sessions:
-        raise Failed(unknown_ladder(ladder, _known(settings, ladders)))
+        others = [each for each in _known(settings, ladders) if each != ladder]
+        more = f"; {rejections(rejected)}" if rejected else ""
+        raise Failed(f"{unknown_ladder(ladder, others)}{more}")
     return Rounds(sessions, dict(rejected), pace.in_a_day())
 
 
