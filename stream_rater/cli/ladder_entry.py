@@ -15,32 +15,26 @@ BARE = re.compile("[A-Za-z0-9_-]+")
 """A key that needs no quotes."""
 
 
-def entry(
-    ladders: Ladders, named: bool, ladder: str, rating: RatingConfig, offset: int
-) -> str:  # fmt: skip
+def entry(ladders: Ladders, ladder: str, rating: RatingConfig, offset: int, *, named: bool) -> str:
     """Tables that give a ladder this rating, from this offset on or from a later one that its
     changes allow; of another system, a ladder of its own.
 
     `named`: whether there is a ladders file. Without one the tables are a whole one.
     """
-    known, template = ladders.ladders.get(ladder), ladders.ladders.get(TEMPLATE)
-    present = ladders.find(ladder)
+    present, known = ladders.find(ladder), ladders.ladders.get(ladder)
     assert present is not None
+    told = without_defaults(rating)
     if type(present.rating) is not type(rating):
-        return _table(f"[ladders.{_key(f'{ladder}-{system_of(rating)}')}]", rating=_told(rating))
+        return _table(f"[ladders.{_key(f'{ladder}-{system_of(rating)}')}]", rating=told)
     if known is not None:
         at = max(offset, known.offsets[-1] + 1)
-        return _table(f"[[ladders.{_key(ladder)}.changes]]", from_offset=at, rating=_told(rating))
-    assert template is not None
+        return _table(f"[[ladders.{_key(ladder)}.changes]]", from_offset=at, rating=told)
     limits = {} if present.limits == Limits() else {"limits": msgspec.to_builtins(present.limits)}
-    own = _table(f"[ladders.{_key(ladder)}]", from_offset=offset, rating=_told(rating), **limits)
+    own = _table(f"[ladders.{_key(ladder)}]", from_offset=offset, rating=told, **limits)
     if named:
         return own
-    return _table(f"[ladders.{_key(TEMPLATE)}]", rating=_told(template.rating)) + "\n" + own
-
-
-def _told(rating: RatingConfig) -> dict[str, Any]:
-    return without_defaults(rating)
+    others = _table(f"[ladders.{_key(TEMPLATE)}]", rating=without_defaults(present.rating))
+    return f"{others}\n{own}"
 
 
 def _table(heading: str, **values: Any) -> str:

@@ -98,7 +98,8 @@ def tune_live(
     another = system != system_of(terms.rating)
     _report(ladder, found, system, another=another)
     print(f"# {_verdict(found)}")
-    print(entry(ladders, bool(settings.ladders), ladder, found.rating, rounds.in_a_day), end="")
+    named = bool(settings.ladders)
+    print(entry(ladders, ladder, found.rating, rounds.in_a_day, named=named), end="")
     if out is not None:
         with file_failures():
             out.write_bytes(as_json(found.rating))
