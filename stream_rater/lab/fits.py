@@ -1,7 +1,7 @@
 """Tunes a system on the first part of a game, and scores it on the others (see `games`)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -30,15 +30,15 @@ AIMS = (LOG_LOSS, ORDER)
 
 @dataclass(slots=True)
 class Fit:
-    """A system to tune on the first part of a game. Runs are kept, so that two aims share those of
-    the same points."""
+    """A system to tune on the first part of a game."""
 
     system: System
     first: Sequence[Session]
     aim: str
     prior: float | None = PRIOR
     """None: the likeliest parameters."""
-    runs: dict[tuple[float, ...], Floats] = field(default_factory=dict)
+    runs: dict[tuple[float, ...], Floats] | None = None
+    """Scores by point, if they are to be kept: two aims share those of the same points."""
 
     @property
     def space(self) -> tuple[Dimension, ...]:
@@ -57,18 +57,25 @@ class Fit:
 
     def cost(self, point: Sequence[float]) -> float:
         """The total loss and the prior's part."""
-        key = tuple(point)
-        if key not in self.runs:
-            try:
-                self.runs[key] = scores_of(self.system.play(self.first, self.config(point)))
-            except OUT_OF_RANGE:
-                return UNDEFINED
-        loss = total_loss(self.runs[key], self.aim)
+        try:
+            scores = self._scores(tuple(point))
+        except OUT_OF_RANGE:
+            return UNDEFINED
+        loss = total_loss(scores, self.aim)
         if loss is None and self.aim == ORDER:
-            loss = total_loss(self.runs[key], ORDER_OF_ALL)
+            loss = total_loss(scores, ORDER_OF_ALL)
         if loss is None or not np.isfinite(loss):
             return UNDEFINED
         return loss + self._penalty(point)
+
+    def _scores(self, point: tuple[float, ...]) -> Floats:
+        """(R, OF_PAIRS) those of the first part by the configuration at this point."""
+        found = self.runs.get(point) if self.runs is not None else None
+        if found is None:
+            found = scores_of(self.system.play(self.first, self.config(point)))
+            if self.runs is not None:
+                self.runs[point] = found
+        return found
 
     def _penalty(self, point: Sequence[float]) -> float:
         if self.prior is None:

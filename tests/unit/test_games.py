@@ -228,6 +228,17 @@ def fitted(system: str, first_log_loss: float | None, log_loss: float = 0.6) -> 
     return Fitted(system=system, variants=[by_default, variant], gain=gain)
 
 
+def test_two_aims_share_the_runs_of_a_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run takes the time; without a place to keep them, each aim has its own."""
+    plays, play = list[None](), Ours.play
+    monkeypatch.setattr(Ours, "play", lambda *given: (plays.append(None), play(*given))[1])
+    for runs, due in (({}, 1), (None, 2)):
+        plays.clear()
+        fits_of_both = [Fit(MMR, SEASON[:60], aim, runs=runs) for aim in (LOG_LOSS, ORDER)]
+        one, other = (each.cost(each.start()) for each in fits_of_both)
+        assert (len(plays), one == other) == (due, False)
+
+
 def test_ours_is_one_for_all() -> None:
     """Whatever others do on the first part."""
     some = [fitted("glicko", 0.5), fitted(games.REFERENCE, 0.6), fitted("bar", 0.4)]
