@@ -29,8 +29,8 @@ USUAL_SIGMA = 350.0
 FOR_NEWCOMERS = "initial_mu"
 
 POINTS = {
-    "beta": 1, "delta": 1, "draw_margin": 1, "learning_rate": 1, "sigma_drift": 1, "sigma_limit": 1,
-    "drift_per_day": 2,
+    "beta": 1, "delta": 1, "draw_margin": 1, "learning_rate": 1, "newcomer_offset": 1,
+    "sigma_drift": 1, "sigma_limit": 1, "drift_per_day": 2,
     "newcomer_factor": 0, "newcomer_fade": 0, "newcomer_weight": 0, "rho": 0, "sigma_part": 0,
     "weight": 0, "weight_limit": 0,
 }  # fmt: skip

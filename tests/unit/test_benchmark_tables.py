@@ -157,7 +157,7 @@ def test_markers_and_tables_belong_together() -> None:
 
 
 def test_the_readmes_table() -> None:
-    """A line a figure, only of what was measured; a page without markers stays as it is."""
+    """At most six lines, only of what was measured; a page without markers stays as it is."""
     assert len(FIGURES) <= 6
     lines = [line for line in summary(KEPT).splitlines() if line.startswith("| ")]
     assert len(lines) == 1 + len(FIGURES)
@@ -170,12 +170,22 @@ def test_the_readmes_table() -> None:
 
 def test_each_figure_tells_its_machine() -> None:
     """By a letter, which is explained below the table."""
-    rows = [Row("stage1/100", THEN, {"value": 0.1}), Row("rebuild", NOW, {"value": 1.0})]
+    peers = {"ratio": {"openskill": 2.0, "trueskill": 3.0}}
+    rows = [Row("stage1/100", THEN, {"value": 0.1}), Row("lobby/5", NOW, peers)]
     told = summary(rows).splitlines()
     assert [line[-18:] for line in told if line.startswith("| ")][1:] == [
         "| 2026-01-01 | A |", "| 2026-02-02 | B |",
     ]  # fmt: skip
     assert told[-1] == "Machine A: a machine; B: another machine."
+
+
+def test_the_verdicts_of_all_games_are_added() -> None:
+    """Those of the chosen system alone."""
+    counts = {"a better": 2, "a no_difference": 1, "a worse": 3, "b better": 90}
+    games = [Row(f"games/{n}", THEN, {"note": "ours: a; 6 configurations", "ratio": counts})
+             for n in range(2)]  # fmt: skip
+    (line,) = (each for each in summary(games).splitlines() if "foretelling" in each)
+    assert "`a` on 2 games: 4 times better, 2 times no difference, 6 times worse |" in line
 
 
 def test_the_sum_of_faults_has_the_oldest_date() -> None:

@@ -1,4 +1,4 @@
-"""The README's table: the most telling figures, from the same rows."""
+"""The README's table: the six most telling figures, from the same rows."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -63,11 +63,6 @@ def _faults(rows: Rows) -> tuple[str, Row]:
     return told, oldest
 
 
-def _rebuild(rows: Rows) -> tuple[str, Row]:
-    row = rows["rebuild"]
-    return f"{number(row.figures['value'])} rating changes a second", row
-
-
 FIGURES: dict[str, Callable[[Rows], tuple[str, Row]]] = {
     "throughput of one worker, rounds of 5": _throughput,
     "latency from a round to its rating changes, rounds of 5": _latency,
@@ -75,7 +70,6 @@ FIGURES: dict[str, Callable[[Rows], tuple[str, Row]]] = {
     "rating rounds of 5 in memory": _peers,
     "foretelling results, against openskill.py and trueskill, tuned alike": _games,
     "crashes, broken connections and lost data on real servers": _faults,
-    "rebuild of an empty Redis from the log": _rebuild,
 }
 
 
