@@ -15,7 +15,7 @@ from stream_rater.lab.game import Game
 from stream_rater.lab.season import Session
 from stream_rater.lab.sides import Run, factors_of, scores_of, total_loss, variance_factor
 from stream_rater.lab.spaces import Dimension, place
-from stream_rater.lab.tuning import UNDEFINED, search, search_nearby
+from stream_rater.lab.tuning import UNDEFINED, search
 
 PRIOR = 0.15
 """Standard deviation of a parameter around its first guess, in parts of its range."""
@@ -143,7 +143,7 @@ def fit(system: System, game: Game, trials: int) -> tuple[Fitted, Scored]:
     configs = {DEFAULT: problem.config(problem.start())}
     for aim in AIMS:
         problem = Fit(system, first, aim, runs=runs)
-        configs[aim] = problem.config(search_nearby(problem, trials))
+        configs[aim] = problem.config(search(problem, trials, workers=1))
     variants, gains = list[Variant](), dict[str, float | None]()
     scored: Scored = {}
     for aim, config in configs.items():

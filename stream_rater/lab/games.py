@@ -15,8 +15,7 @@ part. It looks for the most probable parameters, not for the likeliest ones: it 
     total loss + sum of (x - x0)^2 / (2 PRIOR^2)
 
 where x is a point of the unit cube of the parameters' ranges and x0 is the first guess. So
-parameters leave the first guess where the rounds say so, and only as far. The cost has one minimum
-near it, which Nelder's and Mead's search finds in few trials. For order the total loss
+parameters leave the first guess where the rounds say so, and only as far. For order the total loss
 is the number of pairs in the wrong order, of pairs that share no side: a wrong pair counts as much
 as one nat. What the prior and the factor gain is told for each game (`Gain`).
 

@@ -144,33 +144,14 @@ def search(
             _unused, [(0.0, 1.0)] * dimensions, init=population, maxiter=generations, tol=0.0,
             polish=False, updating="deferred", workers=found.all, rng=SEED,
         )  # fmt: skip
-        _climb(found, found.best[1], trials - size * (generations + 1))
+        optimize.minimize(
+            found.one, found.best[1], method="Nelder-Mead", bounds=[(0.0, 1.0)] * dimensions,
+            options={
+                "maxfev": max(trials - size * (generations + 1), 1), "xatol": 1e-3, "fatol": 1e-6,
+                "initial_simplex": _simplex(np.array(found.best[1])),
+            },
+        )  # fmt: skip
     return found.best[1]
-
-
-def search_nearby(problem: Searched, trials: int) -> list[float]:
-    """The best point found in about `trials` trials from the one to begin with, by Nelder and Mead;
-    never worse than that. It is meant for costs with one minimum, which is near.
-
-    Raises MissingExtra without SciPy.
-    """
-    found = _Trials(lambda points: map(problem.cost, points), lambda: None)
-    found.one(np.array(problem.start()))
-    _climb(found, problem.start(), trials - 1)
-    return found.best[1]
-
-
-def _climb(found: _Trials, begin: Sequence[float], trials: int) -> None:
-    """At least one trial of Nelder's and Mead's search from a point."""
-    with lab_extra():
-        from scipy import optimize
-    optimize.minimize(
-        found.one, begin, method="Nelder-Mead", bounds=[(0.0, 1.0)] * len(begin),
-        options={
-            "maxfev": max(trials, 1), "xatol": 1e-3, "fatol": 1e-6,
-            "initial_simplex": _simplex(np.array(begin)),
-        },
-    )  # fmt: skip
 
 
 def _unused(_: Floats) -> float:

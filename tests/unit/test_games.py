@@ -1,7 +1,6 @@
 """Games: how seasons are cut, tuned on their first part alone, chosen and compared."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,7 @@ from stream_rater.lab.measures import FIELDS, OF_PAIRS
 from stream_rater.lab.season import Session, deal_teams
 from stream_rater.lab.sides import Run
 from stream_rater.lab.synthetic import Kind, season
-from stream_rater.lab.tuning import search, search_nearby
+from stream_rater.lab.tuning import search
 from tests.rounds import as_json, ranked
 from tests.unit.test_season import sessions
 
@@ -161,38 +160,12 @@ def test_the_prior_holds_parameters_near_the_first_guess() -> None:
     costs more of the loss alone."""
     first = game().first
     held, free = (Fit(MMR, first, LOG_LOSS, prior) for prior in (fits.PRIOR, None))
-    near, far = search_nearby(held, 60), search(free, 60, 1)
+    near, far = search(held, 60, 1), search(free, 60, 1)
     start = np.array(held.start())
     assert np.linalg.norm(near - start) < np.linalg.norm(far - start)
     assert free.cost(far) <= free.cost(near)
     assert held.cost(near) <= held.cost(held.start())
     assert held.cost(held.start()) == free.cost(free.start())
-
-
-def test_the_search_nearby_is_never_worse_and_takes_its_trials() -> None:
-    """Of a bowl it finds the bottom; where all around is worse, it stays."""
-    bowl, flat = Bowl(0.3), Bowl(0.5)
-    found = search_nearby(bowl, 60)
-    assert found == pytest.approx([0.3, 0.3], abs=2e-3)
-    assert len(bowl.tried) <= 60 and bowl.tried[0] == [0.5, 0.5]
-    assert search_nearby(flat, 60) == [0.5, 0.5]
-    assert search_nearby(Bowl(0.3), 1) != [], "one trial and the first guess"
-
-
-@dataclass
-class Bowl:
-    """A cost with its minimum at this point in both dimensions, and its first guess at 0.5."""
-
-    at: float
-    tried: list[list[float]] = field(default_factory=list)
-    space = Ours("glicko").space
-
-    def start(self) -> list[float]:
-        return [0.5, 0.5]
-
-    def cost(self, point: Sequence[float]) -> float:
-        self.tried.append(list(point))
-        return sum((x - self.at) ** 2 for x in point)
 
 
 def test_tuning_for_order_takes_all_sides_where_nobody_is_experienced() -> None:
