@@ -39,6 +39,9 @@ class Fit:
     """None: the likeliest parameters."""
     runs: dict[tuple[float, ...], Floats] | None = None
     """Scores by point, if they are to be kept: two aims share those of the same points."""
+    apart: bool = False
+    """Whether each point is scored with the variance factor that suits it best. Then parameters are
+    chosen for who is better, and how sure to be is fitted apart."""
 
     @property
     def space(self) -> tuple[Dimension, ...]:
@@ -72,7 +75,8 @@ class Fit:
         """(R, OF_PAIRS) those of the first part by the configuration at this point."""
         found = self.runs.get(point) if self.runs is not None else None
         if found is None:
-            found = scores_of(self.system.play(self.first, self.config(point)))
+            run = self.system.play(self.first, self.config(point))
+            found = scores_of(run, variance_factor(run) if self.apart else 1.0)
             if self.runs is not None:
                 self.runs[point] = found
         return found
@@ -112,8 +116,7 @@ class Gain(msgspec.Struct, frozen=True, kw_only=True):
     default: float | None
     default_with_factor: float | None
     without_prior: float | None
-    """As the likeliest parameters have it; None of peers."""
-    with_prior: float | None
+    """As the likeliest parameters have it, with their factor; None of peers."""
     with_factor: float | None
     """With prior and variance factor."""
     refitted: float | None
@@ -139,10 +142,10 @@ Scored = dict[str, Floats]
 def fit(system: System, game: Game, trials: int) -> tuple[Fitted, Scored]:
     """Tune a system on the first part of a game, and score it on the others."""
     first, runs = game.first, dict[tuple[float, ...], Floats]()
-    problem = Fit(system, first, LOG_LOSS, runs=runs)
+    problem = Fit(system, first, LOG_LOSS, runs=runs, apart=True)
     configs = {DEFAULT: problem.config(problem.start())}
     for aim in AIMS:
-        problem = Fit(system, first, aim, runs=runs)
+        problem = Fit(system, first, aim, runs=runs, apart=True)
         configs[aim] = problem.config(search(problem, trials, workers=1))
     variants, gains = list[Variant](), dict[str, float | None]()
     scored: Scored = {}
@@ -167,7 +170,7 @@ def fit(system: System, game: Game, trials: int) -> tuple[Fitted, Scored]:
     gain = Gain(
         default=gains[DEFAULT], default_with_factor=gains[f"{DEFAULT} with factor"],
         without_prior=_without_prior(system, game, trials, runs),
-        with_prior=gains[LOG_LOSS], with_factor=gains[f"{LOG_LOSS} with factor"],
+        with_factor=gains[f"{LOG_LOSS} with factor"],
         refitted=gains[f"{LOG_LOSS} refitted"],
     )  # fmt: skip
     return Fitted(system=system.name, variants=variants, gain=gain), scored
@@ -194,7 +197,8 @@ def _without_prior(
 ) -> float | None:
     if isinstance(system, Peer):
         return None
-    problem = Fit(system, game.first, LOG_LOSS, None, runs)
+    problem = Fit(system, game.first, LOG_LOSS, None, runs, apart=True)
     config = problem.config(search(problem, trials, workers=1))
-    rest = system.play(game.sessions, config).after(game.boundary)
-    return average(scores_of(rest), LOG_LOSS)
+    run = system.play(game.sessions, config)
+    early, rest = run.before(game.boundary), run.after(game.boundary)
+    return average(scores_of(rest, variance_factor(early)), LOG_LOSS)

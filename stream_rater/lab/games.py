@@ -19,6 +19,10 @@ parameters leave the first guess where the rounds say so, and only as far. For o
 is the number of pairs in the wrong order, of pairs that share no side: a wrong pair counts as much
 as one nat. What the prior and the factor gain is told for each game (`Gain`).
 
+Parameters decide both who is better and how sure a prediction is. The factor can do the latter
+alone, so each point that is tried has the factor that suits it best, and the parameters are chosen
+for the former.
+
 *Ours* is one system for all games, REFERENCE. Where it does not take part, it is the one of our
 systems with the least log loss on the first part. That rule is worse, and the report counts how
 much: nearly everyone in a first part is a newcomer, and what foretells newcomers best need not be

@@ -143,16 +143,16 @@ def gains(results: Sequence[Result]) -> list[str]:
     for each in results:
         for fitted in each.systems:
             gain = fitted.gain
-            steps = (gain.default, gain.default_with_factor, gain.without_prior, gain.with_prior,
-                     gain.with_factor, gain.refitted)  # fmt: skip
+            steps = (gain.default, gain.default_with_factor, gain.without_prior, gain.with_factor,
+                     gain.refitted)  # fmt: skip
             rows.append([each.game, fitted.system, *(number(step, 4) for step in steps)])
     return [
         "### What tuning gains", "",
-        "Log loss on the other rounds: with the first guess; with the variance factor alone; tuned "
-        "without the prior; with it; with prior and factor; with the factor fitted again as rounds "
-        "come in.", "",
-        *table(["game", "system", "default", "default, factor", "tuned, no prior", "tuned",
-                "tuned, factor", "tuned, factor again"], rows), "",
+        "Log loss on the other rounds: by the first guess; by the first guess, with a variance "
+        "factor; tuned without the prior, with a factor; with both; with the factor fitted again "
+        "as rounds come in.", "",
+        *table(["game", "system", "default", "default, factor", "no prior, factor", "prior, factor",
+                "prior, factor again"], rows), "",
     ]  # fmt: skip
 
 

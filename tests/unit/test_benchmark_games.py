@@ -33,7 +33,7 @@ def fitted(system: str, log_loss: float) -> Fitted:
         )
         for aim in (DEFAULT, LOG_LOSS, ORDER)
     ]  # fmt: skip
-    gain = Gain(default=0.7, default_with_factor=0.69, without_prior=None, with_prior=0.66,
+    gain = Gain(default=0.7, default_with_factor=0.69, without_prior=None,
                 with_factor=log_loss, refitted=log_loss)  # fmt: skip
     return Fitted(system=system, variants=variants, gain=gain)
 
