@@ -89,7 +89,7 @@ def _grid(m: Floats, v: Floats, b2: Floats) -> Grid:
         information += 1.0 / variance
     point = 1.0 / np.sqrt(1.0 / narrowest + information)
     column = np.sqrt(narrowest) / FINENESS
-    least = (high - low) / (MOST_COLUMNS - 2 * BEYOND - 1)
+    least = (high - low) / (MOST_COLUMNS - 2 * BEYOND - 2)
     column = max(column, point, least)
     points = min(int(np.ceil(column / point)), MOST_POINTS)
     columns = int(np.ceil((high - low) / column)) + 1 + 2 * BEYOND
