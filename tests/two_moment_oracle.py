@@ -15,10 +15,8 @@ from stream_rater.columns.arrays import Floats
 from stream_rater.rating.parameters import TwoMoment
 
 SECONDS_PER_DAY = 86400.0
-TOTAL = 0.6 * (1.0 + 0.6**2) + 0.4 * (3.25 + 0.9**2)
-KINDS = (
-    (0.6, 0.6 / math.sqrt(TOTAL), 1.0 / TOTAL), (0.4, -0.9 / math.sqrt(TOTAL), 3.25 / TOTAL),
-)  # fmt: skip
+TOTAL = 1.64
+KINDS = ((0.8, 0.4 / math.sqrt(TOTAL), 1.0 / TOTAL), (0.2, -1.6 / math.sqrt(TOTAL), 1.0 / TOTAL))
 """Of noise with mean 0 and variance 1: how often, where, and how wide."""
 REACH, STEP = 9.0, 0.15
 """How far the grid reaches, in standard deviations of the widest performance, and its step, in
@@ -72,8 +70,8 @@ def log_below(x: Floats, side: Side, sign: float) -> Floats:
 def rate_side(sides: Sequence[Side], own: int, ceiling: float) -> tuple[float, float, float]:
     """The mean of the side's performance, and the mean and the variance of its skill."""
     side = sides[own]
-    widest = max(math.sqrt(each.variance + 1.4 * each.noise) for each in sides)
-    narrowest = min(math.sqrt(each.variance + 0.4 * each.noise) for each in sides)
+    widest = max(math.sqrt(each.variance + each.noise) for each in sides)
+    narrowest = min(math.sqrt(each.variance + 0.6 * each.noise) for each in sides)
     x = np.arange(
         min(each.mean for each in sides) - REACH * widest,
         max(each.mean for each in sides) + REACH * widest,

@@ -1,15 +1,18 @@
 """Stage 1 of the two-moment filter: the mean and the variance of each skill, given the round.
 
 A side's performance P is its skill S, normal with mean m and variance v, plus noise of variance
-b^2. The noise is skewed: performances have two *kinds*, of weights PI, around m + SHIFT b with
-variances v + PART b^2. With F_j, the distribution function of side j's performance, the places of
-the others say of side i's
+b^2. The noise is skewed: there are usual days and bad ones, with the probabilities PI. On either
+kind of day P is normal with mean m + SHIFT b and variance v + PART b^2. With F_j, the distribution
+function of side j's performance, the places of the others say of side i's
 
     ln L(x) = sum over worse ln F_j(x) + sum over better ln (1 - F_j(x))
               - sum over tied (x - m_j)^2 / (2 (v_j + b_j^2)).
 
-Of each kind, the moments of S follow exactly from those of P: with k = v / (v + PART b^2),
+On each kind of day the moments of S follow exactly from those of P: with k = v / (v + PART b^2),
 E[S] = m + k (E[P] - m - SHIFT b) and Var[S] = v (1 - k) + k^2 Var[P].
+
+The density of the noise is log-concave. So are F_j, 1 - F_j and L, and P has one summit; the better
+of two places gives the better skill; and no result makes a skill less certain.
 
 The sums are computed for all sides at once. Side after side, in order of place, moves from the sum
 over worse to that over better, on a grid of columns that the round's sides share. So a round of n
@@ -33,13 +36,15 @@ from stream_rater.rating.normal import density, mills
 from stream_rater.rating.parameters import TwoMoment
 from stream_rater.rating.performance import SECONDS_PER_DAY
 
-BAD, WIDER = 0.4, 1.5
-"""So often is a performance of the second kind: lower by WIDER usual deviations, and scattered by
-as much more."""
-_TOTAL = 1.0 + BAD * WIDER**2 + BAD * (1.0 - BAD) * WIDER**2  # the variance, before it is made 1
+BAD, LOWER = 0.2, 2.0
+"""So often a day is bad, and so many deviations of a day is it lower then. LOWER = 2 is the most
+skewed noise of two normal distributions whose density is log-concave. Both numbers were chosen on
+the games of the benchmarks, as the parameters' defaults were."""
+_TOTAL = 1.0 + BAD * (1.0 - BAD) * LOWER**2  # the variance, before it is made 1
 PI_0, PI_1 = 1.0 - BAD, BAD
-SHIFT_0, SHIFT_1 = BAD * WIDER / math.sqrt(_TOTAL), (BAD - 1.0) * WIDER / math.sqrt(_TOTAL)
-PART_0, PART_1 = 1.0 / _TOTAL, (1.0 + WIDER**2) / _TOTAL
+SHIFT_0, SHIFT_1 = BAD * LOWER / math.sqrt(_TOTAL), (BAD - 1.0) * LOWER / math.sqrt(_TOTAL)
+PART = 1.0 / _TOTAL
+ODDS = math.log(PI_1 / PI_0)
 
 REACH = 6.0
 """The grid reaches this many standard deviations beyond every mean."""
@@ -54,9 +59,11 @@ NEGLIGIBLE = 40.0
 UNIFORM = 512
 """After this many points either way their distance doubles: what reaches so far is smooth."""
 HIGHER = 600.0
-"""A second summit counts as this much higher than the first at most, so that no sum overflows."""
+"""Where interpolation fails, what is higher than the summit counts as this much higher at most, so
+that no sum overflows."""
 EDGE = 30.0
-"""So many standard deviations away ln F is computed as it is; further out it is a parabola."""
+"""So many standard deviations away ln F is computed as it is; further out a parabola continues
+it."""
 KEPT = 1 << 16
 """Values of ln F, and of ln (1 - F), that are kept until they are needed again."""
 
@@ -82,9 +89,10 @@ def _grid(m: Floats, v: Floats, b2: Floats) -> Grid:
     """
     low, high, narrowest, information = math.inf, -math.inf, math.inf, 0.0
     for j in range(len(m)):
-        b, wide = np.sqrt(b2[j]), np.sqrt(v[j] + PART_1 * b2[j])
-        centre, variance = m[j] + SHIFT_1 * b, v[j] + PART_0 * b2[j]
-        low, high = min(low, centre - REACH * wide), max(high, centre + REACH * wide)
+        b, variance = np.sqrt(b2[j]), v[j] + PART * b2[j]
+        reach = REACH * np.sqrt(variance)
+        low = min(low, m[j] + SHIFT_1 * b - reach)
+        high = max(high, m[j] + SHIFT_0 * b + reach)
         narrowest = min(narrowest, variance)
         information += 1.0 / variance
     point = 1.0 / np.sqrt(1.0 / narrowest + information)
@@ -99,18 +107,16 @@ def _grid(m: Floats, v: Floats, b2: Floats) -> Grid:
 @inlined
 def _log_parts(grid: Grid, m: float, v: float, b2: float, below: Floats, above: Floats) -> None:
     """Write ln F and ln (1 - F) of a performance at each column."""
-    b = np.sqrt(b2)
-    m_0, m_1 = m + SHIFT_0 * b, m + SHIFT_1 * b
-    u_0, u_1 = 1.0 / np.sqrt(v + PART_0 * b2), 1.0 / np.sqrt(v + PART_1 * b2)
+    b, u = np.sqrt(b2), 1.0 / np.sqrt(v + PART * b2)
+    first, apart = m + SHIFT_0 * b, (SHIFT_0 - SHIFT_1) * b * u
     for g in range(len(below)):
-        x = grid.low + g * grid.column
-        z_0, z_1 = (x - m_0) * u_0, (x - m_1) * u_1
-        y_0, y_1 = min(max(z_0, -EDGE), EDGE), min(max(z_1, -EDGE), EDGE)
+        z = (grid.low + g * grid.column - first) * u
+        short, far = max(-EDGE - z - apart, 0.0), max(z - EDGE, 0.0)
+        y_0 = z + short - far
+        y_1 = y_0 + apart
         t_0, t_1 = density(y_0) * mills(abs(y_0)), density(y_1) * mills(abs(y_1))
         f = PI_0 * (t_0 if y_0 < 0.0 else 1.0 - t_0) + PI_1 * (t_1 if y_1 < 0.0 else 1.0 - t_1)
         s = PI_0 * (1.0 - t_0 if y_0 < 0.0 else t_0) + PI_1 * (1.0 - t_1 if y_1 < 0.0 else t_1)
-        short = max(-EDGE - max(z_0, z_1), 0.0)
-        far = max(min(z_0, z_1) - EDGE, 0.0)
         below[g] = log(f) - short * fma(0.5, short, EDGE)
         above[g] = log(s) - far * fma(0.5, far, EDGE)
 
@@ -133,13 +139,11 @@ def _between(points: int) -> Floats:
 class Side(NamedTuple):
     """A side whose performance is sought. Positions are those of `_grid`."""
 
-    centre_0: float
-    centre_1: float
-    """The mean of its performance, of each kind."""
-    precision_0: float
-    precision_1: float
-    odds: float
-    """ln of the second kind's height over the first one's, at their centres."""
+    usual: float
+    bad: float
+    """The mean of its performance, on a day of either kind."""
+    precision: float
+    """Of the performance on such a day, in points^-2."""
     tie: float
     tie_precision: float
     """Where those tied with it are, together."""
@@ -148,22 +152,19 @@ class Side(NamedTuple):
 @inlined
 def _side(m: float, v: float, b2: float, pull: float, weight: float) -> Side:
     """A side whose ties add weight/2 x^2 - pull x to -ln L."""
-    b, p_0, p_1 = np.sqrt(b2), 1.0 / (v + PART_0 * b2), 1.0 / (v + PART_1 * b2)
-    odds = log(PI_1 / PI_0 * np.sqrt(p_1 / p_0))
-    tie = pull / weight if weight > 0.0 else 0.0
-    return Side(m + SHIFT_0 * b, m + SHIFT_1 * b, p_0, p_1, odds, tie, weight)
+    b, tie = np.sqrt(b2), pull / weight if weight > 0.0 else 0.0
+    return Side(m + SHIFT_0 * b, m + SHIFT_1 * b, 1.0 / (v + PART * b2), tie, weight)
 
 
 @inlined
 def _heights(x: float, said: float, side: Side) -> tuple[float, float]:
-    """The logarithm of the density of P at x times L, of each kind; they have one constant."""
+    """The logarithm of the density of P at x times L, on days of either kind; they have one
+    constant."""
     tied = x - side.tie
     said = fma(-0.5 * side.tie_precision * tied, tied, said)
-    z_0, z_1 = x - side.centre_0, x - side.centre_1
-    return (
-        fma(-0.5 * side.precision_0 * z_0, z_0, said),
-        fma(-0.5 * side.precision_1 * z_1, z_1, said + side.odds),
-    )
+    z_0, z_1 = x - side.usual, x - side.bad
+    half = -0.5 * side.precision
+    return fma(half * z_0, z_0, said), fma(half * z_1, z_1, said + ODDS)
 
 
 @inlined
@@ -211,8 +212,8 @@ def _moments(
     grid: Grid, sums: Floats, weights: Floats, side: Side, m: float, v: float, b2: float,
     ceiling: float,
 ) -> tuple[float, float, float]:  # fmt: skip
-    """The mean of P, and the mean and the variance of S. The mean of P is at most the ceiling, of
-    each kind."""
+    """The mean of P, and the mean and the variance of S. On days of either kind the mean of P is at
+    most the ceiling."""
     top = _summit(grid, sums, weights, side)
     x_top, point = grid.low + top * (grid.column / grid.points), grid.column / grid.points
     most = _height(grid, top, sums, weights, side)
@@ -237,12 +238,11 @@ def _moments(
             p += way * stride
     mass = mass_0 + mass_1
     d_0, d_1 = mean_0 / mass_0, mean_1 / mass_1
-    k_0, k_1 = v * side.precision_0, v * side.precision_1
-    # of the skill, from m
+    k, unseen = v * side.precision, PART * b2 * v * side.precision
     p_0, p_1 = min(x_top + d_0, ceiling), min(x_top + d_1, ceiling)
-    s_0, s_1 = k_0 * (p_0 - side.centre_0), k_1 * (p_1 - side.centre_1)
-    var_0 = k_0 * PART_0 * b2 + k_0 * k_0 * max(square_0 / mass_0 - d_0 * d_0, 0.0)
-    var_1 = k_1 * PART_1 * b2 + k_1 * k_1 * max(square_1 / mass_1 - d_1 * d_1, 0.0)
+    s_0, s_1 = k * (p_0 - side.usual), k * (p_1 - side.bad)
+    var_0 = unseen + k * k * max(square_0 / mass_0 - d_0 * d_0, 0.0)
+    var_1 = unseen + k * k * max(square_1 / mass_1 - d_1 * d_1, 0.0)
     q_0, q_1 = mass_0 / mass, mass_1 / mass
     apart = s_0 - s_1
     return (
@@ -259,8 +259,9 @@ def rate_sides(
     """Write into `out` (n, 3) the mean performance of each side of a round, and the mean and the
     variance of its skill after it.
 
-    `place` (n,) is in order. `m`, `v` and `b2` (n,) are the sides' means, the variances of their
-    skills, and those of their noise, in points and points^2.
+    `place` (n,) rises. `m`, `v` and `b2` (n,) are the sides' means, the variances of their skills,
+    and those of their noise. Means, the ceiling and performances are in points from the initial
+    rating, variances in points^2.
     """
     n = len(m)
     grid = _grid(m, v, b2)
@@ -309,9 +310,9 @@ class Model(NamedTuple):
     initial_sigma: float
     beta: float
     drift: float
-    """Variance that a round adds."""
+    """Variance that a round adds, in points^2."""
     drift_per_day: float
-    """Variance that a day adds."""
+    """Variance that a day adds, in points^2."""
 
 
 @kernel

@@ -39,7 +39,7 @@ class Plan:
 
 PLANS = (
     Plan(("cwl", "formula-one", "map-rando"), 100),
-    Plan(("codeforces",), 40, 80, (2, 5, 10, 20, 50), 5),
+    Plan(("codeforces",), 30, 80, (2, 5, 10, 20, 50), 5),
 )
 QUICK = (Plan(("map-rando",), 3, 60),)
 
@@ -91,7 +91,7 @@ def _figures(fitted: Fitted) -> Iterator[tuple[str, float]]:
         ("tuned_order", by_order.pair_inversion),
         ("failed", float(by_loss.failed_rounds) or None),
         ("failed_order", float(by_order.failed_rounds) or None),
-        ("without_prior", fitted.gain.without_prior),
+        ("no_prior", fitted.gain.without_prior),
         ("with_factor", fitted.gain.with_factor), ("last_factor", by_loss.last_factor),
     ):  # fmt: skip
         if value is not None:

@@ -127,38 +127,41 @@ def test_large_rounds_equal_the_oracle(count: int) -> None:
         assert found[i, 2] == pytest.approx(math.sqrt(variance), abs=open_ * sigma[i])
 
 
-@given(st.integers(2, 40), st.integers(0, 2**32 - 1))
-@settings(max_examples=60, deadline=None)
-def test_a_better_place_gives_a_better_rating(count: int, seed: int) -> None:
+@given(st.integers(2, 40), st.integers(0, 2**32 - 1), st.floats(10.0, 3000.0))
+@settings(max_examples=100, deadline=None)
+def test_a_better_place_gives_a_better_rating(count: int, seed: int, spread: float) -> None:
     """The same side, moved past the one before it: its performance and its mu rise."""
     rng = np.random.default_rng(seed)
-    mu, sigma = rng.normal(1500.0, 300.0, count), rng.uniform(40.0, 350.0, count)
+    mu, sigma = rng.normal(1500.0, spread, count), rng.uniform(20.0, 350.0, count)
     at = int(rng.integers(1, count))
     before = systems.estimate(TwoMoment(), wave(range(1, count + 1), mu, sigma))[at]
     order = [*range(at - 1), at, at - 1, *range(at + 1, count)]
     after = systems.estimate(TwoMoment(), wave(range(1, count + 1), mu[order], sigma[order]))
-    assert after[at - 1, 0] > before[0]
-    assert after[at - 1, 1] > before[1]
+    assert after[at - 1, 0] > before[0] - 1e-3
+    assert after[at - 1, 1] > before[1] - 1e-3
 
 
-@given(st.integers(2, 40), st.integers(0, 2**32 - 1))
-@settings(max_examples=60, deadline=None)
-def test_a_round_makes_nobody_much_less_known(count: int, seed: int) -> None:
-    """A surprise can: the tails of the noise are wide, so somebody may have been of another kind
-    than was thought. Never by much."""
+@pytest.mark.parametrize(("count", "sigma"), [(40, 40.0), (100, 60.0), (300, 60.0)])
+def test_every_better_place_in_a_wide_field_pays(count: int, sigma: float) -> None:
+    """From the last place to the first, however far others are above and below."""
+    others = np.linspace(620.0, 2380.0, count)[::-1]
+    found = []
+    for at in range(count + 1):
+        mu, spread = np.insert(others, at, 1500.0), np.insert(np.full(count, sigma), at, sigma)
+        found.append(systems.estimate(TwoMoment(), wave(range(1, count + 2), mu, spread))[at, 1])
+    assert (np.diff(found) < 0.0).all()
+
+
+@given(st.integers(2, 40), st.integers(0, 2**32 - 1), st.floats(10.0, 3000.0))
+@settings(max_examples=100, deadline=None)
+def test_no_result_makes_anybody_less_known(count: int, seed: int, spread: float) -> None:
+    """However surprising; with ties, too."""
     rng = np.random.default_rng(seed)
-    mu, sigma = rng.normal(1500.0, 500.0, count), rng.uniform(40.0, 350.0, count)
-    after = systems.estimate(TwoMoment(sigma_drift=0.0), wave(range(1, count + 1), mu, sigma))
-    assert (after[:, 2] < 1.2 * sigma).all()
+    mu, sigma = rng.normal(1500.0, spread, count), rng.uniform(40.0, 350.0, count)
+    place = np.sort(rng.integers(1, count + 1, count)).tolist()
+    after = systems.estimate(TwoMoment(sigma_drift=0.0), wave(place, mu, sigma))
+    assert (after[:, 2] < sigma).all()
     assert (after[:, 2] > 0.0).all()
-
-
-def test_sigma_can_grow() -> None:
-    """So the sentence about losing on purpose is not empty: sigma depends on results."""
-    mu, sigma = np.array([900.0, 2400.0]), np.array([80.0, 80.0])
-    upset = systems.estimate(TwoMoment(sigma_drift=0.0), wave((1, 2), mu, sigma))
-    expected = systems.estimate(TwoMoment(sigma_drift=0.0), wave((1, 2), mu[::-1], sigma))
-    assert upset[1, 2] != pytest.approx(expected[0, 2], abs=0.1)
 
 
 def test_a_tie_of_equals_lowers_both() -> None:

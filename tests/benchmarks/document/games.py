@@ -118,7 +118,7 @@ SYSTEMS = Table(
                shown("us_update")),
         Column("default", "log loss with the first guess.", _fixed("default", 4)),
         Column("no prior", "log loss tuned without the prior, with the factor of the first tenth.",
-               _fixed("without_prior", 4)),
+               _fixed("no_prior", 4)),
         Column("factor", "log loss tuned with the prior, with the factor of the first tenth.",
                _fixed("with_factor", 4)),
         Column("last factor", "the variance factor by all rounds but the last.",
