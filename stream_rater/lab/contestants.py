@@ -60,7 +60,7 @@ class Ours:
 
     def config(self, values: Mapping[str, float]) -> Any:
         """The configuration with these values of the dimensions."""
-        fixed = {"newcomer_field": spaces.FIELD} if self.placing else {}
+        fixed = {"newcomer_field": spaces.LEVEL_PART} if self.placing else {}
         return spaces.configuration(self.system, {**fixed, **values})
 
     def play(self, sessions: Sequence[Session], config: Any) -> Run:

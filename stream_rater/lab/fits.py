@@ -95,9 +95,9 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
     tuned_for: str
     config: dict[str, Any]
     variance_factor: float
-    """By the rounds to tune on."""
+    """By the rounds to tune on; 1 by default."""
     last_factor: float
-    """By all rounds but the last that were scored: the one to use now."""
+    """That of the last rounds: by all before the last of `sides.REFITS` parts."""
     first_log_loss: float | None
     """Of the rounds to tune on."""
     pair_inversion: float | None

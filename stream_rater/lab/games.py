@@ -5,9 +5,9 @@ has three configurations on it:
 
 - *default*: its first guess;
 - *log loss* and *order*: tuned on the first TRAIN of the rounds by one or the other, and then given
-  the variance factor that suits all rounds so far best. It is fitted after the first part, and
-  again after each of `sides.REFITS` parts of the others, as an operator would: no round has a part
-  in its own factor. Ratings do not depend on it.
+  the variance factor that suits all rounds so far best. The others are parted into `sides.REFITS`
+  parts, and each has the factor by all rounds before it: no round has a part in its own. Ratings do
+  not depend on it.
 
 All are scored on the other rounds by the same code (`sides`). Tuning must not overfit a short first
 part. It looks for the most probable parameters, not for the likeliest ones: it minimises
@@ -47,7 +47,8 @@ from stream_rater.lab.measures import better
 from stream_rater.lab.sharing import sharing
 
 REFERENCE = "two-moment"
-"""Of our systems the one that peers beat least often on the games of the benchmarks."""
+"""Of our systems the one that peers beat least often on the games of the benchmarks, by which it,
+its noise and its first guesses were chosen."""
 
 VERDICTS = ("better", "no difference", "worse")
 

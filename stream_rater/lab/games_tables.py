@@ -148,9 +148,9 @@ def gains(results: Sequence[Result]) -> list[str]:
             rows.append([each.game, fitted.system, *(number(step, 4) for step in steps)])
     return [
         "### What tuning gains", "",
-        "Log loss on the other rounds: by the first guess; by the first guess, with a variance "
-        "factor; tuned without the prior, with a factor; with both; with the factor fitted again "
-        "as rounds come in.", "",
+        "Log loss on the other rounds. By the first guess, and by it with the first part's "
+        "variance factor; tuned without the prior, and tuned with it, both with the first part's "
+        "factor; the latter with the factor fitted again as rounds come in.", "",
         *table(["game", "system", "default", "default, factor", "no prior, factor", "prior, factor",
                 "prior, factor again"], rows), "",
     ]  # fmt: skip

@@ -66,7 +66,7 @@ def _evolving(*more: Dimension) -> tuple[Dimension, ...]:
 
 BETA = Dimension("beta", 30.0, 1500.0, 300.0)
 DRIFT = Dimension("sigma_drift", 1.0, 200.0, 35.0)
-NEWCOMERS, FIELD = Dimension("newcomer_offset", -400.0, 200.0, -150.0, "linear"), 0.8
+NEWCOMERS, LEVEL_PART = Dimension("newcomer_offset", -400.0, 200.0, -150.0, "linear"), 0.8
 """Where newcomers begin: how far off their field, and how much of its level they have."""
 
 CLIMBING = Dimension("learning_rate", 0.1, 1000.0, 20.0)

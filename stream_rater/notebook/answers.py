@@ -133,7 +133,7 @@ def prediction(
     config: RatingConfig, pool: Pool, sides: Sequence[tuple[str, ...]],
     shares: Sequence[tuple[float, ...] | None], variance_factor: float,
 ) -> Prediction:  # fmt: skip
-    """What to expect of a round with these sides; newcomers are as the ladder believes of them."""
+    """What to expect of a round with these sides; newcomers begin as in a round."""
     players = believed(pool, [player for side in sides for player in side])
     share = np.concatenate([
         np.ones(len(side)) if parts is None else np.array(parts)

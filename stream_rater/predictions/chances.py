@@ -19,7 +19,8 @@ variance is the sum of `sigmas` sigma^2 + `noise` over the two entries:
 | Plackett-Luce | logistic | 0 | (C scale)^2 / 2 |
 | Thurstone | normal | 0 | scale^2 |
 
-This is each system's own model of a match of two. For Glicko it is Glickman's, with both
+This is each system's own model of a match of two, but for the two-moment filter's, whose noise is
+skewed, and whose members of a team drift less. For Glicko it is Glickman's, with both
 uncertainties. C = pi / sqrt 3 makes a difference of one `scale` mean odds of e. Round weights,
 newcomers' weights and drift by time are left out.
 

@@ -50,7 +50,7 @@ def of_round(
     """What to expect of a round of S sides with P players in all, by a ladder's parameters.
 
     `starts` (S+1,) has the first player of each side, and P. `share` (P,) are the players' parts of
-    the round.
+    the round, in (0, 1]. A variance factor of more than 1 makes the forecast less sure.
     """
     mu = newcomer_level.of_one_round(config, *players)
     return forecast(performances_of(config, starts, share, mu, players.sigma, variance_factor))

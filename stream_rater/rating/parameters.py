@@ -137,7 +137,8 @@ class Topcoder(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True,
 
 
 class PlacingNewcomers(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Newcomers begin at the level of the field that they play in (see `newcomer_level`)."""
+    """Newcomers begin at the level of the field that they play in, plus `newcomer_offset` points.
+    `newcomer_field` is the part of that level that counts (see `newcomer_level`)."""
 
     newcomer_offset: Finite = 0.0
     newcomer_field: Annotated[float, Meta(ge=0, le=1)] = 0.0
@@ -172,7 +173,8 @@ class TrueSkill(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_on
 
 class TwoMoment(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_only=True,
                 tag_field="system", tag="two-moment"):  # fmt: skip
-    """The two-moment filter; drift_per_day is in points^2."""
+    """The two-moment filter. `beta`, in points, is the spread of performances; a round adds
+    sigma_drift^2 to sigma^2 and a day `drift_per_day`, both in points^2."""
 
     beta: Positive = 250.0
     sigma_drift: NotNegative = 20.0

@@ -182,10 +182,10 @@ def test_each_figure_tells_its_machine() -> None:
 def test_the_verdicts_of_all_games_are_added() -> None:
     """Those of the chosen system alone."""
     counts = {"a better": 2, "a no_difference": 1, "a worse": 3, "b better": 90}
-    games = [Row(f"games/{n}", THEN, {"note": "ours: a; 6 configurations", "ratio": counts})
-             for n in range(2)]  # fmt: skip
+    games = [Row(f"games/{name}", THEN, {"note": "ours: a; 6 configurations", "ratio": counts})
+             for name in ("one", "one/5", "two")]  # fmt: skip
     (line,) = (each for each in summary(games).splitlines() if "foretelling" in each)
-    assert "`a` on 2 games: 4 times better, 2 times no difference, 6 times worse |" in line
+    assert "`a`: better in 6 comparisons, no difference in 3, worse in 9, on 2 files" in line
 
 
 def test_the_sum_of_faults_has_the_oldest_date() -> None:

@@ -121,7 +121,7 @@ SYSTEMS = Table(
                _fixed("no_prior", 4)),
         Column("factor", "log loss tuned with the prior, with the factor of the first tenth.",
                _fixed("with_factor", 4)),
-        Column("last factor", "the variance factor by all rounds but the last.",
+        Column("last factor", "the variance factor of the last ninth, by all rounds before.",
                _fixed("last_factor", 2)),
         Column("trials", "configurations that were tried for each aim.",
                noted(r"(\d+) configurations")),

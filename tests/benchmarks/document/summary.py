@@ -42,13 +42,14 @@ def _peers(rows: Rows) -> tuple[str, Row]:
 def _games(rows: Rows) -> tuple[str, Row]:
     played = [row for name, row in rows.items() if name.startswith("games/")]
     oldest = min(played, key=lambda row: row.origin.date)
-    counts = dict.fromkeys(VERDICTS, 0)
-    for row in played:
-        ours = str(row.figures["note"]).removeprefix("ours: ").split(";")[0]
-        for told in VERDICTS:
-            counts[told] += int(row.figures["ratio"].get(f"{ours} {told.replace(' ', '_')}", 0))
-    found = ", ".join(f"{count} times {told}" for told, count in counts.items())
-    return f"`{ours}` on {len(played)} games: {found}", oldest
+    (ours,) = {str(row.figures["note"]).removeprefix("ours: ").split(";")[0] for row in played}
+    better, same, worse = (
+        sum(int(row.figures["ratio"].get(f"{ours} {told.replace(' ', '_')}", 0)) for row in played)
+        for told in VERDICTS
+    )
+    files = len({row.name.split("/")[1] for row in played})
+    told = f"better in {better} comparisons, no difference in {same}, worse in {worse}"
+    return f"`{ours}`: {told}, on {files} files, one of them also cut into small rounds", oldest
 
 
 def _faults(rows: Rows) -> tuple[str, Row]:
@@ -68,7 +69,7 @@ FIGURES: dict[str, Callable[[Rows], tuple[str, Row]]] = {
     "latency from a round to its rating changes, rounds of 5": _latency,
     "performances in a round of 100, all opponents counted": _stage_1,
     "rating rounds of 5 in memory": _peers,
-    "foretelling results, against openskill.py and trueskill, tuned alike": _games,
+    "foretelling results, in log loss and order, against openskill.py and trueskill": _games,
     "crashes, broken connections and lost data on real servers": _faults,
 }
 
