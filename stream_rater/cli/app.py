@@ -27,6 +27,7 @@ from stream_rater.cli.options import (
 )
 from stream_rater.cli.predict_app import predict
 from stream_rater.cli.terminal import brief
+from stream_rater.cli.tune_app import tune
 from stream_rater.config import (
     BadConfiguration,
     ladders_of,
@@ -34,8 +35,6 @@ from stream_rater.config import (
     read_ladders,
     read_rating,
 )
-from stream_rater.lab.measures import MEASURES
-from stream_rater.lab.spaces import SPACES
 from stream_rater.runtime import compile_progress
 
 CONFIGURATIONS = {".json", ".toml"}
@@ -80,6 +79,7 @@ def main(context: click.Context) -> None:
 main.add_command(correct)
 main.add_command(evidence)
 main.add_command(predict)
+main.add_command(tune)
 
 
 @main.command()
@@ -164,30 +164,6 @@ def evaluate(
     from stream_rater.cli import lab
 
     lab.evaluate_files(sources, named, train, as_json=form == "json", **options)
-
-
-@main.command()
-@click.argument("rounds", type=ROUNDS)
-@click.option("--system", type=click.Choice(sorted(SPACES)), required=True)
-@click.option(
-    "--train", type=PART, default=0.1, show_default=True, help="Part of the rounds to search on."
-)
-@click.option(
-    "--metric", "measure", type=click.Choice(MEASURES), default="pair_inversion", show_default=True
-)
-@click.option(
-    "--trials", type=COUNT, default=200, show_default=True, help="Configurations to try, about."
-)
-@click.option(
-    "--workers", type=COUNT, default=os.cpu_count() or 1, show_default="cores", help="Processes."
-)
-@click.option("--out", type=FILE, help="Where to write the configuration; else standard output.")
-@one_line
-def tune(rounds: Path, system: str, measure: str, out: Path | None, **options: Any) -> None:
-    """Search the hyperparameters that foretell the first part of a file's rounds best."""
-    from stream_rater.cli import lab
-
-    lab.tune_file(rounds, system, measure, out, **options)
 
 
 @main.command()

@@ -4,7 +4,6 @@ import faulthandler
 import signal
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import structs
@@ -22,6 +21,7 @@ from stream_rater.cli.terminal import (
     Order,
     counted,
     records_in,
+    rejections,
     track,
 )
 from stream_rater.columns.kernels import KERNEL_VERSION
@@ -189,7 +189,7 @@ def _report(verdict: Verdict, surplus: int, begun_by: int) -> None:
         for ladder, player in players[:SHOWN_MISTAKES]:
             print(f"{name}: ladder {ladder!r}, player {player!r}", file=sys.stderr)
     done = (
-        f"{verdict.rounds} rounds replayed, {_rejections(verdict.rejected)}, "
+        f"{verdict.rounds} rounds replayed, {rejections(verdict.rejected)}, "
         f"{verdict.beliefs} beliefs compared"
     )
     if not verdict.equal or surplus:
@@ -198,15 +198,6 @@ def _report(verdict: Verdict, surplus: int, begun_by: int) -> None:
             f"{surplus} that the log does not explain{_other_kernels(begun_by)}"
         )
     print(f"{done}: all equal, bit for bit")
-
-
-def _rejections(codes: Mapping[str, int]) -> str:
-    """How many records were rejected, and why: by error code, the most frequent first."""
-    told = f"{sum(codes.values())} rejected"
-    if not codes:
-        return told
-    ordered = sorted(codes.items(), key=lambda item: (-item[1], item[0]))
-    return f"{told} ({', '.join(f'{count} {code}' for code, count in ordered)})"
 
 
 def _other_kernels(begun_by: int) -> str:

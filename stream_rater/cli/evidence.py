@@ -11,7 +11,7 @@ from stream_rater.cli.again import RoundsFile
 from stream_rater.cli.terminal import Failed, Mistakes, file_failures
 from stream_rater.config import ANY_LADDER, BadConfiguration, Settings
 from stream_rater.lab import evidence, figures, games, games_tables, peers
-from stream_rater.lab.contestants import Ours, Peer, System, compared
+from stream_rater.lab.contestants import Peer, System, compared
 from stream_rater.lab.evidence import DataSet, Effort, Entry
 from stream_rater.lab.farming import THRESHOLD
 from stream_rater.lab.game import games_of
@@ -93,7 +93,7 @@ class Work:
     def _games(self, data: Sequence[DataSet]) -> None:
         absent = peers.missing()
         systems: list[System] = [
-            *(Ours(each) for each in compared(self._systems)),
+            *compared(self._systems),
             *(Peer(each) for each in peers.SPACES if each not in absent),
         ]
         listed = [

@@ -151,25 +151,29 @@ def tune_file(
     if averages(evaluate(first, begin).scores)[measure] is None:
         to_tune = sum(len(each.rounds) for each in first)
         raise Failed(f"{path}: {to_tune} rounds to tune on say nothing about {measure}")
-    found = search(problem, trials, workers)
+    found = searched(system, trials, lambda tell: tune(problem, trials, workers, tell))
     from stream_rater.cli import lab_tables
 
     lab_tables.report_tuning(sessions, train, begin, found, variance_factor(first, found))
-    written = msgspec.json.format(msgspec.json.encode(without_defaults(found)))
     with file_failures():
         if out is None:
-            print(written.decode())
+            print(as_json(found).decode(), end="")
         else:
-            out.write_bytes(written + b"\n")
+            out.write_bytes(as_json(found))
     season.conclude_order()
     season.mistakes.conclude()
 
 
-def search(problem: Problem, trials: int, workers: int) -> RatingConfig:
-    """`tune` with a progress bar."""
+def searched(system: str, trials: int, run: Callable[[Callable[[], None]], T]) -> T:
+    """What `run` finds, with a progress bar: it is told of each trial."""
     with progress() as bar:
-        task = bar.add_task(f"tuning {problem.system}", total=trials)
+        task = bar.add_task(f"tuning {system}", total=trials)
         try:
-            return tune(problem, trials, workers, lambda: bar.advance(task))
+            return run(lambda: bar.advance(task))
         except MissingExtra as error:
             raise Failed(str(error)) from None
+
+
+def as_json(config: RatingConfig) -> bytes:
+    """A configuration as `--out` has it, in a few lines."""
+    return msgspec.json.format(msgspec.json.encode(without_defaults(config))) + b"\n"

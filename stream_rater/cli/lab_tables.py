@@ -7,19 +7,24 @@ terminal of 80 columns.
 import sys
 from collections.abc import Mapping, Sequence
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from stream_rater.cli.terminal import tables
 from stream_rater.lab.accuracy import averages
 from stream_rater.lab.bootstrap import Difference, differences
 from stream_rater.lab.comparison import Row
 from stream_rater.lab.evaluation import evaluate, trained
-from stream_rater.lab.measures import MEASURES
+from stream_rater.lab.measures import MEASURES, better
 from stream_rater.lab.season import Session
 from stream_rater.predictions.wins import ANY
 from stream_rater.rating.parameters import RatingConfig
+
+if TYPE_CHECKING:  # `evaluate` needs none of what it takes along
+    from stream_rater.lab.proposal import Compared
 
 HEADINGS = {
     "pair_inversion": ("pairs in right order", "{:.3f} %"),
@@ -130,13 +135,31 @@ def report_tuning(
     table = _side_by_side(f"{rounds} rounds, first {first} to tune", list(columns))
     for i, (heading, _) in enumerate(HEADINGS.values()):
         table.add_row(heading, *(each[i] for each in columns.values()))
-    console = Console(file=sys.stderr, width=None if sys.stderr.isatty() else 160)
-    console.print(table)
+    _on_stderr(table)
     usual, wide = (
         evaluate(sessions, found, variance_factor=each, most_sides=ANY) for each in (1.0, factor)
     )
     losses = (averages(each.scored(train))["winner_log_loss"] for each in (usual, wide))
     of = " to ".join("–" if each is None else f"{each:.4f}" for each in losses)
-    console.print(
+    _on_stderr(
         f"--variance-factor {factor:.3f} suits it: log loss of the winner on the second part {of}"
     )
+
+
+def report_gain(title: str, compared: Sequence["Compared"]) -> None:
+    """Each measure by the present parameters and by the tuned ones, and the gain, on stderr. More
+    gain is better, whatever the measure."""
+    table = Table("", title=Text(title), title_justify="left")
+    for heading in ("now", "tuned", "gain, 95 % interval"):
+        table.add_column(heading, justify="right")
+    for each in compared:
+        heading, form = HEADINGS[each.measure]
+        gap = each.difference
+        if better(each.measure) < 0:
+            gap = Difference(-gap.mean, -gap.high, -gap.low)
+        table.add_row(heading, form.format(each.now), form.format(each.tuned), told(gap))
+    _on_stderr(table)
+
+
+def _on_stderr(shown: Table | str) -> None:
+    Console(file=sys.stderr, width=None if sys.stderr.isatty() else 160).print(shown)

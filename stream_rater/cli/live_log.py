@@ -10,15 +10,17 @@ from stream_rater.columns.sharding import partition_of
 from stream_rater.config import BadConfiguration, Ladders, Settings
 from stream_rater.contract.record import Record
 
+BY_FILE = "give a file that has them, by --file"
+
 
 def live_log(
-    settings: Settings, ladders: Ladders, ladder: str
+    settings: Settings, ladders: Ladders, ladder: str, cure: str = BY_FILE
 ) -> tuple[Callable[[], Iterator[Record]], int, int]:
     """The records that the ladder's partition holds now, from the first one on, each time; the
     partition, and of how many it is. What comes later is not read.
 
-    Raises BadConfiguration if the ladders file is not that of the workers, Failed if rounds were
-    deleted.
+    Raises BadConfiguration if the ladders file is not that of the workers, Failed with the cure if
+    rounds were deleted.
     """
     admin = Admin(settings)
     topic = admin.topics.rounds
@@ -31,7 +33,7 @@ def live_log(
     if start > 0:
         raise Failed(
             f"{topic}, partition {partition} starts at {start}: the rounds before it were deleted, "
-            "and ratings cannot be computed without them: give a file that has them, by --file"
+            f"and ratings cannot be computed without them: {cure}"
         )
 
     def again() -> Iterator[Record]:

@@ -16,10 +16,8 @@ from stream_rater.config import BadConfiguration, Ladders
 from stream_rater.contract.events import Entry, shown, to_json
 from stream_rater.lab.rating_changes import numbers_of
 from stream_rater.predictions.balance import even_teams
-from stream_rater.predictions.forecast import Forecast, forecast
-from stream_rater.predictions.wins import performances_of
+from stream_rater.predictions.forecast import Forecast, deviations, of_round
 from stream_rater.replay.edits import NO_EDITS
-from stream_rater.replay.pool import Pool
 from stream_rater.replay.what_if import Gone, Known, believed, foreseen, playing_as
 from stream_rater.rounds.validation import Invalid, id_mistake
 
@@ -185,20 +183,18 @@ def answer(asked: Question, known: Known, *, as_json: bool) -> None:
         raise Failed(str(error)) from None
     if asked.teams is not None:
         now = [playing[player] for player in asked.players]
-        deviation = believed(pool, now)[0] - pool.rule.initial_mu
-        dealt = even_teams(asked.players, deviation, asked.teams)
+        dealt = even_teams(asked.players, deviations(pool.rating, believed(pool, now)), asked.teams)
         sides = [tuple(asked.players[i] for i in members) for members in dealt]
     starts = bounds(np.array([len(side) for side in sides], np.int64))
     names = [playing[player] for side in sides for player in side]
-    mu, sigma = believed(pool, names)
-    share = np.ones(len(names))
-    performances = performances_of(pool.rating, starts, share, mu, sigma, asked.variance_factor)
-    found = forecast(performances)
+    known_now = believed(pool, names)
+    mu, sigma, rounds = known_now
+    found = of_round(pool.rating, starts, np.ones(len(names)), known_now, asked.variance_factor)
     players = [
         Player(player, *row)
         for player, *row in zip(
             chain(*sides), mu.tolist(), sigma.tolist(), pool.rule.rating(mu, sigma).tolist(),
-            _rounds(pool, names), strict=True,
+            rounds.tolist(), strict=True,
         )
     ]  # fmt: skip
     told = _answer(known.ladder, players, starts.tolist(), found)
@@ -208,13 +204,6 @@ def answer(asked: Question, known: Known, *, as_json: bool) -> None:
         print(to_json(told).decode())
     else:
         _show(told)
-
-
-def _rounds(pool: Pool, players: Sequence[str]) -> Iterator[int]:
-    """How many of each player's rounds count."""
-    for player in players:
-        row = pool.find(player)
-        yield 0 if row is None else int(pool.headers(np.array([row]))["rounds"][0])
 
 
 def _answer(

@@ -5,7 +5,7 @@ import gc
 import os
 import sys
 import zlib
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -163,6 +163,15 @@ def check_writable(out: Path) -> None:
 def counted(count: int, thing: str) -> str:
     """`1 round`, `2 rounds`."""
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def rejections(codes: Mapping[str, int]) -> str:
+    """How many records were rejected, and why: by error code, the most frequent first."""
+    told = f"{sum(codes.values())} rejected"
+    if not codes:
+        return told
+    ordered = sorted(codes.items(), key=lambda item: (-item[1], item[0]))
+    return f"{told} ({', '.join(f'{count} {code}' for code, count in ordered)})"
 
 
 def unknown_ladder(ladder: str, rated: Sequence[str]) -> str:

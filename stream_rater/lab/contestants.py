@@ -39,26 +39,29 @@ LEFT_OUT = {"elo", "thurstone"}
 range of the ratings."""
 
 
-def compared(systems: Sequence[str]) -> list[str]:
-    """Of our systems those to compare: the ones that are asked for, or all worth comparing."""
-    everything = set(systems) == set(spaces.SPACES)
-    return [each for each in systems if not everything or each not in LEFT_OUT]
-
-
 @dataclass(frozen=True, slots=True)
 class Ours:
     """One of our systems."""
 
-    name: str
+    system: str
+    placing: bool = False
+    """Whether newcomers begin at their field's level, where the system's first guess has none."""
+
+    @property
+    def name(self) -> str:
+        """Its own."""
+        return f"{self.system}+newcomers" if self.placing else self.system
 
     @property
     def space(self) -> tuple[Dimension, ...]:
         """What can be tuned."""
-        return spaces.SPACES[self.name]
+        own = spaces.SPACES[self.system]
+        return (*own, spaces.NEWCOMERS) if self.placing else own
 
     def config(self, values: Mapping[str, float]) -> Any:
         """The configuration with these values of the dimensions."""
-        return spaces.configuration(self.name, values)
+        fixed = {"newcomer_field": spaces.LEVEL_PART} if self.placing else {}
+        return spaces.configuration(self.system, {**fixed, **values})
 
     def play(self, sessions: Sequence[Session], config: Any) -> Run:
         """A season by this configuration."""
@@ -67,6 +70,18 @@ class Ours:
     def told(self, config: Any) -> dict[str, Any]:
         """A configuration as a table."""
         return without_defaults(config)
+
+
+def compared(systems: Sequence[str]) -> list[Ours]:
+    """Of our systems those to compare: the ones that are asked for, or all worth comparing. To the
+    latter belongs TrueSkill with newcomers at their field's level, which shows what this alone
+    gains."""
+    if set(systems) != set(spaces.SPACES):
+        return [Ours(each) for each in systems]
+    return [
+        *(Ours(each) for each in systems if each not in LEFT_OUT),
+        Ours("trueskill", placing=True),
+    ]
 
 
 @dataclass(frozen=True, slots=True)

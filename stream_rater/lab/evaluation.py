@@ -22,6 +22,7 @@ from stream_rater.lab.winners import Foretold
 from stream_rater.predictions.chances import chances_of, draw_margin_of
 from stream_rater.predictions.wins import of_rounds, performances_of
 from stream_rater.rating.model import Wave
+from stream_rater.rating.newcomer_level import placed
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.pool import Pool
 
@@ -75,7 +76,7 @@ class Contender:
 
     def rate(self, sessions: Iterable[Session]) -> Iterator[tuple[Session, Ints, Wave | None]]:
         """Rate each session. Yields the session, the indices of its rounds that were rated, and
-        what the ratings were before; None if no round was rated."""
+        what the ratings were before, newcomers where they begin; None if no round was rated."""
         for session in sessions:
             began_s = perf_counter()
             rated, indices = session.rating(skip_all_tied=self.config.skip_all_tied)
@@ -89,7 +90,7 @@ class Contender:
             pool = self._pools[session.ladder] = Pool(Ladder(rating=self.config))
         pool.make_room(session.players)
         folded = pool.rate_rows(session.rounds, session.rows, session.turns, session.numbers)
-        return folded.wave
+        return placed(self.config, folded.wave)
 
     def score(self, wave: Wave) -> tuple[Floats, Foretold]:
         """(R, len(FIELDS)) the scores of the rounds of a wave by the ratings before them, and each

@@ -1,7 +1,7 @@
 """Tunes a system on the first part of a game, and scores it on the others (see `games`)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -13,7 +13,7 @@ from stream_rater.lab.accuracy import average
 from stream_rater.lab.contestants import Peer, System
 from stream_rater.lab.game import Game
 from stream_rater.lab.season import Session
-from stream_rater.lab.sides import Run, scores_of, total_loss, variance_factor
+from stream_rater.lab.sides import Run, factors_of, scores_of, total_loss, variance_factor
 from stream_rater.lab.spaces import Dimension, place
 from stream_rater.lab.tuning import UNDEFINED, search
 
@@ -30,15 +30,18 @@ AIMS = (LOG_LOSS, ORDER)
 
 @dataclass(slots=True)
 class Fit:
-    """A system to tune on the first part of a game. Runs are kept, so that two aims share those of
-    the same points."""
+    """A system to tune on the first part of a game."""
 
     system: System
     first: Sequence[Session]
     aim: str
     prior: float | None = PRIOR
     """None: the likeliest parameters."""
-    runs: dict[tuple[float, ...], Floats] = field(default_factory=dict)
+    runs: dict[tuple[float, ...], Floats] | None = None
+    """Scores by point, if they are to be kept: two aims share those of the same points."""
+    apart: bool = False
+    """Whether each point is scored with the variance factor that suits it best. Then parameters are
+    chosen for who is better, and how sure to be is fitted apart."""
 
     @property
     def space(self) -> tuple[Dimension, ...]:
@@ -57,18 +60,26 @@ class Fit:
 
     def cost(self, point: Sequence[float]) -> float:
         """The total loss and the prior's part."""
-        key = tuple(point)
-        if key not in self.runs:
-            try:
-                self.runs[key] = scores_of(self.system.play(self.first, self.config(point)))
-            except OUT_OF_RANGE:
-                return UNDEFINED
-        loss = total_loss(self.runs[key], self.aim)
+        try:
+            scores = self._scores(tuple(point))
+        except OUT_OF_RANGE:
+            return UNDEFINED
+        loss = total_loss(scores, self.aim)
         if loss is None and self.aim == ORDER:
-            loss = total_loss(self.runs[key], ORDER_OF_ALL)
+            loss = total_loss(scores, ORDER_OF_ALL)
         if loss is None or not np.isfinite(loss):
             return UNDEFINED
         return loss + self._penalty(point)
+
+    def _scores(self, point: tuple[float, ...]) -> Floats:
+        """(R, OF_PAIRS) those of the first part by the configuration at this point."""
+        found = self.runs.get(point) if self.runs is not None else None
+        if found is None:
+            run = self.system.play(self.first, self.config(point))
+            found = scores_of(run, variance_factor(run) if self.apart else 1.0)
+            if self.runs is not None:
+                self.runs[point] = found
+        return found
 
     def _penalty(self, point: Sequence[float]) -> float:
         if self.prior is None:
@@ -84,6 +95,9 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
     tuned_for: str
     config: dict[str, Any]
     variance_factor: float
+    """By the rounds to tune on; 1 by default."""
+    last_factor: float
+    """That of the last rounds: by all before the last of `sides.REFITS` parts."""
     first_log_loss: float | None
     """Of the rounds to tune on."""
     pair_inversion: float | None
@@ -102,10 +116,11 @@ class Gain(msgspec.Struct, frozen=True, kw_only=True):
     default: float | None
     default_with_factor: float | None
     without_prior: float | None
-    """As the likeliest parameters have it; None of peers."""
-    with_prior: float | None
+    """As the likeliest parameters have it, with their factor; None of peers."""
     with_factor: float | None
     """With prior and variance factor."""
+    refitted: float | None
+    """With the factor fitted again as rounds come in: what is scored."""
 
 
 class Fitted(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,10 +142,10 @@ Scored = dict[str, Floats]
 def fit(system: System, game: Game, trials: int) -> tuple[Fitted, Scored]:
     """Tune a system on the first part of a game, and score it on the others."""
     first, runs = game.first, dict[tuple[float, ...], Floats]()
-    problem = Fit(system, first, LOG_LOSS, runs=runs)
+    problem = Fit(system, first, LOG_LOSS, runs=runs, apart=True)
     configs = {DEFAULT: problem.config(problem.start())}
     for aim in AIMS:
-        problem = Fit(system, first, aim, runs=runs)
+        problem = Fit(system, first, aim, runs=runs, apart=True)
         configs[aim] = problem.config(search(problem, trials, workers=1))
     variants, gains = list[Variant](), dict[str, float | None]()
     scored: Scored = {}
@@ -138,31 +153,41 @@ def fit(system: System, game: Game, trials: int) -> tuple[Fitted, Scored]:
         run = system.play(game.sessions, config)
         early, rest = run.before(game.boundary), run.after(game.boundary)
         factor = variance_factor(early)
-        plain, with_factor = scores_of(rest), scores_of(rest, factor)
-        gains[aim] = average(plain, LOG_LOSS)
-        gains[f"{aim} with factor"] = average(with_factor, LOG_LOSS)
-        used = 1.0 if aim == DEFAULT else factor
-        scored[aim] = plain if aim == DEFAULT else with_factor
-        variants.append(_variant(system, aim, config, used, early, run, rest, scored[aim]))
+        gains[aim] = average(scores_of(rest), LOG_LOSS)
+        gains[f"{aim} with factor"] = average(scores_of(rest, factor), LOG_LOSS)
+        factors = np.ones(len(rest.sides.number))
+        if aim == DEFAULT:
+            factor = 1.0
+        else:
+            factors = factors_of(run, game.boundary)
+        told = rest.less_sure(factors)
+        scored[aim] = scores_of(told)
+        gains[f"{aim} refitted"] = average(scored[aim], LOG_LOSS)
+        last = float(factors[np.argmax(rest.sides.number)]) if len(factors) else factor
+        variants.append(
+            _variant(system, aim, config, (factor, last), early, run, told, scored[aim])
+        )
     gain = Gain(
         default=gains[DEFAULT], default_with_factor=gains[f"{DEFAULT} with factor"],
         without_prior=_without_prior(system, game, trials, runs),
-        with_prior=gains[LOG_LOSS], with_factor=gains[f"{LOG_LOSS} with factor"],
+        with_factor=gains[f"{LOG_LOSS} with factor"],
+        refitted=gains[f"{LOG_LOSS} refitted"],
     )  # fmt: skip
     return Fitted(system=system.name, variants=variants, gain=gain), scored
 
 
 def _variant(
-    system: System, aim: str, config: Any, factor: float, early: Run, run: Run, rest: Run,
-    scores: Floats,
+    system: System, aim: str, config: Any, factors: tuple[float, float], early: Run, run: Run,
+    told: Run, scores: Floats,
 ) -> Variant:  # fmt: skip
+    factor, last = factors
     return Variant(
-        tuned_for=aim, config=system.told(config), variance_factor=factor,
+        tuned_for=aim, config=system.told(config), variance_factor=factor, last_factor=last,
         first_log_loss=average(scores_of(early, factor), LOG_LOSS),
         pair_inversion=average(scores, ORDER),
         pair_inversion_all=average(scores, ORDER_OF_ALL),
         log_loss=average(scores, LOG_LOSS), brier=average(scores, "brier"),
-        calibration_error=sides.calibration_error(rest, factor),
+        calibration_error=sides.calibration_error(told),
         us_update=1e6 * run.seconds / max(run.results, 1), failed_rounds=run.failed,
     )  # fmt: skip
 
@@ -172,7 +197,8 @@ def _without_prior(
 ) -> float | None:
     if isinstance(system, Peer):
         return None
-    problem = Fit(system, game.first, LOG_LOSS, None, runs)
+    problem = Fit(system, game.first, LOG_LOSS, None, runs, apart=True)
     config = problem.config(search(problem, trials, workers=1))
-    rest = system.play(game.sessions, config).after(game.boundary)
-    return average(scores_of(rest), LOG_LOSS)
+    run = system.play(game.sessions, config)
+    early, rest = run.before(game.boundary), run.after(game.boundary)
+    return average(scores_of(rest, variance_factor(early)), LOG_LOSS)

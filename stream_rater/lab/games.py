@@ -5,7 +5,9 @@ has three configurations on it:
 
 - *default*: its first guess;
 - *log loss* and *order*: tuned on the first TRAIN of the rounds by one or the other, and then given
-  the variance factor that suits that part best.
+  the variance factor that suits all rounds so far best. The others are parted into `sides.REFITS`
+  parts, and each has the factor by all rounds before it: no round has a part in its own. Ratings do
+  not depend on it.
 
 All are scored on the other rounds by the same code (`sides`). Tuning must not overfit a short first
 part. It looks for the most probable parameters, not for the likeliest ones: it minimises
@@ -16,6 +18,10 @@ where x is a point of the unit cube of the parameters' ranges and x0 is the firs
 parameters leave the first guess where the rounds say so, and only as far. For order the total loss
 is the number of pairs in the wrong order, of pairs that share no side: a wrong pair counts as much
 as one nat. What the prior and the factor gain is told for each game (`Gain`).
+
+Parameters decide both who is better and how sure a prediction is. The factor can do the latter
+alone, so each point that is tried has the factor that suits it best, and the parameters are chosen
+for the former.
 
 *Ours* is one system for all games, REFERENCE. Where it does not take part, it is the one of our
 systems with the least log loss on the first part. That rule is worse, and the report counts how
@@ -40,8 +46,9 @@ from stream_rater.lab.game import Game
 from stream_rater.lab.measures import better
 from stream_rater.lab.sharing import sharing
 
-REFERENCE = "trueskill"
-"""Of our systems the one that peers beat least often on the games of the benchmarks."""
+REFERENCE = "two-moment"
+"""Of our systems the one that peers beat least often on the games of the benchmarks, by which it,
+its noise and its first guesses were chosen."""
 
 VERDICTS = ("better", "no difference", "worse")
 

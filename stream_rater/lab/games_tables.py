@@ -131,7 +131,7 @@ def systems(results: Sequence[Result]) -> list[str]:
         "### Systems", "",
         "Order is the pairs in the right order, of sides that played five rounds before, and of "
         "all. The log loss of a coin is 0.6931, its Brier score 0.25. Tuned systems have the "
-        "variance factor that suits the first part.", "",
+        "variance factor that suits all rounds so far.", "",
         *table(["game", "system", "tuned for", "order, %", "order of all, %", "log loss", "Brier",
                 "calibration error", "µs an update"], rows), "",
     ]  # fmt: skip
@@ -143,15 +143,16 @@ def gains(results: Sequence[Result]) -> list[str]:
     for each in results:
         for fitted in each.systems:
             gain = fitted.gain
-            steps = (gain.default, gain.default_with_factor, gain.without_prior, gain.with_prior,
-                     gain.with_factor)  # fmt: skip
+            steps = (gain.default, gain.default_with_factor, gain.without_prior, gain.with_factor,
+                     gain.refitted)  # fmt: skip
             rows.append([each.game, fitted.system, *(number(step, 4) for step in steps)])
     return [
         "### What tuning gains", "",
-        "Log loss on the other rounds: with the first guess; with the variance factor alone; tuned "
-        "without the prior; with it; with prior and factor.", "",
-        *table(["game", "system", "default", "default, factor", "tuned, no prior", "tuned",
-                "tuned, factor"], rows), "",
+        "Log loss on the other rounds. By the first guess, and by it with the first part's "
+        "variance factor; tuned without the prior, and tuned with it, both with the first part's "
+        "factor; the latter with the factor fitted again as rounds come in.", "",
+        *table(["game", "system", "default", "default, factor", "no prior, factor", "prior, factor",
+                "prior, factor again"], rows), "",
     ]  # fmt: skip
 
 
@@ -164,5 +165,5 @@ def parameters(results: Sequence[Result]) -> list[str]:
                 v = fitted.of(aim)
                 config = msgspec.json.encode(v.config).decode()
                 lines.append(f"- {each.game}, {AIM[aim]}: `{config}`, variance factor "
-                             f"{v.variance_factor:.3f}")  # fmt: skip
+                             f"{v.variance_factor:.3f}, at last {v.last_factor:.3f}")  # fmt: skip
     return ["### Parameters found", "", *lines, ""]

@@ -83,20 +83,22 @@ class Session:
 def sessions_of(
     records: Iterable[Record], window: int, reject: Callable[[int, Invalid], None],
     rolls: dict[str, PlayerIndex] | None = None, seen: Callable[[RoundBatch], None] | None = None,
-    rounds: int | None = None, verdicts: Verdicts | None = None,
+    rounds: int | None = None, verdicts: Verdicts | None = None, judge: Judge | None = None,
+    only: str | None = None,
 ) -> Iterator[Session]:  # fmt: skip
     """Yield the valid rounds, a block at a time and a session for each ladder of it. `reject`
     receives the offset and the error of each other record.
 
     `rolls`, if given, receives the index of each ladder's players, and `seen` the rounds in order.
-    Only the first `rounds` are read, if that is given.
+    Only the first `rounds` are read, if that is given; of the ladder `only`, if that is. `judge`
+    says which rounds are valid; without one those of any ladder are.
 
     Rounds are as the corrections among the records make them: there, a round that teaches nothing
     any more has never been. `verdicts` are those on the corrections; without them a correction
     raises Unjudged.
     """
     rolls = {} if rolls is None else rolls
-    judge, number = Judge(ANY_LADDER, window), 0
+    judge, number = judge or Judge(ANY_LADDER, window), 0
     for some in batches_of(records, BLOCK_BYTES):
         reported, refused = _parted(some, verdicts)
         decoded = judge.decode(reported)
@@ -108,6 +110,9 @@ def sessions_of(
         found = decoded.rounds
         if verdicts is not None:
             found = _edited(found, [each.offset for each in decoded.valid(reported)], verdicts)
+        if only is not None:
+            own = [i for i, head in enumerate(found.heads) if head.ladder == only]
+            found = found.take(np.array(own, np.int64))
         if rounds is not None and number + len(found) > rounds:
             found = found.slice(0, rounds - number)
         if seen is not None:

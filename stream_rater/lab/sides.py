@@ -36,6 +36,8 @@ from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.performance import C
 
 BINS = 10
+REFITS = 9
+"""How often the variance factor is fitted during the rounds that are scored."""
 
 
 class Sides(NamedTuple):
@@ -84,6 +86,11 @@ class Run(NamedTuple):
     def after(self, boundary: int) -> "Run":
         """With the round of this number and later ones alone."""
         return self._replace(sides=self.sides.take(np.flatnonzero(self.sides.number >= boundary)))
+
+    def less_sure(self, factors: Floats) -> "Run":
+        """With the variances of each round's sides times its (R,) factor."""
+        of_sides = np.repeat(factors, np.diff(self.sides.starts))
+        return self._replace(sides=self.sides._replace(variance=self.sides.variance * of_sides))
 
 
 def of_ours(sessions: Iterable[Session], config: RatingConfig) -> Run:
@@ -195,12 +202,25 @@ def variance_factor(run: Run) -> float:
     )
 
 
-def calibration_error(run: Run, factor: float = 1.0) -> float | None:
+def factors_of(run: Run, boundary: int) -> Floats:
+    """(R,) the variance factor of each round from the one numbered `boundary` on. They are parted
+    into REFITS parts, and each part's factor is fitted on all rounds before it. Raises MissingExtra
+    without SciPy."""
+    rest = run.after(boundary).sides.number
+    order = np.argsort(rest, kind="stable")
+    factors = np.ones(len(rest))
+    for part in np.array_split(order, REFITS):
+        if len(part):
+            factors[part] = variance_factor(run.before(int(rest[part[0]])))
+    return factors
+
+
+def calibration_error(run: Run) -> float | None:
     """The calibration error, from 0 to 1; None without pairs."""
     z, _ = pairs_of(run)
     if not len(z):
         return None
-    told = np.exp(_log_below(np.abs(z) / np.sqrt(factor), gaussian=run.gaussian))
+    told = np.exp(_log_below(np.abs(z), gaussian=run.gaussian))
     won = np.where(z > 0.0, 1.0, np.where(z < 0.0, 0.0, 0.5))
     order = np.argsort(told, kind="stable")
     bins = [each for each in np.array_split(order, BINS) if len(each)]

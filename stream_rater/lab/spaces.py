@@ -66,6 +66,8 @@ def _evolving(*more: Dimension) -> tuple[Dimension, ...]:
 
 BETA = Dimension("beta", 30.0, 1500.0, 300.0)
 DRIFT = Dimension("sigma_drift", 1.0, 200.0, 35.0)
+NEWCOMERS, LEVEL_PART = Dimension("newcomer_offset", -400.0, 200.0, -150.0, "linear"), 0.8
+"""Where newcomers begin: how far off their field, and how much of its level they have."""
 
 CLIMBING = Dimension("learning_rate", 0.1, 1000.0, 20.0)
 """The learning rate of systems that sum over all pairs of a round; STEPPING is that of systems that
@@ -84,6 +86,12 @@ SPACES: dict[str, tuple[Dimension, ...]] = {
     "glicko": (BETA, DRIFT),
     "bar": (Dimension("beta", 1.0, 1500.0, 300.0), DRIFT),
     "trueskill": (BETA, DRIFT, Dimension("draw_margin", 0.01, 100.0, 1.0)),
+    "two-moment": (
+        Dimension("beta", 30.0, 3000.0, 250.0),
+        Dimension("sigma_drift", 1.0, 300.0, 20.0),
+        Dimension("drift_per_day", 0.0, 1600.0, 16.0, "square"),
+        NEWCOMERS,
+    ),
     "elo-r": (
         Dimension("delta", 50.0, 2000.0, 250.0),
         Dimension("sigma_part", 0.05, 0.95, 0.4, "linear"),

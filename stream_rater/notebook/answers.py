@@ -19,8 +19,7 @@ from stream_rater.notebook.results import (
 )
 from stream_rater.notebook.tables import objects
 from stream_rater.predictions.balance import even_teams
-from stream_rater.predictions.forecast import forecast
-from stream_rater.predictions.wins import performances_of
+from stream_rater.predictions.forecast import deviations, of_round
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.seasons import seen
 from stream_rater.rating.systems import ratings
@@ -134,19 +133,18 @@ def prediction(
     config: RatingConfig, pool: Pool, sides: Sequence[tuple[str, ...]],
     shares: Sequence[tuple[float, ...] | None], variance_factor: float,
 ) -> Prediction:  # fmt: skip
-    """What to expect of a round with these sides; newcomers are as the ladder believes of them."""
-    mu, sigma = believed(pool, [player for side in sides for player in side])
+    """What to expect of a round with these sides; newcomers begin as in a round."""
+    players = believed(pool, [player for side in sides for player in side])
     share = np.concatenate([
         np.ones(len(side)) if parts is None else np.array(parts)
         for side, parts in zip(sides, shares, strict=True)
     ])  # fmt: skip
     starts = bounds(np.array([len(side) for side in sides], np.int64))
-    found = forecast(performances_of(config, starts, share, mu, sigma, variance_factor))
+    found = of_round(config, starts, share, players, variance_factor)
     return Prediction(players=objects(list(sides)), **found._asdict())
 
 
 def balanced(pool: Pool, players: Sequence[str], teams: int) -> list[tuple[str, ...]]:
     """The most even teams of these players."""
-    mu, _ = believed(pool, players)
-    found = even_teams(players, mu - pool.rule.initial_mu, teams)
+    found = even_teams(players, deviations(pool.rating, believed(pool, players)), teams)
     return [tuple(players[i] for i in members) for members in found]

@@ -35,6 +35,8 @@ class Parameters(TypedDict, total=False):
     kappa: float
     draw_margin: float
     tolerance: float
+    newcomer_offset: float
+    newcomer_field: float
     learning_rate: float | tuple[tuple[float, float], ...] | list[list[float]]
     scale: float
     anchor: float | None

@@ -12,13 +12,15 @@ variance is the sum of `sigmas` sigma^2 + `noise` over the two entries:
 | Glicko | logistic | 1 | beta^2 / 2 + drift^2 |
 | BAR | logistic | 1 | beta^2 + drift^2 |
 | TrueSkill | normal | 1 | beta^2 + drift^2 |
+| Two-moment filter | logistic | 1 | beta^2 + drift^2 |
 | Elo-R | logistic | 1 | delta^2 + eta^2 |
 | Elo, pairwise Elo, logistic | logistic | 0 | (C scale)^2 / 2 |
 | Elo, pairwise Elo, Gaussian | normal | 0 | scale^2 |
 | Plackett-Luce | logistic | 0 | (C scale)^2 / 2 |
 | Thurstone | normal | 0 | scale^2 |
 
-This is each system's own model of a match of two. For Glicko it is Glickman's, with both
+This is each system's own model of a match of two, but for the two-moment filter's, whose noise is
+skewed, and whose members of a team drift less. For Glicko it is Glickman's, with both
 uncertainties. C = pi / sqrt 3 makes a difference of one `scale` mean odds of e. Round weights,
 newcomers' weights and drift by time are left out.
 
@@ -42,6 +44,7 @@ from stream_rater.rating.parameters import (
     Thurstone,
     Topcoder,
     TrueSkill,
+    TwoMoment,
 )
 from stream_rater.rating.performance import C
 
@@ -80,7 +83,7 @@ def _of_one(config: RatingConfig) -> Chances:
             return Chances(True, 1.0, 0.0)
         case Glicko():
             return Chances(False, 1.0, 0.5 * config.beta**2 + config.sigma_drift**2)
-        case Bar() | TrueSkill():
+        case Bar() | TrueSkill() | TwoMoment():
             gaussian = isinstance(config, TrueSkill)
             return Chances(gaussian, 1.0, config.beta**2 + config.sigma_drift**2)
         case Climbing():

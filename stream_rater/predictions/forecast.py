@@ -2,14 +2,28 @@
 
 from typing import NamedTuple
 
-from stream_rater.columns.arrays import Floats
+from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.predictions.wins import (
     Performances,
     evenness,
     expected_ranks,
     pairwise,
+    performances_of,
     win_probabilities,
 )
+from stream_rater.rating import newcomer_level
+from stream_rater.rating.parameters import RatingConfig
+
+
+class Believed(NamedTuple):
+    """What is believed of P players before a round."""
+
+    mu: Floats
+    """(P,) in rating points; of newcomers, the initial rating."""
+    sigma: Floats
+    """(P,) in rating points."""
+    rounds: Ints
+    """(P,) how many they played; 0: a newcomer."""
 
 
 class Forecast(NamedTuple):
@@ -27,6 +41,24 @@ class Forecast(NamedTuple):
     quality: float
     """How even the round is: 1 where all sides are equally likely to win, 0 where the winner is
     certain."""
+
+
+def of_round(
+    config: RatingConfig, starts: Ints, share: Floats, players: Believed,
+    variance_factor: float = 1.0,
+) -> Forecast:  # fmt: skip
+    """What to expect of a round of S sides with P players in all, by a ladder's parameters.
+
+    `starts` (S+1,) has the first player of each side, and P. `share` (P,) are the players' parts of
+    the round, in (0, 1]. A variance factor of more than 1 makes the forecast less sure.
+    """
+    mu = newcomer_level.of_one_round(config, *players)
+    return forecast(performances_of(config, starts, share, mu, players.sigma, variance_factor))
+
+
+def deviations(config: RatingConfig, players: Believed) -> Floats:
+    """(P,) by how many points these players, who meet in a round, are above the initial rating."""
+    return newcomer_level.of_one_round(config, *players) - config.initial_mu
 
 
 def forecast(sides: Performances) -> Forecast:

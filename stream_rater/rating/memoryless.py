@@ -9,6 +9,7 @@ its variance.
 import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.rating import two_moment
 from stream_rater.rating.baselines import (
     bar,
     codeforces,
@@ -28,6 +29,7 @@ from stream_rater.rating.parameters import (
     Memoryless,
     Topcoder,
     TrueSkill,
+    TwoMoment,
 )
 
 
@@ -35,6 +37,8 @@ def estimate(config: Memoryless, wave: Wave) -> Evidence:
     """Evidence (P, 3) for every player of a wave, round by round."""
     if isinstance(config, EloMMX):
         return elo_mmx.estimate(config, wave)
+    if isinstance(config, TwoMoment):
+        return two_moment.estimate(config, wave)
     if isinstance(config, Climbing):
         return kerby.estimate(config, wave)
     out = np.empty((len(wave.mu), 3))

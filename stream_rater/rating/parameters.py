@@ -136,7 +136,15 @@ class Topcoder(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True,
     weight_limit: Fraction = 0.18
 
 
-class Glicko(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True,
+class PlacingNewcomers(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Newcomers begin at the level of the field that they play in, plus `newcomer_offset` points.
+    `newcomer_field` is the part of that level that counts (see `newcomer_level`)."""
+
+    newcomer_offset: Finite = 0.0
+    newcomer_field: Annotated[float, Meta(ge=0, le=1)] = 0.0
+
+
+class Glicko(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_only=True,
              tag_field="system", tag="glicko"):  # fmt: skip
     """Glicko for n players."""
 
@@ -144,7 +152,7 @@ class Glicko(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True,
     sigma_drift: NotNegative
 
 
-class Bar(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True,
+class Bar(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_only=True,
           tag_field="system", tag="bar"):  # fmt: skip
     """BAR: Bayesian approximation for rankings."""
 
@@ -153,7 +161,7 @@ class Bar(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True,
     kappa: Fraction = 1e-4
 
 
-class TrueSkill(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True,
+class TrueSkill(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_only=True,
                 tag_field="system", tag="trueskill"):  # fmt: skip
     """TrueSkill, the St Petersburg variant; draw_margin is its epsilon."""
 
@@ -161,6 +169,18 @@ class TrueSkill(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True,
     sigma_drift: NotNegative
     draw_margin: Positive
     tolerance: Annotated[float, Meta(ge=1e-12, le=1e-2)] = 1e-6
+
+
+class TwoMoment(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_only=True,
+                tag_field="system", tag="two-moment"):  # fmt: skip
+    """The two-moment filter. `beta`, in points, is the spread of performances; a round adds
+    sigma_drift^2 to sigma^2 and a day `drift_per_day`, both in points^2."""
+
+    beta: Positive = 250.0
+    sigma_drift: NotNegative = 20.0
+    drift_per_day: NotNegative = 16.0
+    newcomer_offset: Finite = -150.0
+    newcomer_field: Annotated[float, Meta(ge=0, le=1)] = 0.8
 
 
 class EloR(Common, frozen=True, forbid_unknown_fields=True, kw_only=True,
@@ -255,7 +275,7 @@ class Season(msgspec.Struct, frozen=True, array_like=True):
 Kerby = Elo | PairwiseElo | PlackettLuce | Thurstone
 """The systems of B. Kerby's note."""
 
-Memoryless = EloMMX | Codeforces | Topcoder | Glicko | Bar | TrueSkill | Kerby
+Memoryless = EloMMX | Codeforces | Topcoder | Glicko | Bar | TrueSkill | TwoMoment | Kerby
 """Systems that keep mu and sigma and no history."""
 
 RatingConfig = EloMMR | EloR | Memoryless
@@ -288,6 +308,10 @@ def for_fingerprint(config: RatingConfig) -> dict[str, Any]:
     table: dict[str, Any] = msgspec.to_builtins(config, order="deterministic")
     if config.dnf == (NOT_COMPARED if isinstance(config, Climbing) else TIED_LAST):
         del table["dnf"]
+    if isinstance(config, Glicko | Bar | TrueSkill):
+        for name in ("newcomer_offset", "newcomer_field"):
+            if table[name] == 0.0:
+                del table[name]
     return table
 
 

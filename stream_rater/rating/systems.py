@@ -17,7 +17,7 @@ import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.rating import belief, book, elo_r, performance
+from stream_rater.rating import belief, book, elo_r, newcomer_level, performance
 from stream_rater.rating import fold as kernels
 from stream_rater.rating.fold import EloMMRModel, Noted, Posteriors
 from stream_rater.rating.model import (
@@ -154,7 +154,7 @@ def estimate(config: RatingConfig, wave: Wave) -> Evidence:
     if not isinstance(config, EloMMR):
         from stream_rater.rating import memoryless  # imports all baselines: 13 ms that few need
 
-        return memoryless.estimate(config, wave)
+        return memoryless.estimate(config, newcomer_level.placed(config, wave))
     evidence: Evidence = np.empty((len(wave.mu), 3))
     model = _model(config)
     performance.estimate(wave.arrays, model.variances, model.initial_mu, model.tie, evidence)

@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.columns.arrays import Ints
 from stream_rater.config import one_ladder
 from stream_rater.contract.events import EPOCH, Entry, RoundCompleted, to_json
 from stream_rater.contract.record import Record
+from stream_rater.predictions.forecast import Believed
 from stream_rater.rating.seasons import seen
 from stream_rater.replay.edits import Edits
 from stream_rater.replay.pool import ONE_TURN, Pool
@@ -58,16 +59,18 @@ def playing_as(players: Sequence[str], known: Known) -> dict[str, str]:
     return found
 
 
-def believed(pool: Pool, players: Sequence[str]) -> tuple[Floats, Floats]:
-    """(P,) mu and (P,) sigma of these players now, in rating points. Who has not played is a
-    newcomer."""
+def believed(pool: Pool, players: Sequence[str]) -> Believed:
+    """What is believed of these players now. Who has not played is a newcomer."""
     mu = np.full(len(players), pool.rule.initial_mu)
     sigma = np.full(len(players), pool.rule.initial_sigma)
+    rounds = np.zeros(len(players), np.int64)
     found = [(i, row) for i, name in enumerate(players) if (row := pool.find(name)) is not None]
     if found:
         known, rows = np.array(found).T
-        mu[known], sigma[known] = seen(pool.rule, pool.headers(rows))
-    return mu, sigma
+        headers = pool.headers(rows)
+        mu[known], sigma[known] = seen(pool.rule, headers)
+        rounds[known] = headers["rounds"]
+    return Believed(mu, sigma, rounds)
 
 
 def what_if(pool: Pool, edits: Edits, round_: RoundBatch) -> Rated | None:

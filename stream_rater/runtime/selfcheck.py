@@ -42,6 +42,7 @@ from stream_rater.rating.parameters import (
     Thurstone,
     Topcoder,
     TrueSkill,
+    TwoMoment,
 )
 from stream_rater.replay.pool import Pool
 from stream_rater.rounds import depth
@@ -62,6 +63,7 @@ SYSTEMS: Final[tuple[RatingConfig, ...]] = (
     Glicko(beta=200.0, sigma_drift=35.0),
     Bar(beta=200.0, sigma_drift=35.0),
     TrueSkill(beta=200.0, sigma_drift=35.0, draw_margin=1.0),
+    TwoMoment(),
     Elo(learning_rate=32.0, scale=174.0),
     PairwiseElo(learning_rate=32.0, scale=174.0),
     PlackettLuce(learning_rate=32.0, scale=174.0),

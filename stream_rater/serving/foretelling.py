@@ -6,8 +6,7 @@ import numpy as np
 
 from stream_rater.columns.ranges import bounds
 from stream_rater.predictions.balance import even_teams
-from stream_rater.predictions.forecast import forecast
-from stream_rater.predictions.wins import performances_of
+from stream_rater.predictions.forecast import Believed, deviations, of_round
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.serving.answers import (
     MOST_PAIRED,
@@ -54,8 +53,7 @@ def predicted(
     """What to expect of a round. `players` are those of the sides, in their order."""
     share = np.concatenate([side.shares or [1.0] * len(side.players) for side in sides])
     starts = bounds(np.array([len(side.players) for side in sides], np.int64))
-    mu, sigma = (np.array([getattr(each, n) for each in players]) for n in ("mu", "sigma"))
-    told = forecast(performances_of(config, starts, share, mu, sigma, variance_factor))
+    told = of_round(config, starts, share, _believed(players), variance_factor)
     return PredictAnswer(
         sides=[
             SideAnswer(players=side.players, win=win, expected_rank=rank)
@@ -79,7 +77,10 @@ def balanced(
         )
     names = [each.player for each in players]
     check_different({"body.players": names})
-    deviation = np.array([each.mu for each in players]) - config.initial_mu
-    found = even_teams(names, deviation, teams)
+    found = even_teams(names, deviations(config, _believed(players)), teams)
     sides = [SideQuestion(players=[names[i] for i in team]) for team in found]
     return sides, [players[i] for team in found for i in team]
+
+
+def _believed(players: Sequence[PlayerAnswer]) -> Believed:
+    return Believed(*(np.array([getattr(each, n) for each in players]) for n in Believed._fields))

@@ -38,8 +38,8 @@ class Plan:
 
 
 PLANS = (
-    Plan(("cwl", "formula-one", "map-rando"), 60),
-    Plan(("codeforces",), 20, 80, (2, 5, 10, 20, 50), 5),
+    Plan(("cwl", "formula-one", "map-rando"), 100),
+    Plan(("codeforces",), 30, 80, (2, 5, 10, 20, 50), 5),
 )
 QUICK = (Plan(("map-rando",), 3, 60),)
 
@@ -91,7 +91,8 @@ def _figures(fitted: Fitted) -> Iterator[tuple[str, float]]:
         ("tuned_order", by_order.pair_inversion),
         ("failed", float(by_loss.failed_rounds) or None),
         ("failed_order", float(by_order.failed_rounds) or None),
-        ("without_prior", fitted.gain.without_prior), ("with_prior", fitted.gain.with_prior),
+        ("no_prior", fitted.gain.without_prior),
+        ("with_factor", fitted.gain.with_factor), ("last_factor", by_loss.last_factor),
     ):  # fmt: skip
         if value is not None:
             yield key, value

@@ -63,6 +63,7 @@ ROLES = {
     "submit": {"round-completed": "WRITE"},
     "correct": {"round-completed": "WRITE"},
     "correct --dry-run": {"round-completed": "READ", "ladders-noted": "READ"},
+    "tune": {"round-completed": "READ", "ladders-noted": "READ"},
     "watch": {"rating-changed": "READ"},
     "rejected": {"round-rejected": "READ"},
     "verify": {
@@ -134,6 +135,7 @@ REDIS = {
     "submit": (),
     "correct": (),
     "correct --dry-run": (),
+    "tune": (),
     "watch": (),
     "rejected": (),
     "verify": (

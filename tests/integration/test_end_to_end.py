@@ -39,6 +39,9 @@ system = "elo-mmr"
 weight_limit = 0.23
 sigma_limit = 54
 rho = 0.04
+
+[ladders.map-rando.rating]
+system = "two-moment"
 """
 
 
@@ -58,6 +61,8 @@ def _lines(shared: Path) -> Iterator[bytes]:
         yield from file
     with gzip.open(shared / "data" / "codeforces.jsonl.gz") as file:
         yield from itertools.islice(file, CODEFORCES_ROUNDS)
+    with gzip.open(shared / "data" / "map-rando.jsonl.gz") as file:
+        yield from file
 
 
 LAST = 6
@@ -71,7 +76,7 @@ def _without_offset(record: bytes) -> bytes:
 
 @pytest.fixture(scope="module")
 def season(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Season:
-    """All rounds of formula-one and the first rounds of codeforces, rated offline."""
+    """All rounds of formula-one and map-rando and the first ones of codeforces, rated offline."""
     folder = tmp_path_factory.mktemp("season")
     rounds, ladders, out = folder / "rounds.jsonl", folder / "ladders.toml", folder / "ratings"
     results: Counter[tuple[str, str, str]] = Counter()

@@ -210,6 +210,7 @@ TOPICS = (
 COMMANDS = {
     "estimator": "`run --role estimator`", "updater": "`run --role updater`", "all": "`run`",
     "submit": "`submit`", "correct": "`correct`", "correct --dry-run": "`correct --dry-run`",
+    "tune": "`tune --from-topic`",
     "watch": "`watch`", "rejected": "`rejected`", "verify": "`verify`",
     "rebuild": "`rebuild`", "erase": "`erase`",
     "erase --to": "`erase --to`, on the new topics", "inspect": "`inspect`",

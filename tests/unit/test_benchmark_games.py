@@ -26,14 +26,15 @@ THEN = Origin("2026-11-25 09:12", "abcdef1", "make bench-games", "one machine")
 def fitted(system: str, log_loss: float) -> Fitted:
     variants = [
         Variant(
-            tuned_for=aim, config={}, variance_factor=1.0, first_log_loss=0.6, pair_inversion=70.0,
-            pair_inversion_all=None, log_loss=log_loss, brier=0.2, calibration_error=0.01,
+            tuned_for=aim, config={}, variance_factor=1.0, last_factor=1.0, first_log_loss=0.6,
+            pair_inversion=70.0, pair_inversion_all=None, log_loss=log_loss, brier=0.2,
+            calibration_error=0.01,
             us_update=2.0, failed_rounds=7 * (system == "bar" and aim == ORDER),
         )
         for aim in (DEFAULT, LOG_LOSS, ORDER)
     ]  # fmt: skip
-    gain = Gain(default=0.7, default_with_factor=0.69, without_prior=None, with_prior=0.66,
-                with_factor=log_loss)  # fmt: skip
+    gain = Gain(default=0.7, default_with_factor=0.69, without_prior=None,
+                with_factor=log_loss, refitted=log_loss)  # fmt: skip
     return Fitted(system=system, variants=variants, gain=gain)
 
 

@@ -170,12 +170,22 @@ def test_the_readmes_table() -> None:
 
 def test_each_figure_tells_its_machine() -> None:
     """By a letter, which is explained below the table."""
-    rows = [Row("stage1/100", THEN, {"value": 0.1}), Row("rebuild", NOW, {"value": 1.0})]
+    peers = {"ratio": {"openskill": 2.0, "trueskill": 3.0}}
+    rows = [Row("stage1/100", THEN, {"value": 0.1}), Row("lobby/5", NOW, peers)]
     told = summary(rows).splitlines()
     assert [line[-18:] for line in told if line.startswith("| ")][1:] == [
         "| 2026-01-01 | A |", "| 2026-02-02 | B |",
     ]  # fmt: skip
     assert told[-1] == "Machine A: a machine; B: another machine."
+
+
+def test_the_verdicts_of_all_games_are_added() -> None:
+    """Those of the chosen system alone."""
+    counts = {"a better": 2, "a no_difference": 1, "a worse": 3, "b better": 90}
+    games = [Row(f"games/{name}", THEN, {"note": "ours: a; 6 configurations", "ratio": counts})
+             for name in ("one", "one/5", "two")]  # fmt: skip
+    (line,) = (each for each in summary(games).splitlines() if "foretelling" in each)
+    assert "`a`: better in 6 comparisons, no difference in 3, worse in 9, on 2 files" in line
 
 
 def test_the_sum_of_faults_has_the_oldest_date() -> None:

@@ -259,7 +259,7 @@ def test_who_names_no_system_is_told_which_there_are(write: Write, text: str) ->
     told = refusal(config.read_rating, write("c.json", text))
     assert told.endswith(
         "; the systems are bar, codeforces, elo, elo-mmr, elo-mmx, elo-r, glicko, pairwise-elo, "
-        "plackett-luce, thurstone, topcoder, trueskill"
+        "plackett-luce, thurstone, topcoder, trueskill, two-moment"
     )
     ladders = write("l.toml", '[ladders.a.rating]\nsystem = "mmr"')
     assert "the systems are bar, codeforces" in refusal(config.read_ladders, ladders)

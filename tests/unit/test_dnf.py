@@ -150,6 +150,7 @@ FINGERPRINTS = {
     "glicko": ("fbeb30ae98e0df1a", "0:765d0f0252ff1751"),
     "bar": ("c08501794bf911f5", "0:f264389cfda72005"),
     "trueskill": ("5af2b09a9e624d93", "0:60a387dec1fc3be5"),
+    "two-moment": ("479fcfac1306fa66", "0:6687f856c821d86c"),
     "elo": ("6ecd7e7776adf689", "0:70bfbae92514e369"),
     "pairwise-elo": ("aad885c0a5198b55", "0:0b22087930850acb"),
     "plackett-luce": ("47d9e48746a203fe", "0:171cecbaf2a9b32b"),

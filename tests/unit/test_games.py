@@ -1,5 +1,6 @@
 """Games: how seasons are cut, tuned on their first part alone, chosen and compared."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +29,7 @@ from stream_rater.lab.game import Game, games_of
 from stream_rater.lab.measures import FIELDS, OF_PAIRS
 from stream_rater.lab.season import Session, deal_teams
 from stream_rater.lab.sides import Run
+from stream_rater.lab.spaces import Dimension
 from stream_rater.lab.synthetic import Kind, season
 from stream_rater.lab.tuning import search
 from tests.rounds import as_json, ranked
@@ -168,6 +170,33 @@ def test_the_prior_holds_parameters_near_the_first_guess() -> None:
     assert held.cost(held.start()) == free.cost(free.start())
 
 
+class Bragging:
+    """A system that knows who is better, and whose one parameter only says how sure it is."""
+
+    name, space = "bragging", (Dimension("variance", 0.1, 10.0, 1.0),)
+
+    def config(self, values: Mapping[str, float]) -> Any:
+        return values["variance"]
+
+    def play(self, sessions: Sequence[Session], config: Any) -> Run:
+        glicko = Ours("glicko")
+        run = glicko.play(sessions, glicko.config({"beta": 300.0, "sigma_drift": 9.0}))
+        return run.less_sure(np.full(len(run.sides.number), config))
+
+    def told(self, config: Any) -> dict[str, Any]:
+        return {"variance": config}
+
+
+def test_how_sure_to_be_is_fitted_apart() -> None:
+    """Then it costs little to be too sure, since the factor has a prior; else it costs much."""
+    costs = [
+        [Fit(Bragging(), SEASON, LOG_LOSS, None, apart=apart).cost([x]) for x in (0.4, 0.8)]
+        for apart in (True, False)
+    ]
+    assert costs[0][0] == pytest.approx(costs[0][1], rel=3e-2)
+    assert abs(costs[1][0] - costs[1][1]) > 0.05 * costs[1][0]
+
+
 def test_tuning_for_order_takes_all_sides_where_nobody_is_experienced() -> None:
     """Three rounds are too few for experience."""
     problem = Fit(MMR, SEASON[:3], ORDER)
@@ -190,14 +219,26 @@ def scored(loss: Floats, order: Floats) -> Floats:
 
 def fitted(system: str, first_log_loss: float | None, log_loss: float = 0.6) -> Fitted:
     variant = Variant(
-        tuned_for=LOG_LOSS, config={}, variance_factor=1.0, first_log_loss=first_log_loss,
+        tuned_for=LOG_LOSS, config={}, variance_factor=1.0, last_factor=1.0,
+        first_log_loss=first_log_loss,
         pair_inversion=None, pair_inversion_all=None, log_loss=log_loss, brier=None,
         calibration_error=None, us_update=1.0, failed_rounds=0,
     )  # fmt: skip
     by_default = structs.replace(variant, tuned_for=DEFAULT, first_log_loss=0.1)
-    gain = Gain(default=None, default_with_factor=None, without_prior=None, with_prior=None,
-                with_factor=None)  # fmt: skip
+    gain = Gain(default=None, default_with_factor=None, without_prior=None,
+                with_factor=None, refitted=None)  # fmt: skip
     return Fitted(system=system, variants=[by_default, variant], gain=gain)
+
+
+def test_two_aims_share_the_runs_of_a_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run takes the time; without a place to keep them, each aim has its own."""
+    plays, play = list[None](), Ours.play
+    monkeypatch.setattr(Ours, "play", lambda *given: (plays.append(None), play(*given))[1])
+    for runs, due in (({}, 1), (None, 2)):
+        plays.clear()
+        fits_of_both = [Fit(MMR, SEASON[:60], aim, runs=runs) for aim in (LOG_LOSS, ORDER)]
+        one, other = (each.cost(each.start()) for each in fits_of_both)
+        assert (len(plays), one == other) == (due, False)
 
 
 def test_ours_is_one_for_all() -> None:

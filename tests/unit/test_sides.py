@@ -11,16 +11,18 @@ from stream_rater.lab.evaluation import evaluate
 from stream_rater.lab.measures import FIELDS, OF_PAIRS
 from stream_rater.lab.season import Session
 from stream_rater.lab.sides import (
+    REFITS,
     Run,
     Sides,
     calibration_error,
+    factors_of,
     of_ours,
     scores_of,
     total_loss,
     variance_factor,
 )
 from stream_rater.lab.synthetic import Kind, season
-from stream_rater.rating.parameters import EloMMR, Glicko, RatingConfig, TrueSkill
+from stream_rater.rating.parameters import EloMMR, Glicko, RatingConfig, TrueSkill, TwoMoment
 from stream_rater.rating.performance import C
 from tests.rounds import as_json
 from tests.unit.test_season import sessions
@@ -30,6 +32,7 @@ CONFIGS = (
     EloMMR(weight_limit=0.2, sigma_limit=15.0),
     Glicko(beta=300.0, sigma_drift=35.0),
     TrueSkill(beta=200.0, sigma_drift=35.0, draw_margin=1.0),
+    TwoMoment(),
 )
 
 
@@ -128,11 +131,35 @@ def test_who_is_as_sure_as_right_has_no_calibration_error() -> None:
     z = random.normal(0.0, 1.0, 40_000)
     happened = random.random(len(z)) < 1.0 / (1.0 + np.exp(-C * z))
     run = by_hand(np.where(happened, z, -z).tolist(), gaussian=False)
-    right, unsure = calibration_error(run), calibration_error(run, 4.0)
+    right, unsure = (calibration_error(run.less_sure(np.full(len(z), f))) for f in (1.0, 4.0))
     assert right is not None and unsure is not None
     assert right < 0.01
     assert unsure > 0.05
     assert variance_factor(run) == pytest.approx(1.0, abs=0.05)
+
+
+def test_no_round_has_a_part_in_its_own_factor() -> None:
+    """Each part's factor is that of all rounds before it, whatever the rounds from it on are."""
+    random = np.random.default_rng(4)
+    z = np.abs(random.normal(0.0, 1.0, 400)) * np.where(random.random(400) < 0.7, 1.0, -1.0)
+    run, boundary = by_hand(z.tolist(), gaussian=True), 40
+    factors = factors_of(run, boundary)
+    assert len(factors) == 360 and len(set(factors.tolist())) == REFITS
+    first = [boundary + i * 360 // REFITS for i in range(REFITS)]
+    assert factors[:: 360 // REFITS].tolist() == [variance_factor(run.before(n)) for n in first]
+    for n in (first[1], first[5]):
+        other = by_hand([*z[:n], *-z[n:]], gaussian=True)
+        changed = np.flatnonzero(factors_of(other, boundary) != factors)
+        assert changed.min() == n - boundary + 360 // REFITS
+
+
+def test_a_factor_multiplies_the_variance_of_its_round() -> None:
+    """And of no other; the scores are those of the factor."""
+    run = by_hand([1.0, -0.5, 2.0], gaussian=False)
+    told = run.less_sure(np.array([1.0, 4.0, 1.0]))
+    assert told.sides.variance.tolist() == [0.5, 0.5, 2.0, 2.0, 0.5, 0.5]
+    apart = np.stack([scores_of(run, 1.0)[0], scores_of(run, 4.0)[1], scores_of(run, 1.0)[2]])
+    assert scores_of(told) == pytest.approx(apart, rel=1e-12)
 
 
 def test_equal_ratings_have_no_favourite() -> None:

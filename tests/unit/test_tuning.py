@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
+from stream_rater.lab import spaces
 from stream_rater.lab.accuracy import averages
 from stream_rater.lab.evaluation import evaluate
 from stream_rater.lab.measures import MEASURES, better
 from stream_rater.lab.spaces import SPACES, Dimension, configuration, newcomer_weights, place, start
 from stream_rater.lab.synthetic import Kind, season
 from stream_rater.lab.tuning import MissingExtra, Problem, tune, without_defaults
-from stream_rater.rating.parameters import EloMMR, from_builtins
+from stream_rater.rating.parameters import EloMMR, TwoMoment, from_builtins
 
 SEASON = list(season(Kind(players=25, rounds=150, per_round=6), 11))
 
@@ -72,6 +73,12 @@ def test_every_point_of_every_space_is_a_configuration(system: str, at: float) -
     """Valid, and written as `told` it reads as itself."""
     found = Problem(system, SPACES[system], "brier", []).config([at] * len(SPACES[system]))
     assert from_builtins(without_defaults(found)) == found
+
+
+def test_the_first_guess_of_two_moment_is_its_default() -> None:
+    """So `default` in the games' tables is what a ladder has that says nothing."""
+    assert configuration("two-moment", start(SPACES["two-moment"])) == TwoMoment()
+    assert TwoMoment().newcomer_field == spaces.LEVEL_PART
 
 
 @pytest.mark.parametrize("dimension", [d for space in SPACES.values() for d in space])

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from string import ascii_uppercase
 
+from stream_rater.lab.games import VERDICTS
 from tests.benchmarks.document.rows import Row
 from tests.benchmarks.document.tables import figure, number
 
@@ -38,6 +39,19 @@ def _peers(rows: Rows) -> tuple[str, Row]:
     return f"{openskill} times as fast as openskill.py, {trueskill} as trueskill", row
 
 
+def _games(rows: Rows) -> tuple[str, Row]:
+    played = [row for name, row in rows.items() if name.startswith("games/")]
+    oldest = min(played, key=lambda row: row.origin.date)
+    (ours,) = {str(row.figures["note"]).removeprefix("ours: ").split(";")[0] for row in played}
+    better, same, worse = (
+        sum(int(row.figures["ratio"].get(f"{ours} {told.replace(' ', '_')}", 0)) for row in played)
+        for told in VERDICTS
+    )
+    files = len({row.name.split("/")[1] for row in played})
+    told = f"better in {better} comparisons, no difference in {same}, worse in {worse}"
+    return f"`{ours}`: {told}, on {files} files, one of them also cut into small rounds", oldest
+
+
 def _faults(rows: Rows) -> tuple[str, Row]:
     played = [row for name, row in rows.items() if name.startswith("chaos/")]
     oldest = min(played, key=lambda row: row.origin.date)
@@ -50,18 +64,13 @@ def _faults(rows: Rows) -> tuple[str, Row]:
     return told, oldest
 
 
-def _rebuild(rows: Rows) -> tuple[str, Row]:
-    row = rows["rebuild"]
-    return f"{number(row.figures['value'])} rating changes a second", row
-
-
 FIGURES: dict[str, Callable[[Rows], tuple[str, Row]]] = {
     "throughput of one worker, rounds of 5": _throughput,
     "latency from a round to its rating changes, rounds of 5": _latency,
     "performances in a round of 100, all opponents counted": _stage_1,
     "rating rounds of 5 in memory": _peers,
+    "foretelling results, in log loss and order, against openskill.py and trueskill": _games,
     "crashes, broken connections and lost data on real servers": _faults,
-    "rebuild of an empty Redis from the log": _rebuild,
 }
 
 

@@ -1,0 +1,78 @@
+"""The two-moment filter on a small season, by numbers that its oracle computed once.
+
+`python -m tests.golden.test_two_moment` prints them anew.
+"""
+
+import math
+from typing import Any
+
+import msgspec
+import pytest
+
+from stream_rater.config import Ladder
+from stream_rater.rating.parameters import TwoMoment
+from stream_rater.replay.pool import Pool
+from tests import two_moment_oracle as oracle
+from tests.rounds import day, read
+
+CONFIG = TwoMoment(history="full")
+
+SEASON: list[dict[str, Any]] = [
+    {"standings": [{"player": "ann", "rank": 1}, {"player": "bob", "rank": 2}]},
+    {"standings": [{"player": "cy", "rank": 1}, {"player": "ann", "rank": 1},
+                   {"player": "dee", "rank": 3}, {"player": "bob", "dnf": True},
+                   {"player": "eve", "dnf": True}], "weight": 0.5},
+    {"standings": [{"team": ["bob", "dee"], "rank": 1, "shares": [1.0, 0.5]},
+                   {"team": ["ann", "flo", "gus"], "rank": 2}], "performance_ceiling": 1550.0},
+    {"standings": [{"player": "gus", "rank": 1}, {"player": "ann", "rank": 2},
+                   {"player": "cy", "rank": 3}], "weight": 2.0},
+]  # fmt: skip
+DAYS = (0, 3, 4, 40)
+
+GOLDEN = {
+    "ann": (1459.4012, 203.8899),
+    "bob": (1167.3724, 256.2066),
+    "cy": (1254.0446, 229.7931),
+    "dee": (1357.1788, 278.1667),
+    "eve": (1141.8265, 289.0517),
+    "flo": (1139.6733, 328.2289),
+    "gus": (1550.8230, 243.3541),
+}
+"""mu and sigma after all rounds."""
+
+
+def by_oracle() -> dict[str, oracle.Player]:
+    """The season, slowly."""
+    players = dict[str, oracle.Player]()
+    for each, number in zip(SEASON, DAYS, strict=True):
+        sides = []
+        for entry in each["standings"]:
+            names = entry.get("team") or [entry["player"]]
+            members = [
+                players.setdefault(name, oracle.Player(CONFIG.initial_mu, CONFIG.initial_sigma))
+                for name in names
+            ]
+            place = entry.get("rank", math.inf)
+            sides.append(oracle.Side(place, members, entry.get("shares") or [1.0] * len(names)))
+        oracle.rate_round(
+            CONFIG, sides, each.get("weight", 1.0), each.get("performance_ceiling", math.inf),
+            86400 * number,
+        )  # fmt: skip
+    return players
+
+
+def test_the_season() -> None:
+    """To a thousandth of a point: newcomers, a tie, dnf, teams with shares, weights, a ceiling."""
+    pool = Pool(Ladder(rating=CONFIG))
+    for offset, (each, number) in enumerate(zip(SEASON, DAYS, strict=True)):
+        fields = {name: value for name, value in each.items() if name != "standings"}
+        pool.rate(read(CONFIG, *each["standings"], completed_at=day(number), **fields), offset)
+    found = {name: (float(head["mu"]), float(head["sigma"])) for name, head in pool}
+    assert found.keys() == GOLDEN.keys()
+    for name, due in GOLDEN.items():
+        assert found[name] == pytest.approx(due, abs=1e-3), name
+
+
+if __name__ == "__main__":
+    golden = {name: (round(p.mu, 4), round(p.sigma, 4)) for name, p in by_oracle().items()}
+    print(msgspec.json.encode(golden).decode())

@@ -1,0 +1,243 @@
+"""The two-moment filter: it equals its oracle, and has the properties that the documents claim."""
+
+import math
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from stream_rater.columns.arrays import Floats
+from stream_rater.config import Ladder
+from stream_rater.rating import systems, two_moment
+from stream_rater.rating.model import Wave
+from stream_rater.rating.parameters import TwoMoment
+from stream_rater.replay.pool import Pool
+from tests import two_moment_oracle as oracle
+from tests.rounds import day, read
+from tests.strategies import days, weights
+
+EXACT = 1e-7
+"""What the trapezoid rule leaves open, in standard deviations."""
+BETWEEN = 5e-6
+"""The same where columns are interpolated."""
+
+NAMES = [f"p{i}" for i in range(9)]
+
+
+@st.composite
+def rounds(draw: st.DrawFn) -> dict[str, Any]:
+    """Sides of one to three players, with ties, dnf and shares."""
+    names = draw(st.lists(st.sampled_from(NAMES), min_size=2, max_size=9, unique=True))
+    sides = []
+    while names:
+        size = draw(st.integers(1, min(3, len(names))))
+        side, names = names[:size], names[size:]
+        shares = draw(st.none() | st.lists(st.floats(0.1, 1.0), min_size=size, max_size=size))
+        sides.append((side, shares, draw(st.integers(0, 4))))
+    assume(len(sides) > 1 and any(place for _, _, place in sides))
+    return {"sides": sides, "weight": draw(weights()), "day": draw(days()),
+            "ceiling": draw(st.none() | st.floats(500.0, 2500.0))}  # fmt: skip
+
+
+def configs() -> st.SearchStrategy[TwoMoment]:
+    return st.builds(
+        TwoMoment, initial_mu=st.floats(-2000.0, 3000.0), initial_sigma=st.floats(100.0, 500.0),
+        beta=st.floats(100.0, 900.0), sigma_drift=st.floats(0.0, 100.0),
+        drift_per_day=st.floats(0.0, 400.0), newcomer_offset=st.floats(-300.0, 200.0),
+        newcomer_field=st.floats(0.0, 1.0), history=st.just("full"),
+    )  # fmt: skip
+
+
+def standings(sides: Sequence[Any]) -> list[dict[str, Any]]:
+    return [
+        {"team": names} | ({"shares": shares} if shares else {})
+        | ({"rank": place} if place else {"dnf": True})
+        for names, shares, place in sides
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+@given(configs(), st.lists(rounds(), min_size=1, max_size=4))
+@settings(max_examples=60, deadline=None)
+def test_beliefs_equal_the_oracles(config: TwoMoment, season: list[dict[str, Any]]) -> None:
+    """Performances, mu and sigma, round by round: newcomers, teams, shares, weights, ceilings,
+    ties and days."""
+    pool = Pool(Ladder(rating=config))
+    slow = {name: oracle.Player(config.initial_mu, config.initial_sigma) for name in NAMES}
+    for offset, each in enumerate(season):
+        given_round = read(
+            config, *standings(each["sides"]), weight=each["weight"],
+            performance_ceiling=each["ceiling"], completed_at=day(each["day"]),
+        )  # fmt: skip
+        rated = pool.rate(given_round, offset)
+        assert rated is not None
+        sides = [
+            oracle.Side(place or 99, [slow[name] for name in names], shares or [1.0] * len(names))
+            for names, shares, place in each["sides"]
+        ]
+        performances = oracle.rate_round(
+            config, sides, each["weight"],
+            math.inf if each["ceiling"] is None else each["ceiling"], given_round.time,
+        )  # fmt: skip
+        widest = max(math.sqrt(side.variance + side.noise) for side in sides)
+        names = [name for side, _, _ in each["sides"] for name in side]
+        expected = dict(zip(names, chain(*performances), strict=True))
+        for name, found in zip(given_round.players, rated[1][:, 0].tolist(), strict=True):
+            assert found == pytest.approx(expected[name], abs=BETWEEN * widest)
+    for name, head in pool:
+        unit = BETWEEN * config.initial_sigma
+        assert float(head["mu"]) == pytest.approx(slow[name].mu, abs=unit)
+        assert float(head["sigma"]) == pytest.approx(slow[name].sigma, abs=unit)
+
+
+def wave(
+    place: Sequence[int], mu: Floats, sigma: Floats, weight: float = 1.0, rounds: int = 5
+) -> Wave:
+    """A round of players who all played before."""
+    n = len(place)
+    return Wave(
+        np.array([0, n]), np.array([weight]), np.array([math.inf]), np.zeros(1, np.int64),
+        np.array(place, np.int32), np.arange(n + 1), np.ones(n), mu, sigma,
+        np.full(n, rounds, np.int64), np.zeros(n, np.int64),
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [2, 3, 8, 9, 30, 300])
+def test_large_rounds_equal_the_oracle(count: int) -> None:
+    """Where columns are interpolated, too; ties among them."""
+    rng = np.random.default_rng(count)
+    config = TwoMoment(sigma_drift=0.0)
+    place = np.sort(rng.integers(1, count + 1, count))
+    mu, sigma = rng.normal(1500.0, 400.0, count), rng.uniform(30.0, 350.0, count)
+    found = systems.estimate(config, wave(place.tolist(), mu, sigma))
+    sides = [
+        oracle.Side(int(p), (), (), m - 1500.0, s * s, config.beta**2)
+        for p, m, s in zip(place, mu, sigma, strict=True)
+    ]
+    for i in range(count) if count < 10 else rng.permutation(count)[:6].tolist():
+        performance, mean, variance = oracle.rate_side(sides, i, math.inf)
+        open_ = EXACT if count < 9 else BETWEEN
+        assert found[i, 0] - 1500.0 == pytest.approx(performance, abs=open_ * 400.0)
+        assert found[i, 1] - 1500.0 == pytest.approx(mean, abs=open_ * sigma[i])
+        assert found[i, 2] == pytest.approx(math.sqrt(variance), abs=open_ * sigma[i])
+
+
+@given(st.integers(2, 40), st.integers(0, 2**32 - 1), st.floats(10.0, 3000.0))
+@settings(max_examples=100, deadline=None)
+def test_a_better_place_gives_a_better_rating(count: int, seed: int, spread: float) -> None:
+    """The same side, moved past the one before it: its performance and its mu rise."""
+    rng = np.random.default_rng(seed)
+    mu, sigma = rng.normal(1500.0, spread, count), rng.uniform(20.0, 350.0, count)
+    at = int(rng.integers(1, count))
+    before = systems.estimate(TwoMoment(), wave(range(1, count + 1), mu, sigma))[at]
+    order = [*range(at - 1), at, at - 1, *range(at + 1, count)]
+    after = systems.estimate(TwoMoment(), wave(range(1, count + 1), mu[order], sigma[order]))
+    assert after[at - 1, 0] > before[0] - 1e-3
+    assert after[at - 1, 1] > before[1] - 1e-3
+
+
+@pytest.mark.parametrize(("count", "sigma"), [(40, 40.0), (100, 60.0), (300, 60.0)])
+def test_every_better_place_in_a_wide_field_pays(count: int, sigma: float) -> None:
+    """From the last place to the first, however far others are above and below."""
+    others = np.linspace(620.0, 2380.0, count)[::-1]
+    found = []
+    for at in range(count + 1):
+        mu, spread = np.insert(others, at, 1500.0), np.insert(np.full(count, sigma), at, sigma)
+        found.append(systems.estimate(TwoMoment(), wave(range(1, count + 2), mu, spread))[at, 1])
+    assert (np.diff(found) < 0.0).all()
+
+
+@given(st.integers(2, 40), st.integers(0, 2**32 - 1), st.floats(10.0, 3000.0))
+@settings(max_examples=100, deadline=None)
+def test_no_result_makes_anybody_less_known(count: int, seed: int, spread: float) -> None:
+    """However surprising; with ties, too."""
+    rng = np.random.default_rng(seed)
+    mu, sigma = rng.normal(1500.0, spread, count), rng.uniform(40.0, 350.0, count)
+    place = np.sort(rng.integers(1, count + 1, count)).tolist()
+    after = systems.estimate(TwoMoment(sigma_drift=0.0), wave(place, mu, sigma))
+    assert (after[:, 2] < sigma).all()
+    assert (after[:, 2] > 0.0).all()
+
+
+def test_a_tie_of_equals_lowers_both() -> None:
+    """It is a little below a usual day. Both by as much."""
+    both = systems.estimate(TwoMoment(), wave((1, 1), np.full(2, 1500.0), np.full(2, 100.0)))
+    assert both[0].tolist() == both[1].tolist()
+    assert 1490.0 < both[0, 1] < 1500.0
+
+
+def test_rounds_do_not_depend_on_each_other() -> None:
+    """A wave of rounds gives the bits of each alone, whatever their sizes."""
+    rng = np.random.default_rng(3)
+    sizes = [2, 900, 3, 40, 2]
+    ends = np.cumsum(sizes)
+    starts = np.concatenate([[0], ends])
+    whole = Wave(
+        starts, np.ones(5), np.full(5, math.inf), np.zeros(5, np.int64),
+        np.concatenate([np.arange(1, n + 1) for n in sizes]).astype(np.int32),
+        np.arange(ends[-1] + 1), np.ones(ends[-1]), rng.normal(1500.0, 300.0, ends[-1]),
+        rng.uniform(40.0, 350.0, ends[-1]), rng.integers(0, 3, ends[-1]),
+        np.zeros(ends[-1], np.int64),
+    )  # fmt: skip
+    together = systems.estimate(TwoMoment(), whole)
+    for r, (a, b) in enumerate(zip(starts[:-1], ends, strict=True)):
+        alone = systems.estimate(TwoMoment(), whole.part(r, r + 1))
+        assert alone.tobytes() == together[a:b].tobytes()
+
+
+def test_rows_that_are_not_kept_have_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large rounds compute them twice. In Python, since a kernel holds the limit as it was."""
+    rng = np.random.default_rng(5)
+    place = np.sort(rng.integers(1, 9, 12)).astype(np.int32)
+    m, v, b2 = rng.normal(0.0, 300.0, 12), rng.uniform(1e3, 1e5, 12), np.full(12, 6e4)
+    kept, anew = np.empty((12, 3)), np.empty((12, 3))
+    two_moment.rate_sides.py_func(place, m, v, b2, math.inf, kept)
+    monkeypatch.setattr(two_moment, "KEPT", 0)
+    two_moment.rate_sides.py_func(place, m, v, b2, math.inf, anew)
+    assert kept.tobytes() == anew.tobytes()
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=200, deadline=None)
+def test_whatever_ratings_are_the_new_ones_are_numbers(seed: int) -> None:
+    """Ratings thousands of deviations apart, no noise or nothing but noise, shares of nearly
+    nothing. The work is bounded: so are the columns and the points between them."""
+    rng = np.random.default_rng(seed)
+    sides = int(rng.choice([2, 3, 9, 60]))
+    members = rng.integers(1, 4, sides)
+    starts = np.concatenate([[0], np.cumsum(members)])
+    players = int(starts[-1])
+    mu = rng.normal(1500.0, 10.0 ** rng.uniform(-3.0, 7.0), players)
+    mu[rng.integers(players)] += 10.0 ** rng.uniform(3.0, 9.0)
+    sigma = np.exp(rng.uniform(math.log(1e-3), math.log(350.0), players))
+    config = TwoMoment(
+        beta=float(10.0 ** rng.uniform(-6.0, 9.0)), sigma_drift=float(rng.choice([0.0, 20.0, 1e6]))
+    )
+    given_wave = Wave(
+        np.array([0, sides]), 10.0 ** rng.uniform(-6.0, 3.0, 1),
+        rng.choice([math.inf, 1600.0, -1e9], 1), np.full(1, 10**9),
+        np.sort(rng.integers(1, sides + 1, sides)).astype(np.int32), starts,
+        10.0 ** rng.uniform(-6.0, 0.0, players), mu, sigma, rng.integers(0, 3, players),
+        np.zeros(players, np.int64),
+    )  # fmt: skip
+    found = systems.estimate(config, given_wave)
+    assert np.isfinite(found).all()
+    assert (found[:, 2] > 0.0).all()
+    grid = two_moment._grid.py_func(mu, sigma * sigma, np.full(players, config.beta**2))
+    assert grid.columns <= two_moment.MOST_COLUMNS and grid.points <= two_moment.MOST_POINTS
+
+
+def test_another_field_is_another_beginning() -> None:
+    """Of two newcomers with the same result, the one among better players comes out better."""
+    config = TwoMoment()
+    found = []
+    for level in (1300.0, 1700.0):
+        known = wave((1, 2, 3), np.array([level, 1500.0, level]), np.array([60.0, 350.0, 60.0]))
+        known.rounds[1] = 0
+        found.append(systems.estimate(config, known)[1, 1])
+    assert found[1] - found[0] > 100.0

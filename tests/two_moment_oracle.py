@@ -1,0 +1,137 @@
+"""The two-moment filter, slow and readable: one side, one opponent and one integral at a time.
+
+It shares nothing with the kernels: SciPy's distribution functions instead of our own, a dense grid
+for each side alone instead of shared columns, and no running sums.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import log_ndtr, logsumexp
+
+from stream_rater.columns.arrays import Floats
+from stream_rater.rating.parameters import TwoMoment
+
+SECONDS_PER_DAY = 86400.0
+TOTAL = 1.64
+KINDS = ((0.8, 0.4 / math.sqrt(TOTAL), 1.0 / TOTAL), (0.2, -1.6 / math.sqrt(TOTAL), 1.0 / TOTAL))
+"""Of noise with mean 0 and variance 1: how often, where, and how wide."""
+REACH, STEP = 9.0, 0.15
+"""How far the grid reaches, in standard deviations of the widest performance, and its step, in
+those of the narrowest."""
+
+
+@dataclass
+class Player:
+    """What is believed of a player."""
+
+    mu: float
+    sigma: float
+    rounds: int = 0
+    time: int = 0
+
+
+@dataclass
+class Side:
+    """A side of a round, before it."""
+
+    place: int
+    players: Sequence[Player]
+    shares: Sequence[float]
+    mean: float = 0.0
+    variance: float = 0.0
+    noise: float = 0.0
+
+
+def newcomers_mean(config: TwoMoment, players: Sequence[Player]) -> float:
+    """Where the newcomers among a round's players begin."""
+    total, known = 0.0, 1.0
+    for player in players:
+        if player.rounds:
+            x = max(0.0, 1.0 - (player.sigma / config.initial_sigma) ** 2)
+            total, known = total + x * (player.mu - config.initial_mu), known + x
+    return config.initial_mu + config.newcomer_offset + config.newcomer_field * total / known
+
+
+def log_below(x: Floats, side: Side, sign: float) -> Floats:
+    """ln F of a side's performance at x, or of 1 - F where the sign is -1."""
+    b = math.sqrt(side.noise)
+    parts = [
+        math.log(pi)
+        + log_ndtr(sign * (x - side.mean - d * b) / math.sqrt(side.variance + c * side.noise))
+        for pi, d, c in KINDS
+    ]
+    found: Floats = np.logaddexp(*parts)
+    return found
+
+
+def rate_side(sides: Sequence[Side], own: int, ceiling: float) -> tuple[float, float, float]:
+    """The mean of the side's performance, and the mean and the variance of its skill."""
+    side = sides[own]
+    widest = max(math.sqrt(each.variance + each.noise) for each in sides)
+    narrowest = min(math.sqrt(each.variance + 0.6 * each.noise) for each in sides)
+    x = np.arange(
+        min(each.mean for each in sides) - REACH * widest,
+        max(each.mean for each in sides) + REACH * widest,
+        STEP * narrowest / math.sqrt(len(sides)),
+    )
+    said = np.zeros(len(x))
+    for i, other in enumerate(sides):
+        if i == own:
+            continue
+        if other.place == side.place:
+            said -= 0.5 * (x - other.mean) ** 2 / (other.variance + other.noise)
+        else:
+            said += log_below(x, other, 1.0 if other.place > side.place else -1.0)
+    weights, means, skills, variances = [], [], [], []
+    for pi, d, c in KINDS:
+        centre, whole = side.mean + d * math.sqrt(side.noise), side.variance + c * side.noise
+        height = said + math.log(pi) - 0.5 * math.log(whole) - 0.5 * (x - centre) ** 2 / whole
+        weights.append(float(logsumexp(height)))
+        density = np.exp(height - weights[-1])
+        mean = float(density @ x)
+        spread = float(density @ (x - mean) ** 2)
+        k = side.variance / whole
+        means.append(min(mean, ceiling))
+        skills.append(side.mean + k * (means[-1] - centre))
+        variances.append(side.variance * (1.0 - k) + k * k * spread)
+    part = np.exp(np.array(weights) - logsumexp(weights))
+    skill = float(part @ skills)
+    variance = float(part @ (np.array(variances) + (np.array(skills) - skill) ** 2))
+    return float(part @ means), skill, variance
+
+
+def rate_round(
+    config: TwoMoment, sides: Sequence[Side], weight: float, ceiling: float, time: int
+) -> list[list[float]]:
+    """Rate a round, in place. Returns each side's performances, one for each member."""
+    begin = newcomers_mean(config, [player for side in sides for player in side.players])
+    for side in sides:
+        side.mean = side.variance = side.noise = 0.0
+        for player, share in zip(side.players, side.shares, strict=True):
+            variance = player.sigma**2
+            if player.rounds == 0:
+                player.mu = begin
+            else:
+                days = max(time - player.time, 0) / SECONDS_PER_DAY
+                drift = (config.sigma_drift / len(side.players)) ** 2 + config.drift_per_day * days
+                variance = min(variance + drift, max(variance, config.initial_sigma**2))
+            player.sigma = math.sqrt(variance)
+            side.mean += share * (player.mu - config.initial_mu)
+            side.variance += share**2 * variance
+            side.noise += share**2 * config.beta**2 / weight
+    above = ceiling - config.initial_mu
+    found = [rate_side(sides, i, above) for i in range(len(sides))]
+    for side, (_, mean, variance) in zip(sides, found, strict=True):
+        for player, share in zip(side.players, side.shares, strict=True):
+            part = share * player.sigma**2 / side.variance
+            player.mu += part * (mean - side.mean)
+            player.sigma = math.sqrt(player.sigma**2 - part**2 * (side.variance - variance))
+            player.time = time if player.rounds == 0 else max(player.time, time)
+            player.rounds += 1
+    return [
+        [config.initial_mu + performance] * len(side.players)
+        for side, (performance, _, _) in zip(sides, found, strict=True)
+    ]

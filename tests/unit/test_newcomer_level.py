@@ -1,0 +1,161 @@
+"""Where newcomers begin, in ratings and in predictions."""
+
+import msgspec
+import numpy as np
+import pytest
+
+import stream_rater
+from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.config import Ladder
+from stream_rater.lab.evaluation import Contender
+from stream_rater.predictions.forecast import Believed, deviations, of_round
+from stream_rater.rating import newcomer_level
+from stream_rater.rating.parameters import (
+    BadParameters,
+    Bar,
+    EloMMR,
+    Glicko,
+    PlacingNewcomers,
+    TrueSkill,
+    TwoMoment,
+    fingerprint,
+    from_builtins,
+)
+from stream_rater.replay.pool import Pool
+from stream_rater.serving.answers import PlayerAnswer, SideQuestion
+from stream_rater.serving.foretelling import balanced, predicted
+from tests.rounds import as_json, ranked, read
+from tests.unit.test_season import sessions
+
+CONFIG = TwoMoment(newcomer_offset=-100.0, newcomer_field=0.5, initial_sigma=300.0)
+PLACING: tuple[PlacingNewcomers, ...] = (
+    Glicko(beta=200.0, sigma_drift=35.0),
+    Bar(beta=200.0, sigma_drift=35.0),
+    TrueSkill(beta=200.0, sigma_drift=35.0, draw_margin=1.0),
+)
+"""Systems that place newcomers if they are told to."""
+
+
+def means(
+    config: PlacingNewcomers, mu: list[float], sigma: list[float], rounds: list[int]
+) -> Floats:
+    return newcomer_level.of_one_round(
+        config, np.array(mu), np.array(sigma), np.array(rounds, np.int64)
+    )
+
+
+def test_the_level_is_that_of_those_who_played() -> None:
+    """Each by how well they are known, and one at the initial rating beside them."""
+    found = means(CONFIG, [1500.0, 1900.0, 1300.0], [300.0, 150.0, 60.0], [0, 4, 9])
+    known = (1.0 - 0.25, 1.0 - 0.04)
+    level = (known[0] * 400.0 - known[1] * 200.0) / (1.0 + sum(known))
+    assert found.tolist() == [pytest.approx(1400.0 + 0.5 * level), 1900.0, 1300.0]
+
+
+def test_without_anybody_known_it_is_the_offset() -> None:
+    """Newcomers alone, or players of whom as little is known."""
+    assert means(CONFIG, [1500.0, 1500.0], [300.0, 300.0], [0, 0]).tolist() == [1400.0, 1400.0]
+    assert means(CONFIG, [1500.0, 2500.0], [300.0, 310.0], [0, 1]).tolist() == [1400.0, 2500.0]
+
+
+def test_each_round_has_its_own_level() -> None:
+    """Whatever rounds it is computed with."""
+    mu, sigma = np.array([1500.0, 1700.0, 1500.0, 1100.0]), np.array([300.0, 60.0, 300.0, 60.0])
+    rounds: Ints = np.array([0, 3, 0, 3])
+    both = newcomer_level.means(CONFIG, np.array([0, 2, 4]), mu, sigma, rounds)
+    apart = [
+        newcomer_level.of_one_round(CONFIG, mu[own], sigma[own], rounds[own])
+        for own in (slice(0, 2), slice(2, 4))
+    ]
+    assert both.tolist() == np.concatenate(apart).tolist()
+    assert both[0] > 1400.0 > both[2]
+
+
+@pytest.mark.parametrize("config", PLACING, ids=lambda each: type(each).__name__)
+def test_other_systems_do_if_they_are_told(config: PlacingNewcomers) -> None:
+    """By default they change nothing, and their fingerprint is that of older releases."""
+    mu = np.array([1500.0, 1900.0])
+    assert newcomer_level.of_one_round(config, mu, mu, np.array([0, 1])) is mu
+    told = msgspec.structs.replace(config, newcomer_offset=-100.0, newcomer_field=0.5)
+    assert fingerprint(told) != fingerprint(config)
+    after = []
+    for each in (config, told):
+        pool = Pool(Ladder(rating=each))
+        for offset in range(30):
+            pool.rate(read(each, *ranked([1, 2], ["ann", "bob"])), offset)
+        pool.rate(read(each, *ranked([1, 2], ["ann", "new"])), 30)
+        row = pool.find("new")
+        assert row is not None
+        after.append(pool.mu(row))
+    assert abs(after[0] - after[1]) > 10.0
+
+
+def test_others_never_do() -> None:
+    """Their evidence is not the new mu, or they have no uncertainty."""
+    mu = np.array([1500.0, 1900.0])
+    config = EloMMR(weight_limit=0.2, sigma_limit=80.0)
+    assert newcomer_level.of_one_round(config, mu, mu, np.array([0, 1])) is mu
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("newcomer_field", 1.1), ("newcomer_field", -0.1), ("newcomer_offset", 1e10)],
+)
+def test_a_value_out_of_range_is_refused(name: str, value: float) -> None:
+    """With its place."""
+    with pytest.raises(BadParameters, match=rf"at `\$\.{name}`"):
+        from_builtins({"system": "two-moment", name: value})
+
+
+# --- predictions ----------------------------------------------------------------------------------
+
+
+def ladder() -> stream_rater.Ladder:
+    """Ann, who is good, and bob, who is not; nobody else has played."""
+    found = stream_rater.Ladder(system="two-moment", history=20)
+    for _ in range(12):
+        found.rate(["ann", "bob"], ranks=[1, 2])
+    return found
+
+
+def answers(ours: stream_rater.Ladder, names: list[str]) -> list[PlayerAnswer]:
+    """What the API says of them."""
+    return [
+        PlayerAnswer(
+            player=name, mu=each.mu, sigma=each.sigma, rating=each.rating, rounds=each.rounds,
+            provisional=each.provisional, completed_at=None, offset=None, season=None,
+        )
+        for name in names for each in [ours.get(name)]
+    ]  # fmt: skip
+
+
+def test_all_predictions_place_newcomers_alike() -> None:
+    """In a notebook, over HTTP and in the laboratory's scores; and as a rating does."""
+    ours = ladder()
+    sides = [["ann"], ["new"]]
+    told = ours.predict(sides)
+    players = answers(ours, ["ann", "new"])
+    answer = predicted(TwoMoment(), [SideQuestion(players=side) for side in sides], players)
+    assert [side.win for side in answer.sides] == told.win.tolist()
+    lines = [as_json(*ranked([1, 2], ["ann", "bob"]), round_id=str(i)) for i in range(12)]
+    season, _ = sessions(*lines, as_json(*ranked([1, 2], ["ann", "new"]), round_id="last"))
+    waves = [wave for _, _, wave in Contender(TwoMoment()).rate(season) if wave is not None]
+    seen = dict(zip(waves[-1].rounds[-2:].tolist(), waves[-1].mu[-2:].tolist(), strict=True))
+    known = Believed(*(np.array([getattr(p, n) for p in players]) for n in Believed._fields))
+    assert seen[0] == pytest.approx(TwoMoment().initial_mu + deviations(TwoMoment(), known)[1])
+    plain = of_round(
+        msgspec.structs.replace(TwoMoment(), newcomer_offset=0.0, newcomer_field=0.0),
+        np.array([0, 1, 2]), np.ones(2), known,
+    )  # fmt: skip
+    assert plain.win[1] > told.win[1], "150 points below the field, of which ann is all"
+
+
+def test_even_teams_place_newcomers_alike() -> None:
+    """Over HTTP as in a notebook."""
+    ours = ladder()
+    names = ["ann", "bob", "new", "newer"]
+    players = answers(ours, names)
+    sides, _ = balanced(TwoMoment(), players, 2)
+    assert sorted(map(sorted, (side.players for side in sides))) == sorted(
+        map(sorted, ours.balance(names, teams=2))
+    )
