@@ -255,9 +255,12 @@ class CorrectionJob:
             if record.offset in wanted:
                 records[record.offset] = record
 
+        head, proven = self._head, self._head is None
+
         def warm_up(some: list[Record]) -> None:
+            nonlocal proven
             for rounds, _ in self._rounds_between(some, remember):
-                self._check(rounds)
+                proven |= head is not None and head.is_last_in(rounds)
 
         def meet(record: Record) -> None:
             """Judge the corrections that were worked in here."""
@@ -274,14 +277,10 @@ class CorrectionJob:
 
         first = min([self._rounds_from, *wanted, *self._waiting])
         yield from self._read(first, self._offset, warm_up)
+        if not proven:
+            raise Unusable("the log has no such last round")
         yield from self._read(self._offset, self.at, take)
         self._judge_proposed([*self._given, *proposed])
-
-    def _check(self, records: Sequence[Record]) -> None:
-        """Raises Unusable if records before the checkpoint are not those of its log."""
-        assert self._head is not None
-        for each in records:
-            self._head.check(each.offset, each.value)
 
     def _again(self, noted: NotedCorrection, record: Record) -> None:
         """Judge a correction that was accepted, where it was worked in."""

@@ -14,7 +14,9 @@ import msgspec
 from stream_rater.columns.arrays import Ints
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config import Ladder, Ladders
+from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import Season
+from stream_rater.rating.record import UnknownRecord
 from stream_rater.replay.pool import Pool
 
 AT_ONCE = 20_000
@@ -27,6 +29,10 @@ Place = tuple[int, int]
 """Of a correction: the offset of its record, and where it was worked in."""
 
 _encode = msgspec.msgpack.Encoder().encode
+
+
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
+"""What a decoder raises for bytes that are not those of this release."""
 
 
 class Unusable(Exception):
@@ -69,10 +75,13 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
         """Whether it knows the first of these corrections, and no others."""
         return self.corrections == tuple(accepted[: len(self.corrections)])
 
-    def check(self, offset: int, value: bytes | None) -> None:
-        """Raises Unusable if the record at an offset shows that this is another log."""
-        if offset == self.last[0] and checksum(value) != self.last[1]:
+    def is_last_in(self, rounds: Iterable[Record]) -> bool:
+        """Whether its last round is among these. Raises Unusable if another record stands in that
+        place: this is another log."""
+        there = [each for each in rounds if each.offset == self.last[0]]
+        if any(checksum(each.value) != self.last[1] for each in there):
             raise Unusable("it is of another log")
+        return bool(there)
 
 
 def checksum(value: bytes | None) -> int:
@@ -94,7 +103,7 @@ def heads_in(kept: Mapping[str, bytes]) -> list[Head]:
     for data in kept.values():
         try:
             found.append(msgspec.msgpack.decode(data, type=Head))
-        except msgspec.DecodeError:
+        except UNREADABLE:
             continue
     return sorted(found, key=lambda head: head.offset, reverse=True)
 
@@ -132,8 +141,16 @@ def number_of_pieces(players: int) -> int:
 
 
 def pool_of(ladder: Ladder, started: tuple[Season, ...], pieces: Iterable[bytes]) -> Pool:
-    """The players in these pieces, on a ladder on which these seasons have started."""
-    pool = Pool(ladder, started)
+    """The players in these pieces, on a ladder on which these seasons have started. Raises
+    Unusable: the pieces may be damaged, or of a release whose records are other ones."""
+    pool, put = Pool(ladder, started), 0
     for piece in pieces:
-        pool.put(*msgspec.msgpack.decode(piece, type=tuple[list[str], list[bytes]]))
+        try:
+            players, records = msgspec.msgpack.decode(piece, type=tuple[list[str], list[bytes]])
+            pool.put(players, records)
+        except (*UNREADABLE, UnknownRecord, ValueError) as error:
+            raise Unusable(str(error)) from None
+        put += len(players)
+    if len(pool) != put:
+        raise Unusable("a player is in it twice")
     return pool

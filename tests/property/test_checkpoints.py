@@ -159,7 +159,11 @@ def test_a_correction_begins_where_nothing_changes_before(correction: Line, begi
     assert quick.begun_at == [begins_at]
 
 
-@pytest.mark.parametrize("harm", ["piece", "head", "half", "log", "rules", "corrections"])
+@pytest.mark.parametrize(
+    "harm",
+    ["piece", "torn", "version", "twice", "head", "text", "half", "log", "gap", "rules",
+     "corrections"],
+)  # fmt: skip
 def test_a_checkpoint_that_is_not_whole_is_passed_over(harm: str) -> None:
     """Whatever becomes of what Redis holds, the outcome is the same."""
     plain, quick = a_story()
@@ -167,8 +171,12 @@ def test_a_checkpoint_that_is_not_whole_is_passed_over(harm: str) -> None:
     match harm:
         case "piece":
             store.pieces.clear()
+        case "torn" | "version" | "twice":
+            store.pieces = {key: _spoilt(data, harm) for key, data in store.pieces.items()}
         case "head":
             store.checkpoints["l"][name] = b"\x93" + head
+        case "text":
+            store.checkpoints["l"][name] = head.replace(b"2026-", b"20\xff6-")
         case "half" | "corrections":
             (found,) = checkpoint.heads_in({name: head})
             changed = {"whole": False} if harm == "half" else {"corrections": ((5, 5),)}
@@ -182,11 +190,30 @@ def test_a_checkpoint_that_is_not_whole_is_passed_over(harm: str) -> None:
             value = (there.value or b"").replace(b'"rank": 2', b'"rank": 1')
             for story in (plain, quick):
                 story.log.rounds[0][place] = msgspec.structs.replace(there, value=value)
+        case "gap":  # no round stands there
+            place, _ = checkpoint.heads_in({name: head})[0].last
+            there = quick.log.rounds[0][place]
+            other_kind = ((EVENT_TYPE, b"corrections-applied"),)
+            for story in (plain, quick):
+                story.log.rounds[0][place] = msgspec.structs.replace(there, headers=other_kind)
         case "rules":
             quick.judged = quick.judged._replace(window=999)
     (line,) = as_lines([_a_correction("round-voided", round_id="r25")])
     assert quick.tell(line, "round-voided") == plain.tell(line, "round-voided")
     assert quick.begun_at == [0]
+
+
+def _spoilt(piece: bytes, how: str) -> bytes:
+    """A piece that was cut short, that holds records of another version, or a player twice."""
+    players, records = msgspec.msgpack.decode(piece, type=tuple[list[str], list[bytes]])
+    match how:
+        case "torn":
+            return piece[: len(piece) // 2]
+        case "version":
+            records = [bytes([each[0] + 1]) + each[1:] for each in records]
+        case "twice":
+            players = [players[0] for _ in players]
+    return msgspec.msgpack.encode((players, records))
 
 
 def test_few_checkpoints_are_kept_and_those_far_behind_are_far_apart() -> None:
