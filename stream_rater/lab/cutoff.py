@@ -40,6 +40,8 @@ from stream_rater.parts.schema import NotAPart, Rebuilt, UnknownPart
 from stream_rater.rounds.fastjson import runs
 
 NONE_BEFORE, NONE_AFTER = -1, 2**62
+ANY_KERNEL = 2**62
+"""No kernel version is newer."""
 
 AT_ONCE = 10_000
 """The most events that are noted at a time."""
@@ -111,7 +113,7 @@ class Cutoff:
         """By ladder, the largest source offset of any part."""
         self.corrected: dict[Player, tuple[int, bytes]] = {}
         """The records in correction parts before g, and the offset of the correction: of each
-        player the last one."""
+        player the one that the store had taken."""
         self._corrections: dict[Player, list[int]] = {}
         """The offsets of corrections that are in waiting parts, by player."""
         self._ignored: list[tuple[PlayerColumn, Ints]] = []
@@ -193,7 +195,7 @@ class Cutoff:
             if corrections.is_correction(record.value or b""):
                 self._note_correction(record)
                 return
-            part = schema.decode(record.value or b"", self._kernel, oldest=0)
+            part = schema.decode(record.value or b"", self._newest(record), oldest=0)
         except Rebuilt as mark:
             self._marked[record.partition] = mark.shards
             return
@@ -209,9 +211,14 @@ class Cutoff:
         elif not self._sent_again(part.shards, record):
             self._ignored.append((players, offsets))
 
+    def _newest(self, record: Record) -> int:
+        """The newest kernel version that a part may be of. What waits must be of one that updaters
+        of this release apply; what was applied only says how far players had come."""
+        return self._kernel if self._waits(record) else ANY_KERNEL
+
     def _note_correction(self, record: Record) -> None:
         """Note a correction part: its rows are of the correction's offset."""
-        part = corrections.decode(record.value or b"", self._kernel)
+        part = corrections.decode(record.value or b"", self._newest(record), oldest=0)
         self.with_parts.add(record.partition)
         if not self._counts(part.shards, record):
             return  # its sender's successor works the correction in again
@@ -222,8 +229,16 @@ class Cutoff:
             for player in players:
                 self._corrections.setdefault(player, []).append(part.offset)
         else:
-            rows = zip(players, part.records, strict=True)
-            self.corrected |= {player: (part.offset, data) for player, data in rows}
+            for player, data in zip(players, part.records, strict=True):
+                self._take(player, part.offset, data)
+
+    def _take(self, player: Player, offset: int, data: bytes) -> None:
+        """Note a record that a correction part before g had. A row was not fresh if the player had
+        one of this correction already, or of a later one: a worker that was paused sent it again,
+        perhaps one of another kernel version."""
+        held = self.corrected.get(player)
+        if held is None or offset > held[0]:
+            self.corrected[player] = offset, data
 
     def awaiting(self) -> dict[Player, int]:
         """The players whom waiting parts will correct, and the offset of the first correction that

@@ -11,7 +11,7 @@ from typing import Annotated
 import msgspec
 
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.parts.schema import NotAPart, UnknownPart, check_kernel
+from stream_rater.parts.schema import OLDEST_KERNEL, NotAPart, UnknownPart, check_kernel
 from stream_rater.rating.systems import RatingRule
 
 CORRECTION = 3
@@ -65,16 +65,18 @@ def is_correction(data: bytes) -> bool:
 _BEGINS = bytes([0x90 | len(CorrectionPart.__struct_fields__), CORRECTION])
 
 
-def decode(data: bytes, kernel: int = KERNEL_VERSION) -> CorrectionPart:
-    """The correction part in a message of kernels that are not newer than `kernel`. Raises
-    UnknownPart, or NotAPart."""
+def decode(
+    data: bytes, kernel: int = KERNEL_VERSION, *, oldest: int = OLDEST_KERNEL
+) -> CorrectionPart:
+    """The correction part in a message, if it is of a kernel version from `oldest` to ours,
+    `kernel`. Raises UnknownPart, or NotAPart."""
     if not is_correction(data):
         raise NotAPart("no correction part")
     try:
         part = _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UnknownPart(f"correction part: {error}") from None
-    check_kernel(part.kernel, kernel)
+    check_kernel(part.kernel, kernel, oldest)
     if len(part.players) != len(part.records) or len(set(part.players)) < len(part.players):
         raise UnknownPart("correction part: a record a player, and each player once")
     return part

@@ -1,7 +1,7 @@
 """The actors of the simulation: machines with their workers, and calls that outlive their
 caller."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self, TypeVar
@@ -12,8 +12,12 @@ from stream_rater.adapters.memory import Steps
 from stream_rater.adapters.memory_servers import Group
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.lab.cutoff import Cutoff
+from stream_rater.parts.corrections import CorrectionPart
 from stream_rater.parts.schema import Part
+from stream_rater.pipeline.corrected_players import Corrected
+from stream_rater.pipeline.corrections import Work
 from stream_rater.pipeline.estimator import Estimator
+from stream_rater.pipeline.judged_log import Judged
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.ports import (
     Apply,
@@ -65,6 +69,25 @@ NEXT_KERNEL = KERNEL_VERSION + 1
 M = TypeVar("M", Estimator, Updater)
 
 
+class NextJudged(Judged):
+    """How an estimator of the next release judges the log: its checkpoints are its own."""
+
+    def rules(self, ladder: str, offset: int) -> bytes:
+        return super().rules(ladder, offset) + bytes([NEXT_KERNEL])
+
+
+def _next_work(kind: type[Work]) -> type[Work]:
+    """The work on a correction by kernels of the next version."""
+
+    class NextWork(kind):  # type: ignore[misc, valid-type]
+        """Work whose parts name the next version."""
+
+        def _part(self, some: Corrected, rows: Sequence[int]) -> CorrectionPart:
+            return msgspec.structs.replace(super()._part(some, rows), kernel=NEXT_KERNEL)
+
+    return NextWork
+
+
 def upgraded(kind: type[M]) -> type[M]:
     """The machine with kernels of the next version, which compute the same bits."""
 
@@ -72,6 +95,15 @@ def upgraded(kind: type[M]) -> type[M]:
         """A machine of the next release."""
 
         kernel = NEXT_KERNEL
+
+        def _forget_everything(self) -> None:
+            if issubclass(kind, Estimator):
+                self._admission._log = NextJudged(*self._admission._log)
+            super()._forget_everything()
+            if issubclass(kind, Estimator):
+                corrections = self._admission.corrections
+                corrections._log = self._admission._log
+                corrections.work_kind = _next_work(corrections.work_kind)
 
         def _estimate(self, *arguments: Any) -> Part:
             part = super()._estimate(*arguments)

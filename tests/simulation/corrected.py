@@ -5,7 +5,7 @@ from stream_rater.pipeline.ports import CommitSource, Publish, Scatter
 
 from .actors import Actor
 from .registry import catches
-from .stage import A0, A1, A2, B0, B2, Stage
+from .stage import A0, A1, A2, B0, B2, NEVER_HEARS, Stage
 
 
 def _corrected(stage: Stage, kind: str, **about: object) -> tuple[Actor, Actor]:
@@ -214,6 +214,29 @@ def store_is_rebuilt_while_a_correction_waits_to_be_applied(stage: Stage) -> Non
     stage.turns(estimator)
     stage.correct("round-voided", round_id="round-1")
     stage.turns(estimator)
+    stage.rebuild()
+    stage.estimator()
+    stage.updater()
+
+
+@catches("reaches-the-last-record")
+def store_is_rebuilt_after_a_paused_estimator_sent_an_earlier_correction(stage: Stage) -> None:
+    """A second correction is applied and not committed. Then an estimator wakes up that was paused
+    before it sent the first one's parts, and the store is lost."""
+    for _ in range(2):
+        paused, updater = stage.rated(A0, A1)
+    stage.correct("round-voided", round_id="round-1")
+    stage.until(paused, Scatter)
+    paused.worker.unkindness = NEVER_HEARS
+    successor = stage.estimator()
+    stage.through(successor, CommitSource)
+    stage.turns(updater)
+    stage.correct("round-voided", round_id="round-2")
+    stage.until(successor, Scatter)
+    stage.perform(successor)
+    stage.turns(updater)
+    stage.perform(paused)
+    stage.turns(updater)
     stage.rebuild()
     stage.estimator()
     stage.updater()

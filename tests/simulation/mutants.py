@@ -67,6 +67,13 @@ class ReachesWhatIsCorrected(Cutoff):
         return {}
 
 
+class ReachesTheLastRecord(Cutoff):
+    """Takes the last record that correction parts have of a player, fresh or not."""
+
+    def _take(self, player: Player, offset: int, data: bytes) -> None:
+        self.corrected[player] = offset, data
+
+
 @dataclass(frozen=True)
 class Mutant:
     """A rule that is left out."""
@@ -166,6 +173,9 @@ MUTANTS = {
     ),
     "reaches-what-is-corrected": Mutant(
         "rebuild without corrections that wait", Machines(reach=ReachesWhatIsCorrected)
+    ),
+    "reaches-the-last-record": Mutant(
+        "rebuild from correction parts that were fresh", Machines(reach=ReachesTheLastRecord)
     ),
     "reaches-what-was-sent-again": Mutant(
         "rebuild by what was told", Machines(reach=ReachesWhatWasSentAgain)
