@@ -18,6 +18,7 @@ WRONG = {
     "settings.partitions=-1": "minimum: got -1, want 1",
     "settings.replication=8": "maximum: got 8, want 7",
     "settings.sessionTimeoutMs=1000": "minimum: got 1,000, want 6,000",
+    "settings.correctionThreshold=2000000000": "maximum: got 2×10⁰⁹, want 1×10⁰⁹",
     "settings.logLevel=loud": "value must be one of 'debug'",
     "estimator.replicas=0": "minimum: got 0, want 1",
     "estimator.resources.limits.memory=lots": "does not match pattern",
@@ -41,6 +42,7 @@ WRONG = {
     "nameOverride=a..b": "does not match pattern",
     "serviceAccount.name=a..b": "does not match pattern",
     "podLabels.team=a b": "does not match pattern",
+    "topologySpread.keys[0]=a\n    whenUnsatisfiable: DoNotSchedule": "does not match pattern",
     # instead of what the chart says
     r"podLabels.app\.kubernetes\.io/component=x": "invalid propertyName 'app.kubernetes.io/comp",
     r"serviceMonitor.labels.helm\.sh/chart=x": "invalid propertyName 'helm.sh/chart'",
@@ -62,7 +64,11 @@ WRONG = {
     r"kafka.options.sasl\.password=x": "invalid propertyName 'sasl.password'",
     r"kafka.options.ssl\.key\.pem=x": "invalid propertyName 'ssl.key.pem'",
     r"kafka.options.sasl\.oauthbearer\.client\.secret=x": "invalid propertyName",
+    r"kafka.options.sasl\.oauthbearer\.assertion\.private\.key\.passphrase=x": "invalid property",
     "extraEnv[0].name=API_TOKEN,extraEnv[0].value=x": "missing property 'valueFrom'",
+    "extraEnv[0].name=proxy_password,extraEnv[0].value=x": "missing property 'valueFrom'",
+    "extraEnv[0].name=DB_PASS,extraEnv[0].value=x": "missing property 'valueFrom'",
+    "extraEnv[0].name=HTTPS_PROXY,extraEnv[0].value=http://user:word@proxy:3128": "'not' failed",
     # told twice
     r"kafka.options.bootstrap\.servers=k:1": "invalid propertyName 'bootstrap.servers'",
     "extraEnv[0].name=OTEL_EXPORTER_OTLP_HEADERS,extraEnv[0].value=x": "property 'valueFrom'",
@@ -100,6 +106,13 @@ def test_a_scrape_longer_than_its_interval_is_refused() -> None:
     assert "serviceMonitor.scrapeTimeout: 60s is longer than the interval, 15s" in told
 
 
+@pytest.mark.parametrize("name", ["true", "null", "off"])
+def test_a_name_that_yaml_takes_for_another_value_is_refused(name: str) -> None:
+    """Kubernetes would refuse each resource of that name, without a word that helps."""
+    told = refusal(f"--set-string=fullnameOverride={name}")
+    assert f"{name}: YAML takes it for another value than a text: set another" in told
+
+
 @pytest.mark.parametrize("release", ["9ratings", "a.b"])
 def test_a_release_that_names_no_service_is_refused(release: str) -> None:
     """Helm takes the name, and values do not tell it."""
@@ -122,6 +135,7 @@ def test_a_release_that_names_no_service_is_refused(release: str) -> None:
         "kafka.bootstrapServers=a:1\\,b:2\\, c:3",
         f"kafka.securityProtocol=sasl_plaintext,{SASL}",
         "global.imageRegistry=anything",
+        "extraEnv[0].name=HTTPS_PROXY,extraEnv[0].value=http://proxy:3128",
     ],
 )
 def test_is_taken(change: str) -> None:

@@ -11,6 +11,9 @@ this name, too, so it begins with a letter and has no dot: a release may be call
 {{- if not (regexMatch "^[a-z]([a-z0-9-]*[a-z0-9])?$" $name) -}}
 {{- fail (printf "%s: no name for a Service: set fullnameOverride, or call the release otherwise" $name) -}}
 {{- end -}}
+{{- if not (get (fromYaml (printf "it: %s" $name)) "it" | kindIs "string") -}}
+{{- fail (printf "%s: YAML takes it for another value than a text: set another fullnameOverride" $name) -}}
+{{- end -}}
 {{ $name }}
 {{- end }}
 
@@ -27,14 +30,14 @@ this name, too, so it begins with a letter and has no dot: a release may be call
 
 {{/* What never changes: selectors are immutable. */}}
 {{- define "stream-rater.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "stream-rater.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "stream-rater.name" . | toYaml }}
+app.kubernetes.io/instance: {{ toYaml .Release.Name }}
 {{- end }}
 
 {{/* Of the pod of `helm test`, which is no worker. */}}
 {{- define "stream-rater.testLabels" -}}
 app.kubernetes.io/name: {{ include "stream-rater.name" . }}-test
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ toYaml .Release.Name }}
 {{- end }}
 
 {{- define "stream-rater.labels" -}}
@@ -43,7 +46,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
 {{- define "stream-rater.releaseLabels" -}}
-app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | trunc 63 | quote }}
+app.kubernetes.io/version: {{ regexReplaceAll "^[^A-Za-z0-9]+|[^A-Za-z0-9]+$" (.Values.image.tag | default .Chart.AppVersion | trunc 63) "" | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | quote }}
 {{- end }}
@@ -51,8 +54,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{/* Of a component: dict root, component. Pods of `serve` are no workers: what selects those does not
 select these. */}}
 {{- define "stream-rater.programLabels" -}}
-app.kubernetes.io/name: {{ include "stream-rater.name" .root }}{{ eq .component "serve" | ternary "-serve" "" }}
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/name: {{ printf "%s%s" (include "stream-rater.name" .root) (eq .component "serve" | ternary "-serve" "") | toYaml }}
+app.kubernetes.io/instance: {{ toYaml .root.Release.Name }}
 {{- end }}
 
 {{/* Labels that the pods of a component have and others have not: dict root, component. */}}

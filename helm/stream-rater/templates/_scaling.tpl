@@ -65,12 +65,12 @@ authenticationRef:
 {{- define "stream-rater.kedaSecrets" -}}
 {{- $kafka := .Values.kafka -}}
 {{- if hasPrefix "sasl" $kafka.securityProtocol }}
-- {parameter: password, name: {{ $kafka.sasl.existingSecret }}, key: {{ $kafka.sasl.passwordKey }}}
+- {parameter: password, name: {{ toYaml $kafka.sasl.existingSecret }}, key: {{ toYaml $kafka.sasl.passwordKey }}}
 {{- end }}
 {{- if $kafka.tls.existingSecret }}
 {{- range $parameter, $key := dict "ca" $kafka.tls.caKey "cert" $kafka.tls.certificateKey "key" $kafka.tls.keyKey }}
 {{- if $key }}
-- {parameter: {{ $parameter }}, name: {{ $kafka.tls.existingSecret }}, key: {{ $key }}}
+- {parameter: {{ $parameter }}, name: {{ toYaml $kafka.tls.existingSecret }}, key: {{ toYaml $key }}}
 {{- end }}
 {{- end }}
 {{- end }}

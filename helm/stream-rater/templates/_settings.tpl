@@ -60,28 +60,28 @@ dict root, component. */}}
 {{- $own := eq .component "serve" | ternary $v.serve (dict "kafka" dict "redis" dict "token" dict) -}}
 {{- if hasPrefix "sasl" $v.kafka.securityProtocol }}
 - secret:
-    name: {{ $own.kafka.existingSecret | default $v.kafka.sasl.existingSecret }}
-    items: [{key: {{ $v.kafka.sasl.passwordKey }}, path: kafka-password}]
+    name: {{ $own.kafka.existingSecret | default $v.kafka.sasl.existingSecret | toYaml }}
+    items: [{key: {{ toYaml $v.kafka.sasl.passwordKey }}, path: kafka-password}]
 {{- end }}
 {{- with $own.redis.existingSecret | default $v.redis.existingSecret }}
 - secret:
-    name: {{ . }}
-    items: [{key: {{ $v.redis.passwordKey }}, path: redis-password}]
+    name: {{ toYaml . }}
+    items: [{key: {{ toYaml $v.redis.passwordKey }}, path: redis-password}]
 {{- end }}
 {{- with $own.token.existingSecret }}
 - secret:
-    name: {{ . }}
-    items: [{key: {{ $v.serve.token.key }}, path: serve-token}]
+    name: {{ toYaml . }}
+    items: [{key: {{ toYaml $v.serve.token.key }}, path: serve-token}]
 {{- end }}
 {{- range $server := list "kafka" "redis" }}
 {{- with (get $v $server).tls }}
 {{- if .existingSecret }}
 - secret:
-    name: {{ .existingSecret }}
+    name: {{ toYaml .existingSecret }}
     items:
       {{- range $setting, $key := dict "ca" .caKey "certificate" .certificateKey "key" .keyKey }}
       {{- if $key }}
-      - {key: {{ $key }}, path: {{ $server }}-{{ $setting }}.pem}
+      - {key: {{ toYaml $key }}, path: {{ $server }}-{{ $setting }}.pem}
       {{- end }}
       {{- end }}
 {{- end }}

@@ -42,12 +42,12 @@ spec:
 
 {{- define "stream-rater.pod" -}}
 {{- $values := .root.Values -}}
-serviceAccountName: {{ include "stream-rater.serviceAccountName" .root }}
+serviceAccountName: {{ include "stream-rater.serviceAccountName" .root | toYaml }}
 automountServiceAccountToken: false
 enableServiceLinks: false
 terminationGracePeriodSeconds: {{ int $values.terminationGracePeriodSeconds }}
 {{- with $values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ toYaml . }}
 {{- end }}
 {{- with $values.imagePullSecrets }}
 imagePullSecrets:
@@ -59,7 +59,7 @@ securityContext:
 topologySpreadConstraints:
   {{- range . }}
   - maxSkew: 1
-    topologyKey: {{ . }}
+    topologyKey: {{ toYaml . }}
     whenUnsatisfiable: {{ $values.topologySpread.whenUnsatisfiable }}
     labelSelector:
       matchLabels:
