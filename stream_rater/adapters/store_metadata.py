@@ -23,6 +23,8 @@ KERNEL = "kernel"
 """Field of the layout: the kernel version of the first workers, or of the last rebuild."""
 REBUILDING = "rebuilding"
 """Field of the layout that exists while a rebuild is in progress, or after it was abandoned."""
+WINDOW = "duplicate_window"
+"""Field of the layout: the duplicate window by which rounds are judged."""
 OF_THE_ROUNDS = frozenset({"partitions", "topic"})
 """The fields about `round-completed`, whose offsets order the rounds of each ladder."""
 WAY_OUT = "restore the setting, or stop all workers and run `stream-rater rebuild --replace`"
@@ -95,6 +97,15 @@ class StoreMetadata:
                     f"the store was laid out with {name} = {value.decode()}, here it is {wanted}: "
                     "set what the workers have"
                 )
+
+    def check_window(self, window: int) -> None:
+        """Raises LayoutMismatch if workers judge by another duplicate window. Writes nothing."""
+        held: Any = self._guard(partial(self._client.hget, LAYOUT_KEY, WINDOW))
+        if held is not None and int(held) != window:
+            raise LayoutMismatch(
+                f"the workers have {WINDOW} = {held.decode()}, here it is {window}: set what the "
+                "workers have: nothing was compared"
+            )
 
     def check_rebuildable(self, layout: Mapping[str, str]) -> None:
         """Raises LayoutMismatch if offsets no longer order the rounds, which a rebuild cannot

@@ -131,13 +131,14 @@ def submit(path: Path, settings: Settings, per_second: float | None) -> None:
 def verify(settings: Settings, wait_s: float) -> None:
     """Compare the store with the log's sequential replay; Failed where they differ.
 
-    Raises BadConfiguration if the ladders file is not that of the workers.
+    Raises BadConfiguration if the ladders file or the duplicate window is not that of the workers.
     """
     ladders = service_ladders(settings)
     with named_failures():
         admin, store = Admin(settings), RedisStore(settings)
         rounds, shards = admin.partitions_of(admin.topics.rounds, admin.topics.parts)
         begun_by = store.layout.begun_by(KERNEL_VERSION)  # fails at once where Redis is down
+        store.layout.check_window(settings.duplicate_window)
         if why := disagreement(settings, ladders, noted_ladders(settings, admin)):
             raise BadConfiguration(f"{why}: nothing was compared")
         _wait_until_caught_up(admin, rounds, shards, wait_s)

@@ -92,7 +92,8 @@ def checksum(value: bytes | None) -> int:
 def rules_of(ladders: Ladders, ladder: str, offset: int, window: int, partitions: int) -> bytes:
     """A digest of what decides how the ladder's rounds before an offset are judged and rated."""
     history = [each for each in ladders.history(ladder) if int(each.partition(":")[0]) < offset]
-    rules = (ladder, offset, KERNEL_VERSION, window, partitions, history)
+    limits = msgspec.to_builtins(ladders.limits, order="deterministic")
+    rules = (ladder, offset, KERNEL_VERSION, window, partitions, history, limits)
     return hashlib.sha256(_encode(rules)).digest()
 
 

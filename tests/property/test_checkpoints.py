@@ -162,7 +162,7 @@ def test_a_correction_begins_where_nothing_changes_before(correction: Line, begi
 @pytest.mark.parametrize(
     "harm",
     ["piece", "torn", "version", "twice", "head", "text", "half", "log", "gap", "rules",
-     "corrections"],
+     "limits", "corrections"],
 )  # fmt: skip
 def test_a_checkpoint_that_is_not_whole_is_passed_over(harm: str) -> None:
     """Whatever becomes of what Redis holds, the outcome is the same."""
@@ -198,6 +198,11 @@ def test_a_checkpoint_that_is_not_whole_is_passed_over(harm: str) -> None:
                 story.log.rounds[0][place] = msgspec.structs.replace(there, headers=other_kind)
         case "rules":
             quick.judged = quick.judged._replace(window=999)
+        case "limits":
+            smaller = msgspec.structs.replace(ANY_LADDER.limits, max_bytes=999)
+            ladders = msgspec.structs.replace(ANY_LADDER, limits=smaller)
+            for story in (plain, quick):
+                story.judged = story.judged._replace(ladders=ladders)
     (line,) = as_lines([_a_correction("round-voided", round_id="r25")])
     assert quick.tell(line, "round-voided") == plain.tell(line, "round-voided")
     assert quick.begun_at == [0]

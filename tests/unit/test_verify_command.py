@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from stream_rater.adapters.store_metadata import StoreMetadata
 from stream_rater.adapters.topics import Topics
 from stream_rater.cli import app, commands
 from stream_rater.cli.terminal import Failed
@@ -47,6 +48,23 @@ def test_a_redis_that_is_down_is_told_before_any_waiting(monkeypatch: pytest.Mon
     result = run("--wait", "60")
     assert result.exit_code == 1
     assert result.stderr == "stream-rater: redis: connection refused\n"
+
+
+def test_another_duplicate_window_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would find other rounds to be duplicates, and differences that are none. Their cure would
+    be a rebuild, which spoils what is right."""
+    held = {"kernel": b"11", "duplicate_window": b"7"}
+    client: Any = SimpleNamespace(hget=lambda _, field: held.get(field))
+    store = SimpleNamespace(layout=StoreMetadata(client, lambda call: call()))
+    monkeypatch.setattr(commands, "RedisStore", lambda _: store)
+    monkeypatch.setattr(commands, "Admin", lambda _: admin([]))
+    monkeypatch.setattr(commands, "noted_ladders", lambda *_: pytest.fail("it went on"))
+    result = run()
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "stream-rater: the workers have duplicate_window = 7, here it is 100000: set what the "
+        "workers have: nothing was compared\n"
+    )
 
 
 def test_what_is_waited_for_is_told_once(
