@@ -21,7 +21,8 @@ class NotedCorrection(msgspec.Struct, frozen=True):
     """Of its record."""
     event_type: str
     correction: msgspec.Raw
-    """In JSON; an amended round's without its standings."""
+    """In JSON, without texts that may be of any length, as its reason is, and of an amended round
+    without what it is now. Older notes have a reason."""
     at: int = -1
     """The offset at which it was worked in; -1: it waits."""
 
