@@ -36,6 +36,9 @@ REGROUPED = frozenset({KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PR
 """Errors after which the group still knows this member; for another one it says
 `UNKNOWN_MEMBER_ID`."""
 
+TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+"""Errors that no retry cures before the topic takes larger messages."""
+
 LARGEST_RESPONSE_BYTES = 100_000_000
 """The most bytes of one fetch response, and of one batch after decompression. A larger batch cannot
 be read. The limit decides verdicts on records, so every reader of the log uses the same one."""
@@ -53,7 +56,8 @@ def trouble_of(error: BaseException | KafkaError | None) -> LogTrouble | Denied:
     inner = error.args[0] if isinstance(error, KafkaException) else error
     if not isinstance(inner, KafkaError):
         return LogTrouble(f"kafka: {inner}")
-    return _kind(inner.code())(f"kafka: {inner.str()}")
+    cure = ": raise max.message.bytes of the topic" if inner.code() in TOO_LARGE else ""
+    return _kind(inner.code())(f"kafka: {inner.str()}{cure}")
 
 
 def _kind(code: int) -> type[LogTrouble | Denied]:

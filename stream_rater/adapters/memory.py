@@ -229,10 +229,12 @@ class MemoryDriver:
     def _write_piece(self, effect: WritePiece) -> Steps:
         self.store.pieces[effect.ladder, effect.name, effect.number] = effect.data
         yield
+        return True
 
     def _keep_checkpoint(self, effect: KeepCheckpoint) -> Steps:
         self.store.checkpoints.setdefault(effect.ladder, {})[effect.name] = effect.head
         yield
+        return True
 
     def _drop_checkpoint(self, effect: DropCheckpoint) -> Steps:
         for number in range(effect.pieces):
@@ -240,6 +242,7 @@ class MemoryDriver:
             yield
         self.store.checkpoints.get(effect.ladder, {}).pop(effect.name, None)
         yield
+        return True
 
     def _read_priors(self, effect: ReadPriors) -> Steps:
         read = {}

@@ -25,6 +25,7 @@ from stream_rater.adapters.access import (
 )
 from stream_rater.adapters.deadlines import Deadlines
 from stream_rater.adapters.kafka import TIMEOUT_S, Input
+from stream_rater.adapters.topic_rules import enlarged
 from stream_rater.config import Settings
 from stream_rater.pipeline.ports import LogTrouble, Regrouped
 
@@ -231,6 +232,7 @@ class Parts:
     """The idempotent producer of parts and notes."""
 
     def __init__(self, settings: Settings, topic: str, stop: threading.Event | None = None) -> None:
+        self._settings = settings
         self._topic = topic
         self._deadlines = Deadlines(stop)
         self._options = client_options(settings) | {
@@ -287,6 +289,9 @@ class Parts:
             self._await_all(producer)
         except CALLBACK_FAILURES as error:  # an error that ends the client
             raise trouble_of(error) from None
+        if any(each.code() == KafkaError.MSG_SIZE_TOO_LARGE for each in failures):
+            largest = max(len(data) for _, data in parts)
+            raise LogTrouble(f"kafka: {enlarged(self._settings, self._topic, largest)}")
         if failures:
             raise trouble_of(failures[0])
         known = [offset for offset in offsets if offset is not None]

@@ -18,10 +18,12 @@ from stream_rater.contract.events import (
     ROUND_COMPLETED,
     ROUND_REJECTED,
 )
+from stream_rater.contract.sizes import LEAST_BYTES
 
 DAY_MS = 86_400_000
 MESSAGE_BYTES = 16 * 2**20
-"""The message size of topics with rounds, parts and rejections, all of which may be large."""
+"""The message size with which topics are created. Rounds may be that large, and notes of older
+releases, which `erase` copies."""
 ENVELOPE_BYTES = 64 * 1024
 """The most bytes that a rejection has in addition to the rejected record: its headers and the
 batch's."""
@@ -81,9 +83,9 @@ def wanted(settings: Settings) -> dict[str, tuple[int, dict[str, str]]]:
     made: dict[str, tuple[int, dict[str, str]]] = {
         ROUND_COMPLETED: (settings.partitions, _deleted(FOR_EVER) | large),
         PERFORMANCE_ESTIMATED: (settings.shards, _deleted(str(7 * DAY_MS)) | large),
-        RATING_CHANGED: (settings.shards, {POLICY: COMPACT, TIMESTAMPS: BROKERS_CLOCK}),
+        RATING_CHANGED: (settings.shards, {POLICY: COMPACT, TIMESTAMPS: BROKERS_CLOCK} | large),
         ROUND_REJECTED: (1, _deleted(str(30 * DAY_MS)) | rejections),
-        LADDERS_NOTED: (1, _deleted(FOR_EVER)),
+        LADDERS_NOTED: (1, _deleted(FOR_EVER) | large),
     }
     if settings.replication >= MANY_COPIES:
         for _, configuration in made.values():
@@ -206,11 +208,13 @@ def _unequal(settings: Settings, found: Mapping[str, Found]) -> Iterator[str]:
 
 def _sizes(settings: Settings, found: Mapping[str, Found]) -> Iterator[str]:
     """Messages about message sizes: every record that round-completed accepts must be readable, and
-    must fit whole into the other topics."""
-    rounds, parts, rejected = (
+    every message that a worker may have to write must fit into its topic (`contract.sizes`)."""
+    rounds, parts, changed, rejected, noted = (
         settings.topic_prefix + topic
-        for topic in (ROUND_COMPLETED, PERFORMANCE_ESTIMATED, ROUND_REJECTED)
-    )
+        for topic in (
+            ROUND_COMPLETED, PERFORMANCE_ESTIMATED, RATING_CHANGED, ROUND_REJECTED, LADDERS_NOTED
+        )
+    )  # fmt: skip
     size = size_of(found[rounds].configuration)
     for name, enough in ((parts, size), (rejected, size + ENVELOPE_BYTES)):
         held = size_of(found[name].configuration)
@@ -219,6 +223,14 @@ def _sizes(settings: Settings, found: Mapping[str, Found]) -> Iterator[str]:
                 f"{name}: {LARGEST} is {held}, must be at least the {size} of {rounds}: "
                 f"a record of that topic must fit whole into this one: "
                 f"{configured(settings, name, LARGEST, str(enough))}"
+            )
+    for name in (parts, changed, rejected, noted):
+        held = size_of(found[name].configuration)
+        if held < LEAST_BYTES and not (name in (parts, rejected) and held < size):
+            yield (
+                f"{name}: {LARGEST} is {held}, must be at least {LEAST_BYTES}: a message that a "
+                "worker cannot write stops it: "
+                f"{configured(settings, name, LARGEST, str(MESSAGE_BYTES))}"
             )
     if size > LARGEST_ROUND_BYTES:
         yield (
@@ -243,6 +255,16 @@ def _fragile(settings: Settings, found: Mapping[str, Found]) -> Iterator[str]:
                 f"counts as written, and is lost with that broker: "
                 f"{configured(settings, name, MIN_INSYNC, '2')}"
             )
+
+
+def enlarged(settings: Settings, name: str, size: int) -> str:
+    """Why a message of this size was not taken by a topic, and the advice to let the topic take
+    it."""
+    enough = max(MESSAGE_BYTES, size + ENVELOPE_BYTES)
+    return (
+        f"{name} does not take a message of {size} bytes, and nothing goes on before it does: "
+        f"{configured(settings, name, LARGEST, str(enough))}"
+    )
 
 
 def configured(settings: Settings, name: str, setting: str, value: str) -> str:

@@ -62,6 +62,8 @@ class _Maker:
         self._notes = notes
         self._partitions = partitions
         self._store = RedisStore(settings)
+        self._failures: list[str] = []
+        self._store.checkpoints.on_failure = self._failures.append
         self._log = Rereader(settings, admin.topics.rounds)
         kept, topic = self._store.checkpoints, admin.topics.rounds
         self._actions: dict[type, Callable[[Any], Any]] = {
@@ -78,6 +80,7 @@ class _Maker:
         """Make one at this offset of the ladder's partition, and say so."""
         if why := disagreement(self._settings, self._ladders, self._notes, only=ladder):
             raise BadConfiguration(f"{why}: no checkpoint was made")
+        self._failures.clear()
         began_s = time.monotonic()
         partition = partition_of(ladder, self._partitions)
         accepted = LadderEdits(self._notes.corrections.get(ladder, ())).accepted(end)
@@ -89,6 +92,8 @@ class _Maker:
                 f"partition {partition} of round-completed starts at {job.deleted_before}: the "
                 "rounds before it were deleted, and ratings cannot be computed without them"
             )
+        if job.made is None and self._failures:
+            raise Failed(f"ladder {shown(ladder)!r}: no checkpoint was made: {self._failures[0]}")
         place = f"before offset {end} of partition {partition}"
         if job.made is None:
             told = f"there is one of all rounds {place}"

@@ -231,8 +231,8 @@ class Erasure:
         """Fill the new topics, and say how far the groups of workers are there."""
         new = self._new
         new.admin.create_topics()
-        new.admin.check_topics()
         erasure_checks.check_sizes(new, self._old)
+        new.admin.check_topics()
         for topic, records in (
             (new.topics.rounds, self._rewritten(survey)),
             (new.topics.changed, self._renamed_events()),

@@ -12,8 +12,8 @@ or at the log's start if there is none. On its way the second pass makes the che
 the corrections have made useless, and one at c if the last one is far behind.
 """
 
-from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -25,8 +25,8 @@ from stream_rater.pipeline.corrected_players import Corrected, differing
 from stream_rater.pipeline.correction_ports import NotedCorrection, ReadAgain
 from stream_rater.pipeline.edits_in_force import APPLIED, LadderEdits, correction_of
 from stream_rater.pipeline.judged_log import Judged, Known, Proposed
-from stream_rater.pipeline.kept_checkpoints import KeptCheckpoints
-from stream_rater.pipeline.ports import Effect, LogStarts, Step, ask
+from stream_rater.pipeline.kept_checkpoints import Course, KeptCheckpoints
+from stream_rater.pipeline.ports import LogStarts, Step, ask
 from stream_rater.rating import systems
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.systems import RatingRule
@@ -41,11 +41,6 @@ from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.corrections import names_in, places_of
 from stream_rater.rounds.decoder import DecodedRounds
 from stream_rater.rounds.validation import Invalid
-
-T = TypeVar("T")
-
-Course = Generator[Effect[Any] | None, Any, T]
-"""Work that yields effects, and None wherever it may pause."""
 
 NOTHING = 2**62
 """An offset after every round's."""

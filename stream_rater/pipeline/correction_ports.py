@@ -3,6 +3,9 @@ checkpoints.
 
 A note says which corrections of a ladder were accepted. It is written to `ladders-noted` before a
 later round of the ladder is rated, so whoever takes over knows whom later rounds count for.
+
+A checkpoint is only a cache. An effect that fails to read, write or delete one says so by its
+outcome, and not by an exception: no correction waits for it. Only Denied is raised.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +24,8 @@ class NotedCorrection(msgspec.Struct, frozen=True):
     """Of its record."""
     event_type: str
     correction: msgspec.Raw
-    """In JSON; an amended round's without its standings."""
+    """In JSON, without texts that may be of any length, as its reason is, and of an amended round
+    without what it is now. Older notes have a reason."""
     at: int = -1
     """The offset at which it was worked in; -1: it waits."""
 
@@ -60,14 +64,15 @@ class ReadAgain(Effect[Sequence[Record]]):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints(Effect[Mapping[str, bytes]]):
-    """Read the heads of a ladder's checkpoints, by the checkpoints' names."""
+    """Read the heads of a ladder's checkpoints, by the checkpoints' names. None, if they cannot be
+    read."""
 
     ladder: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReadPiece(Effect[bytes | None]):
-    """Read a piece of a checkpoint; None if it is not there."""
+    """Read a piece of a checkpoint; None if it is not there, or cannot be read."""
 
     ladder: str
     name: str
@@ -75,8 +80,8 @@ class ReadPiece(Effect[bytes | None]):
 
 
 @dataclass(frozen=True, slots=True)
-class WritePiece(Effect[None]):
-    """Write a piece of a checkpoint."""
+class WritePiece(Effect[bool]):
+    """Write a piece of a checkpoint. Returns whether it is written for certain."""
 
     ladder: str
     name: str
@@ -85,8 +90,8 @@ class WritePiece(Effect[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class KeepCheckpoint(Effect[None]):
-    """Write the head of a checkpoint."""
+class KeepCheckpoint(Effect[bool]):
+    """Write the head of a checkpoint. Returns whether it is written for certain."""
 
     ladder: str
     name: str
@@ -94,8 +99,9 @@ class KeepCheckpoint(Effect[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class DropCheckpoint(Effect[None]):
-    """Delete a checkpoint: its pieces, which are numbered from 0, then its head."""
+class DropCheckpoint(Effect[bool]):
+    """Delete a checkpoint: its pieces, which are numbered from 0, then its head. Returns whether it
+    is deleted for certain."""
 
     ladder: str
     name: str

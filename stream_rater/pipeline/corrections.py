@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec import UNSET
 
 from stream_rater.columns import player_map
 from stream_rater.columns.kernels import KERNEL_VERSION
@@ -35,6 +36,7 @@ from stream_rater.contract.corrections import (
 )
 from stream_rater.contract.events import to_json
 from stream_rater.contract.record import Record
+from stream_rater.contract.sizes import MOST_BYTES
 from stream_rater.parts import corrections as parts_
 from stream_rater.parts.corrections import CorrectionPart
 from stream_rater.pipeline.corrected_players import Corrected
@@ -63,6 +65,9 @@ from stream_rater.rounds.validation import Invalid
 
 THRESHOLD = 0.5
 """Points by which a displayed rating must move for a correction to be told at once."""
+
+HEADS = 10
+"""The most bytes that MessagePack puts before an id and a record."""
 
 
 def edited(
@@ -184,13 +189,24 @@ class Work:
                 yield Parts([], {})
                 continue
             shards = shards_of(some.players, self._how.shards)
-            messages: list[tuple[int, bytes]] = []
-            for shard in np.unique(shards).tolist():
-                own = np.flatnonzero(shards == shard).tolist()
-                for first in range(0, len(own), self._how.rows_per_part):
-                    rows = own[first : first + self._how.rows_per_part]
-                    messages.append((shard, parts_.encode(self._part(some, rows))))
+            messages = [
+                (shard, parts_.encode(self._part(some, rows)))
+                for shard in np.unique(shards).tolist()
+                for rows in self._cut(some, np.flatnonzero(shards == shard).tolist())
+            ]
             yield Parts(messages, self._fingerprints(some))
+
+    def _cut(self, some: Corrected, rows: Sequence[int]) -> Iterator[Sequence[int]]:
+        """These rows in order, as many at a time as one message may have."""
+        most_bytes = MOST_BYTES - len(parts_.encode(self._part(some, [])))
+        first = size = 0
+        for i, row in enumerate(rows):
+            own = len(some.players[row].encode()) + len(some.records[row]) + HEADS
+            if first < i and (i == first + self._how.rows_per_part or size + own > most_bytes):
+                yield rows[first:i]
+                first, size = i, 0
+            size += own
+        yield rows[first:]
 
     def _part(self, some: Corrected, rows: Sequence[int]) -> CorrectionPart:
         record, correction = self._met
@@ -210,8 +226,10 @@ class Work:
 
 
 def _note(record: Record, correction: Correction, at: int) -> NotedCorrection:
+    """What is noted: all that later rounds are rated by, and nothing that may be of any length."""
+    correction = msgspec.structs.replace(correction, reason="", event_type="")
     if isinstance(correction, RoundAmended):
-        correction = msgspec.structs.replace(correction, standings=[])
+        correction = msgspec.structs.replace(correction, standings=[], completed_at=UNSET)
     value = msgspec.Raw(to_json(correction))
     return NotedCorrection(record.offset, name_of(correction), value, at)
 

@@ -5,14 +5,15 @@ evidence of a round does not depend on the other rounds of the wave. So a succes
 waves otherwise than its predecessor produces the same bits.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec import structs
 
 from stream_rater.columns import player_map
 from stream_rater.columns.arrays import Flags, Ints
@@ -21,6 +22,7 @@ from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.player_map import Fingerprints
 from stream_rater.columns.ranges import bounds, spread
 from stream_rater.contract.record import Record
+from stream_rater.contract.sizes import MOST_BYTES
 from stream_rater.contract.tracecontext import Trace, trace_of
 from stream_rater.parts import schema
 from stream_rater.parts.schema import Part, RoundInPart
@@ -119,7 +121,7 @@ class PendingRounds:
     def slice(self, first: int, last: int) -> "PendingRounds":
         """A single round reduced to the players [first, last). Its entries are left out."""
         last = min(last, self.count)
-        rounds = msgspec.structs.replace(
+        rounds = structs.replace(
             self.rounds, sizes=np.array([last - first]), names=self.rounds.names.slice(first, last)
         )
         return PendingRounds(
@@ -343,14 +345,40 @@ def posteriors(
 
 
 def messages(part: Part, pending: PendingRounds, most_rows: int) -> list[tuple[int, bytes]]:
-    """Encode the part's rows by shard, as (shard, message) of at most `most_rows` rows each."""
+    """Encode the part's rows by shard, as (shard, message) of at most `most_rows` rows each, and of
+    at most MOST_BYTES if they have several rows."""
     order, by_shard = pending.by_shard
     shards, cuts = list[int](), list[int]()
     for shard, where in by_shard:
         ends = [*range(where.start + most_rows, where.stop, most_rows), where.stop]
         shards += [shard] * len(ends)
         cuts += ends
-    return list(zip(shards, schema.encode_pieces(part, order, cuts), strict=True))
+    encoded = schema.encode_pieces(part, order, cuts)
+    if max(map(len, encoded), default=0) <= MOST_BYTES:
+        return list(zip(shards, encoded, strict=True))
+    rows = np.split(order, cuts[:-1])
+    return [
+        (shard, message)
+        for shard, own, whole in zip(shards, rows, encoded, strict=True)
+        for message in ([whole] if len(whole) <= MOST_BYTES else _cut(part, own))
+    ]
+
+
+def _cut(part: Part, rows: Ints) -> list[bytes]:
+    """Messages of these rows, cut in halves until each fits. A message has all rules of its part,
+    so those that no row needs are left out."""
+    own = part.take(rows)
+    needed, rule = np.unique([each.rule for each in own.rounds], return_inverse=True)
+    rounds = [
+        structs.replace(each, rule=number)
+        for each, number in zip(own.rounds, rule.tolist(), strict=True)
+    ]
+    rules = [own.rules[number] for number in needed.tolist()]
+    message = schema.encode(dataclasses.replace(own, rules=rules, rounds=rounds))
+    if len(message) <= MOST_BYTES or len(rows) == 1:
+        return [message]
+    half = len(rows) // 2
+    return [*_cut(part, rows[:half]), *_cut(part, rows[half:])]
 
 
 def part_ends(messages: Sequence[tuple[int, bytes]], offsets: Sequence[int]) -> dict[int, int]:

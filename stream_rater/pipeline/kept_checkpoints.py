@@ -1,10 +1,15 @@
-"""The checkpoints of one ladder, as a correction job reads and writes them."""
+"""The checkpoints of one ladder, as a correction job reads and writes them.
+
+What the store does not take, or does not give, is as if it had not been kept: the job goes on, and
+makes no further checkpoint.
+"""
 
 from collections.abc import Generator
 from typing import Any, TypeVar
 
 import msgspec
 
+from stream_rater.columns.arrays import Ints
 from stream_rater.pipeline.correction_ports import (
     Checkpoints,
     DropCheckpoint,
@@ -19,6 +24,9 @@ from stream_rater.replay.pool import Pool
 
 T = TypeVar("T")
 
+Course = Generator[Effect[Any] | None, Any, T]
+"""Work that yields effects, and None wherever it may pause."""
+
 
 class KeptCheckpoints:
     """Finds, reads, writes and deletes them."""
@@ -27,6 +35,8 @@ class KeptCheckpoints:
         self._ladder = ladder
         self.heads: list[Head] = []
         """The newest first, once they are found."""
+        self._takes = True
+        """Whether the store has taken all that was written so far."""
 
     def find(self) -> Step[None]:
         """Find all that are kept."""
@@ -38,22 +48,23 @@ class KeptCheckpoints:
         for number in range(head.pieces):
             piece = yield from ask(ReadPiece(self._ladder, head.name, number))
             if piece is None:
-                raise Unusable("somebody has deleted it")
+                raise Unusable("somebody has deleted it, or it cannot be read")
             pieces.append(piece)
         return pieces
 
-    def keep(self, head: Head, pool: Pool, end: int) -> Generator[Effect[Any] | None, Any, int]:
+    def keep(self, head: Head, pool: Pool, end: int) -> Course[int | None]:
         """Write a checkpoint of this pool, and delete those whose place it takes. Returns the
-        number of its players. `end`: where the log is now. Yields effects, and None wherever it
-        may pause."""
+        number of its players; None if it is not kept. `end`: where the log is now. Yields effects,
+        and None wherever it may pause."""
+        if not self._takes:
+            return None
         rows = pool.played()
         head = msgspec.structs.replace(head, pieces=checkpoint.number_of_pieces(len(rows)))
-        yield from self._write_head(head)
-        for number, data in enumerate(checkpoint.pieces_of(pool, rows)):
-            yield from ask(WritePiece(self._ladder, head.name, number, data))
-            yield None
+        self._takes = yield from self._written(head, pool, rows)
+        if not self._takes:  # what was written of it takes room
+            yield from ask(DropCheckpoint(self._ladder, head.name, head.pieces))
+            return None
         head = msgspec.structs.replace(head, whole=True)
-        yield from self._write_head(head)
         others = [each for each in self.heads if each.name != head.name]
         gone = [each for each in others if each.offset == head.offset or not each.whole]
         left = [each for each in others if each not in gone]
@@ -64,5 +75,15 @@ class KeptCheckpoints:
         self.heads = [each for each in left if each not in gone]
         return len(rows)
 
-    def _write_head(self, head: Head) -> Step[None]:
-        yield from ask(KeepCheckpoint(self._ladder, head.name, checkpoint.encode(head)))
+    def _written(self, head: Head, pool: Pool, rows: Ints) -> Course[bool]:
+        """Write all of a checkpoint, or up to what the store does not take."""
+        if not (yield from self._write_head(head)):
+            return False
+        for number, data in enumerate(checkpoint.pieces_of(pool, rows)):
+            if not (yield from ask(WritePiece(self._ladder, head.name, number, data))):
+                return False
+            yield None
+        return (yield from self._write_head(msgspec.structs.replace(head, whole=True)))
+
+    def _write_head(self, head: Head) -> Step[bool]:
+        return (yield from ask(KeepCheckpoint(self._ladder, head.name, checkpoint.encode(head))))

@@ -20,12 +20,15 @@ All workers go by the fold of the notes in order, so that no loss of the store a
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from stream_rater.contract.sizes import MOST_BYTES
 from stream_rater.pipeline.correction_ports import Noted, NotedCorrection
+
+T = TypeVar("T")
 
 History = Sequence[str]
 """Entries `offset:fingerprint`: from that offset on, rounds are rated by the parameters with that
@@ -72,31 +75,41 @@ _decode = msgspec.json.Decoder(Note).decode
 _decode_any = msgspec.json.Decoder(_AnyNote).decode
 
 AT_ONCE = 1000
-"""The most ladders in one note."""
+"""The most ladders, or corrections, in one note."""
+
+NOTE_BYTES = MOST_BYTES // 2
+"""The most bytes of the ladders, or of the corrections, in one note that has several. So the note
+has less than MOST_BYTES."""
 
 
 def notes(kind: str, histories: Mapping[str, History], proposal: str = "") -> list[bytes]:
     """Encode notes of one kind about these ladders, as messages."""
-    ladders = list(histories)
     return [
-        _encode(
-            {
-                "kind": kind,
-                "histories": {each: histories[each] for each in some},
-                "proposal": proposal,
-            }
-        )
-        for some in (ladders[i : i + AT_ONCE] for i in range(0, len(ladders), AT_ONCE))
+        _encode({"kind": kind, "histories": dict(some), "proposal": proposal})
+        for some in _in_turn(list(histories.items()))
     ]
 
 
 def correction_notes(noted: Noted) -> list[bytes]:
     """Encode notes of corrections, as messages."""
     return [
-        _encode(Note("corrected", corrections={ladder: tuple(some[i : i + AT_ONCE])}))
-        for ladder, some in noted.items()
-        for i in range(0, len(some), AT_ONCE)
+        _encode(Note("corrected", corrections={ladder: tuple(some)}))
+        for ladder, of_ladder in noted.items()
+        for some in _in_turn(of_ladder)
     ]
+
+
+def _in_turn(all_: Sequence[T]) -> Iterator[Sequence[T]]:
+    """All of these in order, as many at a time as one note may have."""
+    first = size = 0
+    for i, each in enumerate(all_):
+        own = len(_encode(each))
+        if first < i and (i == first + AT_ONCE or size + own > NOTE_BYTES):
+            yield all_[first:i]
+            first, size = i, 0
+        size += own
+    if all_:
+        yield all_[first:]
 
 
 class LadderLog:

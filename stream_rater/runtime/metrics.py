@@ -86,6 +86,11 @@ class Metrics:
             "corrections-applied. Those that were refused are among the rejected ones, too",
             registry=self.registry,
         )
+        self.checkpoints = Counter(
+            "stream_rater_checkpoint_failures_total",
+            "Reads, writes and deletions of checkpoints that failed: corrections take longer",
+            registry=self.registry,
+        )
         self.resting = Gauge(
             "stream_rater_resting_partitions",
             "Partitions of round-completed not read for a while: too many of their rounds were "
@@ -308,6 +313,11 @@ class ServiceObserver(Observer):
     def corrected(self, ladder: str, partition: int, offset: int, refused: int) -> None:
         self._metrics.corrections.inc()
         self.corrections.done(ladder, partition, offset, refused)
+
+    def checkpoint_failed(self, reason: str) -> None:
+        """A checkpoint could not be read, written or deleted. Nothing waits for it."""
+        self._metrics.checkpoints.inc()
+        self._sometimes("checkpoint", "checkpoint not kept, or not read", reason=reason)
 
     def positions(self, next_offsets: Mapping[int, int]) -> None:
         self.finished.update(next_offsets)

@@ -257,8 +257,10 @@ class Service:
         observer = ServiceObserver(self.metrics, name, log.logger(name), spans_of(name, topic))
         input_.on_committed = observer.positions
         self._lag.add(topic, input_.lag, observer, corrections=estimating)
+        store = RedisStore(self._settings)
+        store.checkpoints.on_failure = observer.checkpoint_failed
         worker = Driver(
-            self._settings, input_, self._admin, RedisStore(self._settings), name,
+            self._settings, input_, self._admin, store, name,
             stop=self._stop,
             on_effect=lambda stage, s: self.metrics.seconds.labels(name, stage).observe(s),
         )  # fmt: skip

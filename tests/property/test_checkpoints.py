@@ -8,20 +8,23 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from stream_rater.adapters.memory import MemoryDriver, estimator_worker
+from stream_rater.adapters.memory import MemoryDriver, Steps, estimator_worker
 from stream_rater.adapters.memory_servers import Log, Store
-from stream_rater.config import ANY_LADDER
+from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.config import ANY_LADDER, Ladders
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.correction_job import CorrectionJob
+from stream_rater.pipeline.correction_ports import KeepCheckpoint, WritePiece
 from stream_rater.pipeline.corrections import How, Met, Work
 from stream_rater.pipeline.edits_in_force import LadderEdits
 from stream_rater.pipeline.judged_log import Judged
 from stream_rater.replay import checkpoint
 from stream_rater.rounds.corrections import decode, kind_of
 from stream_rater.rounds.validation import Invalid
+from tests import edited_by_hand
 
-from .test_corrections import PLAYERS, Line, a_log, as_lines, time_of
+from .test_corrections import PLAYERS, Line, a_log, as_lines, some_ladders, time_of
 
 LATER_S = 1.8e9
 """After all rounds."""
@@ -31,12 +34,12 @@ HOW = How(shards=2, rows_per_part=5)
 class Story:
     """One log, whose corrections are worked in one after the other."""
 
-    def __init__(self, window: int, every: int) -> None:
+    def __init__(self, window: int, every: int, ladders: Ladders = ANY_LADDER) -> None:
         self.log = Log(1, 1)
         self.store = Store()
         self.driver: MemoryDriver = estimator_worker(self.log, self.store)
         self.edits = LadderEdits()
-        self.judged = Judged(ANY_LADDER, window, 1, every)
+        self.judged = Judged(ladders, window, 1, every)
         self.begun_at: list[int] = []
 
     def perform(self, job: CorrectionJob) -> None:
@@ -58,7 +61,7 @@ class Story:
         if not kind_of(record):
             return None
         try:
-            met = Met(record, decode(record, ANY_LADDER, 1))
+            met = Met(record, decode(record, self.judged.ladders, 1))
         except Invalid as invalid:
             return invalid.code
         work = Work(met, self.edits, self.judged, HOW)
@@ -70,6 +73,11 @@ class Story:
         refused = [(each.offset, why.code) for each, why in work.job.refused]
         changed = [pair for some in work.job.corrected() for pair in zip(*some, strict=True)]
         return refused, notes, sorted(changed), work.job.completed_at if changed else ""
+
+    @property
+    def has_rounds(self) -> bool:
+        """Whether there is a round yet."""
+        return any(not kind_of(each) for each in self.log.rounds[0])
 
     def checkpoint(self) -> None:
         """Make one of all rounds so far."""
@@ -123,9 +131,31 @@ def test_a_checkpoint_changes_nothing_but_where_a_correction_begins(
     event(f"begun at a checkpoint: {sum(map(bool, quick.begun_at)) > 0}")
 
 
-def a_story() -> tuple[Story, Story]:
+@settings(max_examples=100, deadline=None)
+@given(
+    seed=st.integers(0, 2**32), size=st.integers(6, 50), window=st.sampled_from([0, 5, 1000]),
+    every=st.sampled_from([1, 3, 10]),
+)  # fmt: skip
+def test_a_checkpoint_knows_every_kind_of_correction(
+    seed: int, size: int, window: int, every: int
+) -> None:
+    """Also of rounds with other times, weights and ceilings, on ladders that change."""
+    rng = random.Random(seed)
+    log, ladders = edited_by_hand.a_log(rng, size), some_ladders(rng, size)
+    plain, quick = Story(window, 0, ladders), Story(window, every, ladders)
+    for line in log:
+        kind = line.get("event_type", "")
+        (data,) = as_lines([line])
+        assert quick.tell(data, kind) == plain.tell(data, kind)
+        if rng.random() < 0.1 and quick.has_rounds:
+            quick.checkpoint()
+    assert not any(plain.begun_at)
+    event(f"begun at a checkpoint: {sum(map(bool, quick.begun_at)) > 0}")
+
+
+def a_story(window: int = 1000) -> tuple[Story, Story]:
     """Twenty rounds, a checkpoint, and ten more."""
-    plain, quick = Story(1000, 0), Story(1000, 1000)
+    plain, quick = Story(window, 0), Story(window, 1000)
     for number in range(30):
         standings = [{"player": PLAYERS[(number + i) % 4], "rank": i + 1} for i in range(2)]
         line = {
@@ -160,13 +190,19 @@ def test_a_correction_begins_where_nothing_changes_before(correction: Line, begi
 
 
 @pytest.mark.parametrize(
-    "harm",
-    ["piece", "torn", "version", "twice", "head", "text", "half", "log", "gap", "rules",
-     "limits", "corrections"],
+    ("harm", "window"),
+    [
+        ("piece", 1000), ("torn", 1000), ("version", 1000), ("twice", 1000), ("head", 1000),
+        ("text", 1000), ("half", 1000), ("log", 1000), ("log", 0), ("log", 5), ("gap", 1000),
+        ("rules", 1000), ("kernel", 1000), ("limits", 1000), ("corrections", 1000),
+    ],
 )  # fmt: skip
-def test_a_checkpoint_that_is_not_whole_is_passed_over(harm: str) -> None:
-    """Whatever becomes of what Redis holds, the outcome is the same."""
-    plain, quick = a_story()
+def test_a_checkpoint_that_is_not_whole_is_passed_over(
+    harm: str, window: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever becomes of what Redis holds, the outcome is the same. Another log is noticed however
+    few ids are read before the checkpoint, and another kernel though its bits may be the same."""
+    plain, quick = a_story(window)
     (name, head), store = next(iter(quick.store.checkpoints["l"].items())), quick.store
     match harm:
         case "piece":
@@ -203,6 +239,8 @@ def test_a_checkpoint_that_is_not_whole_is_passed_over(harm: str) -> None:
             ladders = msgspec.structs.replace(ANY_LADDER, limits=smaller)
             for story in (plain, quick):
                 story.judged = story.judged._replace(ladders=ladders)
+        case "kernel":
+            monkeypatch.setattr(checkpoint, "KERNEL_VERSION", KERNEL_VERSION + 1)
     (line,) = as_lines([_a_correction("round-voided", round_id="r25")])
     assert quick.tell(line, "round-voided") == plain.tell(line, "round-voided")
     assert quick.begun_at == [0]
@@ -219,6 +257,45 @@ def _spoilt(piece: bytes, how: str) -> bytes:
         case "twice":
             players = [players[0] for _ in players]
     return msgspec.msgpack.encode((players, records))
+
+
+class Full(MemoryDriver):
+    """A driver whose store takes so many heads and pieces, and then no more."""
+
+    takes = 0
+
+    def _write_piece(self, effect: WritePiece) -> Steps:
+        return super()._write_piece(effect) if self._has_room() else _refused()
+
+    def _keep_checkpoint(self, effect: KeepCheckpoint) -> Steps:
+        return super()._keep_checkpoint(effect) if self._has_room() else _refused()
+
+    def _has_room(self) -> bool:
+        self.takes -= 1
+        return self.takes >= 0
+
+
+def _refused() -> Steps:
+    yield
+    return False
+
+
+@pytest.mark.parametrize("takes", range(5))
+def test_what_the_store_does_not_take_is_not_left_there(takes: int) -> None:
+    """A correction ends as without checkpoints, wherever the store becomes full. Of what was begun
+    nothing is left to take room; what was there before stays."""
+    plain, quick = a_story()
+    before = dict(quick.store.checkpoints["l"])
+    quick.judged = quick.judged._replace(checkpoint_every=1)
+    full = Full(quick.log, quick.store, quick.log.estimators, quick.log.rounds)
+    full.takes, quick.driver = takes, full
+    (line,) = as_lines([_a_correction("round-voided", round_id="r25")])
+    assert quick.tell(line, "round-voided") == plain.tell(line, "round-voided")
+    held = quick.store.checkpoints["l"]
+    assert {name for _, name, _ in quick.store.pieces} == held.keys()
+    assert held.keys() >= before.keys()
+    assert (len(held) > len(before)) == (takes > 2), "a head, a piece, the head again"
+    assert all(head.whole for head in checkpoint.heads_in(held))
 
 
 def test_few_checkpoints_are_kept_and_those_far_behind_are_far_apart() -> None:

@@ -5,14 +5,16 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_rater.config import ANY_LADDER
+from stream_rater.config import ANY_LADDER, Ladders
 from stream_rater.replay.corrected import judged
 from stream_rater.replay.sequential import Replay, records_of
+from tests import edited_by_hand
 
 Line = dict[str, Any]
 WINDOW = 1000
@@ -173,10 +175,10 @@ def as_lines(log: Sequence[Line | None]) -> list[bytes]:
     return [b"" if each is None else json.dumps(each).encode() for each in log]
 
 
-def rated(lines: Sequence[bytes]) -> tuple[Replay, dict[int, str]]:
+def rated(lines: Sequence[bytes], ladders: Ladders = ANY_LADDER) -> tuple[Replay, dict[int, str]]:
     """The replay of a file, and by line the code of each refused correction."""
-    verdicts = judged(lambda: records_of(lines), ANY_LADDER, WINDOW)
-    replay = Replay(ANY_LADDER, WINDOW, verdicts=verdicts)
+    verdicts = judged(lambda: records_of(lines), ladders, WINDOW)
+    replay = Replay(ladders, WINDOW, verdicts=verdicts)
     for _ in replay.run(records_of(lines)):
         pass
     return replay, {place: each.code for (_, place), each in verdicts.refusals.items()}
@@ -207,6 +209,27 @@ def test_corrected_file_is_rated_as_the_file_edited_by_hand(seed: int, size: int
     expected, _ = rated(as_lines(rest))
     assert beliefs(replay) == beliefs(expected)
     assert refused == {place: code for place, code in by_hand.verdicts.items() if code}
+
+
+def some_ladders(rng: random.Random, size: int) -> Ladders:
+    """A random system, which has a change within so many records, or none."""
+    rating, other = rng.choice(edited_by_hand.SYSTEMS)
+    changes = [{"from_offset": rng.randint(1, size), "rating": other}] * (rng.random() < 0.6)
+    return msgspec.convert({"ladders": {"l": {"rating": rating, "changes": changes}}}, Ladders)
+
+
+@settings(max_examples=120, deadline=None)
+@given(seed=st.integers(0, 2**32), size=st.integers(6, 50))
+def test_every_correction_is_that_of_another_editor(seed: int, size: int) -> None:
+    """Amended times, weights and ceilings, batches, seasons, duplicates, and every kind of entry:
+    beliefs are equal to the byte, and every refusal has its code."""
+    rng = random.Random(seed)
+    log, ladders = edited_by_hand.a_log(rng, size), some_ladders(rng, size)
+    due, codes = edited_by_hand.edited(log)
+    replay, refused = rated(as_lines(log), ladders)
+    expected, none = rated(as_lines(due), ladders)
+    assert beliefs(replay) == beliefs(expected)
+    assert (refused, none) == (codes, {})
 
 
 def test_log_without_verdicts_is_not_rated_past_a_correction() -> None:

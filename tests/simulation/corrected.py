@@ -190,6 +190,16 @@ def store_goes_back_to_an_older_checkpoint(stage: Stage) -> None:
     stage.turns(updater)
 
 
+@catches("checkpoint-must-be-kept")
+def store_takes_no_checkpoint(stage: Stage) -> None:
+    """The store is full when a correction would keep a checkpoint, and a second one would read
+    it."""
+    stage.store.unkept = 1.0
+    _corrected(stage, "round-voided", round_id="round-1")
+    stage.correct("round-voided", round_id="round-3")
+    stage.round(A0, A1)
+
+
 @catches("checkpoint-without-window")
 def round_comes_again_after_a_checkpoint(stage: Stage) -> None:
     """A round before a checkpoint is reported again behind it; then a later round is corrected."""

@@ -18,7 +18,7 @@ from stream_rater.pipeline.estimation import PendingRounds
 from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.input_partition import InputPartition
 from stream_rater.pipeline.observer import Observer
-from stream_rater.pipeline.ports import Application, Held, Step
+from stream_rater.pipeline.ports import Application, Held, Step, StoreTrouble
 from stream_rater.pipeline.priors import PriorsRead
 from stream_rater.pipeline.progress import InFlightWindow
 from stream_rater.pipeline.shard import Batch
@@ -192,6 +192,14 @@ class CheckpointAfterAnEdit(_Kind):
 
                 def _is_in(self, noted: NotedCorrection) -> bool:
                     return self._head is not None
+
+
+class CheckpointMustBeKept(UnkindWorker):
+    """Lets the work on a correction begin anew if its checkpoint is not kept."""
+
+    def _unkept(self, outcome: object) -> Steps:
+        yield from super()._unkept(outcome)
+        raise StoreTrouble("OOM command not allowed when used memory > 'maxmemory'")
 
 
 class CheckpointWithoutWindow(_Kind):

@@ -20,6 +20,7 @@ KINDS = {
     "correction": "corrections of earlier rounds and players",
     "checkpoint": "checkpoints that corrections began with",
     "no-checkpoint": "checkpoints lost, whole or in part, or put back to older ones",
+    "unkept": "checkpoints that were not read, written or deleted, as if the store were full",
     "misplaced": "rounds in another partition than their ladder's",
     "reordered": "parts that came after those of a later wave",
     "doubt": "ends of transactions that timed out",

@@ -80,6 +80,8 @@ class Mutant:
 
     rule: str
     machines: Machines
+    stuck: bool = False
+    """Whether it ends in work that is never finished, and not in a wrong rating."""
 
 
 MUTANTS = {
@@ -167,6 +169,11 @@ MUTANTS = {
     ),
     "checkpoint-after-an-edit": Mutant(
         "checkpoints before all edited rounds", Machines(estimator=corrected.CheckpointAfterAnEdit)
+    ),
+    "checkpoint-must-be-kept": Mutant(
+        "corrections without checkpoints",
+        Machines(worker=corrected.CheckpointMustBeKept),
+        stuck=True,
     ),
     "checkpoint-without-window": Mutant(
         "round ids before a checkpoint", Machines(estimator=corrected.CheckpointWithoutWindow)

@@ -18,10 +18,10 @@ def play(name: str, machines: Machines) -> list[str]:
 
 
 def caught(name: str) -> bool:
-    """Whether the mutant ends its scenario with a violation. A machine that is stuck is no
-    violation."""
-    found = play(name, MUTANTS[name].machines)
-    return bool(found) and not found[0].startswith("stuck")
+    """Whether the mutant ends its scenario with a violation. A machine that is stuck is one only
+    where the rule is there for that."""
+    found, mutant = play(name, MUTANTS[name].machines), MUTANTS[name]
+    return bool(found) and found[0].startswith("stuck") == mutant.stuck
 
 
 @catches("misplaced-taken")

@@ -14,7 +14,13 @@ from stream_rater.adapters.memory import MemoryDriver, Steps
 from stream_rater.adapters.memory_servers import Group, Log, Records, Store
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.contract.record import Player, Record
-from stream_rater.pipeline.correction_ports import ReadPiece
+from stream_rater.pipeline.correction_ports import (
+    Checkpoints,
+    DropCheckpoint,
+    KeepCheckpoint,
+    ReadPiece,
+    WritePiece,
+)
 from stream_rater.pipeline.ports import (
     Apply,
     Held,
@@ -47,6 +53,9 @@ class StoreWithPast(Store):
         super().__init__()
         self._rng = rng
         self.stale = stale
+        self.unkept = 0.0
+        """The probability that a checkpoint is not read, written or deleted."""
+        self._luck = random.Random(0)
         self.faults: Counter[str] = Counter()
         """The faults that happened here, and to the workers on this store (`faults`)."""
         self._line: dict[int, list[State]] = {}
@@ -75,6 +84,12 @@ class StoreWithPast(Store):
             position, beliefs = self._rng.choice(self._ever[shard])
             return Held(position, [beliefs.get(player) for player in players])
         return super().read(shard, players)
+
+    def keeps_nothing(self) -> bool:
+        """Whether an effect on a checkpoint fails, as where the store is full."""
+        fails = self._luck.random() < self.unkept
+        self.faults["unkept"] += fails
+        return fails
 
     def lose_checkpoints(self) -> None:
         """Lose some pieces and heads, or return to older ones."""
@@ -164,9 +179,32 @@ class UnkindWorker(MemoryDriver):
         self.rng = rng
         self.unkindness = unkindness
 
+    def _checkpoints(self, effect: Checkpoints) -> Steps:
+        return self._unkept({}) if self.store.keeps_nothing() else super()._checkpoints(effect)
+
     def _read_piece(self, effect: ReadPiece) -> Steps:
+        if self.store.keeps_nothing():
+            return self._unkept(None)
         self.store.faults["checkpoint"] += 1
         return super()._read_piece(effect)
+
+    def _write_piece(self, effect: WritePiece) -> Steps:
+        return self._unkept(False) if self.store.keeps_nothing() else super()._write_piece(effect)
+
+    def _keep_checkpoint(self, effect: KeepCheckpoint) -> Steps:
+        if self.store.keeps_nothing():
+            return self._unkept(False)
+        return super()._keep_checkpoint(effect)
+
+    def _drop_checkpoint(self, effect: DropCheckpoint) -> Steps:
+        if self.store.keeps_nothing():
+            return self._unkept(False)
+        return super()._drop_checkpoint(effect)
+
+    def _unkept(self, outcome: object) -> Steps:
+        """An effect on a checkpoint fails."""
+        yield
+        return outcome
 
     def _membership(self) -> Polled:
         if self.rng.random() < self.unkindness.deaf:

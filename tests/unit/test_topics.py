@@ -61,6 +61,8 @@ REFUSED = {
     ("performance-estimated", "max.message.bytes"): ("1000", str(16 * 2**20 - 1)),
     ("rating-changed", "cleanup.policy"): ("delete", "compact,delete", "delete,compact", ""),
     ("round-rejected", "cleanup.policy"): ("compact", "compact,delete", ""),
+    ("rating-changed", "max.message.bytes"): ("1000", "1048587"),
+    ("ladders-noted", "max.message.bytes"): ("1000", "1048587"),
     ("ladders-noted", "cleanup.policy"): ("compact", "compact,delete", ""),
     ("ladders-noted", "retention.ms"): ("604800000", "0"),
     ("ladders-noted", "retention.bytes"): ("1073741824",),
@@ -79,6 +81,7 @@ ACCEPTED = {
     ("performance-estimated", "max.message.bytes"): (str(16 * 2**20),),
     ("rating-changed", "retention.ms"): ("1",),
     ("rating-changed", "max.message.bytes"): ("1048588",),
+    ("ladders-noted", "max.message.bytes"): ("1048588",),
     ("round-rejected", "retention.ms"): ("-1", str(DAY_MS)),
     ("round-rejected", "retention.bytes"): ("1073741824",),
     ("round-rejected", "max.message.bytes"): (str(16 * 2**20),),
@@ -146,6 +149,22 @@ def test_rounds_that_are_too_large_to_be_read_are_refused() -> None:
     (line,), _ = judged(AT, there)
     assert "p.round-completed: max.message.bytes is 99999999, must be at most 99934464: " in line
     assert CONFIGURED.findall(line) == [("round-completed", "max.message.bytes", "99934464")]
+
+
+@pytest.mark.parametrize("topic", TOPICS[1:])
+def test_a_topic_that_cannot_take_what_workers_write_is_refused(topic: str) -> None:
+    """Also where rounds are small: workers write messages of nearly Kafka's default."""
+    there = {
+        name: found._replace(configuration={**found.configuration, "max.message.bytes": size})
+        for name, found in as_made().items()
+        for size in [{"p.round-completed": "10000", f"p.{topic}": "1048587"}.get(name, "1048588")]
+    }
+    (line,), _ = judged(AT, there)
+    assert line.startswith(
+        f"p.{topic}: max.message.bytes is 1048587, must be at least 1048588: a message that a "
+        "worker cannot write stops it: "
+    )
+    assert CONFIGURED.findall(line) == [(topic, "max.message.bytes", str(16 * 2**20))]
 
 
 @pytest.mark.parametrize(("parts", "changed", "short"), [(4, 3, "rating-changed"), (3, 4, "")])

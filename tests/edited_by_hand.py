@@ -1,0 +1,301 @@
+"""Random logs with every kind of correction, and an editor of such logs with no code of ours in it.
+
+The editor follows docs/reference/events.md: it keeps what each correction says as a list of rules,
+and edits each round anew by going through the rules. What it gives is a log without corrections, in
+which only rounds and the starts of seasons are left, each in its place.
+"""
+
+import calendar
+import random
+import time
+from collections.abc import Sequence
+from typing import Any
+
+Line = dict[str, Any]
+
+PLAYERS = "abcdefgh"
+LADDER = "l"
+BEGIN_S = 1_790_000_000
+HOUR_S = 3600
+
+SYSTEMS: list[tuple[Line, Line]] = [
+    (
+        {"system": "two-moment"},
+        {"system": "two-moment", "beta": 400, "newcomer_field": 0.3, "initial_mu": 1400},
+    ),
+    (
+        {"system": "elo-mmr", "weight_limit": 0.2, "sigma_limit": 80},
+        {"system": "elo-mmr", "weight_limit": 0.3, "sigma_limit": 60, "initial_mu": 1000},
+    ),
+    (
+        {
+            "system": "elo-mmr", "weight_limit": 0.2, "sigma_limit": 80, "drift_per_day": 5.0,
+            "newcomer_weights": [0.5, 0.7], "skip_all_tied": True,
+        },
+        {"system": "elo-mmr", "weight_limit": 0.1, "sigma_limit": 80},
+    ),
+    (
+        {
+            "system": "glicko", "beta": 200, "sigma_drift": 10, "newcomer_offset": -100,
+            "newcomer_field": 0.5,
+        },
+        {"system": "glicko", "beta": 250, "sigma_drift": 10},
+    ),
+    (
+        {"system": "trueskill", "beta": 200, "sigma_drift": 10, "draw_margin": 30},
+        {"system": "trueskill", "beta": 250, "sigma_drift": 10, "draw_margin": 30},
+    ),
+    (
+        {"system": "elo", "learning_rate": 20},
+        {"system": "elo", "learning_rate": 40, "initial_mu": 1200},
+    ),
+]  # fmt: skip
+"""Configurations, each with another one that a change may bring."""
+
+
+# --- random logs ----------------------------------------------------------------------------------
+
+
+def time_of(number: float) -> str:
+    """When the round with this number is completed, if it is not late."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(BEGIN_S + HOUR_S * number))
+
+
+def standings(rng: random.Random) -> list[Line]:
+    """Players and teams, with ties, shares, and some that did not finish; two entries or more."""
+    players, found = rng.sample(PLAYERS, rng.randint(2, 7)), list[Line]()
+    while players:
+        size = rng.choice([1, 1, 1, 2, 3])
+        team, players = players[:size], players[size:]
+        entry: Line = {"player": team[0]}
+        if len(team) > 1 or rng.random() < 0.2:
+            entry = {"team": team}
+        if len(team) > 1 and rng.random() < 0.5:
+            entry["shares"] = [rng.choice([1.0, 0.5, 0.25]) for _ in team]
+        entry |= {"dnf": True} if rng.random() < 0.15 else {"rank": rng.randint(1, 4)}
+        found.append(entry)
+    return found if len(found) > 1 else standings(rng)
+
+
+def a_log(rng: random.Random, size: int) -> list[Line]:
+    """Rounds, some of them late or reported twice, and corrections of all kinds between them."""
+    lines, season = list[Line](), 0
+    for number in range(size):
+        choice = rng.random()
+        if choice < 0.55 or number < 4:
+            lines.append(_a_round(rng, number))
+        elif choice < 0.58:
+            lines.append(rng.choice(lines))  # once more, word for word
+        elif choice < 0.62:
+            season += rng.choice([0, 1, 1])
+            about = {"keep": rng.choice([0.0, 0.5, 1.0]), "sigma": rng.choice([0.0, 200.0, 1e4])}
+            lines.append(_a_line("season-started", season=max(season, 1), **about))
+        elif choice < 0.68:
+            lines.append(_a_line("corrections-applied"))
+        else:
+            batched = {"batched": True} if rng.random() < 0.3 else {}
+            lines.append({**_a_correction(rng, number, size), **batched})
+    return lines
+
+
+def _a_line(kind: str, **about: object) -> Line:
+    return {"event_type": kind, "ladder": LADDER, **about}
+
+
+def _a_round(rng: random.Random, number: int) -> Line:
+    line: Line = {
+        "round_id": f"r{number}", "ladder": LADDER, "standings": standings(rng),
+        "completed_at": time_of(number - rng.choice([0, 0, 0, 25])),
+    }  # fmt: skip
+    if rng.random() < 0.4:
+        line["weight"] = rng.choice([0.5, 2.0, 1e-6, 900.0])
+    if rng.random() < 0.15:
+        line["performance_ceiling"] = 1600.0
+    return line
+
+
+def _a_correction(rng: random.Random, number: int, size: int) -> Line:
+    match rng.randrange(7):
+        case 0 | 1:
+            return _a_line("round-voided", round_id=f"r{rng.randrange(number)}")
+        case 2 | 3:
+            return _an_amended_round(rng, number, size)
+        case 4 | 5:
+            line = _a_line("player-removed", player=rng.choice(PLAYERS))
+            if rng.random() < 0.75:
+                line["from"] = time_of(rng.randint(-5, number + 5))
+            if rng.random() < 0.5:
+                line["until"] = time_of(rng.randint(0, size + 5))
+            return line
+    return _a_line("player-merged", player=rng.choice(PLAYERS), into=rng.choice(PLAYERS))
+
+
+def _an_amended_round(rng: random.Random, number: int, size: int) -> Line:
+    """Other standings, and sometimes another time, weight and ceiling."""
+    line = _a_line("round-amended", round_id=f"r{rng.randrange(number)}", standings=standings(rng))
+    if rng.random() < 0.5:
+        line["completed_at"] = time_of(rng.randint(-50, size + 50))
+    if rng.random() < 0.3:
+        line["weight"] = rng.choice([0.25, 3.0])
+    if rng.random() < 0.3:
+        line["performance_ceiling"] = rng.choice([None, 1500.0])
+    return line
+
+
+# --- the editor -----------------------------------------------------------------------------------
+
+
+def _seconds(text: str) -> int:
+    return calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ"))
+
+
+def _team(entry: Line) -> list[str]:
+    return entry.get("team") or [entry["player"]]
+
+
+def _names(line: Line) -> list[str]:
+    return [name for entry in line["standings"] for name in _team(entry)]
+
+
+class Editor:
+    """Reads a log line by line. `verdicts` has the code of each correction that is refused."""
+
+    def __init__(self) -> None:
+        self.verdicts: dict[int, str] = {}
+        """By place."""
+        self._reported: dict[int, Line] = {}
+        self._now: dict[int, Line] = {}
+        """By place, the rounds as they were reported, and as amended."""
+        self._places: dict[str, int] = {}
+        """By round id, the place of the first one: the others are duplicates."""
+        self._voided: set[int] = set()
+        self._merged_or_out: list[tuple[str, str, tuple[int, int]]] = []
+        """The player, whose the entries are from then on (empty: they are taken out of the rounds
+        of a span), and that span."""
+        self._season = 0
+        self._seasons: dict[int, Line] = {}
+        self._waiting: list[tuple[int, Line]] = []
+
+    def feed(self, place: int, line: Line) -> None:
+        """Read the next line."""
+        kind = line.get("event_type", "")
+        if not kind:
+            if line["round_id"] not in self._places:
+                self._places[line["round_id"]] = place
+                self._now[place] = self._reported[place] = line
+        elif code := _malformed(kind, line):
+            self.verdicts[place] = code
+        elif line.get("batched"):
+            self._waiting.append((place, line))
+        else:
+            together = [(place, line)]
+            if kind == "corrections-applied":
+                together, self._waiting = self._waiting, []
+            for where, each in together:
+                if code := self._correct(where, each):
+                    self.verdicts[where] = code
+
+    def _correct(self, place: int, line: Line) -> str:
+        """The code of a correction that is refused; empty if it is accepted."""
+        match line["event_type"]:
+            case "round-voided" | "round-amended":
+                return self._correct_round(line)
+            case "season-started":
+                if line["season"] <= self._season:
+                    return "bad-season"
+                self._season, self._seasons[place] = line["season"], line
+            case "player-removed":
+                if not self._stands_in(line["player"]):
+                    return "unknown-player"
+                self._merged_or_out.append((line["player"], "", _span(line)))
+            case _:
+                own, other = self._stands_in(line["player"]), self._stands_in(line["into"])
+                if not own or not other:
+                    return "unknown-player"
+                if own & other:
+                    return "bad-merge"
+                self._merged_or_out.append((line["player"], line["into"], (0, 0)))
+        return ""
+
+    def _correct_round(self, line: Line) -> str:
+        place = self._places.get(line["round_id"])
+        if place is None:
+            return "unknown-round"
+        if line["event_type"] == "round-voided":
+            if place in self._voided:
+                return "already-voided"
+            self._voided.add(place)
+            return ""
+        self._voided.discard(place)
+        fields = ("standings", "completed_at", "weight", "performance_ceiling")
+        given = {name: line[name] for name in fields if name in line}
+        self._now[place] = {**self._reported[place], **given}
+        return ""
+
+    def _stands_in(self, player: str) -> set[int]:
+        """The places of the rounds that count and have an entry of the player now."""
+        return {
+            place
+            for place, line in self._now.items()
+            if place not in self._voided and player in _names(self._edited(line))
+        }
+
+    def _whose(self, name: str, time_s: int) -> str:
+        """Whose the entries under a name are in a round of this time; empty if they are out."""
+        out = False
+        for player, into, (since, until) in self._merged_or_out:
+            if name == player and into:
+                name = into
+            elif name == player:
+                out = out or since <= time_s < until
+        return "" if out else name
+
+    def _edited(self, line: Line) -> Line:
+        time_s, names = _seconds(line["completed_at"]), _names(line)
+        whose = {name: self._whose(name, time_s) for name in names}
+        for player in {*whose.values()} - {""}:  # one entry of each stays
+            same = sorted(name for name in names if whose[name] == player)
+            stays = player if player in same else same[0]
+            whose |= {name: "" for name in same if name != stays}
+        left = []
+        for entry in line["standings"]:
+            shares = entry.get("shares") or [1.0] * len(_team(entry))
+            both = zip(_team(entry), shares, strict=True)
+            members = [(whose[name], share) for name, share in both if whose[name]]
+            if members:
+                how = {"dnf": True} if entry.get("dnf") else {"rank": entry["rank"]}
+                team, parts = zip(*members, strict=True)
+                left.append({"team": list(team), "shares": list(parts), **how})
+        return {**line, "standings": left}
+
+    def edited(self, size: int) -> list[Line | None]:
+        """The log of so many lines without corrections; None where nothing is left."""
+        found: list[Line | None] = [self._seasons.get(place) for place in range(size)]
+        for place, line in self._now.items():
+            now = self._edited(line)
+            if place not in self._voided and len(now["standings"]) > 1:
+                found[place] = now
+        return found
+
+
+def _malformed(kind: str, line: Line) -> str:
+    """The code of a correction that is refused whatever the log holds."""
+    if kind == "player-merged" and line["player"] == line["into"]:
+        return "bad-merge"
+    if kind == "player-removed":
+        since, until = _span(line)
+        return "bad-time" if since >= until else ""
+    return ""
+
+
+def _span(line: Line) -> tuple[int, int]:
+    since = _seconds(line["from"]) if "from" in line else -(10**18)
+    return since, _seconds(line["until"]) if "until" in line else 10**18
+
+
+def edited(log: Sequence[Line]) -> tuple[list[Line | None], dict[int, str]]:
+    """A log without its corrections, and by place the code of each that is refused."""
+    editor = Editor()
+    for place, line in enumerate(log):
+        editor.feed(place, line)
+    return editor.edited(len(log)), editor.verdicts
