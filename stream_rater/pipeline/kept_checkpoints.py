@@ -1,6 +1,7 @@
 """The checkpoints of one ladder, as a correction job reads and writes them."""
 
 from collections.abc import Generator
+from itertools import chain
 from typing import Any, TypeVar
 
 import msgspec
@@ -15,6 +16,7 @@ from stream_rater.pipeline.correction_ports import (
 from stream_rater.pipeline.ports import Effect, Step, ask
 from stream_rater.replay import checkpoint
 from stream_rater.replay.checkpoint import Head, Unusable
+from stream_rater.replay.id_filter import IdFilter
 from stream_rater.replay.pool import Pool
 
 T = TypeVar("T")
@@ -42,14 +44,17 @@ class KeptCheckpoints:
             pieces.append(piece)
         return pieces
 
-    def keep(self, head: Head, pool: Pool, end: int) -> Generator[Effect[Any] | None, Any, int]:
-        """Write a checkpoint of this pool, and delete those whose place it takes. Returns the
-        number of its players. `end`: where the log is now. Yields effects, and None wherever it
-        may pause."""
-        rows = pool.played()
-        head = msgspec.structs.replace(head, pieces=checkpoint.number_of_pieces(len(rows)))
+    def keep(
+        self, head: Head, pool: Pool, ids: IdFilter, end: int
+    ) -> Generator[Effect[Any] | None, Any, int]:
+        """Write a checkpoint of this pool, and of these ids, and delete those whose place it takes.
+        Returns the number of its players. `end`: where the log is now. Yields effects, and None
+        wherever it may pause."""
+        rows, found = pool.played(), checkpoint.encoded_ids(ids)
+        pieces = checkpoint.number_of_pieces(len(rows)) + len(found)
+        head = msgspec.structs.replace(head, pieces=pieces, id_pieces=len(found))
         yield from self._write_head(head)
-        for number, data in enumerate(checkpoint.pieces_of(pool, rows)):
+        for number, data in enumerate(chain(checkpoint.pieces_of(pool, rows), found)):
             yield from ask(WritePiece(self._ladder, head.name, number, data))
             yield None
         head = msgspec.structs.replace(head, whole=True)

@@ -14,7 +14,9 @@ import msgspec
 from stream_rater.columns.arrays import Ints
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config import Ladder, Ladders
+from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import Season
+from stream_rater.replay.id_filter import IdFilter, Kept
 from stream_rater.replay.pool import Pool
 
 AT_ONCE = 20_000
@@ -22,6 +24,9 @@ AT_ONCE = 20_000
 
 KEPT = 4
 """The most checkpoints of a ladder."""
+
+FORMAT = 2
+"""Of what is kept: a checkpoint of another format is not used."""
 
 Place = tuple[int, int]
 """Of a correction: the offset of its record, and where it was worked in."""
@@ -51,9 +56,11 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
     completed_at: str
     """When its last round was completed, as reported."""
     pieces: int
-    """In how many pieces its players are kept."""
+    """In how many pieces its players and ids are kept."""
     whole: bool = False
     """Whether all pieces were written."""
+    id_pieces: int = 0
+    """How many of the pieces, the last ones, have the ids of its rounds and of those in them."""
 
     @property
     def name(self) -> str:
@@ -69,10 +76,11 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
         """Whether it knows the first of these corrections, and no others."""
         return self.corrections == tuple(accepted[: len(self.corrections)])
 
-    def check(self, offset: int, value: bytes | None) -> None:
-        """Raises Unusable if the record at an offset shows that this is another log."""
-        if offset == self.last[0] and checksum(value) != self.last[1]:
-            raise Unusable("it is of another log")
+    def check(self, records: Sequence[Record]) -> None:
+        """Raises Unusable if one of these records shows that this is another log."""
+        for each in records:
+            if each.offset == self.last[0] and checksum(each.value) != self.last[1]:
+                raise Unusable("it is of another log")
 
 
 def checksum(value: bytes | None) -> int:
@@ -83,7 +91,7 @@ def checksum(value: bytes | None) -> int:
 def rules_of(ladders: Ladders, ladder: str, offset: int, window: int, partitions: int) -> bytes:
     """A digest of what decides how the ladder's rounds before an offset are judged and rated."""
     history = [each for each in ladders.history(ladder) if int(each.partition(":")[0]) < offset]
-    rules = (ladder, offset, KERNEL_VERSION, window, partitions, history)
+    rules = (FORMAT, ladder, offset, KERNEL_VERSION, window, partitions, history)
     return hashlib.sha256(_encode(rules)).digest()
 
 
@@ -129,6 +137,16 @@ def pieces_of(pool: Pool, rows: Ints) -> Iterator[bytes]:
 def number_of_pieces(players: int) -> int:
     """In how many pieces this many players are kept."""
     return -(-players // AT_ONCE)
+
+
+def encoded_ids(ids: IdFilter) -> list[bytes]:
+    """The ids that may be in a checkpoint's rounds, in pieces."""
+    return [_encode(piece) for piece in ids.pieces()]
+
+
+def ids_of(pieces: Iterable[bytes]) -> IdFilter:
+    """The ids in these pieces."""
+    return IdFilter([msgspec.msgpack.decode(piece, type=Kept) for piece in pieces])
 
 
 def pool_of(ladder: Ladder, started: tuple[Season, ...], pieces: Iterable[bytes]) -> Pool:

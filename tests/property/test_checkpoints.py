@@ -144,7 +144,10 @@ def a_story() -> tuple[Story, Story]:
     [
         (_a_correction("round-voided", round_id="r25"), 20),
         (_a_correction("round-voided", round_id="r3"), 0),
-        (_a_correction("round-voided", round_id="nowhere"), 0),
+        (_a_correction("round-voided", round_id="nowhere"), 20),
+        (_a_correction("player-removed", player="nobody"), 20),
+        (_a_correction("player-merged", player="nobody", into="a"), 20),
+        (_a_correction("player-merged", player="a", into="nobody"), 20),
         ({**_a_correction("player-removed", player="a"), "from": time_of(22)}, 20),
         (_a_correction("player-removed", player="a"), 0),
         (_a_correction("player-merged", player="a", into="b"), 0),
