@@ -17,6 +17,7 @@ from stream_rater.pipeline.hearing import Course, Hearing, Refusals
 from stream_rater.pipeline.judged_log import Judged, Proposed
 from stream_rater.replay.ledger import Earlier
 from stream_rater.rounds.batch import RoundBatch
+from stream_rater.rounds.corrections import names_in
 from stream_rater.rounds.decoder import DecodedRounds
 from stream_rater.rounds.validation import Invalid
 
@@ -37,6 +38,12 @@ class Queue(NamedTuple):
         """All that will be judged."""
         noted = [correction_of(each) for each in self.waiting]
         return noted + [each.correction for each in self.polled]
+
+    @property
+    def names(self) -> set[str]:
+        """Of all players whom the queue and the corrections before it name."""
+        before = [correction_of(each) for each in self.accepted]
+        return {name for each in (*before, *self.asked) for name in names_in(each)}
 
 
 class Ahead:
@@ -99,16 +106,21 @@ class Ahead:
             verdict = yield from self._hearing.judge(each)
             if isinstance(verdict, Invalid):
                 refused.append((each.record, verdict))
-        self.refusals[polled.record.offset] = refused if len(refused) == len(some) else None
+        self.refusals[polled.record.offset] = self._found(some, refused)
+
+    def _found(self, judged: Sequence[Proposed], refused: Refusals) -> Refusals | None:
+        return refused if len(refused) == len(judged) else None
 
 
 class AllAhead:
     """The queues of several ladders, in one pass."""
 
+    kind = Ahead
+
     def __init__(
         self, queues: Sequence[Queue], hearing: Callable[[Queue], Hearing], log: Judged
     ) -> None:
-        self._ladders = {each.ladder: Ahead(each, hearing(each), log) for each in queues}
+        self._ladders = {each.ladder: self.kind(each, hearing(each), log) for each in queues}
         self._whose = {at: each for each in self._ladders.values() for at in each.offsets}
         self.first = min(self._whose, default=0)
         """From where on records are needed."""

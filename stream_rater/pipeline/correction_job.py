@@ -20,17 +20,17 @@ import numpy as np
 from stream_rater.config import Ladder
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.ahead import AllAhead, Queue
+from stream_rater.pipeline.beginning import Beginning
 from stream_rater.pipeline.corrected_players import Corrected, differing
 from stream_rater.pipeline.correction_ports import NotedCorrection, ReadAgain
 from stream_rater.pipeline.edits_in_force import APPLIED, LadderEdits, correction_of
 from stream_rater.pipeline.hearing import Course, Hearing, Refusals, parted, proposed_in, too_late
-from stream_rater.pipeline.judged_log import Judged, Known, Proposed
+from stream_rater.pipeline.judged_log import Judged, Proposed
 from stream_rater.pipeline.kept_checkpoints import KeptCheckpoints
 from stream_rater.pipeline.ports import LogStarts, Step, ask
 from stream_rater.rating import systems
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.systems import RatingRule
-from stream_rater.replay import checkpoint
 from stream_rater.replay.checkpoint import Head, Place, Unusable
 from stream_rater.replay.edits import NO_EDITS, Edits
 from stream_rater.replay.id_filter import IdFilter
@@ -39,7 +39,6 @@ from stream_rater.replay.pool import Pool
 from stream_rater.replay.sequential import Replay, batches_of
 from stream_rater.replay.verdicts import Verdicts
 from stream_rater.rounds.batch import RoundBatch
-from stream_rater.rounds.corrections import names_in
 from stream_rater.rounds.decoder import DecodedRounds
 from stream_rater.rounds.validation import Invalid
 
@@ -52,6 +51,8 @@ PIECE_BYTES = 2**17
 
 class CorrectionJob:
     """Works in corrections of one ladder, all at the offset `at`."""
+
+    ahead_kind = AllAhead
 
     def __init__(
         self, ladder: str, partition: int, at: int, proposed: Sequence[Proposed] | None,
@@ -97,7 +98,7 @@ class CorrectionJob:
         self._course = self._work()
         self._pools: tuple[Pool, Pool] | None = None
         """Before and now, once they are replayed."""
-        self._begin(None, [])
+        self._begin(Beginning())
 
     def step(self) -> Step[bool]:
         """Do the next piece of the work. Returns whether the job is done."""
@@ -142,12 +143,12 @@ class CorrectionJob:
         for head in self._checkpoints.heads:
             if self._may_begin_at(head):
                 try:
-                    self._begin(head, (yield from self._checkpoints.read(head)))
+                    self._begin(Beginning(head, (yield from self._checkpoints.read(head))))
                     yield from self._judge()
                 except (Earlier, Unusable):
                     continue
                 return
-        self._begin(None, [])
+        self._begin(Beginning())
         yield from self._judge()
 
     def _may_begin_at(self, head: Head) -> bool:
@@ -159,33 +160,28 @@ class CorrectionJob:
         """Of the corrections that were worked in before."""
         return [each.place for each in self._before if each.event_type != APPLIED]
 
-    def _begin(self, head: Head | None, pieces: Sequence[bytes]) -> None:
-        """Begin at a checkpoint with these pieces, or at the log's start."""
-        ids = 0 if head is None else head.id_pieces
-        self._pieces, self._ids = pieces[: len(pieces) - ids], pieces[len(pieces) - ids :]
-        self._head = head
-        self._offset = 0 if head is None else head.offset
+    def _begin(self, beginning: Beginning) -> None:
+        self._beginning = beginning
         self._judger = self._log.judge()
         self._first = NOTHING
         """The first round that the proposed corrections change, once they are judged."""
-        self._known = Known()
-        if head is not None:
-            self._known = Known(head.last, head.time, head.completed_at)
-        self._known_before = self._known
+        self._known = beginning.known
         self._edits = self._edits_before = NO_EDITS
         """By which the second pass rates the rounds."""
 
+    @property
+    def _offset(self) -> int:
+        """Where the job begins."""
+        return self._beginning.offset
+
     def _hearing(self, queue: Queue) -> Hearing:
         """Of this ladder, or, where the job begins at the log's start, of another one."""
-        known, base = set[Place](), None
-        if self._head is not None:
-            known = self._known_at(self._head)
+        known, base, head = set[Place](), None, self._beginning.head
+        if head is not None:
+            known = self._known_at(head)
             edits = LadderEdits(each for each in queue.accepted if each.place in known).last
-            pool = self._pool(edits)
-            asked = [*(correction_of(each) for each in queue.accepted), *queue.asked]
-            names = {name for each in asked for name in names_in(each)}
-            players = {name for name in names if name in pool}
-            base = Base(edits, self._head.time, players, checkpoint.ids_of(self._ids))
+            pool, ids = self._pool(edits), self._ids_before()
+            base = Base(edits, head.time, {each for each in queue.names if each in pool}, ids)
         return Hearing(
             self._log, self.partition, self._judger.round_decoder, queue.accepted, queue.asked,
             self._offset, base, known,
@@ -195,17 +191,19 @@ class CorrectionJob:
         """The corrections that a checkpoint knows."""
         return set(head.corrections)
 
+    def _ids_before(self) -> IdFilter:
+        """Those that may be in the checkpoint's rounds."""
+        return self._beginning.ids
+
     def _pool(self, edits: Edits) -> Pool:
         """The players of the checkpoint, where the job begins."""
-        started = tuple(each.season for each in edits.seasons if each.offset < self._offset)
-        terms = self._log.ladders.find(self.ladder, self._known.last[0])
-        assert terms is not None, "the checkpoint has a round"
-        return checkpoint.pool_of(Ladder(rating=terms.rating), started, self._pieces)
+        return self._beginning.pool(edits, self.ladder, self._log.ladders)
 
     @property
     def _rounds_from(self) -> int:
         """From where the rounds are read; those before the checkpoint only for duplicates."""
-        return 0 if self._head is None else self._head.read_from(self._log.window)
+        head = self._beginning.head
+        return 0 if head is None else head.read_from(self._log.window)
 
     # --- reading ---
 
@@ -257,8 +255,8 @@ class CorrectionJob:
                 if decoded is None:
                     remember(records[0])
                     ahead.remember(records[0])
-                elif self._head is not None:
-                    self._head.check(records)
+                elif (head := self._beginning.head) is not None:
+                    head.check(records)
             yield from ()
 
         def take(some: list[Record]) -> Course[None]:
@@ -283,9 +281,10 @@ class CorrectionJob:
     def _ahead_from(self, first: int) -> AllAhead:
         """Those of the queues that can be judged in a pass that reads from this offset on. Other
         ladders have checkpoints of their own."""
-        queues = [each for each in self._queues if each.ladder == self.ladder or not self._head]
-        ahead = AllAhead(queues, self._hearing, self._log)
-        return ahead if ahead.first >= first else AllAhead((), self._hearing, self._log)
+        all_ladders = self._beginning.head is None
+        queues = [each for each in self._queues if all_ladders or each.ladder == self.ladder]
+        ahead = self.ahead_kind(queues, self._hearing, self._log)
+        return ahead if ahead.first >= first else self.ahead_kind((), self._hearing, self._log)
 
     def _judge_proposed(self, hearing: Hearing, proposed: Sequence[Proposed]) -> Course[None]:
         self._edits_before = hearing.ledger.edits
@@ -301,12 +300,12 @@ class CorrectionJob:
     # --- the second pass ---
 
     def _replay(self) -> Course[None]:
-        last, self._known = self._known, self._known_before
+        last, self._known = self._known, self._beginning.known
         self._judger = self._log.judge()
         now, before = (self._replay_by(e) for e in (self._edits, self._edits_before))
         replays = [now, before] if self._first < NOTHING else [now]
-        to_be_made, ids = self._to_be_made(), checkpoint.ids_of(self._ids)
-        self._pieces = []
+        to_be_made, ids = self._to_be_made(), self._ids_before()
+        self._beginning.let_go()
         self._pools = self._pool_of(before), self._pool_of(now)
 
         def warm_up(some: list[Record]) -> Course[None]:
@@ -340,7 +339,7 @@ class CorrectionJob:
     def _replay_by(self, edits: Edits) -> Replay:
         verdicts = Verdicts.of_ladder(self.ladder, self.partition, edits)
         replay = Replay(self._log.ladders, 0, verdicts=verdicts, judge=self._judger)
-        if self._head is not None:
+        if self._beginning.head is not None:
             replay.go_on(self.ladder, self._pool(edits))
         return replay
 
@@ -356,22 +355,14 @@ class CorrectionJob:
         """The offsets of the checkpoints that the second pass makes."""
         if not self._every:
             return []
-        renewed = {
-            each.offset
-            for each in self._checkpoints.heads
-            if self._offset < each.offset < self.at and each.corrections != self._all_places
-        }
-        if self.at - max(renewed | {self._offset}) >= self._every:
-            renewed.add(self.at)
-        return sorted(renewed)
+        return self._checkpoints.due(self._offset, self.at, self._every, self._all_places)
 
     def _make_checkpoint(self, offset: int, replay: Replay, ids: IdFilter) -> Course[None]:
         pool = replay.pools.get(self.ladder)
         if pool is None:
             return
         amended = [int(each.time[0]) for each in self._edits.amended.values()]
-        for each in self._edits.amended.values():
-            ids.add(each)
+        self._add_amended(ids)
         head = Head(
             offset, self._log.rules(self.ladder, offset), self._all_places, self._known.last,
             max([self._known.time, *amended]), self._known.completed_at, 0,
@@ -379,6 +370,10 @@ class CorrectionJob:
         players = yield from self._checkpoints.keep(head, pool, ids, self.at)
         if offset == self.at:
             self.made = players
+
+    def _add_amended(self, ids: IdFilter) -> None:
+        for each in self._edits.amended.values():
+            ids.add(each)
 
     # --- what it finds ---
 

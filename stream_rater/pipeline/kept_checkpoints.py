@@ -15,7 +15,7 @@ from stream_rater.pipeline.correction_ports import (
 )
 from stream_rater.pipeline.ports import Effect, Step, ask
 from stream_rater.replay import checkpoint
-from stream_rater.replay.checkpoint import Head, Unusable
+from stream_rater.replay.checkpoint import Head, Place, Unusable
 from stream_rater.replay.id_filter import IdFilter
 from stream_rater.replay.pool import Pool
 
@@ -43,6 +43,16 @@ class KeptCheckpoints:
                 raise Unusable("somebody has deleted it")
             pieces.append(piece)
         return pieces
+
+    def due(self, first: int, end: int, every: int, places: tuple[Place, ...]) -> list[int]:
+        """Where checkpoints are to be made in a pass from `first` to before `end`: where one is
+        that does not know just the corrections of these places, and at the end if the last one is
+        `every` records behind."""
+        between = [each for each in self.heads if first < each.offset < end]
+        made = {each.offset for each in between if each.corrections != places}
+        if end - max(made | {first}) >= every:
+            made.add(end)
+        return sorted(made)
 
     def keep(
         self, head: Head, pool: Pool, ids: IdFilter, end: int
