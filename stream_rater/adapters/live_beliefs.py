@@ -13,7 +13,7 @@ from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import shards_of
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config import Ladder, Ladders, Settings
-from stream_rater.pipeline.edits_in_force import LadderEdits
+from stream_rater.pipeline.edits_in_force import EditsOfLadders
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.rating import record
 from stream_rater.replay.pool import Pool
@@ -50,6 +50,7 @@ class LiveBeliefs:
         self._admin, self._store = Admin(settings), RedisStore(settings)
         self._notes = LadderNotes(settings, self._admin)
         self._noted, self._until_s = LadderLog(), -1.0
+        self._edits = EditsOfLadders()
         self._shards = 0
 
     def of(self, ladder: str, players: Sequence[str], time_s: int | None = None) -> Known:
@@ -65,7 +66,7 @@ class LiveBeliefs:
             raise OtherLadders(why)
         terms = self._ladders.find(ladder)
         assert terms is not None, "its notes agree"
-        edits = LadderEdits(self._noted.corrections.get(ladder, ())).last
+        edits = self._edits.of(ladder, self._noted.corrections).last
         nobody = Pool(Ladder(rating=terms.rating), edits.started)
         known = Known(ladder, nobody, edits, int(time.time()) if time_s is None else time_s)
         names = sorted(set(playing_as(players, known).values()))

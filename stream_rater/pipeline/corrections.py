@@ -39,6 +39,7 @@ from stream_rater.contract.record import Record
 from stream_rater.contract.sizes import MOST_BYTES
 from stream_rater.parts import corrections as parts_
 from stream_rater.parts.corrections import CorrectionPart
+from stream_rater.pipeline.ahead import Queue
 from stream_rater.pipeline.corrected_players import Corrected
 from stream_rater.pipeline.correction_job import CorrectionJob
 from stream_rater.pipeline.correction_ports import (
@@ -54,6 +55,7 @@ from stream_rater.pipeline.estimation import (
     never,
     part_ends,
 )
+from stream_rater.pipeline.hearing import Refusals
 from stream_rater.pipeline.input_partition import InputPartition
 from stream_rater.pipeline.judged_log import Judged, Proposed
 from stream_rater.pipeline.observer import Observer
@@ -125,6 +127,11 @@ class Met(NamedTuple):
         """The ladder, and the offset."""
         return self.correction.ladder, self.record.offset
 
+    @property
+    def waits(self) -> bool:
+        """Whether it is only noted, for `corrections-applied` to work it in."""
+        return isinstance(self.correction, Batched) and self.correction.batched
+
 
 class Parts(NamedTuple):
     """Correction parts that are sent together."""
@@ -139,18 +146,22 @@ class Work:
 
     job_kind = CorrectionJob
 
-    def __init__(self, met: Met, edits: LadderEdits, log: Judged, how: How) -> None:
+    def __init__(
+        self, met: Met, edits: LadderEdits, log: Judged, how: How, queues: Sequence[Queue] = (),
+        refusals: Refusals | None = None,
+    ) -> None:  # fmt: skip
+        """`queues` and `refusals`: as in CorrectionJob."""
         self._met = met
         self._how = how
         self._noted = False
         self._parts: Iterator[Parts] = iter(())
+        self.waits = met.waits
         correction, place = met.correction, met.record.offset
         applied = isinstance(correction, CorrectionsApplied)
-        self.waits = isinstance(correction, Batched) and correction.batched
-        """Whether it is only noted, for `corrections-applied` to work it in."""
         self.job = self.job_kind(
             correction.ladder, met.record.partition, place, [] if applied else [Proposed(*met)],
-            edits.waiting(place) if applied else (), edits.accepted(place), log,
+            edits.waiting(place) if applied else (),
+            () if self.waits else edits.accepted(place), log, queues, refusals,
         )  # fmt: skip
 
     def step(
@@ -248,8 +259,13 @@ class Corrections:
         """By partition, those that were not worked in, in order."""
         self._works: dict[int, Work] = {}
         """By partition, the first of them, once it has begun."""
-        self._aside: dict[str, list[PendingRounds]] = {}
-        """By ladder, the rounds that wait, in order."""
+        self._ahead: dict[int, dict[int, Refusals | None]] = {}
+        """By partition, of corrections that wait, by offset, what was found of them (`ahead`)."""
+        self._offsets: dict[str, deque[int]] = {}
+        """By ladder, the offsets of its corrections in the queue."""
+        self._aside: dict[str, deque[PendingRounds]] = {}
+        """By ladder, the rounds that wait, in order. No correction of the ladder comes between
+        those of one element."""
 
     def noted(self, noted: Noted) -> None:
         """Take over what is noted of all ladders."""
@@ -263,12 +279,15 @@ class Corrections:
         for partition in partitions:
             for met in self._queues.pop(partition, ()):
                 self._aside.pop(met.correction.ladder, None)
+                self._offsets.pop(met.correction.ladder, None)
             self._works.pop(partition, None)
+            self._ahead.pop(partition, None)
 
     def meet(self, record: Record, correction: Correction) -> None:
         """A correction was polled."""
         self._queues.setdefault(record.partition, deque()).append(Met(record, correction))
-        self._aside.setdefault(correction.ladder, [])
+        self._offsets.setdefault(correction.ladder, deque()).append(record.offset)
+        self._aside.setdefault(correction.ladder, deque())
 
     # --- rounds ---
 
@@ -276,12 +295,13 @@ class Corrections:
         """Of rounds that were polled those that may be rated now, as corrections make them, and
         those that teach nothing any more. The others are put aside."""
         if self._aside:
-            ladders = [head.ladder for head in pending.rounds.heads]
-            waits = np.array([each in self._aside for each in ladders], np.bool_)
-            for ladder in {ladder for ladder in ladders if ladder in self._aside}:
-                own = np.flatnonzero(np.array([each == ladder for each in ladders]))
-                self._aside[ladder].append(pending.take(own))
-            pending = pending.take(np.flatnonzero(~waits))
+            waits, rest = dict[str, list[int]](), list[int]()
+            for i, head in enumerate(pending.rounds.heads):
+                to = waits.setdefault(head.ladder, []) if head.ladder in self._aside else rest
+                to.append(i)
+            for ladder, own in waits.items():
+                self._aside[ladder].append(pending.take(np.array(own, np.int64)))
+            pending = pending.take(np.array(rest, np.int64))
         return (
             edited(pending, self.edits_of, self._how.shards)
             if self._edits
@@ -296,7 +316,7 @@ class Corrections:
     @property
     def seasons(self) -> SeasonsOf:
         """Which seasons have started before a round of a ladder at an offset."""
-        if not any(each.last.seasons for each in self._edits.values()):
+        if not any(each.has_seasons for each in self._edits.values()):
             return never
         return lambda ladder, offset: self.edits_of(ladder, offset).started
 
@@ -319,12 +339,34 @@ class Corrections:
         partition, ladder = met.record.partition, met.correction.ladder
         work = self._works.get(partition)
         if work is None:
-            edits = self._edits.get(ladder) or LadderEdits()
-            work = self.work_kind(met, edits, self._log, self._how)
-            self._works[partition] = work
+            work = self._works[partition] = self._begin(met)
         done = yield from work.step(lambda ends, players: in_flight.sent(ends, players, now_s))
         observer.correcting(ladder, partition, met.record.offset, work.job.progress)
         return done
+
+    def _begin(self, met: Met) -> Work:
+        edits, known = self._edits_on(met.correction.ladder), self._ahead.get(met.record.partition)
+        refusals = None if known is None else known.get(met.record.offset)
+        queues = () if refusals is not None else self._queued(met.record.partition, known or {})
+        return self.work_kind(met, edits, self._log, self._how, queues, refusals)
+
+    def _queued(self, partition: int, known: Collection[int]) -> list[Queue]:
+        """The corrections that wait in a partition, by ladder, if more than the first one has yet
+        to be judged."""
+        first, *others = self._queues[partition]
+        if all(each.waits or each.record.offset in known for each in others):
+            return []
+        polled: dict[str, list[Proposed]] = {}
+        for each in (first, *others):
+            polled.setdefault(each.correction.ladder, []).append(Proposed(*each))
+        return [
+            Queue(ladder, some, edits.waiting(at), edits.accepted(at))
+            for ladder, some in polled.items()
+            for edits, at in [(self._edits_on(ladder), some[0].record.offset)]
+        ]
+
+    def _edits_on(self, ladder: str) -> LadderEdits:
+        return self._edits.get(ladder) or LadderEdits()
 
     def refused(self, met: Met) -> list[tuple[Record, Invalid]]:
         """Of the corrections that were worked in together, those that are refused."""
@@ -337,10 +379,12 @@ class Corrections:
         work, queue = self._works.pop(partition), self._queues[partition]
         queue.popleft()
         self._edits.setdefault(ladder, LadderEdits()).add(work.notes())
-        aside = PendingRounds.concat(self._aside.pop(ladder))
-        following = [each.record.offset for each in queue if each.correction.ladder == ladder]
-        if following:
-            later = aside.offsets > following[0]
-            self._aside[ladder] = [aside.take(np.flatnonzero(later))] if later.any() else []
-            aside = aside.take(np.flatnonzero(~later))
-        return edited(aside, self.edits_of, self._how.shards)
+        self._ahead.setdefault(partition, {}).update(work.job.ahead)
+        self._ahead[partition].pop(met.record.offset, None)
+        offsets, aside, free = self._offsets[ladder], self._aside[ladder], list[PendingRounds]()
+        offsets.popleft()
+        while aside and not (offsets and len(aside[0]) and aside[0].offsets[0] > offsets[0]):
+            free.append(aside.popleft())
+        if not offsets:
+            del self._offsets[ladder], self._aside[ladder]
+        return edited(PendingRounds.concat(free), self.edits_of, self._how.shards)

@@ -4,12 +4,11 @@ What the store does not take, or does not give, is as if it had not been kept: t
 makes no further checkpoint.
 """
 
-from collections.abc import Generator
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from itertools import chain
 
 import msgspec
 
-from stream_rater.columns.arrays import Ints
 from stream_rater.pipeline.correction_ports import (
     Checkpoints,
     DropCheckpoint,
@@ -17,15 +16,12 @@ from stream_rater.pipeline.correction_ports import (
     ReadPiece,
     WritePiece,
 )
-from stream_rater.pipeline.ports import Effect, Step, ask
+from stream_rater.pipeline.hearing import Course
+from stream_rater.pipeline.ports import Step, ask
 from stream_rater.replay import checkpoint
-from stream_rater.replay.checkpoint import Head, Unusable
+from stream_rater.replay.checkpoint import Head, Place, Unusable
+from stream_rater.replay.id_filter import IdFilter
 from stream_rater.replay.pool import Pool
-
-T = TypeVar("T")
-
-Course = Generator[Effect[Any] | None, Any, T]
-"""Work that yields effects, and None wherever it may pause."""
 
 
 class KeptCheckpoints:
@@ -52,15 +48,27 @@ class KeptCheckpoints:
             pieces.append(piece)
         return pieces
 
-    def keep(self, head: Head, pool: Pool, end: int) -> Course[int | None]:
-        """Write a checkpoint of this pool, and delete those whose place it takes. Returns the
-        number of its players; None if it is not kept. `end`: where the log is now. Yields effects,
-        and None wherever it may pause."""
+    def due(self, first: int, end: int, every: int, places: tuple[Place, ...]) -> list[int]:
+        """Where checkpoints are to be made in a pass from `first` to before `end`: where one is
+        that does not know just the corrections of these places, and at the end if the last one is
+        `every` records behind."""
+        between = [each for each in self.heads if first < each.offset < end]
+        made = {each.offset for each in between if each.corrections != places}
+        if end - max(made | {first}) >= every:
+            made.add(end)
+        return sorted(made)
+
+    def keep(self, head: Head, pool: Pool, ids: IdFilter, end: int) -> Course[int | None]:
+        """Write a checkpoint of this pool, and of these ids, and delete those whose place it takes.
+        Returns the number of its players; None if it is not kept. `end`: where the log is now.
+        Yields effects, and None wherever it may pause."""
         if not self._takes:
             return None
-        rows = pool.played()
-        head = msgspec.structs.replace(head, pieces=checkpoint.number_of_pieces(len(rows)))
-        self._takes = yield from self._written(head, pool, rows)
+        rows, found = pool.played(), checkpoint.encoded_ids(ids)
+        pieces = checkpoint.number_of_pieces(len(rows)) + len(found)
+        head = msgspec.structs.replace(head, pieces=pieces, id_pieces=len(found))
+        data = chain(checkpoint.pieces_of(pool, rows), found)
+        self._takes = yield from self._written(head, data)
         if not self._takes:  # what was written of it takes room
             yield from ask(DropCheckpoint(self._ladder, head.name, head.pieces))
             return None
@@ -75,11 +83,11 @@ class KeptCheckpoints:
         self.heads = [each for each in left if each not in gone]
         return len(rows)
 
-    def _written(self, head: Head, pool: Pool, rows: Ints) -> Course[bool]:
+    def _written(self, head: Head, pieces: Iterable[bytes]) -> Course[bool]:
         """Write all of a checkpoint, or up to what the store does not take."""
         if not (yield from self._write_head(head)):
             return False
-        for number, data in enumerate(checkpoint.pieces_of(pool, rows)):
+        for number, data in enumerate(pieces):
             if not (yield from ask(WritePiece(self._ladder, head.name, number, data))):
                 return False
             yield None

@@ -17,6 +17,7 @@ from stream_rater.config import Ladder, Ladders
 from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import Season
 from stream_rater.rating.record import UnknownRecord
+from stream_rater.replay.id_filter import IdFilter, Kept
 from stream_rater.replay.pool import Pool
 
 AT_ONCE = 20_000
@@ -24,6 +25,9 @@ AT_ONCE = 20_000
 
 KEPT = 4
 """The most checkpoints of a ladder."""
+
+FORMAT = 2
+"""Of what is kept: a checkpoint of another format is not used."""
 
 Place = tuple[int, int]
 """Of a correction: the offset of its record, and where it was worked in."""
@@ -57,9 +61,11 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
     completed_at: str
     """When its last round was completed, as reported."""
     pieces: int
-    """In how many pieces its players are kept."""
+    """In how many pieces its players and ids are kept."""
     whole: bool = False
     """Whether all pieces were written."""
+    id_pieces: int = 0
+    """How many of the pieces, the last ones, have the ids of its rounds and of those in them."""
 
     @property
     def name(self) -> str:
@@ -93,7 +99,7 @@ def rules_of(ladders: Ladders, ladder: str, offset: int, window: int, partitions
     """A digest of what decides how the ladder's rounds before an offset are judged and rated."""
     history = [each for each in ladders.history(ladder) if int(each.partition(":")[0]) < offset]
     limits = msgspec.to_builtins(ladders.limits, order="deterministic")
-    rules = (ladder, offset, KERNEL_VERSION, window, partitions, history, limits)
+    rules = (FORMAT, ladder, offset, KERNEL_VERSION, window, partitions, history, limits)
     return hashlib.sha256(_encode(rules)).digest()
 
 
@@ -139,6 +145,19 @@ def pieces_of(pool: Pool, rows: Ints) -> Iterator[bytes]:
 def number_of_pieces(players: int) -> int:
     """In how many pieces this many players are kept."""
     return -(-players // AT_ONCE)
+
+
+def encoded_ids(ids: IdFilter) -> list[bytes]:
+    """The ids that may be in a checkpoint's rounds, in pieces."""
+    return [_encode(piece) for piece in ids.pieces()]
+
+
+def ids_of(pieces: Iterable[bytes]) -> IdFilter:
+    """The ids in these pieces. Raises Unusable: the pieces may be damaged."""
+    try:
+        return IdFilter([msgspec.msgpack.decode(piece, type=Kept) for piece in pieces])
+    except (*UNREADABLE, ValueError) as error:
+        raise Unusable(str(error)) from None
 
 
 def pool_of(ladder: Ladder, started: tuple[Season, ...], pieces: Iterable[bytes]) -> Pool:

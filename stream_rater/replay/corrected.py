@@ -126,7 +126,7 @@ class _Corrections:
         try:
             ledger.judge(correction, record.received_s, record.offset)
             if isinstance(correction, SeasonStarted):
-                self._starts[place] = correction.ladder, ledger.edits.started[-1]
+                self._starts[place] = correction.ladder, ledger.last_season
         except Invalid as invalid:
             invalid.tell(correction.ladder, getattr(correction, "round_id", ""))
             self.refusals[place] = invalid

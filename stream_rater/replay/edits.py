@@ -13,8 +13,8 @@ A round that is left with fewer than two entries teaches nothing. Corrections ne
 rounds were accepted.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
@@ -22,26 +22,13 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from stream_rater.columns.arrays import Flags, Hashes, Ints
+from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.ranges import bounds
 from stream_rater.columns.strings import StringColumn
 from stream_rater.rating.parameters import Season
+from stream_rater.replay.fates import NO_FATES, FatesAt
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.validation import MIN_ENTRIES
-
-
-class Fate(NamedTuple):
-    """What has become of the entries that are reported under a name."""
-
-    now: str
-    """Whose they are."""
-    out: tuple[tuple[int, int], ...] = ()
-    """They are taken out of rounds completed from each first time to before the second, Unix
-    seconds."""
-
-    def is_out(self, time: int) -> bool:
-        """Whether an entry of a round of this time is taken out."""
-        return any(since <= time < until for since, until in self.out)
 
 
 class StartedSeason(NamedTuple):
@@ -56,7 +43,7 @@ class StartedSeason(NamedTuple):
 class Edits:
     """The accepted corrections of one ladder."""
 
-    fates: Mapping[str, Fate] = field(default_factory=dict)
+    fates: FatesAt = field(default_factory=lambda: NO_FATES)
     """By reported name, where corrections have touched it."""
     voided: frozenset[int] = frozenset()
     """Offsets of rounds."""
@@ -64,39 +51,8 @@ class Edits:
     """By offset, the round as it is now."""
     seasons: tuple[StartedSeason, ...] = ()
 
-    # --- how corrections join ---
-
-    def void(self, offset: int) -> "Edits":
-        """The round at this offset is voided."""
-        return replace(self, voided=self.voided | {offset})
-
-    def amend(self, offset: int, round_: RoundBatch) -> "Edits":
-        """The round at this offset was another one; it counts even if it was voided."""
-        amended = {**self.amended, offset: round_}
-        return replace(self, amended=amended, voided=self.voided - {offset})
-
-    def remove(self, player: str, span: tuple[int, int]) -> "Edits":
-        """The player's entries are taken out of rounds completed in this span."""
-        return self._with(player, lambda fate: fate._replace(out=(*fate.out, span)))
-
-    def merge(self, player: str, into: str) -> "Edits":
-        """What is the player's is another's from now on."""
-        return self._with(player, lambda fate: fate._replace(now=into))
-
-    def start(self, season: StartedSeason) -> "Edits":
-        """A season starts."""
-        return replace(self, seasons=(*self.seasons, season))
-
-    def _with(self, player: str, change: Callable[[Fate], Fate]) -> "Edits":
-        """Another fate for all names whose entries are the player's now."""
-        changed = {name: change(self._fate(name)) for name in self.names_of(player)}
-        return replace(self, fates={**self.fates, **changed})
-
-    def _fate(self, name: str) -> Fate:
-        return self.fates.get(name, Fate(name))
-
     def names_of(self, player: str) -> list[str]:
-        """The reported names whose entries are this player's now."""
+        """The reported names whose entries are this player's now. It looks at all fates."""
         names = [name for name, fate in self.fates.items() if fate.now == player]
         return names if player in self.fates else [*names, player]
 
@@ -136,7 +92,7 @@ class Edits:
         """Which of R rounds, read at these offsets, may be changed: their indices."""
         found = np.isin(offsets, self._offsets)
         if self.fates:
-            known = np.isin(rounds.names.hashes, self._hashes)
+            known = self.fates.may_have(rounds.names.hashes)
             starts = bounds(rounds.sizes)[:-1]
             found |= np.logical_or.reduceat(known, starts) if len(rounds) else False
         return np.flatnonzero(found)
@@ -144,10 +100,6 @@ class Edits:
     @cached_property
     def _offsets(self) -> Ints:
         return np.array([*self.voided, *self.amended], np.int64)
-
-    @cached_property
-    def _hashes(self) -> Hashes:
-        return StringColumn.of(list(self.fates)).hashes
 
     def edited(self, round_: RoundBatch, offset: int) -> RoundBatch | None:
         """One round as it is now; None if it teaches nothing any more."""
@@ -172,16 +124,21 @@ class Edits:
     def who(self, names: Sequence[str], time: int) -> list[str | None]:
         """Whose the entries of a round of this time are, by reported name; None for who is taken
         out."""
-        now: list[str | None] = []
-        for name in names:
-            fate = self._fate(name)
-            now.append(None if fate.is_out(time) else fate.now)
-        stays: dict[str, str] = {}
-        for name, player in zip(names, now, strict=True):
-            if player is not None:
-                stays[player] = min(stays.get(player, name), name, key=lambda n: (n != player, n))
-        both = zip(names, now, strict=True)
-        return [who if who is None or stays[who] == name else None for name, who in both]
+        return who(self.fates, names, time)
+
+
+def who(fates: FatesAt, names: Sequence[str], time: int) -> list[str | None]:
+    """The same, by these fates."""
+    now: list[str | None] = []
+    for name in names:
+        fate = fates.of(name)
+        now.append(None if fate.is_out(time) else fate.now)
+    stays: dict[str, str] = {}
+    for name, player in zip(names, now, strict=True):
+        if player is not None:
+            stays[player] = min(stays.get(player, name), name, key=lambda n: (n != player, n))
+    both = zip(names, now, strict=True)
+    return [own if own is None or stays[own] == name else None for name, own in both]
 
 
 def _with_players(round_: RoundBatch, players: Sequence[str | None]) -> RoundBatch:

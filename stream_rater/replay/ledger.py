@@ -24,7 +24,9 @@ from stream_rater.contract.corrections import (
 )
 from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import Season
-from stream_rater.replay.edits import NO_EDITS, Edits, StartedSeason
+from stream_rater.replay.editing import Editing
+from stream_rater.replay.edits import NO_EDITS, Edits, StartedSeason, who
+from stream_rater.replay.id_filter import IdFilter
 from stream_rater.rounds.batch import RoundBatch, Standings
 from stream_rater.rounds.corrections import (
     MOST_SEASONS,
@@ -65,6 +67,16 @@ class Base(NamedTuple):
     """No round before was completed later, Unix seconds."""
     players: Collection[str]
     """Those whom its corrections name and who have a round before."""
+    ids: IdFilter | None = None
+    """Which rounds and players may be there; None: any."""
+
+    def may_have_round(self, round_id: str) -> bool:
+        """Whether a round before may have this id."""
+        return self.ids is None or self.ids.may_have_round(round_id)
+
+    def may_have_players(self, names: Collection[str]) -> bool:
+        """Whether one of these names may stand in a round before, as reported or as amended."""
+        return self.ids is None or any(map(self.ids.may_have_player, names))
 
 
 class Ledger:
@@ -76,17 +88,30 @@ class Ledger:
         """`corrections`: all that will be judged. `base`: of a ledger that does not read the first
         rounds."""
         some = list(corrections)
-        self.edits: Edits = NO_EDITS if base is None else base.edits
-        """All corrections that were accepted."""
+        self.looked_at = 0
+        """How many rounds verdicts had to look at: what judging costs."""
+        self._editing = Editing(NO_EDITS if base is None else base.edits)
         self._base = base
         self._read = read
         self._ids = {round_in(each) for each in some} - {""}
         self._names = {name for each in some for name in names_in(each)}
         self._hashes = StringColumn.of(list(self._names)).hashes
         self._known: dict[int, _Known] = {}
-        """By offset, in order."""
+        """By offset."""
+        self._played: dict[str, set[int]] = {}
+        """By name, the offsets of the rounds that have it, or had it before they were amended."""
         self._latest: dict[str, int] = {}
         """By round id, the offset of the last round that had it."""
+
+    @property
+    def edits(self) -> Edits:
+        """All corrections that were accepted until now."""
+        return self._editing.edits
+
+    @property
+    def last_season(self) -> Season:
+        """The season that started last."""
+        return self._editing.seasons[-1].season
 
     def add(self, rounds: RoundBatch, offsets: Ints, partition: int) -> None:
         """Read accepted rounds of the ladder, which were at these (R,) offsets."""
@@ -102,11 +127,14 @@ class Ledger:
             self._know(rounds[i], Record(partition, int(offsets[i]), None), rows=rows - starts[i])
 
     def _know(self, standings: Standings, place: Record, rows: Ints) -> None:
-        names = standings.batch.names.take(rows).texts()
+        found = standings.batch.names.take(rows).texts()
+        names = tuple(name for name in found if name in self._names)
         self._known[place.offset] = _Known(
             place, standings.time, standings.completed_at, standings.weight, standings.ceiling,
-            tuple(name for name in names if name in self._names),
+            names,
         )  # fmt: skip
+        for name in names:
+            self._played.setdefault(name, set()).add(place.offset)
 
     def judge(self, correction: Correction, received_s: float, offset: int) -> int | None:
         """Accept a correction, which was read at this offset: `edits` has it from now on.
@@ -117,9 +145,9 @@ class Ledger:
         match correction:
             case RoundVoided():
                 place = self._find(correction.round_id)
-                if place in self.edits.voided:
+                if place in self._editing.voided:
                     raise Invalid("already-voided", f"round_id {correction.round_id!r} is voided")
-                self.edits = self.edits.void(place)
+                self._editing.void(place)
                 return place
             case RoundAmended():
                 place = self._find(correction.round_id)
@@ -133,6 +161,22 @@ class Ledger:
                 self._start(correction, offset)
         return None
 
+    def accept(self, correction: Correction, received_s: float, offset: int) -> None:
+        """Accept a correction that was found good here before. This looks at no more rounds than it
+        must. Raises Earlier."""
+        match correction:
+            case PlayerRemoved():
+                rounds = self._rounds_of(correction.player)
+                if self._base is not None and next(rounds, None) is None:
+                    raise Earlier
+                self._removed(correction)
+            case PlayerMerged():
+                if self._base is not None:
+                    raise Earlier
+                self._editing.merge(correction.player, correction.into)
+            case _:
+                self.judge(correction, received_s, offset)
+
     def repeat(self, correction: Correction, received_s: float) -> None:
         """Accept a correction that the base knows, as far as it is about rounds that were read."""
         if not isinstance(correction, RoundVoided | RoundAmended):
@@ -141,14 +185,14 @@ class Ledger:
         if place is None:
             return
         if isinstance(correction, RoundVoided):
-            self.edits = self.edits.void(place)
+            self._editing.void(place)
         else:
             self._amend(correction, place, received_s)
 
     def _find(self, round_id: str) -> int:
         """The offset of the round that has this id: the last one, if there are several."""
         offset = self._latest.get(round_id)
-        if offset is None and self._base is not None:
+        if offset is None and self._base is not None and self._base.may_have_round(round_id):
             raise Earlier
         if offset is None:
             raise Invalid("unknown-round", f"round_id {round_id!r} is not on this ladder")
@@ -162,51 +206,63 @@ class Ledger:
         self._know(standings, known.round_, rows=np.arange(len(standings.batch.names)))
         # What a field left out keeps is what was reported first.
         self._known[offset] = known._replace(time=standings.time, names=self._known[offset].names)
-        self.edits = self.edits.amend(offset, standings.batch)
+        self._editing.amend(offset, standings.batch)
 
     def _rounds_of(self, player: str) -> Iterator[tuple[int, int]]:
         """Offset and time of each round that counts and has an entry of the player now."""
-        names = set(self.edits.names_of(player))
-        for offset, known in self._known.items():
-            own = names.intersection(known.names)
-            if own and offset not in self.edits.voided:
-                who = self.edits.who(sorted(own), known.time)
-                if player in who:
-                    yield offset, known.time
+        names, fates = self._editing.names_of(player), self._editing.fates.now()
+        offsets = set[int]().union(*(self._played.get(name, ()) for name in names))
+        for offset in offsets - self._editing.voided:
+            self.looked_at += 1
+            known = self._known[offset]
+            own = sorted(set(names).intersection(known.names))
+            if own and player in who(fates, own, known.time):
+                yield offset, known.time
 
     def _must_play(self, player: str) -> list[tuple[int, int]]:
         rounds = list(self._rounds_of(player))
-        if not rounds and self._base is not None:
-            raise Earlier
         if not rounds:
-            raise Invalid("unknown-player", f"player {player!r} stands in no round of this ladder")
+            self._is_unknown(player)
         return rounds
+
+    def _is_unknown(self, player: str) -> None:
+        """The player stands in no round that was read: raises Invalid or, if there may be one that
+        was not read, Earlier."""
+        names = self._editing.names_of(player)
+        if self._base is not None and self._base.may_have_players(names):
+            raise Earlier
+        raise Invalid("unknown-player", f"player {player!r} stands in no round of this ladder")
 
     def _remove(self, correction: PlayerRemoved) -> int | None:
         rounds = self._must_play(correction.player)
-        since, until = span = span_of(correction)
-        base = self._base
-        if base is not None and since <= base.time and correction.player in base.players:
-            raise Earlier
-        self.edits = self.edits.remove(correction.player, span)
+        since, until = self._removed(correction)
         return min((offset for offset, time in rounds if since <= time < until), default=None)
 
-    def _merge(self, correction: PlayerMerged) -> int | None:
-        if self._base is not None:  # they may have met
+    def _removed(self, correction: PlayerRemoved) -> tuple[int, int]:
+        """Accept a removal. Returns its span."""
+        span = span_of(correction)
+        base = self._base
+        if base is not None and span[0] <= base.time and correction.player in base.players:
             raise Earlier
+        self._editing.remove(correction.player, span)
+        return span
+
+    def _merge(self, correction: PlayerMerged) -> int | None:
         mine = {offset for offset, _ in self._must_play(correction.player)}
         theirs = {offset for offset, _ in self._must_play(correction.into)}
+        if self._base is not None:  # they may have met
+            raise Earlier
         if met := mine & theirs:
             raise Invalid(
                 "bad-merge",
                 f"players {correction.player!r} and {correction.into!r} stood in one round, at "
                 f"offset {min(met)}",
             )
-        self.edits = self.edits.merge(correction.player, correction.into)
+        self._editing.merge(correction.player, correction.into)
         return min(mine)
 
     def _start(self, correction: SeasonStarted, offset: int) -> None:
-        seasons = self.edits.seasons
+        seasons = self._editing.seasons
         if seasons and correction.season <= seasons[-1].season.number:
             raise Invalid(
                 "bad-season",
@@ -215,4 +271,4 @@ class Ledger:
         if len(seasons) == MOST_SEASONS:
             raise Invalid("bad-season", f"season: a ladder has {MOST_SEASONS} seasons at most")
         season = Season(correction.season, correction.keep, correction.sigma)
-        self.edits = self.edits.start(StartedSeason(offset, season))
+        self._editing.start(StartedSeason(offset, season))

@@ -174,7 +174,10 @@ def a_story(window: int = 1000) -> tuple[Story, Story]:
     [
         (_a_correction("round-voided", round_id="r25"), 20),
         (_a_correction("round-voided", round_id="r3"), 0),
-        (_a_correction("round-voided", round_id="nowhere"), 0),
+        (_a_correction("round-voided", round_id="nowhere"), 20),
+        (_a_correction("player-removed", player="nobody"), 20),
+        (_a_correction("player-merged", player="nobody", into="a"), 20),
+        (_a_correction("player-merged", player="a", into="nobody"), 20),
         ({**_a_correction("player-removed", player="a"), "from": time_of(22)}, 20),
         (_a_correction("player-removed", player="a"), 0),
         (_a_correction("player-merged", player="a", into="b"), 0),
@@ -192,9 +195,9 @@ def test_a_correction_begins_where_nothing_changes_before(correction: Line, begi
 @pytest.mark.parametrize(
     ("harm", "window"),
     [
-        ("piece", 1000), ("torn", 1000), ("version", 1000), ("twice", 1000), ("head", 1000),
-        ("text", 1000), ("half", 1000), ("log", 1000), ("log", 0), ("log", 5), ("gap", 1000),
-        ("rules", 1000), ("kernel", 1000), ("limits", 1000), ("corrections", 1000),
+        ("piece", 1000), ("torn", 1000), ("version", 1000), ("twice", 1000), ("ids", 1000),
+        ("head", 1000), ("text", 1000), ("half", 1000), ("log", 1000), ("log", 0), ("log", 5),
+        ("gap", 1000), ("rules", 1000), ("kernel", 1000), ("limits", 1000), ("corrections", 1000),
     ],
 )  # fmt: skip
 def test_a_checkpoint_that_is_not_whole_is_passed_over(
@@ -207,8 +210,11 @@ def test_a_checkpoint_that_is_not_whole_is_passed_over(
     match harm:
         case "piece":
             store.pieces.clear()
-        case "torn" | "version" | "twice":
-            store.pieces = {key: _spoilt(data, harm) for key, data in store.pieces.items()}
+        case "torn" | "version" | "twice" | "ids":
+            (found,) = checkpoint.heads_in({name: head})
+            for key, data in store.pieces.items():
+                if (key[2] >= found.pieces - found.id_pieces) == (harm == "ids"):
+                    store.pieces[key] = _spoilt(data, harm)
         case "head":
             store.checkpoints["l"][name] = b"\x93" + head
         case "text":
@@ -248,10 +254,10 @@ def test_a_checkpoint_that_is_not_whole_is_passed_over(
 
 def _spoilt(piece: bytes, how: str) -> bytes:
     """A piece that was cut short, that holds records of another version, or a player twice."""
+    if how in ("torn", "ids"):
+        return piece[: len(piece) // 2]
     players, records = msgspec.msgpack.decode(piece, type=tuple[list[str], list[bytes]])
     match how:
-        case "torn":
-            return piece[: len(piece) // 2]
         case "version":
             records = [bytes([each[0] + 1]) + each[1:] for each in records]
         case "twice":
@@ -280,7 +286,7 @@ def _refused() -> Steps:
     return False
 
 
-@pytest.mark.parametrize("takes", range(5))
+@pytest.mark.parametrize("takes", range(6))
 def test_what_the_store_does_not_take_is_not_left_there(takes: int) -> None:
     """A correction ends as without checkpoints, wherever the store becomes full. Of what was begun
     nothing is left to take room; what was there before stays."""
@@ -294,7 +300,7 @@ def test_what_the_store_does_not_take_is_not_left_there(takes: int) -> None:
     held = quick.store.checkpoints["l"]
     assert {name for _, name, _ in quick.store.pieces} == held.keys()
     assert held.keys() >= before.keys()
-    assert (len(held) > len(before)) == (takes > 2), "a head, a piece, the head again"
+    assert (len(held) > len(before)) == (takes > 3), "the head, players, ids, the head"
     assert all(head.whole for head in checkpoint.heads_in(held))
 
 

@@ -24,7 +24,9 @@ from stream_rater.pipeline.progress import InFlightWindow
 from stream_rater.pipeline.shard import Batch
 from stream_rater.pipeline.shard_group import ShardGroup
 from stream_rater.pipeline.updater import Updater
+from stream_rater.replay.checkpoint import Head, Place
 from stream_rater.replay.edits import NO_EDITS, Edits
+from stream_rater.replay.fates import Fates
 
 from .world import UnkindWorker
 
@@ -108,9 +110,11 @@ class OldNameKept(_Kind):
         """Corrections whose merged players keep their names."""
 
         def edits_of(self, ladder: str, offset: int) -> Edits:
-            edits = super().edits_of(ladder, offset)
-            fates = {name: fate for name, fate in edits.fates.items() if fate.now == name}
-            return Edits(fates, edits.voided, edits.amended, edits.seasons)
+            edits, found = super().edits_of(ladder, offset), Fates()
+            for name, fate in edits.fates.items():
+                for span in fate.out if fate.now == name else ():
+                    found.remove(name, span)
+            return Edits(found.now(), edits.voided, edits.amended, edits.seasons)
 
 
 class BatchForgotten(_Kind):
@@ -127,7 +131,8 @@ class _Forgetful(LadderEdits):
     """Edits without the corrections that have waited."""
 
     def waiting(self, before: int) -> list[NotedCorrection]:
-        return [each for each in super().waiting(before) if each.offset not in self._applied]
+        gone = [each for some in self._applied.values() for each in some]
+        return [each for each in super().waiting(before) if each not in gone]
 
 
 class CorrectedNotAwaited(_Kind):
@@ -190,8 +195,8 @@ class CheckpointAfterAnEdit(_Kind):
             class job_kind(CorrectionJob):  # noqa: N801
                 """A job that takes every correction of before for one that the checkpoint knows."""
 
-                def _is_in(self, noted: NotedCorrection) -> bool:
-                    return self._head is not None
+                def _known_at(self, head: Head) -> set[Place]:
+                    return {each.place for each in self._before}
 
 
 class CheckpointMustBeKept(UnkindWorker):

@@ -12,6 +12,7 @@ from stream_rater.lab.cutoff import Cutoff
 
 from . import correction_mutants as corrected
 from . import estimator_mutants as stage_1
+from . import queued
 from . import updater_mutants as stage_2
 from .actors import Machines
 from .ids import IdsInMemory, IdsInStore
@@ -177,6 +178,16 @@ MUTANTS = {
     ),
     "checkpoint-without-window": Mutant(
         "round ids before a checkpoint", Machines(estimator=corrected.CheckpointWithoutWindow)
+    ),
+    "judged-by-a-later-record": Mutant(
+        "verdicts by the log before", Machines(estimator=queued.JudgedByALaterRecord)
+    ),
+    "part-refused": Mutant(
+        "what is accepted in a batch is worked in", Machines(estimator=queued.PartRefused)
+    ),
+    "ids-lost": Mutant("ids before a checkpoint", Machines(estimator=queued.IdsLost)),
+    "amended-ids-lost": Mutant(
+        "amended names before a checkpoint", Machines(estimator=queued.AmendedIdsLost)
     ),
     "reaches-what-is-corrected": Mutant(
         "rebuild without corrections that wait", Machines(reach=ReachesWhatIsCorrected)

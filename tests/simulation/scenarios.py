@@ -3,7 +3,7 @@
 
 from stream_rater.pipeline.ports import Apply, CommitSource, Publish, ReadPriors, Scatter, Seek
 
-from . import corrected, held, rebuilt  # noqa: F401 - they have scenarios, too
+from . import corrected, held, queued, rebuilt  # noqa: F401 - they have scenarios, too
 from .actors import Machines
 from .mutants import MUTANTS
 from .registry import SCENARIOS, catches

@@ -19,6 +19,7 @@ from stream_rater.pipeline.correction_ports import NotedCorrection
 from stream_rater.pipeline.ladder_history import LadderLog, correction_notes, notes
 from stream_rater.rating import record as belief_record
 from stream_rater.rating.model import newcomers
+from stream_rater.replay.editing import Editing
 from stream_rater.replay.edits import NO_EDITS
 from stream_rater.replay.sequential import Unjudged
 from stream_rater.replay.verdicts import Verdicts
@@ -205,10 +206,10 @@ def test_what_the_log_says_of_the_player() -> None:
 def test_the_pseudonym_comes_where_the_id_came() -> None:
     """Among accounts that were merged into the same one, but for that one. The lesser name of two
     who meet in a round stays."""
-    merged = NO_EDITS
+    merged = Editing()
     for each in ("bob", "ann", "cy"):
-        merged = merged.merge(each, "zoe")
-    survey = Survey(Verdicts({"l": NO_EDITS, "m": merged}, {}), rounds=1)
+        merged.merge(each, "zoe")
+    survey = Survey(Verdicts({"l": NO_EDITS, "m": merged.edits}, {}), rounds=1)
     for player, name in (("ann", "aa"), ("bob", "b"), ("cy", "z"), ("zoe", "a"), ("dee", "a")):
         check_found(survey, Pseudonym(player, name))
     for player, name, cure in (

@@ -1,0 +1,125 @@
+"""Which ids may have come in a ladder's rounds: "no" is certain, "yes" may be wrong.
+
+The ids of the last rounds are kept as 64-bit hashes, and earlier ones as Bloom filters of
+PER_FILTER ids each. With 16 bits for each id and 8 probes, one filter says a wrong "yes" for one id
+in 2,000 that it does not have. A wrong "yes" costs time and changes no outcome.
+
+B. H. Bloom, "Space/time trade-offs in hash coding with allowable errors", 1970.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from stream_rater.columns.arrays import Bytes, Flags, Hashes
+from stream_rater.columns.siphash import Key
+from stream_rater.columns.strings import StringColumn, hash_each
+from stream_rater.rounds.batch import RoundBatch
+
+PER_FILTER = 2**16
+"""Ids of a Bloom filter."""
+BITS = 2**20
+"""Bits of a Bloom filter."""
+PROBES = 8
+AT_ONCE = 2**13
+"""So many hashes are gathered before they are looked through."""
+FILTERS_IN_PIECE = 16
+"""Bloom filters in a piece: 2 MiB."""
+
+ROUNDS = Key(np.uint64(0x726F756E64206964), np.uint64(1))
+PLAYERS = Key(np.uint64(0x706C617965722069), np.uint64(1))
+"""The keys of the hashes. They are no secret: a filter must mean the same to every worker. Whoever
+chooses ids by them can make corrections slower, and no more."""
+
+
+class Kept(NamedTuple):
+    """A piece of a filter as it is kept."""
+
+    last: bytes
+    """The hashes that are in no Bloom filter yet."""
+    filters: list[bytes]
+
+
+class IdFilter:
+    """The ids of the rounds, and of the players in them, that were added."""
+
+    def __init__(self, pieces: Sequence[Kept] = ()) -> None:
+        """Raises ValueError if the pieces are not of a filter."""
+        filters = [each for piece in pieces for each in piece.filters]
+        if any(len(each) * 8 != BITS for each in filters):
+            raise ValueError("a filter has another size")
+        self._filters: list[Bytes] = [np.frombuffer(each, np.uint8) for each in filters]
+        last = b"".join(piece.last for piece in pieces)
+        self._last: Hashes = np.frombuffer(last, np.uint64)
+        """Sorted."""
+        self._new: list[Hashes] = []
+        self._count = 0
+        """How many are new."""
+
+    def add(self, rounds: RoundBatch) -> None:
+        """Add some rounds and those who stand in them."""
+        self._add(_hashes(StringColumn.of([head.round_id for head in rounds.heads]), ROUNDS))
+        self._add(_hashes(rounds.names, PLAYERS))
+
+    def _add(self, hashes: Hashes) -> None:
+        self._new.append(hashes)
+        self._count += len(hashes)
+        if self._count >= AT_ONCE:
+            self._look_through()
+
+    def _look_through(self) -> None:
+        """Put what is new, without what seems to be there, among the last hashes."""
+        if not self._count:
+            return
+        new = np.unique(np.concatenate(self._new))
+        self._new, self._count = [], 0
+        self._last = np.union1d(self._last, new[~self._in_filters(new)])
+        while len(self._last) >= PER_FILTER:
+            bits = np.zeros(BITS, np.bool_)
+            bits[_probes(self._last[:PER_FILTER])] = True
+            self._filters.append(np.packbits(bits))
+            self._last = self._last[PER_FILTER:]
+
+    def _in_filters(self, hashes: Hashes) -> Flags:
+        found, probes = np.zeros(len(hashes), np.bool_), _probes(hashes)
+        for each in self._filters:
+            found |= (each[probes >> 3] >> (7 - (probes & 7)) & 1).all(axis=1)
+        return found
+
+    def may_have_round(self, round_id: str) -> bool:
+        """Whether a round with this id may be there."""
+        return self._may_have(round_id, ROUNDS)
+
+    def may_have_player(self, name: str) -> bool:
+        """Whether a round in which this name stands may be there."""
+        return self._may_have(name, PLAYERS)
+
+    def _may_have(self, text: str, key: Key) -> bool:
+        self._look_through()
+        one = _hashes(StringColumn.of([text]), key)
+        place = int(np.searchsorted(self._last, one[0]))
+        there = place < len(self._last) and self._last[place] == one[0]
+        return bool(there or self._in_filters(one)[0])
+
+    def pieces(self) -> list[Kept]:
+        """As it is kept, in one piece at least."""
+        self._look_through()
+        filters = [each.tobytes() for each in self._filters]
+        last = self._last.tobytes()
+        return [
+            Kept(b"" if first else last, filters[first : first + FILTERS_IN_PIECE])
+            for first in range(0, max(1, len(filters)), FILTERS_IN_PIECE)
+        ]
+
+
+def _hashes(texts: StringColumn, key: Key) -> Hashes:
+    return hash_each(texts.data, texts.starts, texts.ends, key)
+
+
+def _probes(hashes: Hashes) -> npt.NDArray[np.int64]:
+    """(n, PROBES) the bits of each hash in a filter."""
+    first, step = hashes & np.uint64(0xFFFFFFFF), (hashes >> np.uint64(32)) | np.uint64(1)
+    found: Hashes = first[:, None] + step[:, None] * np.arange(PROBES, dtype=np.uint64)
+    return np.bitwise_and(found, np.uint64(BITS - 1)).astype(np.int64)

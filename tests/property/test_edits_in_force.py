@@ -1,0 +1,155 @@
+"""Which edits hold at each offset, beside lists that are copied for every note."""
+
+import random
+import tracemalloc
+from collections.abc import Callable, Mapping
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stream_rater.contract.corrections import PlayerMerged, PlayerRemoved, SeasonStarted, name_of
+from stream_rater.contract.events import to_json
+from stream_rater.pipeline.correction_ports import NotedCorrection
+from stream_rater.pipeline.edits_in_force import EditsOfLadders, LadderEdits
+from stream_rater.replay.edits import NO_EDITS
+from stream_rater.replay.fates import Fate, Fates
+from stream_rater.rounds.corrections import FIRST, LAST, span_of
+
+NAMES = "abcdefgh"
+SPANS = [(None, None), ("2026-01-02T00:00:00Z", None), (None, "2026-01-03T00:00:00Z")]
+
+
+def note(correction: msgspec.Struct, offset: int, at: int) -> NotedCorrection:
+    return NotedCorrection(offset, name_of(correction), msgspec.Raw(to_json(correction)), at)
+
+
+def a_correction(rng: random.Random) -> msgspec.Struct:
+    one, other = rng.sample(NAMES, 2)
+    if (chance := rng.random()) < 0.5:
+        since, until = rng.choice(SPANS)
+        return PlayerRemoved(ladder="l", player=one, since=since, until=until)
+    if chance < 0.9:
+        return PlayerMerged(ladder="l", player=one, into=other)
+    return SeasonStarted(ladder="l", season=rng.randint(1, 9), keep=0.5, sigma=1.0)
+
+
+def with_one_more(fates: Mapping[str, Fate], correction: msgspec.Struct) -> Mapping[str, Fate]:
+    """The rule, told plainly: all names that are the player's now get another fate."""
+    if isinstance(correction, SeasonStarted):
+        return fates
+    assert isinstance(correction, PlayerRemoved | PlayerMerged)
+    player = correction.player
+    names = {name for name, fate in fates.items() if fate.now == player}
+    names |= set() if player in fates else {player}
+    found = dict(fates)
+    for name in names:
+        fate = fates.get(name, Fate(name))
+        if isinstance(correction, PlayerRemoved):
+            found[name] = fate._replace(out=(*fate.out, span_of(correction)))
+        else:
+            found[name] = fate._replace(now=correction.into)
+    return found
+
+
+@settings(max_examples=200, deadline=None)
+@given(seed=st.integers(0, 2**32), size=st.integers(0, 30))
+def test_at_every_offset_the_edits_of_the_notes_before_hold(seed: int, size: int) -> None:
+    """Also where they are asked for in any order, while notes come, and where several were worked
+    in at one offset."""
+    rng, edits, held = random.Random(seed), LadderEdits(), EditsOfLadders()
+    notes, at, fates = list[NotedCorrection](), 0, dict[str, Fate]()
+    expected: list[tuple[int, Mapping[str, Fate], int]] = [(-1, {}, 0)]
+    """From after which offset on; the fates, and how many seasons have started."""
+    for offset in range(0, 10 * size, 10):
+        correction = a_correction(rng)
+        at = max(at, offset + rng.choice([0, 0, 30]))
+        fates = dict(with_one_more(fates, correction))
+        expected.append((at, fates, expected[-1][2] + isinstance(correction, SeasonStarted)))
+        notes.append(note(correction, offset, at))
+        edits.add(notes[-1:])
+        assert held.of("l", {"l": notes}).last.fates == fates
+        for asked in rng.sample(range(at + 50), 3):
+            _, right, seasons = [each for each in expected if each[0] < asked][-1]
+            found = edits.of(asked)
+            assert found.fates == right and found.fates.keys() == right.keys()
+            assert len(found.seasons) == seasons
+            for name in NAMES:
+                assert sorted(found.names_of(name)) == sorted(
+                    [n for n, fate in right.items() if fate.now == name]
+                    + ([] if name in right else [name])
+                )
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 2**32), size=st.integers(0, 30))
+def test_names_are_found_by_their_player(seed: int, size: int) -> None:
+    """And going on from a version is like going on from what made it."""
+    rng, fates = random.Random(seed), Fates()
+    for _ in range(size):
+        one, other = rng.sample(NAMES, 2)
+        if rng.random() < 0.5:
+            fates.remove(one, (rng.randint(0, 9), 10))
+        else:
+            fates.merge(one, other)
+        if rng.random() < 0.1:
+            then, more = fates.now(), Fates.after(fates.now())
+            more.merge(one, other)
+            assert Fates.after(then).now() == then == fates.now()
+        now = fates.now()
+        for name in NAMES:
+            mine = [each for each, fate in now.items() if fate.now == name]
+            assert sorted(fates.names_of(name)) == sorted(mine + [name] * (name not in now))
+
+
+def test_an_index_that_reads_other_notes_begins_anew() -> None:
+    """The notes of a ladder may be another list than before."""
+    held = EditsOfLadders()
+    removed, other = (PlayerRemoved(ladder="l", player=each) for each in "ab")
+    assert list(held.of("l", {"l": [note(removed, 0, 0)]}).last.fates) == ["a"]
+    assert list(held.of("l", {"l": [note(other, 0, 0)]}).last.fates) == ["b"]
+    assert held.of("m", {}).last == NO_EDITS
+
+
+def bytes_held(make: Callable[[], object]) -> int:
+    """What an object and all that it made hold."""
+    tracemalloc.start()
+    try:
+        kept = make()
+        held, _ = tracemalloc.get_traced_memory()
+        del kept
+        return held
+    finally:
+        tracemalloc.stop()
+
+
+def test_notes_take_memory_in_proportion() -> None:
+    """Each removal is noted at an offset of its own, and rounds between are rated by those before:
+    20,000 take about four times what 5,000 take."""
+
+    def wave(players: int) -> LadderEdits:
+        edits = LadderEdits()
+        for i in range(players):
+            edits.add([note(PlayerRemoved(ladder="l", player=f"p-{i:06}"), 10 * i, 10 * i)])
+            if not i % 100:
+                assert f"p-{i:06}" in edits.of(10 * i + 5).fates
+        return edits
+
+    few, many = (bytes_held(lambda n=n: wave(n)) for n in (5_000, 20_000))  # type: ignore[misc]
+    assert many < 6 * few  # of a square: 16 times
+
+
+def test_one_player_may_be_removed_in_many_spans() -> None:
+    """The notes of one player take memory in proportion, too, and all of them hold."""
+
+    def spans(count: int) -> Fates:
+        fates = Fates()
+        for i in range(count):
+            fates.remove("ann", (2 * i, 2 * i + 1))
+        return fates
+
+    few, many = (bytes_held(lambda n=n: spans(n)) for n in (2_000, 8_000))  # type: ignore[misc]
+    assert many < 6 * few  # of a square: 16 times
+    fate = spans(100).now()["ann"]
+    assert [fate.is_out(time) for time in (0, 1, 198, 199)] == [True, False, True, False]
+    assert span_of(PlayerRemoved(ladder="l", player="ann")) == (FIRST, LAST)

@@ -1,0 +1,147 @@
+"""Corrections that wait for others: scenarios, and mutants with one rule left out."""
+
+from collections.abc import Sequence
+
+from stream_rater.contract.record import Record
+from stream_rater.pipeline.ahead import Ahead, AllAhead
+from stream_rater.pipeline.correction_job import CorrectionJob
+from stream_rater.pipeline.corrections import Corrections, Work
+from stream_rater.pipeline.hearing import Course, Refusals
+from stream_rater.pipeline.judged_log import Proposed
+from stream_rater.pipeline.ports import CommitSource
+from stream_rater.replay.id_filter import IdFilter
+
+from .correction_mutants import _Kind
+from .registry import catches
+from .stage import A0, A1, Stage
+
+
+class JudgedByALaterRecord(_Kind):
+    """Judges corrections that wait in any order: the last first."""
+
+    class kind(Corrections):  # noqa: N801
+        """Corrections with this work."""
+
+        class work_kind(Work):  # noqa: N801
+            """Work with this job."""
+
+            class job_kind(CorrectionJob):  # noqa: N801
+                """A job that judges so."""
+
+                class ahead_kind(AllAhead):  # noqa: N801
+                    """All queues."""
+
+                    class kind(Ahead):  # noqa: N801
+                        """One queue."""
+
+                        def meet(self, record: Record) -> Course[None]:
+                            self.remember(record)
+                            yield from self._hearing.meet(record)
+                            if record.offset == max(self._polled):
+                                for each in reversed(self._polled.values()):
+                                    yield from self._judge(each)
+
+
+class PartRefused(_Kind):
+    """Refuses a batch as a whole if one of its corrections is refused."""
+
+    class kind(Corrections):  # noqa: N801
+        """Corrections with this work."""
+
+        class work_kind(Work):  # noqa: N801
+            """Work with this job."""
+
+            class job_kind(CorrectionJob):  # noqa: N801
+                """A job that judges so."""
+
+                class ahead_kind(AllAhead):  # noqa: N801
+                    """All queues."""
+
+                    class kind(Ahead):  # noqa: N801
+                        """One queue."""
+
+                        def _found(
+                            self, judged: Sequence[Proposed], refused: Refusals
+                        ) -> Refusals | None:
+                            return refused or super()._found(judged, refused)
+
+
+class IdsLost(_Kind):
+    """Takes no id for one that may be before a checkpoint."""
+
+    class kind(Corrections):  # noqa: N801
+        """Corrections with this work."""
+
+        class work_kind(Work):  # noqa: N801
+            """Work with this job."""
+
+            class job_kind(CorrectionJob):  # noqa: N801
+                """A job with an empty filter."""
+
+                def _ids_before(self) -> IdFilter:
+                    return IdFilter()
+
+
+class AmendedIdsLost(_Kind):
+    """Keeps the ids of the rounds before a checkpoint only as they were reported."""
+
+    class kind(Corrections):  # noqa: N801
+        """Corrections with this work."""
+
+        class work_kind(Work):  # noqa: N801
+            """Work with this job."""
+
+            class job_kind(CorrectionJob):  # noqa: N801
+                """A job that adds no amended round to the filter."""
+
+                def _add_amended(self, ids: IdFilter) -> None:
+                    pass
+
+
+@catches("judged-by-a-later-record")
+def same_round_is_voided_twice_in_a_queue(stage: Stage) -> None:
+    """Three corrections come in one poll. The second one counts, and the last one does not, since
+    the same was done before."""
+    for _ in range(2):
+        stage.rated(A0, A1)
+    stage.correct("round-voided", round_id="nowhere")
+    stage.correct("round-voided", round_id="round-1")
+    stage.correct("round-voided", round_id="round-1")
+    stage.round(A0, A1)
+
+
+@catches("part-refused")
+def batch_waits_in_a_queue(stage: Stage) -> None:
+    """A batch is half good. It waits behind a correction that is refused."""
+    for _ in range(2):
+        stage.rated(A0, A1)
+    stage.correct("round-voided", round_id="nowhere")
+    stage.correct("round-voided", round_id="round-2", batched=True)
+    stage.correct("round-voided", round_id="not-here", batched=True)
+    stage.correct("corrections-applied")
+    stage.round(A1, A0)
+
+
+@catches("ids-lost")
+def round_before_a_checkpoint_is_voided(stage: Stage) -> None:
+    """A round is voided, which makes a checkpoint; then one before the checkpoint is."""
+    for _ in range(2):
+        estimator, _ = stage.rated(A0, A1)
+    stage.correct("round-voided", round_id="round-2")
+    stage.through(estimator, CommitSource)
+    stage.correct("round-voided", round_id="round-1")
+    stage.correct("round-voided", round_id="nowhere")
+    stage.turns(estimator)
+
+
+@catches("amended-ids-lost")
+def player_of_an_amended_round_is_removed(stage: Stage) -> None:
+    """The only round of a player is one that a correction has put the player into. Then a
+    checkpoint is made, and the player is removed."""
+    for _ in range(2):
+        estimator, _ = stage.rated(A0, A1)
+    amended = [{"player": A0, "rank": 1}, {"player": "late", "rank": 2}]
+    stage.correct("round-amended", round_id="round-1", standings=amended)
+    stage.through(estimator, CommitSource)
+    stage.correct("player-removed", player="late")
+    stage.turns(estimator)

@@ -1,0 +1,220 @@
+"""Many corrections at once: the work that they make, counted, and not timed."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from stream_rater.adapters.memory import MemoryDriver, estimator_worker, updater_worker
+from stream_rater.adapters.memory_servers import Log, Store
+from stream_rater.config import ANY_LADDER
+from stream_rater.contract.corrections import EVENT_TYPE
+from stream_rater.contract.events import to_json
+from stream_rater.pipeline.correction_job import CorrectionJob
+from stream_rater.pipeline.correction_ports import NotedCorrection, ReadAgain
+from stream_rater.pipeline.edits_in_force import APPLIED
+from stream_rater.pipeline.estimator import Estimator
+from stream_rater.pipeline.hearing import JUDGED_AT_ONCE
+from stream_rater.pipeline.judged_log import Judged
+from stream_rater.pipeline.ports import CommitSource, Effect, Step
+from stream_rater.pipeline.updater import Updater
+
+LATER_S = 1.8e9
+
+
+def sent(log: Log, kind: str = "", ladder: str = "l", **about: Any) -> int:
+    """Append a record; returns its offset."""
+    headers = ((EVENT_TYPE, kind.encode()),) if kind else ()
+    return log.submit(0, to_json({"ladder": ladder, **about}), headers, LATER_S)
+
+
+def duel(log: Log, number: int, *players: str, ladder: str = "l") -> None:
+    """Append a round."""
+    sent(
+        log, ladder=ladder, round_id=f"r{number}", completed_at="2026-01-01T00:00:00Z",
+        standings=[{"player": each, "rank": i} for i, each in enumerate(players, 1)],
+    )  # fmt: skip
+
+
+def steps_of(job: CorrectionJob, driver: MemoryDriver) -> int:
+    """Do a job; returns in how many pieces, between which other rounds have their turn."""
+    for count in range(1, 10**6):
+        step, outcome = job.step(), None
+        try:
+            while True:
+                outcome = driver.perform(step.send(outcome))
+        except StopIteration as ended:
+            if ended.value:
+                return count
+    raise AssertionError("it does not end")
+
+
+def test_a_wave_of_20_000_is_judged_in_pieces_and_looks_at_its_own_rounds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each verdict looks at the rounds of its player alone, and others have their turn between."""
+    players, log = 20_000, Log(1, 1)
+    for i in range(0, players, 2):
+        duel(log, i, f"p-{i}", f"p-{i + 1}")
+    noted, place = list[NotedCorrection](), len(log.rounds[0]) + players
+    for i in range(players):
+        at = sent(log, "player-removed", player=f"p-{i}", batched=True)
+        noted.append(NotedCorrection(at, "player-removed", Raw(log.rounds[0][at].value or b"")))
+    assert sent(log, APPLIED) == place
+    driver = estimator_worker(log, Store())
+    judged = Judged(ANY_LADDER, 100, 1)
+    job = CorrectionJob("l", 0, place, [], noted, (), judged)
+    assert steps_of(job, driver) >= players // JUDGED_AT_ONCE
+    assert len(job.accepted) == players and not job.refused
+    again = CorrectionJob("l", 0, place, [], noted, (), judged)
+    looked_at = list[int]()
+    judge = again._judge_proposed
+
+    def counted(hearing: Any, proposed: Any) -> Any:
+        yield from judge(hearing, proposed)
+        looked_at.append(hearing.ledger.looked_at)
+
+    monkeypatch.setattr(again, "_judge_proposed", counted)
+    steps_of(again, driver)
+    assert looked_at == [players]  # each has one round; of two players of a round the first has it
+
+
+class Actor:
+    """A machine and what does its effects."""
+
+    def __init__(self, driver: MemoryDriver, machine: Step[Any]) -> None:
+        self.driver, self.machine = driver, machine
+        self.effect: Effect[Any] = next(machine)
+
+    def advance(self) -> Effect[Any]:
+        """Do one effect, and return it."""
+        done = self.effect
+        self.effect = self.machine.send(self.driver.perform(done))
+        return done
+
+
+class Crowd:
+    """An estimator and an updater with memory servers."""
+
+    def __init__(self, *, checkpoint_every: int = 0) -> None:
+        self.log = Log(1, 1)
+        self.log.estimators.committed = {0: 0}
+        self.log.updaters.committed = {0: 0}
+        store = Store()
+        estimator, updater = estimator_worker(self.log, store), updater_worker(self.log, store)
+        self.log.estimators.assign([estimator])
+        self.log.updaters.assign([updater])
+        machines = (
+            Estimator(
+                ANY_LADDER, 1, 1, window=100, commit_every_s=0.0, checkpoint_every=checkpoint_every
+            ).run(),
+            Updater(1).run(),
+        )
+        self.crew = [Actor(*both) for both in zip((estimator, updater), machines, strict=True)]
+        self.read: list[ReadAgain] = []
+        """What was read again, without reads that only let go."""
+
+    def work(self, most: int = 100_000) -> None:
+        """Until all is committed."""
+        end = len(self.log.rounds[0])
+        for _ in range(most):
+            effects = [actor.advance() for actor in self.crew]
+            if isinstance(effects[0], ReadAgain) and effects[0].first < effects[0].end:
+                self.read.append(effects[0])
+            if isinstance(effects[0], CommitSource) and self.log.estimators.committed[0] == end:
+                return
+        raise AssertionError("it does not end")
+
+    @property
+    def passes(self) -> int:
+        """How often the log was read from its start."""
+        return sum(each.first == 0 for each in self.read)
+
+    def codes(self) -> list[tuple[int, str]]:
+        """Of what was rejected, in order."""
+        return sorted((each.record.offset, each.code) for each in self.log.rejected)
+
+
+def rejected_as(code: str, offsets: Iterable[int]) -> list[tuple[int, str]]:
+    return [(offset, code) for offset in offsets]
+
+
+Void = Callable[[Log, int], int]
+
+
+def plain(log: Log, number: int) -> int:
+    """A correction of a round that is not there."""
+    return sent(log, "round-voided", round_id=f"nope-{number}")
+
+
+def of_a_player(log: Log, number: int) -> int:
+    return sent(log, "player-removed", player=f"nobody-{number}")
+
+
+def elsewhere(log: Log, number: int) -> int:
+    """Each on a ladder of its own."""
+    return sent(log, "round-voided", ladder=f"m{number}", round_id="nope")
+
+
+def batched(log: Log, number: int) -> int:
+    """Each in a batch of its own."""
+    found = sent(log, "round-voided", round_id=f"nope-{number}", batched=True)
+    sent(log, APPLIED)
+    return found
+
+
+@pytest.mark.parametrize("kind", [plain, of_a_player, elsewhere, batched])
+def test_refused_corrections_of_a_queue_take_one_pass(kind: Void) -> None:
+    """The first one reads the log; what waits behind it is judged on the way."""
+    crowd = Crowd()
+    for i in range(30):
+        duel(crowd.log, i, f"a-{i}", f"b-{i}")
+        duel(crowd.log, i, f"a-{i}", f"b-{i}", ladder=f"m{i}")
+    crowd.work()
+    refused = [kind(crowd.log, i) for i in range(30)]
+    duel(crowd.log, 100, "a-1", "new")
+    crowd.work()
+    code = "unknown-player" if kind is of_a_player else "unknown-round"
+    assert crowd.codes() == rejected_as(code, refused)
+    assert crowd.passes == 1
+
+
+def test_with_a_checkpoint_what_is_not_there_takes_no_pass_from_the_start() -> None:
+    """Checkpoints know which ids are before them."""
+    crowd = Crowd(checkpoint_every=1)
+    for i in range(250):
+        duel(crowd.log, i, f"a-{i}", f"b-{i}")
+    sent(crowd.log, "round-voided", round_id="r249")
+    crowd.work()
+    before = crowd.passes
+    refused = [of_a_player(crowd.log, 1)]
+    crowd.work()
+    refused.append(plain(crowd.log, 1))
+    crowd.work()
+    assert [offset for offset, _ in crowd.codes()] == refused
+    assert crowd.passes == before
+    found = [each for each in crowd.read if each.end >= refused[0]]
+    assert min(each.first for each in found) >= 250 - 100  # the window
+
+
+def test_what_is_accepted_in_a_queue_counts_for_what_is_behind_it() -> None:
+    """Of three that void one round the first one counts. The last one is of a player who has then
+    no round left."""
+    crowd = Crowd()
+    for i in range(3):
+        duel(crowd.log, i, f"a-{i}", f"b-{i}")
+    crowd.work()
+    plain(crowd.log, 1)
+    sent(crowd.log, "round-voided", round_id="r1")
+    refused = [sent(crowd.log, "round-voided", round_id="r1") for _ in range(2)]
+    refused.append(sent(crowd.log, "player-removed", player="a-1"))
+    duel(crowd.log, 7, "a-1", "b-1")
+    late = sent(crowd.log, "round-voided", round_id="r8")
+    duel(crowd.log, 8, "a-2", "c")
+    crowd.work()
+    codes = ["unknown-round", "already-voided", "already-voided", "unknown-player", "unknown-round"]
+    offsets = [refused[0] - 2, *refused, late]
+    assert crowd.codes() == list(zip(offsets, codes, strict=True))
+    notes = crowd.log.read().corrections["l"]
+    assert [(each.event_type, each.offset) for each in notes] == [("round-voided", refused[0] - 1)]
