@@ -1,4 +1,4 @@
-#!lua name=stream_rater_4
+#!lua name=stream_rater_5
 -- The store's side of the protocol, where plain commands do not suffice: compare and set, atomic on
 -- one shard, as a Redis Function.
 --
@@ -11,13 +11,14 @@
 -- A changed function gets a new library name and new function names, so that two releases can work
 -- side by side.
 
--- If 'applied' is ARGV[1], make it ARGV[2], remember the fresh rows ARGV[3] and write the beliefs in
--- ARGV[4]: for each hash, in the order of the keys, how many (four bytes), then field and value of
+-- If 'applied' is ARGV[1] and 'epoch' is ARGV[5], make 'applied' ARGV[2], remember the fresh rows
+-- ARGV[3] and write the beliefs in ARGV[4]: for each hash, in the order of the keys, how many (four bytes), then field and value of
 -- each, all of them behind their lengths (four bytes). A hash may be declared several times.
--- Returns 1, or 0 where 'applied' was another.
+-- Returns 1, or 0 where 'applied' or 'epoch' was another.
 local function apply(keys, args)
   local call, read, spread, packed = redis.call, struct.unpack, unpack, args[4]
-  if (call('HGET', keys[1], 'applied') or '0') ~= args[1] then
+  if (call('HGET', keys[1], 'applied') or '0') ~= args[1] or
+    (call('HGET', keys[1], 'epoch') or '') ~= args[5] then
     return 0
   end
   local formats = {}
@@ -33,4 +34,4 @@ local function apply(keys, args)
   return 1
 end
 
-redis.register_function{function_name = 'stream_rater_4_apply', callback = apply}
+redis.register_function{function_name = 'stream_rater_5_apply', callback = apply}

@@ -160,8 +160,9 @@ class Store:
 
     def apply(self, shard: int, position: Position, beliefs: BeliefColumn) -> bool:
         """Write beliefs and position by compare-and-set. Returns False, and writes nothing, if
-        `applied` is not `position.start`."""
-        if self.positions.get(shard, Position()).applied != position.start:
+        `applied` is not `position.start` or the epoch is another."""
+        held = self.positions.get(shard, Position())
+        if (held.applied, held.epoch) != (position.start, position.epoch):
             return False
         self.positions[shard] = position
         self.beliefs.setdefault(shard, {}).update(beliefs)

@@ -328,6 +328,13 @@ class Position:
     """Which rows of the last call changed a belief: one bit for each row, in order, high bit
     first. Then, of each of these that is not its player's last one, the mu and sigma before it, as
     float32 (`repeats`)."""
+    epoch: bytes = b""
+    """The word of the last rebuild, which chose it at random; empty before the first one. A rebuild
+    may leave `applied` as it was, and what was read before it must not be written after it."""
+
+    def moved(self, applied: int, fresh: bytes) -> "Position":
+        """The position after a call from here up to `applied`."""
+        return Position(applied, self.applied, fresh, self.epoch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +355,8 @@ class ReadBeliefs(Effect[Mapping[int, Held]]):
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """What one call writes to a shard, provided that `applied` still equals `position.start`."""
+    """What one call writes to a shard, provided that `applied` still equals `position.start`, and
+    the epoch that of the position."""
 
     position: Position
     beliefs: BeliefColumn = field(repr=False)
@@ -356,8 +364,8 @@ class Application:
 
 @dataclass(frozen=True, slots=True)
 class Apply(Effect[Mapping[int, bool]]):
-    """Write to each shard by compare-and-set. The outcome is False for a shard whose `applied` had
-    another value; nothing was written to it."""
+    """Write to each shard by compare-and-set. The outcome is False for a shard whose `applied` or
+    epoch had another value; nothing was written to it."""
 
     applications: Mapping[int, Application]
     events: "Collection[Event]" = field(default=(), repr=False)

@@ -69,9 +69,11 @@ def store(request: pytest.FixtureRequest) -> Performer:
 
 
 def application(
-    start: int, applied: int, beliefs: Mapping[Player, bytes], fresh: bytes = b""
-) -> Application:
-    return Application(Position(applied, start, fresh), BeliefColumn.of(list(beliefs.items())))
+    start: int, applied: int, beliefs: Mapping[Player, bytes], fresh: bytes = b"",
+    epoch: bytes = b"",
+) -> Application:  # fmt: skip
+    position = Position(applied, start, fresh, epoch)
+    return Application(position, BeliefColumn.of(list(beliefs.items())))
 
 
 def apply(store: Performer, shard: int, *call: Application) -> bool:
@@ -333,10 +335,10 @@ def test_a_rebuild_that_was_given_up(redis_settings: real.Settings) -> None:
     assert store.layout.begun_by(1) == 1
     assert apply(performer, 1, application(0, 1, {("l", "p"): b"x"}))
     assert not store.layout.is_empty()
-    store.layout.begin_rebuild(2)
+    epoch = store.layout.begin_rebuild(2)
     assert store.count_beliefs() == 0
     assert read(performer, 1).position.applied == UNFINISHED
-    assert apply(performer, 1, application(UNFINISHED, 5, {}))
+    assert apply(performer, 1, application(UNFINISHED, 5, {}, epoch=epoch))
     with pytest.raises(LayoutMismatch, match="rebuild --replace"):
         store.check_layout(layout)
     store.layout.end_rebuild({"shards": "8"}, 2)
@@ -344,6 +346,23 @@ def test_a_rebuild_that_was_given_up(redis_settings: real.Settings) -> None:
     assert store.layout.begun_by(3) == 2
     with connect(redis_settings) as client:
         assert client.exists("{x}:position", "other", "{1}:beliefs") == 3
+
+
+@pytest.mark.integration
+def test_a_call_from_before_a_rebuild_writes_nothing(redis_settings: real.Settings) -> None:
+    """A rebuild may end at the `applied` where a worker was stopped within a call. What the worker
+    has read before is of another store."""
+    performer = RedisPerformer(redis_settings)
+    assert apply(performer, 0, application(0, 5, {BOB: b"before"}))
+    stopped = application(5, 6, {BOB: b"stopped"})
+    epoch = performer.store.layout.begin_rebuild(1)
+    assert len(epoch) > 0 and epoch != performer.store.layout.begin_rebuild(1)
+    epoch = read(performer, 0).position.epoch
+    assert apply(performer, 0, application(UNFINISHED, 5, {BOB: b"rebuilt"}, epoch=epoch))
+    assert not apply(performer, 0, stopped)
+    position = Position(5, UNFINISHED, b"", epoch)
+    assert read(performer, 0, BOB) == Held(position, [b"rebuilt"])
+    assert apply(performer, 0, application(5, 6, {BOB: b"next"}, epoch=epoch))
 
 
 @pytest.mark.integration

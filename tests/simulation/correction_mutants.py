@@ -1,6 +1,7 @@
 """Mutants of corrections, each with one rule left out."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from stream_rater.adapters.memory import Steps
@@ -160,9 +161,7 @@ class UntoldUnnoted(Updater):
         for change in super()._compute(group, held):
             position = change.application.position
             bits = position.fresh[: (change.rows + 7) // 8]
-            application = Application(
-                type(position)(position.applied, position.start, bits), change.application.beliefs
-            )
+            application = Application(replace(position, fresh=bits), change.application.beliefs)
             found.append(
                 Change(change.shard, change.rows, change.fresh, application, change.events)
             )

@@ -78,9 +78,10 @@ def rebuild(
     log.updaters.committed |= moved
     applied |= moved
     store.beliefs.clear()
+    epoch = b"%d" % next(store.epochs)
     for shard in range(shards):
-        store.positions[shard] = Position(UNFINISHED, UNFINISHED)
-    fill(work.beliefs(), applied, marks, write)
+        store.positions[shard] = Position(UNFINISHED, UNFINISHED, epoch=epoch)
+    fill(work.beliefs(), applied, marks, epoch, write)
     log.write(notes("restated", {ladder: ladders.history(ladder) for ladder in work.ladders}))
     for number, shard in enumerate(log.parts):
         store.forget_before(number, shard.start)

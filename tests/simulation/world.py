@@ -4,6 +4,7 @@ The store remembers every state that it ever had, to return to it or to answer f
 gets its records in small batches, and its calls and parts reach the shards in any order.
 """
 
+import itertools
 import random
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
@@ -46,6 +47,8 @@ class StoreWithPast(Store):
     def __init__(self, rng: random.Random, stale: float = 0.0) -> None:
         super().__init__()
         self._rng = rng
+        self.epochs = itertools.count(1)
+        """The words of the rebuilds to come; no two are equal."""
         self.stale = stale
         self.faults: Counter[str] = Counter()
         """The faults that happened here, and to the workers on this store (`faults`)."""
