@@ -15,6 +15,11 @@
 -- ARGV[3] and write the beliefs in ARGV[4]: for each hash, in the order of the keys, how many (four bytes), then field and value of
 -- each, all of them behind their lengths (four bytes). A hash may be declared several times.
 -- Returns 1, or 0 where 'applied' or 'epoch' was another.
+--
+-- ARGV[6] is how many of these beliefs were absent when they were read at this 'applied'; empty: not
+-- counted. HSET tells how many fields are new. If that differs, beliefs were deleted from here by
+-- somebody else, and others may be gone, too. The beliefs of this call are written then, but
+-- 'applied' becomes -2: no worker goes on from there. Returns 0.
 local function apply(keys, args)
   local call, read, spread, packed = redis.call, struct.unpack, unpack, args[4]
   if (call('HGET', keys[1], 'applied') or '0') ~= args[1] or
@@ -22,13 +27,17 @@ local function apply(keys, args)
     return 0
   end
   local formats = {}
-  local at, count = 1
+  local at, count, new = 1, nil, 0
   for i = 2, #keys do
     count, at = read('<I4', packed, at)
     formats[count] = formats[count] or '<' .. string.rep('I4c0I4c0', count)
     local beliefs = {read(formats[count], packed, at)}
     at = table.remove(beliefs)
-    call('HSET', keys[i], spread(beliefs))
+    new = new + call('HSET', keys[i], spread(beliefs))
+  end
+  if args[6] ~= '' and new ~= tonumber(args[6]) then
+    call('HSET', keys[1], 'applied', '-2', 'start', '-2', 'fresh', '')
+    return 0
   end
   call('HSET', keys[1], 'applied', args[2], 'start', args[1], 'fresh', args[3])
   return 1

@@ -220,7 +220,7 @@ class RedisStore:
             bulk(key) + packed.keys,
             (
                 b"%d" % position.start, b"%d" % position.applied, position.fresh, packed.beliefs,
-                position.epoch,
+                position.epoch, b"" if application.absent is None else b"%d" % application.absent,
             ),
         )  # fmt: skip
 

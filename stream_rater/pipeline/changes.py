@@ -100,7 +100,9 @@ def _change(
 ) -> Change:  # fmt: skip
     told = np.packbits(fresh).tobytes() + noted
     position = held[shard].position.moved(group.batches[shard].end, told)
-    return Change(shard, len(fresh), len(events), Application(position, beliefs), events)
+    absent = held[shard].records.count(None)  # whoever is absent has a fresh row
+    application = Application(position, beliefs, absent)
+    return Change(shard, len(fresh), len(events), application, events)
 
 
 def encoded(players: PlayerColumn, beliefs: Beliefs) -> BeliefColumn:

@@ -36,7 +36,8 @@ def corrected(shard: int, batch: Batch, held: Held) -> Change:
     written = encoded(batch.players.take(chosen), beliefs)
     events = _events(shard, part, chosen.tolist(), beliefs.header)
     position = held.position.moved(batch.end, np.packbits(fresh).tobytes())
-    return Change(shard, len(part), len(chosen), Application(position, written), events)
+    application = Application(position, written, held.records.count(None))
+    return Change(shard, len(part), len(chosen), application, events)
 
 
 def recalled_correction(shard: int, batch: Batch, held: Held, published: int) -> Change:

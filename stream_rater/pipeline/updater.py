@@ -17,8 +17,8 @@ protocol.
     have several fresh rows (`repeats`): they are applied in order.
 13. Apply with one call for each shard, by compare-and-set on `applied` and the epoch, which each
     rebuild sets anew. The call writes the records, the new `applied` and the flags of fresh rows;
-    also, of each fresh row that is not its player's last, the mu and sigma before it. If the
-    outcome is unknown, go to step 8.
+    also, of each fresh row that is not its player's last, the mu and sigma before it. If other
+    beliefs are new than were absent, the shard is refused. If the outcome is unknown, go to step 8.
     Meanwhile the driver may send the events in the transaction of step 14, which ends only after
     the call.
 14. Publish the events and commit the offsets in one transaction. If the outcome is unknown, get a

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -21,6 +22,7 @@ from stream_rater.pipeline.ports import (
     NO_PLAYERS,
     REBUILT,
     UNFINISHED,
+    VANISHED,
     Application,
     Apply,
     Held,
@@ -129,6 +131,36 @@ def test_a_stale_call_writes_nothing(store: Performer) -> None:
     assert read(store, 0, BOB, ("x", "y")) == Held(Position(5, 0, b"\x80"), [b"first", None])
     assert apply(store, 0, application(5, 6, {BOB: b"second"}))
     assert read(store, 0, BOB) == Held(Position(6, 5, b""), [b"second"])
+
+
+def test_beliefs_that_vanish_are_noticed(store: Performer) -> None:
+    """As many beliefs must be new as were absent when they were read. If more are, somebody has
+    deleted some; if fewer, somebody has written some. No worker goes on from there."""
+    ann = "ranked-eu", "ann"
+    for shard, expected, right in ((0, 1, True), (1, 0, False), (2, 2, False), (3, None, True)):
+        assert apply(store, shard, application(0, 5, {BOB: b"first"}, b"\x80"))
+        call = replace(application(5, 6, {BOB: b"second", ann: b"first"}, b"\xc0"), absent=expected)
+        assert apply(store, shard, call) == right
+        held = read(store, shard, BOB, ann)
+        position = Position(6, 5, b"\xc0") if right else Position(VANISHED, VANISHED)
+        assert held == Held(position, [b"second", b"first"])
+        assert apply(store, shard, application(6, 7, {})) == right
+    many = {("l", f"p{number}"): b"x" for number in range(3000)}
+    assert apply(store, 4, replace(application(0, 1, many), absent=3000))
+    assert apply(store, 4, replace(application(1, 2, many), absent=0))
+
+
+@pytest.mark.integration
+def test_a_belief_that_was_deleted(redis_settings: real.Settings) -> None:
+    """It is missed by the call that had read it."""
+    performer = RedisPerformer(redis_settings)
+    assert apply(performer, 0, application(0, 1, {BOB: b"x", ("l", "ann"): b"y"}))
+    assert read(performer, 0, BOB).records == [b"x"]
+    with connect(redis_settings) as client:
+        (key,) = client.scan_iter(match="{0}:belief:ranked-eu:*")
+        assert client.hdel(key, "bob") == 1
+    assert not apply(performer, 0, replace(application(1, 2, {BOB: b"z"}), absent=0))
+    assert read(performer, 0).position.applied == VANISHED
 
 
 def test_a_first_call_begins_at_zero(store: Performer) -> None:

@@ -92,6 +92,24 @@ def updater_stopped_over_a_rebuild(stage: Stage) -> None:
     stage.updater()
 
 
+@catches("absences-not-compared")
+def beliefs_vanish_within_a_call(stage: Stage) -> None:
+    """A hash with the beliefs of two players is deleted while a call that writes one of them is on
+    its way. An operator rebuilds if asked to. Then the other player has a round."""
+    stage.rated(A0, B0)
+    stage.round(A0, C0)
+    estimator, updater = stage.actors
+    stage.through(estimator, CommitSource)
+    stage.until(updater, Apply)
+    del stage.store.beliefs[0]["a", A0], stage.store.beliefs[0]["a", B0]
+    stage.turns(updater)
+    if stage.watch.to_rebuild:
+        stage.rebuild()
+        stage.estimator()
+        stage.updater()
+    stage.round(B0, C0)
+
+
 def fewer_factors_before(offset: int) -> Ladders:
     """The ladders file, with ladder `a` keeping one factor up to this offset."""
     rating = LADDERS.ladders["a"].rating

@@ -44,7 +44,7 @@ def rebuild(
 
     def write(calls: Mapping[int, Application]) -> dict[int, bool]:
         step()
-        return {s: store.apply(s, each.position, each.beliefs) for s, each in calls.items()}
+        return {s: store.apply(s, each) for s, each in calls.items()}
 
     applied = dict(log.updaters.committed)
     scattered = {p: log.estimators.committed.get(p, 0) for p in range(len(log.rounds))}

@@ -179,6 +179,14 @@ class EpochNotCompared(UnkindWorker):
         return replace(position, epoch=held.epoch)
 
 
+class AbsencesNotCompared(UnkindWorker):
+    """Step 13 without the count of new beliefs: those that vanished are taken for newcomers'."""
+
+    def _apply(self, effect: Apply) -> Steps:
+        uncounted = {s: replace(call, absent=None) for s, call in effect.applications.items()}
+        return (yield from super()._apply(replace(effect, applications=uncounted)))
+
+
 class PublishesWhatWentAhead(UnkindWorker):
     """Step 14 with all events that were sent during step 13, even those of shards that refused the
     call."""

@@ -13,10 +13,11 @@ from typing import Any
 
 from stream_rater.adapters.memory import MemoryDriver, Steps
 from stream_rater.adapters.memory_servers import Group, Log, Records, Store
-from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
+from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.contract.record import Player, Record
 from stream_rater.pipeline.correction_ports import ReadPiece
 from stream_rater.pipeline.ports import (
+    Application,
     Apply,
     Held,
     Polled,
@@ -50,6 +51,8 @@ class StoreWithPast(Store):
         self.epochs = itertools.count(1)
         """The words of the rebuilds to come; no two are equal."""
         self.stale = stale
+        self.vanishing = False
+        """Whether beliefs vanish within the next call that changes some."""
         self.faults: Counter[str] = Counter()
         """The faults that happened here, and to the workers on this store (`faults`)."""
         self._line: dict[int, list[State]] = {}
@@ -64,9 +67,11 @@ class StoreWithPast(Store):
         """The present state of a shard."""
         return self.positions.get(shard, Position()), dict(self.beliefs.get(shard, {}))
 
-    def apply(self, shard: int, position: Position, beliefs: BeliefColumn) -> bool:
+    def apply(self, shard: int, application: Application) -> bool:
+        if self.vanishing:
+            self._vanish_within(shard, application)
         before = self.state(shard)
-        done = super().apply(shard, position, beliefs)
+        done = super().apply(shard, application)
         if done:
             self._line.setdefault(shard, []).append(before)
             self._ever.setdefault(shard, [before]).append(self.state(shard))
@@ -78,6 +83,25 @@ class StoreWithPast(Store):
             position, beliefs = self._rng.choice(self._ever[shard])
             return Held(position, [beliefs.get(player) for player in players])
         return super().read(shard, players)
+
+    def vanish(self) -> None:
+        """Let a hash of beliefs be deleted while a call that writes to it is on its way."""
+        self.vanishing = True
+
+    def _vanish_within(self, shard: int, application: Application) -> None:
+        """Delete half of a shard's beliefs, if the call writes one of them and will be carried
+        out."""
+        held = self.positions.get(shard, Position())
+        position = application.position
+        beliefs = self.beliefs.get(shard, {})
+        mine = [player for player, _ in application.beliefs if player in beliefs]
+        counted = mine and application.absent is not None
+        if counted and (position.start, position.epoch) == (held.applied, held.epoch):
+            self.vanishing = False
+            self.faults["vanished"] += 1
+            others = [player for player in beliefs if player not in mine]
+            for player in [mine[0], *others[::2]]:
+                del beliefs[player]
 
     def lose_checkpoints(self) -> None:
         """Lose some pieces and heads, or return to older ones."""

@@ -272,7 +272,7 @@ def giving_up(store: Store, after: int) -> Write:
         if left[0] == 0:
             raise InterruptedError
         left[0] -= 1
-        return {s: store.apply(s, c.position, c.beliefs) for s, c in calls.items()}
+        return {s: store.apply(s, each) for s, each in calls.items()}
 
     return write
 
@@ -280,7 +280,7 @@ def giving_up(store: Store, after: int) -> Write:
 def filled(store: Store) -> None:
     fill(
         beliefs_of_fifty(), {0: 0, 1: 9, 2: 4}, MARKS, EPOCH,
-        lambda calls: {s: store.apply(s, c.position, c.beliefs) for s, c in calls.items()},
+        lambda calls: {s: store.apply(s, each) for s, each in calls.items()},
     )  # fmt: skip
 
 
@@ -304,7 +304,7 @@ def test_a_store_that_somebody_writes_to() -> None:
     """Is given up."""
     store = unfinished()
     application = Application(Position(3, UNFINISHED, epoch=EPOCH), NO_BELIEFS)
-    store.apply(1, application.position, application.beliefs)
+    store.apply(1, application)
     with pytest.raises(InUse):
         filled(store)
 
