@@ -1,4 +1,4 @@
-#!lua name=stream_rater_4
+#!lua name=stream_rater_5
 -- The store's side of the protocol, where plain commands do not suffice: compare and set, atomic on
 -- one shard, as a Redis Function.
 --
@@ -11,26 +11,36 @@
 -- A changed function gets a new library name and new function names, so that two releases can work
 -- side by side.
 
--- If 'applied' is ARGV[1], make it ARGV[2], remember the fresh rows ARGV[3] and write the beliefs in
--- ARGV[4]: for each hash, in the order of the keys, how many (four bytes), then field and value of
+-- If 'applied' is ARGV[1] and 'epoch' is ARGV[5], make 'applied' ARGV[2], remember the fresh rows
+-- ARGV[3] and write the beliefs in ARGV[4]: for each hash, in the order of the keys, how many (four bytes), then field and value of
 -- each, all of them behind their lengths (four bytes). A hash may be declared several times.
--- Returns 1, or 0 where 'applied' was another.
+-- Returns 1, or 0 where 'applied' or 'epoch' was another.
+--
+-- ARGV[6] is how many of these beliefs were absent when they were read at this 'applied'; empty: not
+-- counted. HSET tells how many fields are new. If that differs, beliefs were deleted from here by
+-- somebody else, and others may be gone, too. The beliefs of this call are written then, but
+-- 'applied' becomes -2: no worker goes on from there. Returns 0.
 local function apply(keys, args)
   local call, read, spread, packed = redis.call, struct.unpack, unpack, args[4]
-  if (call('HGET', keys[1], 'applied') or '0') ~= args[1] then
+  if (call('HGET', keys[1], 'applied') or '0') ~= args[1] or
+    (call('HGET', keys[1], 'epoch') or '') ~= args[5] then
     return 0
   end
   local formats = {}
-  local at, count = 1
+  local at, count, new = 1, nil, 0
   for i = 2, #keys do
     count, at = read('<I4', packed, at)
     formats[count] = formats[count] or '<' .. string.rep('I4c0I4c0', count)
     local beliefs = {read(formats[count], packed, at)}
     at = table.remove(beliefs)
-    call('HSET', keys[i], spread(beliefs))
+    new = new + call('HSET', keys[i], spread(beliefs))
+  end
+  if args[6] ~= '' and new ~= tonumber(args[6]) then
+    call('HSET', keys[1], 'applied', '-2', 'start', '-2', 'fresh', '')
+    return 0
   end
   call('HSET', keys[1], 'applied', args[2], 'start', args[1], 'fresh', args[3])
   return 1
 end
 
-redis.register_function{function_name = 'stream_rater_4_apply', callback = apply}
+redis.register_function{function_name = 'stream_rater_5_apply', callback = apply}

@@ -270,7 +270,7 @@ class MemoryDriver:
         done = {}
         for shard, application in effect.applications.items():
             yield
-            done[shard] = self.store.apply(shard, application.position, application.beliefs)
+            done[shard] = self.store.apply(shard, application)
         yield
         return done
 

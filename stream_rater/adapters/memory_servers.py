@@ -4,11 +4,20 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
+from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.contract.events import Headers
 from stream_rater.contract.record import Player, Record
 from stream_rater.pipeline.ladder_history import LadderLog
-from stream_rater.pipeline.ports import Event, Held, LogTrouble, Position, Priors, Rejection
+from stream_rater.pipeline.ports import (
+    VANISHED,
+    Application,
+    Event,
+    Held,
+    LogTrouble,
+    Position,
+    Priors,
+    Rejection,
+)
 from stream_rater.rating.record import HEADER_SIZE
 
 
@@ -158,11 +167,18 @@ class Store:
         position = self.positions.get(shard, Position())
         return Held(position, [beliefs.get(player) for player in players])
 
-    def apply(self, shard: int, position: Position, beliefs: BeliefColumn) -> bool:
+    def apply(self, shard: int, application: Application) -> bool:
         """Write beliefs and position by compare-and-set. Returns False, and writes nothing, if
-        `applied` is not `position.start`."""
-        if self.positions.get(shard, Position()).applied != position.start:
+        `applied` is not `position.start` or the epoch is another. Returns False, too, if the
+        beliefs that are new here are not as many as were absent; then the shard is VANISHED."""
+        position, beliefs = application.position, application.beliefs
+        held = self.positions.get(shard, Position())
+        if (held.applied, held.epoch) != (position.start, position.epoch):
             return False
-        self.positions[shard] = position
-        self.beliefs.setdefault(shard, {}).update(beliefs)
-        return True
+        before = self.beliefs.setdefault(shard, {})
+        new = sum(player not in before for player, _ in beliefs)
+        before.update(beliefs)
+        vanished = application.absent is not None and new != application.absent
+        here = Position(VANISHED, VANISHED, epoch=position.epoch)
+        self.positions[shard] = here if vanished else position
+        return not vanished

@@ -44,11 +44,11 @@ from stream_rater.contract.record import Player
 from stream_rater.pipeline.ports import Application, Denied, Held, Position, Priors, StoreTrouble
 from stream_rater.rating.record import HEADER_SIZE
 
-LIBRARY = "stream_rater_4"
+LIBRARY = "stream_rater_5"
 NO_CONNECTION = " connecting to "
 """In the client's message if no connection could be made."""
 NO_HEADER = bytes(HEADER_SIZE)
-POSITION = "applied", "start", "fresh"
+POSITION = "applied", "start", "fresh", "epoch"
 
 
 def _reason(error: Exception) -> str:
@@ -117,8 +117,8 @@ def _beliefs_on(server: Client) -> Iterator[list[tuple[Player, bytes]]]:
 
 
 def _position(reply: Sequence[bytes | None]) -> Position:
-    applied, start, fresh = reply
-    return Position(int(applied or 0), int(start or 0), fresh or b"")
+    applied, start, fresh, epoch = reply
+    return Position(int(applied or 0), int(start or 0), fresh or b"", epoch or b"")
 
 
 @cache
@@ -218,8 +218,11 @@ class RedisStore:
             key,
             1 + packed.hashes,
             bulk(key) + packed.keys,
-            (b"%d" % position.start, b"%d" % position.applied, position.fresh, packed.beliefs),
-        )
+            (
+                b"%d" % position.start, b"%d" % position.applied, position.fresh, packed.beliefs,
+                position.epoch, b"" if application.absent is None else b"%d" % application.absent,
+            ),
+        )  # fmt: skip
 
     def encoding(self, shard: int, player: Player) -> str:
         """The encoding in which Redis holds the hash of a player's belief; empty if Redis does not

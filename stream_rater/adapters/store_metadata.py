@@ -5,6 +5,7 @@ which kernel version.
 """
 
 import re
+import secrets
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -36,6 +37,8 @@ ERASED = (
     "if `stream-rater erase` has written the log anew, set topic_prefix to that of the new topics. "
     "Otherwise "
 )
+EPOCH_BYTES = 8
+"""Of the random word that each rebuild gives all shards."""
 KEY = re.compile(rb"\{\d+\}:(position|belief:.*)", re.DOTALL)
 """A key that belongs to a shard."""
 
@@ -145,13 +148,16 @@ class StoreMetadata:
 
         return not self._guard(found)
 
-    def begin_rebuild(self, shards: int) -> None:
-        """Mark the store and each shard as unfinished, then delete the shards' other keys."""
+    def begin_rebuild(self, shards: int) -> bytes:
+        """Mark the store and each shard as unfinished, then delete the shards' other keys. Returns
+        the epoch that begins here: from now on no call of an older one is carried out."""
+        epoch = secrets.token_hex(EPOCH_BYTES).encode()
 
         def clear() -> None:
             self._client.hset(LAYOUT_KEY, REBUILDING, "1")
             unfinished = {position_key(shard).encode() for shard in range(shards)}
             for key in unfinished:
+                self._client.hset(key, "epoch", epoch)
                 for name in ("applied", "start"):
                     self._client.hset(key, name, UNFINISHED)
             for key in self._client.scan_iter(match="{*}:*", count=10_000):
@@ -160,6 +166,7 @@ class StoreMetadata:
             self._client.unlink(LADDERS_KEY)
 
         self._guard(clear)
+        return epoch
 
     def end_rebuild(self, layout: Mapping[str, str], kernel: int) -> None:
         """Store the new layout, and end the rebuild. Workers may then use the store."""

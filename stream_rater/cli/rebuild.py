@@ -107,9 +107,9 @@ def _rebuild(
     moved = passed(applied, marks)
     admin.commit(UPDATERS, parts, moved)
     applied |= moved
-    store.layout.begin_rebuild(shards)
+    epoch = store.layout.begin_rebuild(shards)
     check_idle(admin, settings)
-    fill(track_batches(work.beliefs(), "beliefs"), applied, marks, store.apply)
+    fill(track_batches(work.beliefs(), "beliefs"), applied, marks, epoch, store.apply)
     if _committed(admin, UPDATERS, parts, shards) != applied:
         raise InUse("workers ran while the store was being rebuilt: stop them, run it again")
     return work

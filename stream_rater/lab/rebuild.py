@@ -204,14 +204,17 @@ def passed(applied: Offsets, marks: Offsets) -> dict[int, int]:
     return {shard: mark + 1 for shard, mark in marks.items() if mark == applied.get(shard, 0)}
 
 
-def fill(beliefs: Iterable[BeliefColumn], applied: Offsets, marks: Offsets, write: Write) -> None:
-    """Write beliefs to a store whose shards are all marked, empty and UNFINISHED. Raises InUse.
+def fill(
+    beliefs: Iterable[BeliefColumn], applied: Offsets, marks: Offsets, epoch: bytes, write: Write
+) -> None:
+    """Write beliefs to a store whose shards are all marked, empty and UNFINISHED, and have this
+    epoch. Raises InUse.
 
     No intermediate state can be mistaken for a complete one, even if the store goes back to it.
     """
     shards = len(marks)
     for some in beliefs:
-        _write(_by_shard(some, shards), write)
+        _write(_by_shard(some, shards, epoch), write)
     ends = {shard: applied.get(shard, 0) for shard in range(shards)}
     ahead = {
         s: BeliefColumn.of([(REBUILT, b"%d" % (mark + 1))])
@@ -220,18 +223,19 @@ def fill(beliefs: Iterable[BeliefColumn], applied: Offsets, marks: Offsets, writ
     }
     for starts in (dict.fromkeys(ends, UNFINISHED), ends):  # so that the last call changes nothing
         last = {
-            s: Application(Position(end, starts[s]), ahead.get(s, NO_BELIEFS))
+            s: Application(Position(end, starts[s], epoch=epoch), ahead.get(s, NO_BELIEFS))
             for s, end in ends.items()
         }
         _write(last, write)
 
 
-def _by_shard(beliefs: BeliefColumn, shards: int) -> dict[int, Application]:
+def _by_shard(beliefs: BeliefColumn, shards: int, epoch: bytes) -> dict[int, Application]:
     owners = shards_of_names(beliefs.players.names, shards)
     ordered = beliefs.take(np.argsort(owners, kind="stable"))
     ends = np.cumsum(np.bincount(owners, minlength=shards))
+    unfinished = Position(UNFINISHED, UNFINISHED, epoch=epoch)
     return {
-        shard: Application(Position(UNFINISHED, UNFINISHED), ordered[start:end])
+        shard: Application(unfinished, ordered[start:end])
         for shard, (start, end) in enumerate(pairwise([0, *ends.tolist()]))
         if end > start
     }

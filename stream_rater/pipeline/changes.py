@@ -15,7 +15,7 @@ from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.columns.strings import StringColumn
 from stream_rater.parts.rows import rows_of
 from stream_rater.pipeline import repeats, stage_2, untold
-from stream_rater.pipeline.ports import NO_BELIEFS, Application, Event, Held, Position
+from stream_rater.pipeline.ports import NO_BELIEFS, Application, Event, Held
 from stream_rater.pipeline.rating_events import encode_events
 from stream_rater.pipeline.shard import Batch
 from stream_rater.pipeline.shard_group import ShardGroup
@@ -99,8 +99,10 @@ def _change(
     events: Collection[Event], beliefs: BeliefColumn, noted: bytes,
 ) -> Change:  # fmt: skip
     told = np.packbits(fresh).tobytes() + noted
-    position = Position(group.batches[shard].end, held[shard].position.applied, told)
-    return Change(shard, len(fresh), len(events), Application(position, beliefs), events)
+    position = held[shard].position.moved(group.batches[shard].end, told)
+    absent = held[shard].records.count(None)  # whoever is absent has a fresh row
+    application = Application(position, beliefs, absent)
+    return Change(shard, len(fresh), len(events), application, events)
 
 
 def encoded(players: PlayerColumn, beliefs: Beliefs) -> BeliefColumn:

@@ -18,7 +18,7 @@ from stream_rater.contract.events import CorrectionCause
 from stream_rater.parts.corrections import CorrectionPart
 from stream_rater.pipeline.changes import Change, Disagreement, encoded, headers_of
 from stream_rater.pipeline.correction_events import correction_events
-from stream_rater.pipeline.ports import NO_BELIEFS, Application, Event, Held, Position
+from stream_rater.pipeline.ports import NO_BELIEFS, Application, Event, Held
 from stream_rater.pipeline.shard import Batch
 from stream_rater.rating import record
 from stream_rater.rating.model import NEVER, Beliefs, Table
@@ -35,8 +35,9 @@ def corrected(shard: int, batch: Batch, held: Held) -> Change:
     _remember(part, beliefs, before[chosen])
     written = encoded(batch.players.take(chosen), beliefs)
     events = _events(shard, part, chosen.tolist(), beliefs.header)
-    position = Position(batch.end, held.position.applied, np.packbits(fresh).tobytes())
-    return Change(shard, len(part), len(chosen), Application(position, written), events)
+    position = held.position.moved(batch.end, np.packbits(fresh).tobytes())
+    application = Application(position, written, held.records.count(None))
+    return Change(shard, len(part), len(chosen), application, events)
 
 
 def recalled_correction(shard: int, batch: Batch, held: Held, published: int) -> Change:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import takewhile
 
 from stream_rater.contract.record import Record
+from stream_rater.pipeline.endings import OffsetsForgotten
 from stream_rater.pipeline.estimation import PendingRounds, distinct
 from stream_rater.pipeline.ports import (
     CommitSource,
     Committed,
     LookForOffsets,
-    OffsetsForgotten,
     Rejection,
     Step,
     ask,

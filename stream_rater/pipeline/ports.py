@@ -44,20 +44,6 @@ class CannotGoOn(Exception):
     """The worker cannot repair this state. It ends with one line that names the remedy."""
 
 
-class OffsetsForgotten(CannotGoOn):
-    """Kafka no longer holds the estimators' committed offsets, and they cannot be derived
-    otherwise."""
-
-    def __init__(self, least: Mapping[int, int]) -> None:
-        lowest = ", ".join(f"partition {p} (not below {least[p]})" for p in sorted(least))
-        super().__init__(
-            "the estimators' group has no committed offset of round-completed any more for "
-            f"{lowest}: Kafka deletes offsets some days after the last worker left "
-            "(offsets.retention.minutes). Commit the offset after the last finished record, "
-            "the last value of the metric stream_rater_next_offset, and start the workers again"
-        )
-
-
 class Resharded(CannotGoOn):
     """The number of shards changed while the worker ran. The worker ends, because it places parts
     by the former number."""
@@ -66,18 +52,6 @@ class Resharded(CannotGoOn):
         super().__init__(
             f"performance-estimated has {found} partitions and had {shards} when this worker "
             "started: stop all workers, run `stream-rater rebuild --replace`, and start them again"
-        )
-
-
-class Repartitioned(CannotGoOn):
-    """Partitions were added to `round-completed`. A ladder's rounds no longer have one certain
-    partition."""
-
-    def __init__(self, partition: int, partitions: int) -> None:
-        super().__init__(
-            f"round-completed has a partition {partition} now and had {partitions} partitions when "
-            "this worker started. A ladder's rounds would be split over two partitions. Begin with "
-            "another topic_prefix and an empty database, and submit the rounds again"
         )
 
 
@@ -305,6 +279,10 @@ UNFINISHED = -1
 """The `applied` of a shard whose rebuild is unfinished. No log begins there, so no worker opens
 it."""
 
+VANISHED = -2
+"""The `applied` of a shard from which beliefs were deleted by somebody else. No log begins there,
+either."""
+
 REBUILT: Player = ("", "rebuilt")
 """A key that no player has. A rebuild stores as its belief the offset after the mark that the
 rebuild wrote to the shard."""
@@ -328,6 +306,13 @@ class Position:
     """Which rows of the last call changed a belief: one bit for each row, in order, high bit
     first. Then, of each of these that is not its player's last one, the mu and sigma before it, as
     float32 (`repeats`)."""
+    epoch: bytes = b""
+    """The word of the last rebuild, which chose it at random; empty before the first one. A rebuild
+    may leave `applied` as it was, and what was read before it must not be written after it."""
+
+    def moved(self, applied: int, fresh: bytes) -> "Position":
+        """The position after a call from here up to `applied`."""
+        return Position(applied, self.applied, fresh, self.epoch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,16 +333,21 @@ class ReadBeliefs(Effect[Mapping[int, Held]]):
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """What one call writes to a shard, provided that `applied` still equals `position.start`."""
+    """What one call writes to a shard, provided that `applied` still equals `position.start`, and
+    the epoch that of the position."""
 
     position: Position
     beliefs: BeliefColumn = field(repr=False)
+    absent: int | None = None
+    """How many of the beliefs the shard did not have when they were read at `position.start`; None:
+    not counted. It has as many when they are written, since whoever applies parts has moved
+    `applied`. If not, the shard becomes VANISHED."""
 
 
 @dataclass(frozen=True, slots=True)
 class Apply(Effect[Mapping[int, bool]]):
-    """Write to each shard by compare-and-set. The outcome is False for a shard whose `applied` had
-    another value; nothing was written to it."""
+    """Write to each shard by compare-and-set. The outcome is False for a shard whose `applied` or
+    epoch had another value, to which nothing was written; or for one that is VANISHED now."""
 
     applications: Mapping[int, Application]
     events: "Collection[Event]" = field(default=(), repr=False)

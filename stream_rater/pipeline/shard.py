@@ -19,7 +19,7 @@ from stream_rater.parts.decoder import PartView
 from stream_rater.parts.rows import rows_of
 from stream_rater.parts.schema import CutForFewer, NotAPart, Rebuilt, UnknownPart
 from stream_rater.pipeline.observer import Traced
-from stream_rater.pipeline.ports import UNFINISHED, Held, Position
+from stream_rater.pipeline.ports import UNFINISHED, VANISHED, Held, Position
 from stream_rater.pipeline.repeats import in_one_shard
 
 REBUILD = "stop the workers and run `stream-rater rebuild --replace`"
@@ -152,6 +152,11 @@ class Shard:
         can."""
         if self.applied == UNFINISHED:
             return f"a rebuild of the store is unfinished: {REBUILD}"
+        if self.applied == VANISHED:
+            return (
+                "beliefs vanished from Redis, which no worker deletes: `stream-rater verify` tells "
+                f"whose; then {REBUILD}"
+            )
         if log_start > self.next_offset:
             need = f"the store needs offset {self.next_offset}"
             return f"{need} and the log starts at {log_start}: {REBUILD}"

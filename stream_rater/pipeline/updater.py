@@ -15,9 +15,10 @@ protocol.
 12. If a == c, take a batch. A row is fresh if and only if its source offset is after the belief's
     `last`, as the rows before it left it. Other rows are ignored, without an event. A player may
     have several fresh rows (`repeats`): they are applied in order.
-13. Apply with one call for each shard, by compare-and-set on `applied`. The call writes the
-    records, the new `applied` and the flags of fresh rows; also, of each fresh row that is not its
-    player's last, the mu and sigma before it. If the outcome is unknown, go to step 8.
+13. Apply with one call for each shard, by compare-and-set on `applied` and the epoch, which each
+    rebuild sets anew. The call writes the records, the new `applied` and the flags of fresh rows;
+    also, of each fresh row that is not its player's last, the mu and sigma before it. If other
+    beliefs are new than were absent, the shard is refused. If the outcome is unknown, go to step 8.
     Meanwhile the driver may send the events in the transaction of step 14, which ends only after
     the call.
 14. Publish the events and commit the offsets in one transaction. If the outcome is unknown, get a

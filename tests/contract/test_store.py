@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -21,6 +22,7 @@ from stream_rater.pipeline.ports import (
     NO_PLAYERS,
     REBUILT,
     UNFINISHED,
+    VANISHED,
     Application,
     Apply,
     Held,
@@ -69,9 +71,11 @@ def store(request: pytest.FixtureRequest) -> Performer:
 
 
 def application(
-    start: int, applied: int, beliefs: Mapping[Player, bytes], fresh: bytes = b""
-) -> Application:
-    return Application(Position(applied, start, fresh), BeliefColumn.of(list(beliefs.items())))
+    start: int, applied: int, beliefs: Mapping[Player, bytes], fresh: bytes = b"",
+    epoch: bytes = b"",
+) -> Application:  # fmt: skip
+    position = Position(applied, start, fresh, epoch)
+    return Application(position, BeliefColumn.of(list(beliefs.items())))
 
 
 def apply(store: Performer, shard: int, *call: Application) -> bool:
@@ -127,6 +131,36 @@ def test_a_stale_call_writes_nothing(store: Performer) -> None:
     assert read(store, 0, BOB, ("x", "y")) == Held(Position(5, 0, b"\x80"), [b"first", None])
     assert apply(store, 0, application(5, 6, {BOB: b"second"}))
     assert read(store, 0, BOB) == Held(Position(6, 5, b""), [b"second"])
+
+
+def test_beliefs_that_vanish_are_noticed(store: Performer) -> None:
+    """As many beliefs must be new as were absent when they were read. If more are, somebody has
+    deleted some; if fewer, somebody has written some. No worker goes on from there."""
+    ann = "ranked-eu", "ann"
+    for shard, expected, right in ((0, 1, True), (1, 0, False), (2, 2, False), (3, None, True)):
+        assert apply(store, shard, application(0, 5, {BOB: b"first"}, b"\x80"))
+        call = replace(application(5, 6, {BOB: b"second", ann: b"first"}, b"\xc0"), absent=expected)
+        assert apply(store, shard, call) == right
+        held = read(store, shard, BOB, ann)
+        position = Position(6, 5, b"\xc0") if right else Position(VANISHED, VANISHED)
+        assert held == Held(position, [b"second", b"first"])
+        assert apply(store, shard, application(6, 7, {})) == right
+    many = {("l", f"p{number}"): b"x" for number in range(3000)}
+    assert apply(store, 4, replace(application(0, 1, many), absent=3000))
+    assert apply(store, 4, replace(application(1, 2, many), absent=0))
+
+
+@pytest.mark.integration
+def test_a_belief_that_was_deleted(redis_settings: real.Settings) -> None:
+    """It is missed by the call that had read it."""
+    performer = RedisPerformer(redis_settings)
+    assert apply(performer, 0, application(0, 1, {BOB: b"x", ("l", "ann"): b"y"}))
+    assert read(performer, 0, BOB).records == [b"x"]
+    with connect(redis_settings) as client:
+        (key,) = client.scan_iter(match="{0}:belief:ranked-eu:*")
+        assert client.hdel(key, "bob") == 1
+    assert not apply(performer, 0, replace(application(1, 2, {BOB: b"z"}), absent=0))
+    assert read(performer, 0).position.applied == VANISHED
 
 
 def test_a_first_call_begins_at_zero(store: Performer) -> None:
@@ -333,10 +367,10 @@ def test_a_rebuild_that_was_given_up(redis_settings: real.Settings) -> None:
     assert store.layout.begun_by(1) == 1
     assert apply(performer, 1, application(0, 1, {("l", "p"): b"x"}))
     assert not store.layout.is_empty()
-    store.layout.begin_rebuild(2)
+    epoch = store.layout.begin_rebuild(2)
     assert store.count_beliefs() == 0
     assert read(performer, 1).position.applied == UNFINISHED
-    assert apply(performer, 1, application(UNFINISHED, 5, {}))
+    assert apply(performer, 1, application(UNFINISHED, 5, {}, epoch=epoch))
     with pytest.raises(LayoutMismatch, match="rebuild --replace"):
         store.check_layout(layout)
     store.layout.end_rebuild({"shards": "8"}, 2)
@@ -344,6 +378,23 @@ def test_a_rebuild_that_was_given_up(redis_settings: real.Settings) -> None:
     assert store.layout.begun_by(3) == 2
     with connect(redis_settings) as client:
         assert client.exists("{x}:position", "other", "{1}:beliefs") == 3
+
+
+@pytest.mark.integration
+def test_a_call_from_before_a_rebuild_writes_nothing(redis_settings: real.Settings) -> None:
+    """A rebuild may end at the `applied` where a worker was stopped within a call. What the worker
+    has read before is of another store."""
+    performer = RedisPerformer(redis_settings)
+    assert apply(performer, 0, application(0, 5, {BOB: b"before"}))
+    stopped = application(5, 6, {BOB: b"stopped"})
+    epoch = performer.store.layout.begin_rebuild(1)
+    assert len(epoch) > 0 and epoch != performer.store.layout.begin_rebuild(1)
+    epoch = read(performer, 0).position.epoch
+    assert apply(performer, 0, application(UNFINISHED, 5, {BOB: b"rebuilt"}, epoch=epoch))
+    assert not apply(performer, 0, stopped)
+    position = Position(5, UNFINISHED, b"", epoch)
+    assert read(performer, 0, BOB) == Held(position, [b"rebuilt"])
+    assert apply(performer, 0, application(5, 6, {BOB: b"next"}, epoch=epoch))
 
 
 @pytest.mark.integration

@@ -1,6 +1,7 @@
 """Mutants of corrections, each with one rule left out."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from stream_rater.adapters.memory import Steps
@@ -18,7 +19,7 @@ from stream_rater.pipeline.estimation import PendingRounds
 from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.input_partition import InputPartition
 from stream_rater.pipeline.observer import Observer
-from stream_rater.pipeline.ports import Application, Held, Step, StoreTrouble
+from stream_rater.pipeline.ports import Held, Step, StoreTrouble
 from stream_rater.pipeline.priors import PriorsRead
 from stream_rater.pipeline.progress import InFlightWindow
 from stream_rater.pipeline.shard import Batch
@@ -165,9 +166,7 @@ class UntoldUnnoted(Updater):
         for change in super()._compute(group, held):
             position = change.application.position
             bits = position.fresh[: (change.rows + 7) // 8]
-            application = Application(
-                type(position)(position.applied, position.start, bits), change.application.beliefs
-            )
+            application = replace(change.application, position=replace(position, fresh=bits))
             found.append(
                 Change(change.shard, change.rows, change.fresh, application, change.events)
             )

@@ -35,6 +35,7 @@ KINDS = {
     "resharded": "times that shards were added",
     "ended": "workers that ended by themselves after shards were added",
     "lost": "shards emptied under load, or put back to before a rebuild",
+    "vanished": "hashes of beliefs deleted within a call",
     "fail": "calls failed",
     "late-call": "requests that reached their server after their call had failed",
     "slow": "workers slowed down",

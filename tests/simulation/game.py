@@ -90,6 +90,7 @@ CHANCES = {
     "upgrade": 0.002,
     "jump": 0.003,
     "lose_checkpoints": 0.003,
+    "vanish": 0.0002,
 }
 """The faults, with their probabilities at a step in average conditions."""
 

@@ -231,6 +231,12 @@ MUTANTS = {
     "no-compare-and-set": Mutant(
         "compare-and-set on applied", Machines(worker=stage_2.NoCompareAndSet)
     ),
+    "epoch-not-compared": Mutant(
+        "compare-and-set on the epoch", Machines(worker=stage_2.EpochNotCompared)
+    ),
+    "absences-not-compared": Mutant(
+        "as many new beliefs as were absent", Machines(worker=stage_2.AbsencesNotCompared)
+    ),
     "reaches-the-end": Mutant("rebuild up to what was applied", Machines(reach=ReachesTheEnd)),
     "reaches-the-commit": Mutant("rebuild by parts first", Machines(reach=ReachesTheCommit)),
     "reaches-what-was-applied": Mutant(

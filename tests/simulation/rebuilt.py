@@ -1,10 +1,15 @@
 """Scenarios in which the store is lost and rebuilt, or lost again."""
 
-from stream_rater.pipeline.ports import CommitSource, Publish, Scatter
+from msgspec import structs
+
+from stream_rater.config import Change, Ladder, Ladders
+from stream_rater.pipeline.ports import Apply, CommitSource, Publish, Scatter
+from stream_rater.rating.parameters import EloMMR
 
 from .actors import Actor
+from .game import LADDERS
 from .registry import catches
-from .stage import A0, A1, A2, B0, B2, NEVER_HEARS, Stage
+from .stage import A0, A1, A2, B0, B1, B2, C0, C1, D0, NEVER_HEARS, Stage
 from .world import Unkindness
 
 
@@ -65,6 +70,53 @@ def lost_after_shards_were_added(stage: Stage) -> None:
     stage.rebuild()
     stage.estimator()
     stage.updater()
+
+
+@catches("epoch-not-compared")
+def updater_stopped_over_a_rebuild(stage: Stage) -> None:
+    """An updater is stopped when it has computed a part and not yet applied it. The part waits, so
+    the rebuild ends at the same `applied`. It rates the two rounds before by other parameters: they
+    keep fewer factors. That changes the belief of the player who was in both, and neither events
+    nor the part, since the player was in the middle of equals. Then the updater goes on."""
+    for first, last in ((B0, C0), (B1, C1)):
+        stage.rated(first, A0, last)
+        stage.actors.clear()
+    stage.round(A0, D0)
+    estimator, stopped = stage.estimator(), stage.updater()
+    stage.through(estimator, CommitSource)
+    stage.until(stopped, Apply)
+    stage.ladders = fewer_factors_before(2)
+    stage.rebuild()
+    stage.perform(stopped)
+    stage.estimator()
+    stage.updater()
+
+
+@catches("absences-not-compared")
+def beliefs_vanish_within_a_call(stage: Stage) -> None:
+    """A hash with the beliefs of two players is deleted while a call that writes one of them is on
+    its way. An operator rebuilds if asked to. Then the other player has a round."""
+    stage.rated(A0, B0)
+    stage.round(A0, C0)
+    estimator, updater = stage.actors
+    stage.through(estimator, CommitSource)
+    stage.until(updater, Apply)
+    del stage.store.beliefs[0]["a", A0], stage.store.beliefs[0]["a", B0]
+    stage.turns(updater)
+    if stage.watch.to_rebuild:
+        stage.rebuild()
+        stage.estimator()
+        stage.updater()
+    stage.round(B0, C0)
+
+
+def fewer_factors_before(offset: int) -> Ladders:
+    """The ladders file, with ladder `a` keeping one factor up to this offset."""
+    rating = LADDERS.ladders["a"].rating
+    assert isinstance(rating, EloMMR)
+    first = structs.replace(rating, history=1)
+    ladder = Ladder(rating=first, changes=(Change(from_offset=offset, rating=rating),))
+    return Ladders(ladders=LADDERS.ladders | {"a": ladder})
 
 
 @catches("reads-deleted-again")

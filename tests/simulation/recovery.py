@@ -44,7 +44,7 @@ def rebuild(
 
     def write(calls: Mapping[int, Application]) -> dict[int, bool]:
         step()
-        return {s: store.apply(s, each.position, each.beliefs) for s, each in calls.items()}
+        return {s: store.apply(s, each) for s, each in calls.items()}
 
     applied = dict(log.updaters.committed)
     scattered = {p: log.estimators.committed.get(p, 0) for p in range(len(log.rounds))}
@@ -78,9 +78,10 @@ def rebuild(
     log.updaters.committed |= moved
     applied |= moved
     store.beliefs.clear()
+    epoch = b"%d" % next(store.epochs)
     for shard in range(shards):
-        store.positions[shard] = Position(UNFINISHED, UNFINISHED)
-    fill(work.beliefs(), applied, marks, write)
+        store.positions[shard] = Position(UNFINISHED, UNFINISHED, epoch=epoch)
+    fill(work.beliefs(), applied, marks, epoch, write)
     log.write(notes("restated", {ladder: ladders.history(ladder) for ladder in work.ladders}))
     for number, shard in enumerate(log.parts):
         store.forget_before(number, shard.start)

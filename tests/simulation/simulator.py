@@ -157,7 +157,7 @@ class Simulation:
         if not done:
             return ["stuck: " + oracle.where(self.log, self.store)]
         outcome = self.log, self.store, self.ladders, WINDOW, self.once
-        return oracle.violations(*outcome, rebuilt=self.faults["wipe"] > 0)
+        return oracle.violations(*outcome, rebuilt=not {"wipe", "vanished"}.isdisjoint(self.faults))
 
     def _submit(self) -> None:
         number = self.weather.rounds - len(self.to_submit)
@@ -216,7 +216,7 @@ class Simulation:
             if chance < 0.0:
                 if self._trace:
                     self._trace(f"--- {name}")
-                getattr(self, f"_{name}")()
+                (getattr(self, f"_{name}", None) or getattr(self.store, name))()
                 return
 
     def _victim(self) -> Actor:
@@ -305,9 +305,6 @@ class Simulation:
     def _roll_back(self) -> None:
         self.store.roll_back_some(range(len(self.log.parts)))
 
-    def _lose_checkpoints(self) -> None:
-        self.store.lose_checkpoints()
-
     def _lose(self) -> None:
         """Let some shards lose their store during work, or return to before a rebuild. Where the
         log does not lead on from there, the shard is refused, and no operator comes before the
@@ -384,6 +381,7 @@ class Simulation:
 
     def _calm_down(self) -> None:
         self.store.stale = self.doubt = 0.0
+        self.store.vanishing = False
         while self.stragglers:
             self._arrive()
         gone = [each for each in self.actors if each.ended or (self.upgrading and each.old)]

@@ -17,7 +17,7 @@ from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.pipeline.ports import CommitSource, Effect, LogTrouble, Publish, Scatter
 
 from . import oracle, recovery
-from .actors import Actor, Machines, Straggler
+from .actors import Actor, Machines, Straggler, Watch
 from .game import CHANGED, LADDERS, PARTITIONS, SHARDS, announced, traced
 from .world import StoreWithPast, Unkindness
 
@@ -63,6 +63,7 @@ class Stage:
         self.begin_with(SHARDS)
         self.store = StoreWithPast(InOrder())
         self.actors: list[Actor] = []
+        self.watch = Watch()
         self.ladders = LADDERS
         """The newest ladders file."""
         self.rebuilt = False
@@ -90,7 +91,9 @@ class Stage:
 
     def updater(self, *shards: int) -> Actor:
         """Start an updater that owns these shards, or else all shards, from now on."""
-        machine = self.machines.updater(len(self.log.parts), rows_per_call=20_000).run()
+        machine = self.machines.updater(
+            len(self.log.parts), rows_per_call=20_000, observer=self.watch
+        ).run()
         actor = self._join("updater", self.log.updaters, machine, self.log.parts)
         group = self.log.updaters
         group.generation += 1
@@ -131,6 +134,7 @@ class Stage:
                 self.log.fence(group, producer)
         self.store.wipe()
         self.rebuilt = True
+        self.watch.to_rebuild.clear()
         recovery.rebuild(self.log, self.store, self.ladders, WINDOW, self.machines.reach)
 
     def round(self, *players: str, round_id: str = "", partition: int = 0) -> int:

@@ -20,6 +20,7 @@ from stream_rater.pipeline.ports import (
     Committed,
     Held,
     NewProducer,
+    Position,
     Publish,
     Step,
 )
@@ -161,6 +162,29 @@ class NoCompareAndSet(UnkindWorker):
             self.store.put(shard, (application.position, beliefs | dict(application.beliefs)))
             done[shard] = True
         return done
+
+
+class EpochNotCompared(UnkindWorker):
+    """Step 13 that compares `applied` alone: what was read before a rebuild is written after it."""
+
+    def _apply(self, effect: Apply) -> Steps:
+        now = {
+            shard: replace(call, position=self._of_now(shard, call.position))
+            for shard, call in effect.applications.items()
+        }
+        return (yield from super()._apply(replace(effect, applications=now)))
+
+    def _of_now(self, shard: int, position: Position) -> Position:
+        held, _ = self.store.state(shard)
+        return replace(position, epoch=held.epoch)
+
+
+class AbsencesNotCompared(UnkindWorker):
+    """Step 13 without the count of new beliefs: those that vanished are taken for newcomers'."""
+
+    def _apply(self, effect: Apply) -> Steps:
+        uncounted = {s: replace(call, absent=None) for s, call in effect.applications.items()}
+        return (yield from super()._apply(replace(effect, applications=uncounted)))
 
 
 class PublishesWhatWentAhead(UnkindWorker):

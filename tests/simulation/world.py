@@ -4,6 +4,7 @@ The store remembers every state that it ever had, to return to it or to answer f
 gets its records in small batches, and its calls and parts reach the shards in any order.
 """
 
+import itertools
 import random
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import Any
 
 from stream_rater.adapters.memory import MemoryDriver, Steps
 from stream_rater.adapters.memory_servers import Group, Log, Records, Store
-from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
+from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.contract.record import Player, Record
 from stream_rater.pipeline.correction_ports import (
     Checkpoints,
@@ -22,6 +23,7 @@ from stream_rater.pipeline.correction_ports import (
     WritePiece,
 )
 from stream_rater.pipeline.ports import (
+    Application,
     Apply,
     Held,
     Polled,
@@ -52,10 +54,14 @@ class StoreWithPast(Store):
     def __init__(self, rng: random.Random, stale: float = 0.0) -> None:
         super().__init__()
         self._rng = rng
+        self.epochs = itertools.count(1)
+        """The words of the rebuilds to come; no two are equal."""
         self.stale = stale
         self.unkept = 0.0
         """The probability that a checkpoint is not read, written or deleted."""
         self._luck = random.Random(0)
+        self.vanishing = False
+        """Whether beliefs vanish within the next call that changes some."""
         self.faults: Counter[str] = Counter()
         """The faults that happened here, and to the workers on this store (`faults`)."""
         self._line: dict[int, list[State]] = {}
@@ -70,9 +76,11 @@ class StoreWithPast(Store):
         """The present state of a shard."""
         return self.positions.get(shard, Position()), dict(self.beliefs.get(shard, {}))
 
-    def apply(self, shard: int, position: Position, beliefs: BeliefColumn) -> bool:
+    def apply(self, shard: int, application: Application) -> bool:
+        if self.vanishing:
+            self._vanish_within(shard, application)
         before = self.state(shard)
-        done = super().apply(shard, position, beliefs)
+        done = super().apply(shard, application)
         if done:
             self._line.setdefault(shard, []).append(before)
             self._ever.setdefault(shard, [before]).append(self.state(shard))
@@ -90,6 +98,25 @@ class StoreWithPast(Store):
         fails = self._luck.random() < self.unkept
         self.faults["unkept"] += fails
         return fails
+
+    def vanish(self) -> None:
+        """Let a hash of beliefs be deleted while a call that writes to it is on its way."""
+        self.vanishing = True
+
+    def _vanish_within(self, shard: int, application: Application) -> None:
+        """Delete half of a shard's beliefs, if the call writes one of them and will be carried
+        out."""
+        held = self.positions.get(shard, Position())
+        position = application.position
+        beliefs = self.beliefs.get(shard, {})
+        mine = [player for player, _ in application.beliefs if player in beliefs]
+        counted = mine and application.absent is not None
+        if counted and (position.start, position.epoch) == (held.applied, held.epoch):
+            self.vanishing = False
+            self.faults["vanished"] += 1
+            others = [player for player in beliefs if player not in mine]
+            for player in [mine[0], *others[::2]]:
+                del beliefs[player]
 
     def lose_checkpoints(self) -> None:
         """Lose some pieces and heads, or return to older ones."""

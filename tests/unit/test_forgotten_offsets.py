@@ -3,11 +3,11 @@
 import pytest
 
 from stream_rater.contract.record import Record
+from stream_rater.pipeline.endings import OffsetsForgotten
 from stream_rater.pipeline.ports import (
     CommitSource,
     Committed,
     LookForOffsets,
-    OffsetsForgotten,
     Poll,
     Polled,
     Remains,

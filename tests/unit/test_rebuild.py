@@ -234,6 +234,7 @@ def test_who_reaches_nothing_is_not_written() -> None:
     assert A not in rebuilt(until(a=-1))
 
 
+EPOCH = b"word"
 MARKS = {0: 0, 1: 11, 2: 3, 3: 0}
 """In four shards."""
 
@@ -241,7 +242,8 @@ MARKS = {0: 0, 1: 11, 2: 3, 3: 0}
 def unfinished() -> Store:
     """Of four shards."""
     store = Store()
-    store.positions = {shard: Position(UNFINISHED, UNFINISHED) for shard in range(4)}
+    position = Position(UNFINISHED, UNFINISHED, epoch=EPOCH)
+    store.positions = dict.fromkeys(range(4), position)
     return store
 
 
@@ -250,7 +252,7 @@ def test_a_rebuild_that_was_given_up() -> None:
     for calls in range(8):
         store = unfinished()
         with pytest.raises(InterruptedError):
-            fill(beliefs_of_fifty(), {}, MARKS, giving_up(store, calls))
+            fill(beliefs_of_fifty(), {}, MARKS, EPOCH, giving_up(store, calls))
         for position in store.positions.values():
             misfit = Shard.at(position, 3, 1).misfit(0, 10)
             assert "rebuild of the store is unfinished" in misfit
@@ -270,15 +272,15 @@ def giving_up(store: Store, after: int) -> Write:
         if left[0] == 0:
             raise InterruptedError
         left[0] -= 1
-        return {s: store.apply(s, c.position, c.beliefs) for s, c in calls.items()}
+        return {s: store.apply(s, each) for s, each in calls.items()}
 
     return write
 
 
 def filled(store: Store) -> None:
     fill(
-        beliefs_of_fifty(), {0: 0, 1: 9, 2: 4}, MARKS,
-        lambda calls: {s: store.apply(s, c.position, c.beliefs) for s, c in calls.items()},
+        beliefs_of_fifty(), {0: 0, 1: 9, 2: 4}, MARKS, EPOCH,
+        lambda calls: {s: store.apply(s, each) for s, each in calls.items()},
     )  # fmt: skip
 
 
@@ -295,14 +297,14 @@ def test_filling() -> None:
         ("a", name): s for name, s in zip(names, shards_of(names, 4).tolist(), strict=True)
     }
     assert store.beliefs[found["a", "p7"]]["a", "p7"] == b"\x07"
-    assert store.positions == {s: Position(g, g) for s, g in enumerate((0, 9, 4, 0))}
+    assert store.positions == {s: Position(g, g, epoch=EPOCH) for s, g in enumerate((0, 9, 4, 0))}
 
 
 def test_a_store_that_somebody_writes_to() -> None:
     """Is given up."""
     store = unfinished()
-    application = Application(Position(3, UNFINISHED), NO_BELIEFS)
-    store.apply(1, application.position, application.beliefs)
+    application = Application(Position(3, UNFINISHED, epoch=EPOCH), NO_BELIEFS)
+    store.apply(1, application)
     with pytest.raises(InUse):
         filled(store)
 
