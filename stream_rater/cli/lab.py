@@ -79,6 +79,7 @@ def evaluate_files(
     calibration: bool,
     diagram: Path | None,
     factor: float,
+    by: str = "mu",
 ) -> None:
     """`evaluate`: each configuration on each file, in a table or as JSON, and in a picture."""
     if diagram is not None:
@@ -87,7 +88,7 @@ def evaluate_files(
     most = ANY if calibration or diagram is not None else MOST_SIDES
     for path, lines in files:
         seasons.append(Season(path, lines))
-        comparing = partial(_compare, path.name, configs, train, factor, most)
+        comparing = partial(_compare, path.name, configs, train, factor, most, by == "display")
         with file_failures():
             rows += seasons[-1].play(comparing)
     if as_json:
@@ -121,10 +122,10 @@ def _check_diagram(path: Path) -> None:
 
 
 def _compare(
-    name: str, configs: Sequence[Named], train: float, factor: float, most_sides: int,
+    name: str, configs: Sequence[Named], train: float, factor: float, most_sides: int, shown: bool,
     sessions: Iterable[Session],
 ) -> list[Row]:  # fmt: skip
-    return compare(name, sessions, configs, train, _watched, factor, most_sides)
+    return compare(name, sessions, configs, train, _watched, factor, most_sides, shown=shown)
 
 
 def _watched(name: str, sessions: Sequence[Session]) -> Iterable[Session]:

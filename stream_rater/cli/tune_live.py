@@ -168,6 +168,8 @@ def _report(ladder: str, found: Proposal, system: str, *, another: bool) -> None
         "compare on"
     )
     lab_tables.report_gain(title, found.compared)
+    if found.of is not None:
+        print(found.of.told(), file=sys.stderr)
     print(_verdict(found), file=sys.stderr)
     if another:
         print(

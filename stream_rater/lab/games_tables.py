@@ -39,6 +39,15 @@ def _few(results: Sequence[Result]) -> list[str]:
     ]  # fmt: skip
 
 
+def _left_out(results: Sequence[Result]) -> list[str]:
+    """What no system is scored on, so that all are scored on the same."""
+    return [
+        f"{each.game}: {each.pairs_scored:,} pairs are scored; left out are {each.draws_left_out:,}"
+        f" that drew and {each.unfinished_left_out:,} of which neither finished."
+        for each in results if each.draws_left_out or each.unfinished_left_out
+    ]  # fmt: skip
+
+
 def _failed(results: Sequence[Result]) -> list[str]:
     """A package may fail on a round, as where its numbers leave the range of floats."""
     return [
@@ -60,7 +69,8 @@ def page(results: Sequence[Result], notes: Sequence[str]) -> list[str]:
         "## Games", "",
         f"Each system is tuned on the first {TRAIN:.0%} of the rounds and scored on the others, by "
         "the same code.", "",
-        *(f"- {note}" for note in (*notes, *_few(results), *_failed(results))), "",
+        *(f"- {note}" for note in (*notes, *_few(results), *_left_out(results), *_failed(results))),
+        "",
         *against_peers(results), *counts(results), *systems(results), *gains(results),
         *parameters(results),
     ]  # fmt: skip

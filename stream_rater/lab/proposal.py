@@ -12,6 +12,7 @@ import numpy as np
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.lab.accuracy import average
+from stream_rater.lab.alike import Counted, alike, counted, draws_of
 from stream_rater.lab.bootstrap import Difference, differences
 from stream_rater.lab.contestants import Ours, System
 from stream_rater.lab.evaluation import evaluate, trained
@@ -60,6 +61,8 @@ class Proposal(NamedTuple):
     """Rounds to compare on."""
     compared: list[Compared]
     """By log loss, then by order: that of all sides where nobody has played enough rounds."""
+    of: Counted | None = None
+    """What is compared: the same of both."""
 
     @property
     def verdict(self) -> str:
@@ -80,20 +83,23 @@ def propose(
 
     `tell` is called after each trial. Raises TooFewRounds, or MissingExtra without SciPy.
     """
-    base = _scores(sessions, present)
+    own: System = Present(present) if system == system_of(present) else Ours(system)
+    guess = own.config({each.name: each.start for each in own.space})
+    draws = draws_of([present, guess])
+    base = _scores(sessions, present, draws=draws)
     first = trained(len(base), train)
     _check_enough(base, first)
-    own: System = Present(present) if system == system_of(present) else Ours(system)
     problem = Fit(own, before(sessions, first), aim)
     found: RatingConfig = problem.config(search(problem, trials, workers, tell))
-    tuned = _scores(sessions, found)
+    base, tuned = alike([base, _scores(sessions, found, draws=draws)])
     compared = list(_compared(base[first:], tuned[first:]))
-    return Proposal(found, first, len(base) - first, compared)
+    of = counted(base[first:], draws=draws)
+    return Proposal(found, first, len(base) - first, compared, of)
 
 
-def _scores(sessions: Sequence[Session], config: RatingConfig) -> Floats:
+def _scores(sessions: Sequence[Session], config: RatingConfig, *, draws: bool) -> Floats:
     """(R, len(FIELDS)) the scores of all rounds, without those of winners."""
-    return evaluate(sessions, config, most_sides=0).scores
+    return evaluate(sessions, config, most_sides=0, draws=draws).scores
 
 
 def _check_enough(scores: Floats, first: int) -> None:

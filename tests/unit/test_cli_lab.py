@@ -95,6 +95,17 @@ def test_evaluate_trains_on_as_much_as_told(write: Write) -> None:
     assert [alone[m] for m in MEASURES] == [beside[m] for m in MEASURES]
 
 
+def test_evaluate_scores_what_is_shown(write: Write) -> None:
+    """By `--by display`; by mu unless it is asked for. The table has the same option."""
+    file = write("a.jsonl", rounds(60))
+    config = write("one.json", MMR | {"display": {"minus_sigma": 3}})
+    usual, mu, shown = (
+        told(file, "--config", config, *by)[0] for by in ((), ("--by", "mu"), ("--by", "display"))
+    )
+    assert [usual[m] for m in MEASURES] == [mu[m] for m in MEASURES]
+    assert shown["kendall_tau"] != mu["kendall_tau"] and shown["log_loss"] == mu["log_loss"]
+
+
 def test_evaluate_shows_a_table(write: Write) -> None:
     """Measures, and what is noise."""
     config = write("one.json", MMR)
