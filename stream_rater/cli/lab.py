@@ -24,7 +24,14 @@ from stream_rater.lab.evaluation import MOST_SIDES, evaluate, trained
 from stream_rater.lab.season import Session, before, sessions_of
 from stream_rater.lab.spaces import SPACES
 from stream_rater.lab.sureness import variance_factor
-from stream_rater.lab.tuning import MissingExtra, Problem, tune, without_defaults
+from stream_rater.lab.tuning import (
+    Held,
+    MissingExtra,
+    Problem,
+    at_ends,
+    search,
+    without_defaults,
+)
 from stream_rater.predictions.wins import ANY
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.corrected import with_verdicts
@@ -152,10 +159,12 @@ def tune_file(
     if averages(evaluate(first, begin).scores)[measure] is None:
         to_tune = sum(len(each.rounds) for each in first)
         raise Failed(f"{path}: {to_tune} rounds to tune on say nothing about {measure}")
-    found = searched(system, trials, lambda tell: tune(problem, trials, workers, tell))
+    held = Held.of(problem)
+    point = searched(system, trials, lambda tell: search(held, trials, workers, tell))
+    found, ends = problem.config(point), at_ends(problem.space, point)
     from stream_rater.cli import lab_tables
 
-    lab_tables.report_tuning(sessions, train, begin, found, variance_factor(first, found))
+    lab_tables.report_tuning(sessions, train, begin, found, variance_factor(first, found), ends)
     with file_failures():
         if out is None:
             print(as_json(found).decode(), end="")

@@ -132,10 +132,11 @@ def told(found: Difference | None) -> str:
 
 def report_tuning(
     sessions: Sequence[Session], train: float, begin: RatingConfig, found: RatingConfig,
-    factor: float,
+    factor: float, ends: Sequence[str] = (),
 ) -> None:  # fmt: skip
     """Both configurations on both parts, and the difference on the second, on stderr; and the tuned
-    one's variance factor, with what it changes on the second part."""
+    one's variance factor, with what it changes on the second part. `ends`: which parameters ended
+    at an end of their range."""
     draws = draws_of((begin, found))
     outcomes = outcomes_alike([evaluate(sessions, each, draws=draws) for each in (begin, found)])
     rounds = len(outcomes[0].scores)
@@ -153,6 +154,8 @@ def report_tuning(
     for i, (heading, _) in enumerate(HEADINGS.values()):
         table.add_row(heading, *(each[i] for each in columns.values()))
     _on_stderr(table)
+    if ends:
+        _on_stderr(ended(ends))
     _on_stderr(f"on the second part, {counted(tuned, draws=draws).told()}")
     usual, wide = (
         evaluate(sessions, found, variance_factor=each, most_sides=ANY) for each in (1.0, factor)
@@ -161,6 +164,14 @@ def report_tuning(
     of = " to ".join("–" if each is None else f"{each:.4f}" for each in losses)
     _on_stderr(
         f"--variance-factor {factor:.3f} suits it: log loss of the winner on the second part {of}"
+    )
+
+
+def ended(names: Sequence[str]) -> str:
+    """What to think of parameters at the end of their ranges."""
+    return (
+        f"at an end of its range: {', '.join(names)}: compare with the first guess before you use "
+        "it, or tune on more rounds"
     )
 
 

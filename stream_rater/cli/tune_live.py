@@ -170,6 +170,8 @@ def _report(ladder: str, found: Proposal, system: str, *, another: bool) -> None
     lab_tables.report_gain(title, found.compared)
     if found.of is not None:
         print(found.of.told(), file=sys.stderr)
+    if found.at_ends:
+        print(lab_tables.ended(found.at_ends), file=sys.stderr)
     print(_verdict(found), file=sys.stderr)
     if another:
         print(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import chain, islice
 from time import perf_counter
 from typing import Any
 
@@ -13,6 +14,7 @@ from stream_rater.lab.bootstrap import Difference, differences
 from stream_rater.lab.evaluation import MOST_SIDES, Outcome, evaluate
 from stream_rater.lab.measures import FIELDS, MEASURES
 from stream_rater.lab.season import Session
+from stream_rater.lab.warming import warm
 from stream_rater.lab.winners import Bin
 from stream_rater.rating.parameters import RatingConfig
 
@@ -93,7 +95,12 @@ def compare(
         reading_s = perf_counter() - began_s
     draws = draws_of(config for _, config in configs)
     outcomes: list[Outcome] = []
+    if alone:
+        peeked, sessions = _peeked(sessions)
+        reading_s = perf_counter() - began_s
     for name, config in configs:
+        warm(config, peeked if listed is None else listed, most_sides=most_sides, draws=draws,
+             shown=shown)  # fmt: skip
         played = sessions if listed is None else watched(name, listed)
         outcomes.append(evaluate(
             played, config, threads=True, variance_factor=variance_factor, most_sides=most_sides,
@@ -108,6 +115,13 @@ def compare(
         pair = outcome.scored(train), outcomes[0].scored(train)
         row.differences = differences(*pair, MEASURES)
     return rows
+
+
+def _peeked(sessions: Iterable[Session]) -> tuple[list[Session], Iterable[Session]]:
+    """The first of these, and all of them."""
+    rest = iter(sessions)
+    first = list(islice(rest, 1))
+    return first, chain(first, rest)
 
 
 def outcomes_alike(outcomes: Sequence[Outcome]) -> list[Outcome]:

@@ -25,6 +25,9 @@ WEIGHT_OF = {
 
 MEASURES = tuple(WEIGHT_OF)
 
+OF_HUNDRED = tuple(name for name in MEASURES if name.startswith(("pair_inversion", "rank")))
+"""The measures in %."""
+
 OF_PAIRS = FIELDS.index("decided")
 """So many columns are those of `accuracy`, the others those of `winners`."""
 

@@ -21,7 +21,7 @@ from stream_rater.lab.games import verdict
 from stream_rater.lab.measures import FIELDS, WEIGHT_OF
 from stream_rater.lab.present import Present, system_of
 from stream_rater.lab.season import Session, before
-from stream_rater.lab.tuning import search
+from stream_rater.lab.tuning import at_ends, search
 from stream_rater.rating.parameters import RatingConfig
 
 LEAST_ROUNDS = 20
@@ -63,6 +63,8 @@ class Proposal(NamedTuple):
     """By log loss, then by order: that of all sides where nobody has played enough rounds."""
     of: Counted | None = None
     """What is compared: the same of both."""
+    at_ends: tuple[str, ...] = ()
+    """The parameters that ended at an end of their range."""
 
     @property
     def verdict(self) -> str:
@@ -90,11 +92,13 @@ def propose(
     first = trained(len(base), train)
     _check_enough(base, first)
     problem = Fit(own, before(sessions, first), aim)
-    found: RatingConfig = problem.config(search(problem, trials, workers, tell))
+    point = search(problem, trials, workers, tell)
+    found: RatingConfig = problem.config(point)
     base, tuned = alike([base, _scores(sessions, found, draws=draws)])
     compared = list(_compared(base[first:], tuned[first:]))
     of = counted(base[first:], draws=draws)
-    return Proposal(found, first, len(base) - first, compared, of)
+    ends = at_ends(own.space, point)
+    return Proposal(found, first, len(base) - first, compared, of, ends)
 
 
 def _scores(sessions: Sequence[Session], config: RatingConfig, *, draws: bool) -> Floats:

@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from stream_rater.cli import app
 from stream_rater.cli import evidence as cli_evidence
 from stream_rater.cli.terminal import Failed, Mistakes, brief
 from stream_rater.config import read_rating
-from stream_rater.lab import evidence, figures
+from stream_rater.lab import evidence
 from stream_rater.lab.measures import MEASURES
 from stream_rater.lab.season import singly
 from stream_rater.lab.synthetic import Kind, season
@@ -247,22 +246,6 @@ def test_evidence_writes_a_report_of_every_part(
     for picture in ("farming.png", "sizes.png"):
         assert f"]({picture})" in report
         assert (out / picture).read_bytes().startswith(b"\x89PNG")
-
-
-def test_a_season_too_short_for_experience_is_tuned_by_all() -> None:
-    """Where nobody has played five rounds in the first part, as in the paper's synth-large."""
-    data = evidence.DataSet("short", list(season(Kind(40, 40, 40), 1)))
-    found = evidence.tuned(data, "codeforces", 12, 1)
-    assert found != evidence.first_guess("codeforces")
-
-
-def test_the_papers_figures_stand_beside_seasons_as_large_as_its_own() -> None:
-    """In a column of their own, a dash where there is none."""
-    data = evidence.DataSet("synth-large", list(season(Kind(9, 12, 3), 1)))
-    effort = replace(evidence.QUICK, trials=1)
-    entries = evidence.accuracy(data, ["elo-mmr", "bar"], effort, 1, lambda _: None)
-    told = [line for line in figures.accuracy(entries, beside_paper=True) if line.startswith("| ")]
-    assert [line.rsplit("|", 2)[1] for line in told] == [" paper ", " --- ", " 84.0 / 11.1 ", " – "]
 
 
 def test_evidence_does_only_what_is_asked(write: Write, tmp_path: Path) -> None:
