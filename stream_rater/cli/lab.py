@@ -22,7 +22,7 @@ from stream_rater.lab.accuracy import averages
 from stream_rater.lab.comparison import Named, Row, compare
 from stream_rater.lab.evaluation import MOST_SIDES, evaluate, trained
 from stream_rater.lab.season import Session, before, sessions_of
-from stream_rater.lab.spaces import SPACES
+from stream_rater.lab.spaces import WIDE
 from stream_rater.lab.sureness import variance_factor
 from stream_rater.lab.tuning import (
     Held,
@@ -154,7 +154,7 @@ def tune_file(
     with file_failures():
         sessions = season.play(list)
     first = before(sessions, trained(season.mistakes.taken, train))
-    problem = Problem(system, SPACES[system], measure, first)
+    problem = Problem(system, WIDE[system], measure, first)
     begin = problem.config(problem.start())
     if averages(evaluate(first, begin).scores)[measure] is None:
         to_tune = sum(len(each.rounds) for each in first)

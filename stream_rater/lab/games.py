@@ -125,7 +125,8 @@ def verdicts(ours: Mapping[str, Scored], theirs: Mapping[str, Scored]) -> Iterat
     for (name, own), (peer, other) in product(ours.items(), theirs.items()):
         for measure, aim in COMPARED:
             wanted = [measure, ORDER_OF_ALL] if measure == ORDER else [measure]
-            found = differences(*alike([own[aim], other[aim]]), wanted)
+            one, two = alike([own[aim], other[aim]])
+            found = differences(one, two, wanted)
             known = [(each, gap) for each, gap in found.items() if gap is not None]
             for each, gap in known[:1]:
                 yield Verdict(

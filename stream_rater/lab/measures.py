@@ -31,9 +31,12 @@ OF_HUNDRED = tuple(name for name in MEASURES if name.startswith(("pair_inversion
 OF_PAIRS = FIELDS.index("decided")
 """So many columns are those of `accuracy`, the others those of `winners`."""
 
-PARTS = ("accuracy", "farming", "sizes", "games")
+USUAL_PARTS = ("accuracy", "farming", "sizes", "games")
 """The parts of the evidence: accuracy, volatility farming, and small rounds, as the paper has them;
 and which system to choose for which game, beside other packages."""
+
+PARTS = (*USUAL_PARTS, "kerby")
+"""The last one, the tables of Kerby's note, is made when it is asked for."""
 
 
 def better(measure: str) -> int:
