@@ -120,8 +120,8 @@ def farming(careers: Mapping[str, Careers], out: Path, whose: str) -> list[str]:
 
 
 def by_size(found: Mapping[str, Sequence[float | None]], at: Sequence[int], out: Path,
-            name: str) -> list[str]:  # fmt: skip
-    """Figure 3: the pair inversion by size of the rounds."""
+            name: str, *, tuned: bool) -> list[str]:  # fmt: skip
+    """Figure 3: the pair inversion by size of the rounds. `tuned`: the systems were, on these."""
     plots = pyplot()
     figure, ax = plots.subplots(figsize=(6, 4))
     for system, values in found.items():
@@ -133,7 +133,8 @@ def by_size(found: Mapping[str, Sequence[float | None]], at: Sequence[int], out:
     return [
         "## Small rounds (Figure 3)", "",
         f"Rounds of {name}, each dealt at random into rounds of so many entries: pair inversion, "
-        "%.", "", *table(["system", *map(str, at)], rows), "",
+        f"%. The systems {'are tuned on its first rounds' if tuned else 'have their first guesses'}.",
+        "", *table(["system", *map(str, at)], rows), "",
         "![pair inversion by size](sizes.png)", "",
     ]  # fmt: skip
 
