@@ -1,12 +1,13 @@
-"""The tables of Kerby's note on real rounds: Kendall tau, method by method.
+"""The tables of Kerby's note on real rounds, round by round: Kendall tau, method by method.
 
-`python -m tests.tables` prints them beside the note's figures (set STREAM_RATER_SHARED).
+`stream-rater evidence FOLDER --only kerby --season 749` makes them by the laboratory's code. This
+module counts pairs by itself, and can leave out the players who were deleted since.
+`python -m tests.tables` prints both beside the note's figures (set STREAM_RATER_SHARED).
 """
 
 import gzip
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -15,15 +16,9 @@ import numpy as np
 from stream_rater.columns.arrays import Floats
 from stream_rater.config import Ladder, one_ladder
 from stream_rater.contract.events import RoundCompleted, round_from_json
+from stream_rater.lab.kerby import METHODS
 from stream_rater.rating.model import DID_NOT_FINISH, Places
-from stream_rater.rating.parameters import (
-    MinusSigma,
-    PairwiseElo,
-    PlackettLuce,
-    RatingConfig,
-    Thurstone,
-    TrueSkill,
-)
+from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.pool import Pool
 from stream_rater.rounds.batch import Standings
 from stream_rater.rounds.validation import MIN_ENTRIES
@@ -31,61 +26,6 @@ from tests.rounds import Reader
 
 SEASON_1 = 749
 """Rounds; the boundary is not in the data (shared/data/README.md: 748 to 750)."""
-
-RHO = (0.0, 1.0, 2.0)
-PL_RATES = tuple(zip(RHO, (0.6, 0.13, 0.09), strict=True))
-GAUSSIAN_RATES = tuple(zip(RHO, (0.65, 0.09, 0.07), strict=True))
-
-
-@dataclass(frozen=True)
-class Method:
-    config: RatingConfig
-    season_1: float | None
-    """Kendall tau as the note gives it."""
-    later: float | None = None
-
-
-def _trueskill(sigma: float, beta: float, tau: float, display: str | MinusSigma) -> TrueSkill:
-    return TrueSkill(
-        beta=beta, sigma_drift=tau, draw_margin=0.01, initial_mu=25.0, initial_sigma=sigma,
-        display=display,
-    )  # fmt: skip
-
-
-LCB = MinusSigma(minus_sigma=2.0)
-
-METHODS = {
-    "pairwise sum": Method(PairwiseElo(learning_rate=0.07, initial_mu=0), 0.2396),
-    "pairwise average": Method(
-        PairwiseElo(learning_rate=0.75, pairs="average", initial_mu=0), 0.2423
-    ),
-    "plackett-luce": Method(PlackettLuce(learning_rate=0.32, initial_mu=0), 0.2394),
-    "thurstone": Method(Thurstone(learning_rate=0.26, initial_mu=0), 0.2367),
-    "trueskill mu": Method(_trueskill(3.7, 2.3, 0.18, "mu"), 0.2411),
-    "trueskill mu - 2 sigma": Method(_trueskill(5.0, 2.5, 0.12, LCB), 0.2148, 0.1732),
-    "pairwise sum, anchor": Method(
-        PairwiseElo(learning_rate=0.07, initial_mu=-1.6, anchor=0), 0.2251
-    ),
-    "pairwise average, anchor": Method(
-        PairwiseElo(learning_rate=0.63, pairs="average", initial_mu=-2.5, anchor=0), 0.2275
-    ),
-    "plackett-luce, anchor": Method(
-        PlackettLuce(learning_rate=0.18, initial_mu=-2.7, anchor=0), 0.2229
-    ),
-    "thurstone, anchor": Method(Thurstone(learning_rate=0.11, initial_mu=-1.3, anchor=0), 0.2234),
-    "plackett-luce, anchor, rates": Method(
-        PlackettLuce(learning_rate=PL_RATES, initial_mu=0.25, anchor=1.35), None
-    ),
-    "thurstone, anchor, rates": Method(
-        Thurstone(learning_rate=GAUSSIAN_RATES, initial_mu=0.3, anchor=0.9), None
-    ),
-    "plackett-luce, anchor, rates, floor": Method(
-        PlackettLuce(learning_rate=PL_RATES, initial_mu=0.25, anchor=1.35, floor=0), 0.2177, 0.1813
-    ),
-    "thurstone, anchor, rates, floor": Method(
-        Thurstone(learning_rate=GAUSSIAN_RATES, initial_mu=0.3, anchor=0.9, floor=0), 0.2211, 0.1808
-    ),
-}
 
 
 def discordant(place: Places, rating: Floats) -> tuple[float, int]:

@@ -140,6 +140,10 @@ def rate(
     "--variance-factor", "factor", type=RATE, default=1.0, show_default=True,
     help="Multiplies the variance of a side's performance.",
 )  # fmt: skip
+@click.option(
+    "--by", type=click.Choice(["mu", "display"]), default="mu", show_default=True,
+    help="Which number puts players in order: the rating mu, or the displayed one.",
+)  # fmt: skip
 @one_line
 @brief()
 def evaluate(

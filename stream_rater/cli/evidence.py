@@ -10,7 +10,7 @@ from rich.console import Console
 from stream_rater.cli.again import RoundsFile
 from stream_rater.cli.terminal import Failed, Mistakes, file_failures
 from stream_rater.config import ANY_LADDER, BadConfiguration, Settings
-from stream_rater.lab import evidence, figures, games, games_tables, peers
+from stream_rater.lab import evidence, figures, games, games_tables, kerby, peers
 from stream_rater.lab.contestants import Peer, System, compared
 from stream_rater.lab.evidence import DataSet, Effort, Entry
 from stream_rater.lab.farming import THRESHOLD
@@ -33,8 +33,9 @@ class Work:
 
     def __init__(
         self, effort: Effort, systems: Sequence[str], workers: int, out: Path,
-        cut: Sequence[int] = (), teams: int | None = None,
+        cut: Sequence[int] = (), teams: int | None = None, season: int | None = None,
     ) -> None:  # fmt: skip
+        self._season = season
         self._effort, self._systems, self._workers, self._out = effort, systems, workers, out
         self._cut, self._teams = cut, teams
         self._console = Console(file=sys.stderr)
@@ -55,6 +56,9 @@ class Work:
             self._sizes([each for each in data if evidence.plain(each)])
         if "games" in parts:
             self._games([each for each, _ in files])
+        if "kerby" in parts:
+            found = kerby.columns([each for each, _ in files], self._season, self._console.log)
+            self._write(kerby.tables(found))
 
     def _accuracy(self, data: Sequence[DataSet]) -> None:
         entries: list[Entry] = []
@@ -84,11 +88,13 @@ class Work:
         if not data:
             data = evidence.made_up(self._effort)
         largest = max(data, key=lambda each: max(each.sizes(), default=0))
-        configs = self._configs.get(largest.name) or {
-            system: evidence.first_guess(system) for system in self._systems
-        }
+        tuned = self._configs.get(largest.name)
+        configs = tuned or {system: evidence.first_guess(system) for system in self._systems}
         found = evidence.sizes(largest, configs, self._effort, self._console.log)
-        self._write(figures.by_size(found, self._effort.sizes, self._out, largest.name))
+        told = figures.by_size(
+            found, self._effort.sizes, self._out, largest.name, tuned=tuned is not None
+        )
+        self._write(told)
 
     def _games(self, data: Sequence[DataSet]) -> None:
         absent = peers.missing()
@@ -118,7 +124,7 @@ class Work:
 def evidence_report(
     data: Path, out: Path, parts: Collection[str], systems: Sequence[str], *,
     rounds: int | None, trials: int | None, quick: bool, workers: int,
-    cut: Sequence[int] = (), teams: int | None = None,
+    cut: Sequence[int] = (), teams: int | None = None, season: int | None = None,
 ) -> None:  # fmt: skip
     """`evidence`: its parts, on a folder's files, into a folder."""
     effort = evidence.QUICK if quick else evidence.FULL
@@ -131,7 +137,7 @@ def evidence_report(
         out.mkdir(parents=True, exist_ok=True)
         files = [_load(*each, effort.rounds) for each in zip(paths, mistakes, strict=True)]
         try:
-            Work(effort, systems, workers, out, cut, teams).do(parts, files)
+            Work(effort, systems, workers, out, cut, teams, season).do(parts, files)
         except MissingExtra as error:
             raise Failed(str(error)) from None
     for each in mistakes:

@@ -8,7 +8,7 @@ import click
 
 from stream_rater.cli.options import COUNT, FOLDER, one_line
 from stream_rater.config import BadConfiguration
-from stream_rater.lab.measures import PARTS
+from stream_rater.lab.measures import PARTS, USUAL_PARTS
 from stream_rater.lab.spaces import SPACES
 
 
@@ -53,6 +53,10 @@ def _sizes(_: click.Context, param: click.Parameter, value: str | None) -> tuple
 @click.option(
     "--teams", type=COUNT, metavar="N", help="Games: each file also cut into rounds of N against N."
 )
+@click.option(
+    "--season", type=COUNT, metavar="N",
+    help="Kerby: the first N rounds of each file are a season; the later ones begin anew.",
+)  # fmt: skip
 @click.option("--quick", is_flag=True, help="A little of everything, in a minute.")
 @click.option(
     "--workers",
@@ -69,6 +73,7 @@ def evidence(
     """Redo the evidence of the Elo-MMR paper on your data, and compare games; write a report.
 
     The part `games` compares all systems with openskill.py and trueskill where these are installed.
+    The part `kerby` makes the tables of Kerby's note; it is done only when asked for.
     """
     if folder is None:
         folder = data
@@ -78,4 +83,4 @@ def evidence(
         raise BadConfiguration("name the folder of files")
     from stream_rater.cli.evidence import evidence_report
 
-    evidence_report(folder, out, parts or PARTS, systems or tuple(SPACES), **options)
+    evidence_report(folder, out, parts or USUAL_PARTS, systems or tuple(SPACES), **options)

@@ -21,10 +21,17 @@ from stream_rater.config import ANY_LADDER, BadConfiguration, Settings
 from stream_rater.lab.accuracy import averages
 from stream_rater.lab.comparison import Named, Row, compare
 from stream_rater.lab.evaluation import MOST_SIDES, evaluate, trained
-from stream_rater.lab.season import Session, before, sessions_of
-from stream_rater.lab.spaces import SPACES
+from stream_rater.lab.season import Session, before, by_name, sessions_of
+from stream_rater.lab.spaces import WIDE
 from stream_rater.lab.sureness import variance_factor
-from stream_rater.lab.tuning import MissingExtra, Problem, tune, without_defaults
+from stream_rater.lab.tuning import (
+    Held,
+    MissingExtra,
+    Problem,
+    at_ends,
+    search,
+    without_defaults,
+)
 from stream_rater.predictions.wins import ANY
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.corrected import with_verdicts
@@ -40,10 +47,13 @@ PICTURES = (".png", ".svg")
 class Season:
     """A file's rounds, as its corrections make them; it is read again if it has any."""
 
-    def __init__(self, path: Path, begun: Iterator[bytes] | None = None) -> None:
-        """`begun`: its lines, if somebody has begun to read them."""
+    def __init__(
+        self, path: Path, begun: Iterator[bytes] | None = None, *, named: bool = False
+    ) -> None:
+        """`begun`: its lines, if somebody has begun to read them. `named`: players keep their
+        names."""
         self.mistakes, self.order = Mistakes(path), Order()
-        self._path, self._file = path, RoundsFile(path, begun)
+        self._path, self._file, self._named = path, RoundsFile(path, begun), named
 
     def play(self, run: Callable[[Iterator[Session]], T]) -> T:
         """What `run` gives for the valid rounds. Mistakes and order are then those of the file."""
@@ -62,7 +72,7 @@ class Season:
 
         yield from sessions_of(
             self._file.records(), Settings().duplicate_window, self.mistakes.add, seen=seen,
-            verdicts=verdicts,
+            verdicts=verdicts, named=self._named,
         )  # fmt: skip
 
     def conclude_order(self) -> None:
@@ -79,6 +89,7 @@ def evaluate_files(
     calibration: bool,
     diagram: Path | None,
     factor: float,
+    by: str = "mu",
 ) -> None:
     """`evaluate`: each configuration on each file, in a table or as JSON, and in a picture."""
     if diagram is not None:
@@ -86,8 +97,8 @@ def evaluate_files(
     rows, seasons = [], []
     most = ANY if calibration or diagram is not None else MOST_SIDES
     for path, lines in files:
-        seasons.append(Season(path, lines))
-        comparing = partial(_compare, path.name, configs, train, factor, most)
+        seasons.append(Season(path, lines, named=by_name(config for _, config in configs)))
+        comparing = partial(_compare, path.name, configs, train, factor, most, by == "display")
         with file_failures():
             rows += seasons[-1].play(comparing)
     if as_json:
@@ -121,10 +132,10 @@ def _check_diagram(path: Path) -> None:
 
 
 def _compare(
-    name: str, configs: Sequence[Named], train: float, factor: float, most_sides: int,
+    name: str, configs: Sequence[Named], train: float, factor: float, most_sides: int, shown: bool,
     sessions: Iterable[Session],
 ) -> list[Row]:  # fmt: skip
-    return compare(name, sessions, configs, train, _watched, factor, most_sides)
+    return compare(name, sessions, configs, train, _watched, factor, most_sides, shown=shown)
 
 
 def _watched(name: str, sessions: Sequence[Session]) -> Iterable[Session]:
@@ -146,15 +157,17 @@ def tune_file(
     with file_failures():
         sessions = season.play(list)
     first = before(sessions, trained(season.mistakes.taken, train))
-    problem = Problem(system, SPACES[system], measure, first)
+    problem = Problem(system, WIDE[system], measure, first)
     begin = problem.config(problem.start())
     if averages(evaluate(first, begin).scores)[measure] is None:
         to_tune = sum(len(each.rounds) for each in first)
         raise Failed(f"{path}: {to_tune} rounds to tune on say nothing about {measure}")
-    found = searched(system, trials, lambda tell: tune(problem, trials, workers, tell))
+    held = Held.of(problem)
+    point = searched(system, trials, lambda tell: search(held, trials, workers, tell))
+    found, ends = problem.config(point), at_ends(problem.space, point)
     from stream_rater.cli import lab_tables
 
-    lab_tables.report_tuning(sessions, train, begin, found, variance_factor(first, found))
+    lab_tables.report_tuning(sessions, train, begin, found, variance_factor(first, found), ends)
     with file_failures():
         if out is None:
             print(as_json(found).decode(), end="")

@@ -5,7 +5,7 @@ terminal of 80 columns.
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -15,8 +15,9 @@ from rich.text import Text
 
 from stream_rater.cli.terminal import tables
 from stream_rater.lab.accuracy import averages
+from stream_rater.lab.alike import counted, draws_of
 from stream_rater.lab.bootstrap import Difference, differences
-from stream_rater.lab.comparison import Row
+from stream_rater.lab.comparison import Row, outcomes_alike
 from stream_rater.lab.evaluation import evaluate, trained
 from stream_rater.lab.measures import MEASURES, better
 from stream_rater.lab.season import Session
@@ -62,11 +63,26 @@ def accuracy_table(file: str, rows: Sequence[Row]) -> Table:
     for i, (heading, _) in enumerate(HEADINGS.values()):
         table.add_row(heading, *(each[i] for each in measures))
     table.add_section()
-    table.add_row("rounds scored", *(f"{row.scored_rounds:,} of {row.rounds:,}" for row in rows))
+    for heading, cells in _scored(rows):
+        table.add_row(heading, *cells)
     table.add_row("seconds", *(f"{row.seconds:.2f}" for row in rows))
     table.add_row("rounds a second", *(f"{row.rounds_per_second:,.0f}" for row in rows))
     table.add_row("results a second", *(f"{row.players_per_second:,.0f}" for row in rows))
     return table
+
+
+def _scored(rows: Sequence[Row]) -> Iterator[tuple[str, list[str]]]:
+    """What the measures are of, and what was left out of log loss and Brier score."""
+    yield "rounds scored", [f"{row.rounds_scored:,} of {row.rounds:,}" for row in rows]
+    yield "pairs scored", [f"{row.pairs_scored:,}" for row in rows]
+    for heading, name in (
+        ("draws among them", "draws_scored"), ("draws left out", "draws_left_out"),
+        ("unfinished pairs left out", "unfinished_left_out"),
+    ):  # fmt: skip
+        counts = [getattr(row, name) for row in rows]
+        if any(counts):
+            yield heading, [f"{count:,}" for count in counts]
+    yield "winners scored", [f"{row.winners_scored:,}" for row in rows]
 
 
 def _side_by_side(title: str, headings: Sequence[str]) -> Table:
@@ -116,11 +132,13 @@ def told(found: Difference | None) -> str:
 
 def report_tuning(
     sessions: Sequence[Session], train: float, begin: RatingConfig, found: RatingConfig,
-    factor: float,
+    factor: float, ends: Sequence[str] = (),
 ) -> None:  # fmt: skip
     """Both configurations on both parts, and the difference on the second, on stderr; and the tuned
-    one's variance factor, with what it changes on the second part."""
-    outcomes = [evaluate(sessions, config) for config in (begin, found)]
+    one's variance factor, with what it changes on the second part. `ends`: which parameters ended
+    at an end of their range."""
+    draws = draws_of((begin, found))
+    outcomes = outcomes_alike([evaluate(sessions, each, draws=draws) for each in (begin, found)])
     rounds = len(outcomes[0].scores)
     first = trained(rounds, train)
     columns = {
@@ -136,6 +154,9 @@ def report_tuning(
     for i, (heading, _) in enumerate(HEADINGS.values()):
         table.add_row(heading, *(each[i] for each in columns.values()))
     _on_stderr(table)
+    if ends:
+        _on_stderr(ended(ends))
+    _on_stderr(f"on the second part, {counted(tuned, draws=draws).told()}")
     usual, wide = (
         evaluate(sessions, found, variance_factor=each, most_sides=ANY) for each in (1.0, factor)
     )
@@ -143,6 +164,14 @@ def report_tuning(
     of = " to ".join("–" if each is None else f"{each:.4f}" for each in losses)
     _on_stderr(
         f"--variance-factor {factor:.3f} suits it: log loss of the winner on the second part {of}"
+    )
+
+
+def ended(names: Sequence[str]) -> str:
+    """What to think of parameters at the end of their ranges."""
+    return (
+        f"at an end of its range: {', '.join(names)}: compare with the first guess before you use "
+        "it, or tune on more rounds"
     )
 
 

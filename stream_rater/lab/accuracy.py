@@ -17,7 +17,10 @@ The other measures are taken over all pairs of entries that are not tied in plac
 - Kendall's tau as B. Kerby defines it: the share of pairs in which the lower rated entry was placed
   better; pairs of equal rating count half;
 - log loss and Brier score of the predicted probability that the better placed entry is better
-  (`chances`).
+  (`chances`). Where draws are outcomes, two entries that share a place drew, and both scores are
+  over three outcomes (`chances_with_draws`). Elsewhere a pair that drew is left out, and the draw
+  margin plays no part: then the question is who performed better. Two entries that did not finish
+  are no draw, and are left out in any case.
 
 Averages over rounds weigh a round by its number of entries n; Kendall's tau weighs it by its pairs.
 (Paper, section 6.3, except Kendall's tau and the two scores.)
@@ -37,7 +40,7 @@ from stream_rater.lab.measures import FIELDS, MEASURES, OF_PAIRS, WEIGHT_OF
 from stream_rater.lab.ranks import by_rating, inversions
 from stream_rater.rating.baselines.places import tie_bounds
 from stream_rater.rating.elementary import exp, log
-from stream_rater.rating.model import Places
+from stream_rater.rating.model import DID_NOT_FINISH, Places
 from stream_rater.rating.normal import below
 from stream_rater.rating.performance import C, team
 
@@ -169,6 +172,49 @@ def chances(
     return surprise / pairs, squares / pairs, pairs
 
 
+@kernel
+def chances_with_draws(
+    place: Places, mu: Floats, variance: Floats, gaussian: bool, margin: float
+) -> tuple[float, float, int]:
+    """The mean log loss and Brier score of three outcomes, and the number of pairs: one entry is
+    better than the other by more than `margin`, or worse, or they draw.
+
+    The Brier score is half the sum of (p - happened)^2. Pairs of which neither finished are left
+    out.
+    """
+    n, surprise, square, pairs = len(place), 0.0, 0.0, 0
+    for d in distances_of(n):
+        for i in range(n - d):
+            j = i + d
+            if place[i] == DID_NOT_FINISH:
+                continue
+            spread = np.sqrt(variance[i] + variance[j])
+            better, worse = (mu[i] - mu[j] - margin) / spread, (mu[j] - mu[i] - margin) / spread
+            win = below(better) if gaussian else 1.0 / (1.0 + exp(-C * better))
+            loss = below(worse) if gaussian else 1.0 / (1.0 + exp(-C * worse))
+            draw = max(1.0 - win - loss, 0.0)
+            p = draw if place[i] == place[j] else win
+            surprise -= log(min(max(p, SURE), 1.0 - SURE))
+            square += 0.5 * (win * win + loss * loss + draw * draw + 1.0) - p
+            pairs += 1
+    if pairs == 0:
+        return 0.0, 0.0, 0
+    return surprise / pairs, square / pairs, pairs
+
+
+@giving
+def _not_foretold(place: Places, untied: int) -> tuple[int, int]:
+    """How many of the pairs that could be scored drew, and of how many neither finished. `untied`
+    of them were not tied."""
+    n, finished, total, unfinished = len(place), len(place), 0, 0
+    while finished > 0 and place[finished - 1] == DID_NOT_FINISH:
+        finished -= 1
+    for d in distances_of(n):
+        total += n - d
+        unfinished += max(n - finished - d, 0)
+    return total - unfinished - untied, unfinished
+
+
 @giving
 def _experienced(rounds: Ints, order: Ints) -> tuple[Ints, Ints]:
     """The experienced entries in order of place, and their indices among these in order of
@@ -188,30 +234,39 @@ def _experienced(rounds: Ints, order: Ints) -> tuple[Ints, Ints]:
 
 @giving
 def _score_round(
-    place: Places, mu: Floats, variance: Floats, rounds: Ints, gaussian: bool, out: Floats
-) -> None:
-    n, order = len(place), by_rating(mu)
+    place: Places, mu: Floats, variance: Floats, rounds: Ints, shown: Floats, gaussian: bool,
+    margin: float, out: Floats,
+) -> None:  # fmt: skip
+    n, order = len(place), by_rating(shown)
     some, some_order = _experienced(rounds, order)
-    inversion, deviation, untied, _ = compare(place[some], mu[some], some_order)
+    inversion, deviation, untied, _ = compare(place[some], shown[some], some_order)
     if untied > 0.0:
         out[0], out[1], out[2] = len(some), inversion, deviation
-    inversion, deviation, untied, wrong = compare(place, mu, order)
+    inversion, deviation, untied, wrong = compare(place, shown, order)
+    surprise, square, scored = 0.0, 0.0, 0
     if untied > 0.0:
         out[3], out[4], out[5], out[6], out[7] = n, inversion, deviation, untied, wrong
         surprise, square, scored = chances(place, mu, variance, gaussian)
-        if scored > 0:
-            out[8], out[9], out[10] = n, surprise, square
+    drawn, out[13] = _not_foretold(place, scored)
+    out[12] = drawn
+    if margin > 0.0:
+        surprise, square, scored = chances_with_draws(place, mu, variance, gaussian, margin)
+    if scored > 0:
+        out[8], out[9], out[10], out[11] = n, surprise, square, scored
 
 
 @kernel
 def score(
     round_starts: Ints, place: Places, entry_starts: Ints, share: Floats, mu: Floats,
     sigma: Floats, rounds: Ints, initial_mu: float, noise: float, sigmas: float, gaussian: bool,
+    margin: float, shown: Floats,
 ) -> Floats:  # fmt: skip
     """(R, OF_PAIRS) scores of the rounds of a wave, from its players' beliefs before it
     (model.Wave).
 
-    The variance of an entry is the sum of share^2 (sigmas sigma^2 + noise) over its members.
+    The variance of an entry is the sum of share^2 (sigmas sigma^2 + noise) over its members. Draws
+    are outcomes if there is a `margin`. Entries are in order of `shown` (E,), or of their mean
+    performance if that is empty.
     """
     entries = len(place)
     entry_mu, variance = np.empty(entries), np.empty(entries)
@@ -228,5 +283,8 @@ def score(
     out = np.zeros((len(round_starts) - 1, OF_PAIRS))
     for r in range(len(out)):
         a, b = round_starts[r], round_starts[r + 1]
-        _score_round(place[a:b], entry_mu[a:b], variance[a:b], played[a:b], gaussian, out[r])
+        by = shown[a:b] if len(shown) else entry_mu[a:b]
+        _score_round(
+            place[a:b], entry_mu[a:b], variance[a:b], played[a:b], by, gaussian, margin, out[r]
+        )
     return out

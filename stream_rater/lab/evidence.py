@@ -4,31 +4,39 @@ Each part is computed here; `figures` writes it as Markdown and pictures.
 
 - *accuracy* (Table 2) and *time* (Table 3): each system is tuned on the first TRAIN of each data
   set and scored on the rest. It is tuned once, by pair inversion; the paper tunes it for each
-  measure.
+  measure. As in `games`, the most probable parameters are taken: those that fit best follow the
+  noise of a short first part to the ends of their ranges. All systems are scored on the same rounds
+  and outcomes (`alike`), and all kernels are there before a time counts (`warming`).
 - *farming* (Figure 2): `farming`, on a given data set and player.
 - *sizes* (Figure 3): the rounds of the largest data set, split at random into small rounds.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from stream_rater.lab import farming, synthetic
 from stream_rater.lab.accuracy import averages
+from stream_rater.lab.alike import Counted, counted, draws_of
 from stream_rater.lab.bootstrap import Difference, difference
-from stream_rater.lab.evaluation import Outcome, evaluate, trained
+from stream_rater.lab.comparison import outcomes_alike
+from stream_rater.lab.contestants import Ours
+from stream_rater.lab.evaluation import MOST_SIDES, Outcome, evaluate, trained
 from stream_rater.lab.farming import Careers
+from stream_rater.lab.fits import Fit
 from stream_rater.lab.season import Session, before, in_blocks, split
 from stream_rater.lab.spaces import SPACES, configuration, start
 from stream_rater.lab.synthetic import Kind
-from stream_rater.lab.tuning import Problem, tune
+from stream_rater.lab.tuning import at_ends, search
+from stream_rater.lab.warming import timed, warm
 from stream_rater.rating.parameters import EloMMR, RatingConfig, Topcoder
 
 TRAIN = 0.1
-MEASURE, MEASURE_OF_ALL = "pair_inversion", "pair_inversion_all"
-"""The measure to tune by; the second one, which includes newcomers, where nobody has played enough
-rounds yet, as in synth-large."""
+MEASURE = "pair_inversion"
+"""The measure to tune by. It includes newcomers where nobody has played enough rounds yet, as in
+synth-large."""
 REFERENCE = "elo-mmr"
 """The system with which the others are compared."""
 SEED = 1
@@ -93,6 +101,10 @@ class Entry:
     measures: Mapping[str, float | None]
     against: Difference | None
     """The pair inversion minus that of the reference."""
+    of: Counted
+    """What is scored: the same of all systems."""
+    at_ends: tuple[str, ...] = ()
+    """The parameters that ended at an end of their range."""
 
 
 Say = Callable[[str], None]
@@ -111,23 +123,33 @@ def first_guess(system: str) -> RatingConfig:
     return configuration(system, start(SPACES[system]))
 
 
-def tuned(data: DataSet, system: str, trials: int, workers: int) -> RatingConfig:
-    """The configuration of a system after tuning on the first part of a data set."""
+class Tuned(NamedTuple):
+    """A system after tuning."""
+
+    config: RatingConfig
+    at_ends: tuple[str, ...]
+    """The parameters that ended at an end of their range."""
+
+
+def tuned(data: DataSet, system: str, trials: int, workers: int) -> Tuned:
+    """A system after tuning on the first part of a data set."""
     first = before(data.sessions, trained(data.rounds, TRAIN))
-    scores = averages(evaluate(first, first_guess(system)).scores)
-    measure = MEASURE_OF_ALL if scores[MEASURE] is None else MEASURE
-    return tune(Problem(system, SPACES[system], measure, first), trials, workers)
+    problem = Fit(Ours(system), first, MEASURE)
+    point = search(problem, trials, workers)
+    return Tuned(problem.config(point), at_ends(problem.space, point))
 
 
 def accuracy(
     data: DataSet, systems: Sequence[str], effort: Effort, workers: int, say: Say
 ) -> list[Entry]:
     """Tables 2 and 3: evaluate every system on a data set."""
-    outcomes: dict[str, Outcome] = {}
+    found: dict[str, Tuned] = {}
     for system in systems:
         say(f"{data.name}: {system}")
-        config = tuned(data, system, effort.trials, workers)
-        outcomes[system] = evaluate(data.sessions, config)
+        found[system] = tuned(data, system, effort.trials, workers)
+    draws = draws_of(each.config for each in found.values())
+    played = [_played(data, each.config, draws=draws) for each in found.values()]
+    outcomes = dict(zip(found, outcomes_alike(played), strict=True))
     base = outcomes.get(REFERENCE)
     return [
         Entry(
@@ -138,9 +160,17 @@ def accuracy(
             None
             if base is None or outcome is base
             else difference(outcome.scored(TRAIN), base.scored(TRAIN), MEASURE),
+            counted(outcome.scored(TRAIN), draws=draws),
+            found[system].at_ends,
         )
         for system, outcome in outcomes.items()
     ]
+
+
+def _played(data: DataSet, config: RatingConfig, *, draws: bool) -> Outcome:
+    """A season by one configuration, whose time has no compiling in it."""
+    warm(config, data.sessions, most_sides=MOST_SIDES, draws=draws)
+    return timed(lambda: evaluate(data.sessions, config, draws=draws))
 
 
 def sizes(

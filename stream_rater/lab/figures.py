@@ -46,8 +46,9 @@ def datasets(data: Sequence[DataSet]) -> list[str]:
 def accuracy(entries: Sequence[Entry], *, beside_paper: bool) -> list[str]:
     """Table 2 with differences from the reference, the paper's figures if `beside_paper`, and the
     tuned parameters."""
-    rows, parameters = [], []
+    rows, parameters, of = [], [], dict[str, str]()
     for entry in entries:
+        of[entry.data] = entry.of.told()
         gap = "–"
         if entry.against is not None:
             d = entry.against
@@ -57,7 +58,7 @@ def accuracy(entries: Sequence[Entry], *, beside_paper: bool) -> list[str]:
             number(entry.measures["pair_inversion"], 3), gap,
             number(entry.measures["rank_deviation"], 3),
             number(entry.measures["kendall_tau"], 4), number(entry.measures["log_loss"], 4),
-            number(entry.measures["brier"], 4),
+            number(entry.measures["brier"], 4), ", ".join(entry.at_ends) or "–",
             *([papers(entry)] if beside_paper else []),
         ])  # fmt: skip
         config = msgspec.json.encode(without_defaults(entry.outcome.config)).decode()
@@ -66,9 +67,12 @@ def accuracy(entries: Sequence[Entry], *, beside_paper: bool) -> list[str]:
         "## Accuracy (Table 2)", "",
         f"Each system is tuned on the first {TRAIN:.0%} of the rounds and scored on the others. "
         f"The difference is to {REFERENCE}, with its 95 % interval (paired bootstrap over rounds).",
-        "",
+        "A parameter that ended at an end of its range may have followed the noise of a short "
+        "first part: do not trust that row.", "",
+        *(f"- {data}: {told}." for data, told in of.items()), "",
         *table(["data", "system", "pair inversion %", "difference", "rank deviation %",
-                "Kendall tau", "log loss", "Brier", *(["paper"] if beside_paper else [])], rows),
+                "Kendall tau", "log loss", "Brier", "at an end of its range",
+                *(["paper"] if beside_paper else [])], rows),
         "", "Parameters found:", "", *parameters, "",
     ]  # fmt: skip
 
@@ -116,8 +120,8 @@ def farming(careers: Mapping[str, Careers], out: Path, whose: str) -> list[str]:
 
 
 def by_size(found: Mapping[str, Sequence[float | None]], at: Sequence[int], out: Path,
-            name: str) -> list[str]:  # fmt: skip
-    """Figure 3: the pair inversion by size of the rounds."""
+            name: str, *, tuned: bool) -> list[str]:  # fmt: skip
+    """Figure 3: the pair inversion by size of the rounds. `tuned`: the systems were, on these."""
     plots = pyplot()
     figure, ax = plots.subplots(figsize=(6, 4))
     for system, values in found.items():
@@ -129,7 +133,8 @@ def by_size(found: Mapping[str, Sequence[float | None]], at: Sequence[int], out:
     return [
         "## Small rounds (Figure 3)", "",
         f"Rounds of {name}, each dealt at random into rounds of so many entries: pair inversion, "
-        "%.", "", *table(["system", *map(str, at)], rows), "",
+        f"%. The systems {'are tuned on its first rounds' if tuned else 'have their first guesses'}.",
+        "", *table(["system", *map(str, at)], rows), "",
         "![pair inversion by size](sizes.png)", "",
     ]  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -15,10 +16,8 @@ from stream_rater.lab.game import Game
 from stream_rater.lab.season import Session
 from stream_rater.lab.sides import Run, factors_of, scores_of, total_loss, variance_factor
 from stream_rater.lab.spaces import Dimension, place
-from stream_rater.lab.tuning import UNDEFINED, search
-
-PRIOR = 0.15
-"""Standard deviation of a parameter around its first guess, in parts of its range."""
+from stream_rater.lab.tuning import PRIOR, UNDEFINED, at_ends, penalty, search
+from stream_rater.lab.warming import timed
 
 LOG_LOSS, ORDER, ORDER_OF_ALL = "log_loss", "pair_inversion", "pair_inversion_all"
 """Measures to tune by; the last one where nobody has played enough rounds for the second."""
@@ -82,10 +81,7 @@ class Fit:
         return found
 
     def _penalty(self, point: Sequence[float]) -> float:
-        if self.prior is None:
-            return 0.0
-        gaps = np.array(point) - np.array(self.start())
-        return float(gaps @ gaps) / (2.0 * self.prior**2)
+        return 0.0 if self.prior is None else penalty(point, self.start(), self.prior)
 
 
 class Variant(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,6 +104,8 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
     us_update: float
     """Time to rate one player in one round."""
     failed_rounds: int
+    at_ends: tuple[str, ...] = ()
+    """The parameters that ended at an end of their range."""
 
 
 class Gain(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,14 +141,15 @@ def fit(system: System, game: Game, trials: int) -> tuple[Fitted, Scored]:
     """Tune a system on the first part of a game, and score it on the others."""
     first, runs = game.first, dict[tuple[float, ...], Floats]()
     problem = Fit(system, first, LOG_LOSS, runs=runs, apart=True)
-    configs = {DEFAULT: problem.config(problem.start())}
+    configs, ends = {DEFAULT: problem.config(problem.start())}, dict[str, tuple[str, ...]]()
     for aim in AIMS:
         problem = Fit(system, first, aim, runs=runs, apart=True)
-        configs[aim] = problem.config(search(problem, trials, workers=1))
+        point = search(problem, trials, workers=1)
+        configs[aim], ends[aim] = problem.config(point), at_ends(problem.space, point)
     variants, gains = list[Variant](), dict[str, float | None]()
     scored: Scored = {}
     for aim, config in configs.items():
-        run = system.play(game.sessions, config)
+        run = timed(partial(system.play, game.sessions, config))
         early, rest = run.before(game.boundary), run.after(game.boundary)
         factor = variance_factor(early)
         gains[aim] = average(scores_of(rest), LOG_LOSS)
@@ -164,9 +163,8 @@ def fit(system: System, game: Game, trials: int) -> tuple[Fitted, Scored]:
         scored[aim] = scores_of(told)
         gains[f"{aim} refitted"] = average(scored[aim], LOG_LOSS)
         last = float(factors[np.argmax(rest.sides.number)]) if len(factors) else factor
-        variants.append(
-            _variant(system, aim, config, (factor, last), early, run, told, scored[aim])
-        )
+        made = _variant(system, aim, config, (factor, last), early, run, told, scored[aim])
+        variants.append(msgspec.structs.replace(made, at_ends=ends.get(aim, ())))
     gain = Gain(
         default=gains[DEFAULT], default_with_factor=gains[f"{DEFAULT} with factor"],
         without_prior=_without_prior(system, game, trials, runs),

@@ -39,6 +39,7 @@ import msgspec
 import numpy as np
 
 from stream_rater.lab import peers
+from stream_rater.lab.alike import alike, counted
 from stream_rater.lab.bootstrap import Difference, differences
 from stream_rater.lab.contestants import System
 from stream_rater.lab.fits import LOG_LOSS, ORDER, ORDER_OF_ALL, Fitted, Scored, fit
@@ -85,6 +86,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """The one with the least log loss on the first part."""
     verdicts: list[Verdict]
     """Of all our systems."""
+    pairs_scored: int = 0
+    """Of sides, by every system. Pairs that drew are left out for all, and so are those of which
+    neither finished."""
+    draws_left_out: int = 0
+    unfinished_left_out: int = 0
 
     def of_chosen(self) -> list[Verdict]:
         """The verdicts of the chosen one."""
@@ -119,7 +125,8 @@ def verdicts(ours: Mapping[str, Scored], theirs: Mapping[str, Scored]) -> Iterat
     for (name, own), (peer, other) in product(ours.items(), theirs.items()):
         for measure, aim in COMPARED:
             wanted = [measure, ORDER_OF_ALL] if measure == ORDER else [measure]
-            found = differences(own[aim], other[aim], wanted)
+            one, two = alike([own[aim], other[aim]])
+            found = differences(one, two, wanted)
             known = [(each, gap) for each, gap in found.items() if gap is not None]
             for each, gap in known[:1]:
                 yield Verdict(
@@ -136,11 +143,15 @@ def result_of(game: Game, fitted: Mapping[str, tuple[Fitted, Scored]]) -> Result
     found = [each for name, (each, _) in fitted.items() if name in own]
     numbers = np.concatenate([each.numbers for each in game.sessions])
     sizes = game.sizes()
+    some = next((each for every in scored.values() for each in every.values()), None)
+    of = None if some is None else counted(some, draws=False)
     return Result(
         game=game.name, rounds=len(numbers), scored_rounds=int((numbers >= game.boundary).sum()),
         sides=sum(sizes) / max(len(sizes), 1), systems=[each for each, _ in fitted.values()],
         ours=choose(found), least_at_first=least_at_first(found),
         verdicts=list(verdicts(own, theirs)),
+        pairs_scored=of.pairs if of else 0, draws_left_out=of.drawn_left_out if of else 0,
+        unfinished_left_out=of.unfinished_left_out if of else 0,
     )  # fmt: skip
 
 

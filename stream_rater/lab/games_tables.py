@@ -39,6 +39,24 @@ def _few(results: Sequence[Result]) -> list[str]:
     ]  # fmt: skip
 
 
+def _left_out(results: Sequence[Result]) -> list[str]:
+    """What no system is scored on, so that all are scored on the same."""
+    return [
+        f"{each.game}: {each.pairs_scored:,} pairs are scored; left out are {each.draws_left_out:,}"
+        f" that drew and {each.unfinished_left_out:,} of which neither finished."
+        for each in results if each.draws_left_out or each.unfinished_left_out
+    ]  # fmt: skip
+
+
+def _at_ends(results: Sequence[Result]) -> list[str]:
+    """What was tuned to an end of its range may be an artefact of a short first part."""
+    return [
+        f"{each.game}: {fitted.system}, tuned for {AIM[v.tuned_for]}, ended at an end of the range "
+        f"of {', '.join(v.at_ends)}."
+        for each in results for fitted in each.systems for v in fitted.variants if v.at_ends
+    ]  # fmt: skip
+
+
 def _failed(results: Sequence[Result]) -> list[str]:
     """A package may fail on a round, as where its numbers leave the range of floats."""
     return [
@@ -60,7 +78,11 @@ def page(results: Sequence[Result], notes: Sequence[str]) -> list[str]:
         "## Games", "",
         f"Each system is tuned on the first {TRAIN:.0%} of the rounds and scored on the others, by "
         "the same code.", "",
-        *(f"- {note}" for note in (*notes, *_few(results), *_failed(results))), "",
+        *(
+            f"- {note}" for note in (
+                *notes, *_few(results), *_left_out(results), *_at_ends(results), *_failed(results)
+            )
+        ), "",
         *against_peers(results), *counts(results), *systems(results), *gains(results),
         *parameters(results),
     ]  # fmt: skip

@@ -12,6 +12,7 @@ import numpy as np
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.lab.accuracy import average
+from stream_rater.lab.alike import Counted, alike, counted, draws_of
 from stream_rater.lab.bootstrap import Difference, differences
 from stream_rater.lab.contestants import Ours, System
 from stream_rater.lab.evaluation import evaluate, trained
@@ -20,7 +21,7 @@ from stream_rater.lab.games import verdict
 from stream_rater.lab.measures import FIELDS, WEIGHT_OF
 from stream_rater.lab.present import Present, system_of
 from stream_rater.lab.season import Session, before
-from stream_rater.lab.tuning import search
+from stream_rater.lab.tuning import at_ends, search
 from stream_rater.rating.parameters import RatingConfig
 
 LEAST_ROUNDS = 20
@@ -60,6 +61,10 @@ class Proposal(NamedTuple):
     """Rounds to compare on."""
     compared: list[Compared]
     """By log loss, then by order: that of all sides where nobody has played enough rounds."""
+    of: Counted | None = None
+    """What is compared: the same of both."""
+    at_ends: tuple[str, ...] = ()
+    """The parameters that ended at an end of their range."""
 
     @property
     def verdict(self) -> str:
@@ -80,20 +85,25 @@ def propose(
 
     `tell` is called after each trial. Raises TooFewRounds, or MissingExtra without SciPy.
     """
-    base = _scores(sessions, present)
+    own: System = Present(present) if system == system_of(present) else Ours(system)
+    guess = own.config({each.name: each.start for each in own.space})
+    draws = draws_of([present, guess])
+    base = _scores(sessions, present, draws=draws)
     first = trained(len(base), train)
     _check_enough(base, first)
-    own: System = Present(present) if system == system_of(present) else Ours(system)
     problem = Fit(own, before(sessions, first), aim)
-    found: RatingConfig = problem.config(search(problem, trials, workers, tell))
-    tuned = _scores(sessions, found)
+    point = search(problem, trials, workers, tell)
+    found: RatingConfig = problem.config(point)
+    base, tuned = alike([base, _scores(sessions, found, draws=draws)])
     compared = list(_compared(base[first:], tuned[first:]))
-    return Proposal(found, first, len(base) - first, compared)
+    of = counted(base[first:], draws=draws)
+    ends = at_ends(own.space, point)
+    return Proposal(found, first, len(base) - first, compared, of, ends)
 
 
-def _scores(sessions: Sequence[Session], config: RatingConfig) -> Floats:
+def _scores(sessions: Sequence[Session], config: RatingConfig, *, draws: bool) -> Floats:
     """(R, len(FIELDS)) the scores of all rounds, without those of winners."""
-    return evaluate(sessions, config, most_sides=0).scores
+    return evaluate(sessions, config, most_sides=0, draws=draws).scores
 
 
 def _check_enough(scores: Floats, first: int) -> None:

@@ -4,7 +4,8 @@ A system, ours or another package's, gives each side of a round a mean and a var
 performance, and says whether differences of performances are normal or logistic. The scores follow
 from these alone (`accuracy`), so that every system is measured by the same code:
 
-- a pair is foretold with p = F((mu_i - mu_j) / sqrt(factor (variance_i + variance_j)));
+- a pair is foretold with p = F((mu_i - mu_j) / sqrt(factor (variance_i + variance_j))); pairs that
+  drew are left out of the scores of every system, those with a draw margin, too;
 - the calibration error is taken over the pairs not tied in place: they are sorted by the
   favourite's p, cut into BINS bins of equal count, and the distances between the mean p of a bin
   and the part of it that the favourites won are averaged. In rounds of more than `accuracy.EXACT`
@@ -132,7 +133,7 @@ def scores_of(run: Run, factor: float = 1.0) -> Floats:
     alone = np.arange(len(sides.mu) + 1)
     found: Floats = accuracy.score(
         sides.starts, sides.place, alone, np.ones(len(sides.mu)), sides.mu,
-        np.sqrt(sides.variance), sides.played, 0.0, 0.0, factor, run.gaussian,
+        np.sqrt(sides.variance), sides.played, 0.0, 0.0, factor, run.gaussian, 0.0, np.empty(0),
     )  # fmt: skip
     return found
 

@@ -9,6 +9,10 @@ sigma_limit, beta, drift), or all ratings are shifted, the predictions stay the 
 initial_sigma is fixed while the others vary, and initial_mu varies only where a system has levels
 of its own (Topcoder weighs less above 2000 and 2500). Kerby's systems have no sigma: their `scale`
 is fixed as in chess, and the learning rate varies.
+
+`WIDE` has more for them: the first rating, the anchor, a table of learning rates, and the floor,
+without which they stand below what his note makes of them. The table begins at 1500, as his begins
+at 0, and has a rate for one and for two units of `scale` above.
 """
 
 import math
@@ -103,7 +107,27 @@ SPACES: dict[str, tuple[Dimension, ...]] = {
 }
 """The dimensions of each system."""
 
-CHESS = {"scale": 400.0 / math.log(10.0)}
+FIRST_RATING = 1500.0
+UNIT = 400.0 / math.log(10.0)
+"""Points in a unit of Kerby's models, as in chess."""
+
+KERBYS = (
+    Dimension("initial_mu", 1000.0, 2000.0, FIRST_RATING, "linear"),
+    Dimension("anchor", 1000.0, 2200.0, 1000.0, "linear"),
+    Dimension("rate_above", 0.05, 2.0, 1.0),
+    Dimension("rate_far_above", 0.05, 2.0, 1.0),
+    Dimension("floor", 1000.0, 2000.0, 1000.0, "linear"),
+)
+"""Of all his systems. At the low ends there is no anchor and no floor. The rates are parts of the
+learning rate, one and two units above FIRST_RATING."""
+
+WIDE = {
+    system: (*space, *KERBYS) if space in ((CLIMBING,), (STEPPING,)) else space
+    for system, space in SPACES.items()
+}
+"""The dimensions that `tune` searches for a file."""
+
+CHESS = {"scale": UNIT}
 
 FIXED: dict[str, dict[str, Any]] = {
     "elo": CHESS,
@@ -122,7 +146,24 @@ def configuration(system: str, values: Mapping[str, float]) -> RatingConfig:
         table["newcomer_weights"] = newcomer_weights(factor, fade)
     if (part := table.pop("sigma_part", None)) is not None:
         table["sigma_limit"] = float(f"{part * table['delta']:.{DIGITS}g}")
-    return from_builtins(table)
+    return from_builtins(_climbing(table))
+
+
+def _climbing(table: dict[str, Any]) -> dict[str, Any]:
+    """Kerby's dimensions as his systems' parameters."""
+    for each in KERBYS:
+        if each.name in ("anchor", "floor") and table.get(each.name) == each.low:
+            del table[each.name]
+    if (floor := table.get("floor")) is not None:
+        table["floor"] = min(floor, table.get("initial_mu", FIRST_RATING))
+    above, far = table.pop("rate_above", 1.0), table.pop("rate_far_above", 1.0)
+    if (above, far) != (1.0, 1.0):
+        rate = table["learning_rate"]
+        table["learning_rate"] = [
+            [float(f"{FIRST_RATING + k * UNIT:.{DIGITS}g}"), float(f"{rate * part:.{DIGITS}g}")]
+            for k, part in enumerate((1.0, above, far))
+        ]
+    return table
 
 
 def newcomer_weights(factor: float, fade: float) -> list[float]:

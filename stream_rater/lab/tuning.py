@@ -18,7 +18,7 @@ import numpy as np
 from stream_rater.columns.arrays import Floats
 from stream_rater.lab.accuracy import averages
 from stream_rater.lab.evaluation import MOST_SIDES, evaluate
-from stream_rater.lab.measures import better
+from stream_rater.lab.measures import FIELDS, OF_HUNDRED, WEIGHT_OF, better
 from stream_rater.lab.season import Session
 from stream_rater.lab.sharing import sharing
 from stream_rater.lab.spaces import Dimension, configuration, place
@@ -29,6 +29,10 @@ FOR_EVOLUTION = 0.7
 """The share of the trials that differential evolution gets; the simplex gets the rest."""
 UNDEFINED = 1e9
 """The cost of a trial whose measure has no value."""
+PRIOR = 0.15
+"""Standard deviation of a parameter around its first guess, in parts of its range."""
+END = 0.01
+"""A parameter is at an end of its range if it is no further from it, in parts of the range."""
 
 
 class MissingExtra(Exception):
@@ -71,6 +75,65 @@ class Problem:
     def start(self) -> list[float]:
         """The point of the first guess."""
         return [place(each, each.start) for each in self.space]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A problem with a prior: its most probable parameters, not those that fit best.
+
+    What is minimised is the total loss by the measure and the prior's part, as in `games`. A round
+    of n entries counts as n / 2 pairs, which is how many of its pairs share no entry, or once if
+    its winner is what is foretold.
+    """
+
+    problem: Problem
+    count: float
+    """What the total loss is of: so many pairs, or rounds."""
+
+    @classmethod
+    def of(cls, problem: Problem) -> "Held":
+        """`problem` with as many pairs or rounds as its first guess is scored on."""
+        measure = problem.measure
+        most = MOST_SIDES if measure.startswith("winner") else 0
+        scores = evaluate(problem.sessions, problem.config(problem.start()), most_sides=most).scores
+        if measure.startswith("winner"):
+            return cls(problem, float(scores[:, FIELDS.index("decided")].sum()))
+        weight = "entries" if measure == "kendall_tau" else WEIGHT_OF[measure]
+        return cls(problem, 0.5 * float(scores[:, FIELDS.index(weight)].sum()))
+
+    @property
+    def space(self) -> tuple[Dimension, ...]:
+        """That of the problem."""
+        return self.problem.space
+
+    def start(self) -> list[float]:
+        """The point of the first guess."""
+        return self.problem.start()
+
+    def cost(self, point: Sequence[float]) -> float:
+        """The total loss at a point, and the prior's part; less is better."""
+        cost = self.problem.cost(point)
+        if cost == UNDEFINED:
+            return UNDEFINED
+        unit = 0.01 if self.problem.measure in OF_HUNDRED else 1.0
+        return self.count * unit * cost + penalty(point, self.start(), PRIOR)
+
+
+def penalty(point: Sequence[float], start: Sequence[float], prior: float) -> float:
+    """Minus the logarithm of the prior's density at a point: normal, around the first guess."""
+    gaps = np.array(point) - np.array(start)
+    return float(gaps @ gaps) / (2.0 * prior**2)
+
+
+def at_ends(space: Sequence[Dimension], point: Sequence[float]) -> tuple[str, ...]:
+    """The parameters that ended at an end of their range and did not begin there: what suits the
+    rounds may lie outside, or the rounds may say too little."""
+    found = []
+    for each, x in zip(space, point, strict=True):
+        begun = place(each, each.start)
+        if any(abs(x - end) <= END < abs(begun - end) for end in (0.0, 1.0)):
+            found.append(each.name)
+    return tuple(found)
 
 
 class Searched(Protocol):

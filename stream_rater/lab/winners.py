@@ -1,8 +1,8 @@
 """Measures how well the probabilities to win foretell who wins a round, of sides of any size.
 
 Each side is given a probability to be better than all others (`wins`). The winner of a round is the
-side that has the first place alone. On ladders with draws (`draw_margin`), a draw is one more
-outcome. Elsewhere a round whose first place is shared is left out.
+side that has the first place alone. Where draws are outcomes (`alike`), a shared first place is one
+more outcome. Elsewhere a round whose first place is shared is left out.
 
 - log loss of the winner: -ln p of what happened;
 - Brier score of the winner: half the sum of (p - happened)^2 over all outcomes; with two sides it
@@ -43,7 +43,10 @@ class Foretold(NamedTuple):
 
     def from_round(self, first: int) -> "Foretold":
         """Without the rounds before this one."""
-        kept = self.round >= first
+        return self.of(self.round >= first)
+
+    def of(self, kept: Flags) -> "Foretold":
+        """Without the sides that are not `kept` (S,)."""
         return Foretold(self.round[kept], self.win[kept], self.won[kept])
 
 

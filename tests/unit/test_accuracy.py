@@ -33,7 +33,7 @@ NOISE = 200.0**2
 
 def scored(
     places: list[int], mu: list[float], rounds: list[int], *, gaussian: bool = False,
-    sigma: float = 80.0,
+    sigma: float = 80.0, margin: float = 0.0,
 ) -> dict[str, float]:  # fmt: skip
     """One round's scores by name; players in any order."""
     order = sorted(range(len(places)), key=lambda i: places[i] or math.inf)
@@ -41,7 +41,7 @@ def scored(
     (found,) = score(
         np.array([0, n]), np.array(places, np.int32)[order], np.arange(n + 1), np.ones(n),
         np.array(mu)[order], np.full(n, sigma), np.array(rounds)[order], 1500.0, NOISE, 1.0,
-        gaussian,
+        gaussian, margin, np.empty(0),
     )  # fmt: skip
     return dict(zip(FIELDS[:OF_PAIRS], found.tolist(), strict=True))
 
@@ -172,7 +172,7 @@ def test_a_team_is_foretold_by_the_sum_of_its_members() -> None:
     (row,) = score(
         np.array([0, 2]), np.array([1, 2], np.int32), np.array([0, 2, 3]),
         np.array([1.0, 0.5, 1.0]), np.array([1600.0, 1400.0, 1540.0]), np.array([90.0, 60.0, 30.0]),
-        np.array([9, 3, 7]), 1500.0, NOISE, 1.0, False,
+        np.array([9, 3, 7]), 1500.0, NOISE, 1.0, False, 0.0, np.empty(0),
     )  # fmt: skip
     found = dict(zip(FIELDS[:OF_PAIRS], row.tolist(), strict=True))
     variance = 90.0**2 + 0.25 * 60.0**2 + 30.0**2 + 2.25 * NOISE

@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from stream_rater.cli import app
 from stream_rater.cli import evidence as cli_evidence
 from stream_rater.cli.terminal import Failed, Mistakes, brief
 from stream_rater.config import read_rating
-from stream_rater.lab import evidence, figures
+from stream_rater.lab import evidence
 from stream_rater.lab.measures import MEASURES
 from stream_rater.lab.season import singly
 from stream_rater.lab.synthetic import Kind, season
@@ -93,6 +92,17 @@ def test_evaluate_trains_on_as_much_as_told(write: Write) -> None:
     beside = told(file, "--config", config, config, "--train", "0.5")[1]
     assert alone["scored_rounds"] == beside["scored_rounds"] == 20
     assert [alone[m] for m in MEASURES] == [beside[m] for m in MEASURES]
+
+
+def test_evaluate_scores_what_is_shown(write: Write) -> None:
+    """By `--by display`; by mu unless it is asked for. The table has the same option."""
+    file = write("a.jsonl", rounds(60))
+    config = write("one.json", MMR | {"display": {"minus_sigma": 3}})
+    usual, mu, shown = (
+        told(file, "--config", config, *by)[0] for by in ((), ("--by", "mu"), ("--by", "display"))
+    )
+    assert [usual[m] for m in MEASURES] == [mu[m] for m in MEASURES]
+    assert shown["kendall_tau"] != mu["kendall_tau"] and shown["log_loss"] == mu["log_loss"]
 
 
 def test_evaluate_shows_a_table(write: Write) -> None:
@@ -238,22 +248,6 @@ def test_evidence_writes_a_report_of_every_part(
         assert (out / picture).read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_season_too_short_for_experience_is_tuned_by_all() -> None:
-    """Where nobody has played five rounds in the first part, as in the paper's synth-large."""
-    data = evidence.DataSet("short", list(season(Kind(40, 40, 40), 1)))
-    found = evidence.tuned(data, "codeforces", 12, 1)
-    assert found != evidence.first_guess("codeforces")
-
-
-def test_the_papers_figures_stand_beside_seasons_as_large_as_its_own() -> None:
-    """In a column of their own, a dash where there is none."""
-    data = evidence.DataSet("synth-large", list(season(Kind(9, 12, 3), 1)))
-    effort = replace(evidence.QUICK, trials=1)
-    entries = evidence.accuracy(data, ["elo-mmr", "bar"], effort, 1, lambda _: None)
-    told = [line for line in figures.accuracy(entries, beside_paper=True) if line.startswith("| ")]
-    assert [line.rsplit("|", 2)[1] for line in told] == [" paper ", " --- ", " 84.0 / 11.1 ", " – "]
-
-
 def test_evidence_does_only_what_is_asked(write: Write, tmp_path: Path) -> None:
     """One part, of one system; an empty folder is wrong usage."""
     out = tmp_path / "out"
@@ -263,6 +257,7 @@ def test_evidence_does_only_what_is_asked(write: Write, tmp_path: Path) -> None:
     assert run("evidence", "--data", str(tmp_path), *words).exit_code == 0
     report = (out / "report.md").read_text()
     assert "## Small rounds" in report and "## Accuracy" not in report
+    assert "The systems have their first guesses." in report
     assert not (out / "farming.png").exists()
 
 

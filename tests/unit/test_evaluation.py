@@ -4,13 +4,14 @@ import math
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from stream_rater.lab.accuracy import averages
-from stream_rater.lab.evaluation import evaluate, trained
+from stream_rater.lab.evaluation import Contender, displayed, evaluate, trained
 from stream_rater.lab.measures import FIELDS, OF_PAIRS
 from stream_rater.lab.season import Session, in_blocks, singly, split
 from stream_rater.lab.synthetic import Kind, season
-from stream_rater.rating.parameters import EloMMR, RatingConfig, Topcoder
+from stream_rater.rating.parameters import EloMMR, Glicko, MinusSigma, RatingConfig, Topcoder
 from tests.rounds import as_json, ranked
 from tests.unit.test_season import sessions
 
@@ -111,3 +112,45 @@ def test_better_parameters_foretell_better() -> None:
     assert losses[2] == pytest.approx(math.log(2.0), abs=0.01)
     assert losses[0] is not None and losses[0] < 0.6
     assert losses[1] is not None and losses[1] < 0.6
+
+
+# --- the order by what is shown ------------------------------------------------------------------
+
+
+def test_the_order_is_that_of_mu_or_of_what_is_shown() -> None:
+    """Ann won once, and bob every other of many games: by mu she leads, by mu less sigmas he does.
+    Probabilities are the same."""
+    names = [[f"p{i % 5}", "bob"][:: (-1) ** i] for i in range(60)]
+    lines = [as_json(*ranked([1, 2], each), round_id=f"b{i}") for i, each in enumerate(names)]
+    lines.append(as_json(*ranked([1, 2], ["ann", "bob"]), round_id="a"))
+    lines.append(as_json(*ranked([1, 2], ["bob", "ann"]), round_id="last"))
+    found = sessions(*lines)[0]
+    config = Glicko(beta=100.0, sigma_drift=5.0, display=MinusSigma(minus_sigma=2.0))
+    by_mu, by_display = (evaluate(found, config, shown=shown) for shown in (False, True))
+    assert column(by_mu.scores, "kendall_tau")[-1] == 1.0
+    assert column(by_display.scores, "kendall_tau")[-1] == 0.0
+    for name in ("log_loss", "brier", "winner_log_loss", "winner_brier"):
+        assert column(by_mu.scores, name) == column(by_display.scores, name)
+
+
+def test_a_display_of_mu_is_mu() -> None:
+    """Of teams and of singles."""
+    for config in (Glicko(beta=300.0, sigma_drift=35.0, display="mu"), CONFIG):
+        shown = structs.replace(config, display="mu")
+        assert np.array_equal(
+            evaluate(SEASON, shown, shown=True).scores, evaluate(SEASON, config).scores
+        )
+
+
+def test_a_team_is_shown_by_the_sum_of_its_members() -> None:
+    """Newcomers count nothing, however many they are; shares count as they do in mu."""
+    two = [{"team": ["ann", "bob"], "shares": [1.0, 0.5], "rank": 1}, {"team": ["cy"], "rank": 2}]
+    lines = [as_json(*two, round_id=str(i)) for i in range(2)]
+    config = Glicko(beta=300.0, sigma_drift=35.0, display=MinusSigma(minus_sigma=3.0))
+    waves = [wave for _, _, wave in Contender(config).rate(sessions(*lines)[0]) if wave is not None]
+    first, second = displayed(config, waves[0]).reshape(2, 2)
+    assert first.tolist() == pytest.approx([1500.0 - 3.0 * 350.0] * 2)
+    mu, sigma = waves[0].mu[3:], waves[0].sigma[3:]
+    gains = mu - 1500.0 - 3.0 * (sigma - 350.0)
+    due = [gains[0] + 0.5 * gains[1], gains[2]]
+    assert (second - first).tolist() == pytest.approx(due)

@@ -8,11 +8,21 @@ import pytest
 
 from stream_rater.lab import spaces
 from stream_rater.lab.accuracy import averages
+from stream_rater.lab.contestants import Ours
 from stream_rater.lab.evaluation import evaluate
+from stream_rater.lab.fits import Fit
 from stream_rater.lab.measures import MEASURES, better
 from stream_rater.lab.spaces import SPACES, Dimension, configuration, newcomer_weights, place, start
 from stream_rater.lab.synthetic import Kind, season
-from stream_rater.lab.tuning import MissingExtra, Problem, tune, without_defaults
+from stream_rater.lab.tuning import (
+    PRIOR,
+    Held,
+    MissingExtra,
+    Problem,
+    at_ends,
+    tune,
+    without_defaults,
+)
 from stream_rater.rating.parameters import EloMMR, TwoMoment, from_builtins
 
 SEASON = list(season(Kind(players=25, rounds=150, per_round=6), 11))
@@ -87,6 +97,49 @@ def test_a_first_guess_has_a_place_in_its_range(dimension: Dimension) -> None:
     assert dimension.low <= dimension.start <= dimension.high
     assert dimension.at(place(dimension, dimension.start)) == pytest.approx(dimension.start)
     assert (dimension.at(0.0), dimension.at(1.0)) == (dimension.low, dimension.high)
+
+
+@pytest.mark.parametrize("aim", ["log_loss", "pair_inversion"])
+def test_tuning_with_a_prior_is_that_of_games(aim: str) -> None:
+    """The same total loss and the same prior, so the same points are better."""
+    ours = Held.of(replace(problem(), measure=aim))
+    theirs = Fit(Ours("codeforces"), SEASON, aim)
+    points = [ours.start(), [0.2, 0.9], [0.9, 0.1], [0.5, 0.5]]
+    costs = [ours.cost(point) - theirs.cost(point) for point in points]
+    assert costs == pytest.approx([costs[0]] * len(points), abs=1e-6)
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_a_prior_holds_parameters_where_rounds_say_little(measure: str) -> None:
+    """Of every measure: of a few rounds most of what is gained far off is noise."""
+    few = Held.of(replace(problem(), measure=measure, sessions=SEASON[:40]))
+    free = few.problem.cost
+    start, point = few.start(), [0.0, 1.0]
+    assert few.cost(start) == pytest.approx(few.count * unit(measure) * free(start))
+    gap = sum((a - b) ** 2 for a, b in zip(start, point, strict=True)) / (2.0 * PRIOR**2)
+    assert few.cost(point) == pytest.approx(few.count * unit(measure) * free(point) + gap)
+
+
+def unit(measure: str) -> float:
+    """Measures in % are parts of a hundred."""
+    return 0.01 if measure.startswith(("pair", "rank")) else 1.0
+
+
+def test_ends_of_ranges_are_noticed() -> None:
+    """Unless the first guess is there, too: a drift of 0 is where it begins."""
+    space = SPACES["elo-mmr"]
+    begun = [place(each, each.start) for each in space]
+    assert at_ends(space, begun) == ()
+    names = [each.name for each in space]
+    drift, weight = names.index("drift_per_day"), names.index("weight_limit")
+    assert begun[drift] == 0.0
+    for x, due in ((0.0, "weight_limit"), (0.995, "weight_limit"), (0.5, None)):
+        point = list(begun)
+        point[weight] = x
+        assert at_ends(space, point) == ((due,) if due else ())
+    point = list(begun)
+    point[drift] = 1.0
+    assert at_ends(space, point) == ("drift_per_day",)
 
 
 def test_newcomers_weights_approach_one() -> None:

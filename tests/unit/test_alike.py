@@ -1,0 +1,236 @@
+"""What is compared is alike: the same rounds and the same outcomes for all configurations."""
+
+import json
+import math
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from msgspec import structs
+
+from stream_rater.cli import app
+from stream_rater.columns.arrays import Floats
+from stream_rater.lab import accuracy
+from stream_rater.lab.accuracy import average
+from stream_rater.lab.alike import WEIGHTS, alike, counted, draws_of, rounds_before
+from stream_rater.lab.comparison import Row, compare
+from stream_rater.lab.evaluation import evaluate
+from stream_rater.lab.measures import FIELDS
+from stream_rater.lab.proposal import propose
+from stream_rater.lab.season import Session
+from stream_rater.lab.sides import of_ours, scores_of
+from stream_rater.rating.model import DID_NOT_FINISH
+from stream_rater.rating.parameters import (
+    Elo,
+    EloMMR,
+    RatingConfig,
+    TrueSkill,
+)
+from tests.rounds import as_json, day, event, ranked
+from tests.unit.test_season import sessions
+
+MMR = EloMMR(weight_limit=0.2, sigma_limit=80.0)
+TRUESKILL = TrueSkill(beta=200.0, sigma_drift=35.0, draw_margin=60.0)
+
+
+def season(count: int = 120) -> list[list[dict[str, Any]]]:
+    """Standings of duels, of which a fifth are draws, between six players."""
+    random = np.random.default_rng(8)
+    skill = np.linspace(-200.0, 200.0, 6)
+    found = []
+    for _ in range(count):
+        a, b = random.choice(6, 2, replace=False).tolist()
+        gap = skill[a] - skill[b] + random.normal(0.0, 250.0)
+        names = [f"p{a}", f"p{b}"] if gap >= 0.0 else [f"p{b}", f"p{a}"]
+        found.append(ranked([1, 1 if abs(gap) < 110.0 else 2], names))
+    return found
+
+
+DUELS = season()
+DRAWS = sum(each[0]["rank"] == each[1]["rank"] for each in DUELS)
+
+
+def rounds(*standings: list[dict[str, Any]]) -> list[Session]:
+    lines = (
+        as_json(*each, round_id=f"r{i}", completed_at=day(i)) for i, each in enumerate(standings)
+    )
+    return sessions(*lines)[0]
+
+
+def compared(standings: list[list[dict[str, Any]]], *configs: RatingConfig) -> list[Row]:
+    named = [(str(i), config) for i, config in enumerate(configs)]
+    return compare("file", rounds(*standings), named, 0.0)
+
+
+OF_WINS = ("log_loss", "brier", "winner_log_loss", "winner_brier")
+
+
+def test_a_draw_is_no_outcome_for_one_and_left_out_for_another() -> None:
+    """Beside a system that knows no draws, TrueSkill is scored on the games that were decided; and
+    the table says how many were not."""
+    assert 20 < DRAWS < 60
+    rows = compared(DUELS, MMR, TRUESKILL)
+    decided = [each for each in DUELS if each[0]["rank"] != each[1]["rank"]]
+    for row in rows:
+        assert (row.rounds_scored, row.pairs_scored) == (len(decided), len(decided))
+        assert (row.draws_scored, row.draws_left_out) == (0, DRAWS)
+        assert row.winners_scored == len(decided)
+        assert row.log_loss == pytest.approx(row.winner_log_loss, abs=0.03)  # normal and logistic
+    assert sum(each.sides for each in rows[1].calibration) == 2 * len(decided)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_difference_is_that_of_the_games_that_both_have(order: int) -> None:
+    """Whichever comes first: the mean of the differences over these games, not more."""
+    first, second = (MMR, TRUESKILL)[::order]
+    (_, row) = compared(DUELS, first, second)
+    found = [evaluate(rounds(*DUELS), each, draws=False).scores for each in (second, first)]
+    common = found[0][:, FIELDS.index("decided")] > 0.0
+    assert row.differences is not None
+    for measure in OF_WINS:
+        gaps = (found[0] - found[1])[common, FIELDS.index(measure)]
+        gap = row.differences[measure]
+        assert gap is not None and gap.mean == pytest.approx(gaps.mean())
+
+
+def test_alone_a_system_with_draws_has_three_outcomes() -> None:
+    """So has a comparison of such systems; it leaves nothing out."""
+    (alone,) = compared(DUELS, TRUESKILL)
+    wider = structs.replace(TRUESKILL, draw_margin=90.0)
+    beside, other = compared(DUELS, TRUESKILL, wider)
+    for row in (alone, beside, other):
+        assert (row.rounds_scored, row.draws_scored, row.draws_left_out) == (120, DRAWS, 0)
+        for pairs, winners in pairwise(OF_WINS[::2]):
+            assert getattr(row, pairs) == pytest.approx(getattr(row, winners))
+    assert [getattr(alone, m) for m in OF_WINS] == [getattr(beside, m) for m in OF_WINS]
+    assert other.log_loss != alone.log_loss
+
+
+def test_three_outcomes_are_scored_by_hand() -> None:
+    """Win, loss and draw add up to one; the Brier score is half the squared distance."""
+    variance = 2.0 * (80.0**2 + 200.0**2)
+
+    def below(x: float) -> float:
+        return 0.5 * math.erfc(-x / math.sqrt(2.0 * variance))
+
+    win, loss = below(100.0 - 120.0), below(-100.0 - 120.0)
+    draw = 1.0 - win - loss
+    for places, p, others in (([1, 2], win, (loss, draw)), ([1, 1], draw, (win, loss))):
+        surprise, square, pairs = accuracy.chances_with_draws(
+            np.array(places, np.int32), np.array([1600.0, 1500.0]), np.full(2, 0.5 * variance),
+            True, 120.0,
+        )  # fmt: skip
+        assert pairs == 1 and surprise == pytest.approx(-math.log(p), rel=1e-6)
+        due = 0.5 * ((1.0 - p) ** 2 + sum(q * q for q in others))
+        assert square == pytest.approx(due, rel=1e-6)
+
+
+def test_who_did_not_finish_drew_with_nobody() -> None:
+    """By whatever rule they are rated: such pairs are left out for all, and counted."""
+    places = [[1, 1, 0, 0, 0], [1, 2, 3, 0, 0], [0, 0, 0, 0, 0]]
+    standings = [ranked(each) for each in places]
+    for config in (TRUESKILL, Elo(learning_rate=30.0), MMR):
+        (row,) = compared(standings, config)
+        assert row.unfinished_left_out == 3 + 1 + 10, config
+        assert row.draws_scored + row.draws_left_out == 1
+    rows = compared(standings, Elo(learning_rate=30.0), structs.replace(MMR, dnf="not-compared"))
+    assert len({(row.pairs_scored, row.rounds_scored, row.draws_left_out) for row in rows}) == 1
+
+
+def test_a_round_that_one_does_not_rate_is_scored_for_neither() -> None:
+    """Where all tie, `skip_all_tied` leaves nothing to foretell; the others are left out, too."""
+    skipping = structs.replace(TRUESKILL, skip_all_tied=True)
+    for first, second in ((TRUESKILL, skipping), (skipping, TRUESKILL)):
+        rows = compared(DUELS, first, second)
+        for row in rows:
+            assert (row.rounds_scored, row.draws_left_out) == (120 - DRAWS, DRAWS)
+            assert row.winners_scored == 120 - DRAWS
+    (alone,) = compared(DUELS, skipping)
+    assert (alone.rounds_scored, alone.draws_left_out) == (120 - DRAWS, DRAWS)
+
+
+def test_who_is_experienced_does_not_depend_on_what_is_rated() -> None:
+    """Rounds in which all tie are rounds before, rated or not."""
+    three = [ranked([1, 1, 1], list("abc"))] * 5 + [ranked([1, 2, 3], list("abc"))] * 2
+    usual, skipping = (
+        evaluate(rounds(*three), structs.replace(MMR, skip_all_tied=skip))
+        for skip in (False, True)
+    )  # fmt: skip
+    for outcome in (usual, skipping):
+        assert outcome.scores[:, FIELDS.index("experienced")].tolist() == [0.0] * 5 + [3.0] * 2
+
+
+def test_rounds_before_are_counted_in_order() -> None:
+    """Also within a session, and beyond what was played before."""
+    found = rounds_before(np.array([2, 0, 2, 2, 1, 0]), np.array([10, 0, 5]))
+    assert found.tolist() == [5, 10, 6, 7, 0, 11]
+
+
+def test_draws_are_outcomes_if_all_say_how_likely_they_are() -> None:
+    """One who does not is enough."""
+    assert draws_of([TRUESKILL, TRUESKILL]) and not draws_of([TRUESKILL, MMR])
+
+
+def test_scores_are_alike_in_every_column() -> None:
+    """Where one has no weight none has; what differs in weight is no comparison."""
+    random = np.random.default_rng(1)
+    one: Floats = np.zeros((50, len(FIELDS)))
+    for name in WEIGHTS:
+        one[:, FIELDS.index(name)] = 4.0
+    other = one.copy()
+    columns = [FIELDS.index(name) for name in WEIGHTS]
+    gone = random.random((2, 50, len(columns))) < 0.3
+    for each, out in zip((one, other), gone, strict=True):
+        each[:, columns] = np.where(out, 0.0, each[:, columns])
+    found = alike([one, other])
+    for each in found:
+        assert (each[:, columns] > 0.0).tolist() == (~gone.any(axis=0)).tolist()
+    other[:, columns] *= 2.0
+    with pytest.raises(AssertionError, match="unlike rounds"):
+        alike([one, other])
+
+
+def test_games_leave_draws_out_for_everybody() -> None:
+    """What is believed of sides has no draw margin."""
+    of = [
+        counted(scores_of(of_ours(rounds(*DUELS), each)), draws=False) for each in (MMR, TRUESKILL)
+    ]
+    assert of[0] == of[1] and of[0].drawn_left_out == DRAWS
+
+
+def test_a_ladder_is_offered_another_system_on_the_same_games() -> None:
+    """TrueSkill's draws are no reason to keep it or to leave it."""
+    found = propose(TRUESKILL, "elo-mmr", rounds(*DUELS), train=0.5, trials=6, workers=1)
+    base = evaluate(rounds(*DUELS), TRUESKILL, draws=False).scores[60:]
+    assert found.compared[0].now == average(base, "log_loss")
+    assert found.of is not None and found.of.drawn == 0 < found.of.drawn_left_out
+    assert f"{found.of.drawn_left_out} draws were left out" in found.of.told()
+
+
+def test_the_table_says_what_was_left_out(tmp_path: Path) -> None:
+    """As the JSON does: the case of the review, TrueSkill beside Elo-MMR where there are draws."""
+    file = tmp_path / "draws.jsonl"
+    file.write_bytes(b"".join(
+        msgspec.json.encode(event(*each, round_id=f"r{i}", completed_at=day(i))) + b"\n"
+        for i, each in enumerate(DUELS)
+    ))  # fmt: skip
+    for name, config in (("mmr", MMR), ("ts", TRUESKILL)):
+        (tmp_path / f"{name}.json").write_bytes(msgspec.json.encode(config))
+    words = ["evaluate", str(file), "--train", "0", "--config", str(tmp_path / "mmr.json")]
+    both = [*words, "--config", str(tmp_path / "ts.json")]
+    shown = CliRunner().invoke(app.main, both).stdout
+    line = next(each for each in shown.splitlines() if "draws left out" in each)
+    assert line.split()[5:8:2] == [str(DRAWS)] * 2, line
+    for row in json.loads(CliRunner().invoke(app.main, [*both, "--format", "json"]).stdout):
+        assert row["draws_left_out"] == DRAWS
+        assert row["rounds_scored"] == row["pairs_scored"] == 120 - DRAWS
+
+
+def test_places_are_marked_as_the_kernels_expect() -> None:
+    """Who did not finish comes last in a round."""
+    (session,) = rounds(ranked([0, 1, 0]))
+    assert session.rounds.place.tolist() == [1, DID_NOT_FINISH, DID_NOT_FINISH]
