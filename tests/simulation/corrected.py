@@ -203,7 +203,7 @@ def store_takes_no_checkpoint(stage: Stage) -> None:
 @catches("checkpoint-without-window")
 def round_comes_again_after_a_checkpoint(stage: Stage) -> None:
     """A round before a checkpoint is reported again behind it; then a later round is corrected."""
-    for _ in range(2):
+    for _ in range(3):
         estimator, _ = stage.rated(A0, A1)
     stage.correct("round-voided", round_id="round-1")
     stage.through(estimator, CommitSource)

@@ -216,8 +216,9 @@ class CheckpointWithoutWindow(_Kind):
             """Work with this job."""
 
             class job_kind(CorrectionJob):  # noqa: N801
-                """A job that begins to read at the checkpoint."""
+                """A job that begins to read at the last round of the checkpoint."""
 
                 @property
                 def _rounds_from(self) -> int:
-                    return self._offset
+                    head = self._beginning.head
+                    return 0 if head is None else head.last[0]
