@@ -120,4 +120,5 @@ def _probes(hashes: Hashes) -> npt.NDArray[np.int64]:
     first, step = hashes & np.uint64(0xFFFFFFFF), (hashes >> np.uint64(32)) | np.uint64(1)
     steps = np.multiply(step[:, None], np.arange(PROBES, dtype=np.uint64), dtype=np.uint64)
     found = np.add(first[:, None], steps, dtype=np.uint64)
-    return np.bitwise_and(found, np.uint64(BITS - 1)).astype(np.int64)
+    probes: npt.NDArray[np.int64] = np.bitwise_and(found, np.uint64(BITS - 1)).astype(np.int64)
+    return probes
