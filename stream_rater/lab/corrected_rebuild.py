@@ -103,12 +103,14 @@ def edited(rounds: RoundBatch, offsets: Ints, verdicts: Verdicts) -> tuple[Round
     """Rounds as the corrections make them: (R,) the number of each among those given, and whether
     it still has two entries."""
     ladders = {ladder for ladder, each in verdicts.edits.items() if each.change_rounds}
-    own = [head.ladder if head.ladder in ladders else "" for head in rounds.heads]
+    own = dict[str, list[int]]()
+    for i, head in enumerate(rounds.heads):
+        own.setdefault(head.ladder if head.ladder in ladders else "", []).append(i)
     if not any(own):
         return rounds, np.arange(len(rounds)), np.ones(len(rounds), np.bool_)
     pieces, numbers, counts = list[RoundBatch](), list[Ints](), list[Flags]()
-    for ladder in dict.fromkeys(own):
-        chosen = np.flatnonzero(np.array([each == ladder for each in own]))
+    for ladder, places in own.items():
+        chosen: Ints = np.array(places, np.int64)
         some, stays = rounds.take(chosen), np.ones(len(chosen), np.bool_)
         if ladder:
             some, stays = verdicts.of(ladder).apply(some, offsets[chosen])

@@ -108,11 +108,11 @@ class Admission:
     def finish(self, met: Met, now_s: float) -> PendingRounds:
         """The work on a correction is done: reject what the log does not bear out, together with
         what is committed up to it. Returns the rounds that waited for it."""
-        partition, offset = met.record.partition, met.record.offset
-        refused = self.corrections.refused(met)
-        for record, invalid in refused:
-            rejection = self.inputs[partition].reject(record, invalid, offset)
-            self._rejected(partition, rejection, now_s)
-        self._observer.corrected(met.correction.ladder, partition, offset, len(refused))
-        self.inputs[partition].finish([offset])
+        partition, source = met.record.partition, self.inputs[met.record.partition]
+        for each, refused in self.corrections.finished(met):
+            offset = each.record.offset
+            for record, invalid in refused:
+                self._rejected(partition, source.reject(record, invalid, offset), now_s)
+            self._observer.corrected(each.correction.ladder, partition, offset, len(refused))
+            source.finish([offset])
         return self.teaching(*self.corrections.finish(met))

@@ -118,6 +118,9 @@ class CorrectionJob:
         return self._known.completed_at
 
     def _work(self) -> Course[None]:
+        if self._refusals is not None:
+            self.refused = list(self._refusals)
+            return
         starts = yield from ask(LogStarts(frozenset([self.partition])))
         if start := starts[self.partition]:
             self.deleted_before = start
@@ -125,9 +128,6 @@ class CorrectionJob:
             self.refused = too_late([*self._given, *waiting], start)
             return
         if not (self._given or self._waiting or self._only_checkpoint):
-            return
-        if self._refusals is not None:
-            self.refused = list(self._refusals)
             return
         yield from self._judge_all()
         if self._first < NOTHING or self._only_checkpoint:

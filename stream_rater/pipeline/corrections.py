@@ -47,6 +47,7 @@ from stream_rater.pipeline.correction_ports import (
     Noted,
     NotedCorrection,
 )
+from stream_rater.pipeline.edited_rounds import edited
 from stream_rater.pipeline.edits_in_force import LadderEdits
 from stream_rater.pipeline.estimation import (
     NO_ROUNDS,
@@ -63,7 +64,6 @@ from stream_rater.pipeline.ports import Scatter, Step, ask
 from stream_rater.pipeline.progress import InFlightWindow
 from stream_rater.replay.edits import NO_EDITS, Edits
 from stream_rater.rounds.corrections import round_in
-from stream_rater.rounds.validation import Invalid
 
 THRESHOLD = 0.5
 """Points by which a displayed rating must move for a correction to be told at once."""
@@ -72,38 +72,8 @@ HEADS = 10
 """The most bytes that MessagePack puts before an id and a record."""
 
 
-def edited(
-    pending: PendingRounds, edits_of: Callable[[str, int], Edits], shards: int
-) -> tuple[PendingRounds, PendingRounds]:
-    """Rounds as the corrections before each make them, and those that teach nothing any more.
-
-    `edits_of` has the edits that a ladder's round at an offset is rated by.
-    """
-    heads, offsets = pending.rounds.heads, pending.offsets.tolist()
-    groups: dict[int, list[int]] = {}
-    found: dict[int, Edits] = {}
-    for i, (head, offset) in enumerate(zip(heads, offsets, strict=True)):
-        edits = edits_of(head.ladder, offset)
-        if edits.fates:
-            groups.setdefault(id(edits), []).append(i)
-            found[id(edits)] = edits
-    if not groups:
-        return pending, NO_ROUNDS
-    changed = sorted(i for some in groups.values() for i in some)
-    rest = pending.take(np.setdiff1d(np.arange(len(pending)), changed))
-    good, bad = [rest], list[PendingRounds]()
-    for key, some in groups.items():
-        own = pending.take(np.array(some))
-        rounds, counts = found[key].apply(own.rounds, own.offsets)
-        prints = player_map.fingerprints(
-            rounds.names, [head.ladder for head in rounds.heads], rounds.sizes, shards
-        )
-        own = PendingRounds(
-            rounds, own.rule, own.partitions, own.offsets, own.traces, prints, own.tickets
-        )
-        good.append(own.take(np.flatnonzero(counts)))
-        bad.append(own.take(np.flatnonzero(~counts)))
-    return PendingRounds.concat(good), PendingRounds.concat(bad)
+TOGETHER_BYTES = 2**18
+"""Of corrections that are finished together: they are noted in one message."""
 
 
 class How(NamedTuple):
@@ -148,10 +118,13 @@ class Work:
 
     def __init__(
         self, met: Met, edits: LadderEdits, log: Judged, how: How, queues: Sequence[Queue] = (),
-        refusals: Refusals | None = None,
+        refusals: Refusals | None = None, behind: Sequence[Met] = (),
     ) -> None:  # fmt: skip
-        """`queues` and `refusals`: as in CorrectionJob."""
+        """`queues` and `refusals`: as in CorrectionJob. `behind`: others that are only noted, or
+        refused, as this one is, and are finished with it."""
         self._met = met
+        self.run = [met, *behind]
+        """All that are finished with it."""
         self._how = how
         self._noted = False
         self._parts: Iterator[Parts] = iter(())
@@ -188,7 +161,7 @@ class Work:
         """What is to be noted."""
         record, correction = self._met
         if self.waits:
-            return [_note(record, correction, -1)]
+            return [_note(*each, -1) for each in self.run]
         notes = [_note(each.record, each.correction, self.job.at) for each in self.job.accepted]
         if isinstance(correction, CorrectionsApplied):
             notes.append(_note(record, correction, self.job.at))
@@ -328,27 +301,57 @@ class Corrections:
         first = [queue[0] for queue in self._queues.values() if queue]
         return [each for each in first if inputs[each.record.partition].reached(each.record.offset)]
 
-    def has_begun(self, met: Met) -> bool:
-        """Whether the work on a correction that is due has begun."""
-        return met.record.partition in self._works
+    def begin(
+        self, met: Met, inputs: Mapping[int, InputPartition],
+        agreed_at: Callable[[str, int], Step[bool]],
+    ) -> Step[bool]:  # fmt: skip
+        """Begin the work on a correction that is due, with those behind it that are done as fast.
+        Returns whether it has begun: all workers agree on the ladder at its place."""
+        partition = met.record.partition
+        if partition in self._works:
+            return True
+        behind = self._behind(met, inputs[partition])
+        for some in (behind, []) if behind else ([],):
+            if (yield from agreed_at(*[met, *some][-1].place)):
+                self._works[partition] = self._work(met, some)
+                return True
+        return False
+
+    def _behind(self, met: Met, source: InputPartition) -> list[Met]:
+        """The corrections right behind one which are only noted, or refused, as it is."""
+        refusals = self._ahead.get(met.record.partition, {})
+
+        def kind(each: Met) -> tuple[str, bool, bool]:
+            refused = refusals.get(each.record.offset) is not None
+            return each.correction.ladder, each.waits, refused
+
+        ladder, waits, refused = kind(met)
+        if not (waits or refused):
+            return []
+        run, size = list[Met](), 0
+        for each in self._queues[met.record.partition]:
+            size += len(each.record.value or b"")
+            if kind(each) != (ladder, waits, refused) or (size > TOGETHER_BYTES and run):
+                break
+            run.append(each)
+        return run[1 : source.reached_by([each.record.offset for each in run])]
 
     def work_on(
         self, met: Met, in_flight: InFlightWindow, now_s: float, observer: Observer
     ) -> Step[bool]:
         """Do the next piece of the work on a correction that is due. Returns whether it is done."""
         partition, ladder = met.record.partition, met.correction.ladder
-        work = self._works.get(partition)
-        if work is None:
-            work = self._works[partition] = self._begin(met)
+        work = self._works[partition]
         done = yield from work.step(lambda ends, players: in_flight.sent(ends, players, now_s))
         observer.correcting(ladder, partition, met.record.offset, work.job.progress)
         return done
 
-    def _begin(self, met: Met) -> Work:
+    def _work(self, met: Met, behind: Sequence[Met]) -> Work:
         edits, known = self._edits_on(met.correction.ladder), self._ahead.get(met.record.partition)
         refusals = None if known is None else known.get(met.record.offset)
-        queues = () if refusals is not None else self._queued(met.record.partition, known or {})
-        return self.work_kind(met, edits, self._log, self._how, queues, refusals)
+        judged = met.waits or refusals is not None
+        queues = () if judged else self._queued(met.record.partition, known or {})
+        return self.work_kind(met, edits, self._log, self._how, queues, refusals, behind)
 
     def _queued(self, partition: int, known: Collection[int]) -> list[Queue]:
         """The corrections that wait in a partition, by ladder, if more than the first one has yet
@@ -368,21 +371,25 @@ class Corrections:
     def _edits_on(self, ladder: str) -> LadderEdits:
         return self._edits.get(ladder) or LadderEdits()
 
-    def refused(self, met: Met) -> list[tuple[Record, Invalid]]:
-        """Of the corrections that were worked in together, those that are refused."""
-        return self._works[met.record.partition].job.refused
+    def finished(self, met: Met) -> Iterator[tuple[Met, Refusals]]:
+        """The corrections that are finished together, and what is refused with each."""
+        work, known = self._works[met.record.partition], self._ahead.get(met.record.partition, {})
+        yield met, work.job.refused
+        for each in work.run[1:]:
+            yield each, known.get(each.record.offset) or []
 
     def finish(self, met: Met) -> tuple[PendingRounds, PendingRounds]:
         """The work on a correction is done. Returns the rounds that waited for it alone, as
         `admit` does."""
         partition, ladder = met.record.partition, met.correction.ladder
         work, queue = self._works.pop(partition), self._queues[partition]
-        queue.popleft()
         self._edits.setdefault(ladder, LadderEdits()).add(work.notes())
         self._ahead.setdefault(partition, {}).update(work.job.ahead)
-        self._ahead[partition].pop(met.record.offset, None)
         offsets, aside, free = self._offsets[ladder], self._aside[ladder], list[PendingRounds]()
-        offsets.popleft()
+        for each in work.run:
+            queue.popleft()
+            offsets.popleft()
+            self._ahead[partition].pop(each.record.offset, None)
         while aside and not (offsets and len(aside[0]) and aside[0].offsets[0] > offsets[0]):
             free.append(aside.popleft())
         if not offsets:

@@ -377,12 +377,12 @@ class Estimator:
 
     def _correct(self) -> Step[None]:
         """Do the next piece of the work on a correction that is due (`corrections`)."""
-        corrections, agreed_at = self._admission.corrections, self._agreement.agreed_at
+        corrections, until_s, observer = self._admission.corrections, self._until_s, self._observer
+        agreed_at = partial(self._agreement.agreed_at, until_s=until_s, observer=observer)
         for met in () if self._send_no_more() else corrections.due(self._inputs):
-            begun = corrections.has_begun(met)
-            if begun or (yield from agreed_at(*met.place, self._until_s, self._observer)):
+            if (yield from corrections.begin(met, self._inputs, agreed_at)):
                 self._backoff.corrected()
-                piece = corrections.work_on(met, self._in_flight, self._now_s, self._observer)
+                piece = corrections.work_on(met, self._in_flight, self._now_s, observer)
                 if (yield from piece):
                     self._held = HeldBeliefs()
                     self._admit(self._admission.finish(met, self._now_s))

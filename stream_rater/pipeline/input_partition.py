@@ -2,7 +2,7 @@
 committed."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import takewhile
 
 from stream_rater.contract.record import Record
@@ -85,6 +85,17 @@ class InputPartition:
     def reached(self, offset: int) -> bool:
         """Whether all records before this offset are finished."""
         return next((o for o in self._unfinished if o not in self._finished), offset) >= offset
+
+    def reached_by(self, offsets: Sequence[int]) -> int:
+        """How many of these offsets, from the first one on, have only each other before them: all
+        other records before them are finished."""
+        count = 0
+        for offset in self._unfinished:
+            if count < len(offsets) and offset == offsets[count]:
+                count += 1
+            elif offset not in self._finished:
+                break
+        return count
 
     def reject(self, record: Record, invalid: Invalid, at: int) -> Rejection:
         """Reject a record, together with what is committed up to the offset `at`."""

@@ -121,5 +121,7 @@ def _hashes(texts: StringColumn, key: Key) -> Hashes:
 def _probes(hashes: Hashes) -> npt.NDArray[np.int64]:
     """(n, PROBES) the bits of each hash in a filter."""
     first, step = hashes & np.uint64(0xFFFFFFFF), (hashes >> np.uint64(32)) | np.uint64(1)
-    found: Hashes = first[:, None] + step[:, None] * np.arange(PROBES, dtype=np.uint64)
-    return np.bitwise_and(found, np.uint64(BITS - 1)).astype(np.int64)
+    steps = np.multiply(step[:, None], np.arange(PROBES, dtype=np.uint64), dtype=np.uint64)
+    found = np.add(first[:, None], steps, dtype=np.uint64)
+    probes: npt.NDArray[np.int64] = np.bitwise_and(found, np.uint64(BITS - 1)).astype(np.int64)
+    return probes

@@ -102,8 +102,7 @@ def estimator_dies_after_a_batch_is_noted(stage: Stage) -> None:
         estimator, updater = stage.rated(A0, A1)
     stage.correct("round-voided", round_id="round-2", batched=True)
     stage.correct("round-voided", round_id="nowhere", batched=True)
-    stage.through(estimator, NoteCorrections)
-    stage.through(estimator, NoteCorrections)
+    stage.through(estimator, NoteCorrections)  # both at once
     stage.through(estimator, CommitSource)
     stage.correct("corrections-applied")
     stage.through(estimator, NoteCorrections)

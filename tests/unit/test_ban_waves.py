@@ -1,8 +1,10 @@
 """Many corrections at once: the work that they make, counted, and not timed."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import Raw
 
@@ -12,12 +14,12 @@ from stream_rater.config import ANY_LADDER
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.events import to_json
 from stream_rater.pipeline.correction_job import CorrectionJob
-from stream_rater.pipeline.correction_ports import NotedCorrection, ReadAgain
+from stream_rater.pipeline.correction_ports import NoteCorrections, NotedCorrection, ReadAgain
 from stream_rater.pipeline.edits_in_force import APPLIED
 from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.hearing import JUDGED_AT_ONCE
 from stream_rater.pipeline.judged_log import Judged
-from stream_rater.pipeline.ports import CommitSource, Effect, Step
+from stream_rater.pipeline.ports import CommitSource, Effect, Poll, Step
 from stream_rater.pipeline.updater import Updater
 
 LATER_S = 1.8e9
@@ -114,12 +116,15 @@ class Crowd:
         self.crew = [Actor(*both) for both in zip((estimator, updater), machines, strict=True)]
         self.read: list[ReadAgain] = []
         """What was read again, without reads that only let go."""
+        self.counts: Counter[type] = Counter()
+        """How often the estimator did each effect."""
 
     def work(self, most: int = 100_000) -> None:
         """Until all is committed."""
         end = len(self.log.rounds[0])
         for _ in range(most):
             effects = [actor.advance() for actor in self.crew]
+            self.counts[type(effects[0])] += 1
             if isinstance(effects[0], ReadAgain) and effects[0].first < effects[0].end:
                 self.read.append(effects[0])
             if isinstance(effects[0], CommitSource) and self.log.estimators.committed[0] == end:
@@ -178,6 +183,31 @@ def test_refused_corrections_of_a_queue_take_one_pass(kind: Void) -> None:
     code = "unknown-player" if kind is of_a_player else "unknown-round"
     assert crowd.codes() == rejected_as(code, refused)
     assert crowd.passes == 1
+
+
+def test_what_waits_for_one_record_is_noted_together() -> None:
+    """1,000 removals take a few messages and turns. Those of another ladder, and those behind a
+    round, come in others."""
+    crowd = Crowd()
+    for i in range(0, 1_000, 2):
+        duel(crowd.log, i, f"p-{i}", f"p-{i + 1}")
+    crowd.work()
+    polls = crowd.counts[Poll]
+    for i in range(1_000):
+        sent(crowd.log, "player-removed", player=f"p-{i}", batched=True)
+        if i == 500:
+            sent(crowd.log, "player-removed", ladder="m", player="p", batched=True)
+            duel(crowd.log, 1_000, "new", "newer")
+    crowd.work()
+    assert crowd.counts[NoteCorrections] <= 5 and crowd.counts[Poll] - polls <= 50
+    notes = crowd.log.read().corrections
+    assert [msgspec.json.decode(each.correction)["player"] for each in notes["l"]] == [
+        f"p-{i}" for i in range(1_000)
+    ]
+    assert [each.at for each in notes["m"]] == [-1]
+    sent(crowd.log, APPLIED)
+    crowd.work()
+    assert len(crowd.log.read().corrections["l"]) == 2_001 and not crowd.codes()
 
 
 def test_with_a_checkpoint_what_is_not_there_takes_no_pass_from_the_start() -> None:

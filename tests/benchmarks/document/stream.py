@@ -187,6 +187,28 @@ CORRECTIONS = Table(
     order=list(CORRECTED),
 )  # fmt: skip
 
+BANS = Table(
+    "bans", f'{STREAM} ARGS="lobby5 --measure bans"', r"bans/[^/]+/[^/]+",
+    [
+        Column(
+            "players removed",
+            "in one `corrections-applied`; one player alone without it.",
+            lambda row: number(int(row.name.split("/")[2])),
+        ),
+        Column("updates", "of the ladder before.",
+               lambda row: number(int(str(row.figures["note"]).split()[4]))),
+        Column("seconds", "from when the first removal was sent until all were worked in.",
+               shown("value")),
+        Column("MiB before", "that the worker held.", shown("ratio.MiB_before")),
+        Column("MiB at most", "that it held meanwhile.", shown("ratio.MiB_most")),
+        Column("p50, ms", "from when a round of other ladders was due to its event, meanwhile.",
+               shown("ratio.p50")),
+        Column("p99, ms", "the same.", shown("ratio.p99")),
+        Column("longest, ms", "the same.", shown("ratio.p100")),
+        TAKEN,
+    ],
+)  # fmt: skip
+
 MILLION = Table(
     "million", STREAM, r"stream/million/[^/]+",
     [
@@ -340,6 +362,6 @@ CAPACITY = Table(
 )  # fmt: skip
 
 TABLES = (
-    RATE, STEPS, PIPELINES, LATENCY, BESIDE_NULL, RECOVERY, CORRECTIONS, MILLION, REBUILD, MEMORY,
-    GROWTH, SIZES, CAPACITY,
+    RATE, STEPS, PIPELINES, LATENCY, BESIDE_NULL, RECOVERY, CORRECTIONS, BANS, MILLION, REBUILD,
+    MEMORY, GROWTH, SIZES, CAPACITY,
 )  # fmt: skip

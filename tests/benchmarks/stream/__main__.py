@@ -54,6 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         quick=asked.quick,
         turns=asked.turns,
         updates=asked.updates,
+        bans=asked.bans,
         release=asked.release,
     )
     given = dict(each.split("=", 1) for each in asked.set)
@@ -81,6 +82,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )  # fmt: skip
     parser.add_argument("--turns", type=int, metavar="N", help="take turns so many times")
     parser.add_argument("--updates", type=int, metavar="N", help="ratings to change, about")
+    parser.add_argument("--bans", type=int, metavar="N", help="players to remove, in a wave")
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the service"
     )

@@ -6,7 +6,7 @@ last hundredth of its rounds. Then two of them are voided: one of that hundredth
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from typing import NamedTuple
 
@@ -46,7 +46,7 @@ def corrections(
     ground: Ground, workload: Workload, updates: int, feed_s: float
 ) -> Iterator[Correction]:
     """Rate so many updates of one ladder, and void two of its rounds."""
-    rounds = (each._replace(ladder=LONG) for each in map(_renamed, workload.rounds()))
+    rounds = (each._replace(ladder=LONG) for each in map(renamed, workload.rounds()))
     others = workload.rounds(seed=3)
     with a_crew(ground, workload, names_of("1"), SERVICE) as crew:
         crew.await_joined()
@@ -78,22 +78,28 @@ class _Void:
         self._round_id = round_id
 
     def __call__(self) -> None:
-        admin = Admin(self._settings)
-        topic = admin.topics.rounds
-        partitions = admin.partitions()[topic]
-        home = partition_of(LONG, partitions)
         began_s = time.monotonic()
         value = to_json({"ladder": LONG, "round_id": self._round_id})
-        submitter = Submitter(self._settings, topic)
+        submitter = Submitter(self._settings, Admin(self._settings).topics.rounds)
         submitter.correct(LONG, "round-voided", value, self._round_id)
         submitter.flush()
-        (end,) = [admin.ends(topic, partitions)[home]]
-        while (admin.committed(ESTIMATORS, topic, partitions)[home] or 0) < end:
-            assert time.monotonic() - began_s < LONGEST_S, "the correction is not done"
-            time.sleep(LOOK_EVERY_S)
+        await_corrected(self._settings)
         self.seconds = time.monotonic() - began_s
 
 
-def _renamed(round_: Round) -> Round:
+def await_corrected(settings: Settings, look: Callable[[], object] = lambda: None) -> None:
+    """Return once all that is in the long ladder's partition now is committed; `look` meanwhile."""
+    admin = Admin(settings)
+    topic = admin.topics.rounds
+    partitions = admin.partitions()[topic]
+    home = partition_of(LONG, partitions)
+    began_s, end = time.monotonic(), admin.ends(topic, partitions)[home]
+    while (admin.committed(ESTIMATORS, topic, partitions)[home] or 0) < end:
+        assert time.monotonic() - began_s < LONGEST_S, "the correction is not done"
+        look()
+        time.sleep(LOOK_EVERY_S)
+
+
+def renamed(round_: Round) -> Round:
     """The same round on the long ladder."""
     return made(f"l{round_.round_id}", LONG, round_.players)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.benchmarks.measure import Result, Skipped, result
+from tests.benchmarks.stream.banning import PLAYERS, Wave, bans
 from tests.benchmarks.stream.correcting import Correction, corrections
 from tests.benchmarks.stream.crew import Program, a_crew, names_of
 from tests.benchmarks.stream.crowd import crowd
@@ -27,8 +28,8 @@ from tests.benchmarks.stream.throughput import (
 )
 
 USUAL = ("rate", "null", "latency", "recovery", "rebuild", "peer")
-MEASURES = (*USUAL, "memory", "sizes", "steps", "corrections")
-"""The last four are to be asked for: three take long, and stop watches cost time."""
+MEASURES = (*USUAL, "memory", "sizes", "steps", "corrections", "bans")
+"""The last five are to be asked for: four take long, and stop watches cost time."""
 TURNS = 3
 QUICK = 20
 """A quick run has the so manieth part of the updates."""
@@ -58,6 +59,8 @@ class Plan:
     quick: bool = False
     turns: int | None = None
     updates: int | None = None
+    bans: int | None = None
+    """How many players are removed together."""
     release: Path | None = None
     """The folder of another release, whose steps are measured instead."""
     rates: dict[tuple[str, str], float] = field(default_factory=dict)
@@ -86,6 +89,12 @@ class Plan:
             feed_s = QUICK_FEED_S if self.quick else CORRECTED_S
             for done in corrections(ground, workload, updates, feed_s):
                 yield _correction(workload, updates, done)
+        if "bans" in self.measures and workload.name == CORRECTED:
+            updates = self._of(CORRECTED_UPDATES)
+            feed_s = QUICK_FEED_S if self.quick else CORRECTED_S
+            players = self.bans or PLAYERS // (QUICK if self.quick else 1)
+            for wave in bans(ground, workload, updates, feed_s, players):
+                yield _bans(workload, updates, wave)
         if "sizes" in self.measures and workload.name == SIZES_OF:
             yield from _sizes(ground, workload, self._of(workload.updates))
 
@@ -238,6 +247,14 @@ def _correction(workload: Workload, updates: int, done: Correction) -> Result:
     waited = done.meanwhile
     ratio = {f"p{p}": waited.quantile_ms(p / 100) for p in (50, 99, 100)} if waited else {}
     name = f"correction/{workload.name}/{done.which.replace(' ', '-')}"
+    return result(name, done.seconds, "s", ratio, f"of a ladder with {updates} updates")
+
+
+def _bans(workload: Workload, updates: int, done: Wave) -> Result:
+    """The seconds until a removal was worked in, what others waited, and what the worker held."""
+    ratio = {f"p{p}": done.meanwhile.quantile_ms(p / 100) for p in (50, 99, 100)}
+    ratio |= {"MiB_before": done.before / MIB, "MiB_most": done.most / MIB}
+    name = f"bans/{workload.name}/{done.players}"
     return result(name, done.seconds, "s", ratio, f"of a ladder with {updates} updates")
 
 
