@@ -148,6 +148,9 @@ class Work:
         applied = isinstance(correction, CorrectionsApplied)
         self.waits = isinstance(correction, Batched) and correction.batched
         """Whether it is only noted, for `corrections-applied` to work it in."""
+        self._refusal = log.refusal(Proposed(*met))
+        """Why its ladder takes no corrections. It is asked here, where all workers agree on what
+        the ladders file says of this offset, and not when the correction is met."""
         self.job = self.job_kind(
             correction.ladder, met.record.partition, place, [] if applied else [Proposed(*met)],
             edits.waiting(place) if applied else (), edits.accepted(place), log,
@@ -158,6 +161,9 @@ class Work:
     ) -> Step[bool]:
         """The next piece of the work; returns whether all is done. `sent` is told the ends of
         parts, and the players in them, by shard, once the parts are acknowledged."""
+        if self._refusal is not None:
+            self.job.refused = [(self._met.record, self._refusal)]
+            return True
         if not self._noted:
             if self.waits or (yield from self.job.step()):
                 if notes := self.notes():
@@ -176,6 +182,8 @@ class Work:
     def notes(self) -> list[NotedCorrection]:
         """What is to be noted."""
         record, correction = self._met
+        if self._refusal is not None:
+            return []
         if self.waits:
             return [_note(record, correction, -1)]
         notes = [_note(each.record, each.correction, self.job.at) for each in self.job.accepted]
