@@ -52,6 +52,8 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """How far a round's completion may lie ahead of the time the log received it."""
     unknown_fields: Literal["count", "reject"] = "count"
     """What becomes of a round with a field that we do not know, or with a rank beside `dnf`."""
+    corrections: Literal["accepted", "refused"] = "accepted"
+    """What becomes of the ladder's corrections."""
 
 
 class Terms(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -155,8 +157,9 @@ def _fingerprint(terms: Terms) -> str:
     """
     rating = for_fingerprint(terms.rating)
     limits = msgspec.to_builtins(terms.limits, order="deterministic")
-    if limits["unknown_fields"] == "count":
-        del limits["unknown_fields"]
+    for newer in ("unknown_fields", "corrections"):
+        if limits[newer] == getattr(Limits(), newer):
+            del limits[newer]
     return hashlib.sha256(msgspec.json.encode((rating, limits))).hexdigest()[:16]
 
 

@@ -6,6 +6,7 @@ which only rounds and the starts of seasons are left, each in its place.
 """
 
 import calendar
+import math
 import random
 import time
 from collections.abc import Sequence
@@ -160,7 +161,9 @@ def _names(line: Line) -> list[str]:
 class Editor:
     """Reads a log line by line. `verdicts` has the code of each correction that is refused."""
 
-    def __init__(self) -> None:
+    def __init__(self, takes_before: float = math.inf) -> None:
+        """The ladder takes corrections at places before this one."""
+        self._takes_before = takes_before
         self.verdicts: dict[int, str] = {}
         """By place."""
         self._reported: dict[int, Line] = {}
@@ -185,6 +188,8 @@ class Editor:
                 self._now[place] = self._reported[place] = line
         elif code := _malformed(kind, line):
             self.verdicts[place] = code
+        elif place >= self._takes_before:
+            self.verdicts[place] = "corrections-refused"
         elif line.get("batched"):
             self._waiting.append((place, line))
         else:
@@ -293,9 +298,12 @@ def _span(line: Line) -> tuple[int, int]:
     return since, _seconds(line["until"]) if "until" in line else 10**18
 
 
-def edited(log: Sequence[Line]) -> tuple[list[Line | None], dict[int, str]]:
-    """A log without its corrections, and by place the code of each that is refused."""
-    editor = Editor()
+def edited(
+    log: Sequence[Line], takes_before: float = math.inf
+) -> tuple[list[Line | None], dict[int, str]]:
+    """A log without its corrections, and by place the code of each that is refused; those at places
+    before `takes_before` are taken."""
+    editor = Editor(takes_before)
     for place, line in enumerate(log):
         editor.feed(place, line)
     return editor.edited(len(log)), editor.verdicts

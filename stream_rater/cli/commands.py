@@ -12,8 +12,9 @@ from stream_rater.adapters.reader import Submitter, read_all
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.same_ladders import disagreement, noted_ladders
 from stream_rater.adapters.topics import Admin
-from stream_rater.cli.corrections import checked
+from stream_rater.cli.corrections import checked, refused_now
 from stream_rater.cli.failures import named_failures
+from stream_rater.cli.live_log import ends_of
 from stream_rater.cli.terminal import (
     SHOWN_MISTAKES,
     Failed,
@@ -92,6 +93,7 @@ def submit(path: Path, settings: Settings, per_second: float | None) -> None:
         if admin.topics.rounds not in admin.partitions():
             admin.create_topics()
         submitter = Submitter(settings, admin.topics.rounds)
+        end_of = ends_of(admin)
         sent, corrections, began_s = 0, 0, time.monotonic()
         for record in records_in(path):
             value = (record.value or b"").strip()
@@ -99,7 +101,10 @@ def submit(path: Path, settings: Settings, per_second: float | None) -> None:
             kind = kind_of(record)
             try:
                 if kind:
-                    correction = mistakes.valid(checked(now, ladders))
+                    correction = checked(now, ladders)
+                    if (refused := refused_now(correction, ladders, end_of)) is not None:
+                        raise refused
+                    mistakes.valid(correction)
                     about = round_in(correction) or ", ".join(names_in(correction))
                     submitter.correct(correction.ladder, kind, value, about)
                     corrections += 1

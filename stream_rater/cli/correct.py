@@ -5,8 +5,9 @@ from collections.abc import Sequence
 
 from stream_rater.adapters.reader import Submitter
 from stream_rater.adapters.topics import Admin
-from stream_rater.cli.corrections import APPLIED, Planned, announce, check_all
+from stream_rater.cli.corrections import APPLIED, Planned, announce, check_all, check_taken
 from stream_rater.cli.failures import named_failures
+from stream_rater.cli.live_log import ends_of
 from stream_rater.cli.terminal import Failed, counted
 from stream_rater.config import Settings, service_ladders
 from stream_rater.contract.events import shown
@@ -14,10 +15,12 @@ from stream_rater.contract.events import shown
 
 def send(plan: Sequence[Planned], settings: Settings) -> None:
     """Send corrections in this order, and print where they are."""
-    check_all(plan, service_ladders(settings))
+    ladders = service_ladders(settings)
+    check_all(plan, ladders)
     with named_failures():
         admin = Admin(settings)
         admin.partitions_of(admin.topics.rounds)  # a topic that does not exist is told by its name
+        check_taken(plan, ladders, ends_of(admin))
         announce(plan)
         submitter = Submitter(settings, admin.topics.rounds)
         for each in plan:

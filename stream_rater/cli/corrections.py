@@ -6,7 +6,7 @@ An event is checked by the rules by which the service judges it, before anything
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,11 +14,16 @@ import msgspec
 
 from stream_rater.cli.terminal import SHOWN_MISTAKES, Failed, counted, file_failures
 from stream_rater.config import BadConfiguration, Ladders
-from stream_rater.contract.corrections import EVENT_TYPE, Correction, RoundAmended
+from stream_rater.contract.corrections import (
+    EVENT_TYPE,
+    Correction,
+    CorrectionsApplied,
+    RoundAmended,
+)
 from stream_rater.contract.events import shown, to_json
 from stream_rater.contract.record import Record
 from stream_rater.lab.lines import name_of, read_lines
-from stream_rater.rounds.corrections import amended_message, decode
+from stream_rater.rounds.corrections import amended_message, refusal, well_formed
 from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.rounds.validation import Invalid
 
@@ -176,9 +181,10 @@ def _planned(
 
 
 def checked(record: Record, ladders: Ladders) -> Correction:
-    """The correction in a record, by all rules that need nothing but the record. The standings of
-    an amended round are checked, too. Raises Invalid."""
-    correction = decode(record, ladders)
+    """The correction in a record, by all rules that need nothing but the record: not whether its
+    ladder takes corrections, which depends on the offset (`check_taken`). The standings of an
+    amended round are checked, too. Raises Invalid."""
+    correction = well_formed(record, ladders)
     if isinstance(correction, RoundAmended):
         message = amended_message(correction, SOME_TIME, 1.0, math.inf)
         RoundDecoder(ladders).read(
@@ -197,6 +203,31 @@ def check_all(plan: Sequence[Planned], ladders: Ladders) -> None:
         except Invalid as invalid:
             bad.append(each.tell(invalid))
     fail_if_any(bad, len(plan), "are invalid: nothing was sent")
+
+
+EndOf = Callable[[str], int]
+"""Tells where the partition of a ladder ends."""
+
+
+def refused_now(correction: Correction, ladders: Ladders, end_of: EndOf) -> Invalid | None:
+    """Why the ladder of a correction takes none now; None if it takes them."""
+    named = ladders.ladders.get(correction.ladder)
+    offsets = (0, *(named.offsets if named is not None else ()))
+    if not any(refusal(correction, ladders, offset) for offset in offsets):
+        return None  # whatever the end is
+    return refusal(correction, ladders, end_of(correction.ladder))
+
+
+def check_taken(plan: Sequence[Planned], ladders: Ladders, end_of: EndOf) -> None:
+    """Raise BadConfiguration if a ladder takes no corrections now."""
+    for ladder in dict.fromkeys(each.ladder for each in plan):
+        some = CorrectionsApplied(ladder=ladder)
+        if (invalid := refused_now(some, ladders, end_of)) is not None:
+            raise BadConfiguration(
+                f"{invalid.code}: {invalid}: nothing was sent; to send corrections, give the "
+                f'workers a ladders file with corrections = "accepted" from an offset after '
+                f"{end_of(ladder)} on, and wait until the ladder's partition has reached it"
+            )
 
 
 def fail_if_any(bad: Sequence[str], count: int, how: str) -> None:

@@ -16,6 +16,7 @@ from stream_rater.cli.corrections import (
     announce,
     applied,
     check_all,
+    check_taken,
     fail_if_any,
 )
 from stream_rater.cli.rate import RatingLine, rating_lines
@@ -71,9 +72,12 @@ def dry_run(
         with file_failures():
             found = _foresee(Log(RoundsFile(file).records), plan, ladders, settings)
     else:
+        from stream_rater.adapters.topics import Admin
         from stream_rater.cli.failures import named_failures
+        from stream_rater.cli.live_log import ends_of
 
         with named_failures():
+            check_taken(plan, ladders, ends_of(Admin(settings)))
             found = _foresee(_live(settings, ladders, ladder), plan, ladders, settings)
     for offset, invalid in found.others_refused:
         print(f"waiting at offset {offset}: {invalid.code}: {invalid}", file=sys.stderr)

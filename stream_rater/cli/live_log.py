@@ -1,6 +1,7 @@
 """The log of a ladder on Kafka, as a command reads it more than once."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 
 from stream_rater.adapters.reader import read_partition
 from stream_rater.adapters.same_ladders import disagreement, noted_ladders
@@ -11,6 +12,17 @@ from stream_rater.config import BadConfiguration, Ladders, Settings
 from stream_rater.contract.record import Record
 
 BY_FILE = "give a file that has them, by --file"
+
+
+def ends_of(admin: Admin) -> Callable[[str], int]:
+    """Tells where the partition of a ladder ended when it was first asked."""
+
+    @cache
+    def ends() -> Sequence[int]:
+        (partitions,) = admin.partitions_of(admin.topics.rounds)
+        return admin.ends(admin.topics.rounds, partitions)
+
+    return lambda ladder: ends()[partition_of(ladder, len(ends()))]
 
 
 def live_log(

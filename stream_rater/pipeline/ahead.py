@@ -95,6 +95,9 @@ class Ahead:
             self._is_over = True
 
     def _judge(self, polled: Proposed) -> Course[None]:
+        if (invalid := self._log.refusal(polled)) is not None:
+            self.refusals[polled.record.offset] = [(polled.record, invalid)]
+            return
         if isinstance(polled.correction, Batched) and polled.correction.batched:
             self._batch.append(polled)
             return

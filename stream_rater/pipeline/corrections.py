@@ -131,6 +131,9 @@ class Work:
         self.waits = met.waits
         correction, place = met.correction, met.record.offset
         applied = isinstance(correction, CorrectionsApplied)
+        self._refusal = log.refusal(Proposed(*met))
+        """Why its ladder takes no corrections. It is asked here, where all workers agree on what
+        the ladders file says of this offset, and not when the correction is met."""
         self.job = self.job_kind(
             correction.ladder, met.record.partition, place, [] if applied else [Proposed(*met)],
             edits.waiting(place) if applied else (),
@@ -142,6 +145,9 @@ class Work:
     ) -> Step[bool]:
         """The next piece of the work; returns whether all is done. `sent` is told the ends of
         parts, and the players in them, by shard, once the parts are acknowledged."""
+        if self._refusal is not None:
+            self.job.refused = [(self._met.record, self._refusal)]
+            return True
         if not self._noted:
             if self.waits or (yield from self.job.step()):
                 if notes := self.notes():
@@ -160,6 +166,8 @@ class Work:
     def notes(self) -> list[NotedCorrection]:
         """What is to be noted."""
         record, correction = self._met
+        if self._refusal is not None:
+            return []
         if self.waits:
             return [_note(*each, -1) for each in self.run]
         notes = [_note(each.record, each.correction, self.job.at) for each in self.job.accepted]
@@ -319,11 +327,10 @@ class Corrections:
 
     def _behind(self, met: Met, source: InputPartition) -> list[Met]:
         """The corrections right behind one which are only noted, or refused, as it is."""
-        refusals = self._ahead.get(met.record.partition, {})
 
         def kind(each: Met) -> tuple[str, bool, bool]:
-            refused = refusals.get(each.record.offset) is not None
-            return each.correction.ladder, each.waits, refused
+            refused = self._refusals_of(each) is not None
+            return each.correction.ladder, each.waits and not refused, refused
 
         ladder, waits, refused = kind(met)
         if not (waits or refused):
@@ -348,10 +355,17 @@ class Corrections:
 
     def _work(self, met: Met, behind: Sequence[Met]) -> Work:
         edits, known = self._edits_on(met.correction.ladder), self._ahead.get(met.record.partition)
-        refusals = None if known is None else known.get(met.record.offset)
+        refusals = self._refusals_of(met)
         judged = met.waits or refusals is not None
         queues = () if judged else self._queued(met.record.partition, known or {})
         return self.work_kind(met, edits, self._log, self._how, queues, refusals, behind)
+
+    def _refusals_of(self, met: Met) -> Refusals | None:
+        """What is refused with a correction, if that is known before it is worked in: its ladder
+        takes none, or it was judged in the pass of another one."""
+        if (invalid := self._log.refusal(Proposed(*met))) is not None:
+            return [(met.record, invalid)]
+        return self._ahead.get(met.record.partition, {}).get(met.record.offset)
 
     def _queued(self, partition: int, known: Collection[int]) -> list[Queue]:
         """The corrections that wait in a partition, by ladder, if more than the first one has yet
@@ -373,10 +387,10 @@ class Corrections:
 
     def finished(self, met: Met) -> Iterator[tuple[Met, Refusals]]:
         """The corrections that are finished together, and what is refused with each."""
-        work, known = self._works[met.record.partition], self._ahead.get(met.record.partition, {})
+        work = self._works[met.record.partition]
         yield met, work.job.refused
         for each in work.run[1:]:
-            yield each, known.get(each.record.offset) or []
+            yield each, self._refusals_of(each) or []
 
     def finish(self, met: Met) -> tuple[PendingRounds, PendingRounds]:
         """The work on a correction is done. Returns the rounds that waited for it alone, as

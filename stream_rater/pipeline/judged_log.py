@@ -9,7 +9,8 @@ from stream_rater.replay import checkpoint
 from stream_rater.replay.checkpoint import Place
 from stream_rater.replay.sequential import Judge
 from stream_rater.rounds.batch import RoundBatch
-from stream_rater.rounds.corrections import decode
+from stream_rater.rounds.corrections import refusal, well_formed
+from stream_rater.rounds.validation import Invalid
 
 
 class Proposed(NamedTuple):
@@ -35,7 +36,11 @@ class Judged(NamedTuple):
 
     def correction(self, record: Record) -> Correction:
         """The well-formed correction in a record. Raises Invalid."""
-        return decode(record, self.ladders, self.partitions)
+        return well_formed(record, self.ladders, self.partitions)
+
+    def refusal(self, proposed: Proposed) -> Invalid | None:
+        """Why the ladder takes no correction at the place of this one; None if it takes them."""
+        return refusal(proposed.correction, self.ladders, proposed.record.offset)
 
     def rules(self, ladder: str, offset: int) -> bytes:
         """By which the ladder's rounds before an offset are judged and rated (`rules_of`)."""

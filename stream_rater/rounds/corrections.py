@@ -1,7 +1,7 @@
-"""Which records are corrections, and which of them are well-formed.
+"""Which records are corrections, which of them are well-formed, and which may be sent at all.
 
-This is the part of the verdict that needs nothing but the record: the other part, whether the
-round or the player is there to be corrected, is in `replay.ledger`.
+This is the part of the verdict that needs nothing but the record and the ladders file: the other
+part, whether the round or the player is there to be corrected, is in `replay.ledger`.
 """
 
 import math
@@ -51,6 +51,25 @@ def places_of(records: Sequence[Record]) -> list[int]:
 
 def decode(record: Record, ladders: Ladders, partitions: int = ANYWHERE) -> Correction:
     """The correction in a record of a topic with so many partitions. Raises Invalid."""
+    correction = well_formed(record, ladders, partitions)
+    if (invalid := refusal(correction, ladders, record.offset)) is not None:
+        raise invalid
+    return correction
+
+
+def refusal(correction: Correction, ladders: Ladders, offset: int) -> Invalid | None:
+    """Why a ladder takes no correction at this offset; None if it takes them."""
+    terms = ladders.find(correction.ladder, offset)
+    if terms is None or terms.limits.corrections == "accepted":
+        return None
+    text = f"ladder {correction.ladder!r} takes no corrections: its limits say so"
+    invalid = Invalid("corrections-refused", text)
+    invalid.tell(correction.ladder, getattr(correction, "round_id", ""))
+    return invalid
+
+
+def well_formed(record: Record, ladders: Ladders, partitions: int = ANYWHERE) -> Correction:
+    """The same, whether its ladder takes corrections or not."""
     value, kind, limits = record.value or b"", kind_of(record), ladders.limits
     if record.unreadable:
         raise Invalid("too-large", record.unreadable)

@@ -37,10 +37,10 @@ SHORT_ID = MAX_ID_BYTES // 4
 CODES = (
     "malformed", "too-large", "too-deep", "unknown-ladder", "too-few-entries", "too-many-entries",
     "duplicate-player", "bad-rank", "bad-weight", "bad-shares", "bad-id", "bad-time",
-    "duplicate-round", "wrong-partition",
+    "duplicate-round", "wrong-partition", "corrections-refused",
     "unknown-round", "unknown-player", "already-voided", "bad-merge", "bad-season",
 )  # fmt: skip
-"""By which records are rejected; by the last five, corrections only."""
+"""By which records are rejected; by the last six, corrections only."""
 
 
 class Invalid(Exception):

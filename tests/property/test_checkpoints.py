@@ -18,9 +18,9 @@ from stream_rater.pipeline.correction_job import CorrectionJob
 from stream_rater.pipeline.correction_ports import KeepCheckpoint, WritePiece
 from stream_rater.pipeline.corrections import How, Met, Work
 from stream_rater.pipeline.edits_in_force import LadderEdits
-from stream_rater.pipeline.judged_log import Judged
+from stream_rater.pipeline.judged_log import Judged, Proposed
 from stream_rater.replay import checkpoint
-from stream_rater.rounds.corrections import decode, kind_of
+from stream_rater.rounds.corrections import kind_of
 from stream_rater.rounds.validation import Invalid
 from tests import edited_by_hand
 
@@ -61,10 +61,12 @@ class Story:
         if not kind_of(record):
             return None
         try:
-            met = Met(record, decode(record, self.judged.ladders, 1))
+            met = Met(record, self.judged.correction(record))
         except Invalid as invalid:
             return invalid.code
         work = Work(met, self.edits, self.judged, HOW)
+        if (refusal := self.judged.refusal(Proposed(*met))) is not None:
+            return refusal.code, work.notes()
         if not work.waits:
             self.perform(work.job)
         notes = work.notes()
@@ -141,7 +143,7 @@ def test_a_checkpoint_knows_every_kind_of_correction(
 ) -> None:
     """Also of rounds with other times, weights and ceilings, on ladders that change."""
     rng = random.Random(seed)
-    log, ladders = edited_by_hand.a_log(rng, size), some_ladders(rng, size)
+    log, (ladders, _) = edited_by_hand.a_log(rng, size), some_ladders(rng, size)
     plain, quick = Story(window, 0, ladders), Story(window, every, ladders)
     for line in log:
         kind = line.get("event_type", "")

@@ -1,6 +1,7 @@
 """The edited log: what corrections make of random rounds, beside a file edited by hand."""
 
 import json
+import math
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -211,11 +212,20 @@ def test_corrected_file_is_rated_as_the_file_edited_by_hand(seed: int, size: int
     assert refused == {place: code for place, code in by_hand.verdicts.items() if code}
 
 
-def some_ladders(rng: random.Random, size: int) -> Ladders:
-    """A random system, which has a change within so many records, or none."""
+def some_ladders(rng: random.Random, size: int) -> tuple[Ladders, float]:
+    """A random system, which has a change within so many records, or none; and from which record
+    on its ladder takes no corrections."""
     rating, other = rng.choice(edited_by_hand.SYSTEMS)
-    changes = [{"from_offset": rng.randint(1, size), "rating": other}] * (rng.random() < 0.6)
-    return msgspec.convert({"ladders": {"l": {"rating": rating, "changes": changes}}}, Ladders)
+    changes: dict[int, Line] = {}
+    takes_before = math.inf
+    if rng.random() < 0.6:
+        changes[rng.randint(1, size)] = {"rating": other}
+    if rng.random() < 0.2:
+        takes_before = rng.randint(1, size)
+        changes.setdefault(takes_before, {})["limits"] = {"corrections": "refused"}
+    in_order = [{"from_offset": offset, **change} for offset, change in sorted(changes.items())]
+    ladders = {"l": {"rating": rating, "changes": in_order}}
+    return msgspec.convert({"ladders": ladders}, Ladders), takes_before
 
 
 @settings(max_examples=120, deadline=None)
@@ -224,8 +234,8 @@ def test_every_correction_is_that_of_another_editor(seed: int, size: int) -> Non
     """Amended times, weights and ceilings, batches, seasons, duplicates, and every kind of entry:
     beliefs are equal to the byte, and every refusal has its code."""
     rng = random.Random(seed)
-    log, ladders = edited_by_hand.a_log(rng, size), some_ladders(rng, size)
-    due, codes = edited_by_hand.edited(log)
+    log, (ladders, takes_before) = edited_by_hand.a_log(rng, size), some_ladders(rng, size)
+    due, codes = edited_by_hand.edited(log, takes_before)
     replay, refused = rated(as_lines(log), ladders)
     expected, none = rated(as_lines(due), ladders)
     assert beliefs(replay) == beliefs(expected)

@@ -1,0 +1,213 @@
+"""Ladders that take no corrections, from the first record on or from an offset on."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+
+from stream_rater.adapters.memory import estimator_worker
+from stream_rater.adapters.memory_servers import Log, Store
+from stream_rater.adapters.topics import Topics
+from stream_rater.cli import app, commands, correct
+from stream_rater.config import DEFAULT_RATING, Ladder, Ladders, Limits, Settings
+from stream_rater.contract.corrections import EVENT_TYPE
+from stream_rater.pipeline.estimator import Estimator
+from stream_rater.pipeline.ladder_history import notes
+from stream_rater.pipeline.ports import Effect
+from stream_rater.replay.corrected import judged
+from stream_rater.replay.sequential import records_of
+from tests.rounds import as_json, ranked
+
+CODE = "corrections-refused"
+
+
+def ladders_of(*changes: tuple[int, str], first: str = "accepted") -> Ladders:
+    """One ladder, what it does with corrections, and from which offset on it does otherwise."""
+    file = {
+        "rating": msgspec.to_builtins(DEFAULT_RATING),
+        "limits": {"corrections": first},
+        "changes": [
+            {"from_offset": offset, "limits": {"corrections": word}} for offset, word in changes
+        ],
+    }
+    return msgspec.convert({"ladders": {"l": file}}, Ladders)
+
+
+def a_round(number: int) -> dict[str, Any]:
+    line: dict[str, Any] = json.loads(as_json(*ranked([1, 2], ["a", "b"]), round_id=f"r{number}"))
+    return {**line, "ladder": "l"}
+
+
+def correction(kind: str, **about: object) -> dict[str, Any]:
+    return {"event_type": kind, "ladder": "l", **about}
+
+
+LINES = [
+    a_round(0),
+    a_round(1),
+    correction("round-voided", round_id="r0", batched=True),
+    correction("round-voided", round_id="r1", batched=True),
+    correction("corrections-applied"),
+    correction("round-voided", round_id="r1"),
+    correction("season-started", season=1),
+    correction("round-voided", round_id="nowhere"),
+    correction("corrections-applied"),
+]
+
+
+def verdicts(ladders: Ladders) -> dict[int, str]:
+    """The codes of a file's refused corrections, by line."""
+    lines = [json.dumps(each).encode() for each in LINES]
+    found = judged(lambda: records_of(lines), ladders, 100)
+    return {place: each.code for (_, place), each in found.refusals.items()}
+
+
+def test_the_offset_of_a_correction_decides() -> None:
+    """What waits is worked in by one that is accepted, however many are refused between."""
+    assert verdicts(ladders_of()) == {5: "already-voided", 7: "unknown-round"}
+    assert verdicts(ladders_of(first="refused")) == dict.fromkeys(range(2, 9), CODE)
+    assert verdicts(ladders_of((3, "refused"))) == dict.fromkeys(range(3, 9), CODE)
+    assert verdicts(ladders_of((3, "refused"), (5, "accepted"))) == {
+        3: CODE, 4: CODE, 7: "unknown-round"
+    }  # fmt: skip
+
+
+def test_a_ladder_that_takes_them_has_the_fingerprint_of_older_releases() -> None:
+    """Workers of a release that knows no such limit agree."""
+    ladders = Ladders(
+        ladders={
+            "*": Ladder(rating=DEFAULT_RATING),
+            "l": Ladder(
+                rating=DEFAULT_RATING, limits=Limits(max_entries=9, unknown_fields="reject")
+            ),
+            "m": Ladder(rating=DEFAULT_RATING, limits=Limits(corrections="refused")),
+        }
+    )
+    assert ladders.history("any") == ("0:f37007ecb9cdf1d2",)
+    assert ladders.history("l") == ("0:8cea9764da5846dc",)
+    assert ladders.history("m") not in (ladders.history("any"), ladders.history("l"))
+
+
+# --- the estimator --------------------------------------------------------------------------------
+
+
+def worked(ladders: Ladders, log: Log, effects: int = 400) -> Log:
+    """An estimator reads the log, and performs so many effects."""
+    driver = estimator_worker(log, Store())
+    log.estimators.assign([driver])
+    machine = Estimator(ladders, 1, 1, commit_every_s=0.0).run()
+    effect: Effect[Any] = next(machine)
+    for turn in range(effects):
+        driver.now_s = 0.02 * turn
+        effect = machine.send(driver.perform(effect))
+    return log
+
+
+def log_of(lines: list[dict[str, Any]]) -> Log:
+    log = Log(1, 1)
+    for line in lines:
+        kind = line.get("event_type", "").encode()
+        headers = ((EVENT_TYPE, kind),) if kind else ()
+        log.submit(0, json.dumps(line).encode(), headers, 4e9)
+    return log
+
+
+def test_the_estimator_comes_to_the_same_verdicts() -> None:
+    """Each is rejected once, and nothing is noted of it."""
+    for ladders in (
+        ladders_of(), ladders_of(first="refused"), ladders_of((3, "refused")),
+        ladders_of((3, "refused"), (5, "accepted")),
+    ):  # fmt: skip
+        # Corrections and nothing to rate: no updater is needed.
+        log = worked(ladders, log_of([*LINES[:1], *LINES[2:]]))
+        found = {each.record.offset: each.code for each in log.rejected}
+        lines = [json.dumps(each).encode() for each in [*LINES[:1], *LINES[2:]]]
+        due = judged(lambda lines=lines: records_of(lines), ladders, 100_000)  # type: ignore[misc]
+        assert found == {place: each.code for (_, place), each in due.refusals.items()}
+        assert len(log.rejected) == len(found)
+        assert log.estimators.committed == {0: len(lines)}
+        noted = [each.offset for some in log.read().corrections.values() for each in some]
+        assert not set(noted) & {offset for offset, code in found.items() if code == CODE}
+
+
+def test_a_worker_with_another_file_refuses_nothing() -> None:
+    """The file that all others have takes corrections: what this one says does not count."""
+    log = log_of([a_round(0), correction("round-voided", round_id="r0"), a_round(1)])
+    log.write(notes("noted", {"l": ladders_of((1, "accepted")).history("l")}))
+    ours = ladders_of((1, "refused"))
+    assert ours.history("l")[0] == ladders_of().history("l")[0]
+    worked(ours, log)
+    assert log.rejected == []
+    assert log.estimators.committed == {0: 1}
+
+
+# --- commands -------------------------------------------------------------------------------------
+
+
+class Kafka:
+    """What is sent, in the place of a Submitter."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+        self.failures: list[str] = []
+        self.corrections: list[tuple[int, int]] = []
+
+    def correct(self, ladder: str, kind: str, value: bytes, subject: str) -> None:
+        self.corrections.append((0, len(self.sent)))
+        self.sent.append(kind)
+
+    def submit(self, ladder: str, round_id: str, completed_at: str, value: bytes) -> None:
+        self.sent.append("round")
+
+    def flush(self) -> None:
+        pass
+
+
+@pytest.fixture
+def kafka(monkeypatch: pytest.MonkeyPatch) -> Kafka:
+    """Takes everything. The ladder's partition ends at offset 7."""
+    taken, topics = Kafka(), Topics.of(Settings())
+    admin = SimpleNamespace(
+        topics=topics, partitions_of=lambda *_: [1], ends=lambda *_: [7],
+        partitions=lambda: {topics.rounds: 1},
+    )  # fmt: skip
+    for module in (correct, commands):
+        monkeypatch.setattr(module, "Admin", lambda _: admin)
+        monkeypatch.setattr(module, "Submitter", lambda *_: taken)
+    return taken
+
+
+def run(tmp_path: Path, ladders: Ladders, *words: str) -> Result:
+    """A command with this ladders file."""
+    file = tmp_path / "ladders.json"
+    file.write_bytes(msgspec.json.encode(ladders))
+    return CliRunner().invoke(app.main, words, env={"STREAM_RATER_LADDERS": str(file)})
+
+
+def test_correct_says_at_once_that_a_ladder_takes_none(kafka: Kafka, tmp_path: Path) -> None:
+    """In one line, with exit code 2. A change that the log has not reached does not count."""
+    for ladders in (ladders_of(first="refused"), ladders_of((7, "refused"))):
+        done = run(tmp_path, ladders, "correct", "void", "l", "r0")
+        assert done.exit_code == 2
+        (line,) = done.stderr.splitlines()
+        assert line.startswith("stream-rater: corrections-refused: ladder 'l' takes no corrections")
+        assert 'corrections = "accepted" from an offset after 7 on' in line
+    assert kafka.sent == []
+    for ladders in (ladders_of((8, "refused")), ladders_of((7, "accepted"), first="refused")):
+        assert run(tmp_path, ladders, "correct", "void", "l", "r0").exit_code == 0
+    assert kafka.sent == ["round-voided"] * 2
+
+
+def test_submit_leaves_out_what_a_ladder_does_not_take(kafka: Kafka, tmp_path: Path) -> None:
+    """The line is told with its code, and the others are sent."""
+    rounds = tmp_path / "rounds.jsonl"
+    rounds.write_bytes(b"".join(json.dumps(each).encode() + b"\n" for each in LINES[:3]))
+    done = run(tmp_path, ladders_of((7, "refused")), "submit", str(rounds))
+    assert done.exit_code == 1
+    assert "rounds.jsonl:3: corrections-refused: ladder 'l'" in done.stderr
+    assert kafka.sent == ["round", "round"]
+    assert run(tmp_path, ladders_of((8, "refused")), "submit", str(rounds)).exit_code == 0
