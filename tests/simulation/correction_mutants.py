@@ -204,8 +204,8 @@ class CheckpointWithoutWindow(_Kind):
             """Work with this job."""
 
             class job_kind(CorrectionJob):  # noqa: N801
-                """A job that begins to read at the checkpoint."""
+                """A job that begins to read at the checkpoint's last round."""
 
                 @property
                 def _rounds_from(self) -> int:
-                    return self._offset
+                    return 0 if self._head is None else self._head.last[0]
