@@ -1,8 +1,7 @@
 """The faults: what breaks, when, and how it is repaired."""
 
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -11,8 +10,12 @@ import msgspec
 from local.servers import Server
 from tests.brokers import behind_a_proxy, three_brokers
 from tests.chaos.correcting import corrections
-from tests.chaos.crew import Violation
-from tests.chaos.hanging import Hanging, abort, find_hanging
+from tests.chaos.correcting_faults import (
+    corrections_failover,
+    corrections_hard_lone_broker,
+    corrections_upgrade,
+)
+from tests.chaos.freeing import Freed, freed
 from tests.chaos.redis_faults import (
     redis_failover,
     redis_killed,
@@ -21,7 +24,7 @@ from tests.chaos.redis_faults import (
     redis_restored,
 )
 from tests.chaos.rolling import rolling
-from tests.chaos.scene import AT_ONCE, CATCH_UP_S, Outcome, Scene, a_scene
+from tests.chaos.scene import AT_ONCE, Outcome, a_scene
 from tests.chaos.season import CODEFORCES, codeforces, lobbies
 from tests.integration.processes import wait_until
 from tests.integration.test_upgrade import CHANGE, LADDER
@@ -134,16 +137,9 @@ def lone_broker(name: str, folder: Path, quick: bool) -> Outcome:
         return scene.outcome()
 
 
-class Freed(Outcome, frozen=True, kw_only=True):
-    """An outcome with what an operator had to do."""
-
-    aborted: int
-    """The number of hanging transactions that were aborted."""
-
-
 def hard_lone_broker(name: str, folder: Path, quick: bool) -> Freed:
     """Kill the only broker during transactions, start it again, and abort hanging transactions."""
-    aborted: list[Hanging] = []
+    aborted: list[object] = []
     with a_scene(name, folder, lobbies(), workers=2, quick=quick) as scene:
         for _ in range(scene.times(5)):
             scene.season.play(AT_ONCE)
@@ -151,25 +147,8 @@ def hard_lone_broker(name: str, folder: Path, quick: bool) -> Freed:
             scene.inject()
             _down(scene.kafka[0], hard=True)
             scene.kafka[0].start()
-            scene.recover(lambda: aborted.extend(_freed(scene)))
-        return Freed(**msgspec.structs.asdict(scene.outcome()), aborted=len(aborted))
-
-
-def _freed(scene: Scene) -> Iterator[Hanging]:
-    """Wait until all rounds are rated, and abort transactions that hang meanwhile. Returns
-    these."""
-    kafka = scene.kafka[0].address
-    older_s = 2.0 * scene.settings.transaction_timeout_ms / 1000.0
-    deadline_s = time.monotonic() + CATCH_UP_S
-    while not scene.season.finished():
-        if time.monotonic() > deadline_s:
-            raise Violation(f"{scene.name}: it stands still, and no transaction hangs")
-        scene.crew.tend()
-        for each in find_hanging(kafka, older_s):
-            sys.stderr.write(f"{scene.name}: {each}\n")
-            abort(kafka, each)
-            yield each
-        time.sleep(0.5)
+            scene.recover(lambda: aborted.extend(freed(scene)))
+        return Freed.of(scene.outcome(), aborted)
 
 
 def worker(
@@ -232,6 +211,9 @@ FAULTS: dict[str, Story] = {
     "storm-codeforces" if CODEFORCES.is_file() else "storm-lobbies": storm,
     "upgrade": upgrade,
     "corrections": corrections,
+    "corrections-failover": corrections_failover,
+    "corrections-hard-lone-broker": corrections_hard_lone_broker,
+    "corrections-upgrade": corrections_upgrade,
     **{
         f"{how}-{what.__name__}-{count}": partial(what, hard=how == "hard", workers=count)
         for what in (broker, worker)
@@ -251,5 +233,5 @@ FAULTS: dict[str, Story] = {
     "rolling": rolling,
 }
 
-ON_REQUEST = frozenset({"hard-lone-broker"})
+ON_REQUEST = frozenset({"hard-lone-broker", "corrections-hard-lone-broker"})
 """Of which nothing is promised: Kafka itself may need a human then (docs/guarantees.md)."""

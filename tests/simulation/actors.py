@@ -15,6 +15,12 @@ from stream_rater.lab.cutoff import Cutoff
 from stream_rater.parts.corrections import CorrectionPart
 from stream_rater.parts.schema import Part
 from stream_rater.pipeline.corrected_players import Corrected
+from stream_rater.pipeline.correction_ports import (
+    DropCheckpoint,
+    KeepCheckpoint,
+    NoteCorrections,
+    WritePiece,
+)
 from stream_rater.pipeline.corrections import Work
 from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.judged_log import Judged
@@ -33,7 +39,12 @@ from stream_rater.pipeline.updater import Updater
 
 from .world import UnkindWorker
 
-WRITES = (Scatter, Apply, CommitSource, Publish)
+WRITES = (
+    Scatter, Apply, CommitSource, Publish, NoteCorrections, WritePiece, KeepCheckpoint,
+    DropCheckpoint,
+)  # fmt: skip
+ALONE = (Scatter, Apply, NoteCorrections, WritePiece, KeepCheckpoint, DropCheckpoint)
+"""Those of which each request counts by itself; of a transaction, only the end."""
 
 
 class Watch(Observer):
@@ -148,9 +159,9 @@ class Actor:
 
     @property
     def sent(self) -> bool:
-        """Whether the rest of its call may still be in flight; of a transaction, only the end."""
+        """Whether the rest of its call may still be in flight."""
         plain = isinstance(self.effect, CommitSource) and self.worker.commits_plainly
-        return plain or isinstance(self.effect, Scatter | Apply) or self.ending
+        return plain or isinstance(self.effect, ALONE) or self.ending
 
     def __str__(self) -> str:
         return f"{self.role} {self.worker.producer}"

@@ -206,7 +206,7 @@ def round_comes_again_after_a_checkpoint(stage: Stage) -> None:
         estimator, _ = stage.rated(A0, A1)
     stage.correct("round-voided", round_id="round-1")
     stage.through(estimator, CommitSource)
-    stage.round(A1, A0, round_id="round-2")
+    stage.round(A1, A0, round_id="round-1")
     stage.round(A0, A1, round_id="late")
     stage.turns(estimator)
     stage.correct("round-voided", round_id="late")

@@ -17,6 +17,12 @@ BREAKS = {
     " other ladder parameters.",
     "corrections": "Three workers, one of them without an instance id, are killed at random moments"
     " while corrections of three ladders are worked in, mostly the one who works on them.",
+    "corrections-failover": "A master of a Redis Cluster of six is killed while corrections are"
+    " worked in, and its replica takes over.",
+    "corrections-hard-lone-broker": "The only broker is killed while corrections are worked in, it"
+    " is started again, and hanging transactions are aborted. Played on request only.",
+    "corrections-upgrade": "Three workers are replaced one by one while corrections are worked in."
+    " The new ones have other rating kernels.",
     "clean-broker-1": "Each of three brokers is stopped and started again. One worker.",
     "clean-broker-3": "Each of three brokers is stopped and started again. Three workers.",
     "hard-broker-1": "Each of three brokers is killed and started again. One worker.",

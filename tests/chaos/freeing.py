@@ -1,0 +1,41 @@
+"""What an operator does about hanging transactions while a scene recovers."""
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import Self
+
+import msgspec
+
+from tests.chaos.crew import Violation
+from tests.chaos.hanging import Hanging, abort, find_hanging
+from tests.chaos.scene import CATCH_UP_S, Outcome, Scene
+
+
+class Freed(Outcome, frozen=True, kw_only=True):
+    """An outcome with what an operator had to do."""
+
+    aborted: int
+    """The number of hanging transactions that were aborted."""
+
+    @classmethod
+    def of(cls, outcome: Outcome, aborted: Sequence[object]) -> Self:
+        """An outcome, and these transactions."""
+        return cls(**msgspec.structs.asdict(outcome), aborted=len(aborted))
+
+
+def freed(scene: Scene) -> Iterator[Hanging]:
+    """Wait until all rounds are rated, and abort transactions that hang meanwhile. Returns
+    these."""
+    kafka = scene.kafka[0].address
+    older_s = 2.0 * scene.settings.transaction_timeout_ms / 1000.0
+    deadline_s = time.monotonic() + CATCH_UP_S
+    while not scene.season.finished():
+        if time.monotonic() > deadline_s:
+            raise Violation(f"{scene.name}: it stands still, and no transaction hangs")
+        scene.crew.tend()
+        for each in find_hanging(kafka, older_s):
+            sys.stderr.write(f"{scene.name}: {each}\n")
+            abort(kafka, each)
+            yield each
+        time.sleep(0.5)
