@@ -88,11 +88,13 @@ class Work:
         if not data:
             data = evidence.made_up(self._effort)
         largest = max(data, key=lambda each: max(each.sizes(), default=0))
-        configs = self._configs.get(largest.name) or {
-            system: evidence.first_guess(system) for system in self._systems
-        }
+        tuned = self._configs.get(largest.name)
+        configs = tuned or {system: evidence.first_guess(system) for system in self._systems}
         found = evidence.sizes(largest, configs, self._effort, self._console.log)
-        self._write(figures.by_size(found, self._effort.sizes, self._out, largest.name))
+        told = figures.by_size(
+            found, self._effort.sizes, self._out, largest.name, tuned=tuned is not None
+        )
+        self._write(told)
 
     def _games(self, data: Sequence[DataSet]) -> None:
         absent = peers.missing()

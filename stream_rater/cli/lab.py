@@ -21,7 +21,7 @@ from stream_rater.config import ANY_LADDER, BadConfiguration, Settings
 from stream_rater.lab.accuracy import averages
 from stream_rater.lab.comparison import Named, Row, compare
 from stream_rater.lab.evaluation import MOST_SIDES, evaluate, trained
-from stream_rater.lab.season import Session, before, sessions_of
+from stream_rater.lab.season import Session, before, by_name, sessions_of
 from stream_rater.lab.spaces import WIDE
 from stream_rater.lab.sureness import variance_factor
 from stream_rater.lab.tuning import (
@@ -47,10 +47,13 @@ PICTURES = (".png", ".svg")
 class Season:
     """A file's rounds, as its corrections make them; it is read again if it has any."""
 
-    def __init__(self, path: Path, begun: Iterator[bytes] | None = None) -> None:
-        """`begun`: its lines, if somebody has begun to read them."""
+    def __init__(
+        self, path: Path, begun: Iterator[bytes] | None = None, *, named: bool = False
+    ) -> None:
+        """`begun`: its lines, if somebody has begun to read them. `named`: players keep their
+        names."""
         self.mistakes, self.order = Mistakes(path), Order()
-        self._path, self._file = path, RoundsFile(path, begun)
+        self._path, self._file, self._named = path, RoundsFile(path, begun), named
 
     def play(self, run: Callable[[Iterator[Session]], T]) -> T:
         """What `run` gives for the valid rounds. Mistakes and order are then those of the file."""
@@ -69,7 +72,7 @@ class Season:
 
         yield from sessions_of(
             self._file.records(), Settings().duplicate_window, self.mistakes.add, seen=seen,
-            verdicts=verdicts,
+            verdicts=verdicts, named=self._named,
         )  # fmt: skip
 
     def conclude_order(self) -> None:
@@ -94,7 +97,7 @@ def evaluate_files(
     rows, seasons = [], []
     most = ANY if calibration or diagram is not None else MOST_SIDES
     for path, lines in files:
-        seasons.append(Season(path, lines))
+        seasons.append(Season(path, lines, named=by_name(config for _, config in configs)))
         comparing = partial(_compare, path.name, configs, train, factor, most, by == "display")
         with file_failures():
             rows += seasons[-1].play(comparing)

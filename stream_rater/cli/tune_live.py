@@ -29,7 +29,7 @@ from stream_rater.contract.record import Record
 from stream_rater.lab.fits import LOG_LOSS, ORDER, ORDER_OF_ALL
 from stream_rater.lab.present import system_of
 from stream_rater.lab.proposal import Proposal, TooFewRounds, propose
-from stream_rater.lab.season import Session, sessions_of
+from stream_rater.lab.season import Session, by_name, sessions_of
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.corrected import with_verdicts
 from stream_rater.replay.sequential import Judge
@@ -120,10 +120,11 @@ def _read(settings: Settings, ladders: Ladders, ladder: str) -> Rounds:
     def once(verdicts: Verdicts | None) -> list[Session]:
         rejected.clear()
         judge = Judge(ladders, window, partitions)
-        records = pace.seen(again())
-        return list(
-            sessions_of(records, window, reject, verdicts=verdicts, judge=judge, only=ladder)
-        )
+        records, terms = pace.seen(again()), ladders.find(ladder)
+        named = terms is not None and by_name([terms.rating])
+        return list(sessions_of(
+            records, window, reject, verdicts=verdicts, judge=judge, only=ladder, named=named
+        ))  # fmt: skip
 
     sessions = with_verdicts(once, again, ladders, window, partitions)
     if not sessions:

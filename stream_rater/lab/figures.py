@@ -54,11 +54,11 @@ def accuracy(entries: Sequence[Entry], *, beside_paper: bool) -> list[str]:
             d = entry.against
             gap = f"{d.mean:+.3f} [{d.low:+.3f}, {d.high:+.3f}]" + (" noise" if d.noise else "")
         rows.append([
-            entry.data, entry.system,
+            entry.data, entry.system, ", ".join(entry.at_ends) or "–",
             number(entry.measures["pair_inversion"], 3), gap,
             number(entry.measures["rank_deviation"], 3),
             number(entry.measures["kendall_tau"], 4), number(entry.measures["log_loss"], 4),
-            number(entry.measures["brier"], 4), ", ".join(entry.at_ends) or "–",
+            number(entry.measures["brier"], 4),
             *([papers(entry)] if beside_paper else []),
         ])  # fmt: skip
         config = msgspec.json.encode(without_defaults(entry.outcome.config)).decode()
@@ -70,8 +70,8 @@ def accuracy(entries: Sequence[Entry], *, beside_paper: bool) -> list[str]:
         "A parameter that ended at an end of its range may have followed the noise of a short "
         "first part: do not trust that row.", "",
         *(f"- {data}: {told}." for data, told in of.items()), "",
-        *table(["data", "system", "pair inversion %", "difference", "rank deviation %",
-                "Kendall tau", "log loss", "Brier", "at an end of its range",
+        *table(["data", "system", "at an end of its range", "pair inversion %", "difference",
+                "rank deviation %", "Kendall tau", "log loss", "Brier",
                 *(["paper"] if beside_paper else [])], rows),
         "", "Parameters found:", "", *parameters, "",
     ]  # fmt: skip
@@ -120,8 +120,8 @@ def farming(careers: Mapping[str, Careers], out: Path, whose: str) -> list[str]:
 
 
 def by_size(found: Mapping[str, Sequence[float | None]], at: Sequence[int], out: Path,
-            name: str) -> list[str]:  # fmt: skip
-    """Figure 3: the pair inversion by size of the rounds."""
+            name: str, *, tuned: bool) -> list[str]:  # fmt: skip
+    """Figure 3: the pair inversion by size of the rounds. `tuned`: the systems were, on these."""
     plots = pyplot()
     figure, ax = plots.subplots(figsize=(6, 4))
     for system, values in found.items():
@@ -130,10 +130,11 @@ def by_size(found: Mapping[str, Sequence[float | None]], at: Sequence[int], out:
     ax.legend()
     _save(plots, figure, out / "sizes.png")
     rows = [[system, *(number(v, 2) for v in values)] for system, values in found.items()]
+    by = "are tuned on its first rounds" if tuned else "have their first guesses"
     return [
         "## Small rounds (Figure 3)", "",
         f"Rounds of {name}, each dealt at random into rounds of so many entries: pair inversion, "
-        "%.", "", *table(["system", *map(str, at)], rows), "",
+        f"%. The systems {by}.", "", *table(["system", *map(str, at)], rows), "",
         "![pair inversion by size](sizes.png)", "",
     ]  # fmt: skip
 

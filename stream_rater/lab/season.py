@@ -16,6 +16,7 @@ from stream_rater.columns.strings import StringColumn
 from stream_rater.config import ANY_LADDER
 from stream_rater.contract.record import Record
 from stream_rater.rating.model import DID_NOT_FINISH, LAST, Places
+from stream_rater.rating.parameters import Climbing, RatingConfig
 from stream_rater.replay.player_index import PlayerIndex
 from stream_rater.replay.sequential import Judge, Unjudged, batches_of
 from stream_rater.replay.turns import turns_of
@@ -44,7 +45,7 @@ class Session:
     rows: Ints
     """(P,) the row of each player, round by round, in order of place."""
     rounds: RoundBatch
-    """(R,) the rounds, without names."""
+    """(R,) the rounds; without names, unless a system needs them."""
     turns: Ints
     """(T+1,) turn t has the rounds turns[t] : turns[t + 1]."""
     numbers: Ints
@@ -84,14 +85,15 @@ def sessions_of(
     records: Iterable[Record], window: int, reject: Callable[[int, Invalid], None],
     rolls: dict[str, PlayerIndex] | None = None, seen: Callable[[RoundBatch], None] | None = None,
     rounds: int | None = None, verdicts: Verdicts | None = None, judge: Judge | None = None,
-    only: str | None = None,
+    only: str | None = None, named: bool = False,
 ) -> Iterator[Session]:  # fmt: skip
     """Yield the valid rounds, a block at a time and a session for each ladder of it. `reject`
     receives the offset and the error of each other record.
 
     `rolls`, if given, receives the index of each ladder's players, and `seen` the rounds in order.
     Only the first `rounds` are read, if that is given; of the ladder `only`, if that is. `judge`
-    says which rounds are valid; without one those of any ladder are.
+    says which rounds are valid; without one those of any ladder are. The rounds are without names
+    unless `named`, which configurations need that treat some players by name (`by_name`).
 
     Rounds are as the corrections among the records make them: there, a round that teaches nothing
     any more has never been. `verdicts` are those on the corrections; without them a correction
@@ -117,7 +119,7 @@ def sessions_of(
             found = found.slice(0, rounds - number)
         if seen is not None:
             seen(found)
-        yield from _sessions(found, number, rolls)
+        yield from _sessions(found, number, rolls, named=named)
         number += len(found)
         if number == rounds:
             return
@@ -161,7 +163,14 @@ def _edited(rounds: RoundBatch, offsets: Sequence[int], verdicts: Verdicts) -> R
     return RoundBatch.concat([rounds.take(others), *pieces]).take(order)
 
 
-def _sessions(rounds: RoundBatch, first: int, rolls: dict[str, PlayerIndex]) -> Iterator[Session]:
+def by_name(configs: Iterable[RatingConfig]) -> bool:
+    """Whether any of these treats some players by name."""
+    return any(isinstance(each, Climbing) and each.fixed for each in configs)
+
+
+def _sessions(
+    rounds: RoundBatch, first: int, rolls: dict[str, PlayerIndex], *, named: bool
+) -> Iterator[Session]:
     """Yield a session for each ladder of these rounds, which are those from number `first` on."""
     ladders: dict[str, list[int]] = {}
     for i, head in enumerate(rounds.heads):
@@ -173,8 +182,8 @@ def _sessions(rounds: RoundBatch, first: int, rolls: dict[str, PlayerIndex]) -> 
         if roll is None:
             roll = rolls[ladder] = PlayerIndex()
         rows = roll.rows(own.names)
-        nameless = structs.replace(own, names=NO_NAMES)
-        yield Session.of(ladder, len(roll), rows, nameless, first + chosen)
+        kept = own if named else structs.replace(own, names=NO_NAMES)
+        yield Session.of(ladder, len(roll), rows, kept, first + chosen)
 
 
 def singly(sessions: Iterable[Session]) -> list[Session]:

@@ -11,19 +11,18 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 
 from stream_rater.cli.lab import Season
 from stream_rater.lab import winners
 from stream_rater.lab.accuracy import averages
 from stream_rater.lab.evaluation import evaluate, trained
-from stream_rater.lab.lines import read_lines
 from stream_rater.lab.peers import peer_module
-from stream_rater.lab.season import before
+from stream_rater.lab.season import before, singly
 from stream_rater.lab.sureness import variance_factor
 from stream_rater.lab.winners import Bin, Foretold
 from stream_rater.predictions.wins import ANY
+from stream_rater.rating.model import DID_NOT_FINISH, LAST
 from stream_rater.rating.parameters import EloMMR, PairwiseElo, RatingConfig
 from tests.benchmarks.measure import Effort, Result, Skipped, result
 from tests.benchmarks.offline import FILES, shared
@@ -66,7 +65,7 @@ def _openskill(name: str, _: Effort) -> Result:
     except ImportError:
         raise Skipped("openskill is not installed: `make bench` does it") from None
     rounds = list(_rounds(name))
-    ratings: dict[str, Any] = {}
+    ratings: dict[tuple[str, int], Any] = {}
     starts, place, win = [0], list[int](), list[float]()
     for sides in rounds:
         teams = [[ratings.setdefault(p, model.rating()) for p in team] for team, _ in sides]
@@ -74,6 +73,8 @@ def _openskill(name: str, _: Effort) -> Result:
         win += model.predict_win(teams)
         place += ranks
         starts.append(len(place))
+        if sides[0][1] == LAST:  # nobody finished: ours learn nothing of it, either
+            continue
         for (team, _), rated in zip(sides, model.rate(teams, ranks=ranks), strict=True):
             ratings.update(zip(team, rated, strict=True))
     at, places, chances = np.array(starts), np.array(place, np.int32), np.array(win)
@@ -85,15 +86,17 @@ def _openskill(name: str, _: Effort) -> Result:
     return _result(name, "openskill", _Score(log_loss, brier, bins), 1.0)
 
 
-def _rounds(name: str) -> Iterator[list[tuple[list[str], int]]]:
-    """The sides of each round, ranked, the best first. Who did not finish ties for last."""
-    for line in read_lines(shared(name)):
-        standings = msgspec.json.decode(line)["standings"]
-        last = 1 + max((each.get("rank", 0) for each in standings), default=0)
-        sides = [
-            (each.get("team") or [each["player"]], each.get("rank", last)) for each in standings
+def _rounds(name: str) -> Iterator[list[tuple[list[tuple[str, int]], int]]]:
+    """The sides of each round, ranked, the best first: the very rounds that ours are scored on. Who
+    did not finish ties for last. A player is a row of a ladder."""
+    for session in singly(Season(shared(name)).play(list)):
+        place, rows = session.rounds.place, session.rows.tolist()
+        ranks = np.where(place == DID_NOT_FINISH, LAST, place).tolist()
+        ends = np.cumsum(session.rounds.members).tolist()
+        yield [
+            ([(session.ladder, row) for row in rows[end - size : end]], rank)
+            for end, size, rank in zip(ends, session.rounds.members.tolist(), ranks, strict=True)
         ]
-        yield sorted(sides, key=lambda side: side[1])
 
 
 def _result(name: str, model: str, score: _Score, factor: float) -> Result:

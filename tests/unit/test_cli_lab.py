@@ -257,6 +257,7 @@ def test_evidence_does_only_what_is_asked(write: Write, tmp_path: Path) -> None:
     assert run("evidence", "--data", str(tmp_path), *words).exit_code == 0
     report = (out / "report.md").read_text()
     assert "## Small rounds" in report and "## Accuracy" not in report
+    assert "The systems have their first guesses." in report
     assert not (out / "farming.png").exists()
 
 

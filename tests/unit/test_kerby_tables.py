@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from msgspec import structs
 
 from stream_rater.cli import app
-from stream_rater.config import one_ladder, read_rating
+from stream_rater.config import Ladder, one_ladder, read_rating
 from stream_rater.lab.accuracy import averages
 from stream_rater.lab.evaluation import evaluate
 from stream_rater.lab.evidence import DataSet
@@ -19,7 +19,8 @@ from stream_rater.lab.kerby import METHODS, seasons
 from stream_rater.lab.spaces import FIXED, KERBYS, SPACES, UNIT, WIDE, configuration, start
 from stream_rater.lab.synthetic import Kind, season
 from stream_rater.lab.tuning import without_defaults
-from stream_rater.rating.parameters import Climbing, PlackettLuce, from_builtins
+from stream_rater.rating.parameters import Climbing, Elo, PlackettLuce, from_builtins
+from stream_rater.replay.pool import Pool
 from tests.rounds import Reader, event, ranked
 from tests.tables import kendall_tau
 
@@ -149,3 +150,28 @@ def test_tune_finds_an_anchor(tmp_path: Path) -> None:
     found = read_rating(out)
     assert isinstance(found, PlackettLuce)
     assert found.anchor is not None or found.floor is not None or found.initial_mu != 1500.0
+
+
+def test_the_laboratory_knows_who_is_fixed(tmp_path: Path) -> None:
+    """`evaluate` foretells as the service rates: a bot's rating stays; others' move against it."""
+    config = Elo(learning_rate=40.0, scale=174.0, fixed=("bot",))
+    standings = [ranked([1, 2], ["ann", "bot"]), ranked([1, 2], ["bob", "ann"])] * 4
+    events = [event(*each, round_id=f"r{i}") for i, each in enumerate(standings)]
+    file, named = tmp_path / "rounds.jsonl", tmp_path / "elo.json"
+    file.write_bytes(b"\n".join(map(msgspec.json.encode, events)) + b"\n")
+    named.write_bytes(msgspec.json.encode(config))
+    free = tmp_path / "free.json"
+    free.write_bytes(msgspec.json.encode(structs.replace(config, fixed=())))
+    words = ["evaluate", str(file), "--train", "0", "--format", "json"]
+    both = CliRunner().invoke(app.main, [*words, "--config", str(named), "--config", str(free)])
+    assert both.exit_code == 0, both.stderr
+    losses = [row["log_loss"] for row in msgspec.json.decode(both.stdout)]
+    reader, pool = Reader(one_ladder(config)), Pool(Ladder(rating=config))
+    due = []
+    for offset, each in enumerate(events):
+        standing = reader.read(msgspec.json.encode(each))
+        held = {name: float(header["mu"]) for name, header in pool}
+        won, lost = (held.get(name, 1500.0) for name in standing.players)
+        due.append(math.log1p(math.exp((lost - won) / 174.0)))
+        pool.rate(standing, offset)
+    assert losses[0] == pytest.approx(sum(due) / len(due), rel=1e-6) != losses[1]
