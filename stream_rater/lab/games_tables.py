@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from stream_rater.lab.evidence import Effort
-from stream_rater.lab.figures import number, table
+from stream_rater.lab.figures import CHOSEN, number, table
 from stream_rater.lab.fits import AIMS, DEFAULT
 from stream_rater.lab.game import TRAIN
 from stream_rater.lab.games import REFERENCE, VERDICTS, Result
@@ -103,6 +103,7 @@ def against_peers(results: Sequence[Result]) -> list[str]:
         "log loss on the first part. The difference is ours less the peer's on the other rounds, "
         "with its 95 % interval (paired bootstrap over rounds). Less log loss is better, and more "
         "pairs in the right order are.", "",
+        CHOSEN, "",
         *table(["game", "ours", "peer", "measure", "tuned for", "difference", "ours is"], rows), "",
     ]  # fmt: skip
 

@@ -3,6 +3,7 @@
 They are the first guesses, so the prior of `fits` holds a parameter where it is until the rounds
 say otherwise. Parameters that the system's space does not have stay as they are, and so do
 `initial_mu` and `initial_sigma`: a change of a ladder leaves the beliefs of all who have played.
+A table of learning rates keeps its form: all of its rates are multiplied by the same factor.
 
 The ranges of `spaces` are made for newcomers with a sigma of 350 points, and for the scale of
 chess. Here they are stretched to the ladder's own points, and to hold its present values.
@@ -19,7 +20,7 @@ from msgspec import structs
 from stream_rater.lab import sides, spaces
 from stream_rater.lab.season import Session
 from stream_rater.lab.sides import Run
-from stream_rater.lab.spaces import CHESS, Dimension
+from stream_rater.lab.spaces import CHESS, DIGITS, Dimension, place
 from stream_rater.lab.tuning import without_defaults
 from stream_rater.rating.parameters import Climbing, EloMMR, EloR, Evolving, RatingConfig
 
@@ -74,6 +75,10 @@ class Present:
         changed = {name: getattr(found, name) for name in (FIELDS.get(x, x) for x in values)}
         if isinstance(self.rating, Evolving):
             changed |= {"beta": None, "gamma": None}
+        if isinstance(self.rating, Climbing) and len(self.rating.rates) > 1:
+            (rate,) = (each for each in self.space if each.name == "learning_rate")
+            factor = changed["learning_rate"] / rate.at(place(rate, rate.start))
+            changed["learning_rate"] = tuple((at, x * factor) for at, x in self.rating.rates)
         return structs.replace(self.rating, **changed)
 
     def play(self, sessions: Sequence[Session], config: Any) -> Run:
@@ -107,7 +112,8 @@ def _values(config: RatingConfig) -> dict[str, Any]:
         found["sigma_part"] = config.sigma_limit / config.delta
     if isinstance(config, Climbing):
         ratings, rates = zip(*config.rates, strict=True)
-        found["learning_rate"] = float(np.interp(config.initial_mu, ratings, rates))
+        rate = float(np.interp(config.initial_mu, ratings, rates))
+        found["learning_rate"] = rate if len(rates) == 1 else float(f"{rate:.{DIGITS}g}")
     return found
 
 

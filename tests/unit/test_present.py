@@ -27,6 +27,7 @@ OTHERS: list[RatingConfig] = [
     EloR(delta=3000.0, sigma_limit=60.0),
     TrueSkill(beta=4.0, sigma_drift=0.083, draw_margin=0.7, initial_mu=25.0, initial_sigma=8.333),
     Elo(learning_rate=0.1),
+    Elo(learning_rate=((1000.0, 40.0), (2000.0, 17.7)), initial_mu=1333.0, scale=174.0),
 ]  # fmt: skip
 """Far from what is usual, but with values that the dimensions can have."""
 
@@ -49,6 +50,13 @@ def test_the_search_begins_at_the_present_parameters(rating: RatingConfig) -> No
     for each in present.space:
         assert each.low <= each.start <= each.high
         assert each.at(place(each, each.start)) == pytest.approx(each.start, rel=1e-3)
+
+
+def test_a_table_of_rates_keeps_its_form() -> None:
+    """All of its rates are multiplied alike."""
+    present = Present(Elo(learning_rate=((1000.0, 40.0), (2000.0, 20.0)), anchor=1200.0))
+    found = present.config({"learning_rate": 60.0})
+    assert found == Elo(learning_rate=((1000.0, 80.0), (2000.0, 40.0)), anchor=1200.0)
 
 
 def test_every_system_has_a_present() -> None:

@@ -252,3 +252,15 @@ def test_a_log_that_is_cut_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     result = CliRunner().invoke(app.main, ["tune", "--from-topic", "--ladder", "l"])
     assert result.exit_code == 1
     assert result.stderr.endswith("without them: tune by a file that has them\n")
+
+
+def test_a_ladder_with_fixed_players_and_a_table_of_rates_is_tuned(tune: Tune) -> None:
+    """Who is fixed stays so, and the table keeps its form."""
+    file = """
+[ladders.l]
+rating = { system = "elo", scale = 174, fixed = ["p1"], learning_rate = [[1000, 4], [2000, 2]] }
+"""
+    result = tune(rounds(), "--trials", "12", "--workers", "1", file=file)
+    assert result.exit_code == 0, result.stderr
+    assert 'fixed = ["p1"]' in result.stdout
+    assert "log loss and Brier score are of" in result.stderr
