@@ -209,6 +209,9 @@ def _not_foretold(place: Places, untied: int) -> tuple[int, int]:
     n, finished, total, unfinished = len(place), len(place), 0, 0
     while finished > 0 and place[finished - 1] == DID_NOT_FINISH:
         finished -= 1
+    if n <= EXACT:
+        unfinished = (n - finished) * (n - finished - 1) // 2
+        return n * (n - 1) // 2 - unfinished - untied, unfinished
     for d in distances_of(n):
         total += n - d
         unfinished += max(n - finished - d, 0)

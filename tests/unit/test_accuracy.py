@@ -236,3 +236,21 @@ def test_the_model_of_two_is_what_a_climbing_system_climbs(system: str, model: s
     performance = estimate(config, wave)[0, 0]  # mu + scale^2 d ln P / d mu
     slope = (surprise(-101.0) - surprise(-99.0)) / 2.0
     assert (performance + 100.0) / 150.0**2 == pytest.approx(slope, rel=1e-4)
+
+
+@pytest.mark.parametrize("n", [2, 5, accuracy.EXACT, accuracy.EXACT + 1, 300])
+def test_every_pair_that_could_be_scored_is_counted_once(n: int) -> None:
+    """As scored, as a draw, or as two of whom neither finished; whatever the size of the round."""
+    random = np.random.default_rng(n)
+    places = np.sort(random.integers(1, max(n // 2, 2), n))
+    places[n - n // 4 :] = 0
+    found = scored(places.tolist(), random.normal(1500.0, 200.0, n).tolist(), [9] * n)
+    order = np.array([*places[places > 0], *places[places == 0]])
+    scoreable = [(i, i + d) for d in accuracy.distances_of(n) for i in range(n - d)]
+    kinds = [
+        "unfinished" if order[i] == order[j] == 0 else "drawn" if order[i] == order[j] else "scored"
+        for i, j in scoreable
+    ]
+    names = {"scored": "pairs_foretold", "drawn": "pairs_drawn", "unfinished": "pairs_unfinished"}
+    for kind, name in names.items():
+        assert found[name] == kinds.count(kind), kind
