@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from stream_rater.adapters.memory import MemoryDriver, Steps, estimator_worker
 from stream_rater.adapters.memory_servers import Log, Store
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.config import ANY_LADDER, Ladders
+from stream_rater.config import ANY_LADDER, Ladder, Ladders
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.correction_job import CorrectionJob
@@ -19,12 +19,16 @@ from stream_rater.pipeline.correction_ports import KeepCheckpoint, WritePiece
 from stream_rater.pipeline.corrections import How, Met, Work
 from stream_rater.pipeline.edits_in_force import LadderEdits
 from stream_rater.pipeline.judged_log import Judged, Proposed
+from stream_rater.rating.parameters import EloMMR
 from stream_rater.replay import checkpoint
 from stream_rater.rounds.corrections import kind_of
 from stream_rater.rounds.validation import Invalid
 from tests import edited_by_hand
 
 from .test_corrections import PLAYERS, Line, a_log, as_lines, some_ladders, time_of
+
+OTHERS = Ladders(ladders={"*": Ladder(rating=EloMMR(weight_limit=0.4, sigma_limit=120.0, rho=0.3))})
+"""Other parameters than ANY_LADDER has."""
 
 LATER_S = 1.8e9
 """After all rounds."""
@@ -159,13 +163,8 @@ def a_story(window: int = 1000) -> tuple[Story, Story]:
     """Twenty rounds, a checkpoint, and ten more."""
     plain, quick = Story(window, 0), Story(window, 1000)
     for number in range(30):
-        standings = [{"player": PLAYERS[(number + i) % 4], "rank": i + 1} for i in range(2)]
-        line = {
-            "round_id": f"r{number}", "ladder": "l", "completed_at": time_of(number),
-            "standings": standings,
-        }  # fmt: skip
         for story in (plain, quick):
-            story.tell(*as_lines([line]), "")
+            story.tell(*as_lines([_a_round(number)]), "")
         if number == 19:
             quick.checkpoint()
     return plain, quick
@@ -199,7 +198,8 @@ def test_a_correction_begins_where_nothing_changes_before(correction: Line, begi
     [
         ("piece", 1000), ("torn", 1000), ("version", 1000), ("twice", 1000), ("ids", 1000),
         ("head", 1000), ("text", 1000), ("half", 1000), ("log", 1000), ("log", 0), ("log", 5),
-        ("gap", 1000), ("rules", 1000), ("kernel", 1000), ("limits", 1000), ("corrections", 1000),
+        ("gap", 1000), ("rules", 1000), ("parameters", 1000), ("kernel", 1000), ("limits", 1000),
+        ("corrections", 1000),
     ],
 )  # fmt: skip
 def test_a_checkpoint_that_is_not_whole_is_passed_over(
@@ -247,6 +247,9 @@ def test_a_checkpoint_that_is_not_whole_is_passed_over(
             ladders = msgspec.structs.replace(ANY_LADDER, limits=smaller)
             for story in (plain, quick):
                 story.judged = story.judged._replace(ladders=ladders)
+        case "parameters":
+            for story in (plain, quick):
+                story.judged = story.judged._replace(ladders=OTHERS)
         case "kernel":
             monkeypatch.setattr(checkpoint, "KERNEL_VERSION", KERNEL_VERSION + 1)
     (line,) = as_lines([_a_correction("round-voided", round_id="r25")])
@@ -265,6 +268,55 @@ def _spoilt(piece: bytes, how: str) -> bytes:
         case "twice":
             players = [players[0] for _ in players]
     return msgspec.msgpack.encode((players, records))
+
+
+def test_a_second_correction_begins_there_too() -> None:
+    """The checkpoint knows the first of the corrections that were accepted: none."""
+    plain, quick = a_story()
+    for number in (25, 23, 27):
+        (line,) = as_lines([_a_correction("round-voided", round_id=f"r{number}")])
+        assert quick.tell(line, "round-voided") == plain.tell(line, "round-voided")
+    assert quick.begun_at == [20, 20, 20]
+
+
+def test_a_round_may_be_later_since_it_was_amended() -> None:
+    """A checkpoint knows the time that a round before it has now. So a removal from a time on that
+    only this round reaches begins before the checkpoint."""
+    plain, quick = Story(1000, 0), Story(1000, 1000)
+    amended = _a_correction(
+        "round-amended", round_id="r3", completed_at=time_of(100),
+        standings=[{"player": "a", "rank": 1}, {"player": "d", "rank": 2}],
+    )  # fmt: skip
+    removed = {**_a_correction("player-removed", player="a"), "from": time_of(90)}
+    lines = [*map(_a_round, range(10)), amended, *map(_a_round, range(10, 15)), removed]
+    for line in lines:
+        (data,), kind = as_lines([line]), line.get("event_type", "")
+        assert quick.tell(data, kind) == plain.tell(data, kind)
+        if line is amended:
+            quick.checkpoint()
+    assert quick.begun_at == [0, 0]
+
+
+def _a_round(number: int) -> Line:
+    standings = [{"player": PLAYERS[(number + i) % 4], "rank": i + 1} for i in range(2)]
+    return {
+        "round_id": f"r{number}", "ladder": "l", "completed_at": time_of(number),
+        "standings": standings,
+    }  # fmt: skip
+
+
+def test_names_tell_checkpoints_apart() -> None:
+    """By the place, the rules, the corrections and the log: what is written under a name is always
+    the same, so a reader may read what somebody else is writing."""
+    head = checkpoint.Head(7, b"rules", ((1, 2),), (5, 99), 0, "", 1)
+    others = [
+        msgspec.structs.replace(head, **changed)
+        for changed in (
+            {"offset": 8}, {"rules": b"other"}, {"corrections": ((1, 3),)}, {"last": (5, 98)},
+        )
+    ]  # fmt: skip
+    assert len({each.name for each in (head, *others)}) == 5
+    assert msgspec.structs.replace(head, whole=True).name == head.name
 
 
 class Full(MemoryDriver):
