@@ -20,7 +20,7 @@ from stream_rater.adapters.ladder_notes import LadderNotes
 from stream_rater.adapters.producers import Parts, Transactions
 from stream_rater.adapters.reader import read_all
 from stream_rater.adapters.redis import RedisStore
-from stream_rater.adapters.rereader import Rereader
+from stream_rater.adapters.rereader import Rereader, part_sums
 from stream_rater.adapters.topics import Admin
 from stream_rater.config import Settings
 from stream_rater.pipeline.correction_ports import (
@@ -45,6 +45,7 @@ from stream_rater.pipeline.ports import (
     LogTrouble,
     LookForOffsets,
     NewProducer,
+    PartSums,
     Poll,
     Polled,
     Publish,
@@ -117,6 +118,7 @@ class Driver:
             Seek: lambda e: self.input.seek(e.offsets),
             NewProducer: self._new_producer,
             ShardEnds: lambda _: admin.all_ends(admin.topics.parts),
+            PartSums: self._part_sums,
             Agree: lambda e: self._notes.agree(e.histories),
             ReadPriors: lambda e: store.read_priors(e.players),
             ReadBeliefs: lambda e: store.read(e.players),
@@ -223,6 +225,9 @@ class Driver:
         ends = self._admin.all_ends(topics.rounds)
         parts, _ = self._admin.partitions_of(topics.parts, topics.rounds)
         return Remains(after, dict(enumerate(ends)), any(self._admin.starts(topics.parts, parts)))
+
+    def _part_sums(self, effect: PartSums) -> Mapping[int, int | None]:
+        return part_sums(self._settings, self._admin, effect.offsets)
 
     def _log_starts(self, effect: LogStarts) -> Mapping[int, int]:
         found = self._admin.starts(self.input.topic, max(effect.partitions) + 1)

@@ -16,6 +16,9 @@
 -- each, all of them behind their lengths (four bytes). A hash may be declared several times.
 -- Returns 1, or 0 where 'applied' or 'epoch' was another.
 --
+-- ARGV[7] says which record is the last before ARGV[2], and becomes 'tail'. Functions of older
+-- releases leave 'tail' as it is, so it begins with the 'applied' that it belongs to.
+--
 -- ARGV[6] is how many of these beliefs were absent when they were read at this 'applied'; empty: not
 -- counted. HSET tells how many fields are new. If that differs, beliefs were deleted from here by
 -- somebody else, and others may be gone, too. The beliefs of this call are written then, but
@@ -39,7 +42,8 @@ local function apply(keys, args)
     call('HSET', keys[1], 'applied', '-2', 'start', '-2', 'fresh', '')
     return 0
   end
-  call('HSET', keys[1], 'applied', args[2], 'start', args[1], 'fresh', args[3])
+  call('HSET', keys[1], 'applied', args[2], 'start', args[1], 'fresh', args[3],
+    'tail', args[7])
   return 1
 end
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from stream_rater.adapters.memory_servers import Group, Log, Records, Store
-from stream_rater.contract.record import Record
+from stream_rater.contract.record import Record, checksum
 from stream_rater.pipeline.correction_ports import (
     Checkpoints,
     DropCheckpoint,
@@ -33,6 +33,7 @@ from stream_rater.pipeline.ports import (
     LogTrouble,
     LookForOffsets,
     NewProducer,
+    PartSums,
     Poll,
     Polled,
     Publish,
@@ -75,6 +76,7 @@ class MemoryDriver:
             Seek: self._seek,
             NewProducer: self._new_producer,
             ShardEnds: self._shard_ends,
+            PartSums: self._part_sums,
             Agree: self._agree,
             ReadPriors: self._read_priors,
             ReadBeliefs: self._read_beliefs,
@@ -192,6 +194,15 @@ class MemoryDriver:
             yield
             ends.append(len(parts))
         return ends
+
+    def _part_sums(self, effect: PartSums) -> Steps:
+        found: dict[int, int | None] = {}
+        for shard, offset in effect.offsets.items():
+            yield
+            parts = self.log.parts[shard]
+            kept = parts.start <= offset < len(parts)
+            found[shard] = checksum(parts[offset].value) if kept else None
+        return found
 
     def _agree(self, effect: Agree) -> Steps:
         yield

@@ -48,7 +48,7 @@ LIBRARY = "stream_rater_5"
 NO_CONNECTION = " connecting to "
 """In the client's message if no connection could be made."""
 NO_HEADER = bytes(HEADER_SIZE)
-POSITION = "applied", "start", "fresh", "epoch"
+POSITION = "applied", "start", "fresh", "epoch", "tail"
 
 
 def _reason(error: Exception) -> str:
@@ -117,8 +117,15 @@ def _beliefs_on(server: Client) -> Iterator[list[tuple[Player, bytes]]]:
 
 
 def _position(reply: Sequence[bytes | None]) -> Position:
-    applied, start, fresh, epoch = reply
-    return Position(int(applied or 0), int(start or 0), fresh or b"", epoch or b"")
+    applied, start, fresh, epoch, tail = reply
+    of, _, checksum = (tail or b"").partition(b":")
+    known = int(checksum) if checksum and of == applied else None
+    return Position(int(applied or 0), int(start or 0), fresh or b"", epoch or b"", known)
+
+
+def _tail(position: Position) -> bytes:
+    """The field `tail`: `applied` and the checksum of the record before it; empty if unknown."""
+    return b"" if position.tail is None else b"%d:%d" % (position.applied, position.tail)
 
 
 @cache
@@ -221,6 +228,7 @@ class RedisStore:
             (
                 b"%d" % position.start, b"%d" % position.applied, position.fresh, packed.beliefs,
                 position.epoch, b"" if application.absent is None else b"%d" % application.absent,
+                _tail(position),
             ),
         )  # fmt: skip
 

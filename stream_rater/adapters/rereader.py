@@ -1,16 +1,35 @@
 """Reads a partition of `round-completed` again, from any offset, beside the group's own reading."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from stream_rater.adapters.access import trouble_of
 from stream_rater.adapters.reader import AT_THE_END_MS, PASSING, lone_consumer
 from stream_rater.adapters.records import Unreadable, record_of
+from stream_rater.adapters.topics import Admin
 from stream_rater.config import Settings
-from stream_rater.contract.record import Record
+from stream_rater.contract.record import Record, checksum
 from stream_rater.pipeline.ports import LogTrouble
+
+
+def part_sums(
+    settings: Settings, admin: Admin, offsets: Mapping[int, int]
+) -> dict[int, int | None]:
+    """The checksum of the record at one offset of each of these shards; None where the log does not
+    hold it any more. Raises LogTrouble or Denied."""
+    topic = admin.topics.parts
+    starts = admin.starts(topic, max(offsets) + 1)
+    reader = Rereader(settings, topic)
+    found = dict[int, int | None]()
+    for shard, offset in offsets.items():
+        kept = offset >= starts[shard]
+        records = reader.read(shard, offset, offset + 1) if kept else []
+        found[shard] = next((checksum(each.value) for each in records if not each.unreadable), None)
+    reader.close()
+    return found
+
 
 TIMEOUT_S = 10.0
 AT_ONCE = 5000

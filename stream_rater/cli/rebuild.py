@@ -21,7 +21,7 @@ from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Player, Record
 from stream_rater.lab.corrected_rebuild import Marks, Told, editions, last_told
 from stream_rater.lab.cutoff import Cutoff, Misplaced
-from stream_rater.lab.rebuild import InUse, Rebuild, Rebuilds, fill, passed
+from stream_rater.lab.rebuild import InUse, Rebuild, Rebuilds, fill, passed, tails_at
 from stream_rater.parts.schema import UnknownPart, mark
 from stream_rater.pipeline.ladder_history import notes
 from stream_rater.replay.sequential import Unjudged
@@ -107,9 +107,10 @@ def _rebuild(
     moved = passed(applied, marks)
     admin.commit(UPDATERS, parts, moved)
     applied |= moved
+    tails = tails_at(applied, moved, reach)
     epoch = store.layout.begin_rebuild(shards)
     check_idle(admin, settings)
-    fill(track_batches(work.beliefs(), "beliefs"), applied, marks, epoch, store.apply)
+    fill(track_batches(work.beliefs(), "beliefs"), applied, marks, tails, epoch, store.apply)
     if _committed(admin, UPDATERS, parts, shards) != applied:
         raise InUse("workers ran while the store was being rebuilt: stop them, run it again")
     return work

@@ -1,5 +1,7 @@
 """What both machines read: a record of a Kafka topic, and whom a belief is of."""
 
+import zlib
+
 import msgspec
 
 from stream_rater.contract.events import Headers
@@ -20,3 +22,8 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     key: bytes | None = None
     unreadable: str = ""
     """Why its bytes cannot be had: it came in a batch that decompresses to more than we take."""
+
+
+def checksum(message: bytes | None) -> int:
+    """The checksum of a message, which may be of any kind or have no value."""
+    return zlib.crc32(message or b"")

@@ -31,7 +31,7 @@ from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import partition_of, shards_of_names
-from stream_rater.contract.record import Player, Record
+from stream_rater.contract.record import Player, Record, checksum
 from stream_rater.lab.bulk_replay import Census
 from stream_rater.parts import corrections, decoder, schema
 from stream_rater.parts.decoder import PartView
@@ -107,6 +107,8 @@ class Cutoff:
         """The largest source offset that subscribers were told."""
         self._marked: dict[int, int] = {}
         """By shard, the number of shards that its last mark names."""
+        self.tails: dict[int, int] = {}
+        """By shard, the checksum of the last record before g."""
         self.with_parts: set[int] = set()
         """The shards that have parts."""
         self._furthest: dict[str, int] = {}
@@ -122,6 +124,9 @@ class Cutoff:
 
     def note(self, records: Sequence[Record]) -> None:
         """Note records of `performance-estimated`. Raises UnknownPart or Misplaced."""
+        for each in records:
+            if each.offset == self._applied.get(each.partition, 0) - 1 and not each.unreadable:
+                self.tails[each.partition] = checksum(each.value)
         left = iter(records)
         for some in runs([each.value or b"" for each in records], decoder.TOGETHER_BYTES):
             self._note_together(list(islice(left, len(some))), decoder.read_all(some, self._kernel))

@@ -24,10 +24,11 @@ from stream_rater.columns.player_column import BeliefColumn
 from stream_rater.columns.sharding import shards_of_names
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config import Ladders
-from stream_rater.contract.record import Record
+from stream_rater.contract.record import Record, checksum
 from stream_rater.lab.bulk_replay import BulkReplay, Played, Turn
 from stream_rater.lab.corrected_rebuild import Marks, edited, starts_of
 from stream_rater.lab.cutoff import Cutoff, Offsets
+from stream_rater.parts.schema import mark
 from stream_rater.pipeline.ports import NO_BELIEFS, REBUILT, UNFINISHED, Application, Position
 from stream_rater.rating.parameters import Season
 from stream_rater.replay.sequential import Judge, Unjudged
@@ -199,16 +200,24 @@ def _batches(count: int) -> Iterator[slice]:
         yield slice(start, start + BATCH)
 
 
+def tails_at(applied: Offsets, moved: Offsets, reach: Cutoff) -> dict[int, int]:
+    """The checksums of the last records before the shards' next offsets. `moved` are those of the
+    shards that are past their marks."""
+    own = checksum(mark(len(applied)))
+    return reach.tails | dict.fromkeys(moved, own)
+
+
 def passed(applied: Offsets, marks: Offsets) -> dict[int, int]:
     """The next offset of each marked shard in which no part waits."""
     return {shard: mark + 1 for shard, mark in marks.items() if mark == applied.get(shard, 0)}
 
 
 def fill(
-    beliefs: Iterable[BeliefColumn], applied: Offsets, marks: Offsets, epoch: bytes, write: Write
-) -> None:
+    beliefs: Iterable[BeliefColumn], applied: Offsets, marks: Offsets, tails: Mapping[int, int],
+    epoch: bytes, write: Write,
+) -> None:  # fmt: skip
     """Write beliefs to a store whose shards are all marked, empty and UNFINISHED, and have this
-    epoch. Raises InUse.
+    epoch. `tails`: by shard, the checksum of the last record before `applied`. Raises InUse.
 
     No intermediate state can be mistaken for a complete one, even if the store goes back to it.
     """
@@ -223,7 +232,9 @@ def fill(
     }
     for starts in (dict.fromkeys(ends, UNFINISHED), ends):  # so that the last call changes nothing
         last = {
-            s: Application(Position(end, starts[s], epoch=epoch), ahead.get(s, NO_BELIEFS))
+            s: Application(
+                Position(end, starts[s], b"", epoch, tails.get(s)), ahead.get(s, NO_BELIEFS)
+            )
             for s, end in ends.items()
         }
         _write(last, write)

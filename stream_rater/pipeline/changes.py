@@ -99,7 +99,8 @@ def _change(
     events: Collection[Event], beliefs: BeliefColumn, noted: bytes,
 ) -> Change:  # fmt: skip
     told = np.packbits(fresh).tobytes() + noted
-    position = held[shard].position.moved(group.batches[shard].end, told)
+    batch = group.batches[shard]
+    position = held[shard].position.moved(batch.end, told, batch.tail)
     absent = held[shard].records.count(None)  # whoever is absent has a fresh row
     application = Application(position, beliefs, absent)
     return Change(shard, len(fresh), len(events), application, events)

@@ -35,7 +35,7 @@ def corrected(shard: int, batch: Batch, held: Held) -> Change:
     _remember(part, beliefs, before[chosen])
     written = encoded(batch.players.take(chosen), beliefs)
     events = _events(shard, part, chosen.tolist(), beliefs.header)
-    position = held.position.moved(batch.end, np.packbits(fresh).tobytes())
+    position = held.position.moved(batch.end, np.packbits(fresh).tobytes(), batch.tail)
     application = Application(position, written, held.records.count(None))
     return Change(shard, len(part), len(chosen), application, events)
 

@@ -76,6 +76,7 @@ from stream_rater.pipeline.ports import (
 from stream_rater.pipeline.priors import PriorReader, PriorsRead, read_positions, to_hold
 from stream_rater.pipeline.progress import InFlightWindow, Progress
 from stream_rater.pipeline.rejection_limiter import RejectionLimiter
+from stream_rater.pipeline.same_history import Strangers
 from stream_rater.rating.model import Table
 from stream_rater.rounds.duplicates import DuplicateWindow
 
@@ -127,12 +128,12 @@ class Estimator:
         self._backlog = Backlog(self._wave_players)
         self._held = HeldBeliefs()
         self._progress = Progress(self._shards)
+        self._strangers = Strangers(self._shards, self._observer)
         self._in_flight = InFlightWindow(self._progress, LONGEST_IN_FLIGHT_S)
         """The waves that were sent and not seen applied."""
         self._backoff = PollBackoff(self._idle_s)
         self._may_find_wave = True
-        """Whether a wave may be found now. The candidates are not examined in a turn where nothing
-        changed."""
+        """Whether a wave may be found now: something changed since the candidates were examined."""
 
     @property
     def _inputs(self) -> dict[int, InputPartition]:
@@ -193,7 +194,7 @@ class Estimator:
         return max(log_start, c - self._window)
 
     def _raise_floors(self) -> Step[None]:
-        self._progress.take_over((yield from shard_ends(self._shards)))
+        yield from self._strangers.take_over(self._progress, self._now_s)
 
     # --- polls ---
 
@@ -205,6 +206,7 @@ class Estimator:
         most = READ_AHEAD * self._wave_players
         full = self._backlog.waiting > most or hold_much(self._inputs.values(), most)
         yield from self._poll(timeout_s, full=full)
+        yield from self._strangers.look_again(self._progress, self._now_s)
 
     def _poll(self, timeout_s: float, *, full: bool) -> Step[None]:
         gather_s = self._backoff.gather_s
@@ -306,9 +308,8 @@ class Estimator:
 
     def _read_wave(self, wave: PendingRounds) -> Step[PriorsRead]:
         """The priors of a wave's players: those that are held, and the store's."""
-        rows, held = to_hold(self._backlog, wave), self._held
-        reader, until_s = self._prior_reader, self._until_s
-        return (yield from reader.read_beside(wave, held, rows, self._progress, until_s))
+        rows, read = to_hold(self._backlog, wave), self._prior_reader.read_beside
+        return (yield from read(wave, self._held, rows, self._progress, self._until_s))
 
     def _read_piece(self, piece: PendingRounds) -> Step[PriorsRead]:
         """The store's priors of a piece."""

@@ -194,6 +194,14 @@ class NewProducer(Effect[None]):
     open."""
 
 
+@dataclass(frozen=True, slots=True)
+class PartSums(Effect[Mapping[int, int | None]]):
+    """Read the checksum of one record of `performance-estimated` for each of these shards: the one
+    at this offset. None: the log does not hold it any more."""
+
+    offsets: Mapping[int, int]
+
+
 # --- what the estimator asks --------------------------------------------------------------------
 
 
@@ -309,10 +317,14 @@ class Position:
     epoch: bytes = b""
     """The word of the last rebuild, which chose it at random; empty before the first one. A rebuild
     may leave `applied` as it was, and what was read before it must not be written after it."""
+    tail: int | None = None
+    """The checksum of the last record before `applied` (`contract.record`), by which a store and
+    a log of two histories are told apart. None: unknown, or an older release wrote last."""
 
-    def moved(self, applied: int, fresh: bytes) -> "Position":
-        """The position after a call from here up to `applied`."""
-        return Position(applied, self.applied, fresh, self.epoch)
+    def moved(self, applied: int, fresh: bytes, tail: int | None) -> "Position":
+        """The position after a call from here up to `applied`, whose last record has the checksum
+        `tail`."""
+        return Position(applied, self.applied, fresh, self.epoch, tail)
 
 
 @dataclass(frozen=True, slots=True)

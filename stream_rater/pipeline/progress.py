@@ -38,6 +38,8 @@ class Progress:
         self._refused: dict[int, float] = {}
         """Shards whose beliefs cannot be read, and the time before which they are not tried
         again."""
+        self._excluded: set[int] = set()
+        """Shards whose store is of another history than the log (`same_history`)."""
         self.moved = True
         """Whether a player may have become ready since the last look. The caller resets it."""
 
@@ -55,6 +57,8 @@ class Progress:
 
     def accept(self, shard: int, applied: int) -> bool:
         """Step 4: note an `applied`, and return whether the priors that were read with it count."""
+        if shard in self._excluded:
+            return False
         if applied < self._floor[shard]:
             self._behind.add(shard)
             return False
@@ -109,18 +113,29 @@ class Progress:
         return ready
 
     def closed(self) -> set[int]:
-        """The shards of which no prior counts now: those below their floor, and those refused."""
-        return self._behind | self._refused.keys()
+        """The shards of which no prior counts now: those below their floor, those refused, and
+        those excluded."""
+        return self._behind | self._excluded | self._refused.keys()
 
     def waiting(self) -> list[int]:
         """The shards whose `applied` is worth reading: parts are in flight, or the shard is below
         its floor."""
-        return [s for s, parts in enumerate(self._in_flight) if parts or s in self._behind]
+        found = (s for s, parts in enumerate(self._in_flight) if parts or s in self._behind)
+        return [shard for shard in found if shard not in self._excluded]
 
     def refuse(self, shard: int, until_s: float) -> None:
         """Stop accepting priors of this shard until `until_s`, because a belief in it cannot be
         read."""
         self._refused[shard] = until_s
+
+    def exclude(self, shard: int) -> None:
+        """Take no notice of this shard's store: it is of another history."""
+        self._excluded.add(shard)
+
+    def include(self, shard: int) -> None:
+        """Take notice of this shard's store again."""
+        self._excluded.discard(shard)
+        self.moved = True
 
     def retry(self, now_s: float) -> None:
         """Accept priors again of shards whose time of refusal has passed."""

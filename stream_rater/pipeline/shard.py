@@ -12,17 +12,17 @@ from dataclasses import dataclass, field
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import shards_of
-from stream_rater.contract.record import Record
+from stream_rater.contract.record import Record, checksum
 from stream_rater.parts import corrections, decoder
 from stream_rater.parts.corrections import CorrectionPart
 from stream_rater.parts.decoder import PartView
 from stream_rater.parts.rows import rows_of
 from stream_rater.parts.schema import CutForFewer, NotAPart, Rebuilt, UnknownPart
+from stream_rater.pipeline import same_history
 from stream_rater.pipeline.observer import Traced
 from stream_rater.pipeline.ports import UNFINISHED, VANISHED, Held, Position
 from stream_rater.pipeline.repeats import in_one_shard
-
-REBUILD = "stop the workers and run `stream-rater rebuild --replace`"
+from stream_rater.pipeline.same_history import REBUILD
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +34,18 @@ class Item:
     """The rows of the part; no player has two."""
     correction: CorrectionPart | None = None
     """The correction part, which has no rows of rounds."""
+    checksum: int | None = None
+    """That of the record."""
 
     @property
     def rows(self) -> int:
         """The number of rows."""
         return len(self.piece) if self.correction is None else len(self.correction)
+
+
+def _no_rows(record: Record) -> Item:
+    """What a record that is no part does: nothing."""
+    return Item(record.offset, decoder.NO_ROWS, checksum=checksum(record.value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +70,11 @@ class Batch:
     def correction(self) -> CorrectionPart | None:
         """The correction part that it is, if it is one."""
         return self.items[0].correction if self.items else None
+
+    @property
+    def tail(self) -> int | None:
+        """The checksum of the last record."""
+        return self.items[-1].checksum if self.items else None
 
     @property
     def players(self) -> PlayerColumn:
@@ -139,17 +151,24 @@ class Shard:
         )
 
     @property
-    def _too_far_ahead(self) -> str:
-        """Why the events of [c, a) cannot be rebuilt where the last call began after c."""
-        return (
+    def too_far_ahead(self) -> str:
+        """Why the events of [c, a) cannot be rebuilt where the last call began after c; empty if it
+        did not."""
+        if not self.unsettled or self.position.start <= self.committed:
+            return ""
+        told = (
             f"the store's last call applied [{self.position.start}, {self.applied}) and the group's"
             f" committed offset is {self.committed}. No crash leads to this: was the offset reset?"
             f" Commit {self.applied} for this partition to continue"
         )
+        if self.position.tail is not None:
+            return told
+        return f"{told}, unless Kafka was restored from an older copy: then {REBUILD}"
 
-    def misfit(self, log_start: int, log_end: int) -> str:
+    def misfit(self, log_start: int, log_end: int, tail: int | None = None) -> str:
         """Why the store cannot be a fold of this log, which holds [log_start, log_end); empty if it
-        can."""
+        can. `tail`: the checksum of the log's last record before `applied`; None where the log does
+        not hold it, or nobody knows what it should be."""
         if self.applied == UNFINISHED:
             return f"a rebuild of the store is unfinished: {REBUILD}"
         if self.applied == VANISHED:
@@ -161,11 +180,9 @@ class Shard:
             need = f"the store needs offset {self.next_offset}"
             return f"{need} and the log starts at {log_start}: {REBUILD}"
         reached = max(self.applied, self.committed)
-        if log_end < reached:
-            return f"offset {reached} was reached and the log ends at {log_end}: {REBUILD}"
-        if self.unsettled and self.position.start > self.committed:
-            return self._too_far_ahead
-        return ""
+        return same_history.ends_early(reached, log_end) or same_history.other_tail(
+            self.position, tail
+        )
 
     @property
     def stopped(self) -> bool:
@@ -201,10 +218,10 @@ class Shard:
             self.barrier = f"offset {record.offset}: {error}"
             return
         except Rebuilt as mark:
-            self._meet(mark, record.offset)
+            self._meet(mark, record)
             return
         except NotAPart:
-            self._queue(Item(record.offset, decoder.NO_ROWS))
+            self._queue(_no_rows(record))
             raise
         self._queue(item)
 
@@ -214,10 +231,10 @@ class Shard:
         if piece is None and corrections.is_correction(value):
             correction = corrections.decode(value, kernel)
             self._check_cut(correction, record.partition)
-            return Item(record.offset, decoder.NO_ROWS, correction)
+            return Item(record.offset, decoder.NO_ROWS, correction, checksum(value))
         part = decoder.read(value, kernel) if piece is None else piece
         self._check_cut(part, record.partition)
-        return Item(record.offset, part)
+        return Item(record.offset, part, checksum=checksum(value))
 
     def _check_cut(self, part: PartView | CorrectionPart, shard: int) -> None:
         """Check that a part was cut for the present number of shards, and that all its players
@@ -242,15 +259,15 @@ class Shard:
             return part.home == shard
         return bool((shards_of(part.players, self.among) == shard).all())
 
-    def _meet(self, mark: Rebuilt, offset: int) -> None:
+    def _meet(self, mark: Rebuilt, record: Record) -> None:
         """Pass the mark of a rebuild, or set the barrier: a store that is older than the rebuild,
         or empty, cannot catch up from the log before the mark."""
-        if offset < max(self.applied, self.rebuilt):
-            self._queue(Item(offset, decoder.NO_ROWS))
+        if record.offset < max(self.applied, self.rebuilt):
+            self._queue(_no_rows(record))
         else:
             self.barrier = (
-                f"offset {offset}: the store was rebuilt here for {mark.shards} shards, and the "
-                f"present store is older than that rebuild: {REBUILD}"
+                f"offset {record.offset}: the store was rebuilt here for {mark.shards} shards, and "
+                f"the present store is older than that rebuild: {REBUILD}"
             )
 
     def _queue(self, item: Item) -> None:

@@ -6,7 +6,8 @@ protocol.
    applied, commit 0 before anything is applied. If something was applied, Kafka has deleted c, as
    it does some days after the last worker left: refuse the shard.
 9. Read a = `applied` and the beliefs in one call. If the log starts after a, or ends before a or c,
-   refuse the shard and ask for `rebuild`; never reset silently. Refuse it, too, if a replay comes
+   or if its record before a is not the one that was applied (`same_history`), refuse the shard and
+   ask for `rebuild`; never reset silently. Refuse it, too, if a replay comes
    to the mark of a rebuild that the store does not include.
 10. If a < c, the store lost writes: apply [a, c) without publishing, cut exactly at c.
 11. If a > c, the worker crashed between store and log: rebuild the events of [c, a) from the rows
@@ -36,7 +37,7 @@ from stream_rater.contract.record import Record
 from stream_rater.parts import decoder
 from stream_rater.parts.decoder import PartView
 from stream_rater.parts.schema import NotAPart
-from stream_rater.pipeline import changes
+from stream_rater.pipeline import changes, same_history
 from stream_rater.pipeline.changes import Change, Disagreement
 from stream_rater.pipeline.corrected_changes import corrected, recalled_correction
 from stream_rater.pipeline.observer import Observer
@@ -149,12 +150,14 @@ class Updater:
         committed = yield from self._committed(to_open)  # after a: c may have moved past it
         starts = yield from ask(LogStarts(to_open))
         ends = yield from shard_ends(self._among)
+        positions = {shard: each.position for shard, each in held.items()}
+        found = yield from same_history.tails(positions, ends)
         offsets = {}
         for shard in to_open:
             opened = self.kind_of_shard.found(held[shard], committed[shard] or 0, self._among)
-            reason = opened.forgotten if committed[shard] is None else ""
-            reason = reason or opened.misfit(starts[shard], ends[shard])
-            if reason:
+            reason = opened.misfit(starts[shard], ends[shard], found.get(shard))
+            reason = reason or (opened.forgotten if committed[shard] is None else "")
+            if reason := reason or opened.too_far_ahead:
                 self._refuse(shard, reason, opened.next_offset)
                 continue
             offsets[shard] = opened.next_offset

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from contextlib import suppress
 
-from stream_rater.pipeline.ports import LogTrouble, ShardEnds
-from tests.contract.rigs import ESTIMATOR, SHARDS, Rig
+from stream_rater.contract.record import checksum
+from stream_rater.pipeline.ports import LogTrouble, PartSums, Scatter, ShardEnds
+from tests.contract.rigs import ESTIMATOR, SHARDS, UPDATER, Rig
 
 
 def test_shard_ends_tell_of_shards_that_were_added(rig: Rig) -> None:
@@ -19,3 +20,15 @@ def test_shard_ends_tell_of_shards_that_were_added(rig: Rig) -> None:
         return ()
 
     member.poll_until(lambda: seen() == [0] * (SHARDS + 2))
+
+
+def test_checksums_tell_records_apart(rig: Rig) -> None:
+    """That of the record at the offset, for a member of either group; the same for the same bytes
+    only."""
+    estimator = rig.join(ESTIMATOR)
+    parts = [b"one", b"two", b"", b"two"]
+    estimator.do(Scatter([(1, each) for each in parts] + [(0, b"other")]))
+    for member in (estimator, rig.join(UPDATER)):
+        for offset, each in enumerate(parts):
+            found = member.do(PartSums({1: offset, 0: 0}))
+            assert found == {1: checksum(each), 0: checksum(b"other")}

@@ -34,7 +34,7 @@ from stream_rater.pipeline.ports import (
     Scatter,
     Trouble,
 )
-from stream_rater.pipeline.shard import REBUILD
+from stream_rater.pipeline.same_history import REBUILD
 from stream_rater.pipeline.updater import Updater
 
 from .world import UnkindWorker

@@ -48,6 +48,13 @@ class NoFloor(Estimator):
         yield from ()
 
 
+class ForeignPriors(Estimator):
+    """Step 1 without the comparison of store and log."""
+
+    def _raise_floors(self) -> Step[None]:
+        self._progress.take_over((yield from ask(ShardEnds())))
+
+
 class ShardsUncounted(Estimator):
     """Step 1 without the check of the number of shards."""
 

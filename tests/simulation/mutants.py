@@ -237,6 +237,12 @@ MUTANTS = {
     "absences-not-compared": Mutant(
         "as many new beliefs as were absent", Machines(worker=stage_2.AbsencesNotCompared)
     ),
+    "foreign-priors": Mutant(
+        "no priors of another history", Machines(estimator=stage_1.ForeignPriors)
+    ),
+    "tails-not-compared": Mutant(
+        "the last record that was applied", Machines(worker=stage_2.TailsNotCompared)
+    ),
     "reaches-the-end": Mutant("rebuild up to what was applied", Machines(reach=ReachesTheEnd)),
     "reaches-the-commit": Mutant("rebuild by parts first", Machines(reach=ReachesTheCommit)),
     "reaches-what-was-applied": Mutant(

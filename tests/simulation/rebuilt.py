@@ -103,11 +103,50 @@ def beliefs_vanish_within_a_call(stage: Stage) -> None:
     stage.until(updater, Apply)
     del stage.store.beliefs[0]["a", A0], stage.store.beliefs[0]["a", B0]
     stage.turns(updater)
-    if stage.watch.to_rebuild:
-        stage.rebuild()
-        stage.estimator()
-        stage.updater()
+    stage.rebuild_if_asked()
     stage.round(B0, C0)
+
+
+@catches("foreign-priors")
+def log_that_is_shorter_than_the_store(stage: Stage) -> None:
+    """The log comes back from an older copy, the store does not. Rounds are reported. An operator
+    does what the updater asks for."""
+    stage.rated(A0, B0)
+    older = stage.copy_of_the_log()
+    stage.round(B0, A0)
+    for actor in stage.actors:
+        stage.turns(actor)
+    stage.restore_log(older)
+    stage.round(C0, D0, round_id="other")
+    stage.round(A0, C1, round_id="another")
+    estimator, updater = stage.estimator(), stage.updater()
+    for actor in (estimator, updater):
+        stage.turns(actor)
+    stage.rebuild_if_asked()
+
+
+@catches("tails-not-compared")
+def shorter_log_that_grew(stage: Stage) -> None:
+    """The log comes back from an older copy, the store does not. The store comes back from a later
+    copy when other rounds are rated and the log is as long as it was."""
+    stage.rated(A0, B0)
+    older = stage.copy_of_the_log()
+    stage.round(B0, A0)
+    for actor in stage.actors:
+        stage.turns(actor)
+    later = stage.store.state(0)
+    stage.restore_log(older)
+    stage.store.roll_back(0, 1)
+    estimator, updater = stage.estimator(), stage.updater()
+    stage.round(A0, C0, round_id="other")
+    stage.through(estimator, CommitSource)
+    stage.through(updater, Publish)
+    stage.crash(updater)
+    stage.store.put(0, later)
+    updater = stage.updater()
+    stage.turns(updater)
+    stage.rebuild_if_asked()
+    stage.round(A0, B0)
 
 
 def fewer_factors_before(offset: int) -> Ladders:

@@ -13,7 +13,7 @@ from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.record import Player, Record
 from stream_rater.lab.corrected_rebuild import Marks, editions, last_told
 from stream_rater.lab.cutoff import Cutoff
-from stream_rater.lab.rebuild import Rebuild, Rebuilds, fill, passed
+from stream_rater.lab.rebuild import Rebuild, Rebuilds, fill, passed, tails_at
 from stream_rater.parts import corrections, schema
 from stream_rater.parts.schema import NotAPart
 from stream_rater.pipeline.ladder_history import notes
@@ -81,7 +81,7 @@ def rebuild(
     epoch = b"%d" % next(store.epochs)
     for shard in range(shards):
         store.positions[shard] = Position(UNFINISHED, UNFINISHED, epoch=epoch)
-    fill(work.beliefs(), applied, marks, epoch, write)
+    fill(work.beliefs(), applied, marks, tails_at(marks, moved, reach), epoch, write)
     log.write(notes("restated", {ladder: ladders.history(ladder) for ladder in work.ladders}))
     for number, shard in enumerate(log.parts):
         store.forget_before(number, shard.start)

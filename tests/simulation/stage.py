@@ -5,6 +5,7 @@ Ladder `a` is in partition 0, and there are three shards. Players are named by t
 C0 in shard 0, A1 in shard 1, and so on.
 """
 
+import copy
 import random
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -116,6 +117,24 @@ class Stage:
         """Delete parts that are applied and published from the log."""
         for shard, committed in self.log.updaters.committed.items():
             self.log.parts[shard].start = committed
+
+    def copy_of_the_log(self) -> Log:
+        """A copy of the log with both groups' offsets, as a backup keeps it."""
+        return copy.deepcopy(self.log)
+
+    def restore_log(self, log: Log) -> None:
+        """Stop all workers; the log comes back from a copy, and the store does not."""
+        self.actors.clear()
+        for group in (log.estimators, log.updaters):
+            group.owners.clear()
+        self.log = log
+
+    def rebuild_if_asked(self) -> None:
+        """Let an operator do what the workers ask for, then start workers again."""
+        if self.watch.to_rebuild:
+            self.rebuild()
+            self.estimator()
+            self.updater()
 
     def begin_with(self, shards: int) -> None:
         """Begin with this many shards until the first rebuild, as if workers had run before."""

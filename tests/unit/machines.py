@@ -16,6 +16,7 @@ from stream_rater.pipeline.ports import (
     Effect,
     Held,
     LogStarts,
+    PartSums,
     Position,
     Publish,
     ReadBeliefs,
@@ -179,12 +180,16 @@ def opened(
     starts: Mapping[int, int] | None = None,
     end: int = 100,
     shards: int = 0,
+    tails: Mapping[int, int | None] | None = None,
 ) -> None:
-    """Answer all that opening shards takes, but for the seek; there are so many, or as many."""
+    """Answer all that opening shards takes, but for the seek; there are so many, or as many.
+    `tails`: what the log has before `applied`, if it is not what was applied."""
     hand.answer(ReadBeliefs, {s: Held(position, [None]) for s, position in positions.items()})
     hand.answer(Committed, committed)
     hand.answer(LogStarts, starts or dict.fromkeys(positions, 0))
     hand.answer(ShardEnds, [end] * (shards or len(positions)))
+    if known := {s: each.tail for s, each in positions.items() if each.tail is not None}:
+        hand.answer(PartSums, tails or known, offsets={s: positions[s].applied - 1 for s in known})
     if isinstance(hand.effect, Publish):
         new = hand.answer(Publish).offsets
         assert new == {s: 0 for s in new if committed[s] is None and not positions[s].applied}

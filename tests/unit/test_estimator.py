@@ -12,6 +12,7 @@ from stream_rater.pipeline import input_partition
 from stream_rater.pipeline.correction_ports import NotedCorrections
 from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.ports import (
+    NO_PLAYERS,
     CommitSource,
     Committed,
     Held,
@@ -80,6 +81,8 @@ def opened(
         hand.answer(LookForOffsets, remains, partitions=forgotten)
         least = {p: remains.after_rejected.get(p, 0) for p in forgotten}
         hand.answer(CommitSource, offsets=least, rejections=())
+    here = {s: Held(NOWHERE) for s in range(len(ends))}
+    hand.answer(ReadBeliefs, here, players=dict.fromkeys(here, NO_PLAYERS))
     hand.answer(ShardEnds, ends)
     hand.answer(LogStarts, starts or dict.fromkeys(committed, 0))
     hand.answer(NotedCorrections, {})

@@ -252,7 +252,7 @@ def test_a_rebuild_that_was_given_up() -> None:
     for calls in range(8):
         store = unfinished()
         with pytest.raises(InterruptedError):
-            fill(beliefs_of_fifty(), {}, MARKS, EPOCH, giving_up(store, calls))
+            fill(beliefs_of_fifty(), {}, MARKS, {}, EPOCH, giving_up(store, calls))
         for position in store.positions.values():
             misfit = Shard.at(position, 3, 1).misfit(0, 10)
             assert "rebuild of the store is unfinished" in misfit
@@ -279,7 +279,7 @@ def giving_up(store: Store, after: int) -> Write:
 
 def filled(store: Store) -> None:
     fill(
-        beliefs_of_fifty(), {0: 0, 1: 9, 2: 4}, MARKS, EPOCH,
+        beliefs_of_fifty(), {0: 0, 1: 9, 2: 4}, MARKS, {1: 77}, EPOCH,
         lambda calls: {s: store.apply(s, each) for s, each in calls.items()},
     )  # fmt: skip
 
@@ -297,7 +297,10 @@ def test_filling() -> None:
         ("a", name): s for name, s in zip(names, shards_of(names, 4).tolist(), strict=True)
     }
     assert store.beliefs[found["a", "p7"]]["a", "p7"] == b"\x07"
-    assert store.positions == {s: Position(g, g, epoch=EPOCH) for s, g in enumerate((0, 9, 4, 0))}
+    tails = {1: 77}
+    assert store.positions == {
+        s: Position(g, g, b"", EPOCH, tails.get(s)) for s, g in enumerate((0, 9, 4, 0))
+    }
 
 
 def test_a_store_that_somebody_writes_to() -> None:

@@ -1,8 +1,10 @@
 """The updater, its effects answered by hand: takeovers, replays, refusals and bounds."""
 
+import re
+
 import pytest
 
-from stream_rater.contract.record import Record
+from stream_rater.contract.record import Record, checksum
 from stream_rater.parts.schema import mark
 from stream_rater.pipeline import updater as module
 from stream_rater.pipeline.ports import (
@@ -71,10 +73,11 @@ def test_batch_is_applied_then_published(hand: ByHand) -> None:
     """One call to the store, one transaction with its events and the offset after it. The log may
     take in the events meanwhile: they are the same."""
     assert owning(hand).offsets == {0: 0}
-    read(hand, record(0, part((5, "ab"))), record(1, part((6, "c"))))
+    last = record(1, part((6, "c")))
+    read(hand, record(0, part((5, "ab"))), last)
     assert held(hand, Position()) == "abc"
     ahead = hand.expect(Apply).events
-    assert applied(hand) == Position(2, 0, b"\xe0")
+    assert applied(hand) == Position(2, 0, b"\xe0", tail=checksum(last.value))
     publish = hand.answer(Publish, offsets={0: 2})
     assert told(publish) == [("a", 0), ("b", 0), ("c", 0)]
     assert publish.events == ahead
@@ -227,6 +230,26 @@ def test_log_that_ends_before_the_store_or_the_group(
     hand.expect(Poll)
 
 
+@pytest.mark.parametrize("committed", [None, 0, 3, 7, 9])
+def test_log_of_another_history(hand: ByHand, observer: Recorder, committed: int | None) -> None:
+    """It is long enough, but the last record that was applied is another one there. Whatever the
+    group says: there is one way out."""
+    hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
+    opened(hand, {0: Position(7, 6, b"\x80", tail=1)}, {0: committed}, end=12, tails={0: 2})
+    assert observer.refused == [(0, observer.refused[0][1])]
+    assert re.match("the record at offset 6 is not the one .*rebuild", observer.refused[0][1])
+    assert "ommit" not in observer.refused[0][1]
+    hand.expect(Poll)
+
+
+def test_record_that_was_deleted_is_not_compared(hand: ByHand, observer: Recorder) -> None:
+    """Old parts are: the log begins at `applied`."""
+    hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
+    opened(hand, {0: Position(7, 6, b"\x80", tail=1)}, {0: 7}, {0: 7}, tails={0: None})
+    hand.expect(Seek)
+    assert observer.refused == []
+
+
 def test_committed_offset_that_was_reset(hand: ByHand, observer: Recorder) -> None:
     """A last call that began after c: no crash does that; the way out is named."""
     hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
@@ -287,10 +310,11 @@ def test_mark_of_a_rebuild(hand: ByHand, observer: Recorder, own: bool) -> None:
     hand.answer(LogStarts, {0: 0})
     hand.answer(ShardEnds, [5])
     hand.answer(Seek)
-    read(hand, record(4, mark(7)))
+    last = record(4, mark(7))
+    read(hand, last)
     if own:
         assert held(hand, Position(4, 4)) == ""
-        assert applied(hand) == Position(5, 4, b"")
+        assert applied(hand) == Position(5, 4, b"", tail=checksum(last.value))
         assert told(hand.answer(Publish, offsets={0: 5})) == []
     assert (observer.refused_at, observer.opened) == (([], [0]) if own else ([4], []))
     assert observer.ignored == []
@@ -301,7 +325,7 @@ def test_foreign_message(hand: ByHand, observer: Recorder) -> None:
     owning(hand)
     read(hand, record(0, b"hello"))
     assert held(hand, Position()) == ""
-    assert applied(hand) == Position(1, 0, b"")
+    assert applied(hand) == Position(1, 0, b"", tail=checksum(b"hello"))
     assert told(hand.answer(Publish, offsets={0: 1})) == []
     assert observer.ignored == [(0, 0)]
     assert observer.refused == []

@@ -1,0 +1,71 @@
+"""An estimator compares store and log when it opens partitions: a store of another history is not
+rated by."""
+
+import pytest
+
+from stream_rater.pipeline.correction_ports import NotedCorrections
+from stream_rater.pipeline.ports import (
+    NO_PLAYERS,
+    Committed,
+    Held,
+    LogStarts,
+    PartSums,
+    Poll,
+    Polled,
+    Position,
+    ReadBeliefs,
+    ReadPriors,
+    Seek,
+    ShardEnds,
+)
+from tests.unit.machines import NOWHERE, ByHand, Recorder
+from tests.unit.test_estimator import ZERO, a_round, by_hand, priors, read, scattered
+
+
+@pytest.fixture
+def hand(observer: Recorder) -> ByHand:
+    """An estimator at its first poll."""
+    return by_hand(observer)
+
+
+@pytest.mark.parametrize(
+    ("position", "tail", "refused"),
+    [
+        (Position(7, 6, tail=1), 1, ""),
+        (Position(7, 6, tail=1), None, ""),
+        (Position(7, 6), None, ""),
+        (Position(7, 6, tail=1), 2, "the record at offset 6 is not the one"),
+        (Position(9, 8, tail=1), None, "offset 9 was reached and the log ends at 8"),
+    ],
+)
+def test_store_of_another_history(
+    hand: ByHand, observer: Recorder, position: Position, tail: int | None, refused: str
+) -> None:
+    """It is not rated by: the log is shorter, or has another record where the last one was applied.
+    After a while it is looked at again."""
+    hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
+    hand.answer(Committed, {0: 0})
+    hand.answer(ReadBeliefs, {0: Held(position), 1: Held(NOWHERE)})
+    hand.answer(ShardEnds, [8, 0])
+    if position.applied <= 8 and position.tail is not None:
+        hand.answer(PartSums, {0: tail}, offsets={0: 6})
+    hand.answer(LogStarts, {0: 0})
+    hand.answer(NotedCorrections, {})
+    hand.answer(Seek)
+    read(hand, a_round(0, ZERO[0], ZERO[1]), now_s=1.0)
+    if not refused:
+        assert observer.refused == []
+        hand.expect(ReadPriors)
+        return
+    ((shard, reason),) = observer.refused
+    assert shard == 0 and reason.startswith(refused) and "rebuild --replace" in reason
+    read(hand, now_s=4.0)
+    read(hand, now_s=6.0)
+    hand.answer(ReadBeliefs, {0: Held(Position(8, 7, tail=3))}, players={0: NO_PLAYERS})
+    hand.answer(ShardEnds, [8, 0])
+    hand.answer(PartSums, {0: 3})
+    assert observer.opened == [0]
+    priors(hand, applied=8)
+    read(hand, now_s=7.0)
+    priors(hand, applied=8)
+    scattered(hand, 8)
