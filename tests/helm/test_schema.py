@@ -68,7 +68,7 @@ WRONG = {
     "extraEnv[0].name=API_TOKEN,extraEnv[0].value=x": "missing property 'valueFrom'",
     "extraEnv[0].name=proxy_password,extraEnv[0].value=x": "missing property 'valueFrom'",
     "extraEnv[0].name=DB_PASS,extraEnv[0].value=x": "missing property 'valueFrom'",
-    "extraEnv[0].name=HTTPS_PROXY,extraEnv[0].value=http://user:word@proxy:3128": "'not' failed",
+    "extraEnv[0].name=ALL_PROXY,extraEnv[0].value=socks5://user:word@gate:1080": "'not' failed",
     # told twice
     r"kafka.options.bootstrap\.servers=k:1": "invalid propertyName 'bootstrap.servers'",
     "extraEnv[0].name=OTEL_EXPORTER_OTLP_HEADERS,extraEnv[0].value=x": "property 'valueFrom'",
@@ -135,7 +135,7 @@ def test_a_release_that_names_no_service_is_refused(release: str) -> None:
         "kafka.bootstrapServers=a:1\\,b:2\\, c:3",
         f"kafka.securityProtocol=sasl_plaintext,{SASL}",
         "global.imageRegistry=anything",
-        "extraEnv[0].name=HTTPS_PROXY,extraEnv[0].value=http://proxy:3128",
+        "extraEnv[0].name=HTTPS_PROXY,extraEnv[0].value=http://gate:8080",
     ],
 )
 def test_is_taken(change: str) -> None:
