@@ -45,6 +45,8 @@ class Story:
         self.edits = LadderEdits()
         self.judged = Judged(ladders, window, 1, every)
         self.begun_at: list[int] = []
+        self.codes: dict[int, str] = {}
+        """By offset, why a correction was refused."""
 
     def perform(self, job: CorrectionJob) -> None:
         """Do all of a job's work."""
@@ -67,9 +69,15 @@ class Story:
         try:
             met = Met(record, self.judged.correction(record))
         except Invalid as invalid:
+            self.codes[offset] = invalid.code
             return invalid.code
+        return self.work_in(met)
+
+    def work_in(self, met: Met) -> Any:
+        """Work a correction in; what becomes of it."""
         work = Work(met, self.edits, self.judged, HOW)
         if (refusal := self.judged.refusal(Proposed(*met))) is not None:
+            self.codes[met.record.offset] = refusal.code
             return refusal.code, work.notes()
         if not work.waits:
             self.perform(work.job)
@@ -77,6 +85,7 @@ class Story:
         self.edits.add(notes)
         self.begun_at.append(work.job._offset)
         refused = [(each.offset, why.code) for each, why in work.job.refused]
+        self.codes |= refused
         changed = [pair for some in work.job.corrected() for pair in zip(*some, strict=True)]
         return refused, notes, sorted(changed), work.job.completed_at if changed else ""
 
@@ -145,9 +154,10 @@ def test_a_checkpoint_changes_nothing_but_where_a_correction_begins(
 def test_a_checkpoint_knows_every_kind_of_correction(
     seed: int, size: int, window: int, every: int
 ) -> None:
-    """Also of rounds with other times, weights and ceilings, on ladders that change."""
+    """Also of rounds with other times, weights and ceilings, on ladders that change. The codes are
+    those of another editor of the log, if each repeated id is a duplicate."""
     rng = random.Random(seed)
-    log, (ladders, _) = edited_by_hand.a_log(rng, size), some_ladders(rng, size)
+    log, (ladders, takes_before) = edited_by_hand.a_log(rng, size), some_ladders(rng, size)
     plain, quick = Story(window, 0, ladders), Story(window, every, ladders)
     for line in log:
         kind = line.get("event_type", "")
@@ -155,6 +165,8 @@ def test_a_checkpoint_knows_every_kind_of_correction(
         assert quick.tell(data, kind) == plain.tell(data, kind)
         if rng.random() < 0.1 and quick.has_rounds:
             quick.checkpoint()
+    if window >= size:
+        assert plain.codes == edited_by_hand.edited(log, takes_before)[1]
     assert not any(plain.begun_at)
     event(f"begun at a checkpoint: {sum(map(bool, quick.begun_at)) > 0}")
 
@@ -277,6 +289,38 @@ def test_a_second_correction_begins_there_too() -> None:
         (line,) = as_lines([_a_correction("round-voided", round_id=f"r{number}")])
         assert quick.tell(line, "round-voided") == plain.tell(line, "round-voided")
     assert quick.begun_at == [20, 20, 20]
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_work_that_is_done_again_ends_the_same(*, batched: bool) -> None:
+    """Whoever takes over finds the notes of what was accepted, and does not count them as accepted
+    before."""
+    story, _ = a_story()
+    (line,) = as_lines([_a_correction("round-voided", round_id="r25", batched=batched)])
+    story.tell(line, "round-voided")
+    if batched:
+        (line,) = as_lines([_a_correction("corrections-applied")])
+        story.tell(line, "corrections-applied")
+    record = story.log.rounds[0][-1]
+    met = Met(record, story.judged.correction(record))
+    first = story.work_in(met)
+    assert first[0] == [] and first[2], "it is accepted, and somebody changes"
+    assert story.work_in(met) == first
+
+
+def test_a_checkpoint_takes_the_place_of_others() -> None:
+    """Of the one at its offset, which knows too few corrections, and of one that nobody has
+    finished."""
+    _, quick = a_story()
+    half = checkpoint.Head(0, b"", (), (-1, 0), 0, "", 1)
+    quick.store.checkpoints["l"][half.name] = checkpoint.encode(half)
+    quick.store.pieces["l", half.name, 0] = b"piece"
+    (before,) = [each for each in quick.store.checkpoints["l"] if each != half.name]
+    (line,) = as_lines([_a_correction("round-voided", round_id="r3")])
+    quick.tell(line, "round-voided")
+    (held,) = quick.store.checkpoints["l"]
+    assert held.partition("-")[0] == before.partition("-")[0] and held != before
+    assert {name for _, name, _ in quick.store.pieces} == {held}
 
 
 def test_a_round_may_be_later_since_it_was_amended() -> None:
