@@ -1,5 +1,6 @@
 """`stream-rater rebuild`: the store anew from the log."""
 
+import sys
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
@@ -13,7 +14,7 @@ from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.same_ladders import disagreement, noted_ladders
 from stream_rater.adapters.topics import Admin
 from stream_rater.cli.failures import named_failures
-from stream_rater.cli.terminal import Failed, track_batches
+from stream_rater.cli.terminal import Failed, counted, track_batches
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config import TEMPLATE, BadConfiguration, Ladders, Settings, service_ladders
 from stream_rater.contract.events import rating_changed_from_json
@@ -53,10 +54,22 @@ def rebuild(settings: Settings, *, replace: bool) -> None:
         work = write_anew(admin, settings, ladders, store, partitions)
         store.layout.end_rebuild(layout, KERNEL_VERSION)
         store.close()
+    if work.unproven:
+        print(f"warning: {unproven(work.unproven)}", file=sys.stderr)
     took_s = time.monotonic() - began_s
     print(
         f"{work.rounds} rounds replayed, {work.written} beliefs written in {took_s:.1f} s "
         f"({work.updates / took_s:,.0f} updates a second)"
+    )
+
+
+def unproven(offsets: Collection[int]) -> str:
+    """What to do about parts that wait and do not say what the replay says of these rounds."""
+    return (
+        f"parts of {counted(len(offsets), 'round')}, the first at offset {min(offsets)}, wait to "
+        "be applied, and were computed from other beliefs or by other parameters than these: start "
+        "the workers, wait until `stream-rater verify` compares, stop them, and run `stream-rater "
+        "rebuild --replace` once more"
     )
 
 

@@ -17,7 +17,7 @@ from stream_rater.columns.player_column import LadderColumn, PlayerColumn
 from stream_rater.columns.ranges import bounds, spread
 from stream_rater.columns.strings import StringColumn, put
 from stream_rater.rating import record, seasons, systems
-from stream_rater.rating.model import Beliefs, newcomers
+from stream_rater.rating.model import Beliefs, Evidence, newcomers
 from stream_rater.rating.parameters import RatingConfig, Season
 from stream_rater.rating.systems import RatingRule
 from stream_rater.replay.player_index import PlayerIndex
@@ -157,9 +157,10 @@ class BulkReplay:
             turn = played.take(some)
             yield Turn(turn, rows[spread(starts[some], turn.rounds.sizes)])
 
-    def rate(self, turn: Turn, config: RatingConfig, started: tuple[Season, ...] = ()) -> None:
+    def rate(self, turn: Turn, config: RatingConfig, started: tuple[Season, ...] = ()) -> Evidence:
         """Rate a turn: update the beliefs of its players by this configuration. `started`: the
-        seasons that had started before its rounds, the same ones on the ladders of all."""
+        seasons that had started before its rounds, the same ones on the ladders of all. Returns
+        (P, 3) the evidence."""
         rating, rule = self._rule_of(config, started)
         rows, header, rounds = turn.rows, self._beliefs.header, turn.played.rounds
         new = rows[header["rounds"][rows] == 0]
@@ -171,6 +172,7 @@ class BulkReplay:
         times = np.repeat(rounds.time, rounds.sizes)
         systems.note_round(self._beliefs, rows, turn.offsets, times)
         seasons.remember(self._beliefs, before)
+        return evidence
 
     def _rule_of(
         self, rating: RatingConfig, started: tuple[Season, ...]

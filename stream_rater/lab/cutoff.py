@@ -33,8 +33,9 @@ from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import partition_of, shards_of_names
 from stream_rater.contract.record import Player, Record, checksum
 from stream_rater.lab.bulk_replay import Census
+from stream_rater.lab.proof import Proof
 from stream_rater.parts import corrections, decoder, schema
-from stream_rater.parts.decoder import PartView
+from stream_rater.parts.decoder import PartBatch, PartView
 from stream_rater.parts.rows import players_in
 from stream_rater.parts.schema import NotAPart, Rebuilt, UnknownPart
 from stream_rater.rounds.fastjson import runs
@@ -48,6 +49,11 @@ AT_ONCE = 10_000
 
 Offsets = Mapping[int, int]
 """The committed offset of every partition; 0 where nothing was committed."""
+
+
+def pieces_of(pieces: Sequence[PartView | None]) -> PartBatch:
+    """The batch of parts that were decoded together, of which there is one."""
+    return next(each.part_batch for each in pieces if each is not None)
 
 
 class Misplaced(ValueError):
@@ -109,6 +115,8 @@ class Cutoff:
         """By shard, the number of shards that its last mark names."""
         self.tails: dict[int, int] = {}
         """By shard, the checksum of the last record before g."""
+        self.proof = Proof()
+        """Of the parts from g on."""
         self.with_parts: set[int] = set()
         """The shards that have parts."""
         self._furthest: dict[str, int] = {}
@@ -147,7 +155,7 @@ class Cutoff:
                 read.append(each)
         if not counts:
             return
-        players, offsets = players_in(next(each.part_batch for each in pieces if each is not None))
+        players, offsets = players_in(pieces_of(pieces))
         left = np.flatnonzero(np.repeat(alone, sizes))
         if len(left):
             self._ignored.append((players.take(left), offsets[left]))
@@ -155,6 +163,9 @@ class Cutoff:
             rows = np.flatnonzero(np.repeat(counts, sizes))
             own = [size for size, count in zip(sizes, counts, strict=True) if count]
             self._note(read, own, players.take(rows), offsets[rows])
+            waits = rows[np.repeat([self._waits(each) for each in read], own)]
+            whose = self.census.rows(players.take(waits))
+            self.proof.note(pieces_of(pieces), waits, whose, offsets[waits])
 
     def note_told(self, told: Iterable[tuple[Player, int]]) -> None:
         """Note the source offsets of published events, by player."""

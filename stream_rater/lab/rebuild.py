@@ -131,7 +131,10 @@ class Rebuild:
         for turn in self._crowd.turns(played, rows):
             self._hold(turn)
             rule, started = kinds[int(turn.played.rule[0])]
-            self._crowd.rate(turn, self._judge.round_decoder.ratings[rule], started)
+            rating = self._judge.round_decoder.ratings[rule]
+            evidence = self._crowd.rate(turn, rating, started)
+            if self._marks is None:  # corrections edit rounds whose parts may have been sent before
+                self._reach.proof.compare(turn.rows, turn.offsets, evidence)
         self._waiting, self._players = [], 0
 
     def _hold(self, turn: Turn) -> None:
@@ -143,6 +146,11 @@ class Rebuild:
         self._held[rows] = True
         if len(rated := self._crowd.rated(rows)):
             self._aside.append((rated, self._crowd.records(rated)))
+
+    @property
+    def unproven(self) -> set[int]:
+        """The offsets of rounds of which a part waits with other evidence than the replay's."""
+        return self._reach.proof.unproven
 
     @property
     def ladders(self) -> list[str]:
@@ -183,6 +191,11 @@ class Rebuilds:
         self.rounds, self.updates, self.ladders = (
             works[0].rounds, works[0].updates, works[0].ladders,
         )  # fmt: skip
+
+    @property
+    def unproven(self) -> set[int]:
+        """The offsets of rounds of which a part waits with other evidence than the replay's."""
+        return set().union(*(each.unproven for each in self._works))
 
     @property
     def written(self) -> int:

@@ -1,0 +1,72 @@
+"""A rebuild proves the parts that wait by its own evidence."""
+
+import re
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from stream_rater.cli.rebuild import unproven
+from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.lab import rebuild as module
+from stream_rater.lab.bulk_replay import BulkReplay, Turn
+from stream_rater.lab.cutoff import Cutoff
+from stream_rater.lab.rebuild import Rebuild
+from stream_rater.parts.schema import Part
+from stream_rater.rating.model import Evidence
+from tests.unit.machines import part, record
+from tests.unit.test_rebuild import LADDERS, ROUNDS, by_kernel, until
+
+
+def test_waiting_parts_are_proven() -> None:
+    """One that says what the replay says is; one from other beliefs is told of, unless a part that
+    says it rightly comes first. What was applied is not looked at."""
+    right = {offset: evidence_of(offset) for offset in (1, 2)}
+    wrong = replace(right[2], evidence=right[2].evidence + 1e-9)
+    for parts, g, found in (
+        ([right[1], right[2]], 0, set()),
+        ([right[1], wrong], 0, {2}),
+        ([right[1], right[2], wrong], 0, set()),
+        ([wrong, right[2]], 0, {2}),
+        ([right[1], wrong], 2, set()),
+        ([right[1], by_kernel(KERNEL_VERSION - 1, wrong)], 0, set()),
+    ):
+        reach = Cutoff({0: g}, {0: 101}, 1)
+        for offset, each in enumerate(parts):
+            reach.note([record(offset, each)])
+        work = Rebuild(LADDERS, 10, 1, reach)
+        work.feed(ROUNDS)
+        list(work.beliefs())
+        assert work.unproven == found
+
+
+def evidence_of(offset: int) -> Part:
+    """The part of one of the rounds, as the replay estimates it."""
+    seen: dict[int, Part] = {}
+
+    class Watched(BulkReplay):
+        """Keeps what it estimates."""
+
+        def rate(self, turn: Turn, config: Any, started: Any = ()) -> Evidence:
+            found = super().rate(turn, config, started)
+            names = turn.played.rounds.names.texts()
+            for at in set(turn.offsets.tolist()):
+                own = np.flatnonzero(turn.offsets == at)
+                of = part((at, "".join(names[i] for i in own)))
+                seen[at] = replace(of, evidence=found[own])
+            return found
+
+    with patch.object(module, "BulkReplay", Watched):
+        work = Rebuild(LADDERS, 10, 1, until())
+        work.feed(ROUNDS)
+        list(work.beliefs())
+    return seen[offset]
+
+
+def test_unproven_parts_are_told_with_a_way_out() -> None:
+    """In one line."""
+    assert re.fullmatch(
+        "parts of 2 rounds, the first at offset 7, wait .* rebuild --replace` once more",
+        unproven({9, 7}),
+    )
