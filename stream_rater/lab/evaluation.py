@@ -22,7 +22,6 @@ from stream_rater.lab.winners import Foretold
 from stream_rater.predictions.chances import chances_of, draw_margin_of
 from stream_rater.predictions.wins import of_rounds, performances_of
 from stream_rater.rating.model import Wave
-from stream_rater.rating.newcomer_level import placed
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.pool import Pool
 
@@ -90,7 +89,7 @@ class Contender:
             pool = self._pools[session.ladder] = Pool(Ladder(rating=self.config))
         pool.make_room(session.players)
         folded = pool.rate_rows(session.rounds, session.rows, session.turns, session.numbers)
-        return placed(self.config, folded.wave)
+        return folded.wave
 
     def score(self, wave: Wave) -> tuple[Floats, Foretold]:
         """(R, len(FIELDS)) the scores of the rounds of a wave by the ratings before them, and each
