@@ -45,14 +45,20 @@ class Side:
     noise: float = 0.0
 
 
-def newcomers_mean(config: TwoMoment, players: Sequence[Player]) -> float:
-    """Where the newcomers among a round's players begin."""
+def newcomers_means(config: TwoMoment, sides: Sequence[Side]) -> list[float]:
+    """Where the newcomers of each side begin."""
     total, known = 0.0, 1.0
-    for player in players:
+    for player in [each for side in sides for each in side.players]:
         if player.rounds:
             x = max(0.0, 1.0 - (player.sigma / config.initial_sigma) ** 2)
             total, known = total + x * (player.mu - config.initial_mu), known + x
-    return config.initial_mu + config.newcomer_offset + config.newcomer_field * total / known
+    found = []
+    for side in sides:
+        members = zip(side.players, side.shares, strict=True)
+        newcomers = sum(share for player, share in members if player.rounds == 0)
+        offset = config.newcomer_offset / max(1.0, newcomers)
+        found.append(config.initial_mu + offset + config.newcomer_field * total / known)
+    return found
 
 
 def log_below(x: Floats, side: Side, sign: float) -> Floats:
@@ -107,8 +113,7 @@ def rate_round(
     config: TwoMoment, sides: Sequence[Side], weight: float, ceiling: float, time: int
 ) -> list[list[float]]:
     """Rate a round, in place. Returns each side's performances, one for each member."""
-    begin = newcomers_mean(config, [player for side in sides for player in side.players])
-    for side in sides:
+    for side, begin in zip(sides, newcomers_means(config, sides), strict=True):
         side.mean = side.variance = side.noise = 0.0
         for player, share in zip(side.players, side.shares, strict=True):
             variance = player.sigma**2

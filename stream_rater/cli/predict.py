@@ -183,7 +183,8 @@ def answer(asked: Question, known: Known, *, as_json: bool) -> None:
         raise Failed(str(error)) from None
     if asked.teams is not None:
         now = [playing[player] for player in asked.players]
-        dealt = even_teams(asked.players, deviations(pool.rating, believed(pool, now)), asked.teams)
+        deviation = deviations(pool.rating, believed(pool, now), asked.teams)
+        dealt = even_teams(asked.players, deviation, asked.teams)
         sides = [tuple(asked.players[i] for i in members) for members in dealt]
     starts = bounds(np.array([len(side) for side in sides], np.int64))
     names = [playing[player] for side in sides for player in side]

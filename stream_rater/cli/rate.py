@@ -22,6 +22,7 @@ from stream_rater.replay.pool import Pool
 from stream_rater.replay.sequential import Replay
 from stream_rater.replay.verdicts import Verdicts
 from stream_rater.rounds.validation import Invalid
+from stream_rater.runtime.cautions import cautions_of
 
 _to_json = msgspec.json.Encoder().encode
 
@@ -33,6 +34,8 @@ def rate(
     to `changes`, too."""
     for each in filter(None, (out, changes)):
         check_writable(each)
+    for told in cautions_of(ladders):
+        print(f"warning: {told}", file=sys.stderr)
     with file_failures():
         found = replayed(path, ladders, changes)
         with _opened(out) as written:

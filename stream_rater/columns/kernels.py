@@ -28,7 +28,7 @@ from llvmlite import binding as llvm
 
 from stream_rater.columns.compiling import SharedCache
 
-KERNEL_VERSION = 11
+KERNEL_VERSION = 12
 """Raised by any change that can alter a bit of a rating. Parts carry it; workers leave alone those
 of newer kernels, and of older ones than `pipeline.parts.OLDEST_KERNEL`."""
 

@@ -24,7 +24,6 @@ from stream_rater.lab.winners import Foretold
 from stream_rater.predictions.chances import chances_of, draw_margin_of
 from stream_rater.predictions.wins import of_rounds, performances_of
 from stream_rater.rating.model import Wave
-from stream_rater.rating.newcomer_level import placed
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.systems import rule_of
 from stream_rater.replay.pool import Pool
@@ -109,7 +108,7 @@ class Contender:
             pool = self._pools[session.ladder] = Pool(Ladder(rating=self.config))
         pool.make_room(session.players)
         folded = pool.rate_rows(session.rounds, session.rows, session.turns, session.numbers)
-        return placed(self.config, folded.wave)
+        return folded.wave
 
     def _experienced(self, session: Session, indices: Ints, wave: Wave | None) -> Wave | None:
         """The wave of a session's rounds `indices`, with the rounds that each player had played

@@ -146,5 +146,5 @@ def prediction(
 
 def balanced(pool: Pool, players: Sequence[str], teams: int) -> list[tuple[str, ...]]:
     """The most even teams of these players."""
-    found = even_teams(players, deviations(pool.rating, believed(pool, players)), teams)
+    found = even_teams(players, deviations(pool.rating, believed(pool, players), teams), teams)
     return [tuple(players[i] for i in members) for members in found]

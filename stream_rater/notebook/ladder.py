@@ -4,6 +4,7 @@ Light to import: what rates is loaded when the first ladder is made.
 """
 
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -45,12 +46,19 @@ class Ladder:
             parameters: The system's, as in a ladders file. Without any, Elo-MMR has `weight_limit`
                 0.2 and `sigma_limit` 80.
 
+        Warns of what the system's own mathematics does to ratings in the long run, where that may
+        surprise.
+
         Raises:
             BadParameters: A parameter is unknown, missing, or out of range.
         """
         rating = rating_of(system, parameters)
         self._load()
         from stream_rater.notebook.rater import Rater
+        from stream_rater.rating.cautions import cautions
+
+        for told in cautions(rating):
+            warnings.warn(told, stacklevel=2)
 
         self._rater = Rater(rating)
 

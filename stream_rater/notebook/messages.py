@@ -9,7 +9,7 @@ import operator
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from numbers import Real
+from numbers import Number, Real
 from typing import Any, NamedTuple, NoReturn
 
 import msgspec
@@ -18,7 +18,7 @@ from stream_rater.contract.events import MAX_RANK, MSGPACK, Entry, RoundComplete
 from stream_rater.contract.record import Record
 from stream_rater.notebook.errors import InvalidRound
 from stream_rater.notebook.results import Shares, Side
-from stream_rater.rounds.validation import Invalid, id_mistake
+from stream_rater.rounds.validation import QUOTE_IT, Invalid, id_mistake
 
 HEADERS = (("content-type", MSGPACK.encode()),)
 
@@ -48,7 +48,7 @@ def sides_of(sides: Sequence[Side]) -> Sides:
         _refuse("malformed", f"sides: {sides!r} is a text, not a list of sides")
     found = Sides([], {})
     for i, side in enumerate(_listed("sides", sides)):
-        alone = isinstance(side, str)
+        alone = isinstance(side, str | Number)  # a number is no id, which `check_id` tells
         members: Sequence[Any] = (side,) if alone else _listed(f"sides[{i}]", side)
         if not members:
             _refuse("malformed", f"sides[{i}]: nobody: name one player at least")
@@ -83,7 +83,8 @@ def check_teams(teams: object, players: int) -> None:
 def check_id(place: str, value: object) -> None:
     """Raise InvalidRound for what is no id."""
     if not isinstance(value, str):
-        _refuse("bad-id", f"{place}: {value!r} is no id: ids are texts, such as {str(value)!r}")
+        cure = f"{QUOTE_IT}: {str(value)!r}" if isinstance(value, Number) else "ids are texts"
+        _refuse("bad-id", f"{place}: {value!r} is no id: {cure}")
     try:
         value.encode()
         mistake = id_mistake(value)

@@ -58,7 +58,7 @@ class PartBatch:
     rows: Ints
     """(ROW, n) what `unpacking` finds of each row."""
     evidence: Evidence
-    """(n, 3) as in Wave's Evidence."""
+    """(n, 4) as in Wave's Evidence."""
     fingerprints: Fingerprints
     """(n,) hashes of ladder and name: those of two players differ, but by chance."""
     traces: dict[int, Trace | None]

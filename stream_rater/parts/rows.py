@@ -44,7 +44,7 @@ class Rows:
     place: Ints
     """(n,) as in Wave."""
     evidence: Evidence
-    """(n, 3) as in Wave's Evidence."""
+    """(n, 4) as in Wave's Evidence."""
     players: PlayerColumn
     """(n,)"""
     fingerprints: Fingerprints

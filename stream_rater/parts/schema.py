@@ -29,7 +29,7 @@ from stream_rater.columns.arrays import Bytes, Ints
 from stream_rater.columns.kernels import KERNEL_VERSION, kernel
 from stream_rater.columns.strings import StringColumn, put
 from stream_rater.contract.tracecontext import Trace
-from stream_rater.rating.model import Evidence, Places
+from stream_rater.rating.model import BEGAN, Evidence, Places
 from stream_rater.rating.systems import RatingRule
 
 VERSION = 1
@@ -40,7 +40,8 @@ OLDEST_KERNEL = 2
 """Evidence of kernels from this version on means the same to stage 2. So parts of workers of such a
 release are applied. Parts of a newer kernel than ours wait for its workers."""
 
-EVIDENCE_COLUMNS = 3
+EVIDENCE_COLUMNS = 4
+"""In memory. In a message the last one, BEGAN, is left out unless it says something of a row."""
 
 SHORT_LIST, LONG_LIST, SHORT_TEXT, LONG_TEXT, LONG_BYTES = 0x90, 0xDC, 0xA0, 0xDA, 0xC5
 """MessagePack's codes: those of short lists and texts have the size in them; behind the others the
@@ -48,8 +49,9 @@ size has two bytes."""
 LONGEST_HEAD = 5
 LISTS_AND_COLUMNS = 5
 """Of a message."""
-PLACE_BYTES, EVIDENCE_BYTES = 4, 8 * EVIDENCE_COLUMNS
-"""Of a row. The index of its round takes as many bytes as its place."""
+PLACE_BYTES, SHORT_EVIDENCE, EVIDENCE_BYTES = 4, 8 * BEGAN, 8 * EVIDENCE_COLUMNS
+"""Of a row. The index of its round takes as many bytes as its place. The evidence is short without
+its last column; so is that of older kernels, always."""
 
 
 class UnknownPart(ValueError):
@@ -110,7 +112,7 @@ class Part:
     place: Places
     """(n,) as in Wave."""
     evidence: Evidence
-    """(n, 3) as in Wave's Evidence."""
+    """(n, 3) or (n, 4) as in Wave's Evidence."""
     names: StringColumn
     """(n,) of the players."""
     shards: int = 0
@@ -184,10 +186,11 @@ def _counted(index: Ints) -> tuple[Ints, Ints]:
 @kernel
 def _put_message(
     out: Bytes, at: int, rows: Ints, opening: Bytes, heads: Bytes, head_ends: Ints,
-    round_index: Ints, place: Bytes, evidence: Bytes, names: Bytes, starts: Ints, ends: Ints,
-    closing: Bytes,
+    round_index: Ints, place: Bytes, evidence: Bytes, width: int, names: Bytes, starts: Ints,
+    ends: Ints, closing: Bytes,
 ) -> int:  # fmt: skip
-    """The message of these rows; of `place` and `evidence` each row has its bytes."""
+    """The message of these rows; of `place` and `evidence` each row has its bytes, `width` of the
+    latter."""
     rounds, which = _counted(round_index[rows])
     at = _put_list_head(out, put(out, at, opening, 0, len(opening)), len(rounds))
     for r in rounds:
@@ -200,9 +203,9 @@ def _put_message(
     at = _put_bytes_head(out, at, PLACE_BYTES * len(rows))
     for i in rows:
         at = put(out, at, place, PLACE_BYTES * i, PLACE_BYTES * (i + 1))
-    at = _put_bytes_head(out, at, EVIDENCE_BYTES * len(rows))
+    at = _put_bytes_head(out, at, width * len(rows))
     for i in rows:
-        at = put(out, at, evidence, EVIDENCE_BYTES * i, EVIDENCE_BYTES * (i + 1))
+        at = put(out, at, evidence, width * i, width * (i + 1))
     at = _put_list_head(out, at, len(rows))
     for i in rows:
         at = _put_head(out, at, ends[i] - starts[i], SHORT_TEXT, 31, LONG_TEXT)
@@ -213,8 +216,8 @@ def _put_message(
 @kernel
 def _messages(
     rows: Ints, cuts: Ints, opening: Bytes, heads: Bytes, head_ends: Ints,
-    round_index: Ints, place: Bytes, evidence: Bytes, names: Bytes, starts: Ints, ends: Ints,
-    closing: Bytes,
+    round_index: Ints, place: Bytes, evidence: Bytes, width: int, names: Bytes, starts: Ints,
+    ends: Ints, closing: Bytes,
 ) -> tuple[Bytes, Ints]:  # fmt: skip
     """Messages one after the other, and where each ends."""
     size = len(cuts) * (len(opening) + len(closing) + LISTS_AND_COLUMNS * LONGEST_HEAD)
@@ -222,13 +225,13 @@ def _messages(
         i = rows[k]
         r = round_index[i]
         size += head_ends[r] - (head_ends[r - 1] if r else 0)
-        size += 2 * PLACE_BYTES + EVIDENCE_BYTES + LONGEST_HEAD + ends[i] - starts[i]
+        size += 2 * PLACE_BYTES + width + LONGEST_HEAD + ends[i] - starts[i]
     out, message_ends = np.empty(size, np.uint8), np.empty(len(cuts), np.int64)
     at = first = 0
     for k in range(len(cuts)):
         at = _put_message(
             out, at, rows[first : cuts[k]], opening, heads, head_ends,
-            round_index, place, evidence, names, starts, ends, closing,
+            round_index, place, evidence, width, names, starts, ends, closing,
         )  # fmt: skip
         message_ends[k], first = at, cuts[k]
     return out, message_ends
@@ -252,11 +255,14 @@ def encode_pieces(part: Part, rows: Ints, cuts: Sequence[int]) -> list[bytes]:
     """
     opening = bytes([SHORT_LIST | len(_Message.__struct_fields__)]) + _encode(VERSION)
     heads, names = StringColumn.of_bytes([_encode(each) for each in part.rounds]), part.names
+    evidence = part.evidence
+    if np.isnan(evidence[:, BEGAN:]).all():
+        evidence = evidence[:, :BEGAN]
     out, ends = _messages(
         rows, np.array(cuts, np.int64), np.frombuffer(opening + _encode(part.rules), np.uint8),
         heads.data, heads.ends, part.round_index,
         np.frombuffer(part.place.astype("<i4").tobytes(), np.uint8),
-        np.frombuffer(part.evidence.astype("<f8").tobytes(), np.uint8),
+        np.frombuffer(evidence.astype("<f8").tobytes(), np.uint8), 8 * evidence.shape[1],
         names.data, names.starts, names.ends,
         np.frombuffer(_encode(part.shards), np.uint8),
     )  # fmt: skip
@@ -278,13 +284,13 @@ def decode(data: bytes, kernel: int = KERNEL_VERSION, *, oldest: int = OLDEST_KE
         raise UnknownPart(f"part: {error}") from None
     for rule in message.rules:
         check_kernel(rule.kernel, kernel, oldest)
-    _check_columns(message)
+    columns = _check_columns(message)
     return Part(
         rules=message.rules,
         rounds=message.rounds,
         round_index=np.frombuffer(message.round_index, "<i4").astype(np.int64),
         place=np.frombuffer(message.place, "<i4"),
-        evidence=np.frombuffer(message.evidence, "<f8").reshape(-1, EVIDENCE_COLUMNS),
+        evidence=np.frombuffer(message.evidence, "<f8").reshape(-1, columns),
         names=StringColumn.of(message.players),
         shards=message.shards,
     )
@@ -306,10 +312,13 @@ def _begins_like_a_part(data: bytes) -> bool:
     return head > 0 and b"\x00" < data[head : head + 1] <= b"\x7f"
 
 
-def _check_columns(message: _Message) -> None:
-    """The columns are as long as they must be, and every index points at something."""
+def _check_columns(message: _Message) -> int:
+    """The columns are as long as they must be, and every index points at something. Returns how
+    many the evidence has."""
     rows = len(message.players)
-    widths = ((message.round_index, 4), (message.place, 4), (message.evidence, 24))
+    is_short = not rows or len(message.evidence) != rows * EVIDENCE_BYTES
+    evidence = SHORT_EVIDENCE if is_short else EVIDENCE_BYTES
+    widths = ((message.round_index, 4), (message.place, 4), (message.evidence, evidence))
     if any(len(column) != rows * width for column, width in widths):
         raise UnknownPart(f"part: columns differ in length from its {rows} players")
     index = np.frombuffer(message.round_index, "<i4")
@@ -318,3 +327,4 @@ def _check_columns(message: _Message) -> None:
     rules = {each.rule for each in message.rounds}
     if rules and not 0 <= min(rules) <= max(rules) < len(message.rules):
         raise UnknownPart("part: a round without a rule")
+    return evidence // 8

@@ -13,7 +13,7 @@ from stream_rater.columns.player_map import Fingerprints
 from stream_rater.columns.sharding import shard_of
 from stream_rater.columns.siphash import Key, derived, hashed
 from stream_rater.columns.strings import are_distinct, put
-from stream_rater.parts.schema import VERSION
+from stream_rater.parts.schema import EVIDENCE_BYTES, SHORT_EVIDENCE, VERSION
 
 OFFSET, RULE, TIME, ID, ID_END, LADDER, LADDER_END, AT, AT_END, TRACE, TRACE_END = range(11)
 ROUND = 11
@@ -31,8 +31,9 @@ round and row; whether all its players have different fingerprints; how many sha
 (0: unknown); and the one of these that all its players belong to (NOWHERE: unknown, or more than
 one). A message that is left to `schema.decode` has no rules."""
 
-SEEN = 24
-"""Bytes of a row's evidence."""
+SEEN, SHORT = EVIDENCE_BYTES, SHORT_EVIDENCE
+"""Bytes of a row's evidence, and of one without its last column, which is NaN then."""
+NAN = np.frombuffer(np.array([np.nan]).astype("<f8").tobytes(), np.uint8)
 LEAST_ROUND, LEAST_ROW = 7, 33
 """Bytes that a round and a row take at least."""
 
@@ -203,8 +204,9 @@ def _rows(
     place, place_end = _bytes(data, index_end, end)
     seen, seen_end = _bytes(data, place_end, end)
     count, at = _sized(data, seen_end, end, LIST)
+    width = SEEN if count > 0 and seen_end - seen == SEEN * count else SHORT
     sizes = index_end - index, place_end - place, seen_end - seen
-    if at < 0 or sizes != (4 * count, 4 * count, SEEN * count):
+    if at < 0 or sizes != (4 * count, 4 * count, width * count):
         return 0, NOWHERE
     for i in range(count):
         own = _int32(data, index + 4 * i)
@@ -214,7 +216,8 @@ def _rows(
             return 0, NOWHERE
         to[INDEX, first + i] = first_round + own
         to[PLACE, first + i] = _int32(data, place + 4 * i)
-    put(evidence, SEEN * first, data, seen, seen_end)
+        filled = put(evidence, SEEN * (first + i), data, seen + width * i, seen + width * (i + 1))
+        put(evidence, filled, NAN, 0, SEEN - width)
     return count, at
 
 

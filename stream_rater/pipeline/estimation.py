@@ -30,7 +30,7 @@ from stream_rater.pipeline import stage_2
 from stream_rater.pipeline.observer import Traced
 from stream_rater.pipeline.ports import Priors
 from stream_rater.rating import record, systems
-from stream_rater.rating.model import HEADER, Evidence, Table
+from stream_rater.rating.model import BEGAN, HEADER, Evidence, Table
 from stream_rater.rating.parameters import RatingConfig, Season
 from stream_rater.rating.record import UnknownRecord
 from stream_rater.rating.seasons import draw_headers
@@ -261,7 +261,7 @@ def estimate(
     kinds, rule = _kinds(pending, seasons)
     rules: list[RatingRule] = []
     place = np.empty(len(priors), np.int32)
-    evidence = np.empty((len(priors), schema.EVIDENCE_COLUMNS))
+    evidence = np.empty((len(priors), BEGAN))
     for number, (of, started) in enumerate(kinds):
         rating, chosen = ratings[of], rule == number
         mine = pending.take(np.flatnonzero(chosen))
@@ -271,7 +271,10 @@ def estimate(
         _rate_newcomers(own, rules[number].initial_mu, rules[number].initial_sigma)
         draw_headers(rules[number], own)
         place[rows] = np.repeat(mine.rounds.place, mine.rounds.members)
-        evidence[rows] = systems.estimate(rating, mine.rounds.wave(own))
+        found = systems.estimate(rating, mine.rounds.wave(own))
+        if found.shape[1] > evidence.shape[1]:
+            evidence = np.column_stack((evidence, np.full(len(priors), np.nan)))
+        evidence[rows, : found.shape[1]] = found
     return Part(
         rules=rules,
         rounds=_rounds_in_part(pending, rule),

@@ -32,7 +32,7 @@ class Rated(Protocol):
 
     @property
     def evidence(self) -> Evidence:
-        """(n, 3) as stage 1 computed it."""
+        """(n, 3) or (n, 4) as stage 1 computed it."""
 
 
 def decoded(rules: Sequence[RatingRule], rule: Ints, records: Sequence[bytes | None]) -> Beliefs:

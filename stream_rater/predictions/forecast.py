@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+import numpy as np
+
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.predictions.wins import (
     Performances,
@@ -52,13 +54,16 @@ def of_round(
     `starts` (S+1,) has the first player of each side, and P. `share` (P,) are the players' parts of
     the round, in (0, 1]. A variance factor of more than 1 makes the forecast less sure.
     """
-    mu = newcomer_level.of_one_round(config, *players)
+    mu = newcomer_level.of_one_round(config, starts, share, *players)
     return forecast(performances_of(config, starts, share, mu, players.sigma, variance_factor))
 
 
-def deviations(config: RatingConfig, players: Believed) -> Floats:
-    """(P,) by how many points these players, who meet in a round, are above the initial rating."""
-    return newcomer_level.of_one_round(config, *players) - config.initial_mu
+def deviations(config: RatingConfig, players: Believed, teams: int) -> Floats:
+    """(P,) by how many points these players are above the initial rating, if they meet in a round
+    of so many teams, among which the newcomers are dealt evenly."""
+    share = np.full(len(players.mu), 1.0 / teams)
+    together = np.array([0, len(share)])  # so the newcomers' shares add up to those of one team
+    return newcomer_level.of_one_round(config, together, share, *players) - config.initial_mu
 
 
 def forecast(sides: Performances) -> Forecast:

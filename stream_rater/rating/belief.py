@@ -277,9 +277,12 @@ def update(
 def replace(header: Table, rows: Ints, evidence: Evidence, kept: Ints) -> None:
     """Stage 2 of a memoryless system, in place: evidence[:, 1:] are the new mu and sigma.
 
-    They are rounded to float32, as a record holds them, unless `kept` is 0.
+    They are rounded to float32, as a record holds them, unless `kept` is 0. The previous mu of a
+    newcomer whom the system placed is where the round began: nothing was told before.
     """
-    header["previous_mu"][rows] = header["mu"][rows]
-    header["previous_sigma"][rows] = header["sigma"][rows]
     rounded = np.where(kept[:, None] > 0, evidence[:, 1:].astype(np.float32), evidence[:, 1:])
-    header["mu"][rows], header["sigma"][rows] = rounded.T
+    before = header["mu"][rows]
+    if rounded.shape[1] > 2:
+        before = np.where(np.isnan(rounded[:, 2]), before, rounded[:, 2])
+    header["previous_mu"][rows], header["previous_sigma"][rows] = before, header["sigma"][rows]
+    header["mu"][rows], header["sigma"][rows] = rounded[:, 0], rounded[:, 1]

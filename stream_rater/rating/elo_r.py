@@ -19,8 +19,9 @@ and wide factors comes from the wide ones.)
 In stage 1, player i is also compared with a clone of itself, once as winner and once as loser (the
 prior of Equation 18). With ties "full", tied entries are treated so, too (Algorithm 1), and share
 one performance. With ties "split", a tie is half a win and half a loss (the text), but the clone
-stays whole. Then the higher rated of two tied players has the slightly higher performance (section
-5).
+stays whole. It pulls each of the tied towards its own rating, and pulls the more, the more certain
+the rating is. So of two tied players of the same sigma the higher rated has the slightly higher
+performance (section 5). Of different sigmas it may have the lower one.
 """
 
 import math
@@ -154,7 +155,7 @@ def _rounds(wave: WaveArrays, variances: Variances, initial_mu: float, split: bo
 def estimate(config: EloR, wave: Wave) -> Evidence:
     """Evidence (P, 3): performance, delta^2 and eta^2, the latter two adjusted to the round's
     weight."""
-    variances = Variances(*config.limits, 0.0, NO_WEIGHTS)
+    variances = Variances(*config.limits, 0.0, 0.0, NO_WEIGHTS)
     evidence: Evidence = _rounds(wave.arrays, variances, config.initial_mu, config.ties == "split")
     return evidence
 

@@ -89,6 +89,8 @@ class Variances(NamedTuple):
     sigma_limit: float
     drift_per_day: float
     """In points^2."""
+    drift_in_beta: float
+    """The part of it that is in beta^2 at w = 1: all of it, or none (`Evolving.drift_in_beta`)."""
     newcomer_weights: Floats
     """Of a player's first rounds, in turn."""
 
@@ -148,9 +150,12 @@ class Wave:
 
 Evidence = Floats
 """(P, 3) the result of stage 1 for each player. For Elo-MMR the columns are the performance, its
-variance beta^2 and the diffusion variance gamma^2, which depend on the player's own weights."""
+variance beta^2 and the diffusion variance gamma^2, which depend on the player's own weights.
 
-PERFORMANCE, PERFORMANCE_VARIANCE, DIFFUSION_VARIANCE = 0, 1, 2
+There may be a fourth column, BEGAN: the mu with which the round began for a newcomer whom the
+system placed (`newcomer_level`), and NaN for all others."""
+
+PERFORMANCE, PERFORMANCE_VARIANCE, DIFFUSION_VARIANCE, BEGAN = 0, 1, 2, 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,8 @@ def variances(player: Player, config: EloMMR, weight: float, time: int) -> tuple
     w = max(w, LEAST_WEIGHT)
     days = max(time - player.time, 0) / SECONDS_PER_DAY if player.rounds else 0.0
     drift = config.drift_per_day
-    return (1.0 + 1.0 / w) * s**2 + drift / w, w * s**2 + drift * days
+    in_beta = 0.0 if config.beta else drift  # a beta that was given stays as it is
+    return (1.0 + 1.0 / w) * s**2 + in_beta / w, w * s**2 + drift * days
 
 
 def diffuse(player: Player, gamma2: float, rho: float) -> None:

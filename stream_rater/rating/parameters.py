@@ -80,6 +80,12 @@ class Evolving(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
             raise ValueError("give either weight_limit and sigma_limit, or beta and gamma")
 
     @property
+    def drift_in_beta(self) -> float:
+        """What of `drift_per_day` beta^2 holds, at weight 1: all of it, so that weight_limit is the
+        weight of a round also where rounds come daily; nothing where beta itself was given."""
+        return self.drift_per_day if self.beta is None else 0.0
+
+    @property
     def limits(self) -> tuple[float, float]:
         """(weight_limit, sigma_limit), from whichever form was given.
 
@@ -137,8 +143,9 @@ class Topcoder(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True,
 
 
 class PlacingNewcomers(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Newcomers begin at the level of the field that they play in, plus `newcomer_offset` points.
-    `newcomer_field` is the part of that level that counts (see `newcomer_level`)."""
+    """Newcomers begin at the level of the field that they play in, plus `newcomer_offset` points
+    for all newcomers of a side together. `newcomer_field` is the part of that level that counts
+    (see `newcomer_level`)."""
 
     newcomer_offset: Finite = 0.0
     newcomer_field: Annotated[float, Meta(ge=0, le=1)] = 0.0

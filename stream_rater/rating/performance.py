@@ -93,20 +93,20 @@ def player_variances(
     """Write each player's beta^2 and gamma^2 into out[:, 1] and out[:, 2]; times in seconds.
 
     w = weight_limit * round weight * newcomer weight, s = sigma_limit, d = drift per day: gamma^2 =
-    w s^2 + d * days, beta^2 = (1 + 1/w) s^2 + d / w.
+    w s^2 + d * days, beta^2 = (1 + 1/w) s^2 + d / w, the last without d where beta was given.
     """
     weight_limit, drift_per_day = variances.weight_limit, variances.drift_per_day
-    newcomer_weights = variances.newcomer_weights
+    drift_in_beta, newcomer_weights = variances.drift_in_beta, variances.newcomer_weights
     s2 = variances.sigma_limit * variances.sigma_limit
     usual = max(weight_limit * round_weight, LEAST_WEIGHT)
-    usual_beta2 = (1.0 + 1.0 / usual) * s2 + drift_per_day / usual
+    usual_beta2 = (1.0 + 1.0 / usual) * s2 + drift_in_beta / usual
     n = len(rounds)
     for i in range(n):
         out[i, 1], out[i, 2] = usual_beta2, usual * s2
     for i in range(n if len(newcomer_weights) > 0 else 0):
         if rounds[i] < len(newcomer_weights):
             w = max(weight_limit * round_weight * newcomer_weights[rounds[i]], LEAST_WEIGHT)
-            out[i, 1], out[i, 2] = (1.0 + 1.0 / w) * s2 + drift_per_day / w, w * s2
+            out[i, 1], out[i, 2] = (1.0 + 1.0 / w) * s2 + drift_in_beta / w, w * s2
     for i in range(n if drift_per_day > 0.0 else 0):
         if rounds[i] > 0:
             out[i, 2] += drift_per_day * (max(time - last_time[i], 0) / SECONDS_PER_DAY)

@@ -214,12 +214,13 @@ def draw(rules: Sequence[RatingRule], rule: Ints, beliefs: Beliefs, rows: Ints) 
 
 def remember(beliefs: Beliefs, before: Before | None) -> None:
     """After the update and its note: make what beliefs were before they were drawn their previous
-    mu, sigma and season."""
+    mu, sigma and season. Newcomers were not drawn: their previous mu and sigma stay."""
     if before is not None:
         header = beliefs.header
-        header["previous_mu"][before.rows] = before.mu
-        header["previous_sigma"][before.rows] = before.sigma
         header["previous_season"][before.rows] = before.season
+        drawn = header["rounds"][before.rows] > 1
+        header["previous_mu"][before.rows[drawn]] = before.mu[drawn]
+        header["previous_sigma"][before.rows[drawn]] = before.sigma[drawn]
 
 
 def draw_headers(rule: RatingRule, header: Table) -> None:

@@ -21,6 +21,7 @@ from stream_rater.rating import belief, book, elo_r, newcomer_level, performance
 from stream_rater.rating import fold as kernels
 from stream_rater.rating.fold import EloMMRModel, Noted, Posteriors
 from stream_rater.rating.model import (
+    BEGAN,
     DID_NOT_FINISH,
     LAST,
     Beliefs,
@@ -38,6 +39,7 @@ from stream_rater.rating.parameters import (
     MinusSigma,
     RatingConfig,
     Season,
+    TwoMoment,
     fingerprint,
 )
 from stream_rater.rating.rounding import single
@@ -102,8 +104,8 @@ def rule_of(config: RatingConfig, seasons: tuple[Season, ...] = ()) -> RatingRul
     """The rule of a configuration, on a ladder where these seasons have started: what stage 2 and
     the events need of them."""
     sigmas, offset = 2.0, config.limits[1] if isinstance(config, Evolving | EloR) else 0.0
-    without_sigma = isinstance(config, Codeforces | Climbing)
-    if config.display == "mu" or (config.display is None and without_sigma):
+    by_mu = isinstance(config, Codeforces | Climbing) or has_drift_by_time(config)
+    if config.display == "mu" or (config.display is None and by_mu):
         sigmas, offset = 0.0, 0.0
     elif isinstance(config.display, MinusSigma):
         sigmas, offset = config.display.minus_sigma, 0.0
@@ -121,6 +123,13 @@ def rule_of(config: RatingConfig, seasons: tuple[Season, ...] = ()) -> RatingRul
         provisional_rounds=config.provisional_rounds,
         seasons=seasons,
     )
+
+
+def has_drift_by_time(config: RatingConfig) -> bool:
+    """Whether sigma rises between rounds, by the days that pass. The rise is charged with the next
+    round: if what is shown fell with sigma, a victory after a pause could lower it. So mu is shown.
+    """
+    return isinstance(config, Evolving | TwoMoment) and config.drift_per_day > 0.0
 
 
 def _held(config: RatingConfig, x: float) -> float:
@@ -147,14 +156,18 @@ def compared(config: RatingConfig, wave: Wave) -> Wave:
 
 
 def estimate(config: RatingConfig, wave: Wave) -> Evidence:
-    """Stage 1 for the players of a wave whose rounds share this configuration."""
+    """Stage 1 for the players of a wave whose rounds share this configuration.
+
+    Where the system places newcomers, their `mu` in the wave becomes what the round began with.
+    """
     wave = compared(config, wave)
     if isinstance(config, EloR):
         return elo_r.estimate(config, wave)
     if not isinstance(config, EloMMR):
         from stream_rater.rating import memoryless  # imports all baselines: 13 ms that few need
 
-        return memoryless.estimate(config, newcomer_level.placed(config, wave))
+        newcomer_level.place(config, wave)
+        return newcomer_level.noted(config, wave, memoryless.estimate(config, wave))
     evidence: Evidence = np.empty((len(wave.mu), 3))
     model = _model(config)
     performance.estimate(wave.arrays, model.variances, model.initial_mu, model.tie, evidence)
@@ -164,7 +177,7 @@ def estimate(config: RatingConfig, wave: Wave) -> Evidence:
 def _model(config: EloMMR) -> EloMMRModel:
     weights = np.array(config.newcomer_weights, dtype=np.float64)
     return EloMMRModel(
-        variances=Variances(*config.limits, config.drift_per_day, weights),
+        variances=Variances(*config.limits, config.drift_per_day, config.drift_in_beta, weights),
         initial_mu=config.initial_mu,
         tie=1.0 if config.ties == "full" else 0.5,
         rho=math.inf if config.rho == "inf" else config.momentum,
@@ -214,9 +227,9 @@ def fold(
     what earlier turns left.
 
     `wave` has all rounds, P players in all: its mu, sigma, rounds and last_time are written, as
-    they were before each round. `rows` (P,) are the players' rows. Turn t has the rounds
-    turns[t] : turns[t + 1]. `offset` (R,) is noted of each round. Returns the evidence (P, 3), and
-    what each player was after each round.
+    they were before each round; mu of newcomers whom the system places as their round began. `rows`
+    (P,) are the players' rows. Turn t has the rounds turns[t] : turns[t + 1]. `offset` (R,) is
+    noted of each round. Returns the evidence (P, 3), and what each player was after each round.
     """
     if not isinstance(config, EloMMR):
         return fold_by_turns(config, beliefs, rows, wave, turns, offset)
@@ -246,8 +259,9 @@ def fold_by_turns(
         some.mu[:], some.sigma[:], some.rounds[:], some.last_time[:] = book.look_up(
             beliefs.header, own
         )
-        evidence[a:b] = estimate(config, some)
-        update(beliefs, own, evidence[a:b], rule, same)
+        found = estimate(config, some)
+        evidence[a:b] = found[:, :BEGAN]
+        update(beliefs, own, found, rule, same)
         note_round(beliefs, own, noted.offset[a:b], noted.time[a:b])
         after.mu[a:b], after.sigma[a:b] = beliefs.header["mu"][own], beliefs.header["sigma"][own]
     return evidence, after

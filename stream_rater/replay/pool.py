@@ -39,7 +39,8 @@ class Folded(NamedTuple):
 
 
 class _Drawn(NamedTuple):
-    """D players who were drawn before their first round of a call."""
+    """D players who were drawn before their first round of a call, newcomers among them, whom no
+    season moves."""
 
     before: Before
     """What they were."""
@@ -163,7 +164,7 @@ class Pool:
         evidence, after = systems.fold(self.rating, self._beliefs, rows, wave, turns, offset)
         told = Posteriors(wave.mu, wave.sigma)
         if drawn is not None:
-            told = self._remember(drawn, told)
+            told = self._remember(drawn, told, wave.rounds)
         return Folded(wave, evidence, after, told)
 
     def _draw(self, rows: Ints) -> _Drawn | None:
@@ -179,13 +180,15 @@ class Pool:
         assert before is not None
         return _Drawn(before, late[first], count == 1)
 
-    def _remember(self, drawn: _Drawn, seen: Posteriors) -> Posteriors:
+    def _remember(self, drawn: _Drawn, seen: Posteriors, played: Ints) -> Posteriors:
         """After the rounds: make what players were before they were drawn what they were before
-        their first round. `seen` is what stage 1 saw; returns what was told."""
+        their first round. `seen` is what stage 1 saw, `played` (P,) the number of rounds before
+        each; returns what was told."""
         before = drawn.before
         seasons.remember(self._beliefs, before.take(drawn.alone))
         told = Posteriors(seen.mu.copy(), seen.sigma.copy())
-        told.mu[drawn.first], told.sigma[drawn.first] = before.mu, before.sigma
+        old = played[drawn.first] > 0
+        told.mu[drawn.first[old]], told.sigma[drawn.first[old]] = before.mu[old], before.sigma[old]
         return told
 
     def _lengthen(self, factors: int) -> None:

@@ -27,7 +27,7 @@ from stream_rater.contract.events import UNDECODABLE, header, shown
 from stream_rater.contract.record import Record
 from stream_rater.rounds.fallback import LONGEST_TEXT
 from stream_rater.rounds.reported import time_mistake
-from stream_rater.rounds.validation import Invalid, id_mistake
+from stream_rater.rounds.validation import Invalid, id_mistake, with_cure
 
 MOST_SEASONS = 2**16 - 1
 """Seasons of a ladder: a belief counts them in 16 bits."""
@@ -84,7 +84,7 @@ def well_formed(record: Record, ladders: Ladders, partitions: int = ANYWHERE) ->
     try:
         correction = corrections.from_message(kind, value, packed=packed)
     except UNDECODABLE as error:
-        raise Invalid("malformed", shown(str(error)[:LONGEST_TEXT])) from None
+        raise Invalid("malformed", with_cure(shown(str(error)[:LONGEST_TEXT]))) from None
     try:
         _check(correction, ladders, record, partitions)
     except Invalid as invalid:

@@ -19,7 +19,7 @@ from stream_rater.contract.events import MAX_RANK, UNDECODABLE, Entry, Round, Ro
 from stream_rater.rating.model import DID_NOT_FINISH, Places
 from stream_rater.rounds import depth
 from stream_rater.rounds.reported import NO_RANK, OUT_OF_RANGE, Reported, rounds_with
-from stream_rater.rounds.validation import Invalid
+from stream_rater.rounds.validation import Invalid, with_cure
 
 LONGEST_TEXT = 200
 """Characters of msgspec's text: it repeats a field's name, however long."""
@@ -55,7 +55,7 @@ def decode(data: bytes, max_depth: int, *, packed: bool) -> Decoded:
         return Decoded(event, unknown=True)
     except msgspec.ValidationError as error:
         codes = [code for pattern, code in _FIELD_CODES if pattern.search(str(error))]
-        raise Invalid([*codes, "malformed"][0], str(error)) from None
+        raise Invalid([*codes, "malformed"][0], with_cure(str(error))) from None
     except UNDECODABLE as error:
         raise Invalid("malformed", str(error)) from None
 

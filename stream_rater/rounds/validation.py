@@ -5,6 +5,7 @@ record (its bytes, headers, partition, offset and the time the log received it) 
 configuration. Codes are those of the event contract; each message says where the mistake is.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -34,6 +35,9 @@ EARLIEST = events.parse_time("1900-01-01T00:00:00Z")
 SHORT_ID = MAX_ID_BYTES // 4
 """Characters, which are never over 128 bytes."""
 
+QUOTE_IT = "ids are texts, so quote it"
+"""What to do about an id that is a number."""
+
 CODES = (
     "malformed", "too-large", "too-deep", "unknown-ladder", "too-few-entries", "too-many-entries",
     "duplicate-player", "bad-rank", "bad-weight", "bad-shares", "bad-id", "bad-time",
@@ -58,6 +62,16 @@ class Invalid(Exception):
 
     def __str__(self) -> str:
         return str(self.args[1])
+
+
+_NUMBER = re.compile(
+    r"got `(int|float)` - at `\$.*\.(round_id|ladder|player|into|team|fixed)(\[[\d.]*\])?`"
+)
+
+
+def with_cure(mistake: str) -> str:
+    """msgspec's text on a value of another type; on a number for an id, with what to do."""
+    return f"{mistake}: {QUOTE_IT}" if _NUMBER.search(mistake) else mistake
 
 
 class Rule(NamedTuple):

@@ -34,6 +34,7 @@ from stream_rater.pipeline.ports import (
 )
 from stream_rater.pipeline.updater import Updater
 from stream_rater.runtime import certificates, log, selfcheck
+from stream_rater.runtime.cautions import cautions_of
 from stream_rater.runtime.lag import Lag
 from stream_rater.runtime.metrics import Metrics, ServiceObserver
 from stream_rater.runtime.recovery import Recovery
@@ -232,8 +233,8 @@ class Service:
 
     def _tell_surroundings(self) -> None:
         slow = selfcheck.warning()
-        if slow is not None:
-            self.log.warning(slow)
+        for told in (*([slow] if slow else []), *cautions_of(self._ladders)):
+            self.log.warning(told)
         release = metadata.version("stream-rater")
         self.metrics.info.info({"version": release, "kernel": str(KERNEL_VERSION)})
         settings = self._settings

@@ -77,7 +77,7 @@ def balanced(
         )
     names = [each.player for each in players]
     check_different({"body.players": names})
-    found = even_teams(names, deviations(config, _believed(players)), teams)
+    found = even_teams(names, deviations(config, _believed(players), teams), teams)
     sides = [SideQuestion(players=[names[i] for i in team]) for team in found]
     return sides, [players[i] for team in found for i in team]
 

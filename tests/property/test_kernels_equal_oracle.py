@@ -101,13 +101,15 @@ def test_ratings_equal_the_oracles(season: Season) -> None:
 @given(configs(), rounds())
 @settings(max_examples=50)
 def test_evidence_is_what_a_round_of_this_weight_tells(config: EloMMR, each: Any) -> None:
-    """beta^2 by (1 + 1/w) s^2 + d/w for newcomers, w with the round's and the first weight."""
+    """beta^2 by (1 + 1/w) s^2 + d/w for newcomers, w with the round's and the first weight; without
+    d where beta was given."""
     pool = Pool(Ladder(rating=config))
     standings = read(config, *ranked(each["places"], each["names"]), weight=each["weight"])
     rated = pool.rate(standings, 0)
     assert rated is not None
     limit, sigma = config.limits
     w = limit * each["weight"] * (config.newcomer_weights or (1.0,))[0]
-    beta2 = (1 + 1 / w) * sigma**2 + config.drift_per_day / w
+    drift = config.drift_per_day if config.weight_limit else 0.0
+    beta2 = (1 + 1 / w) * sigma**2 + drift / w
     # relative: the same few operations in another order
     assert [beta2] * len(rated[1]) == pytest.approx(rated[1][:, PERFORMANCE_VARIANCE], rel=1e-14)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -120,7 +120,7 @@ class LadderTruth:
         season = self.pool.rule.season
         for player, place, performance in zip(standings.players, places, found, strict=True):
             row = header[player]
-            told = self._told.get(player) or self._initial()
+            told = self._told.get(player) or self._began(player, row)
             self._told[player] = Told(float(row["mu"]), float(row["sigma"]))
             self.marks.pop(player, None)
             self.changes.setdefault(player, []).append(
@@ -130,7 +130,11 @@ class LadderTruth:
                 )
             )  # fmt: skip
 
-    def _initial(self) -> Told:
+    def _began(self, player: str, row: Any) -> Told:
+        """What the event begins with of somebody who was told nothing: where the first round
+        began, unless a correction came before it."""
+        if player not in self.marks and int(row["rounds"]) == 1:
+            return Told(float(row["previous_mu"]), float(row["previous_sigma"]))
         return Told(self.pool.rule.initial_mu, self.pool.rule.initial_sigma)
 
     def correct(self, record: Record, correction: Correction) -> None:

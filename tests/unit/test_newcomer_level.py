@@ -5,17 +5,19 @@ import numpy as np
 import pytest
 
 import stream_rater
-from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.columns.arrays import Floats
 from stream_rater.config import Ladder
 from stream_rater.lab.evaluation import Contender
 from stream_rater.predictions.forecast import Believed, deviations, of_round
 from stream_rater.rating import newcomer_level
+from stream_rater.rating.model import Wave
 from stream_rater.rating.parameters import (
     BadParameters,
     Bar,
     EloMMR,
     Glicko,
     PlacingNewcomers,
+    RatingConfig,
     TrueSkill,
     TwoMoment,
     fingerprint,
@@ -39,9 +41,17 @@ PLACING: tuple[PlacingNewcomers, ...] = (
 def means(
     config: PlacingNewcomers, mu: list[float], sigma: list[float], rounds: list[int]
 ) -> Floats:
+    """Where players begin a round who play each for themselves."""
     return newcomer_level.of_one_round(
-        config, np.array(mu), np.array(sigma), np.array(rounds, np.int64)
-    )
+        config, np.arange(len(mu) + 1), np.ones(len(mu)), np.array(mu), np.array(sigma),
+        np.array(rounds, np.int64),
+    )  # fmt: skip
+
+
+def unchanged(config: RatingConfig) -> bool:
+    """Whether a newcomer who meets somebody known begins at the initial rating."""
+    mu, alone = np.array([1500.0, 1900.0]), np.array([0, 1, 2])
+    return newcomer_level.of_one_round(config, alone, np.ones(2), mu, mu, np.array([0, 1])) is mu
 
 
 def test_the_level_is_that_of_those_who_played() -> None:
@@ -60,22 +70,44 @@ def test_without_anybody_known_it_is_the_offset() -> None:
 
 def test_each_round_has_its_own_level() -> None:
     """Whatever rounds it is computed with."""
-    mu, sigma = np.array([1500.0, 1700.0, 1500.0, 1100.0]), np.array([300.0, 60.0, 300.0, 60.0])
-    rounds: Ints = np.array([0, 3, 0, 3])
-    both = newcomer_level.means(CONFIG, np.array([0, 2, 4]), mu, sigma, rounds)
-    apart = [
-        newcomer_level.of_one_round(CONFIG, mu[own], sigma[own], rounds[own])
-        for own in (slice(0, 2), slice(2, 4))
-    ]
-    assert both.tolist() == np.concatenate(apart).tolist()
-    assert both[0] > 1400.0 > both[2]
+    mu, sigma, rounds = [1500.0, 1700.0, 1500.0, 1100.0], [300.0, 60.0, 300.0, 60.0], [0, 3, 0, 3]
+    both = Wave(
+        np.array([0, 2, 4]), np.ones(2), np.full(2, np.inf), np.zeros(2, np.int64),
+        np.array([1, 2, 1, 2], np.int32), np.arange(5), np.ones(4), np.array(mu), np.array(sigma),
+        np.array(rounds), np.zeros(4, np.int64),
+    )  # fmt: skip
+    newcomer_level.place(CONFIG, both)
+    apart = [means(CONFIG, mu[i : i + 2], sigma[i : i + 2], rounds[i : i + 2]) for i in (0, 2)]
+    assert both.mu.tolist() == np.concatenate(apart).tolist()
+    assert both.mu[0] > 1400.0 > both.mu[2]
+
+
+def test_the_newcomers_of_a_side_bring_the_offset_once() -> None:
+    """However many they are, by their shares; one who hardly played brings that share of it."""
+    starts = np.array([0, 1, 6, 8, 10, 11])
+    share = np.array([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1e-6, 1.0, 1.0, 0.25])
+    mu, sigma = np.full(11, 1500.0), np.full(11, 300.0)
+    played = np.zeros(11, np.int64)
+    mu[8], sigma[8], played[8] = 1800.0, 300.0, 1  # of whom as little is known
+    found = newcomer_level.of_one_round(CONFIG, starts, share, mu, sigma, played) - 1500.0
+    sides = np.add.reduceat(share * found, starts[:-1]).tolist()
+    assert sides == pytest.approx([-100.0, -100.0, -100.0, 200.0, -25.0])
+    assert found.tolist() == pytest.approx(
+        [-100.0, *[-20.0] * 5, -100.0, -100.0, 300.0, -100.0, -100.0], abs=1e-3
+    )
+
+
+def test_even_teams_have_the_newcomers_dealt_among_them() -> None:
+    """Each team's newcomers bring the offset once: four in two teams bring half of it each."""
+    nobody = Believed(np.full(5, 1500.0), np.full(5, 300.0), np.array([0, 0, 0, 0, 1]))
+    assert deviations(CONFIG, nobody, 2).tolist() == [-50.0, -50.0, -50.0, -50.0, 0.0]
+    assert deviations(CONFIG, nobody, 4).tolist() == [-100.0, -100.0, -100.0, -100.0, 0.0]
 
 
 @pytest.mark.parametrize("config", PLACING, ids=lambda each: type(each).__name__)
 def test_other_systems_do_if_they_are_told(config: PlacingNewcomers) -> None:
     """By default they change nothing, and their fingerprint is that of older releases."""
-    mu = np.array([1500.0, 1900.0])
-    assert newcomer_level.of_one_round(config, mu, mu, np.array([0, 1])) is mu
+    assert unchanged(config)
     told = msgspec.structs.replace(config, newcomer_offset=-100.0, newcomer_field=0.5)
     assert fingerprint(told) != fingerprint(config)
     after = []
@@ -92,9 +124,7 @@ def test_other_systems_do_if_they_are_told(config: PlacingNewcomers) -> None:
 
 def test_others_never_do() -> None:
     """Their evidence is not the new mu, or they have no uncertainty."""
-    mu = np.array([1500.0, 1900.0])
-    config = EloMMR(weight_limit=0.2, sigma_limit=80.0)
-    assert newcomer_level.of_one_round(config, mu, mu, np.array([0, 1])) is mu
+    assert unchanged(EloMMR(weight_limit=0.2, sigma_limit=80.0))
 
 
 @pytest.mark.parametrize(
@@ -142,7 +172,7 @@ def test_all_predictions_place_newcomers_alike() -> None:
     waves = [wave for _, _, wave in Contender(TwoMoment()).rate(season) if wave is not None]
     seen = dict(zip(waves[-1].rounds[-2:].tolist(), waves[-1].mu[-2:].tolist(), strict=True))
     known = Believed(*(np.array([getattr(p, n) for p in players]) for n in Believed._fields))
-    assert seen[0] == pytest.approx(TwoMoment().initial_mu + deviations(TwoMoment(), known)[1])
+    assert seen[0] == pytest.approx(TwoMoment().initial_mu + deviations(TwoMoment(), known, 2)[1])
     plain = of_round(
         msgspec.structs.replace(TwoMoment(), newcomer_offset=0.0, newcomer_field=0.0),
         np.array([0, 1, 2]), np.ones(2), known,

@@ -12,11 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Floats
+from stream_rater.config import Ladder
 from stream_rater.rating import performance, small_rounds, systems
 from stream_rater.rating.model import Beliefs, Evidence, Variances, newcomers
 from stream_rater.rating.oracle import zero
-from stream_rater.rating.parameters import EloMMR
+from stream_rater.rating.parameters import EloMMR, EloMMX
 from stream_rater.rating.performance import LEAST_WEIGHT, performances, player_variances
+from stream_rater.replay.pool import Pool
 from stream_rater.rounds.batch import wave_of
 from tests.benchmarks.stage1 import LOGISTIC, wave_of_size
 from tests.rounds import ranked, read
@@ -223,6 +225,7 @@ def variances(**given: Any) -> list[list[float]]:
     } | given  # fmt: skip
     limits = Variances(
         table["weight_limit"], table["sigma_limit"], table["drift_per_day"],
+        table.get("drift_in_beta", table["drift_per_day"]),
         np.array(table["newcomer_weights"], np.float64),
     )  # fmt: skip
     player_variances(
@@ -254,6 +257,22 @@ def test_drift() -> None:
     )
     assert [*noise, noise[0]] == [beta2 for beta2, _ in actual]
     assert [gamma2 for _, gamma2 in actual] == [GAMMA2, GAMMA2 + 60.0, GAMMA2, GAMMA2]
+
+
+def test_drift_leaves_a_given_beta_alone() -> None:
+    """It is what was given, and the days go to gamma^2 alone; in the other form the drift raises
+    beta^2, so that weight_limit is the weight of a daily round."""
+    assert [beta2 for beta2, _ in variances(drift_per_day=30.0, drift_in_beta=0.0)] == [BETA2] * 2
+    by_beta = EloMMR(beta=200.0, gamma=0.001, drift_per_day=50.0)
+    assert by_beta.drift_in_beta == CONFIG.drift_in_beta == 0.0
+    assert EloMMR(weight_limit=0.2, sigma_limit=80.0, drift_per_day=50.0).drift_in_beta == 50.0
+    for config in (by_beta, EloMMX(beta=200.0, gamma=0.001, drift_per_day=50.0)):
+        pool = Pool(Ladder(rating=config))
+        pool.rate(read(config, *ranked([1, 2], ["ann", "bob"])), 0)
+        row = pool.find("ann")
+        assert row is not None
+        sigma = float(pool.headers(np.array([row]))["sigma"][0])
+        assert sigma == pytest.approx((350.0**-2 + 200.0**-2) ** -0.5, abs=0.05)  # 173.65
 
 
 def test_the_lightest_round_is_finite() -> None:

@@ -115,6 +115,6 @@ def _rounds(wave: WaveArrays, variances: Variances, initial_mu: float, split: bo
 def estimate(config: EloMMX, wave: Wave) -> Evidence:
     """Evidence (P, 3): performance, new mu, new sigma."""
     weights = np.array(config.newcomer_weights, dtype=np.float64)
-    variances = Variances(*config.limits, config.drift_per_day, weights)
+    variances = Variances(*config.limits, config.drift_per_day, config.drift_in_beta, weights)
     evidence: Evidence = _rounds(wave.arrays, variances, config.initial_mu, config.ties == "split")
     return evidence

@@ -1,0 +1,15 @@
+"""What a process tells at its start of how its ladders are rated (`rating.cautions`)."""
+
+from stream_rater.config import Ladders
+from stream_rater.rating.cautions import cautions
+
+
+def cautions_of(ladders: Ladders) -> list[str]:
+    """A line for each different text, which names the first ladder that it holds for."""
+    found: dict[str, str] = {}
+    for name, each in ladders.ladders.items():
+        changed = [change.rating for change in each.changes if change.rating is not None]
+        for rating in (each.rating, *changed):
+            for text in cautions(rating):
+                found.setdefault(text, f"ladder {name!r}: {text}")
+    return list(found.values())

@@ -1,0 +1,120 @@
+"""Seasons in which chance alone decides: what ratings do where there is nothing to find out.
+
+`python -m tests.fair_rounds [--rounds N] [SYSTEM...]` plays 200,000 rounds of each size by each
+system, which takes an hour or so, most of it Thurstone's in rounds of a hundred, and prints what
+became of level and spread. Tests play fewer.
+"""
+
+import argparse
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.rating import systems
+from stream_rater.rating.model import Beliefs, Places, Table, Wave, newcomers
+from stream_rater.rating.parameters import RatingConfig
+from stream_rater.runtime.selfcheck import SYSTEMS
+
+PLAYERS = 100
+DAY_S = 86_400
+FULL = 200_000
+"""Rounds."""
+TOGETHER = 200
+"""Turns in a call."""
+
+
+class Size(NamedTuple):
+    """How many play in a round."""
+
+    sides: int
+    members: int = 1
+
+    @property
+    def players(self) -> int:
+        return self.sides * self.members
+
+
+SIZES = {"duel": Size(2), "five": Size(5), "5v5": Size(2, 5), "hundred": Size(100)}
+
+
+class Season:
+    """PLAYERS players of one ladder, who meet by chance, each once a day."""
+
+    def __init__(self, config: RatingConfig) -> None:
+        self.config = config
+        self.played = 0
+        capacity = config.kept + 1 if config.kept else 8
+        self._beliefs: Beliefs = newcomers(
+            PLAYERS, capacity, config.initial_mu, config.initial_sigma, coded=config.kept > 0
+        )
+        self._turns = 0
+
+    @property
+    def header(self) -> Table:
+        return self._beliefs.header
+
+    @property
+    def mu(self) -> Floats:
+        found: Floats = self.header["mu"]
+        return found
+
+    @property
+    def sigma(self) -> Floats:
+        found: Floats = self.header["sigma"]
+        return found
+
+    def play(
+        self, size: Size, rounds: int, rng: np.random.Generator, *, mirrored: bool = False
+    ) -> None:
+        """So many rounds. `mirrored`: all results are turned around, the last wins."""
+        in_turn = PLAYERS // size.players
+        left = -(-rounds // in_turn)
+        while left > 0:
+            turns = min(left, TOGETHER)
+            order = [rng.permutation(PLAYERS)[: in_turn * size.players] for _ in range(turns)]
+            if mirrored:  # sides in the other order; their members stay in theirs
+                order = [
+                    each.reshape(in_turn, size.sides, size.members)[:, ::-1].ravel()
+                    for each in order
+                ]
+            self.rate(size, np.concatenate(order), np.arange(turns + 1) * in_turn)
+            left -= turns
+
+    def rate(self, size: Size, rows: Ints, turns: Ints) -> None:
+        """Rounds whose sides are in order of place, in turns."""
+        rounds = int(turns[-1])
+        players = len(rows)
+        place: Places = np.tile(np.arange(1, size.sides + 1, dtype=np.int32), rounds)
+        days = self._turns + np.repeat(np.arange(len(turns) - 1), np.diff(turns))
+        wave = Wave(
+            np.arange(rounds + 1) * size.sides, np.ones(rounds), np.full(rounds, np.inf),
+            days * DAY_S, place, np.arange(rounds * size.sides + 1) * size.members,
+            np.ones(players), np.empty(players), np.empty(players), np.empty(players, np.int64),
+            np.empty(players, np.int64), [()] * rounds,
+        )  # fmt: skip
+        offset = self.played + np.arange(rounds)
+        systems.fold(self.config, self._beliefs, rows, wave, turns, offset)
+        self._turns, self.played = self._turns + len(turns) - 1, self.played + rounds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=FULL)
+    parser.add_argument("system", nargs="*")
+    asked = parser.parse_args()
+    for config in SYSTEMS:
+        system = str(config.__struct_config__.tag)
+        for name, size in SIZES.items() if not asked.system or system in asked.system else ():
+            season = Season(config)
+            season.play(size, asked.rounds, np.random.default_rng(5))
+            mu, sigma = season.mu, season.sigma
+            print(
+                f"{system:14} {name:8} {season.played:,} rounds: level {mu.mean():.2f}, spread "
+                f"{mu.std():.2f}, {mu.min():.0f} to {mu.max():.0f}, sigma {sigma.min():.4g} to "
+                f"{sigma.max():.4g}", flush=True,
+            )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
