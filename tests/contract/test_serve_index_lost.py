@@ -70,14 +70,18 @@ QUESTIONS: dict[str, Callable[[Any], Any]] = {
 """Every question about a ladder."""
 
 
+LACKS = "the index is not complete"
+NOTHING = dict.fromkeys(QUESTIONS, LACKS)
+
+
 def answers(reader: Any) -> dict[str, Any]:
-    """What is answered, by question; None: that the index is not complete."""
+    """What is answered, by question, or LACKS."""
     found = {}
     for name, ask in QUESTIONS.items():
         try:
             found[name] = ask(reader)
         except Incomplete:
-            found[name] = None
+            found[name] = LACKS
     return found
 
 
@@ -103,12 +107,12 @@ def test_nothing_is_told_before_it_is_known_what_there_is(knowing: Knowing) -> N
     """A process that has not read the topic answers nothing, though there is an index."""
     at, reader, reached = knowing()
     told(at)
-    assert answers(reader) == dict.fromkeys(QUESTIONS)
+    assert answers(reader) == NOTHING
     for ask in (reader.ladders, reader.check_complete):
         with pytest.raises(Incomplete):
             ask()
     reached.noted(ends(EVENTS))
-    assert None not in answers(reader).values()
+    assert LACKS not in answers(reader).values()
     assert reader.ladders() == [LADDER]
 
 
@@ -140,7 +144,7 @@ def test_whatever_is_lost_no_answer_is_given(knowing: Knowing, gone: str) -> Non
     client.delete(*(keys or [getattr(keys_of(LADDER), gone)]))
     client.close()
     if gone != "root":
-        assert answers(reader) == dict.fromkeys(QUESTIONS)
+        assert answers(reader) == NOTHING
     if gone in ("root", "all"):
         for ask in (reader.ladders, reader.check_complete, lambda: reader.ladder("asia")):
             with pytest.raises(Incomplete):
@@ -155,7 +159,7 @@ def test_whatever_is_lost_no_answer_is_given(knowing: Knowing, gone: str) -> Non
     assert again.begin(TOPIC, PARTITIONS) == [0, 0]
     for i, event in enumerate(EVENTS):
         if gone != "root":  # which holds no player
-            assert answers(reader) == dict.fromkeys(QUESTIONS)
+            assert answers(reader) == NOTHING
         again.apply([event], ends(EVENTS[: i + 1]), [places(EVENTS)[i]])
     again.checkpoint(ends(EVENTS))
     assert answers(reader) == before and contents(at) == whole
@@ -171,11 +175,11 @@ def test_redis_goes_back(knowing: Knowing) -> None:
         drop_index(at)
         told(at, EVENTS[:size])
         reached.noted(ends(EVENTS[:-1]))
-        assert None not in answers(reader).values()
+        assert LACKS not in answers(reader).values()
         reached.read(LADDER, *places(EVENTS)[-1])
-        assert (None in answers(reader).values()) == (size < len(EVENTS))
+        assert (LACKS in answers(reader).values()) == (size < len(EVENTS))
         reached.noted(ends(EVENTS))
-        assert (None in answers(reader).values()) == (size < len(EVENTS))
+        assert (LACKS in answers(reader).values()) == (size < len(EVENTS))
 
 
 def test_a_key_that_is_lost_while_the_topic_is_read(settings: real.SettingsFactory) -> None:
