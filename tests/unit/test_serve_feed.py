@@ -105,6 +105,22 @@ def test_reading_that_begins_anew() -> None:
     asyncio.run(story())
 
 
+def test_ids_do_not_go_back_when_reading_begins_anew() -> None:
+    """Not in a partition that is behind what a client was told, though the event is of another."""
+
+    async def story() -> None:
+        hub = Hub()
+        hub.begin([0, 0])
+        client = Followed(hub)
+        hub.publish(events(0, 0, 1))
+        hub.begin([0, 0])
+        hub.publish([*events(1, 0), *events(0, 0, 1, 2), *events(1, 1)])
+        told = await client.read()
+        assert told == ["id:0.0", "0:0@1.0", "0:1@2.0", "1:0@2.1", "0:2@3.1", "1:1@3.2"]
+
+    asyncio.run(story())
+
+
 def test_an_id_beyond_the_end_of_the_topic() -> None:
     """It is of another topic. Once the end must have been seen, the client begins anew, once; who
     is ahead of a process that lags does not."""
