@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from stream_rater.adapters import index_writer
-from stream_rater.adapters.index_keys import ROOT, SUMMARY, keys_of
+from stream_rater.adapters.index_keys import ROOT, SUMMARY, keys_of, member_of
 from stream_rater.adapters.index_writer import IndexLost, IndexWriter, drop_index
 from stream_rater.config import Settings
 from stream_rater.contract.events import RatingChanged
@@ -267,16 +267,27 @@ def test_a_checkpoint_holds_though_others_write_the_root(
     at = settings()
     writer, other = told(at), IndexWriter(at)
     other.begin(TOPIC, PARTITIONS)
-    original, done = index_writer._raised, list[int]()
+    original, done = index_writer._checked, list[int]()
 
     def interrupted(*given: Any) -> Any:
-        if not done and given[1] == [90, 91] and given[0] == writer._positions:
+        if not done and given[0] == ROOT:
             done.append(1)
             other.apply([an_event("ann", 1, ladder="asia")], ends(EVENTS))
         return original(*given)
 
-    monkeypatch.setattr(index_writer, "_raised", interrupted)
+    monkeypatch.setattr(index_writer, "_checked", interrupted)
     writer.checkpoint([90, 91])
     found = dict(contents(at)[ROOT.encode()])
     assert done and (found[b"partition:0"], found[b"partition:1"]) == (90.0, 91.0)
     assert SUMMARY in contents(at)[keys_of("asia").state.encode()]
+
+
+def test_a_root_without_a_ladder(settings: real.SettingsFactory) -> None:
+    """Whoever knows the ladder misses it."""
+    at = settings()
+    writer = told(at)
+    client = redis.Redis.from_url(at.redis)
+    client.zrem(ROOT, member_of(LADDER))
+    client.close()
+    with pytest.raises(IndexLost, match="lacks ladders"):
+        writer.checkpoint(ends(EVENTS))
