@@ -14,6 +14,11 @@ class Serve(msgspec.Struct, frozen=True, kw_only=True):
     serve_token: str = ""
     """The bearer token that requests must have; empty: none."""
     serve_token_file: str = ""
+    serve_probes: str = ""
+    """Where `/healthz`, `/readyz` and `/metrics` are answered by themselves, as well as with the
+    API; empty: nowhere."""
+    serve_connections: Annotated[int, Meta(ge=0, le=100_000)] = 1000
+    """Connections of one address. 0: no limit."""
     serve_rate: Annotated[float, Meta(ge=0, le=1e6)] = 100.0
     """Requests a second of one address in the long run. 0: no limit."""
     serve_history: Annotated[int, Meta(ge=0, le=1000)] = 20

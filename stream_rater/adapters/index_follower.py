@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from stream_rater.adapters.access import trouble_of
 from stream_rater.adapters.index_reader import IndexReader
-from stream_rater.adapters.index_writer import IndexLost, IndexWriter, of_another
+from stream_rater.adapters.index_writer import IndexLost, IndexWriter, Place, of_another
 from stream_rater.adapters.reader import AT_ONCE, PASSING, TIMEOUT_S, lone_consumer
 from stream_rater.adapters.topics import Admin
 from stream_rater.config import Settings
@@ -45,6 +45,9 @@ class Watcher:
 
     def read(self, events: Sequence[NewEvent]) -> None:
         """These events are in the index."""
+
+    def noted(self, positions: Sequence[int]) -> None:
+        """The index has everything before these positions, of every ladder."""
 
     def trouble(self, why: str) -> None:
         """Something failed; it is tried again."""
@@ -122,7 +125,7 @@ class Follower:
         noted_s, ended = -CHECKPOINT_S, set[int]()
         while not self._stop.is_set():
             self.last_poll_s = self._clock()
-            changes: list[Change] = []
+            changes: list[tuple[Place, Change]] = []
             events: list[NewEvent] = []
             for message in consumer.consume(AT_ONCE, POLL_S):
                 partition = message.partition() or 0
@@ -136,7 +139,8 @@ class Follower:
                 elif error.code() not in PASSING:
                     raise trouble_of(error)
             if changes:
-                writer.apply(changes, positions)
+                places, told = zip(*changes, strict=True)
+                writer.apply(told, positions, places)
             if events:
                 self._watcher.read(events)
             self.lag = _behind(consumer, topic, positions)
@@ -147,24 +151,30 @@ class Follower:
                     for p, (at, end) in enumerate(zip(positions, ends, strict=True))
                 )
                 if done:
-                    writer.checkpoint(positions)
+                    self._note(writer, positions)
                     self.caught_up, noted_s = True, now_s
             elif now_s - noted_s >= CHECKPOINT_S:
-                writer.checkpoint(positions)
+                self._note(writer, positions)
                 noted_s = now_s
             self._watcher.polled(self.caught_up, self.lag)
 
-    def _take(self, message: Message, changes: list[Change], events: list[NewEvent]) -> None:
+    def _note(self, writer: IndexWriter, positions: Sequence[int]) -> None:
+        writer.checkpoint(positions)
+        self._watcher.noted(positions)
+
+    def _take(
+        self, message: Message, changes: list[tuple[Place, Change]], events: list[NewEvent]
+    ) -> None:
         """Add what a record says of the index, and its event, if it is one."""
         value = message.value()
         place = message.partition() or 0, message.offset() or 0
         try:
             if value is None:
-                changes.append(Erased(*_names(message.key() or b"")))
+                changes.append((place, Erased(*_names(message.key() or b""))))
                 return
             event = rating_changed_from_json(value)
             events.append(NewEvent(*place, event.ladder, value))
-            changes.append(event)
+            changes.append((place, event))
         except UNDECODABLE:
             self._watcher.skipped(*place)
 

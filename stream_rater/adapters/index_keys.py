@@ -14,7 +14,10 @@ are here."""
 EVERY_KEY = f"*{INDEX}*"
 """Matches all keys of the index."""
 SUMMARY = b"summary"
-"""The field of a ladder's state that is no partition."""
+"""A field of a ladder's state that is no partition."""
+SIZES = b"sizes"
+"""The other one: how many members players, ranks, bins and histories have, with spaces between. So
+a key that is lost by itself is missed."""
 NO_LADDER = "-" * (MAX_ID_BYTES + 1)
 """No ladder has an id as long as this; rights are tried on its keys, which stay empty. (Empty
 braces would not keep them in one slot.)"""
@@ -33,8 +36,8 @@ class LadderKeys(NamedTuple):
     histories: str
     """Hash: player to History."""
     state: str
-    """Hash: SUMMARY to LadderSummary; and by partition of `rating-changed`: the index has every
-    event before this offset."""
+    """Hash: SUMMARY to LadderSummary; SIZES; and by partition of `rating-changed`: the index has
+    every event before this offset."""
 
 
 class Root(NamedTuple):

@@ -21,7 +21,7 @@ from stream_rater.cli.follow import in_utc, outcome_of
 from stream_rater.cli.terminal import Failed, unknown_ladder
 from stream_rater.columns.arrays import Floats
 from stream_rater.columns.player_column import PlayerColumn
-from stream_rater.columns.sharding import shards_of
+from stream_rater.columns.sharding import partition_of, shards_of
 from stream_rater.config import Settings, service_ladders
 from stream_rater.contract.events import joined, rating_changed_from_json, shown
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
@@ -75,7 +75,8 @@ def _player(settings: Settings, ladder: str, player: str) -> Iterator[str]:
     if record is None:
         raise Failed(_nobody(ladder, player, shard, ladder_log.ladders))
     ladders = service_ladders(settings)
-    terms = ladders.find(ladder)
+    ends = admin.all_ends(admin.topics.rounds)
+    terms = ladders.find(ladder, ends[partition_of(ladder, len(ends))])
     if why := disagreement(settings, ladders, ladder_log, only=ladder):
         print(f"warning: {why}: the shown rating is left out", file=sys.stderr)
         terms = None  # by which nobody was shown a rating

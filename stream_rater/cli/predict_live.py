@@ -1,6 +1,11 @@
 """`stream-rater predict` by what Redis holds now. It needs the service's packages."""
 
-from stream_rater.adapters.live_beliefs import LiveBeliefs, OtherLadders, UnratedLadder
+from stream_rater.adapters.live_beliefs import (
+    BeliefsBehind,
+    LiveBeliefs,
+    OtherLadders,
+    UnratedLadder,
+)
 from stream_rater.cli.failures import named_failures
 from stream_rater.cli.predict import Question, answer
 from stream_rater.cli.terminal import Failed, unknown_ladder
@@ -18,6 +23,6 @@ def from_redis(asked: Question, settings: Settings, ladder: str, *, as_json: boo
             raise Failed(unknown_ladder(ladder, error.rated)) from None
         except OtherLadders as error:
             raise BadConfiguration(f"{error}: nothing was predicted") from None
-        except Gone as error:
+        except (BeliefsBehind, Gone) as error:
             raise Failed(str(error)) from None
     answer(asked, known, as_json=as_json)

@@ -59,8 +59,12 @@ class Pace:
         """The offset. There must have been a record."""
         received_s = np.maximum.accumulate(np.array(self._received_s))
         first = int(np.searchsorted(received_s, received_s[-1] - DAY_S))
-        end = self._offsets[-1] + 1
-        return end + (end - self._offsets[first])
+        return self.end + (self.end - self._offsets[first])
+
+    @property
+    def end(self) -> int:
+        """Behind the last record. There must have been one."""
+        return self._offsets[-1] + 1
 
 
 class Rounds(NamedTuple):
@@ -70,8 +74,10 @@ class Rounds(NamedTuple):
     rejected: dict[str, int]
     """By error code, how many of its records were rejected; and of those whose ladder could not be
     read."""
+    end: int
+    """Where the ladder's partition ends."""
     in_a_day: int
-    """Where the ladder's partition will be in a day, about."""
+    """Where it will end in a day, about."""
 
 
 def tune_live(
@@ -88,7 +94,7 @@ def tune_live(
     ladders = service_ladders(settings)
     with named_failures():
         rounds = _read(settings, ladders, ladder)
-    terms = ladders.find(ladder)
+    terms = ladders.find(ladder, rounds.end)
     assert terms is not None, "it has rounds"
     system = system or system_of(terms.rating)
     count = sum(len(each.rounds) for each in rounds.sessions)
@@ -131,7 +137,7 @@ def _read(settings: Settings, ladders: Ladders, ladder: str) -> Rounds:
         others = [each for each in _known(settings, ladders) if each != ladder]
         more = f"; {rejections(rejected)}" if rejected else ""
         raise Failed(f"{unknown_ladder(ladder, others)}{more}")
-    return Rounds(sessions, dict(rejected), pace.in_a_day())
+    return Rounds(sessions, dict(rejected), pace.end, pace.in_a_day())
 
 
 def _known(settings: Settings, ladders: Ladders) -> list[str]:

@@ -10,6 +10,8 @@ const BOARD_MS = 400;
 const SPREAD_MS = 5_000;
 const LADDERS_MS = 10_000;
 const FIRST_LADDER_MS = 1_000;
+const AGAIN_MS = 1_000;
+const PASSING = ["not-ready", "busy", "index-unavailable", "unreachable"];
 const SECONDS = 60;
 const LAGS = 200;
 
@@ -178,14 +180,19 @@ function setFacts(list, facts) {
 
 const troubles = new Map();
 
-/** Shows a part of the page, or says why it cannot be shown; nothing else stops. */
+/**
+ * Shows a part of the page, or says why it cannot be shown; nothing else stops. Returns whether it is
+ * to be tried again, though nothing may change meanwhile.
+ */
 async function attempt(part) {
+  let again = false;
   try {
     await part();
     troubles.delete(part);
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
     troubles.set(part, error);
+    again = PASSING.includes(error.code);
   }
   const all = [...troubles.values()];
   const others = all.filter((each) => each.code !== "unauthorized");
@@ -193,6 +200,7 @@ async function attempt(part) {
   at("trouble").hidden = !others.length;
   const text = [...new Set(others.map((each) => each.message))].join(" ");
   if (at("trouble").textContent !== text) at("trouble").textContent = text;
+  return again;
 }
 
 /** Calls `work` soon, and not more often than every `ms`, nor twice at once. */
@@ -205,8 +213,9 @@ function throttled(work, ms) {
     busy = true;
     while (wanted) {
       wanted = false;
-      await attempt(work);
-      await new Promise((done) => setTimeout(done, ms));
+      const again = await attempt(work);
+      await new Promise((done) => setTimeout(done, again ? Math.max(ms, AGAIN_MS) : ms));
+      wanted ||= again;
     }
     busy = false;
   };

@@ -27,17 +27,24 @@ from stream_rater.runtime.api_beliefs import BeliefQuestions
 from stream_rater.runtime.api_feed import Hub
 from stream_rater.runtime.api_metrics import ApiMetrics
 from stream_rater.runtime.api_page import page_routes
+from stream_rater.runtime.api_turns import asker
 from stream_rater.serving.answers import MOST_BODY_BYTES
 from stream_rater.serving.buckets import Buckets
 from stream_rater.serving.openapi import document
 from stream_rater.serving.operations import EVENT_STREAM, OPERATIONS, Operation, read_query
 from stream_rater.serving.problems import MEDIA_TYPE, Refused
 from stream_rater.serving.questions import Questions
+from stream_rater.serving.reached import Incomplete
 
 BODY_S = 10.0
 """A body has so long to arrive."""
+MOST_ANSWERED = 1000
+"""So many requests are answered at once, those that follow changes aside."""
+MOST_BODIES_BYTES = 64 * 1024 * 1024
+"""So much of all bodies is held at once."""
 
 Reasons = Callable[[], list[str]]
+Unready = Callable[[], Awaitable[list[str]]]
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
@@ -46,11 +53,12 @@ class Api:
 
     def __init__(
         self, settings: Settings, version: str, questions: Questions, beliefs: BeliefQuestions,
-        hub: Hub, metrics: ApiMetrics, unhealthy: Reasons, unready: Reasons,
+        hub: Hub, metrics: ApiMetrics, unhealthy: Reasons, unready: Unready,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self._questions, self._hub, self._metrics, self._clock = questions, hub, metrics, clock
         self._unready = unready
+        self._answering = self._held_bytes = 0
         self._beliefs = beliefs
         self._token = settings.serve_token.encode()
         self._buckets = Buckets(settings.serve_rate)
@@ -59,7 +67,7 @@ class Api:
             each.name: msgspec.json.Decoder(each.body) for each in OPERATIONS if each.body
         }
         pages = [
-            Route("/healthz", _probe(unhealthy)), Route("/readyz", _probe(unready)),
+            Route("/healthz", _probe(_at_once(unhealthy))), Route("/readyz", _probe(unready)),
             Route("/metrics", self._scrape), Route("/openapi.json", self._describe),
         ]  # fmt: skip
         routes = [
@@ -75,7 +83,11 @@ class Api:
     def _endpoint(self, operation: Operation) -> Endpoint:
         async def answer(request: Request) -> Response:
             began_s = self._clock()
-            response = await self._answered(operation, request)
+            self._answering += 1
+            try:
+                response = await self._answered(operation, request)
+            finally:
+                self._answering -= 1
             self._metrics.note(operation.name, response.status_code, self._clock() - began_s)
             return response
 
@@ -85,25 +97,32 @@ class Api:
         try:
             self._admit(request)
             return await self._answer(operation, request)
-        except Refused as refused:
-            return _refusal(refused)
+        except Refused as error:
+            refused = error
+        except Incomplete as why:
+            refused = Refused("not-ready", str(why))
         except (StoreTrouble, Denied) as trouble:
-            return _refusal(Refused("index-unavailable", f"{trouble}: try again"))
+            refused = Refused("index-unavailable", f"{trouble}: try again")
         except ClientDisconnect:
             return Response(status_code=400)  # that nobody reads
         except Exception:
             self._metrics.failed(operation.name)
-            return _refusal(Refused("internal", "the log of `serve` has the cause"))
+            refused = Refused("internal", "the log of `serve` has the cause")
+        self._metrics.refused.labels(refused.problem.code).inc()
+        return _refusal(refused)
 
     def _admit(self, request: Request) -> None:
-        """Raises Refused for who asks too often, or without the token."""
+        """Raises Refused for who asks too often, without the token, or when there is no room."""
         address = request.client.host if request.client else ""
+        asker.set(address)
         wait_s = self._buckets.wait_s(address, self._clock())
         if wait_s:
             raise Refused(
                 "too-many-requests", f"{address} asks too often: wait {wait_s:.2g} s",
                 retry_after_s=math.ceil(wait_s),
             )  # fmt: skip
+        if self._answering > MOST_ANSWERED:
+            raise Refused("busy", f"{MOST_ANSWERED:,} requests are being answered: try again")
         if not self._token:
             return
         kind, _, given = request.headers.get("authorization", "").partition(" ")
@@ -121,7 +140,7 @@ class Api:
             return await self._follow(path["ladder"], request.headers.get("last-event-id"))
         given: Any = None
         if operation.body is not None:
-            given = self._understood(operation.name, await _body(request))
+            given = self._understood(operation.name, await self._body(request))
         answer = await self._told(operation.name, path, query, given)
         body = to_json(answer)
         headers = {"Cache-Control": "no-cache"}
@@ -169,16 +188,36 @@ class Api:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Refused("bad-request", f"no JSON: {error}", "body") from None
 
+    async def _body(self, request: Request) -> bytes:
+        """The body, as far as it is small enough and comes in time. Raises Refused."""
+        parts, size = [], 0
+        try:
+            async with asyncio.timeout(BODY_S):
+                async for part in request.stream():
+                    size += len(part)
+                    self._held_bytes += len(part)
+                    if size > MOST_BODY_BYTES:
+                        raise Refused(
+                            "body-too-large", f"send {MOST_BODY_BYTES:,} bytes at most", "body"
+                        )
+                    if self._held_bytes > MOST_BODIES_BYTES:
+                        raise Refused("busy", "too much is being sent at once: try again")
+                    parts.append(part)
+        except TimeoutError:
+            raise Refused("body-too-slow", f"send it within {BODY_S:g} s", "body") from None
+        finally:
+            self._held_bytes -= size
+        return b"".join(parts)
+
     async def _follow(self, ladder: str, last_id: str | None) -> Response:
-        if reasons := self._unready():
+        if reasons := await self._unready():
             raise Refused("not-ready", reasons[0])
         await self._questions.check_ladder(ladder)
-        stream = self._hub.follow(ladder, last_id)
+        stream = self._hub.follow(ladder, last_id, asker.get())
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(stream, media_type=EVENT_STREAM, headers=headers)
 
     async def _scrape(self, _: Request) -> Response:
-        self._metrics.followers.set(len(self._hub))
         page = generate_latest(self._metrics.registry)
         return Response(page, media_type=CONTENT_TYPE_LATEST)
 
@@ -208,9 +247,16 @@ def _cors(settings: Settings) -> Iterable[Middleware]:
         )  # fmt: skip
 
 
-def _probe(problems: Reasons) -> Endpoint:
+def _at_once(reasons: Reasons) -> Unready:
+    async def told() -> list[str]:
+        return reasons()
+
+    return told
+
+
+def _probe(problems: Unready) -> Endpoint:
     async def answer(_: Request) -> Response:
-        reasons = problems()
+        reasons = await problems()
         text = "".join(f"{each}\n" for each in reasons or ["ok"])
         return PlainTextResponse(text, 503 if reasons else 200)
 
@@ -224,25 +270,8 @@ def _decoded(name: str, text: str) -> str:
         raise Refused("bad-request", "percent-encode UTF-8", f"path.{name}") from None
 
 
-async def _body(request: Request) -> bytes:
-    """The body, as far as it is small enough and comes in time. Raises Refused."""
-    parts, size = [], 0
-    try:
-        async with asyncio.timeout(BODY_S):
-            async for part in request.stream():
-                size += len(part)
-                if size > MOST_BODY_BYTES:
-                    raise Refused(
-                        "body-too-large", f"send {MOST_BODY_BYTES:,} bytes at most", "body"
-                    )
-                parts.append(part)
-    except TimeoutError:
-        raise Refused("body-too-slow", f"send it within {BODY_S:g} s", "body") from None
-    return b"".join(parts)
-
-
 def _refusal(refused: Refused) -> Response:
-    # The body may not have been read: nothing that follows it is a request.
+    # The body has not come as a whole, and will not be waited for.
     close = {"Connection": "close"} if refused.problem.status in (408, 413) else {}
     return Response(
         refused.body, refused.problem.status, media_type=MEDIA_TYPE,

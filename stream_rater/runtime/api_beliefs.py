@@ -4,15 +4,18 @@ is what it is.
 Whoever may only read the index is answered `no-beliefs`; all other questions go on.
 """
 
-import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from functools import partial
 
 import numpy as np
 
-from stream_rater.adapters.live_beliefs import LiveBeliefs, OtherLadders, UnratedLadder
+from stream_rater.adapters.live_beliefs import (
+    BeliefsBehind,
+    LiveBeliefs,
+    OtherLadders,
+    UnratedLadder,
+)
 from stream_rater.adapters.store_metadata import LayoutMismatch
 from stream_rater.adapters.topics import TopicMismatch
 from stream_rater.config import Ladders, Settings
@@ -22,6 +25,7 @@ from stream_rater.pipeline.ports import Denied, Trouble
 from stream_rater.replay.sequential import Rated
 from stream_rater.replay.what_if import Gone, Known, by_sides, foreseen
 from stream_rater.rounds.validation import Invalid
+from stream_rater.runtime.api_turns import Turns
 from stream_rater.serving.answers import (
     MOST_PLAYERS,
     ExplainAnswer,
@@ -35,44 +39,54 @@ from stream_rater.serving.explaining import explained
 from stream_rater.serving.foretelling import check_sides
 from stream_rater.serving.problems import Refused
 from stream_rater.serving.questions import Index
+from stream_rater.serving.reached import AbsentLadder
 
 MOST_WAITING = 32
 """Questions that wait for their turn."""
 
-T = TypeVar("T")
-
 
 class BeliefQuestions:
     """Answers from the event loop, or raises Refused. One question after the other is worked on, in
-    a thread: so they hold up no other."""
+    a thread, by turns: so they hold up no other."""
 
     def __init__(self, settings: Settings, ladders: Ladders, index: Index) -> None:
         """Makes no request before the first question."""
         self._settings, self._ladders, self._index = settings, ladders, index
-        self._thread, self._waiting = ThreadPoolExecutor(1, "beliefs"), 0
+        self._turns = Turns("beliefs", 1, MOST_WAITING)
         self._live: LiveBeliefs | None = None
 
     async def what_if(self, ladder: str, question: WhatIfQuestion) -> WhatIfAnswer:
         """What the result of a round would change."""
-        return await self._in_turn(self._what_if, ladder, question)
+        players = [player for side in question.sides for player in side.players]
+        told = await self._told(ladder, players)
+        return await self._turns.run(partial(self._what_if, ladder, question, told))
 
     async def explain(self, ladder: str, player: str) -> ExplainAnswer:
         """Why a player's rating is what it is."""
-        history = await self._index.history(ladder, player)
-        return await self._in_turn(self._explain, ladder, player, history)
+        told = await self._told(ladder, [player])
+        history = await self._index.history(ladder, player) if told else ()
+        return await self._turns.run(partial(self._explain, ladder, player, history, told))
 
-    async def _in_turn(self, answer: Callable[..., T], *given: Any) -> T:
-        if self._waiting >= MOST_WAITING:
-            raise Refused("no-beliefs", f"{MOST_WAITING} such questions wait: try again")
-        self._waiting += 1
+    async def _told(self, ladder: str, players: Sequence[str]) -> dict[str, int]:
+        """Of those who have rounds that count, the offset of what changed them last: the beliefs
+        must have come as far."""
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, answer, *given)
-        finally:
-            self._waiting -= 1
+            found = await self._index.players(ladder, players)
+        except AbsentLadder:
+            if await self._index.ladder(ladder) is not None:
+                raise
+            return {}  # its first round may be rated, and not told yet
+        return {
+            player: each.offset
+            for player, each in zip(players, found, strict=True)
+            if each is not None and each.rounds
+        }
 
     # --- in the thread ---
 
-    def _what_if(self, ladder: str, question: WhatIfQuestion) -> WhatIfAnswer:
+    def _what_if(
+        self, ladder: str, question: WhatIfQuestion, told: Mapping[str, int]
+    ) -> WhatIfAnswer:
         sides, ranks = question.sides, question.ranks
         check_sides(sides, MOST_PLAYERS)
         if len(ranks) != len(sides):
@@ -88,16 +102,18 @@ class BeliefQuestions:
                 raise Refused("invalid", f"bad-time: {error}", "body.completed_at") from None
         players = [player for side in sides for player in side.players]
         with _refusals(sides):
-            known = self._beliefs.of(ladder, players, time_s)
+            known = self._beliefs.of(ladder, players, time_s, told)
             standings = [_entry(*each) for each in zip(sides, ranks, strict=True)]
             ceiling = question.performance_ceiling
             rated = foreseen(known, standings, question.weight, ceiling)
         return WhatIfAnswer(changes=[] if rated is None else _changes(rated, sides, known))
 
-    def _explain(self, ladder: str, player: str, history: History) -> ExplainAnswer:
+    def _explain(
+        self, ladder: str, player: str, history: History, told: Mapping[str, int]
+    ) -> ExplainAnswer:
         with _refusals([]):
             try:
-                pool = self._beliefs.of(ladder, [player]).pool
+                pool = self._beliefs.of(ladder, [player], told=told).pool
             except Gone:
                 raise _no_player(ladder, player) from None
             row = pool.find(player)
@@ -126,7 +142,7 @@ def _refusals(sides: Sequence[SideQuestion]) -> Iterator[None]:
         raise Refused("invalid", str(error), _place_of(error.player, sides)) from None
     except Invalid as error:
         raise Refused("invalid", f"{error.code}: {error}", "body") from None
-    except (OtherLadders, LayoutMismatch, TopicMismatch, Trouble, Denied) as error:
+    except (OtherLadders, BeliefsBehind, LayoutMismatch, TopicMismatch, Trouble, Denied) as error:
         raise Refused("no-beliefs", str(error)) from None
 
 

@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 
 from stream_rater.runtime.metrics import FAST_S
 from stream_rater.serving.operations import OPERATIONS
+from stream_rater.serving.problems import KINDS
 
 
 class ApiMetrics:
@@ -47,6 +48,22 @@ class ApiMetrics:
             "stream_rater_serve_lag", "Records of rating-changed that are not in the index yet",
             registry=self.registry,
         )  # fmt: skip
+        self.connections = Gauge(
+            "stream_rater_serve_connections", "Open connections", registry=self.registry
+        )
+        self.room = Counter(
+            "stream_rater_serve_room_total",
+            "Connections that were closed to make room, because of all or those of one address",
+            ["cause"], registry=self.registry,
+        )  # fmt: skip
+        self.refused = Counter(
+            "stream_rater_serve_refused_total", "Requests that were not answered, by error code",
+            ["code"], registry=self.registry,
+        )  # fmt: skip
+        for cause in ("all", "address"):
+            self.room.labels(cause)
+        for code in KINDS:
+            self.refused.labels(code)
         # A metric of one label's value is looked up once.
         self._counted = cache(lambda name, status: self.requests.labels(name, str(status)))
         self._timed = cache(self.seconds.labels)

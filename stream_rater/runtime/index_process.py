@@ -106,6 +106,9 @@ class _Teller(Watcher):
     def read(self, events: Sequence[NewEvent]) -> None:
         self._tell("read", events)
 
+    def noted(self, positions: Sequence[int]) -> None:
+        self._tell("noted", list(positions))
+
     def trouble(self, why: str) -> None:
         self._tell("trouble", why)
 

@@ -172,11 +172,3 @@ def _with_change(history: History, change: IndexedChange, kept: int) -> History:
         return (*history, change)[-kept:]
     others = [each for each in history if each.offset != change.offset]
     return tuple(sorted([*others, change], key=lambda each: each.offset))[-kept:]
-
-
-def ladders_in(events: Sequence[Change]) -> dict[str, list[Change]]:
-    """The events by ladder, in their order."""
-    found: dict[str, list[Change]] = {}
-    for event in events:
-        found.setdefault(event.ladder, []).append(event)
-    return found

@@ -78,12 +78,14 @@ class Feed:
             self._first[oldest.partition] = oldest.offset + 1
         return event
 
-    def since(self, event_id: str, ladder: str) -> list[FeedEvent] | None:
+    def place_of(self, event_id: str) -> list[int]:
+        """The next offset of each partition there is. Raises BadEventId."""
+        padded = itertools.chain(positions_in(event_id), itertools.repeat(0))
+        return [next(padded) for _ in self._first]
+
+    def since(self, wanted: Sequence[int], ladder: str) -> list[FeedEvent] | None:
         """A ladder's events behind a place, in their order; None if the ring does not reach back
-        so far. Raises BadEventId."""
-        given = positions_in(event_id)
-        padded = itertools.chain(given, itertools.repeat(0))
-        wanted = [next(padded) for _ in self._first]
+        so far."""
         if any(at < first for at, first in zip(wanted, self._first, strict=True)):
             return None
         return list(self._behind(wanted, ladder))

@@ -59,7 +59,7 @@ ROWS = Number("Rows of the page, at most", 1, MOST_ROWS, 50)
 
 COMMON = (
     "bad-request", "unauthorized", "too-many-requests", "internal", "index-unavailable",
-    "not-ready",
+    "not-ready", "busy",
 )  # fmt: skip
 """Codes of all operations."""
 

@@ -33,6 +33,7 @@ KINDS = {
     "too-many-requests": Kind(429, "Too many requests"),
     "internal": Kind(500, "A mistake of ours"),
     "not-ready": Kind(503, "The index is not complete"),
+    "busy": Kind(503, "Too much is asked at once"),
     "index-unavailable": Kind(503, "Redis does not answer"),
     "no-beliefs": Kind(503, "The workers' beliefs cannot be read"),
     "too-many-followers": Kind(503, "Too many clients follow changes"),

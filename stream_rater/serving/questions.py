@@ -1,7 +1,7 @@
 """Answers every question about ladders and players from the index."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -31,6 +31,7 @@ from stream_rater.serving.entries import BIN, History, IndexedPlayer, LadderSumm
 from stream_rater.serving.foretelling import balanced, check_sides, predicted
 from stream_rater.serving.pages import RankedRow
 from stream_rater.serving.problems import Refused
+from stream_rater.serving.reached import AbsentLadder, Incomplete
 
 KNOWN_S = 1.0
 """For so long a ladder's parameters are not looked up again."""
@@ -38,6 +39,8 @@ KNOWN_S = 1.0
 
 Compute = Callable[[Callable[[], PredictAnswer]], Awaitable[PredictAnswer]]
 """Runs a computation without holding up others."""
+
+T = TypeVar("T")
 
 
 class LadderView(NamedTuple):
@@ -68,7 +71,11 @@ class PageView(NamedTuple):
 
 
 class Index(Protocol):
-    """Reads the index. Each answer is of one instant."""
+    """Reads the index. Each answer is of one instant, and of an index that is known to be complete.
+
+    Its methods raise Incomplete where it is not; all but the first two raise AbsentLadder if it has
+    nothing of the ladder.
+    """
 
     async def ladders(self) -> list[str]:
         """The ids of all ladders, sorted."""
@@ -93,13 +100,13 @@ class Index(Protocol):
 
 
 class Questions:
-    """Answers, or raises Refused. What `index` raises passes through."""
+    """Answers, or raises Refused. What `index` raises passes through, as Incomplete does."""
 
     def __init__(
         self, index: Index, ladders: Ladders, complete: Callable[[], bool],
         clock: Callable[[], float], compute: Compute,
     ) -> None:  # fmt: skip
-        """`complete`: whether the index has everything that was published. `clock`: seconds.
+        """`complete`: whether the index follows what is published. `clock`: seconds.
         `compute` runs what may take long."""
         self._index, self._ladders, self._complete = index, ladders, complete
         self._clock, self._compute = clock, compute
@@ -125,7 +132,7 @@ class Questions:
 
     async def player(self, ladder: str, player: str) -> RankedPlayer:
         """A player with rank."""
-        found = await self._index.player(ladder, player)
+        found = await self._told(ladder, self._index.player(ladder, player))
         if found is None or found.player.rounds == 0:
             raise await self._no_player(ladder, player)
         known, rank, listed = found
@@ -137,7 +144,9 @@ class Questions:
     async def lookup(self, ladder: str, players: Sequence[str]) -> LookupAnswer:
         """Players, and what is believed of those among them who have not played."""
         rule = rule_of(await self._config(ladder))
-        found = await self._index.players(ladder, players)
+        found = await self._told(ladder, self._index.players(ladder, players))
+        if None in found:
+            self._check_complete()  # it may be no newcomer
         return LookupAnswer(
             players=[
                 _newcomer(name, rule) if known is None or known.rounds == 0
@@ -150,7 +159,7 @@ class Questions:
         self, ladder: str, player: str, limit: int, before: int | None
     ) -> HistoryAnswer:
         """A player's last changes before an offset, newest first."""
-        kept = await self._index.history(ladder, player)
+        kept = await self._told(ladder, self._index.history(ladder, player))
         if not kept and await self._index.players(ladder, [player]) == [None]:
             raise await self._no_player(ladder, player)
         older = [each for each in kept if before is None or each.offset < before]
@@ -176,7 +185,7 @@ class Questions:
             raise Refused("bad-request", "give `cursor` or `around`, not both", "query.cursor")
         await self.check_ladder(ladder)
         if around is not None:
-            found = await self._index.around(ladder, around, limit)
+            found = await self._told(ladder, self._index.around(ladder, around, limit))
             if found is None:
                 raise await self._not_listed(ladder, around)
             return _page(found)
@@ -184,7 +193,7 @@ class Questions:
             place = None if cursor is None else cursors.read(cursor)
         except BadCursor as error:
             raise Refused("bad-cursor", str(error), "query.cursor") from None
-        return _page(await self._index.page(ladder, place, limit))
+        return _page(await self._told(ladder, self._index.page(ladder, place, limit)))
 
     async def predict(self, ladder: str, question: PredictQuestion) -> PredictAnswer:
         """What to expect of a round."""
@@ -207,6 +216,15 @@ class Questions:
         await self._known(ladder)
 
     # --- what is not there ---
+
+    async def _told(self, ladder: str, answer: Awaitable[T]) -> T:
+        """What the index answers about a ladder that it has."""
+        try:
+            return await answer
+        except AbsentLadder:
+            self._views.pop(ladder, None)
+            await self._view(ladder)  # raises Refused if there never was one
+            raise
 
     async def _view(self, ladder: str) -> LadderView:
         found = await self._index.ladder(ladder)
@@ -259,7 +277,7 @@ class Questions:
     def _check_complete(self) -> None:
         """What is missing may be still to be read."""
         if not self._complete():
-            raise Refused("not-ready", "the index is still being made: try again")
+            raise Incomplete
 
 
 def _answer_of(name: str, known: IndexedPlayer) -> PlayerAnswer:

@@ -116,6 +116,7 @@ def test_its_variables_are_settings() -> None:
     told = {n: v for n, v in variables(pod_of()).items() if not n.endswith("_FILE")}
     found = read_settings(None, told)
     assert (found.serve, found.serve_rate, found.serve_history) == ("0.0.0.0:9108", 2500.0, 50)
+    assert (found.serve_probes, found.serve_connections) == ("0.0.0.0:9110", 1000)
     assert found.serve_cors == "https://play.example,https://admin.play.example"
     assert program(pod_of())["args"][0] == "serve"
 
@@ -123,11 +124,20 @@ def test_its_variables_are_settings() -> None:
 def test_it_is_reached_where_it_listens() -> None:
     """By its Service, its probes and its Ingress."""
     found = program(pod_of())
-    (port,) = found["ports"]
-    assert variables(pod_of())["STREAM_RATER_SERVE"].endswith(f":{port['containerPort']}")
+    port, probes = found["ports"]
+    told = variables(pod_of())
+    assert told["STREAM_RATER_SERVE"].endswith(f":{port['containerPort']}")
+    assert told["STREAM_RATER_SERVE_PROBES"].endswith(f":{probes['containerPort']}")
     (service,) = [s for s in of_kind("Service", CASE) if s["metadata"]["name"].endswith("-serve")]
-    assert service["spec"]["ports"][0]["targetPort"] == port["name"]
-    assert found["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": port["name"]}
+    assert [each["targetPort"] for each in service["spec"]["ports"]] == ["http", "probes"]
+    assert (port["name"], probes["name"]) == ("http", "probes")
+    for kind, path in (("startup", "/healthz"), ("liveness", "/healthz"), ("readiness", "/readyz")):
+        assert found[f"{kind}Probe"]["httpGet"] == {"path": path, "port": "probes"}
+    (monitor,) = [
+        each["spec"]["endpoints"][0] for each in of_kind("ServiceMonitor", CASE)
+        if each["metadata"]["name"].endswith("-serve")
+    ]  # fmt: skip
+    assert monitor["port"] == "probes"
     (rule,) = the("Ingress", CASE)["spec"]["rules"]
     backend = rule["http"]["paths"][0]["backend"]["service"]
     assert rule["host"] == "ratings.play.example"
@@ -137,17 +147,17 @@ def test_it_is_reached_where_it_listens() -> None:
 
 
 def test_who_may_ask() -> None:
-    """The clients, Prometheus, and `helm test`; nobody else."""
+    """The clients and `helm test`; Prometheus for metrics alone; nobody else."""
     (policy,) = [
         each for each in of_kind("NetworkPolicy", CASE)
         if each["metadata"]["name"].endswith("-serve")
     ]  # fmt: skip
-    (rule,) = policy["spec"]["ingress"]
+    rule, metrics = policy["spec"]["ingress"]
     *others, test = rule["from"]
     monitoring = {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}
-    assert others == [
-        {"podSelector": {"matchLabels": {"app": "matchmaking"}}}, {"namespaceSelector": monitoring},
-    ]  # fmt: skip
+    assert rule["ports"] == [{"port": "http"}] and metrics["ports"] == [{"port": "probes"}]
+    assert others == [{"podSelector": {"matchLabels": {"app": "matchmaking"}}}]
+    assert metrics["from"] == [{"namespaceSelector": monitoring}]
     labels = the("Pod", CASE)["metadata"]["labels"].items()
     assert test["podSelector"]["matchLabels"].items() <= labels
 
@@ -169,7 +179,7 @@ def test_it_is_scaled_by_processor_time_or_not_at_all() -> None:
     [
         "serve.ingress.enabled=true", "serve.replicas=0", "serve.rate=-1", "serve.history=1001",
         "serve.kafka.username=reader", "serve.token.key=", "serve.autoscaling.cpuPercent=101",
-        "serve.port=80",
+        "serve.port=80", "serve.connections=-1",
     ],
 )  # fmt: skip
 def test_is_refused(change: str) -> None:

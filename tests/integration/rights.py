@@ -109,13 +109,19 @@ ROLES = {
         "group estimators": "DESCRIBE",
         "group updaters": "DESCRIBE",
     },
-    "inspect --player": {"rating-changed": "READ", "ladders-noted": "READ"},
-    "predict": {"rating-changed": "DESCRIBE", "ladders-noted": "READ"},
+    "inspect --player": {
+        "round-completed": "DESCRIBE", "rating-changed": "READ", "ladders-noted": "READ",
+    },
+    "predict": {
+        "round-completed": "DESCRIBE", "rating-changed": "DESCRIBE", "ladders-noted": "READ",
+    },
     "checkpoint": {
         "round-completed": "READ", "ladders-noted": "READ", "group estimators": "DESCRIBE",
     },
     "serve": {"rating-changed": "READ"},
-    "serve with beliefs": {"rating-changed": "READ", "ladders-noted": "READ"},
+    "serve with beliefs": {
+        "round-completed": "DESCRIBE", "rating-changed": "READ", "ladders-noted": "READ",
+    },
 }  # fmt: skip
 ROLES["on a cluster"] = ROLES["all"]
 """Kafka's rights by role: the operations on each resource."""
@@ -152,8 +158,9 @@ REDIS = {
         "+select",
     ),
     "serve": (
-        *INDEX, *READING, "+watch", "+unwatch", "+hget", "+hgetall", "+hset", "+hdel", "+zadd",
-        "+zrem", "+zrange", "+zrank", "+zscore", "+zcard", "+zcount", "+eval_ro", "+select",
+        *INDEX, *READING, "+watch", "+unwatch", "+unlink", "+hget", "+hgetall", "+hset", "+hdel",
+        "+hlen", "+zadd", "+zrem", "+zrange", "+zrank", "+zscore", "+zcard", "+zcount", "+eval_ro",
+        "+select",
     ),
 }  # fmt: skip
 REDIS["serve with beliefs"] = (*REDIS["serve"], READ_BELIEFS, READ_POSITIONS, READ_LAYOUT)

@@ -54,12 +54,15 @@ def test_the_least_rights_to_read_beliefs(castle: Castle, finished: Settings, se
     asked = of_beliefs(serve(castle.user(finished, role)))
     assert [each.status for each in asked] == [200, 200], asked
     more = [each for each in rights.REDIS[role] if each not in rights.REDIS["serve"]]
-    notes = [each for each in rights.least(role, finished).kafka if "ladders-noted" in str(each)]
-    assert len(more) == 3 and len(notes) == 1
-    for less in (*more, *notes):
+    topics = [
+        each for each in rights.least(role, finished).kafka
+        if "ladders-noted" in str(each) or "round-completed" in str(each)
+    ]  # fmt: skip
+    assert len(more) == 3 and len(topics) == 2
+    for less in (*more, *topics):
         api = serve(castle.user(finished, role, less))
         for each in of_beliefs(api):
             assert (each.status, each.json["code"]) == (503, "no-beliefs"), less
-            server = "redis" if less in more else "ladders-noted|kafka"
+            server = "redis" if less in more else "ladders-noted|round-completed|kafka"
             assert re.search(server, each.json["detail"]), each.json
         assert ask(api, "/v1/ladders/eu").status == 200

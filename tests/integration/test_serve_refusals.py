@@ -4,6 +4,8 @@ token; and what its answers promise to caches and browsers."""
 import json
 import socket
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -271,6 +273,77 @@ def test_a_body_that_does_not_come(api: WorkerProcess) -> None:
     with opened(api, head.encode()) as connection:
         answer = connection.makefile("rb").read()
     assert answer.startswith(b"HTTP/1.1 408 ") and b"body-too-slow" in answer
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "head",
+    [
+        "POST /nowhere", "POST /healthz", "PUT /v1/ladders", "GET /openapi.json", "GET /healthz",
+        f"GET {AT}/changes", f"POST {AT}/predict?x=1", "POST /v1/ladders/%ff/predict",
+    ],
+)  # fmt: skip
+def test_a_body_that_nobody_waits_for(api: WorkerProcess, head: str) -> None:
+    """However a request is answered before its body has come: after a byte of it the connection is
+    closed by us. Whose body comes is served on."""
+    told = f"{head} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n".encode()
+    with opened(api, told) as connection:
+        first = connection.recv(65536)
+        assert first.startswith(b"HTTP/1.1 ")
+        connection.sendall(b"x")
+        while connection.recv(65536):
+            pass
+    if "changes" in head:
+        return  # is an answer without an end
+    with opened(api, told) as connection:
+        assert connection.recv(65536)
+        connection.sendall(b"123456789GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        answer = b""
+        while b"200 OK" not in answer:
+            more = connection.recv(65536)
+            assert more, answer
+            answer += more
+
+
+def test_a_body_that_was_not_asked_for(api: WorkerProcess) -> None:
+    """A client that waits for `100 Continue` and is refused may send no body: what follows might be
+    a request, so the connection is closed."""
+    head = "POST /nowhere HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n"
+    with opened(api, head.encode()) as connection:
+        assert b" 404 " in connection.makefile("rb").read()
+
+
+def test_connections_of_one_address(place: Place) -> None:
+    """Beyond the limit the one goes that was idle longest, and the new one is answered; it is
+    counted."""
+    api = place.serve(serve_connections=3)
+    some = [opened(api, b"") for _ in range(3)]
+    assert ask(api, AT).status == 200
+    assert some[0].recv(10) == b""
+    ask_again = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+    for each in some[1:]:
+        each.sendall(ask_again)
+        assert each.recv(10).startswith(b"HTTP/1.1 2")
+        each.close()
+    some[0].close()
+    assert api.metric("stream_rater_serve_room_total", cause="address") >= 1
+
+
+def test_probes_by_themselves(place: Place) -> None:
+    """At an address of their own, as those of a worker; nothing else is there."""
+    api = place.serve(serve_probes="127.0.0.1:0")
+    (told,) = [each for each in api.events() if each["event"] == "http"]
+    own = urlsplit(api.url)._replace(netloc=f"127.0.0.1:{told['probes']}").geturl()
+    for path, words in (
+        ("/healthz", "ok"), ("/readyz", "ok"), ("/metrics", "stream_rater_serve_connections"),
+    ):  # fmt: skip
+        with urllib.request.urlopen(own.rstrip("/") + path, timeout=20.0) as answer:
+            assert answer.status == 200 and words in answer.read().decode()
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(f"{own.rstrip('/')}{AT}", timeout=20.0)
+    assert refused.value.code == 404
+    api.terminate()
+    assert api.wait() == 0
 
 
 def test_who_follows_and_does_not_read(place: Place) -> None:

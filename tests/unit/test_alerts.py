@@ -247,6 +247,14 @@ CASES = {
         },
         not_yet=6, fires=12, labels=[JOB],
     ),
+    "StreamRaterApiCrowded": Case(
+        {
+            "stream_rater_serve_room_total" + of("a", cause="all"): "0x5 0+30x20",
+            "stream_rater_serve_room_total" + of("a", cause="address"): "0x5 0+30x20",
+            "stream_rater_serve_room_total" + of("b", cause="all"): "0+10x30",
+        },
+        not_yet=8, fires=20, labels=[A],
+    ),
     "StreamRaterKernelsDiffer": Case(
         {
             "stream_rater_info" + of("a", kernel="1", version="1.0"): "1x90",

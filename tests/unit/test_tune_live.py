@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stream_rater.cli import app, live_log, tune_live
+from stream_rater.cli.terminal import Failed
 from stream_rater.cli.tune_live import DAY_S, Pace
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config import Ladders, read_ladders, read_rating
@@ -264,3 +265,21 @@ rating = { system = "elo", scale = 174, fixed = ["p1"], learning_rate = [[1000, 
     assert result.exit_code == 0, result.stderr
     assert 'fixed = ["p1"]' in result.stdout
     assert "log loss and Brier score are of" in result.stderr
+
+
+@pytest.mark.parametrize(("from_offset", "weight"), [(358, 0.5), (359, 0.002)])
+def test_the_present_parameters_are_those_of_the_next_round(
+    tune: Tune, monkeypatch: pytest.MonkeyPatch, from_offset: int, weight: float
+) -> None:
+    """Of a change that lies ahead of the partition's end nothing is known yet."""
+    seen: list[Any] = []
+
+    def proposed(_: str, present: Any, *__: Any) -> Any:
+        seen.append(present.weight)
+        raise Failed("seen")
+
+    monkeypatch.setattr(tune_live, "_proposed", proposed)
+    change = 'rating = { system = "codeforces", beta = 200, weight = 0.5, floor = 100 }'
+    file = f"{POOR}[[ladders.l.changes]]\nfrom_offset = {from_offset}\n{change}\n"
+    tune(rounds(), file=file)
+    assert seen == [weight]

@@ -1,4 +1,4 @@
-{{/* A ServiceMonitor: dict root, metadata, selector, job. */}}
+{{/* A ServiceMonitor: dict root, metadata, selector, job; port, if it is not http. */}}
 
 {{- define "stream-rater.serviceMonitor" -}}
 apiVersion: monitoring.coreos.com/v1
@@ -13,7 +13,7 @@ spec:
     matchLabels:
       {{- nindent 6 .selector }}
   endpoints:
-    - port: http
+    - port: {{ .port | default "http" }}
       path: /metrics
       interval: {{ .root.Values.serviceMonitor.interval }}
       scrapeTimeout: {{ .root.Values.serviceMonitor.scrapeTimeout }}

@@ -4,6 +4,8 @@
 {{- define "stream-rater.serveEnv" -}}
 {{- $own := .Values.serve -}}
 - {name: STREAM_RATER_SERVE, value: "0.0.0.0:{{ include "stream-rater.port" . }}"}
+- {name: STREAM_RATER_SERVE_PROBES, value: "0.0.0.0:{{ include "stream-rater.probesPort" . }}"}
+- {name: STREAM_RATER_SERVE_CONNECTIONS, value: {{ int $own.connections | quote }}}
 - {name: STREAM_RATER_SERVE_CORS, value: {{ quote $own.cors }}}
 - {name: STREAM_RATER_SERVE_HISTORY, value: {{ int $own.history | quote }}}
 - {name: STREAM_RATER_SERVE_RATE, value: {{ quote $own.rate }}}
@@ -13,6 +15,11 @@
 {{- with $own.redis.username }}
 - {name: STREAM_RATER_REDIS_USERNAME, value: {{ quote . }}}
 {{- end }}
+{{- end }}
+
+{{/* Where its probes and metrics are, which clients of the API do not reach. */}}
+{{- define "stream-rater.probesPort" -}}
+9110
 {{- end }}
 
 {{/* The SASL user of a component: dict root, component. */}}

@@ -129,18 +129,23 @@ env:
 ports:
   - name: http
     containerPort: {{ include "stream-rater.port" .root }}
+  {{- if eq .component "serve" }}
+  - name: probes # which no client of the API can keep busy
+    containerPort: {{ include "stream-rater.probesPort" .root }}
+  {{- end }}
+{{- $probes := eq .component "serve" | ternary "probes" "http" }}
 startupProbe:
-  httpGet: {path: /healthz, port: http}
+  httpGet: {path: /healthz, port: {{ $probes }}}
   periodSeconds: 2
   timeoutSeconds: 5
   failureThreshold: {{ div (int $values.startupSeconds) 2 }}
 livenessProbe:
-  httpGet: {path: /healthz, port: http}
+  httpGet: {path: /healthz, port: {{ $probes }}}
   periodSeconds: 10
   timeoutSeconds: 5
   failureThreshold: 3
 readinessProbe:
-  httpGet: {path: /readyz, port: http}
+  httpGet: {path: /readyz, port: {{ $probes }}}
   periodSeconds: 2
   timeoutSeconds: 5
   failureThreshold: 3

@@ -1,0 +1,137 @@
+"""`serve` while its index is lost, or before it has one: no veteran is told as a newcomer, and no
+board without them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+import redis
+
+from stream_rater.adapters.index_keys import ROOT, keys_of
+from stream_rater.adapters.topics import Admin, Topics
+from stream_rater.config import Settings
+from tests import real
+from tests.contract.test_serve_index import an_event, contents
+from tests.integration.processes import WorkerProcess, wait_until
+from tests.integration.serving import Answered, Serve, ask
+from tests.integration.test_serve import serve
+from tests.integration.topics import Bytes, produce
+
+__all__ = ["serve"]
+
+AT = "/v1/ladders/eu"
+COUNT = 2000
+"""Players, each of two events: the later ones come behind all the former."""
+
+
+def tell_of_many(at: Settings) -> None:
+    """Two events of each player, and some players."""
+    Admin(at).create_topics()
+    for turn, rating in enumerate((1000.0, 1500.0)):
+        values = [
+            Bytes(msgspec.json.encode(an_event(
+                f"p{i}", turn * COUNT + i, rating + i, ladder="eu", rounds=7 + turn
+            )), partition=0)
+            for i in range(COUNT)
+        ]  # fmt: skip
+        produce(at, values, Topics.of(at).changed)
+
+
+def questions(api: WorkerProcess) -> dict[str, Answered]:
+    """An answer of each kind."""
+    sides = [{"players": ["p0"]}, {"players": ["p1"]}]
+    return {
+        "ladders": ask(api, "/v1/ladders"),
+        "ladder": ask(api, AT),
+        "player": ask(api, f"{AT}/players/p0"),
+        "history": ask(api, f"{AT}/players/p0/history"),
+        "lookup": ask(api, f"{AT}/players:lookup", {"players": ["p0", "p1999"]}),
+        "leaderboard": ask(api, f"{AT}/leaderboard?limit=2"),
+        "around": ask(api, f"{AT}/leaderboard?limit=2&around=p7"),
+        "predict": ask(api, f"{AT}/predict", {"sides": sides}),
+        "balance": ask(api, f"{AT}/balance", {"players": ["p0", "p1"]}),
+        "what-if": ask(api, f"{AT}/what-if", {"sides": sides, "ranks": [1, 2]}),
+        "explain": ask(api, f"{AT}/players/p0/explain"),
+    }  # fmt: skip
+
+
+def assert_right_or_refused(found: dict[str, Answered], wanted: dict[str, Answered]) -> None:
+    """Each is as it was, or says to try again."""
+    for name, each in found.items():
+        if each.status == 503:
+            assert each.headers["retry-after"]
+            if wanted[name].status != 503:
+                assert each.json["code"] == "not-ready", (name, each)
+        else:
+            assert (each.status, each.text) == (wanted[name].status, wanted[name].text), name
+
+
+def lost(at: Settings, *keys: str) -> Callable[[], None]:
+    """Deletes these keys."""
+
+    def lose() -> None:
+        client: Any = redis.Redis.from_url(at.redis)
+        client.delete(*(keys or contents(at)))
+        client.close()
+
+    return lose
+
+
+@pytest.mark.parametrize("gone", ["all", "root", *keys_of("eu")._fields])
+def test_an_index_that_is_lost_while_it_is_asked(
+    settings: real.SettingsFactory, serve: Serve, gone: str
+) -> None:
+    """From the next answer on it is refused or right, until it is as it was. `/readyz` says so when
+    all is lost, at once."""
+    at = settings()
+    tell_of_many(at)
+    api = serve(at)
+    wanted = questions(api)
+    assert {n for n, each in wanted.items() if each.status != 200} == {"what-if", "explain"}
+    keys = {"all": (), "root": (ROOT,)}.get(gone)
+    lost(at, *((getattr(keys_of("eu"), gone),) if keys is None else keys))()
+    ready = ask(api, "/readyz").status
+    first = questions(api)
+    assert_right_or_refused(first, wanted)
+    if gone in ("all", "root"):
+        # It may have been made again between, but not without having been lost.
+        assert 503 in (ready, first["ladders"].status) or _troubles(api)
+
+    def is_made_again() -> bool:
+        found = questions(api)
+        assert_right_or_refused(found, wanted)
+        return bool(_troubles(api)) and all(
+            each.text == wanted[name].text for name, each in found.items()
+        )
+
+    wait_until(is_made_again, "it is made again")
+    assert ask(api, "/readyz").status == 200
+    assert api.metric("stream_rater_serve_refused_total", code="not-ready") > 0
+
+
+def _troubles(api: WorkerProcess) -> float:
+    return api.metric("stream_rater_serve_troubles_total")
+
+
+def test_while_the_topic_is_first_read(settings: real.SettingsFactory, serve: Serve) -> None:
+    """Nothing is told of what was read so far; then all of it."""
+    at = settings()
+    tell_of_many(at)
+    api = serve(at, ready=False)
+    wait_until(lambda: "http" in api.log(), "it listens")
+    refused = 0
+
+    def is_right() -> bool:
+        nonlocal refused
+        found = ask(api, f"{AT}/players:lookup", {"players": ["p0", "p1999"]})
+        if found.status == 200:
+            told = [(each["rounds"], each["rating"]) for each in found.json["players"]]
+            assert told == [(8, 1500.0), (8, 3499.0)]
+            return True
+        assert (found.status, found.json["code"]) == (503, "not-ready")
+        refused += 1
+        return False
+
+    wait_until(is_right, "it is read")
+    assert refused or api.metric("stream_rater_serve_caught_up") == 1

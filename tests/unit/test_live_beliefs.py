@@ -1,0 +1,122 @@
+"""Beliefs as Redis holds them now: by the parameters of the next round, and none that are older
+than what was told."""
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from stream_rater.adapters import live_beliefs
+from stream_rater.adapters.live_beliefs import BeliefsBehind, LiveBeliefs, OtherLadders
+from stream_rater.columns.player_column import PlayerColumn
+from stream_rater.columns.sharding import partition_of, shards_of
+from stream_rater.config import Ladders, Settings, read_ladders
+from stream_rater.pipeline.ports import UNFINISHED, Held, Position
+from stream_rater.rating import record
+from stream_rater.rating.model import newcomers
+
+PARTITIONS, SHARDS = 3, 2
+FILE = """
+[ladders.l.rating]
+system = "elo-mmr"
+weight_limit = 0.2
+sigma_limit = 80
+[[ladders.l.changes]]
+from_offset = 100
+rating = { system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80, initial_mu = 500 }
+"""
+
+
+def a_record(last: int) -> bytes:
+    """The belief of somebody whom this offset changed last."""
+    beliefs = newcomers(1, 1, 1600.0, 80.0, coded=True)
+    beliefs.header["last"], beliefs.header["rounds"] = last, 3
+    return record.encode(beliefs)[0]
+
+
+class Place:
+    """Kafka and Redis, as far as they are asked."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, ladders: Ladders) -> None:
+        self.ends = [7] * PARTITIONS
+        self.applied = [5] * SHARDS
+        self.beliefs: dict[str, bytes] = {}
+        self.now_s = 0.0
+        topics = SimpleNamespace(changed="changed", rounds="rounds", notes="notes")
+        counts = {"changed": SHARDS, "rounds": PARTITIONS, "notes": 1}
+        admin = SimpleNamespace(
+            topics=topics, partitions_of=lambda topic: [counts[topic]],
+            ends=lambda topic, count: self.ends if (topic, count) == ("rounds", 3) else None,
+        )  # fmt: skip
+        noted = SimpleNamespace(ladders=("l",), corrections={})
+        notes = SimpleNamespace(read=lambda: noted, close=lambda: None)
+        store = SimpleNamespace(layout=SimpleNamespace(check_held=lambda _: None), read=self._read)
+        monkeypatch.setattr(live_beliefs, "Admin", lambda _: admin)
+        monkeypatch.setattr(live_beliefs, "RedisStore", lambda _: store)
+        monkeypatch.setattr(live_beliefs, "LadderNotes", lambda *_: notes)
+        monkeypatch.setattr(live_beliefs, "disagreement", lambda *_, **__: "")
+        self.live = LiveBeliefs(Settings(), ladders, lambda: self.now_s)
+
+    def _read(self, players: Mapping[int, PlayerColumn]) -> dict[int, Held]:
+        return {
+            shard: Held(
+                Position(self.applied[shard]), [self.beliefs.get(name) for _, name in wanted]
+            )
+            for shard, wanted in players.items()
+        }
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Place:
+    """One ladder, whose parameters change at offset 100."""
+    file = tmp_path / "ladders.toml"
+    file.write_text(FILE)
+    return Place(monkeypatch, read_ladders(file))
+
+
+def test_by_the_parameters_of_the_next_round(place: Place) -> None:
+    """Those at the present end of the ladder's partition: a change that lies ahead has not begun,
+    one at the end has. The end is asked for again after a while."""
+    own = partition_of("l", PARTITIONS)
+    place.ends = [99 if p == own else 1000 for p in range(PARTITIONS)]
+    assert place.live.of("l", ["ann"]).pool.rule.initial_mu == 1500.0
+    place.ends = [100 if p == own else 0 for p in range(PARTITIONS)]
+    assert place.live.of("l", ["ann"]).pool.rule.initial_mu == 1500.0
+    place.now_s = live_beliefs.NOTED_S + 0.1
+    assert place.live.of("l", ["ann"]).pool.rule.initial_mu == 500.0
+
+
+def test_a_ladder_that_is_not_rated_yet(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    """One line says so."""
+    file = tmp_path / "ladders.toml"
+    file.write_text(
+        FILE.replace("[ladders.l.rating]", "[ladders.l]\nfrom_offset = 50\n[ladders.l.rating]")
+    )
+    with pytest.raises(OtherLadders, match="'l'"):
+        Place(monkeypatch, read_ladders(file)).live.of("l", ["ann"])
+
+
+def test_a_belief_that_is_older_than_what_was_told(place: Place) -> None:
+    """It was lost, or Redis went back: nobody is taken for a newcomer, or for who they were. One
+    that is newer, or of somebody of whom nothing was told, is taken as it is."""
+    place.beliefs["ann"] = a_record(10)
+    for told in ({}, {"ann": 9}, {"ann": 10}):
+        found = place.live.of("l", ["ann", "eve"], told=told).pool
+        assert found.find("ann") is not None and found.find("eve") is None
+    for told in ({"ann": 11}, {"eve": 0}):
+        with pytest.raises(BeliefsBehind, match="try again"):
+            place.live.of("l", ["ann", "eve"], told=told)
+    del place.beliefs["ann"]
+    with pytest.raises(BeliefsBehind, match="'ann'"):
+        place.live.of("l", ["ann", "eve"], told={"ann": 10})
+
+
+def test_a_shard_whose_rebuild_is_unfinished(place: Place) -> None:
+    """Nothing is told of its players; of the others it is."""
+    shard = int(shards_of(["ann"], SHARDS)[0])
+    place.applied[shard] = UNFINISHED
+    with pytest.raises(BeliefsBehind, match="rebuild"):
+        place.live.of("l", ["ann"])
+    other = next(n for n in "bcdefghijk" if int(shards_of([n], SHARDS)[0]) != shard)
+    place.live.of("l", [other])

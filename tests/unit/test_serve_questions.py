@@ -1,0 +1,165 @@
+"""What `serve` answers while its index is not known to be complete: nothing that may be wrong."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from stream_rater.config import DEFAULT_RATING, Ladders, one_ladder
+from stream_rater.serving.answers import (
+    BalanceQuestion,
+    PredictQuestion,
+    SideQuestion,
+)
+from stream_rater.serving.entries import IndexedPlayer, LadderSummary
+from stream_rater.serving.pages import RankedRow
+from stream_rater.serving.problems import Refused
+from stream_rater.serving.questions import LadderView, PageView, PlayerView, Questions
+from stream_rater.serving.reached import AbsentLadder, Incomplete, Reached
+
+ANN = IndexedPlayer(1600.0, 80.0, 1520.0, 7, False, "2026-01-01T00:00:00Z", 5)
+
+
+class Index:
+    """An index of one ladder, with one player, that may be lost."""
+
+    def __init__(self) -> None:
+        self.lost = self.absent = False
+
+    def _check(self) -> None:
+        if self.lost:
+            raise Incomplete
+        if self.absent:
+            raise AbsentLadder
+
+    async def ladders(self) -> list[str]:
+        self._check()
+        return ["l"]
+
+    async def ladder(self, ladder: str) -> LadderView | None:
+        if self.absent or ladder != "l":
+            return None
+        self._check()
+        return LadderView(LadderSummary(1, 5, ANN.completed_at), 1, {1500: 1})
+
+    async def players(self, _: str, players: Sequence[str]) -> list[IndexedPlayer | None]:
+        self._check()
+        return [ANN if each == "ann" else None for each in players]
+
+    async def player(self, _: str, player: str) -> PlayerView | None:
+        self._check()
+        return PlayerView(ANN, 1, 1) if player == "ann" else None
+
+    async def history(self, *_: Any) -> tuple[()]:
+        self._check()
+        return ()
+
+    async def page(self, *_: Any) -> PageView:
+        self._check()
+        return PageView([RankedRow(1, "ann", 1520.0)], False, 1)
+
+    async def around(self, *_: Any) -> PageView | None:
+        return await self.page()
+
+
+class Place:
+    """An index, and what is asked of it; `complete` says whether it follows the topic."""
+
+    def __init__(self) -> None:
+        self.index, self.complete = Index(), True
+        ladders: Ladders = one_ladder(DEFAULT_RATING)
+        self.ask = Questions(
+            self.index, ladders, lambda: self.complete, lambda: 0.0, self._computed
+        )
+
+    async def _computed(self, work: Callable[[], Any]) -> Any:
+        return work()
+
+
+def sides(*names: str) -> list[SideQuestion]:
+    return [SideQuestion(players=[each]) for each in names]
+
+
+KNOWN: dict[str, Callable[[Questions], Any]] = {
+    "ladders": lambda ask: ask.ladders(),
+    "ladder": lambda ask: ask.ladder("l"),
+    "player": lambda ask: ask.player("l", "ann"),
+    "lookup": lambda ask: ask.lookup("l", ["ann"]),
+    "history": lambda ask: ask.history("l", "ann", 5, None),
+    "page": lambda ask: ask.page("l", 5, None, None),
+    "around": lambda ask: ask.page("l", 5, None, "ann"),
+}
+"""Questions about who is there."""
+UNKNOWN: dict[str, Callable[[Questions], Any]] = {
+    "lookup": lambda ask: ask.lookup("l", ["ann", "eve"]),
+    "predict": lambda ask: ask.predict("l", PredictQuestion(sides=sides("ann", "eve"))),
+    "balance": lambda ask: ask.balance("l", BalanceQuestion(players=["ann", "eve"])),
+}
+"""Questions about somebody who is not there, too: a newcomer, or lost."""
+
+
+def outcome(place: Place, question: Callable[[Questions], Any]) -> str:
+    """The code of the problem, `incomplete`, or `answered`."""
+
+    async def asked() -> str:
+        try:
+            await question(place.ask)
+        except Refused as refused:
+            return refused.problem.code
+        except Incomplete:
+            return "incomplete"
+        return "answered"
+
+    return asyncio.run(asked())
+
+
+@pytest.mark.parametrize("name", KNOWN | UNKNOWN)
+def test_an_index_that_is_lost(name: str) -> None:
+    """No question is answered, though the ladder was seen a moment ago."""
+    place, question = Place(), (KNOWN | UNKNOWN)[name]
+    assert outcome(place, question) == "answered"
+    place.index.lost = True
+    assert outcome(place, question) == "incomplete"
+    place.index.lost = False
+    assert outcome(place, question) == "answered"
+
+
+@pytest.mark.parametrize("name", sorted({*KNOWN, *UNKNOWN} - {"ladders"}))
+def test_a_ladder_that_is_gone(name: str) -> None:
+    """If the whole index is known to be there, and the ladder is not in it, it is unknown, though
+    it was seen a moment ago."""
+    place, question = Place(), (KNOWN | UNKNOWN)[name]
+    assert outcome(place, question) == "answered"
+    place.index.absent = True
+    assert outcome(place, question) == "unknown-ladder"
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_a_newcomer_while_the_topic_is_not_followed(name: str) -> None:
+    """Who is not in the index may have played meanwhile."""
+    place = Place()
+    place.complete = False
+    assert outcome(place, UNKNOWN[name]) == "incomplete"
+    for each in KNOWN.values():
+        assert outcome(place, each) == "answered"
+    assert outcome(place, lambda ask: ask.player("l", "eve")) == "incomplete"
+    assert outcome(place, lambda ask: ask.ladder("other")) == "incomplete"
+
+
+def test_how_far_the_index_is_known_to_be() -> None:
+    """Nothing at first; then what was noted of all ladders, and of a ladder what was read since."""
+    reached = Reached()
+    for ask in (reached.everywhere, lambda: reached.of("l")):
+        with pytest.raises(Incomplete, match="try again"):
+            ask()
+    reached.noted([5, 7])
+    assert reached.everywhere() == reached.of("l") == [5, 7]
+    for offset in (6, 9, 8):
+        reached.read("l", 0, offset)
+    reached.read("m", 1, 3)
+    assert (reached.of("l"), reached.of("m"), reached.of("n")) == ([10, 7], [5, 7], [5, 7])
+    assert reached.everywhere() == [5, 7]
+    assert reached.knows("l") and not reached.knows("n")
+    reached.noted([2, 3])  # what was followed is another topic by now
+    assert reached.of("l") == [2, 3] and not reached.knows("l")
