@@ -11,7 +11,6 @@ import msgspec
 from local.servers import Server
 from tests.brokers import behind_a_proxy, three_brokers
 from tests.chaos.correcting import corrections
-from tests.chaos.crew import Violation
 from tests.chaos.hanging import Hanging, abort, find_hanging
 from tests.chaos.redis_faults import (
     redis_failover,
@@ -21,11 +20,12 @@ from tests.chaos.redis_faults import (
     redis_restored,
 )
 from tests.chaos.rolling import rolling
-from tests.chaos.scene import AT_ONCE, CATCH_UP_S, Outcome, Scene, a_scene
+from tests.chaos.scene import AT_ONCE, Outcome, Scene, a_scene
 from tests.chaos.season import CODEFORCES, codeforces, lobbies
 from tests.integration.processes import wait_until
 from tests.integration.test_upgrade import CHANGE, LADDER
 from tests.proxy import KAFKA, REDIS, ROUTES, Toxic, a_proxy
+from tests.waits import Watch
 
 NEXT_KERNEL = "tests.chaos.next_kernel"
 KILLS, AHEAD, GUST = 100, 10, 10
@@ -160,10 +160,10 @@ def _freed(scene: Scene) -> Iterator[Hanging]:
     these."""
     kafka = scene.kafka[0].address
     older_s = 2.0 * scene.settings.transaction_timeout_ms / 1000.0
-    deadline_s = time.monotonic() + CATCH_UP_S
-    while not scene.season.finished():
-        if time.monotonic() > deadline_s:
-            raise Violation(f"{scene.name}: it stands still, and no transaction hangs")
+    finished = scene.season.finished
+    watch = Watch(f"{scene.name}: all is rated, and no transaction hangs", finished.moves)
+    while not finished():
+        watch.look()
         scene.crew.tend()
         for each in find_hanging(kafka, older_s):
             sys.stderr.write(f"{scene.name}: {each}\n")
