@@ -17,13 +17,22 @@ THREE_COPIES = {
     "transaction.state.log.replication.factor": "3",
     "transaction.state.log.min.isr": "2",
 }
+QUICK_FAILOVER = {
+    # a member that was killed leaves after less than the 6 s that a session must have by default
+    "group.min.session.timeout.ms": "1000",
+    # After a SIGKILL the controller lets the node join again only when its old session is over
+    # (default 9 s).
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+}
+"""For faults that are measured: a broker's own defaults would take up most of each recovery."""
 PROTOCOLS = "BROKER:PLAINTEXT,PROXY:PLAINTEXT,CONTROLLER:PLAINTEXT"
 
 
 @contextmanager
-def three_brokers(folder: Path) -> Iterator[list[Server]]:
+def three_brokers(folder: Path, properties: Mapping[str, str] = {}) -> Iterator[list[Server]]:
     """Three nodes of one cluster, all topics on all of them."""
-    with brokers(folder, 3, THREE_COPIES) as nodes:
+    with brokers(folder, 3, THREE_COPIES | dict(properties)) as nodes:
         yield nodes
 
 
@@ -71,4 +80,9 @@ def brokers(
         return start_kafka(folder / str(i), port=port, properties=own | where)
 
     with ExitStack() as stack, ThreadPoolExecutor(count) as pool:
-        yield [stack.enter_context(node) for node in pool.map(start, range(count))]
+        nodes = [stack.enter_context(node) for node in pool.map(start, range(count))]
+        try:
+            yield nodes
+        finally:
+            for node in nodes:  # the last ones cannot stop: they have no quorum to ask
+                node.kill()

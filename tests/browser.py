@@ -8,11 +8,13 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from tests.waits import STILL_S
+
 PROGRAM = "chromium"
 PHONE = {"width": 360, "height": 740}
 DESK = {"width": 1200, "height": 900}
-WAIT_MS = 20_000
-"""A machine may have other work."""
+WAIT_MS = int(1000 * STILL_S)
+"""The browser's own waits see no progress, so they are as long as a wait where nothing moves."""
 
 
 class NoBrowser(Exception):

@@ -27,7 +27,6 @@ OUT: Final = ROOT / "docs" / "pictures"
 LADDER: Final = "ranked-eu"
 ROUNDS: Final = 4500
 PER_SECOND: Final = 40
-WAIT_S: Final = 60.0
 BEFORE_S: Final = 25.0
 """The page has been open for so long, so that its pulse has something to show."""
 
@@ -61,7 +60,7 @@ def take(page: Page, address: str, out: Path) -> None:
     """Open the page, and a player of the top, and take its picture."""
     page.goto(f"{address}#/{LADDER}")
     first = page.locator("#board-rows a").first
-    expect(first).to_be_visible(timeout=WAIT_S * 1000)
+    expect(first).to_be_visible()
     page.wait_for_timeout(BEFORE_S * 1000)
     first.click()
     expect(page.locator("#player-chart svg")).to_be_visible()

@@ -17,7 +17,7 @@ ROUTES: Final = (KAFKA, REDIS)
 """Names of the usual ways."""
 REQUESTS, ANSWERS = "upstream", "downstream"
 DIRECTIONS: Final = (REQUESTS, ANSWERS)
-TIMEOUT_S = 5.0
+TIMEOUT_S = 60.0
 
 Toxic = dict[str, Any]
 """Its type and attributes, as Toxiproxy has them."""

@@ -25,7 +25,7 @@ import redis
 
 from local.kafka_node import start_kafka
 from local.processes import Server
-from local.redis_node import start_redis
+from local.redis_node import ADVISED, start_redis
 from stream_rater.adapters.redis import RedisStore
 from stream_rater.adapters.topics import Topics
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
@@ -173,7 +173,7 @@ class Rehearsal:
         the workers and the restored Redis run."""
         data = self.folder / "redis"
         (self.folder / "workers").mkdir(parents=True)
-        first = start_redis(data)
+        first = start_redis(data, settings=ADVISED)
         at = msgspec.structs.replace(
             self.settings, redis=first.address,
             buckets=max(1, self.players // (self.settings.shards * PLAYERS_A_BUCKET)),
@@ -217,18 +217,21 @@ class Rehearsal:
 
     def _rate(self, at: Settings, some: Sequence[Bytes]) -> None:
         produce(at, some)
-        wait_until(Finished(at), "all is rated", PATIENCE_S)
+        wait_until(Finished(at), "all is rated")
 
     def _restored(self, at: Settings, port: int, data: Path, applied: Mapping[int, int]) -> Server:
         """As the page has it: from the snapshot, then append-only, without a restart; meanwhile
         the workers apply the log's tail."""
         with self.timed("load_s"):
-            server = start_redis(data, port=port, settings={"appendonly": "no"})
+            server = start_redis(data, port=port, settings={**ADVISED, "appendonly": "no"})
         client: Any = redis.Redis(port=port)
         with self.timed("durable_again_s"):
             client.config_set("appendonly", "yes")
             with self.timed("tail_s"):
-                wait_until(lambda: positions(at) == applied, "the tail is applied", PATIENCE_S)
+                wait_until(
+                    lambda: positions(at) == applied, "the tail is applied",
+                    moves=lambda: positions(at),
+                )  # fmt: skip
             rest(client)
         return server
 

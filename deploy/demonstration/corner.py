@@ -34,7 +34,7 @@ DATABASES = 16
 KEPT = {f"{PREFIX}REPLICATION", f"{PREFIX}LOG_LEVEL"}
 """What of the user's settings holds in the demo, too."""
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 30.0
 
 
 class NoCorner(Exception):

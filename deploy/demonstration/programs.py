@@ -24,10 +24,10 @@ MATCHMAKING = (sys.executable, str(EXAMPLES / "matchmaking.py"))
 STREAM_RATER = (sys.executable, "-m", "stream_rater")
 
 START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 10.0
-"""What the service promises to need at most after SIGTERM."""
+STOP_TIMEOUT_S = 60.0
+"""More than the 10 s that the service needs at most after SIGTERM: the machine may be busy."""
 
-END_TIMEOUT_S = 5.0
+END_TIMEOUT_S = 30.0
 TAIL_LINES = 12
 
 Environment = Mapping[str, str]

@@ -31,7 +31,6 @@ from local.tools import (
 STATE: Final = SERVERS / "state.json"
 DATA: Final = SERVERS / "data"
 KEPT: Final = "the data stay for the next `make up`; `make clean-data` deletes them"
-STOP_TIMEOUT_S: Final = 20.0
 VARIABLES: Final = {"kafka": KAFKA_VARIABLE, "redis": REDIS_VARIABLE}
 """Where these name another server than ours, it is taken, and none is started."""
 OPTIONAL: Final = {"prometheus": PROMETHEUS_VARIABLE}
@@ -77,7 +76,7 @@ def down(*, delete_data: bool = False) -> int:
     """
     with state_lock():
         for name, server in load_state().items():
-            if stop_process(server.pid, server.started, STOP_TIMEOUT_S):
+            if stop_process(server.pid, server.started):
                 _say(f"{name} stopped (process {server.pid})")
             else:
                 _say(f"{name} was not running")

@@ -30,7 +30,12 @@ from local.tools import LocalServerError
 
 LOOPBACK: Final = "127.0.0.1"
 POLL_INTERVAL_S: Final = 0.01
-PROBE_TIMEOUT_S: Final = 1.0
+PROBE_TIMEOUT_S: Final = 5.0
+STOP_TIMEOUT_S: Final = 60.0
+"""Far longer than a server needs to stop, even on a machine with much other work."""
+CPU_STEP_S: Final = 5.0
+"""Time on a processor that counts as progress: more than one gets that only waits."""
+LOOKS_AT_LEAST: Final = 3
 LOG_TAIL_LINES: Final = 15
 PORT_ATTEMPTS: Final = 3
 STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -59,6 +64,7 @@ class Launch:
     port: int
     answers: Callable[[int], bool]  # speaks the protocol on a port; OSError counts as no
     start_timeout_s: float
+    """How long it may make no progress before it answers: neither log anything nor work."""
     outlive: bool = False
     environment: Mapping[str, str] | None = None  # instead of ours
 
@@ -121,7 +127,7 @@ class Server:
             raise
         return self
 
-    def stop(self, timeout_s: float = 10.0) -> int | None:
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int | None:
         """SIGTERM, then SIGKILL after the timeout; the exit code when the process is gone."""
         code = None
         if self._process is not None:
@@ -179,15 +185,19 @@ class Server:
     def _await_answer(self) -> None:
         assert self._process is not None
         launch = self._launch
-        deadline = time.monotonic() + launch.start_timeout_s
-        while time.monotonic() < deadline:
+        deadline_s, before, looks = 0.0, None, 0
+        while looks < LOOKS_AT_LEAST or time.monotonic() < deadline_s:
             if (code := self._process.poll()) is not None:
                 raise failed_start(launch, f"it ended with exit code {code}")
             with suppress(OSError):
                 if launch.answers(launch.port):
                     return
+            looks += 1
+            if (found := progress(self._process.pid, launch.log)) != before:
+                before, deadline_s, looks = found, time.monotonic() + launch.start_timeout_s, 0
             time.sleep(POLL_INTERVAL_S)
-        raise failed_start(launch, f"no answer within {launch.start_timeout_s:g} s")
+        reason = f"no answer, and no progress for {launch.start_timeout_s:g} s"
+        raise failed_start(launch, reason)
 
     def _clear(self) -> None:
         """Forget the ended process and let its guard go."""
@@ -197,6 +207,22 @@ class Server:
                 self._guard.stdin.close()
             self._guard.wait()
         self._process = self._guard = None
+
+
+def progress(pid: int, *files: Path) -> tuple[int, ...]:
+    """What changes as long as a process works: the sizes of its files, and its time on a processor
+    in steps of CPU_STEP_S."""
+    return (*(path.stat().st_size if path.exists() else 0 for path in files), cpu_steps(pid))
+
+
+def cpu_steps(pid: int) -> int:
+    """A process' time on a processor, in steps of CPU_STEP_S; -1 when there is no such process."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return -1
+    fields = stat.rpartition(")")[2].split()  # the name before it may hold anything
+    return int((int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") / CPU_STEP_S)
 
 
 @contextmanager
@@ -315,7 +341,7 @@ def start_ticks(pid: int) -> int | None:
     return None if state in "ZX" else started
 
 
-def stop_process(pid: int, started: int, timeout_s: float = 10.0) -> bool:
+def stop_process(pid: int, started: int, timeout_s: float = STOP_TIMEOUT_S) -> bool:
     """Stop a process that is not our child: SIGTERM, then SIGKILL; False when it was gone.
 
     The pidfd is opened before the identity is checked, so the signal cannot reach another one.

@@ -1,4 +1,4 @@
-"""A Redis server with the settings the service wants."""
+"""A Redis server with its defaults, or with the settings that the service advises."""
 
 import socket
 import ssl
@@ -18,6 +18,12 @@ SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "bind": LOOPBACK,
         "protected-mode": "yes",
+    }
+)
+"""Where it listens. All else is as Redis' defaults have it."""
+
+ADVISED: Final[Mapping[str, str]] = MappingProxyType(
+    {
         # Beliefs are longer than the default of 64 bytes, past which a hash silently becomes a
         # table of twice the size.
         "hash-max-listpack-value": "4096",
@@ -28,6 +34,7 @@ SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
         "save": '""',
     }
 )
+"""What `deploy/compose.yaml` sets, too."""
 
 
 def start_redis(

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from local.prometheus_node import DASHBOARD
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 
 
 class Query(NamedTuple):
@@ -64,8 +64,10 @@ class Refused(Exception):
 class Prometheus:
     """A server at an address (`host:port`)."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, at_s: float | None = None) -> None:
+        """`at_s`: the time (Unix seconds) that `now` asks about, whenever it is asked."""
         self._url = f"http://{address}/api/v1/"
+        self._at = {} if at_s is None else {"time": f"{at_s:.3f}"}
 
     def get(self, path: str, **parameters: str) -> Any:
         """The data of an answer; Refused with the reason where there is none."""
@@ -78,7 +80,7 @@ class Prometheus:
 
     def now(self, expression: str) -> list[Series]:
         """What an expression is worth now."""
-        found = self.get("query", query=expression)["result"]
+        found = self.get("query", query=expression, **self._at)["result"]
         return [Series(each["metric"], [_point(each["value"])]) for each in found]
 
     def between(self, expression: str, start_s: float, end_s: float, step_s: float) -> list[Series]:

@@ -17,7 +17,6 @@ KILLS, GUST = 30, 10
 FIRST = 12_000
 """The rounds that are rated before the first correction: enough for the work on one to take some
 tenths of a second."""
-BEGUN_S = 60.0
 """Within this time somebody begins with a correction, however many workers were just killed."""
 AHEAD = 30
 """The most rounds that are sent behind a correction."""
@@ -101,7 +100,7 @@ class Work:
             self.workers = [e for e in crew if _reads(e) > self._before.get(e.pid, 0.0)]
             return bool(self.workers) or self.finished()
 
-        wait_until(at_it, f"{self._scene.name}: they work it in", BEGUN_S, 0.02)
+        wait_until(at_it, f"{self._scene.name}: they work it in", every_s=0.02)
         return self.workers[0] if self.workers else None
 
     def finished(self) -> bool:

@@ -7,9 +7,9 @@ from typing import Self
 
 import msgspec
 
-from tests.chaos.crew import Violation
 from tests.chaos.hanging import Hanging, abort, find_hanging
-from tests.chaos.scene import CATCH_UP_S, Outcome, Scene
+from tests.chaos.scene import Outcome, Scene
+from tests.waits import Watch
 
 
 class Freed(Outcome, frozen=True, kw_only=True):
@@ -29,10 +29,10 @@ def freed(scene: Scene) -> Iterator[Hanging]:
     these."""
     kafka = scene.kafka[0].address
     older_s = 2.0 * scene.settings.transaction_timeout_ms / 1000.0
-    deadline_s = time.monotonic() + CATCH_UP_S
-    while not scene.season.finished():
-        if time.monotonic() > deadline_s:
-            raise Violation(f"{scene.name}: it stands still, and no transaction hangs")
+    finished = scene.season.finished
+    watch = Watch(f"{scene.name}: all is rated, and no transaction hangs", finished.moves)
+    while not finished():
+        watch.look()
         scene.crew.tend()
         for each in find_hanging(kafka, older_s):
             sys.stderr.write(f"{scene.name}: {each}\n")

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 from stream_rater.adapters.access import QUIET
 
 WRITE_TXN_MARKERS, DESCRIBE_PRODUCERS, LIST_TRANSACTIONS = 27, 61, 66
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 UNDER_WAY = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort"})
 ABORT = 0
 LOADING = 14

@@ -11,8 +11,10 @@ from typing import Any
 
 import msgspec
 
+from local.redis_node import ADVISED
 from local.servers import Server, start_kafka, start_redis
 from stream_rater.config import Settings
+from tests.brokers import QUICK_FAILOVER
 from tests.chaos.crew import Crew, Violation
 from tests.chaos.season import Season
 from tests.integration.processes import stream_rater, wait_until
@@ -20,8 +22,6 @@ from tests.integration.processes import workers as started_workers
 
 AT_ONCE = 400
 """How many rounds of eight players wait when something breaks: about a second's work."""
-CATCH_UP_S = 300.0
-VERIFY_S = 300.0
 TOLD = 5
 """How many of many mistakes are reported."""
 
@@ -109,7 +109,9 @@ class Scene:
             self.crew.tend()
             return self.season.finished()
 
-        wait_until(rated, f"{self.name}: all is rated", CATCH_UP_S, 0.1)
+        wait_until(
+            rated, f"{self.name}: all is rated", moves=self.season.finished.moves, every_s=0.1
+        )
 
     def at_work(self) -> None:
         """Wait until the workers have begun with what was sent last."""
@@ -120,15 +122,14 @@ class Scene:
             found = sum(worker.metric("stream_rater_events_total") for worker in self.crew.workers)
             return found > before or self.season.finished()
 
-        wait_until(begun, f"{self.name}: they are at work", CATCH_UP_S, 0.02)
+        wait_until(begun, f"{self.name}: they are at work", every_s=0.02)
 
     def outcome(self) -> Outcome:
         """The outcome. Raises Violation if `verify` finds a difference."""
         self.await_rated()
         verified = stream_rater(
-            "verify", "--wait", "60", settings=self.settings, timeout_s=VERIFY_S,
-            module=self.crew.module,
-        )  # fmt: skip
+            "verify", "--wait", "60", settings=self.settings, module=self.crew.module
+        )
         if verified.returncode:
             raise Violation(f"{self.name}: verify says {verified.stdout}{verified.stderr}")
         self.crew.check_ends(self.injected)
@@ -144,17 +145,22 @@ class Scene:
         )  # fmt: skip
 
 
+def advised_redis(folder: Path) -> Server:
+    """A Redis that is set up as the service advises, so that what it wrote outlives a kill."""
+    return start_redis(folder, settings=ADVISED)
+
+
 @contextmanager
 def a_scene(
     name: str, folder: Path, rounds: Iterator[dict[str, Any]], *, workers: int = 1,
-    kafka: Callable[[Path], Any] = start_kafka, redis: Callable[[Path], Any] = start_redis,
+    kafka: Callable[..., Any] = start_kafka, redis: Callable[[Path], Any] = advised_redis,
     quick: bool = False, named: bool = True, season: Callable[..., Season] = Season,
     **settings: Any,
 ) -> Iterator[Scene]:  # fmt: skip
     """New servers and ready workers, all of which are stopped at the end of the block."""
     with ExitStack() as stack:
         store = stack.enter_context(redis(folder / "redis"))
-        brokers = stack.enter_context(kafka(folder / "kafka"))
+        brokers = stack.enter_context(kafka(folder / "kafka", properties=QUICK_FAILOVER))
         brokers = brokers if isinstance(brokers, list) else [brokers]
         at = Settings(
             kafka=",".join(each.address for each in brokers),

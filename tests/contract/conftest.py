@@ -17,7 +17,7 @@ REAL = pytest.param("real", marks=pytest.mark.integration)
 @pytest.fixture
 def kafka_rig(settings: real.SettingsFactory) -> Iterator[KafkaRig]:
     """The rig on Kafka."""
-    found = KafkaRig(settings(session_timeout_ms=2000))
+    found = KafkaRig(settings())
     yield found
     found.close()
 

@@ -26,13 +26,14 @@ from stream_rater.contract.record import Record
 from stream_rater.pipeline.ladder_history import NoteStore
 from stream_rater.pipeline.ports import Effect, Event, Poll, Publish, Seek
 from tests.integration.topics import Bytes, produce, read_topic
+from tests.waits import HANGS_S, Watch, wait_until
 
 ESTIMATOR, UPDATER = "estimator", "updater"
 PARTITIONS, SHARDS = 2, 3
 
-GAIN_S = 20.0
-POLL_INTERVAL_MS = 1500
-"""An evictable member leaves its group after this time without a poll."""
+GAIN_S = 60.0  # far longer than a record takes to arrive
+POLL_INTERVAL_MS = 6000
+"""An evictable member leaves after this time without a poll. No session is shorter by default."""
 
 
 class Rejected(NamedTuple):
@@ -78,10 +79,13 @@ class Member:
 
     def poll_until(self, holds: Callable[[], bool], *, full: bool = False) -> None:
         """Poll until `holds` returns true."""
-        deadline_s = time.monotonic() + GAIN_S
+        watch = Watch(f"{self.role}'s polls have what they should", self._moves)
         while not holds():
-            assert time.monotonic() < deadline_s, (self.role, self.owned, self.records[-3:])
+            watch.look()
             self.poll(full=full)
+
+    def _moves(self) -> object:
+        return sorted(self.owned), len(self.records)
 
     def read(self, count: int) -> list[tuple[int, int]]:
         """Poll until `count` records arrived since the last call. Returns (partition, offset) of
@@ -228,10 +232,7 @@ class KafkaRig:
             settings = msgspec.structs.replace(
                 settings, kafka_options=options, session_timeout_ms=POLL_INTERVAL_MS
             )
-        topics = self._admin.topics
-        topic, group = (
-            (topics.rounds, ESTIMATORS) if role == ESTIMATOR else (topics.parts, UPDATERS)
-        )
+        topic, group = self._where(role)
         store = RedisStore(settings)
         store.prepare()
         worker = Driver(
@@ -242,6 +243,11 @@ class KafkaRig:
         self._members.append(member)
         return member
 
+    def _where(self, role: str) -> tuple[str, str]:
+        """The topic that a role reads, and its group."""
+        topics = self._admin.topics
+        return (topics.rounds, ESTIMATORS) if role == ESTIMATOR else (topics.parts, UPDATERS)
+
     def leave(self, member: Member) -> None:
         self._members.remove(member)
         worker: Any = member.performer
@@ -249,9 +255,9 @@ class KafkaRig:
 
     def evict(self, member: Member, others: Sequence[Member]) -> None:
         every = range(PARTITIONS if member.role == ESTIMATOR else SHARDS)
-        deadline_s = time.monotonic() + GAIN_S
+        watch = Watch("the others own all", lambda: [sorted(each.owned) for each in others])
         while set().union(*(each.owned for each in others)) != set(every):
-            assert time.monotonic() < deadline_s, [each.owned for each in others]
+            watch.look()
             for each in others:
                 each.poll()
 
@@ -266,7 +272,7 @@ class KafkaRig:
         where = TopicPartition(self._admin.topics.rounds, partition, offset)
         client: Any = self._admin._client
         for future in client.delete_records([where]).values():
-            future.result(10.0)
+            future.result(HANGS_S)
 
     def notes(self) -> NoteStore:
         return LadderNotes(self._settings, self._admin)
@@ -275,10 +281,10 @@ class KafkaRig:
         topics, client = self._admin.topics, self._admin._client
         new = [NewPartitions(name, SHARDS + count) for name in (topics.parts, topics.changed)]
         for future in client.create_partitions(new).values():
-            future.result(10.0)
-        deadline_s = time.monotonic() + GAIN_S
-        while self._admin.partitions()[topics.parts] != SHARDS + count:
-            assert time.monotonic() < deadline_s
+            future.result(HANGS_S)
+        wait_until(
+            lambda: self._admin.partitions()[topics.parts] >= SHARDS + count, "all are there"
+        )
 
     def leave_open(self, member: Member, effect: Publish) -> None:
         worker: Any = member.performer
@@ -289,39 +295,35 @@ class KafkaRig:
             producer.produce(
                 self._admin.topics.changed, event.value, event.key, partition=event.shard
             )
-        assert producer.flush(10.0) == 0
+        assert producer.flush(HANGS_S) == 0
         producer.send_offsets_to_transaction(
             [TopicPartition(worker.input.topic, p, o) for p, o in effect.offsets.items()],
             worker.input.membership(),
-            10.0,
+            HANGS_S,
         )
 
     def committed(self, role: str, partition: int) -> int | None:
-        topics = self._admin.topics
-        topic, group = (
-            (topics.rounds, ESTIMATORS) if role == ESTIMATOR else (topics.parts, UPDATERS)
-        )
+        topic, group = self._where(role)
         name = self._settings.topic_prefix + group
         asked = ConsumerGroupTopicPartitions(name, [TopicPartition(topic, partition)])
         client: Any = self._admin._client
-        deadline_s = time.monotonic() + GAIN_S
+        watch = Watch("no transaction is open")
         while True:
             stable = client.list_consumer_group_offsets([asked], require_stable=True)
-            found = stable[name].result(10.0).topic_partitions[0]
+            found = stable[name].result(HANGS_S).topic_partitions[0]
             if found.error is None:
                 return found.offset if found.offset >= 0 else None
             assert found.error.code() == KafkaError.UNSTABLE_OFFSET_COMMIT, found.error
-            assert time.monotonic() < deadline_s, found
+            watch.look()
 
     def _read(self, topic: str) -> list[Message]:
-        """All committed messages of a topic. A broker shows them only a moment after it
-        acknowledged them."""
-        count = self._admin.partitions()[topic]
-        deadline_s = time.monotonic() + GAIN_S
-        while not self._left_open():
-            if self._admin.stable_ends(topic, count) == self._admin.ends(topic, count):
-                break
-            assert time.monotonic() < deadline_s
+        """All committed messages of a topic, which a broker shows a moment after they came."""
+        admin, count = self._admin, self._admin.partitions()[topic]
+
+        def shown() -> bool:
+            return self._left_open() or admin.stable_ends(topic, count) == admin.ends(topic, count)
+
+        wait_until(shown, "the broker shows all")
         return read_topic(self._settings, topic)
 
     def _left_open(self) -> bool:

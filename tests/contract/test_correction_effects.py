@@ -23,6 +23,7 @@ from stream_rater.pipeline.ports import Agree, LogStarts
 from tests.contract.rigs import ESTIMATOR, KafkaRig, Member, Rig
 from tests.contract.test_reading import submit
 from tests.integration.topics import Bytes
+from tests.waits import STILL_S
 
 
 def read(member: Member, first: int, end: int, partition: int = 0) -> list[Record]:
@@ -123,13 +124,13 @@ def in_transactions(rig: KafkaRig, *counts: int) -> None:
         {"bootstrap.servers": settings.kafka, "transactional.id": settings.topic_prefix + "game"},
         logger=QUIET,
     )
-    producer.init_transactions(10.0)
+    producer.init_transactions(STILL_S)
     for count in counts:
         producer.begin_transaction()
         for number in range(abs(count)):
             producer.produce(Topics.of(settings).rounds, b"%d" % number, partition=0)
-        producer.flush(10.0)
-        producer.commit_transaction(10.0) if count > 0 else producer.abort_transaction(10.0)
+        producer.flush(STILL_S)
+        producer.commit_transaction(STILL_S) if count > 0 else producer.abort_transaction(STILL_S)
 
 
 @pytest.mark.integration

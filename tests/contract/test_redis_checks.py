@@ -7,6 +7,7 @@ import msgspec
 import pytest
 import redis
 
+from local.redis_node import ADVISED
 from local.servers import Server, start_redis
 from stream_rater.adapters.redis import LIBRARY, RedisStore
 from stream_rater.adapters.redis_checks import StoreMismatch
@@ -16,13 +17,14 @@ from tests.redis_cluster import RedisCluster, client_of
 pytestmark = pytest.mark.integration
 
 LIMIT_BYTES = 2**30
+LISTPACK = "hash-max-listpack-value"
 RIGHTS = ("~*", "+@all")
 
 
 @pytest.fixture(scope="module")
 def server(redis_installed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server whose settings these tests may change."""
-    with start_redis(tmp_path_factory.mktemp("redis")) as found:
+    """A server with the advised settings, which these tests may change."""
+    with start_redis(tmp_path_factory.mktemp("redis"), settings=ADVISED) as found:
         yield found
 
 
@@ -101,6 +103,7 @@ def test_each_server_of_a_cluster_is_asked(
                     RedisStore(cluster_settings).prepare()
             finally:
                 set_memory(client, "noeviction", 0)
+                client.config_set(LISTPACK, ADVISED[LISTPACK])
     assert RedisStore(cluster_settings).prepare() == []
     for each in redis_cluster.servers:
         with client_of(each) as client:

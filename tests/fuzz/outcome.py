@@ -19,8 +19,8 @@ CODES = {
 
 READER = Reader(ANY_LADDER)
 RECEIVED = parse_time("2026-11-20T20:15:06Z")
-TRIES = 3
-"""More of them, before an input counts as slow."""
+TRIES = 20
+"""More of them, before an input counts as slow. The first that is not slow is the last."""
 
 
 def check_outcome(data: bytes, content_type: str, reader: Reader = READER) -> str:
@@ -49,9 +49,14 @@ def timed_outcome(data: bytes, content_type: str, reader: Reader = READER) -> tu
 
 
 def least_s(took_s: float, bound_s: float, again: Callable[[], tuple[str, float]]) -> float:
-    """What an input costs: where one try is over the bound, the least of several.
+    """What an input costs: where one try is over the bound, the first that is not; where all are,
+    the least of them.
 
     An input's work is the same each time. A virtual machine that is held up counts the wait as
     CPU time of the thread that ran: ten seconds for an input of a hundred bytes were seen.
     """
-    return took_s if took_s <= bound_s else min(took_s, *(again()[1] for _ in range(TRIES)))
+    for _ in range(TRIES):
+        if took_s <= bound_s:
+            break
+        took_s = min(took_s, again()[1])
+    return took_s

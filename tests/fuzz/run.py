@@ -20,6 +20,7 @@ from rich.console import Console
 from tests.fuzz.outcome import least_s, timed_outcome
 from tests.fuzz.recipes import MUTATIONS, inputs_of, messages
 from tests.rounds import event
+from tests.waits import HANGS_S
 
 INPUTS = 1_000_000
 RECIPES_AT_ONCE = 50
@@ -28,8 +29,6 @@ RECIPE_BYTES = 2000
 
 LONGEST_S = 0.25
 """Of CPU for one input of some kilobytes, which usually takes some microseconds."""
-HANGS_S = 60.0
-"""A process that takes so long for a few thousand inputs ends, and says where it was."""
 MOST_GROWTH = 128 * 2**20
 """Bytes that a process may take more for all its inputs than after its first ones."""
 
@@ -90,7 +89,7 @@ def run(first: int, recipes: int, deadline_s: float, outcome: Outcome = timed_ou
             judge(tally, data, content_type, outcome)
 
     draw: Any = recipe.hypothesis.fuzz_one_input  # type: ignore[attr-defined]
-    faulthandler.dump_traceback_later(HANGS_S, exit=True)
+    faulthandler.dump_traceback_later(HANGS_S, exit=True)  # and says where it was
     for seed in range(first, first + recipes):
         if time.time() > deadline_s:
             break

@@ -28,6 +28,7 @@ from tests.helm.chart import (
     values_of,
     worker_pods,
 )
+from tests.waits import HANGS_S
 
 ROLES = ("separate", "all")
 CUSTOM = {"ServiceMonitor", "PrometheusRule", "ScaledObject", "TriggerAuthentication"}
@@ -317,7 +318,7 @@ def test_a_release_that_is_gone_is_missed(tmp_path: Path) -> None:
     (tmp_path / "test.yaml").write_text(json.dumps(test))
     done = subprocess.run(
         [tools.promtool(), "test", "rules", str(tmp_path / "test.yaml")],
-        capture_output=True, text=True, timeout=60.0, check=False,
+        capture_output=True, text=True, timeout=HANGS_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
 

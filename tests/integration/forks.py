@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from local.tools import ROOT
+from tests.waits import any_of, cpu_of, size_of, wait_until
 
 PRELOADED = "tests.integration.preloaded"
 
@@ -64,14 +65,18 @@ class Fork:
 
 
 def run_fork(
-    arguments: Sequence[str], environment: Mapping[str, str], timeout_s: float
+    arguments: Sequence[str], environment: Mapping[str, str]
 ) -> "subprocess.CompletedProcess[str]":
     """Run a command to its end, as `subprocess.run` does."""
     with tempfile.TemporaryDirectory(prefix="stream-rater-") as folder:
         out, err = Path(folder, "out"), Path(folder, "err")
         fork = Fork(arguments, environment, out, err)
         try:
-            code = fork.wait(timeout_s)
+            wait_until(
+                lambda: fork.poll() is not None, f"it ends: {' '.join(arguments)}",
+                moves=any_of(size_of(out, err), cpu_of(fork.pid)), every_s=0.005,
+            )  # fmt: skip
+            code = fork.wait()
         finally:
             fork.kill()
         return subprocess.CompletedProcess(arguments, code, out.read_text(), err.read_text())

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,23 +18,23 @@ from local.processes import start_guard
 from local.tools import ROOT
 from stream_rater.config import PREFIX, Settings
 from tests.integration.forks import Fork, run_fork
+from tests.waits import HANGS_S, STILL_S, any_of, cpu_of, size_of, wait_until
+
+__all__ = [
+    "ANSWER_S", "LAST_RELEASE", "NEXT_RELEASE", "PATIENTLY", "THIS_RELEASE", "WorkerProcess",
+    "complaints", "environment_of", "samples", "stream_rater", "variables_of", "wait_until",
+    "workers",
+]  # fmt: skip
 
 THIS_RELEASE, NEXT_RELEASE = "stream_rater", "tests.integration.next_release"
 LAST_RELEASE = "tests.integration.last_release"
 """The modules to run: the command of this release, of the next one, and of the last one."""
 
-READY_S = 40.0
-STOP_S = 15.0
+PATIENTLY = f"{STILL_S:.0f}"
+"""For `verify --wait`: seconds within which the workers finish, on whatever machine."""
 
-
-def wait_until(
-    holds: Callable[[], bool], what: str, timeout_s: float = 30.0, every_s: float = 0.05
-) -> None:
-    """Wait until `holds` returns true. After the time-out, fail with `what`."""
-    deadline_s = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < deadline_s, f"not within {timeout_s:g} s: {what}"
-        time.sleep(every_s)
+ANSWER_S = 60.0
+"""Without an answer for so long, a page counts as not there, and whoever waits asks again."""
 
 
 def environment_of(settings: Settings) -> dict[str, str]:
@@ -54,24 +53,27 @@ def variables_of(settings: Settings) -> dict[str, str]:
 
 
 def stream_rater(
-    *arguments: str, settings: Settings, timeout_s: float = 60.0, module: str = THIS_RELEASE
+    *arguments: str, settings: Settings, module: str = THIS_RELEASE
 ) -> "subprocess.CompletedProcess[str]":
     """Run a command to its end: this release's in a fork, another module in its own process."""
     if module == THIS_RELEASE:
-        return run_fork(arguments, environment_of(settings), timeout_s)
+        return run_fork(arguments, environment_of(settings))
     return subprocess.run(
         [sys.executable, "-m", module, *arguments],
         cwd=ROOT, env=environment_of(settings), stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, timeout=timeout_s, check=False,
+        capture_output=True, text=True, timeout=HANGS_S, check=False,
     )  # fmt: skip
 
 
 PROGRESS = ("waiting for the workers", "compiling kernel", "another process compiles")
+IDLE = ": waiting for messages"
+"""Said by a command that follows a topic, when nothing comes for some seconds."""
 
 
 def complaints(stderr: str) -> list[str]:
     """Lines of standard error that tell more than what a command does or waits for."""
-    return [line for line in stderr.splitlines() if not line.startswith(PROGRESS)]
+    lines = stderr.splitlines()
+    return [each for each in lines if not each.startswith(PROGRESS) and IDLE not in each]
 
 
 class WorkerProcess:
@@ -137,9 +139,14 @@ class WorkerProcess:
         """Send SIGCONT after `pause`."""
         self._process.send_signal(signal.SIGCONT)
 
-    def wait(self, timeout_s: float = STOP_S) -> int:
+    def moves(self) -> object:
+        """What moves while it works: its log, and its time on a processor."""
+        return any_of(size_of(self._log), cpu_of(self.pid))()
+
+    def wait(self) -> int:
         """The exit code, once it ends."""
-        return self._process.wait(timeout_s)
+        wait_until(lambda: not self.running, f"process {self.pid} ends", moves=self.moves)
+        return self._process.wait()
 
     def log(self) -> str:
         """Everything that it has logged so far."""
@@ -164,7 +171,7 @@ class WorkerProcess:
         if not self.url:
             return 0, ""
         try:
-            with urllib.request.urlopen(self.url + path, timeout=10.0) as answer:
+            with urllib.request.urlopen(self.url + path, timeout=ANSWER_S) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -179,7 +186,7 @@ class WorkerProcess:
             if found == name and labels.items() <= labelled.items()
         )
 
-    def wait_ready(self, timeout_s: float = READY_S) -> None:
+    def wait_ready(self) -> None:
         """Wait until /readyz returns 200."""
 
         def ready() -> bool:
@@ -187,7 +194,7 @@ class WorkerProcess:
             return self.get("/readyz")[0] == 200
 
         try:
-            wait_until(ready, "the worker is ready", timeout_s)
+            wait_until(ready, "the worker is ready", moves=self.moves)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.get('/readyz')}\n{self.log()[-4000:]}") from None
 

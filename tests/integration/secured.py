@@ -7,7 +7,6 @@ everything.
 
 import ssl
 import subprocess
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -31,8 +30,10 @@ from local.redis_node import start_redis
 from local.tools import find_java
 from stream_rater.adapters.access import QUIET
 from stream_rater.config import Settings
+from tests.integration.processes import wait_until
+from tests.waits import STILL_S
 
-SLOTS, MEET_S = 16_384, 30.0
+SLOTS = 16_384
 USERS = tuple(f"user-{number}" for number in range(200))
 ADMIN = "admin"
 MECHANISM = "SCRAM-SHA-512"
@@ -108,7 +109,7 @@ class SecuredKafka:
         if not acls:
             return
         for future in self._admin.create_acls([each.binding(user) for each in acls]).values():
-            future.result(10.0)
+            future.result(STILL_S)
 
 
 @contextmanager
@@ -244,12 +245,13 @@ def secured_cluster(folder: Path, certificates: Certificates) -> Iterator[Secure
             client.execute_command("CLUSTER SET-CONFIG-EPOCH", i + 1)
         port = int(nodes[1].url.rpartition(":")[2])
         first.execute_command("CLUSTER MEET", LOOPBACK, port, buses[1])
-        deadline_s = time.monotonic() + MEET_S
-        while any(
-            node.client.execute_command("CLUSTER INFO")["cluster_state"] != "ok" for node in nodes
-        ):
-            assert time.monotonic() < deadline_s, "the nodes do not meet"
-            time.sleep(0.05)
+        wait_until(
+            lambda: all(
+                node.client.execute_command("CLUSTER INFO")["cluster_state"] == "ok"
+                for node in nodes
+            ),
+            "the nodes have met",
+        )
         yield SecuredCluster(nodes)
 
 

@@ -16,6 +16,7 @@ from stream_rater.config import Settings
 from tests.contract.test_serve_index import an_event
 from tests.integration.processes import WorkerProcess
 from tests.integration.topics import Bytes, produce
+from tests.waits import STILL_S
 
 Serve = Callable[..., WorkerProcess]
 
@@ -39,7 +40,7 @@ def ask(
     """Ask once. A body that is no bytes is sent as JSON; `_` in the names of headers is `-`."""
     data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
     at = urlsplit(serve.url)
-    connection = http.client.HTTPConnection(at.hostname or "", at.port, timeout=20.0)
+    connection = http.client.HTTPConnection(at.hostname or "", at.port, timeout=STILL_S)
     try:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         connection.request(method or ("GET" if body is None else "POST"), path, data, named)
@@ -62,7 +63,7 @@ class Told(NamedTuple):
 def followed(serve: WorkerProcess, path: str, **headers: str) -> Iterator[Iterator[Told]]:
     """The server-sent events of a path, as they come."""
     at = urlsplit(serve.url)
-    connection = http.client.HTTPConnection(at.hostname or "", at.port, timeout=20.0)
+    connection = http.client.HTTPConnection(at.hostname or "", at.port, timeout=STILL_S)
     try:
         connection.request(
             "GET", path, headers={name.replace("_", "-"): v for name, v in headers.items()}

@@ -33,6 +33,7 @@ from tests.integration.bad_rounds import (
 )
 from tests.integration.processes import WorkerProcess, stream_rater, wait_until, workers
 from tests.integration.topics import Bytes, Finished, produce, read_topic
+from tests.waits import STILL_S
 
 CODES = {
     "malformed", "too-large", "too-deep", "unknown-ladder", "too-few-entries", "too-many-entries",
@@ -123,7 +124,7 @@ def aftermath(
         worker = start(settings)
         sent, codes, good = _send(settings)
         finished = Finished(settings)
-        wait_until(lambda: not worker.running or finished(), "everything is finished", 60.0, 0.2)
+        wait_until(lambda: not worker.running or finished(), "everything is finished", every_s=0.2)
         done = Aftermath(settings, worker, sent, codes, good, _read_rejected(settings))
         for message in read_topic(settings, Topics.of(settings).changed):
             event = rating_changed_from_json(message.value() or b"")
@@ -237,10 +238,10 @@ def test_a_record_larger_than_any_topic_takes(aftermath: Aftermath) -> None:
     )
     (partition,) = {partition for partition, _ in aftermath.good}
     packed_small.produce(Topics.of(settings).rounds, value, KEY, partition=partition)
-    assert packed_small.flush(30.0) == 0
+    assert packed_small.flush(STILL_S) == 0
     (after,) = produce(settings, [good_record(400)])
     finished = Finished(settings)
-    wait_until(finished, "everything is finished", 60.0, 0.2)
+    wait_until(finished, "everything is finished", every_s=0.2)
     (headers,) = _read_rejected(settings)[partition, (after.offset() or 0) - 1]
     assert headers["error-code"] == b"too-large"
     assert headers["original-bytes"] == str(len(value) + len(KEY)).encode()
@@ -262,7 +263,7 @@ def test_a_killed_worker_rejects_once(
     first.kill()
     produce(at, [good_record(0)])
     worker_process(at)
-    wait_until(Finished(at), "everything is finished", 60.0, 0.2)
+    wait_until(Finished(at), "everything is finished", every_s=0.2)
     found = [message.value() for message in read_topic(at, Topics.of(at).rejected)]
     assert found == [b"bad %d" % number for number in range(count)]
     assert len(read_topic(at, Topics.of(at).changed)) == 2

@@ -19,6 +19,7 @@ from tests import real
 from tests.integration.bad_rounds import KEY, LADDERS, MEBIBYTE, a_round
 from tests.integration.processes import WorkerProcess, stream_rater, wait_until
 from tests.integration.topics import Finished, make_topics, read_topic
+from tests.waits import STILL_S
 
 BOMB_BYTES = 100 * MEBIBYTE
 LARGE_BYTES = 50_000_000
@@ -59,7 +60,7 @@ def send(at: Settings, codec: str, *values: bytes) -> list[str]:
 
     for value in values:
         producer.produce(Topics.of(at).rounds, value, KEY, partition=0, on_delivery=delivered)
-    assert producer.flush(60.0) == 0
+    assert producer.flush(STILL_S) == 0
     return refused
 
 
@@ -92,7 +93,7 @@ def test_bombs_do_not_kill_or_stop(
     assert send(at, "none", a_round(round_id="last")) == []
     worker = worker_process(at, ready=False)
     finished = Finished(at)
-    wait_until(lambda: not worker.running or finished(), "all is finished", 100.0, 0.2)
+    wait_until(lambda: not worker.running or finished(), "all is finished", every_s=0.2)
     assert worker.running, worker.log()
     assert worker.metric("stream_rater_restarts_total") == 0, worker.log()
     sizes = [len(value) for _, values in attacks for value in values]
@@ -135,7 +136,7 @@ def test_a_large_round_is_rated_where_the_limit_is_raised(
     for codec in codecs:
         assert send(at, codec, a_round(round_id=codec).ljust(LARGE_BYTES)) == []
     assert send(at, "lz4", a_round(round_id="larger").ljust(LARGE_BYTES + 1)) == []
-    wait_until(Finished(at), "all is finished", 100.0, 0.2)
+    wait_until(Finished(at), "all is finished", every_s=0.2)
     assert worker.metric("stream_rater_restarts_total") == 0, worker.log()
     rejected = read_topic(at, Topics.of(at).rejected)
     assert [dict(each.headers() or ())["error-code"] for each in rejected] == [b"too-large"]

@@ -19,6 +19,7 @@ from tests.chaos.corrected import corrected_tally, values_of
 from tests.chaos.crew import Violation, why_ended
 from tests.chaos.rolling import latencies_ms, percentiles, prompt
 from tests.chaos.tally import differing, tally
+from tests.waits import HANGS_S
 
 DUE = {("l", "p"): {"r1": 1, "r2": 2, "r3": 3}, ("l", "q"): {"r3": 1}}
 """Three expected rounds of one player, and one of another."""
@@ -162,7 +163,7 @@ def test_a_fault_and_its_line() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.chaos", "--quick", "redis-restored"],
         cwd=ROOT, env=os.environ | {"PYTHONPATH": "deploy"},
-        capture_output=True, text=True, timeout=200, check=False,
+        capture_output=True, text=True, timeout=HANGS_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     (line,) = done.stdout.splitlines()

@@ -14,8 +14,9 @@ from local.tools import ROOT
 from stream_rater.config import PREFIX, Settings
 from tests import real, rounds
 from tests.helm import chart
-from tests.integration.processes import READY_S, wait_until
+from tests.integration.processes import wait_until
 from tests.integration.topics import Bytes, Finished, produce
+from tests.waits import HANGS_S
 
 CONFIG = "/etc/stream-rater/config"
 
@@ -69,9 +70,9 @@ def test_a_pods_command_rates_and_drains_in_time(
         "containers"
     ][0]["args"]
     with running(pod, tmp_path) as process:
-        wait_until(lambda: port_of(tmp_path / "log") > 0, "it listens", READY_S)
+        wait_until(lambda: port_of(tmp_path / "log") > 0, "it listens")
         helm_test = [sys.executable, "-c", script, f"127.0.0.1:{port_of(tmp_path / 'log')}", pods]
-        assert subprocess.run([*helm_test, str(READY_S)], check=False).returncode == 0
+        assert subprocess.run([*helm_test, str(HANGS_S)], check=False).returncode == 0
         one = rounds.as_json(*rounds.ranked([1, 2], ["ann", "bob"]), round_id="r", ladder="eu")
         produce(at, [Bytes(one, b"eu")])
         wait_until(Finished(at), "the round is rated")

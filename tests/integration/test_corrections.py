@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +14,7 @@ from stream_rater.adapters.topics import Topics
 from stream_rater.config import Settings
 from stream_rater.contract.events import RatingChanged, header, joined, rating_changed_from_json
 from tests import real, rounds
-from tests.integration.processes import WorkerProcess, stream_rater, wait_until
+from tests.integration.processes import PATIENTLY, WorkerProcess, stream_rater, wait_until
 from tests.integration.test_rebuild import flush, gone, rebuild
 from tests.integration.topics import Bytes, Finished, produce, read_topic
 
@@ -50,14 +51,14 @@ def season(first: int, count: int) -> Iterator[Bytes]:
 def rated(at: Settings, *records: Bytes) -> None:
     """Report rounds, and wait until they are rated."""
     produce(at, records)
-    wait_until(Finished(at), "all is rated", 150.0)
+    wait_until(Finished(at), "all is rated")
 
 
 def correct(at: Settings, *words: str) -> int:
     """Send a correction, wait until it is worked in, and return its offset."""
     done = stream_rater("correct", *words, settings=at)
     assert done.returncode == 0, done.stderr
-    wait_until(Finished(at), f"{words} is worked in", 150.0)
+    wait_until(Finished(at), f"{words} is worked in")
     found = re.search(r"offset (\d+)$", done.stdout)
     assert found is not None, done.stdout
     return int(found[1])
@@ -100,7 +101,7 @@ def corrections(at: Settings, offset: int, ladder: str = RANKED) -> dict[str, Ra
 
 def verified(at: Settings) -> str:
     """What `verify` says: all is equal."""
-    done = stream_rater("verify", "--wait", "30", settings=at)
+    done = stream_rater("verify", "--wait", PATIENTLY, settings=at)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "all equal, bit for bit" in done.stdout
     return done.stdout
@@ -192,7 +193,7 @@ def test_every_kind_is_worked_in_and_others_go_on(
     settings: real.SettingsFactory, worker_process: Start, tmp_path: Path
 ) -> None:
     """By one worker; what it has not rated is rated by another one, which reads the notes."""
-    at = settings(session_timeout_ms=2000)
+    at = settings()
     worker = worker_process(at)
     rated(at, *season(0, 60))
     kinds(at, tmp_path)
@@ -242,7 +243,7 @@ def test_a_worker_dies_while_it_works_a_correction_in(
     settings: real.SettingsFactory, worker_process: Start
 ) -> None:
     """Again and again, and rounds come behind it. What another one finds is told once."""
-    at = settings(session_timeout_ms=2000, partitions=1)
+    at = settings(partitions=1)
     worker = worker_process(at)
     rated(at, *season(0, 4000))
     random = Random(3)
@@ -250,10 +251,10 @@ def test_a_worker_dies_while_it_works_a_correction_in(
         sent = stream_rater("correct", "void", RANKED, f"r{2 * turn + 5}", settings=at)
         assert sent.returncode == 0, sent.stderr
         produce(at, [*season(10_000 * (turn + 1), 20)])
-        wait_until(lambda: True, "", every_s=random.uniform(0.0, 0.6))
+        time.sleep(random.uniform(0.0, 0.6))  # the fault: it comes early or late in the work
         worker.kill()
         worker = worker_process(at)
-    wait_until(Finished(at), "all is rated", 150.0)
+    wait_until(Finished(at), "all is rated")
     found = told(at)
     causes = {e.offset: e.round_id for some in found.values() for e in some if e.correction}
     assert sorted(causes.values()) == ["r11", "r5", "r7", "r9"]

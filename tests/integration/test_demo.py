@@ -18,14 +18,14 @@ from demonstration.corner import DATABASES, NoCorner, corner, with_database
 from local.servers import Addresses
 from local.tools import KAFKA_VARIABLE, REDIS_VARIABLE, ROOT
 from stream_rater.adapters.redis import LIBRARY
+from stream_rater.adapters.topics import Admin
 from stream_rater.config import PREFIX
 from tests.integration.processes import wait_until
+from tests.real import SettingsFactory
+from tests.waits import HANGS_S
 
 DEMO = (sys.executable, str(ROOT / "deploy" / "demo.py"))
 SHORT = ("--rounds", "80", "--per-second", "40", "--burst", "120")
-SEASON_S = 100.0
-"""Far more than a short season needs, and less than the two minutes of a long one."""
-
 LATENCY = "from round to rating"
 
 
@@ -48,7 +48,7 @@ def processes_of(folder: Path) -> list[str]:
 
 def assert_nothing_is_left(folder: Path) -> None:
     """Assert that neither processes nor files are left."""
-    wait_until(lambda: not processes_of(folder), "the demo's processes ended", 10.0)
+    wait_until(lambda: not processes_of(folder), "the demo's processes ended")
     assert list(folder.iterdir()) == []
 
 
@@ -69,7 +69,7 @@ def test_the_demo_ends_with_what_it_measured(tmp_path: Path) -> None:
     """On its own servers it prints a table of figures, verifies every rating, and leaves nothing
     behind."""
     with a_demo(tmp_path) as demo:
-        output, errors = demo.communicate(timeout=SEASON_S)
+        output, errors = demo.communicate(timeout=HANGS_S)
     assert demo.returncode == 0, output + errors
     for text in (
         "200 reported", "none missing, none twice", "updates per second", f"p50 {LATENCY}",
@@ -106,7 +106,7 @@ def contents(at: Addresses) -> tuple[set[str], Mapping[str, Any], int]:
     kafka: Any = AdminClient({"bootstrap.servers": at.kafka})
     with redis.Redis.from_url(with_database(at.redis, 0)) as client:
         sizes = {name: each["keys"] for name, each in client.info("keyspace").items()}
-        return set(kafka.list_topics(timeout=10.0).topics), sizes, len(client.function_list())
+        return set(kafka.list_topics(timeout=HANGS_S).topics), sizes, len(client.function_list())
 
 
 def given(at: Addresses) -> dict[str, str]:
@@ -116,18 +116,32 @@ def given(at: Addresses) -> dict[str, str]:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_demo_leaves_given_servers_as_they_were(
-    addresses: Addresses, tmp_path: Path, number: signal.Signals
+    addresses: Addresses, settings: SettingsFactory, tmp_path: Path, number: signal.Signals
 ) -> None:
-    """Its topics, keys and processes are gone, and the servers continue to run."""
+    """Its topics, keys and processes are gone, those of somebody else are there, and the servers
+    continue to run."""
+    somebodys = Admin(settings())
+    somebodys.create_topics()
+    theirs = somebodys.partitions()
     before = contents(addresses)
+
+    def new() -> tuple[set[str], dict[str, int], int]:
+        """What was not there before; what other tests left may be gone meanwhile."""
+        topics, sizes, libraries = contents(addresses)
+        more = {name: n for name, n in sizes.items() if n > before[1].get(name, 0)}
+        return topics - before[0], more, libraries - before[2]
+
     with a_demo(tmp_path, **given(addresses)) as demo:
         assert demo.stdout is not None
         streaming = any("rating changes" in line for line in demo.stdout)
         assert streaming, demo.communicate()
         demo.send_signal(number)
-        _, errors = demo.communicate(timeout=SEASON_S)
+        _, errors = demo.communicate(timeout=HANGS_S)
     assert demo.returncode == 128 + number, errors
-    wait_until(lambda: contents(addresses) == before, "the servers are as they were")
+    wait_until(lambda: new() == (set(), {}, 0), "nothing of it is left", moves=new)
+    assert somebodys.partitions() == theirs
+    with redis.Redis.from_url(settings().redis) as client:
+        assert client.dbsize() == 1
     assert_nothing_is_left(tmp_path)
 
 
@@ -158,7 +172,7 @@ def test_the_demo_tells_in_one_line_why_it_failed(addresses: Addresses, tmp_path
         client.function_load(f"#!lua name={LIBRARY}\nredis.register_function('f', function() end)")
         try:
             with a_demo(tmp_path, **given(addresses)) as demo:
-                _, errors = demo.communicate(timeout=SEASON_S)
+                _, errors = demo.communicate(timeout=HANGS_S)
         finally:
             client.function_flush()
             client.function_restore(before)
@@ -173,7 +187,7 @@ def test_the_embedded_demo_needs_no_server() -> None:
     """It succeeds, shows a leaderboard and a correction, and says that nothing was durable."""
     done = subprocess.run(
         [sys.executable, "-m", "stream_rater", "demo", "--embedded", "--rounds", "40"],
-        env=environment(Path("/tmp")), capture_output=True, text=True, timeout=60, check=False,
+        env=environment(Path("/tmp")), capture_output=True, text=True, timeout=HANGS_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "Leaderboard after 40 rounds" in done.stdout

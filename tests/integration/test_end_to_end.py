@@ -19,7 +19,7 @@ from stream_rater.config import Settings
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.record import Player
 from stream_rater.rating.record import OFFSET_SIZE
-from tests.integration.processes import WorkerProcess, stream_rater, wait_until
+from tests.integration.processes import PATIENTLY, WorkerProcess, stream_rater, wait_until
 from tests.integration.topics import Finished, read_topic
 from tests.real import SettingsFactory
 
@@ -128,7 +128,7 @@ def _submit(season: Season, settings: Settings) -> None:
 def _check_all(season: Season, settings: Settings) -> None:
     """Check that beliefs equal those of `rate`, that `verify` agrees, and that each result was
     published once, in order."""
-    verified = stream_rater("verify", "--wait", "200", settings=settings, timeout_s=240)
+    verified = stream_rater("verify", "--wait", PATIENTLY, settings=settings)
     assert verified.returncode == 0, verified.stderr
     assert "all equal, bit for bit" in verified.stdout
     assert _beliefs(settings, list(season.beliefs)) == season.beliefs
@@ -148,7 +148,7 @@ def _check_all(season: Season, settings: Settings) -> None:
 @pytest.fixture
 def place(season: Season, settings: SettingsFactory) -> Settings:
     """Settings for this season, with more shards than workers."""
-    return settings(shards=6, ladders=str(season.ladders), buckets=64, session_timeout_ms=2000)
+    return settings(shards=6, ladders=str(season.ladders), buckets=64)
 
 
 @pytest.mark.parametrize("count", [1, 3])

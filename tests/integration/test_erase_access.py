@@ -22,7 +22,6 @@ from tests.integration.rights import Rights, least_to_erase
 from tests.integration.secured import Acl
 from tests.integration.test_access import (
     AT_ONCE,
-    ENDS_WITHIN_S,
     Castle,
     Ended,
     castle,
@@ -82,7 +81,7 @@ def user(castle: Castle, at: Settings, given: Rights) -> Settings:
 def erase(at: Settings, *words: str) -> Ended:
     new = f"{at.topic_prefix}{NEW}"
     words = ("erase", "ann", "--to", new, *words)
-    return stream_rater(*words, settings=at, timeout_s=ENDS_WITHIN_S)
+    return stream_rater(*words, settings=at)
 
 
 def least_at(at: Settings) -> Rights:

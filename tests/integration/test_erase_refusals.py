@@ -33,6 +33,7 @@ from tests.integration.processes import stream_rater, wait_until
 from tests.integration.test_corrections import RANKED, a_round, correct, rated, verified
 from tests.integration.test_rebuild import rebuild
 from tests.integration.topics import make_topics, produce, read_topic
+from tests.waits import STILL_S
 
 MU = 21
 """Where mu begins in a record."""
@@ -45,7 +46,7 @@ def delete_first_rounds(at: Settings) -> None:
     partition = next(p for p, end in enumerate(admin.ends(topic, at.partitions)) if end)
     client = AdminClient({"bootstrap.servers": at.kafka}, logger=QUIET)
     for future in client.delete_records([TopicPartition(topic, partition, 1)]).values():
-        future.result(10.0)
+        future.result(STILL_S)
 
 
 def test_what_could_not_be_undone_is_refused(

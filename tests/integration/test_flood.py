@@ -54,7 +54,7 @@ def test_a_flood_costs_little_and_what_is_behind_it_is_rated_later(
     worker = flooded(settings, worker_process, A_WHILE)
     used_s = cpu_s(worker.pid)
     wait_until(lambda: worker.metric(REST_METRIC) == 1, "the metric shows it")
-    wait_until(lambda: worker.metric(REST_METRIC) == 0, "it goes on", 40.0, 0.2)
+    wait_until(lambda: worker.metric(REST_METRIC) == 0, "it goes on", every_s=0.2)
     assert cpu_s(worker.pid) - used_s < 4.0  # of the ten seconds or more that it rested
     wait_until(lambda: worker.metric(EVENTS_METRIC) == 2, "the round behind the flood is rated")
     wait_until(Finished(worker.settings), "all is finished")

@@ -17,6 +17,7 @@ from tests.integration.processes import WorkerProcess, wait_until
 from tests.integration.test_rebuild import delete_parts, gone, rebuild
 from tests.integration.test_service import a_round, assert_all_rated_once
 from tests.integration.topics import Bytes, Finished, produce, read_topic
+from tests.waits import STILL_S
 
 Start = Callable[..., WorkerProcess]
 
@@ -30,7 +31,7 @@ def rated(settings: Settings, start: Start) -> None:
     worker = start(settings)
     junk = Bytes(b"no round", b"ladder", partition=1)
     produce(settings, [*(a_round(number) for number in range(50)), junk])
-    wait_until(Finished(settings), "all is finished", 60.0, 0.2)
+    wait_until(Finished(settings), "all is finished", every_s=0.2)
     worker.terminate()
     assert worker.wait() == 0
     wait_until(gone(settings), "it has left")
@@ -45,7 +46,7 @@ def forget_offsets(settings: Settings, *groups: str) -> dict[str, dict[int, int 
     names = [settings.topic_prefix + group for group in groups]
     client = client_of(settings)
     for future in client.delete_consumer_groups(names).values():
-        future.result(10.0)
+        future.result(STILL_S)
     return found
 
 
@@ -53,7 +54,7 @@ def test_rounds_that_were_deleted_are_not_replayed_without(
     settings: real.SettingsFactory, worker_process: Start
 ) -> None:
     """A rebuild refuses in one line, and leaves the store as it is."""
-    at = settings(session_timeout_ms=2000)
+    at = settings()
     rated(at, worker_process)
     store = RedisStore(at)
     before = store.count_beliefs(), store.read(dict.fromkeys(range(4), NO_PLAYERS))
@@ -63,7 +64,7 @@ def test_rounds_that_were_deleted_are_not_replayed_without(
     where = TopicPartition(rounds, partition, 3)
     client = client_of(at)
     for future in client.delete_records([where]).values():
-        future.result(10.0)
+        future.result(STILL_S)
     refused = rebuild(at, "--replace")
     assert refused.returncode == 1
     assert f"partition {partition} of the rounds starts at 3" in refused.stderr
@@ -76,7 +77,7 @@ def assert_goes_on(at: Settings, worker_process: Start) -> None:
     twice."""
     worker_process(at)
     produce(at, [a_round(number) for number in range(50, 60)])
-    wait_until(Finished(at), "all is finished", 60.0, 0.2)
+    wait_until(Finished(at), "all is finished", every_s=0.2)
     assert_all_rated_once(at, 60)
     assert len(read_topic(at, Topics.of(at).rejected)) == 1
 
@@ -85,7 +86,7 @@ def test_estimators_find_where_they_were(
     settings: real.SettingsFactory, worker_process: Start
 ) -> None:
     """If no part was deleted, nothing is rated, published or rejected twice."""
-    at = settings(session_timeout_ms=2000)
+    at = settings()
     rated(at, worker_process)
     forget_offsets(at, ESTIMATORS)
     assert_goes_on(at, worker_process)
@@ -95,7 +96,7 @@ def test_estimators_do_not_guess_where_they_were(
     settings: real.SettingsFactory, worker_process: Start
 ) -> None:
     """If parts were deleted, a worker ends and says what to commit. Then it continues."""
-    at = settings(session_timeout_ms=2000)
+    at = settings()
     rated(at, worker_process)
     delete_parts(at)
     known = forget_offsets(at, ESTIMATORS)[ESTIMATORS]
@@ -114,7 +115,7 @@ def test_updaters_do_not_guess_where_they_were(
     settings: real.SettingsFactory, worker_process: Start
 ) -> None:
     """Shards that hold something wait for an operator. The message says what to commit."""
-    at = settings(session_timeout_ms=2000)
+    at = settings()
     rated(at, worker_process)
     known = forget_offsets(at, UPDATERS)[UPDATERS]
     assert "has no committed offset any more" in rebuild(at, "--replace").stderr
@@ -132,5 +133,5 @@ def test_updaters_do_not_guess_where_they_were(
     Admin(at).commit(UPDATERS, Topics.of(at).parts, used)
     worker_process(at)
     produce(at, [a_round(number) for number in range(50, 60)])
-    wait_until(Finished(at), "all is finished", 60.0, 0.2)
+    wait_until(Finished(at), "all is finished", every_s=0.2)
     assert_all_rated_once(at, 60)

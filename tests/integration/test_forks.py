@@ -12,6 +12,7 @@ from stream_rater.config import Settings
 from tests.integration import forks
 from tests.integration.forks import Fork, run_fork
 from tests.integration.processes import environment_of
+from tests.waits import HANGS_S, STILL_S
 
 NOWHERE = environment_of(Settings(kafka="127.0.0.1:1", redis="127.0.0.1:1"))
 
@@ -26,7 +27,7 @@ def test_a_fork_finds_the_imports_done(tmp_path: Path) -> None:
     found = tmp_path / "found"
     process = forks.context.Process(target=note_preload, args=(str(found),))
     process.start()
-    process.join(60.0)
+    process.join(STILL_S)
     assert found.read_text() == "True"
 
 
@@ -49,4 +50,4 @@ def test_a_fork_is_signalled_and_awaited(tmp_path: Path) -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         fork.wait(0.01)
     fork.kill()
-    assert fork.wait(60.0) == -signal.SIGKILL
+    assert fork.wait(HANGS_S) == -signal.SIGKILL

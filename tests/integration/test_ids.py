@@ -36,7 +36,7 @@ def test_ids_stay_apart(
     ]
     twice = [{"player": player, "rank": 1} for player in (IDS[8], IDS[8])]
     produce(at, [*sent, *(Bytes(a_round(*twice, ladder=ladder)) for ladder in IDS)])
-    wait_until(Finished(at), "everything is finished", 60.0, 0.2)
+    wait_until(Finished(at), "everything is finished", every_s=0.2)
     changes = read_topic(at, Topics.of(at).changed)
     events = [rating_changed_from_json(message.value() or b"") for message in changes]
     found = {(each.ladder, each.round_id, each.player): each for each in events}

@@ -17,8 +17,6 @@ from tests.integration.processes import WorkerProcess, wait_until
 from tests.integration.topics import Bytes, Finished, produce
 from tests.real import SettingsFactory
 
-pytestmark = pytest.mark.timeout(900)  # 45 s of processor time, on whatever machine
-
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Stage]]:

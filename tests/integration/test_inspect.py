@@ -11,7 +11,7 @@ from tests import real
 from tests.integration.topics import Bytes, produce
 
 KEY = b"eu:ann"
-NOW, LONG_S = 0.0, 20.0
+NOW, LONG_S = 0.0, 600.0
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from stream_rater.pipeline.ports import LogTrouble
 from tests import real
 from tests.integration.processes import stream_rater
 
-LONG_S = 10.0
+LONG_S = 180.0
 
 
 def leave_open(at: Settings) -> None:

@@ -2,8 +2,6 @@
 
 import itertools
 import os
-import statistics
-import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -267,12 +265,13 @@ def assert_accessible(page: Page) -> None:
 CHANGES = 5
 
 
-def test_a_change_arrives_within_a_second(
+def test_a_change_arrives_by_itself(
     settings: real.SettingsFactory, worker_process: Start, chromium: Browser,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:  # fmt: skip
-    """From a round that a game reports to the new rating on the page, through a real worker: in the
-    middle of several, for this is a machine with other work."""
+    """From a round that a game reports to the new rating on the page, through a real worker: nobody
+    touches the page, and it is not opened anew. How long a change takes is measured by
+    `make bench-stream`."""
     at = settings()
     worker_process(at)
     with serves(tmp_path_factory.mktemp("live")) as start, tab(chromium) as opened:
@@ -282,14 +281,12 @@ def test_a_change_arrives_within_a_second(
         page.goto(start(at).url)
         expect(rating_of(page, "ann")).not_to_have_text("")
         expect(page.locator("#status")).to_have_text("live")
-        took_s = []
+        page.evaluate("window.opened_once = true")
         for number in range(6, 6 + CHANGES):
             before = rating_of(page, "ann").inner_text()
-            began_s = time.perf_counter()
             produce(at, [a_round(number, "bob" if number % 2 else "ann")])
             expect(rating_of(page, "ann")).not_to_have_text(before)
-            took_s.append(time.perf_counter() - began_s)
-        assert statistics.median(took_s) <= 1.0, took_s
+        assert page.evaluate("window.opened_once")
         assert opened.errors == []
 
 

@@ -12,6 +12,7 @@ from tests import real
 from tests.integration.bad_rounds import a_round
 from tests.integration.processes import WorkerProcess, stream_rater, wait_until
 from tests.integration.topics import Finished, read_topic
+from tests.waits import STILL_S
 
 LADDERS = [f"ladder-{number}" for number in range(12)]
 
@@ -23,7 +24,7 @@ def reported(at: real.Settings, ladders: list[str], **options: str) -> None:
     for ladder in ladders:
         value = a_round(round_id=f"of {ladder}", ladder=ladder)
         producer.produce(Topics.of(at).rounds, value, ladder.encode())
-    assert producer.flush(30.0) == 0
+    assert producer.flush(STILL_S) == 0
 
 
 def rejected(at: real.Settings) -> dict[str, str]:
@@ -50,14 +51,14 @@ def test_no_round_is_lost_by_the_default_partitioner(
     at = settings()
     worker_process(at)
     reported(at, LADDERS)
-    wait_until(Finished(at), "everything is finished", 60.0, 0.2)
+    wait_until(Finished(at), "everything is finished", every_s=0.2)
     refused = rejected(at)
     assert set(refused) | rated(at) == set(LADDERS)
     assert not set(refused) & rated(at)
     assert 0 < len(refused) < len(LADDERS), "the two partitioners agree on some"
     assert all("partitioner=murmur2_random" in why for why in refused.values())
     reported(at, list(refused), partitioner="murmur2_random")
-    wait_until(Finished(at), "everything is finished", 60.0, 0.2)
+    wait_until(Finished(at), "everything is finished", every_s=0.2)
     assert rated(at) == set(LADDERS)
     assert len(rejected(at)) == len(refused)
     assert stream_rater("verify", settings=at).returncode == 0

@@ -5,6 +5,7 @@ import math
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -29,12 +30,16 @@ from tests.integration.serving import serves
 from tests.integration.topics import Bytes, Finished, produce
 from tests.unit import test_runbook as runbook
 from tests.unit.test_alerts import ALERTS
+from tests.waits import HANGS_S
 from watching.__main__ import asked as questions
 from watching.ask import Panel, Prometheus, panels
 
-EVERY_S = 0.25
+EVERY_S = 3.0
+"""Between two scrapes, and the longest that a scrape may take, even on a busy machine."""
+ALL_OF_IT = "1h"
+"""A window that has the whole load in it, however long that took."""
 ROUNDS_AT_ONCE = 40
-SHOWN = list(panels(rate_interval="4s"))
+SHOWN = list(panels(rate_interval=ALL_OF_IT))
 SELECTOR = re.compile(r"\b(?:stream_rater_\w+|job\w*:[\w:]+|process_\w+|up)\b(?:\{[^}]*\})?")
 """A metric in an expression, with its matchers."""
 TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[<>=!]=|[<>(){}\[\]]|\b(?:and|or)\b|\bunless on \([^)]*\)')
@@ -68,6 +73,10 @@ class Watched(NamedTuple):
     prometheus: str
     worker: WorkerProcess
     log: Path
+    seen_s: float
+    """When the data of the load were there (Unix seconds). Later their windows may be over."""
+    lasted_s: float
+    """How long the load took, from its first round on."""
 
 
 @pytest.fixture(scope="module")
@@ -90,26 +99,28 @@ def watched(
             asked = Prometheus(server.address)
             finished = Finished(at)
             wait_until(lambda: bool(asked.now("stream_rater_ready")), "counters are seen at zero")
-            sent = 0
+            sent, began_s = 0, time.time()
             while sent < 4 or not has_data(asked):
                 assert sent < 40, "Prometheus never saw the load"
                 produce(at, load(sent * ROUNDS_AT_ONCE))
                 sent += 1
                 wait_until(finished, "all is rated")
                 wait_until(scraped_again(asked), "it is scraped")
-            yield Watched(server.address, worker, folder / "worker-0.log")
+            seen_s = time.time()
+            log = folder / "worker-0.log"
+            yield Watched(server.address, worker, log, seen_s, seen_s - began_s)
 
 
 @pytest.fixture(scope="module")
 def scraped(watched: Watched) -> Prometheus:
-    """The Prometheus to query."""
-    return Prometheus(watched.prometheus)
+    """The Prometheus to query, as of the time when it had seen the load."""
+    return Prometheus(watched.prometheus, watched.seen_s)
 
 
 def has_data(asked: Prometheus) -> bool:
     """Whether the slowest data is there: a recorded ratio of two rates."""
     found = asked.now("job:stream_rater_rounds_rejected:ratio_rate5m > 0")
-    return bool(found) and bool(asked.now("rate(stream_rater_events_total[4s]) > 0"))
+    return bool(found) and bool(asked.now("rate(stream_rater_events_total[1h]) > 0"))
 
 
 def scraped_again(asked: Prometheus) -> Callable[[], bool]:
@@ -227,13 +238,13 @@ def test_rules_are_evaluated_and_none_fires(scraped: Prometheus) -> None:
     assert [name for name in recorded if not scraped.now(name)] == []
 
 
-def test_latency_is_what_was_measured(scraped: Prometheus) -> None:
+def test_latency_is_what_was_measured(watched: Watched, scraped: Prometheus) -> None:
     """The latency is between 0 and the time that the whole load took."""
     for role in ("estimator", "updater"):
         (count,) = scraped.now(f'stream_rater_latency_seconds_count{{role="{role}"}}')
         (total,) = scraped.now(f'stream_rater_latency_seconds_sum{{role="{role}"}}')
         assert count.points[0][1] >= 4
-        assert 0.0 < total.points[0][1] / count.points[0][1] < 30.0
+        assert 0.0 < total.points[0][1] / count.points[0][1] < watched.lasted_s
 
 
 LOOKED_AT = [
@@ -273,7 +284,7 @@ def test_what_the_runbook_looks_with_tells_something(
     done = subprocess.run(
         ["bash", "-uc", block.replace(*SOMEBODY)],
         cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, timeout=60.0, check=False,
+        capture_output=True, text=True, timeout=HANGS_S, check=False,
     )  # fmt: skip
     assert (done.returncode, complaints(done.stderr)) == (0, []), done.stderr
     assert done.stdout.strip(), "it tells nothing"

@@ -15,11 +15,9 @@ from demonstration.programs import ready
 from local.processes import LOOPBACK, free_port, log_tail
 from local.tools import ROOT
 from tests import pages
-from tests.integration.processes import environment_of, wait_until
+from tests.integration.processes import ANSWER_S, environment_of, wait_until
 from tests.real import SettingsFactory
-
-WALK_S = 200.0
-STOP_S = 10.0
+from tests.waits import HANGS_S, any_of, cpu_of, size_of
 
 SERVICE, CLIENT = "terminal 1", "terminal 2"
 """Titles of the tutorial's blocks."""
@@ -61,10 +59,10 @@ def first_terminal(
             return False
 
     try:
-        wait_until(is_ready, "the service is ready", WALK_S)
+        wait_until(is_ready, "the service is ready", moves=any_of(size_of(log), cpu_of(shell.pid)))
         yield
         os.killpg(shell.pid, signal.SIGINT)
-        assert shell.wait(STOP_S) == 0, log_tail(log)
+        assert shell.wait(HANGS_S) == 0, log_tail(log)
     finally:
         if shell.poll() is None:
             os.killpg(shell.pid, signal.SIGKILL)
@@ -76,7 +74,7 @@ def typed(script: str, environment: Mapping[str, str]) -> str:
     each ends well."""
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script], cwd=ROOT, env=environment,
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=WALK_S, check=False,
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=HANGS_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
@@ -100,7 +98,7 @@ def test_the_walk_through_the_service_works_as_it_stands(
     service, client, offline = walk()
     with first_terminal(service, environment, tmp_path / "service.log", port):
         told = typed(client + offline, environment)
-        with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/metrics", timeout=5.0) as page:
+        with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/metrics", timeout=ANSWER_S) as page:
             metrics = page.read().decode()
     assert 'stream_rater_rejected_total{code="duplicate-round"} 1.0' in metrics
     assert 'stream_rater_lag_records{partition="0",topic=' in metrics
@@ -147,7 +145,7 @@ def test_the_tutorial_works_as_it_stands(
     assert_shown(pages.section(pages.text("tutorial.md"), "7. A cheater was found"), told)
     command = [".venv/bin/stream-rater", "verify"]
     without = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=WALK_S,
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=HANGS_S,
         check=False,
     )  # fmt: skip
     assert (without.returncode, without.stdout) == (2, "")

@@ -16,6 +16,7 @@ from tests import real
 from tests.integration.processes import WorkerProcess, stream_rater, wait_until
 from tests.integration.test_service import a_round, assert_all_rated_once
 from tests.integration.topics import Finished, produce
+from tests.waits import STILL_S
 
 Start = Callable[..., WorkerProcess]
 
@@ -44,7 +45,7 @@ def delete_parts(settings: Settings) -> None:
     for future in client.delete_records(
         [TopicPartition(topic, shard, end) for shard, end in enumerate(ends)]
     ).values():
-        future.result(10.0)
+        future.result(STILL_S)
 
 
 def rated_on(settings: Settings, start: Start, first: int, count: int) -> WorkerProcess:
@@ -62,7 +63,7 @@ def test_the_store_is_lost_in_mid_season(
 ) -> None:
     """A worker is killed during work, and Redis is emptied. After a rebuild, another worker
     continues, and nothing is lost or doubled. No rebuild begins while a worker runs."""
-    at = settings(session_timeout_ms=2000)
+    at = settings()
     worker = worker_process(at)
     produce(at, [a_round(number) for number in range(400)])
     wait_until(lambda: worker.metric("stream_rater_events_total") > 100, "it is at work")
@@ -123,7 +124,7 @@ def test_more_shards(settings: real.SettingsFactory, worker_process: Start) -> N
     client = AdminClient({"bootstrap.servers": at.kafka}, logger=QUIET)
     more = [NewPartitions(topic, 7) for topic in (topics.parts, topics.changed)]
     for future in client.create_partitions(more).values():
-        future.result(10.0)
+        future.result(STILL_S)
     wait_until(lambda: Admin(at).partitions()[topics.parts] == 7, "there are more")
     refused = stream_rater("run", settings=at)
     assert refused.returncode == 2

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from stream_rater.config import Settings
-from tests.integration.processes import stream_rater
+from tests.integration.processes import PATIENTLY, stream_rater
 from tests.real import SettingsFactory
 from tests.restore import Rehearsal
 
@@ -19,7 +19,7 @@ def test_a_snapshot_and_the_log_bring_every_belief_back(
     -m tests.restore`, half a minute.)"""
 
     def verified(at: Settings) -> None:
-        done = stream_rater("verify", "--wait", "30", settings=at)
+        done = stream_rater("verify", "--wait", PATIENTLY, settings=at)
         assert done.returncode == 0, done.stderr
         assert f"{PLAYERS} beliefs compared: all equal" in done.stdout, done.stdout
 

@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -30,10 +29,12 @@ from tests.integration.processes import (
     wait_until,
 )
 from tests.integration.topics import Bytes, Finished, produce, read_topic
+from tests.waits import HANGS_S, STILL_S
 
 Start = Callable[..., WorkerProcess]
 
-STOP_S = 10.0
+LONG_SESSION_MS = 300_000
+"""Longer than a test waits for something that does not move."""
 """The time that a worker may take to stop."""
 
 
@@ -61,7 +62,7 @@ def assert_all_rated_once(settings: Settings, count: int, players: int = 2) -> N
     found = events_of(settings)
     assert len(found) == count * players
     assert set(found.values()) == {1}
-    commands.verify(settings, wait_s=10.0)
+    commands.verify(settings, wait_s=STILL_S)
 
 
 def lag(worker: WorkerProcess, topic: str) -> dict[int, float]:
@@ -181,16 +182,14 @@ def test_lag_is_what_waits(settings: real.SettingsFactory, worker_process: Start
 def test_sigterm_finishes_what_is_in_hand(
     settings: real.SettingsFactory, worker_process: Start
 ) -> None:
-    """A worker that is stopped during work exits with 0 within 10 s, and leaves a successor nothing
-    to repair."""
+    """A worker that is stopped during work exits with 0, and leaves a successor nothing to
+    repair."""
     at = settings()
     worker = worker_process(at, forked=False)
     produce(at, [a_round(number) for number in range(1000)])
     wait_until(lambda: worker.metric("stream_rater_events_total") > 100, "it is at work")
-    began_s = time.monotonic()
     worker.terminate()
-    assert worker.wait(STOP_S) == 0
-    assert time.monotonic() - began_s < STOP_S
+    assert worker.wait() == 0
     assert [event["event"] for event in worker.events()][-1] == "stopped"
     assert not Finished(at)(), "it was stopped in the midst"
     successor = worker_process(at)
@@ -203,7 +202,7 @@ def test_sigterm_finishes_what_is_in_hand(
 def test_workers_share(settings: real.SettingsFactory, worker_process: Start) -> None:
     """A second worker takes half of the partitions and shards. When it stops, it gives them
     back."""
-    at = settings(session_timeout_ms=2000)
+    at = settings()
     first = worker_process(at)
     produce(at, [a_round(number) for number in range(300)])
     second = worker_process(at)
@@ -214,7 +213,7 @@ def test_workers_share(settings: real.SettingsFactory, worker_process: Start) ->
     wait_until(finished, "both rate")
     assert second.metric("stream_rater_events_total") > 0
     second.terminate()
-    assert second.wait(STOP_S) == 0
+    assert second.wait() == 0
     wait_until(lambda: shares(first) == (4, 4), "the first has all again")
     produce(at, [a_round(number) for number in range(600, 900)])
     wait_until(finished, "the first rates on")
@@ -225,22 +224,22 @@ def test_a_worker_without_a_share_is_ready(
     settings: real.SettingsFactory, worker_process: Start
 ) -> None:
     """With more workers than partitions, the surplus workers are ready, and take over."""
-    at = settings(partitions=1, shards=1, session_timeout_ms=2000)
+    at = settings(partitions=1, shards=1)
     first = worker_process(at)
     second = worker_process(at)
     assert (shares(first), shares(second)) == ((1, 1), (0, 0))
     first.terminate()
-    assert first.wait(STOP_S) == 0
+    assert first.wait() == 0
     wait_until(lambda: second.metric("stream_rater_owned") == 2, "the second has all")
 
 
 def test_the_same_instance_twice(settings: real.SettingsFactory, worker_process: Start) -> None:
     """A second process with the same instance_id takes over; the first says so and exits with 1."""
-    at = settings(instance_id="twin", session_timeout_ms=2000)
+    at = settings(instance_id="twin")
     first = worker_process(at)
     second = worker_process(at)
     produce(at, [a_round(0)])
-    assert first.wait(20.0) == 1
+    assert first.wait() == 1
     last = first.log().splitlines()[-1]
     assert re.match(r"stream-rater: (estimator|updater): kafka: .*", last), last
     assert "Traceback" not in first.log()
@@ -255,7 +254,7 @@ def test_an_instance_comes_back_quickly(
 ) -> None:
     """A successor with the same instance_id has the assignment at once, without waiting for the
     session to end. Nothing is revoked from or given to another worker meanwhile."""
-    at = settings(instance_id="one", session_timeout_ms=120_000)  # three times READY_S
+    at = settings(instance_id="one", session_timeout_ms=LONG_SESSION_MS)
     worker = worker_process(at)
     other = worker_process(msgspec.structs.replace(at, instance_id="two"))
     wait_until(lambda: shares(worker) == shares(other) == (2, 2), "each has half")
@@ -266,9 +265,9 @@ def test_an_instance_comes_back_quickly(
         worker.kill()
     else:
         worker.terminate()
-        assert worker.wait(STOP_S) == 0
+        assert worker.wait() == 0
     successor = worker_process(at)
-    wait_until(Finished(at), "the successor has done all", timeout_s=20.0)
+    wait_until(Finished(at), "the successor has done all")
     assert_all_rated_once(at, 1000)
     assert shares(successor) == shares(other) == (2, 2)
     assert assignments(other) == before
@@ -299,7 +298,7 @@ def test_logs_are_json_lines(settings: real.SettingsFactory, worker_process: Sta
     wait_until(lambda: bool(worker.events("round rejected")), "it is records")
     wait_until(Finished(at), "it is idle")
     os.kill(worker.pid, signal.SIGINT)
-    assert worker.wait(5.0) == 0
+    assert worker.wait() == 0
     records = [json.loads(line) for line in worker.log().splitlines()]
     assert all({"event", "level", "timestamp", "role"} <= each.keys() for each in records)
     (rejected,) = worker.events("round rejected")
@@ -319,7 +318,7 @@ def test_logs_are_for_people_on_a_terminal(settings: real.SettingsFactory) -> No
     while b"ready" not in seen:
         seen += os.read(ours, 4096)
     process.terminate()
-    assert process.wait(STOP_S) == 0
+    assert process.wait(HANGS_S) == 0
     os.close(ours)
     assert b"{" not in seen
 
@@ -335,7 +334,7 @@ def test_a_large_round(settings: real.SettingsFactory, worker_process: Start) ->
     produce(at, [Bytes(value, b"ranked-eu")])
     wait_until(
         lambda: worker.metric("stream_rater_events_total") == len(standings),
-        "all are published", 60.0, 0.2,
+        "all are published", every_s=0.2,
     )  # fmt: skip
     wait_until(Finished(at), "all is committed")
     assert worker.metric("stream_rater_restarts_total") == 0

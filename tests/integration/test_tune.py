@@ -15,6 +15,7 @@ from tests import real
 from tests.integration.processes import stream_rater
 from tests.integration.topics import Bytes, produce, read_topic
 from tests.rounds import day, event, ranked
+from tests.waits import STILL_S
 
 LADDER, SHORT = "ranked", "duels"
 FILE = """
@@ -59,8 +60,8 @@ def there(at: Settings) -> tuple[set[str], set[str], list[tuple[Any, Any]]]:
     """Our topics, the groups that are ours or a command's, and what was reported."""
     client = AdminClient({"bootstrap.servers": at.kafka}, logger=QUIET)
     ours = (at.topic_prefix, "stream-rater-")
-    groups = client.list_consumer_groups().result(30.0).valid
-    topics = client.list_topics(timeout=30.0).topics
+    groups = client.list_consumer_groups().result(STILL_S).valid
+    topics = client.list_topics(timeout=STILL_S).topics
     records = read_topic(at, Topics.of(at).rounds)
     return (
         {name for name in topics if name.startswith(ours)},
@@ -95,7 +96,7 @@ def test_what_cannot_be_tuned_is_told(settings: real.SettingsFactory, tmp_path: 
     assert (nothing.returncode, nothing.stdout) == (2, "")
     assert f"topic {Topics.of(bare).rounds} does not exist" in nothing.stderr
     client = AdminClient({"bootstrap.servers": bare.kafka}, logger=QUIET)
-    topics = client.list_topics(timeout=30.0).topics
+    topics = client.list_topics(timeout=STILL_S).topics
     assert not [name for name in topics if name.startswith(bare.topic_prefix)]
     at = reported(bare, tmp_path)
     for ladder, why in (

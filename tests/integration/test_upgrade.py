@@ -71,7 +71,7 @@ def traces_of(settings: Settings) -> dict[int, set[bool]]:
 
 
 def finished(settings: Settings) -> None:
-    wait_until(Finished(settings), "all is rated", 60.0)
+    wait_until(Finished(settings), "all is rated")
 
 
 def refusal(settings: Settings) -> str:
@@ -166,7 +166,7 @@ def test_older_workers_wait_for_newer_ones(before: Settings, worker_process: Sta
     wait_until(lambda: older.metric("stream_rater_refused_shards") > 0, "it waits")
     assert "waits for a worker of the newer release" in older.get("/readyz")[1]
     assert older.get("/healthz")[0] == 200
-    wait_until(lambda: len(older.events("shard refused")) > 1, "it tries again", 10.0)
+    wait_until(lambda: len(older.events("shard refused")) > 1, "it tries again")
     assert not older.events("shard goes on")
     assert Admin(before).behind("stream-rater-updaters", Topics.of(before).parts, 4) > 0
     worker_process(before, "updater", ready=False, module=NEXT_RELEASE)

@@ -34,6 +34,7 @@ from stream_rater.config import Settings
 from tests import real
 from tests.integration.processes import WorkerProcess, stream_rater
 from tests.integration.topics import make_topics
+from tests.waits import STILL_S
 
 NOWHERE = "127.0.0.1:1"
 
@@ -179,7 +180,7 @@ def mend(line: str) -> tuple[str, str]:
             entry = ConfigEntry(setting, value, incremental_operation=AlterConfigOpType.SET)
             resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[entry])
             client = AdminClient({"bootstrap.servers": servers}, logger=QUIET)
-            client.incremental_alter_configs([resource])[resource].result(10.0)
+            client.incremental_alter_configs([resource])[resource].result(STILL_S)
             return name, setting
     raise AssertionError(line)
 
@@ -196,7 +197,7 @@ def test_topics_with_kafkas_defaults_are_refused_until_they_are_mended(
     counts = {names.rounds: 4, names.parts: 4, names.changed: 4, names.rejected: 1}
     new = [NewTopic(name, count, 1) for name, count in counts.items()]
     for future in client.create_topics(new).values():
-        future.result(10.0)
+        future.result(STILL_S)
     mended = []
     for _ in range(3):
         refused = stream_rater("run", settings=at)

@@ -15,7 +15,8 @@ from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.pipeline.ports import LogTrouble
 
 LARGEST = 16 * 2**20
-TIMEOUT_S = 30.0
+TIMEOUT_S = 180.0
+"""Without anything from the broker for so long, it hangs."""
 
 
 class Bytes(NamedTuple):
@@ -40,7 +41,7 @@ def make_topics(
     assert len(new) == len(names)
     client = AdminClient({"bootstrap.servers": settings.kafka}, logger=QUIET)
     for future in client.create_topics(new).values():
-        future.result(10.0)
+        future.result(TIMEOUT_S)
 
 
 @lru_cache
@@ -124,6 +125,11 @@ class Finished:
 
     def __init__(self, settings: Settings) -> None:
         self._admin = Admin(settings)
+        self._left: dict[str, int] = {}
+
+    def moves(self) -> object:
+        """What moves on the way: by topic, how many records are left, and the events' ends."""
+        return dict(self._left)
 
     def __call__(self) -> bool:
         try:
@@ -134,9 +140,12 @@ class Finished:
     def _all_done(self) -> bool:
         topics, partitions = self._admin.topics, self._admin.partitions()
         groups = ((ESTIMATORS, topics.rounds), (UPDATERS, topics.parts))
-        return not any(
-            self._admin.behind(group, topic, partitions[topic]) for group, topic in groups
+        for group, topic in groups:
+            self._left[topic] = self._admin.behind(group, topic, partitions[topic])
+        self._left[topics.changed] = sum(
+            self._admin.ends(topics.changed, partitions[topics.changed])
         )
+        return not any(self._left[topic] for _, topic in groups)
 
     def _all_visible(self) -> bool:
         """Whether no open transaction hides what was published after it."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 PRODUCE, VERSION, CORRELATION_ID = 0, 3, 7
 CASTAGNOLI = 0x82F63B78
-TIMEOUT_S = 10.0
+TIMEOUT_S = 180.0
 
 
 def append(

@@ -1,5 +1,8 @@
 """Whatever faults happen, the outcome equals that of the sequential replay."""
 
+from functools import cache
+from typing import Any
+
 import numpy as np
 import pytest
 from msgspec.structs import replace
@@ -13,41 +16,69 @@ from .faults import KINDS, Faults
 from .seeds import outcome_of, replay_command
 
 SEEDS = 2000
-AT_ONCE = 200
-"""Seeds for each test case: few enough to spread over processes, and enough that every fault
-happens."""
+AT_ONCE = 25
+"""Seeds for each test case: so few that a case is over soon on a busy machine, too."""
+ENOUGH = 200
+"""Seeds among which every kind of fault happens."""
 
 
-@pytest.mark.parametrize(
-    "first",
-    [0, *(pytest.param(first, marks=pytest.mark.slow) for first in range(AT_ONCE, SEEDS, AT_ONCE))],
-)
-def test_seeds(first: int) -> None:
-    """Beliefs are byte-equal, every event and rejection comes exactly once and in order, and
-    nothing is stuck. Faults of every kind happen on the way."""
+def from_each(step: int) -> list[Any]:
+    """The first seed of each step. Beyond the first ENOUGH, they are slow."""
+    slow = pytest.mark.slow
+    return [
+        pytest.param(first, marks=slow) if first >= ENOUGH else first
+        for first in range(0, SEEDS, step)
+    ]
+
+
+@cache
+def played(first: int) -> tuple[dict[int, list[str]], Faults]:
+    """What failed, by seed, and the faults of AT_ONCE seeds."""
     failing, faults = {}, Faults()
     for seed in range(first, first + AT_ONCE):
         found, there = outcome_of(seed)
         faults += there
         if found:
             failing[seed] = found
+    return failing, faults
+
+
+@pytest.mark.parametrize("first", from_each(AT_ONCE))
+def test_seeds(first: int) -> None:
+    """Beliefs are byte-equal, every event and rejection comes exactly once and in order, and
+    nothing is stuck."""
+    failing, _ = played(first)
     assert not failing, "\n".join(
         f"{replay_command(seed)}  # {found[0]:.200}" for seed, found in failing.items()
     )
+
+
+@pytest.mark.parametrize("first", from_each(ENOUGH))
+def test_every_kind_of_fault_happens(first: int) -> None:
+    """Among the seeds of several cases of `test_seeds`, which are not played again."""
+    faults = Faults()
+    for begin in range(first, first + ENOUGH, AT_ONCE):
+        faults += played(begin)[1]
     assert not KINDS.keys() - faults.keys()
 
 
-def test_fingerprints_that_collide(monkeypatch: pytest.MonkeyPatch) -> None:
+PIECES = pytest.mark.parametrize("first", range(0, ENOUGH, AT_ONCE))
+
+
+@PIECES
+def test_fingerprints_that_collide(monkeypatch: pytest.MonkeyPatch, first: int) -> None:
     """A fingerprint decides nothing: with one bit of hash in it, rounds wait more often, and all
     that comes of them is the same."""
     whole, one_bit = player_map.fingerprints, np.uint64(1 << player_map.SHARD_BITS)
     kept = player_map.IN_SHARD | player_map.TAKEN | one_bit
     monkeypatch.setattr(player_map, "fingerprints", lambda *given: whole(*given) & kept)
-    failing = {seed: found for seed in range(AT_ONCE) if (found := outcome_of(seed)[0])}
+    seeds = range(first, first + AT_ONCE)
+    failing = {seed: found for seed in seeds if (found := outcome_of(seed)[0])}
     assert not failing
 
 
-def test_newcomers_at_the_level_of_their_field(monkeypatch: pytest.MonkeyPatch) -> None:
+@PIECES
+def test_newcomers_at_the_level_of_their_field(monkeypatch: pytest.MonkeyPatch, first: int) -> None:
     """What stage 1 makes of newcomers depends on whom they play with, and no record tells it before
     their first round. So everything ends the same for a system that places them."""
     rating = TwoMoment(newcomer_offset=-300.0)
@@ -62,7 +93,8 @@ def test_newcomers_at_the_level_of_their_field(monkeypatch: pytest.MonkeyPatch) 
         }
         for module in (game, simulator):
             monkeypatch.setattr(module, name, Ladders(ladders=ladders))
-    failing = {seed: found for seed in range(AT_ONCE) if (found := outcome_of(seed)[0])}
+    seeds = range(first, first + AT_ONCE)
+    failing = {seed: found for seed in seeds if (found := outcome_of(seed)[0])}
     assert not failing
 
 

@@ -15,6 +15,7 @@ from local.prometheus_node import RULES
 from local.tools import ROOT
 from tests import pages
 from tests.tools import promtool
+from tests.waits import HANGS_S
 
 RUNBOOK = pages.text("operations/runbook.md")
 VALUES = yaml.safe_load((ROOT / "helm" / "stream-rater" / "values.yaml").read_text())
@@ -300,7 +301,7 @@ def promtool_tests(rule_files: Sequence[Path] = RULES) -> dict[str, Any]:
 
 def run_promtool(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [promtool(), *arguments], capture_output=True, text=True, timeout=60.0, check=False
+        [promtool(), *arguments], capture_output=True, text=True, timeout=HANGS_S, check=False
     )
 
 

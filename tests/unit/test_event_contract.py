@@ -30,11 +30,11 @@ from tests import tools
 from tests.rounds import Reader, event
 from tests.unit.machines import RULE
 from tests.unit.test_validation import REFUSED, VALID, second
+from tests.waits import HANGS_S
 
 DOCUMENT = yaml.safe_load(event_contract.DOCUMENT.read_text())
 MESSAGES: dict[str, Any] = DOCUMENT["components"]["messages"]
 
-PARSER_S = 240.0
 """With the installation by npm, which is done once."""
 
 UNSAYABLE = {
@@ -91,7 +91,7 @@ def test_asyncapis_parser_reads_it() -> None:
     tools.needed(Path(npm) if npm else None, "npm", hint=": AsyncAPI's parser wants it")
     done = subprocess.run(
         ["make", "contract-check"], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True,
-        text=True, timeout=PARSER_S, check=False,
+        text=True, timeout=HANGS_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr.endswith(f"deploy/asyncapi.yaml: {', '.join(DOCUMENT['operations'])}\n")

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from http.client import HTTPConnection
-from time import monotonic
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,8 +17,8 @@ from prometheus_client.registry import Collector
 from stream_rater.cli import commands
 from stream_rater.config import BadConfiguration, Settings
 from stream_rater.runtime import http
+from tests.waits import HANGS_S, Watch
 
-TIMEOUT_S = 20.0
 """Who has no answer by then gets none."""
 SCRAPE = b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n"
 BODY_BYTES = 199_000_000
@@ -71,12 +70,12 @@ def serving(scraped: Scraped | None = None, clock: Clock | None = None) -> Itera
 
 def connected(server: http.Server) -> socket.socket:
     """A client's connection."""
-    return socket.create_connection(("127.0.0.1", server.port), TIMEOUT_S)
+    return socket.create_connection(("127.0.0.1", server.port), HANGS_S)
 
 
 def ask(server: http.Server, path: str = "/healthz", method: str = "GET") -> tuple[int, str]:
     """The status of an answer, and its body."""
-    with closing(HTTPConnection("127.0.0.1", server.port, timeout=TIMEOUT_S)) as client:
+    with closing(HTTPConnection("127.0.0.1", server.port, timeout=HANGS_S)) as client:
         client.request(method, path)
         answer = client.getresponse()
         return answer.status, answer.read().decode()
@@ -131,7 +130,7 @@ def test_nobody_wakes_a_server_that_has_stopped(monkeypatch: pytest.MonkeyPatch)
 
         def late() -> None:
             os.write(pipe, b"x")
-            server._thread.join(TIMEOUT_S)
+            server._thread.join(HANGS_S)
             assert not server._thread.is_alive()
             wake()
 
@@ -163,9 +162,9 @@ def test_a_connection_is_closed_whose_client_does_not_take_the_answer_in_time() 
         with connected(server) as client:
             client.sendall(SCRAPE)
             assert client.recv(15) == b"HTTP/1.1 200 OK"
-            until_s = monotonic() + TIMEOUT_S
+            watch = Watch("the connection is closed")
             while len(server._open) > alone:
-                assert monotonic() < until_s, "it is still open"
+                watch.look()
                 clock.now_s += http.STEP_S
                 ask(server)
             assert len(rest(client)) < length

@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,7 +26,7 @@ from local.processes import (
     start_ticks,
     stop_process,
 )
-from local.redis_node import render_conf
+from local.redis_node import ADVISED, render_conf
 from local.servers import Addresses, LocalServerError, servers, start_kafka, start_redis
 from local.stamps import Stamp, digest
 from local.tools import (
@@ -39,6 +38,7 @@ from local.tools import (
     given_address,
     java_major,
 )
+from tests.waits import STILL_S, wait_until
 
 needs_redis = pytest.mark.skipif(
     given_address(REDIS_VARIABLE) is not None and find_redis_server() is None,
@@ -48,13 +48,6 @@ needs_kafka = pytest.mark.skipif(
     given_address(KAFKA_VARIABLE) is not None and not FORMATTED.is_dir(),
     reason="a Kafka is given, none is installed here",
 )
-
-
-def wait_until(holds: Callable[[], bool], timeout_s: float = 10.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(0.01)
 
 
 def client_of(address: str) -> "redis.Redis":
@@ -216,7 +209,7 @@ def test_a_server_that_never_answers_is_killed(tmp_path: Path) -> None:
         raise ConnectionRefusedError
 
     server = Server(a_launch(tmp_path, "sleep", "60", answers=answers))
-    with pytest.raises(LocalServerError, match=r"no answer within 0\.5 s"):
+    with pytest.raises(LocalServerError, match=r"no answer, and no progress for 0\.5 s"):
         server.start()
     assert not Path(f"/proc/{seen[0]}").exists()
 
@@ -267,7 +260,7 @@ input_never_comes = __import__("signal").pause()
         pid = int(first_line(starter))
         assert start_ticks(pid) is not None
         starter.kill()
-    wait_until(lambda: start_ticks(pid) is None)
+    wait_until(lambda: start_ticks(pid) is None, "it has ended")
 
 
 # Real servers
@@ -276,7 +269,7 @@ input_never_comes = __import__("signal").pause()
 @needs_redis
 @pytest.mark.integration
 def test_redis_keeps_its_data_over_a_restart_and_frees_its_port(tmp_path: Path) -> None:
-    with start_redis(tmp_path, settings={"appendfsync": "always"}) as server:
+    with start_redis(tmp_path, settings={**ADVISED, "appendfsync": "always"}) as server:
         client = client_of(server.address)
         client.hset("belief", "ann", b"x" * 500)
         assert client.object("encoding", "belief") == b"listpack"
@@ -296,16 +289,16 @@ def test_kafka_keeps_its_data_over_a_restart_and_frees_its_port(tmp_path: Path) 
     with start_kafka(tmp_path) as server:
         settings: dict[str, str | int | float | bool] = {"bootstrap.servers": server.address}
         admin = AdminClient(settings)
-        admin.create_topics([NewTopic("rounds", 1, 1)])["rounds"].result(10)
+        admin.create_topics([NewTopic("rounds", 1, 1)])["rounds"].result(STILL_S)
         producer = Producer({**settings, "transactional.id": "test"})
-        producer.init_transactions(10)
+        producer.init_transactions(STILL_S)
         producer.begin_transaction()
         producer.produce("rounds", b"one")
-        producer.commit_transaction(10)
+        producer.commit_transaction(STILL_S)
         server.restart()
         consumer = Consumer({**settings, "group.id": "test", "auto.offset.reset": "earliest"})
         consumer.subscribe(["rounds"])
-        message = consumer.poll(20)
+        message = consumer.poll(STILL_S)
         assert message is not None and message.value() == b"one"
         consumer.close()
         pid, port = server.pid, server.port

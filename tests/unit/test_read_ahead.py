@@ -8,6 +8,7 @@ import pytest
 
 from stream_rater.lab.read_ahead import AHEAD, ahead
 from stream_rater.rounds.validation import Invalid
+from tests.waits import HANGS_S
 
 
 def test_items_come_as_they_were_made() -> None:
@@ -47,4 +48,4 @@ def test_a_stage_begins_at_once() -> None:
         yield 1
 
     stage = ahead(items())
-    assert began.wait(10.0) and list(stage) == [1]
+    assert began.wait(HANGS_S) and list(stage) == [1]

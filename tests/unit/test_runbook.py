@@ -23,6 +23,7 @@ from tests.helm import chart, kubernetes
 from tests.helm.chart import GOLDEN, RELEASE
 from tests.tools import promtool
 from tests.unit.test_alerts import ALERTS
+from tests.waits import HANGS_S
 
 RUNBOOK = pages.text("operations/runbook.md")
 TEXT = "\n".join(page.read_text() for page in pages.pages("operations"))
@@ -146,7 +147,7 @@ def assert_parses(expression: str) -> None:
     rule = {"groups": [{"name": "g", "rules": [{"alert": "A", "expr": expression}]}]}
     done = subprocess.run(
         [promtool(), "check", "rules", "/dev/stdin"], input=json.dumps(rule),
-        capture_output=True, text=True, timeout=30.0, check=False,
+        capture_output=True, text=True, timeout=HANGS_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -204,7 +205,7 @@ def test_an_operators_pod_is_a_workers_without_its_name(component: str) -> None:
     )
     done = subprocess.run(
         [sys.executable, operator_pod.__file__, "rebuild", "--replace"], input=json.dumps(workers),
-        capture_output=True, text=True, timeout=30.0, check=False,
+        capture_output=True, text=True, timeout=HANGS_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     pod = json.loads(done.stdout)

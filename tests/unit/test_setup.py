@@ -7,6 +7,7 @@ import pytest
 
 from local import python_env, setup, steps
 from local.tools import LocalServerError
+from tests.waits import HANGS_S
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +23,7 @@ def fail(reason: str) -> None:
 
 def test_parts_run_at_once() -> None:
     """Each part waits here until the other has begun."""
-    both = threading.Barrier(2, timeout=30.0)
+    both = threading.Barrier(2, timeout=HANGS_S)
     steps.side_by_side(lambda: both.wait() and None, lambda: both.wait() and None)
     assert both.broken is False
 
@@ -32,7 +33,7 @@ def test_a_failed_part_lets_the_others_end() -> None:
     begun, ended = threading.Event(), threading.Event()
 
     def other() -> None:
-        assert begun.wait(30.0)
+        assert begun.wait(HANGS_S)
         ended.set()
 
     def failing() -> None:

@@ -15,7 +15,7 @@ from local.tools import ROOT
 from tests import image, pages
 from tests.unit.test_notebook_page import cells
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # it downloads some 70 MB
+pytestmark = pytest.mark.slow  # it downloads some 70 MB
 
 
 def run(words: list[str], at: Path) -> str:

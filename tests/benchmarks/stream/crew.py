@@ -18,7 +18,6 @@ from tests.integration.processes import THIS_RELEASE, WorkerProcess, samples, wa
 from tests.integration.processes import workers as started_workers
 from tests.integration.topics import Finished
 
-START_S, RUN_S = 60.0, 900.0
 LOOK_EVERY_S = 0.25
 
 
@@ -96,7 +95,7 @@ class Crew:
                     return False
             return True
 
-        wait_until(joined, "all workers have joined", START_S, LOOK_EVERY_S)
+        wait_until(joined, "all workers have joined", every_s=LOOK_EVERY_S)
 
     def _joins(self, name: str, group: str) -> bool:
         return not self.program.roles or _role(name) in ("all", ROLE_OF[group])
@@ -109,7 +108,7 @@ class Crew:
             self.check()
             return finished()
 
-        wait_until(rated, "all is rated", RUN_S, LOOK_EVERY_S)
+        wait_until(rated, "all is rated", moves=finished.moves, every_s=LOOK_EVERY_S)
 
     @contextmanager
     def held(self) -> Iterator[None]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stream_rater.adapters.topics import Topics
-from tests.benchmarks.stream.crew import LOOK_EVERY_S, RUN_S, Crew, a_crew, names_of
+from tests.benchmarks.stream.crew import LOOK_EVERY_S, Crew, a_crew, names_of
 from tests.benchmarks.stream.ground import Ground, a_producer, most_memory, published, send
 from tests.benchmarks.stream.latency import Phase, Seen, watched
 from tests.benchmarks.stream.rounds import WORKLOADS, Round, Workload, up_to
@@ -72,7 +72,10 @@ def crowd(ground: Ground, workload: Workload, count: str, feed_s: float) -> Crow
                 sent_s.append(time.time())
                 topic = Topics.of(crew.settings).rounds
                 producer.produce(topic, large.value, large.ladder.encode())
-            wait_until(lambda: _rated(crew) >= rated, "it is rated", RUN_S, LOOK_EVERY_S)
+            wait_until(
+                lambda: _rated(crew) >= rated, "it is rated", moves=lambda: _rated(crew),
+                every_s=LOOK_EVERY_S,
+            )  # fmt: skip
             used_s.append(used(ground, crew))
 
         due_s, _, seen = watched(crew.settings, fed, RATE, meanwhile, others=len(large.players))

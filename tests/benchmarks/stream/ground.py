@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 from prometheus_client import ProcessCollector
 from redis import Redis
 
+from local.redis_node import ADVISED
 from local.servers import Server, start_kafka, start_redis
 from stream_rater.adapters.access import QUIET
 from stream_rater.adapters.topics import Admin, Topics
@@ -29,7 +30,10 @@ SESSION_MS = 60_000
 """Workers are stopped while a backlog is sent: the group must not miss them."""
 
 
-PROPERTIES = {"log.message.timestamp.type": "LogAppendTime"}
+PROPERTIES = {
+    "log.message.timestamp.type": "LogAppendTime",
+    "message.max.bytes": str(16 * 2**20),  # of topics that others than the service create
+}
 """When an event came is for the broker to say: some clients pass on the time of their input."""
 
 
@@ -102,7 +106,7 @@ class Ground:
 def a_ground(folder: Path, given: Mapping[str, Any]) -> Iterator[Ground]:
     """New servers, gone at the end of the block."""
     with (
-        start_redis(folder / "redis") as redis,
+        start_redis(folder / "redis", settings=ADVISED) as redis,
         start_kafka(folder / "kafka", properties=PROPERTIES) as kafka,
     ):
         yield Ground(kafka, redis, folder, given)

@@ -1,0 +1,142 @@
+"""A wait of the tests: it goes on as long as something moves, and fails in bounded time when
+nothing does."""
+
+import itertools
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import waits
+from tests.integration.processes import complaints
+from tests.waits import HANGS_S, LEAST_LOOKS, LONGEST_S, STILL_S, StoodStill, wait_until
+
+
+class Clock:
+    """A clock that only sleeping moves on; a stopped machine adds to a sleep."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+        self.held_up_s = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds + self.held_up_s
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
+    """The clock of waits in this test."""
+    found = Clock()
+    monkeypatch.setattr(waits, "time", found)
+    yield found
+
+
+def never() -> bool:
+    return False
+
+
+def test_nothing_moves(clock: Clock) -> None:
+    """The wait fails after STILL_S, and says what it waited for."""
+    with pytest.raises(StoodStill, match=r"nothing has moved for 180 s, .* until all is rated$"):
+        wait_until(never, "all is rated", every_s=1.0)
+    assert clock.now_s - 1000.0 == STILL_S
+
+
+def test_what_moves_holds_it_up(clock: Clock) -> None:
+    """However slowly, as long as each pause is shorter than STILL_S."""
+    left = iter(range(4, -1, -1))
+    state = [5]
+
+    def slow() -> bool:
+        if clock.now_s >= 1000.0 + (6 - state[0]) * (STILL_S - 10.0):
+            state[0] = next(left)
+        return state[0] == 0
+
+    wait_until(slow, "all is rated", moves=lambda: state[0], every_s=1.0)
+    assert clock.now_s - 1000.0 > 4 * (STILL_S - 10.0)
+
+
+def test_what_moved_last_is_told(clock: Clock) -> None:
+    """It stood still after some movement: the time counts from there."""
+    moved = itertools.chain([3, 2], itertools.repeat(1))
+    with pytest.raises(StoodStill, match=r"until all is rated; the last that moved: 1$"):
+        wait_until(never, "all is rated", moves=lambda: next(moved), every_s=1.0)
+    assert clock.now_s - 1000.0 == STILL_S + 2.0
+
+
+def test_the_fact_itself_may_know_what_moves(clock: Clock) -> None:
+    """Its method `moves` is asked."""
+
+    class Rated:
+        def __call__(self) -> bool:
+            return False
+
+        def moves(self) -> str:
+            return "7 left"
+
+    with pytest.raises(StoodStill, match="the last that moved: 7 left"):
+        wait_until(Rated(), "all is rated", every_s=1.0)
+
+
+def test_a_movement_for_ever_is_bounded(clock: Clock) -> None:
+    """Something repeats itself: the wait fails after LONGEST_S."""
+    with pytest.raises(StoodStill, match=r"still moving, but not within 1500 s: all is rated; "):
+        wait_until(never, "all is rated", moves=itertools.count().__next__, every_s=1.0)
+    assert clock.now_s - 1000.0 == LONGEST_S
+
+
+def test_a_machine_that_stood_still_itself(clock: Clock) -> None:
+    """It was stopped for an hour between two looks, which is no stand-still of what is awaited."""
+    clock.held_up_s = 3600.0
+    looks = iter([False, False, True])
+    wait_until(lambda: next(looks), "it is there")
+
+
+def test_few_looks_are_not_enough(clock: Clock) -> None:
+    """Where each look is late, there are at least LEAST_LOOKS."""
+    clock.held_up_s, looked = 10.0 * STILL_S, itertools.count()
+    with pytest.raises(StoodStill):
+        wait_until(lambda: next(looked) < 0, "it is there")
+    assert next(looked) == LEAST_LOOKS
+
+
+def test_limits_are_in_order() -> None:
+    """A wait tells why it failed before a program, or pytest, is ended without a reason."""
+    table = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    (line,) = [each for each in table.splitlines() if each.startswith("timeout = ")]
+    assert STILL_S < LONGEST_S < HANGS_S < float(line.split()[2])
+
+
+def test_a_log_and_a_processor_move(tmp_path: Path) -> None:
+    """A file that grows, and a process that works; one that sleeps does not move."""
+    log = tmp_path / "log"
+    size = waits.size_of(log)
+    before = size()
+    log.write_text("a line\n")
+    assert size() != before
+    works, sleeps = "while True: pass", "import sys; sys.stdin.read()"
+    processes = [
+        subprocess.Popen([sys.executable, "-c", each], stdin=subprocess.PIPE)
+        for each in (works, sleeps)
+    ]
+    try:
+        working, sleeping = (waits.cpu_of(each.pid) for each in processes)
+        before, slept = working(), sleeping()
+        wait_until(lambda: working() != before, "it has worked")
+        assert sleeping() == slept
+    finally:
+        for each in processes:
+            each.kill()
+            each.wait()
+    assert working() == -1
+
+
+def test_what_a_command_waits_for_is_no_complaint() -> None:
+    """On a busy machine, a command says that it waits; nothing else is left out."""
+    said = "p1.rating-changed: waiting for messages (Ctrl-C ends it)\nstream-rater: no\n"
+    assert complaints(said) == ["stream-rater: no"]
