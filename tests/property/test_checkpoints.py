@@ -8,14 +8,13 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from stream_rater.adapters.memory import MemoryDriver, Steps, estimator_worker
+from stream_rater.adapters.memory import MemoryDriver, estimator_worker
 from stream_rater.adapters.memory_servers import Log, Store
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config import ANY_LADDER, Ladder, Ladders
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.correction_job import CorrectionJob
-from stream_rater.pipeline.correction_ports import KeepCheckpoint, WritePiece
 from stream_rater.pipeline.corrections import How, Met, Work
 from stream_rater.pipeline.edits_in_force import LadderEdits
 from stream_rater.pipeline.judged_log import Judged, Proposed
@@ -111,17 +110,17 @@ def with_more(rng: random.Random, log: list[Line]) -> list[Line]:
         choice = rng.random()
         if choice < 0.06:
             number = len(lines)
-            lines.append(_a_correction("season-started", season=number, keep=0.5, sigma=200.0))
+            lines.append(a_correction("season-started", season=number, keep=0.5, sigma=200.0))
         elif choice < 0.12:
-            lines.append(_a_correction("corrections-applied"))
+            lines.append(a_correction("corrections-applied"))
         elif choice < 0.2:
             lines.append(rng.choice([each for each in lines if "event_type" not in each]))
         elif choice < 0.3:  # of somebody new, so that checkpoints know nothing of them
-            lines.append(_a_correction("player-removed", player=rng.choice(PLAYERS)))
+            lines.append(a_correction("player-removed", player=rng.choice(PLAYERS)))
     return lines
 
 
-def _a_correction(kind: str, **about: object) -> Line:
+def a_correction(kind: str, **about: object) -> Line:
     return {"ladder": "l", "event_type": kind, **about}
 
 
@@ -185,15 +184,15 @@ def a_story(window: int = 1000) -> tuple[Story, Story]:
 @pytest.mark.parametrize(
     ("correction", "begins_at"),
     [
-        (_a_correction("round-voided", round_id="r25"), 20),
-        (_a_correction("round-voided", round_id="r3"), 0),
-        (_a_correction("round-voided", round_id="nowhere"), 20),
-        (_a_correction("player-removed", player="nobody"), 20),
-        (_a_correction("player-merged", player="nobody", into="a"), 20),
-        (_a_correction("player-merged", player="a", into="nobody"), 20),
-        ({**_a_correction("player-removed", player="a"), "from": time_of(22)}, 20),
-        (_a_correction("player-removed", player="a"), 0),
-        (_a_correction("player-merged", player="a", into="b"), 0),
+        (a_correction("round-voided", round_id="r25"), 20),
+        (a_correction("round-voided", round_id="r3"), 0),
+        (a_correction("round-voided", round_id="nowhere"), 20),
+        (a_correction("player-removed", player="nobody"), 20),
+        (a_correction("player-merged", player="nobody", into="a"), 20),
+        (a_correction("player-merged", player="a", into="nobody"), 20),
+        ({**a_correction("player-removed", player="a"), "from": time_of(22)}, 20),
+        (a_correction("player-removed", player="a"), 0),
+        (a_correction("player-merged", player="a", into="b"), 0),
     ],
 )
 def test_a_correction_begins_where_nothing_changes_before(correction: Line, begins_at: int) -> None:
@@ -264,7 +263,7 @@ def test_a_checkpoint_that_is_not_whole_is_passed_over(
                 story.judged = story.judged._replace(ladders=OTHERS)
         case "kernel":
             monkeypatch.setattr(checkpoint, "KERNEL_VERSION", KERNEL_VERSION + 1)
-    (line,) = as_lines([_a_correction("round-voided", round_id="r25")])
+    (line,) = as_lines([a_correction("round-voided", round_id="r25")])
     assert quick.tell(line, "round-voided") == plain.tell(line, "round-voided")
     assert quick.begun_at == [0]
 
@@ -286,7 +285,7 @@ def test_a_second_correction_begins_there_too() -> None:
     """The checkpoint knows the first of the corrections that were accepted: none."""
     plain, quick = a_story()
     for number in (25, 23, 27):
-        (line,) = as_lines([_a_correction("round-voided", round_id=f"r{number}")])
+        (line,) = as_lines([a_correction("round-voided", round_id=f"r{number}")])
         assert quick.tell(line, "round-voided") == plain.tell(line, "round-voided")
     assert quick.begun_at == [20, 20, 20]
 
@@ -295,17 +294,21 @@ def test_a_second_correction_begins_there_too() -> None:
 def test_work_that_is_done_again_ends_the_same(*, batched: bool) -> None:
     """Whoever takes over finds the notes of what was accepted, and does not count them as accepted
     before."""
-    story, _ = a_story()
-    (line,) = as_lines([_a_correction("round-voided", round_id="r25", batched=batched)])
+    _, story = a_story()
+    story.judged = story.judged._replace(checkpoint_every=1)
+    (line,) = as_lines([a_correction("round-voided", round_id="r25", batched=batched)])
     story.tell(line, "round-voided")
     if batched:
-        (line,) = as_lines([_a_correction("corrections-applied")])
+        (line,) = as_lines([a_correction("corrections-applied")])
         story.tell(line, "corrections-applied")
     record = story.log.rounds[0][-1]
     met = Met(record, story.judged.correction(record))
     first = story.work_in(met)
     assert first[0] == [] and first[2], "it is accepted, and somebody changes"
     assert story.work_in(met) == first
+    for line in (_a_round(40), _a_round(41), a_correction("round-voided", round_id="r41")):
+        story.tell(*as_lines([line]), line.get("event_type", ""))
+    assert story.begun_at[-1] == record.offset, "at the checkpoint that knows it"
 
 
 def test_a_checkpoint_takes_the_place_of_others() -> None:
@@ -316,7 +319,7 @@ def test_a_checkpoint_takes_the_place_of_others() -> None:
     quick.store.checkpoints["l"][half.name] = checkpoint.encode(half)
     quick.store.pieces["l", half.name, 0] = b"piece"
     (before,) = [each for each in quick.store.checkpoints["l"] if each != half.name]
-    (line,) = as_lines([_a_correction("round-voided", round_id="r3")])
+    (line,) = as_lines([a_correction("round-voided", round_id="r3")])
     quick.tell(line, "round-voided")
     (held,) = quick.store.checkpoints["l"]
     assert held.partition("-")[0] == before.partition("-")[0] and held != before
@@ -327,11 +330,11 @@ def test_a_round_may_be_later_since_it_was_amended() -> None:
     """A checkpoint knows the time that a round before it has now. So a removal from a time on that
     only this round reaches begins before the checkpoint."""
     plain, quick = Story(1000, 0), Story(1000, 1000)
-    amended = _a_correction(
+    amended = a_correction(
         "round-amended", round_id="r3", completed_at=time_of(100),
         standings=[{"player": "a", "rank": 1}, {"player": "d", "rank": 2}],
     )  # fmt: skip
-    removed = {**_a_correction("player-removed", player="a"), "from": time_of(90)}
+    removed = {**a_correction("player-removed", player="a"), "from": time_of(90)}
     lines = [*map(_a_round, range(10)), amended, *map(_a_round, range(10, 15)), removed]
     for line in lines:
         (data,), kind = as_lines([line]), line.get("event_type", "")
@@ -361,45 +364,6 @@ def test_names_tell_checkpoints_apart() -> None:
     ]  # fmt: skip
     assert len({each.name for each in (head, *others)}) == 5
     assert msgspec.structs.replace(head, whole=True).name == head.name
-
-
-class Full(MemoryDriver):
-    """A driver whose store takes so many heads and pieces, and then no more."""
-
-    takes = 0
-
-    def _write_piece(self, effect: WritePiece) -> Steps:
-        return super()._write_piece(effect) if self._has_room() else _refused()
-
-    def _keep_checkpoint(self, effect: KeepCheckpoint) -> Steps:
-        return super()._keep_checkpoint(effect) if self._has_room() else _refused()
-
-    def _has_room(self) -> bool:
-        self.takes -= 1
-        return self.takes >= 0
-
-
-def _refused() -> Steps:
-    yield
-    return False
-
-
-@pytest.mark.parametrize("takes", range(6))
-def test_what_the_store_does_not_take_is_not_left_there(takes: int) -> None:
-    """A correction ends as without checkpoints, wherever the store becomes full. Of what was begun
-    nothing is left to take room; what was there before stays."""
-    plain, quick = a_story()
-    before = dict(quick.store.checkpoints["l"])
-    quick.judged = quick.judged._replace(checkpoint_every=1)
-    full = Full(quick.log, quick.store, quick.log.estimators, quick.log.rounds)
-    full.takes, quick.driver = takes, full
-    (line,) = as_lines([_a_correction("round-voided", round_id="r25")])
-    assert quick.tell(line, "round-voided") == plain.tell(line, "round-voided")
-    held = quick.store.checkpoints["l"]
-    assert {name for _, name, _ in quick.store.pieces} == held.keys()
-    assert held.keys() >= before.keys()
-    assert (len(held) > len(before)) == (takes > 3), "the head, players, ids, the head"
-    assert all(head.whole for head in checkpoint.heads_in(held))
 
 
 def test_few_checkpoints_are_kept_and_those_far_behind_are_far_apart() -> None:
