@@ -92,6 +92,7 @@ class Actor:
     def advance(self) -> Effect[Any]:
         """Do one effect, and return it."""
         done = self.effect
+        self.driver.now_s += 0.01
         self.effect = self.machine.send(self.driver.perform(done))
         return done
 
