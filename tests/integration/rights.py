@@ -33,7 +33,7 @@ OLD_NOTES = "+hgetall"
 ROLES = {
     "estimator": {
         "round-completed": "READ DESCRIBE_CONFIGS",
-        "performance-estimated": "WRITE DESCRIBE_CONFIGS",
+        "performance-estimated": "READ WRITE DESCRIBE_CONFIGS",
         "rating-changed": "DESCRIBE DESCRIBE_CONFIGS",
         "round-rejected": "READ WRITE DESCRIBE_CONFIGS",
         "ladders-noted": "READ WRITE DESCRIBE_CONFIGS",

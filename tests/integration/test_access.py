@@ -224,13 +224,13 @@ COMMANDS = {
     "serve": ["serve"],
 }
 LOOK = {"verify", "inspect", "inspect --player", "predict", "correct --dry-run", "checkpoint"}
-LOOK |= {"tune", "rebuild"}
-"""They look at what workers have done; `rebuild` changes it."""
+LOOK |= {"tune", "rebuild"}  # they look at what workers have done; `rebuild` changes it
 REMOVED = [role for role in COMMANDS if role not in ("all", "rebuild")] + ["rebuild"]
 READ_EVENTS = ("rebuild", str(Acl("TOPIC", "rating-changed", "READ")))
-"""Needed only where parts were deleted, or the log has corrections."""
+READ_PARTS = ("estimator", str(Acl("TOPIC", "performance-estimated", "READ")))
+"""Needed only where parts were deleted, or the log has corrections; and once parts were applied."""
 ALL_OF_KAFKA = [(role, str(acl)) for role in REMOVED for acl in least(role, NOWHERE).kafka]
-KAFKA_CASES = [case for case in ALL_OF_KAFKA if case != READ_EVENTS]
+KAFKA_CASES = [case for case in ALL_OF_KAFKA if case not in (READ_EVENTS, READ_PARTS)]
 REDIS_CASES = [
     (role, rule)
     for role in REMOVED

@@ -104,3 +104,15 @@ def test_the_lesser_name_of_merged_accounts_decides(name: str, same: bool) -> No
     assert survey.verdicts is not None and survey.rounds == 2 and survey.corrections == 1
     assert (beliefs(replayed(new)) == beliefs(replayed(old))) == same
     assert reordered(survey.verdicts, to) == (None if same else ("l", "bob"))
+
+
+def test_a_refused_correction_leaves_an_empty_record() -> None:
+    """Its texts may hold the id, and it teaches nothing."""
+    lobby = as_json(*ranked([1, 2], ["ann", "bob"]), round_id="r1", ladder="l")
+    voids = [
+        to_json({"event_type": "round-voided", "ladder": "l", "round_id": each, "reason": "ann"})
+        for each in ("r9", "r1")
+    ]
+    new, survey = rewritten(list(records_of([lobby, *voids])), Pseudonym("ann", "zoe"))
+    assert [each.value is None for each in new] == [False, True, False]
+    assert (survey.accepted, survey.rejected) == (2, 1)
