@@ -7,7 +7,8 @@ import numpy as np
 
 from stream_rater.contract.record import Record
 from stream_rater.pipeline import estimation
-from stream_rater.pipeline.corrections import Corrections, How, Met
+from stream_rater.pipeline.correction_work import How, Met
+from stream_rater.pipeline.corrections import Corrections
 from stream_rater.pipeline.estimation import PendingRounds
 from stream_rater.pipeline.input_partition import InputPartition, finish
 from stream_rater.pipeline.judged_log import Judged

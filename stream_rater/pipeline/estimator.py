@@ -37,7 +37,7 @@ from stream_rater.pipeline.admission import Admission
 from stream_rater.pipeline.agreement import Agreement
 from stream_rater.pipeline.backlog import Backlog
 from stream_rater.pipeline.correction_ports import NotedCorrections
-from stream_rater.pipeline.corrections import THRESHOLD, How
+from stream_rater.pipeline.correction_work import THRESHOLD, How
 from stream_rater.pipeline.endings import Repartitioned
 from stream_rater.pipeline.estimation import NO_ROUNDS, PendingRounds
 from stream_rater.pipeline.held_beliefs import HeldBeliefs

@@ -15,7 +15,7 @@ from stream_rater.config import ANY_LADDER, Ladder, Ladders
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.correction_job import CorrectionJob
-from stream_rater.pipeline.corrections import How, Met, Work
+from stream_rater.pipeline.correction_work import How, Met, Work
 from stream_rater.pipeline.edits_in_force import LadderEdits
 from stream_rater.pipeline.judged_log import Judged, Proposed
 from stream_rater.rating.parameters import EloMMR

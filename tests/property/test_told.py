@@ -10,7 +10,7 @@ import pytest
 from stream_rater.config import ANY_LADDER
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json
-from stream_rater.pipeline.corrections import THRESHOLD
+from stream_rater.pipeline.correction_work import THRESHOLD
 from stream_rater.rating import systems
 from stream_rater.replay.corrected import judged
 from stream_rater.replay.sequential import Replay

@@ -21,7 +21,7 @@ from stream_rater.pipeline.correction_ports import (
     NoteCorrections,
     WritePiece,
 )
-from stream_rater.pipeline.corrections import Work
+from stream_rater.pipeline.correction_work import Work
 from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.judged_log import Judged
 from stream_rater.pipeline.observer import Observer

@@ -13,7 +13,8 @@ from stream_rater.pipeline.correction_ports import (
     NotedCorrection,
     NotedCorrections,
 )
-from stream_rater.pipeline.corrections import Corrections, Met, Work
+from stream_rater.pipeline.correction_work import Met, Work
+from stream_rater.pipeline.corrections import Corrections
 from stream_rater.pipeline.edits_in_force import LadderEdits
 from stream_rater.pipeline.estimation import PendingRounds
 from stream_rater.pipeline.estimator import Estimator

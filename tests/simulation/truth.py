@@ -11,7 +11,7 @@ from stream_rater.config import Ladder
 from stream_rater.contract.corrections import Batched, Correction, CorrectionsApplied, name_of
 from stream_rater.contract.events import Headers
 from stream_rater.contract.record import Player, Record
-from stream_rater.pipeline.corrections import THRESHOLD
+from stream_rater.pipeline.correction_work import THRESHOLD
 from stream_rater.rating import record as belief_record
 from stream_rater.rating import systems
 from stream_rater.rating.model import newcomers

@@ -29,7 +29,7 @@ from stream_rater.parts.rows import rows_of
 from stream_rater.pipeline import estimation
 from stream_rater.pipeline.corrected_players import Corrected
 from stream_rater.pipeline.correction_ports import NotedCorrection
-from stream_rater.pipeline.corrections import How, Met, Work
+from stream_rater.pipeline.correction_work import How, Met, Work
 from stream_rater.pipeline.edits_in_force import LadderEdits
 from stream_rater.pipeline.estimation import PendingRounds
 from stream_rater.pipeline.estimator import ROWS_PER_PART
