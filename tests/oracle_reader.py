@@ -79,9 +79,17 @@ def _decoded(record: Record, limits: Limits) -> RoundCompleted:
         return events.round_from_msgpack(data) if packed else events.round_from_json(data)
     except msgspec.ValidationError as error:
         codes = [code for pattern, code in _FIELD_CODES if pattern.search(str(error))]
-        raise Invalid([*codes, "malformed"][0], str(error)) from None
+        raise Invalid([*codes, "malformed"][0], str(error) + _advice(str(error))) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Invalid("malformed", str(error)) from None
+
+
+def _advice(mistake: str) -> str:
+    """What to do about an id that is a number."""
+    got_number = "got `int`" in mistake or "got `float`" in mistake
+    place = mistake.rpartition(" at ")[2].rstrip("`").rpartition(".")[2].partition("[")[0]
+    is_id = place in ("round_id", "ladder", "player", "team")
+    return ": ids are texts, so quote it" if got_number and is_id else ""
 
 
 def json_depth(data: bytes) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 from stream_rater.columns.arrays import Ints
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.parts.decoder import PartBatch
+from stream_rater.parts.schema import EVIDENCE_COLUMNS
 from stream_rater.rating.model import Evidence
 
 
@@ -37,7 +38,8 @@ class Proof:
         census."""
         if int(offsets.max(initial=-1)) < self._least:
             return
-        found = np.ascontiguousarray(evidence)
+        found = np.full((len(rows), EVIDENCE_COLUMNS), np.nan)
+        found[:, : evidence.shape[1]] = evidence
         for row, offset, each in zip(rows.tolist(), offsets.tolist(), found, strict=True):
             waiting = self._waiting.get((row, offset))
             if waiting is not None and waiting != each.tobytes():

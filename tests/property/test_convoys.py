@@ -1,7 +1,7 @@
 """A convoy does to its shards what its rows do one by one: the same records, events and flags."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from hypothesis import given, settings
@@ -191,7 +191,8 @@ def test_a_convoy_does_what_its_rows_do(wanted: dict[int, list[Row]], data: st.D
         found = [(row, alone(shard, row)) for row in own]
         fresh = [(row, made) for row, made in found if made is not None]
         flags = np.packbits(np.array([made is not None for _, made in found], np.bool_))
-        assert change.application.position == Position(group.batches[shard].end, 7, flags.tobytes())
+        position = replace(change.application.position, tail=None)
+        assert position == Position(group.batches[shard].end, 7, flags.tobytes())
         assert (change.rows, change.fresh) == (len(own), len(fresh))
         assert list(change.application.beliefs) == [
             ((LADDERS[row.ladder], row.player), new) for row, (new, _) in fresh

@@ -15,7 +15,7 @@ from stream_rater.contract.tracecontext import Trace
 from stream_rater.parts import decoder, schema
 from stream_rater.parts.decoder import PartView
 from stream_rater.parts.rows import rows_of
-from stream_rater.parts.schema import NotAPart, Part, UnknownPart
+from stream_rater.parts.schema import EVIDENCE_BYTES, EVIDENCE_COLUMNS, NotAPart, Part, UnknownPart
 from tests.unit.machines import RULE, part
 
 VERSION, RULES, ROUNDS, ROUND_INDEX, PLACE, EVIDENCE, PLAYERS = range(7)
@@ -34,11 +34,18 @@ def some(*players: str, first: int = 7, size: int = 1) -> Part:
     return replace(plain, rules=[RULE, OTHER], rounds=rounds)
 
 
+def with_beginnings(plain: Part) -> Part:
+    """A part that says of some of its rows where the round began for them."""
+    began = np.where(np.arange(len(plain.evidence)) % 2, np.nan, 1350.5)
+    return replace(plain, evidence=np.column_stack([plain.evidence, began]))
+
+
 MESSAGES = [
     schema.encode(each)
     for each in (
         some("ann", "bob"), some("Straße", "名前", "\U0001f3c6", first=300, size=40),
         some("a" * 300, first=70_000), part((7, "ab"), (9, "c")), part((7, "")),
+        with_beginnings(some("ann", "bob")), with_beginnings(part((7, "a"))),
     )
 ]  # fmt: skip
 
@@ -47,25 +54,27 @@ def told(piece: PartView) -> list[object]:
     """All that stage 2 learns of a part."""
     rows = rows_of([piece])
     ids, times = rows.round_ids.texts(), rows.completed_at.texts()
+    evidence = rows.evidence.tobytes().hex(" ", EVIDENCE_BYTES).split()
     return [
         (player, ids[r], times[rows.completed[r]], rows.traces.get(r), rows.rules[rule], *numbers)
         for player, r, rule, *numbers in zip(
             rows.players, rows.round.tolist(), rows.rule.tolist(), rows.offset.tolist(),
-            rows.time.tolist(), rows.place.tolist(), rows.evidence.tobytes().hex(" ", 24).split(),
-            strict=True,
+            rows.time.tolist(), rows.place.tolist(), evidence, strict=True,
         )
     ]  # fmt: skip
 
 
 def decoded(message: bytes) -> list[object]:
-    """The same, by the decoder; raises what it raises."""
+    """The same, by the decoder; raises what it raises. A column that was left out says nothing."""
     of = schema.decode(message)
+    whole = np.full((len(of.evidence), EVIDENCE_COLUMNS), np.nan)
+    whole[:, : of.evidence.shape[1]] = of.evidence
     each = [of.rounds[i] for i in of.round_index.tolist()]
     return [
         ((r.ladder, player), r.round_id, r.completed_at, r.trace, of.rules[r.rule], r.offset,
          r.time, place, evidence.tobytes().hex())
         for r, player, place, evidence in zip(
-            each, of.players, of.place.tolist(), of.evidence, strict=True
+            each, of.players, of.place.tolist(), whole, strict=True
         )
     ]  # fmt: skip
 
