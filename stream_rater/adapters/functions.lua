@@ -12,8 +12,9 @@
 -- side by side.
 
 -- If 'applied' is ARGV[1] and 'epoch' is ARGV[5], make 'applied' ARGV[2], remember the fresh rows
--- ARGV[3] and write the beliefs in ARGV[4]: for each hash, in the order of the keys, how many (four bytes), then field and value of
--- each, all of them behind their lengths (four bytes). A hash may be declared several times.
+-- ARGV[3] and write the beliefs in ARGV[4]: for each hash, in the order of the keys, how many (four
+-- bytes), then field and value of each, all of them behind their lengths (four bytes). A hash may be
+-- declared several times.
 -- Returns 1, or 0 where 'applied' or 'epoch' was another.
 --
 -- ARGV[7] says which record is the last before ARGV[2], and becomes 'tail'. Functions of older

@@ -55,13 +55,15 @@ def test_a_correction_begins_at_a_checkpoint(
     rated(at, *season(100, 20))
     read = worker.metric("stream_rater_stage_seconds_count", stage="ReadPiece")
     assert corrections(at, correct(at, "void", RANKED, "r107"))
-    assert worker.metric("stream_rater_stage_seconds_count", stage="ReadPiece") == read + 1
+    assert worker.metric("stream_rater_stage_seconds_count", stage="ReadPiece") == read + 2, (
+        "of its players, and of its ids"
+    )
     verified(at)
     assert corrections(at, correct(at, "void", RANKED, "r7"))
     verified(at)
     assert offsets_of(at, RANKED) == [there], "it was made anew"
     assert corrections(at, correct(at, "void", RANKED, "r109"))
-    assert worker.metric("stream_rater_stage_seconds_count", stage="ReadPiece") >= read + 3
+    assert worker.metric("stream_rater_stage_seconds_count", stage="ReadPiece") >= read + 4
     verified(at)
     store = RedisStore(at)
     for name, head in store.checkpoints.heads(RANKED).items():

@@ -33,10 +33,10 @@ def test_a_fork_finds_the_imports_done(tmp_path: Path) -> None:
 
 def test_a_command_ends_with_its_output_and_exit_code() -> None:
     """As in a process of its own; each fork has its own environment."""
-    done = run_fork(["--version"], NOWHERE, 60.0)
+    done = run_fork(["--version"], NOWHERE)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("stream-rater, version")
-    refused = run_fork(["run"], NOWHERE | {"STREAM_RATER_SHARDS": "many"}, 60.0)
+    refused = run_fork(["run"], NOWHERE | {"STREAM_RATER_SHARDS": "many"})
     assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr.startswith("stream-rater: environment: ")
     assert "STREAM_RATER_SHARDS" not in os.environ

@@ -64,7 +64,10 @@ def test_a_store_of_another_history_is_not_rated_by(
     produce(at, [*season(100, 8)])
     worker = worker_process(at, ready=False)
     for role in ("estimator", "updater"):
-        wait_until(lambda role=role: refusing(worker, role) == shards, f"{role}: refused", 150.0)
+        wait_until(
+            lambda role=role: refusing(worker, role) == shards, f"{role}: refused",
+            moves=worker.moves,
+        )  # fmt: skip
     stopped(worker)
     assert [admin.all_ends(parts)[shard] for shard in shards] == [ends[shard] for shard in shards]
     done = rebuild(at, "--replace")

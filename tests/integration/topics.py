@@ -140,6 +140,8 @@ class Finished:
     def _all_done(self) -> bool:
         topics, partitions = self._admin.topics, self._admin.partitions()
         groups = ((ESTIMATORS, topics.rounds), (UPDATERS, topics.parts))
+        if not partitions.keys() >= {topics.rounds, topics.parts, topics.changed}:
+            return False  # they are being created, one after the other
         for group, topic in groups:
             self._left[topic] = self._admin.behind(group, topic, partitions[topic])
         self._left[topics.changed] = sum(

@@ -30,7 +30,7 @@ def main() -> None:
         return Response(b"ok\n")
 
     routes = [Route("/readyz", ready), Route("/{path:path}", answer, methods=["GET", "POST"])]
-    server = Server(Starlette(routes=routes), "127.0.0.1:0")
+    server = Server(Starlette(routes=routes), "127.0.0.1:0", 0, lambda _: None)
     log.configure()
     log.logger("serve").info("http", port=server.port)
     asyncio.run(server.listen())
