@@ -20,11 +20,12 @@ from stream_rater.config import TEMPLATE, BadConfiguration, Ladders, Settings, s
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Player, Record
-from stream_rater.lab.corrected_rebuild import Marks, Told, editions, last_told
+from stream_rater.lab.corrected_rebuild import Marks, Told, editions, last_told, to_restate
 from stream_rater.lab.cutoff import Cutoff, Misplaced
 from stream_rater.lab.rebuild import InUse, Rebuild, Rebuilds, fill, passed, tails_at
 from stream_rater.parts.schema import UnknownPart, mark
-from stream_rater.pipeline.ladder_history import notes
+from stream_rater.pipeline.ladder_history import notes, restated_corrections
+from stream_rater.replay.corrected import judged
 from stream_rater.replay.sequential import Unjudged
 from stream_rater.runtime import malloc, selfcheck
 from stream_rater.runtime.service import layout_of
@@ -77,16 +78,21 @@ def write_anew(
     admin: Admin, settings: Settings, ladders: Ladders, store: RedisStore,
     partitions: Mapping[str, int],
 ) -> Rebuilds:  # fmt: skip
-    """Write the store anew from the log, and note by which histories that was. The store stays
-    marked as unfinished. Raises Failed."""
+    """Write the store anew from the log, and note by which histories and corrections that was. The
+    store stays marked as unfinished. Raises Failed."""
     try:
         work = _rebuild(admin, settings, ladders, store, partitions)
     except (UnknownPart, Misplaced, InUse) as error:
         raise Failed(str(error)) from None
     log = LadderNotes(settings, admin)
     named = (each for each in ladders.ladders if each != TEMPLATE)
-    every = dict.fromkeys((*work.ladders, *named, *log.read().ladders))
+    noted = log.read()
+    every = dict.fromkeys((*work.ladders, *named, *noted.ladders))
     log.write(notes("restated", {ladder: ladders.history(ladder) for ladder in every}))
+    rounds = admin.topics.rounds
+    again = partial(read_all, settings, rounds, partitions[rounds])
+    judge_all = partial(judged, again, ladders, settings.duplicate_window, partitions[rounds])
+    log.write(restated_corrections(to_restate(work.verdicts, noted.corrections, judge_all)))
     log.close()
     return work
 
@@ -146,12 +152,13 @@ def _replayed(
         again = partial(read_all, settings, rounds, partitions)
     works = list[Rebuild]()
     told: Mapping[Player, Told] = {}
-    for each in editions(again, ladders, window, partitions, reach):
+    found = editions(again, ladders, window, partitions, reach)
+    for each in found:
         told = told or _told(admin, settings, each.verdicts.edits)
         marks = Marks(told, reach, each, ladders)
         work = Rebuild(ladders, window, partitions, reach, each.verdicts, marks)
         works.append(fed(work, "corrected rounds"))
-    return Rebuilds(works)
+    return Rebuilds(works, found[0].verdicts)
 
 
 def _told(admin: Admin, settings: Settings, ladders: Collection[str]) -> Mapping[Player, Told]:

@@ -5,6 +5,8 @@
 - The parts of a correction that was worked in may wait to be applied. Whoever is in them is
   replayed once more, without this correction and those behind it: the store does not know it yet.
 - A correction in progress may have reached some players. Their parts hold their records, whole.
+- What is noted of corrections is restated as the replay finds it. So the notes belong to the log
+  that was replayed, even if their topic was lost, or comes from a copy of another age.
 - A correction that was too small to be told is told with the player's next event. The topic
   `rating-changed` knows what was last told.
 """
@@ -20,6 +22,8 @@ from stream_rater.config import Ladders
 from stream_rater.contract.events import RatingChanged
 from stream_rater.contract.record import Player, Record
 from stream_rater.lab.cutoff import Cutoff
+from stream_rater.pipeline.correction_ports import Noted, NotedCorrection
+from stream_rater.pipeline.noting import note_of
 from stream_rater.rating import record as belief_record
 from stream_rater.rating import systems
 from stream_rater.rating.model import Beliefs, newcomers
@@ -86,6 +90,31 @@ def _is_done(
         return True
     sent = max(reach.scattered(record.partition), reach.furthest(ladder))
     return record.offset < min(sent, limits.get(ladder, sent))
+
+
+def to_restate(worked_in: Verdicts, noted: Noted, judge_all: Callable[[], Verdicts]) -> Noted:
+    """By ladder, its corrections as a replay of the log finds them, where the notes say something
+    else: they may be those of another log, or lost with their topic.
+
+    `worked_in`: the verdicts on the corrections that were worked in. `judge_all`: those on all
+    corrections in the log. Of a correction in progress the notes stay, if the log agrees.
+    """
+    found = _notes_by(worked_in)
+    known = {(ladder, each.place) for ladder, some in found.items() for each in some}
+    others = {(ladder, each.place) for ladder, some in noted.items() for each in some} - known
+    if others:
+        known |= others
+        found = {
+            ladder: [each for each in some if (ladder, each.place) in known]
+            for ladder, some in _notes_by(judge_all()).items()
+        }
+    every = {ladder: found.get(ladder, []) for ladder in dict.fromkeys((*found, *noted))}
+    return {each: some for each, some in every.items() if some != list(noted.get(each, ()))}
+
+
+def _notes_by(verdicts: Verdicts) -> dict[str, list[NotedCorrection]]:
+    """By ladder, what the workers note by these verdicts."""
+    return {each: [note_of(*one) for one in some] for each, some in verdicts.worked_in.items()}
 
 
 def last_told(changes: Iterable[RatingChanged], ladders: Iterable[str]) -> dict[Player, Told]:

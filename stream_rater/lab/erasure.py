@@ -150,7 +150,11 @@ class Pseudonym:
         return f"{event_id.rpartition(':')[0]}:{escape(self.name)}"
 
     def notes(self, message: bytes) -> list[bytes]:
-        """A record of `ladders-noted` under the new name; none if it is no note."""
+        """A record of `ladders-noted` under the new name; none if it is no note.
+
+        Corrections that were restated, too, become notes of any corrections: the rebuild that
+        follows restates them, wherever that makes a difference.
+        """
         try:
             note = _note(message)
         except UNDECODABLE:

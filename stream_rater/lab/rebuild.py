@@ -186,8 +186,10 @@ class Rebuild:
 class Rebuilds:
     """Replays of the same log by several editions, each with the beliefs of other players."""
 
-    def __init__(self, works: Sequence[Rebuild]) -> None:
+    def __init__(self, works: Sequence[Rebuild], verdicts: Verdicts = NO_VERDICTS) -> None:
+        """`verdicts`: those on all corrections that were worked in."""
         self._works = works
+        self.verdicts = verdicts
         self.rounds, self.updates, self.ladders = (
             works[0].rounds, works[0].updates, works[0].ladders,
         )  # fmt: skip

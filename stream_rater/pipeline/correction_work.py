@@ -6,9 +6,7 @@ When a correction is worked in, and which rounds wait for it, is in `corrections
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
-from msgspec import UNSET
 
 from stream_rater.columns import player_map
 from stream_rater.columns.kernels import KERNEL_VERSION
@@ -19,10 +17,8 @@ from stream_rater.contract.corrections import (
     Batched,
     Correction,
     CorrectionsApplied,
-    RoundAmended,
     name_of,
 )
-from stream_rater.contract.events import to_json
 from stream_rater.contract.record import Record
 from stream_rater.contract.sizes import MOST_BYTES
 from stream_rater.parts import corrections as parts_
@@ -40,6 +36,7 @@ from stream_rater.pipeline.estimation import (
 )
 from stream_rater.pipeline.hearing import Refusals
 from stream_rater.pipeline.judged_log import Judged, Proposed
+from stream_rater.pipeline.noting import note_of
 from stream_rater.pipeline.ports import Scatter, Step, ask
 from stream_rater.rounds.corrections import round_in
 
@@ -147,10 +144,11 @@ class Work:
         if self._refusal is not None:
             return []
         if self.waits:
-            return [_note(*each, -1) for each in self.run]
-        notes = [_note(each.record, each.correction, self.job.at) for each in self.job.accepted]
+            return [note_of(each.record.offset, each.correction, -1) for each in self.run]
+        at = self.job.at
+        notes = [note_of(each.record.offset, each.correction, at) for each in self.job.accepted]
         if isinstance(correction, CorrectionsApplied):
-            notes.append(_note(record, correction, self.job.at))
+            notes.append(note_of(record.offset, correction, at))
         return notes
 
     def _encoded(self) -> Iterator[Parts]:
@@ -193,12 +191,3 @@ class Work:
         prints = player_map.fingerprints(names, [self.job.ladder], sizes, self._how.shards)
         shards = player_map.shards_in(prints)
         return {shard: prints[shards == shard] for shard in np.unique(shards).tolist()}
-
-
-def _note(record: Record, correction: Correction, at: int) -> NotedCorrection:
-    """What is noted: all that later rounds are rated by, and nothing that may be of any length."""
-    correction = msgspec.structs.replace(correction, reason="", event_type="")
-    if isinstance(correction, RoundAmended):
-        correction = msgspec.structs.replace(correction, standings=[], completed_at=UNSET)
-    value = msgspec.Raw(to_json(correction))
-    return NotedCorrection(record.offset, name_of(correction), value, at)

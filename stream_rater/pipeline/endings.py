@@ -19,6 +19,18 @@ class OffsetsForgotten(CannotGoOn):
         )
 
 
+class NotesOfAnotherLog(CannotGoOn):
+    """`ladders-noted` has a correction that `round-completed` does not have."""
+
+    def __init__(self, ladder: str, offset: int) -> None:
+        super().__init__(
+            f"ladders-noted has a correction of ladder {ladder!r} at offset {offset} of "
+            "round-completed, which has no such correction there: the two topics may come from "
+            "copies of different age. Stop all workers, run `stream-rater rebuild --replace`, "
+            "which notes the corrections that round-completed has, and start them again"
+        )
+
+
 class Repartitioned(CannotGoOn):
     """Partitions were added to `round-completed`. A ladder's rounds no longer have one certain
     partition."""

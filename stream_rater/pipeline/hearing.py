@@ -5,6 +5,7 @@ judged, each by what is before it alone.
 """
 
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,7 +15,9 @@ from stream_rater.contract.corrections import EVENT_TYPE, Correction
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.correction_ports import NotedCorrection
 from stream_rater.pipeline.edits_in_force import APPLIED, correction_of
+from stream_rater.pipeline.endings import NotesOfAnotherLog
 from stream_rater.pipeline.judged_log import Judged, Proposed
+from stream_rater.pipeline.noting import is_about
 from stream_rater.pipeline.ports import Effect
 from stream_rater.replay.checkpoint import Place
 from stream_rater.replay.ledger import Base, Ledger
@@ -113,20 +116,34 @@ class Hearing:
             self._records[record.offset] = record
 
     def meet(self, record: Record) -> Course[None]:
-        """Read a correction: what was worked in here is accepted again. Raises Earlier."""
+        """Read a correction: what was worked in here is accepted again. Raises Earlier, or
+        NotesOfAnotherLog."""
         self.remember(record)
         for noted in self._due.pop(record.offset, ()):
-            own = self._records.pop(noted.offset)
-            correction = self._log.correction(own)
+            own, correction = self._noted(noted)
             if noted.place in self._in_base:
                 self.ledger.repeat(correction, own.received_s)
             else:
                 self.ledger.accept(correction, own.received_s, noted.offset)
             yield from self._pause()
 
+    def _noted(self, noted: NotedCorrection) -> tuple[Record, Correction]:
+        """The record of a noted correction, and what it says."""
+        own = self._records.pop(noted.offset, None)
+        try:
+            correction = None if own is None else self._log.correction(own)
+        except Invalid:
+            correction = None
+        if own is None or correction is None or not is_about(noted, correction):
+            raise NotesOfAnotherLog(correction_of(noted).ladder, noted.offset)
+        return own, correction
+
     def judge(self, each: Proposed) -> Course[int | Invalid | None]:
         """The verdict on a correction: why it is refused, or the first round that it changes, if
-        there is one. Raises Earlier."""
+        there is one. All that was worked in before has been met. Raises Earlier, or
+        NotesOfAnotherLog."""
+        for noted in chain.from_iterable(self._due.values()):  # the log has no correction there
+            raise NotesOfAnotherLog(correction_of(noted).ladder, noted.offset)
         verdict: int | Invalid | None
         try:
             verdict = self.ledger.judge(each.correction, each.record.received_s, each.record.offset)

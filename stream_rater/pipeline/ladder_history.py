@@ -17,10 +17,14 @@ All workers go by the fold of the notes in order, so that no loss of the store a
 - `restated`: a `rebuild` has rated all rounds of a ladder by this history, whatever held before.
 - `corrected`: corrections of a ladder were accepted, or wait for `corrections-applied`
   (`correction_ports`). Of two notes of one correction that say the same of it, the first counts.
+- `restated` with corrections: a `rebuild` has found these corrections of a ladder in the log. They
+  replace all that was noted of its corrections before. If they do not fit into one note, they come
+  in several numbered ones, and count once all of them are read.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -57,6 +61,10 @@ class Note(msgspec.Struct, frozen=True):
     """The id of the proposal that the note makes or decides; empty for other kinds."""
     corrections: dict[str, tuple[NotedCorrection, ...]] = {}
     """By ladder."""
+    number: int = 0
+    """Of the notes that restate one ladder's corrections, how many come before this one."""
+    left: int = 0
+    """And how many come after it."""
 
 
 class Proposal(NamedTuple):
@@ -99,6 +107,18 @@ def correction_notes(noted: Noted) -> list[bytes]:
     ]
 
 
+def restated_corrections(noted: Noted) -> list[bytes]:
+    """Encode notes which say that a ladder has these corrections and no others, as messages."""
+    messages = []
+    for ladder, of_ladder in noted.items():
+        pieces = [tuple(some) for some in _in_turn(of_ladder)] or [()]
+        for number, some in enumerate(pieces):
+            left = len(pieces) - 1 - number
+            note = Note("restated", corrections={ladder: some}, number=number, left=left)
+            messages.append(_encode(note))
+    return messages
+
+
 def _in_turn(all_: Sequence[T]) -> Iterator[Sequence[T]]:
     """All of these in order, as many at a time as one note may have."""
     first = size = 0
@@ -120,8 +140,11 @@ class LadderLog:
         self._proposed: dict[str, Proposal] = {}
         self.corrections: dict[str, list[NotedCorrection]] = {}
         """By ladder, in the order of their notes."""
-        self._corrected: set[tuple[str, int, int]] = set()
+        self._corrected: dict[str, set[tuple[int, int]]] = {}
         """The places of these."""
+        self._restated: dict[str, list[Sequence[NotedCorrection]]] = {}
+        """By ladder, its corrections in the notes that restate them, until the last of these is
+        read."""
 
     def read(self, message: bytes) -> None:
         """Add a record of the topic. Raises UnknownNote. A record that is no note of any release is
@@ -136,10 +159,31 @@ class LadderLog:
         for ladder, history in note.histories.items():
             self._add(note.kind, ladder, Proposal(note.proposal, history))
         for ladder, some in note.corrections.items():
-            for each in some:
-                if (place := (ladder, *each.place)) not in self._corrected:
-                    self._corrected.add(place)
-                    self.corrections.setdefault(ladder, []).append(each)
+            if note.kind == "restated":
+                self._restate(ladder, some, note)
+            else:
+                self._correct(ladder, some)
+
+    def _correct(self, ladder: str, some: Iterable[NotedCorrection]) -> None:
+        places = self._corrected.setdefault(ladder, set())
+        for each in some:
+            if each.place not in places:
+                places.add(each.place)
+                self.corrections.setdefault(ladder, []).append(each)
+
+    def _restate(self, ladder: str, some: Sequence[NotedCorrection], note: Note) -> None:
+        """A note without those before it does not count: a rebuild was stopped between them, or
+        Kafka has the note twice."""
+        pieces = self._restated.setdefault(ladder, []) if note.number else []
+        if note.number != len(pieces):
+            return
+        pieces.append(some)
+        self._restated[ladder] = pieces
+        if not note.left:
+            del self._restated[ladder]
+            self.corrections.pop(ladder, None)  # another list: readers look at all of it again
+            self._corrected.pop(ladder, None)
+            self._correct(ladder, chain.from_iterable(pieces))
 
     def _refuse_unknown(self, message: bytes) -> None:
         try:

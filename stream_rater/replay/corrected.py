@@ -20,7 +20,7 @@ from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import Season
 from stream_rater.replay.ledger import Ledger
 from stream_rater.replay.sequential import Judge, Unjudged, batches_of
-from stream_rater.replay.verdicts import Verdicts
+from stream_rater.replay.verdicts import Verdicts, WorkedIn
 from stream_rater.rounds.corrections import decode, places_of
 from stream_rater.rounds.validation import Invalid
 
@@ -77,6 +77,7 @@ class _Corrections:
         self._ledgers: dict[str, Ledger] = {}
         self._batched: dict[str, list[tuple[Record, Correction]]] = {}
         """By ladder, the corrections that wait for `corrections-applied`."""
+        self._worked_in: dict[str, list[WorkedIn]] = {}
 
     def expect(self, found: dict[Place, Correction]) -> None:
         """These are the corrections."""
@@ -114,19 +115,26 @@ class _Corrections:
         waiting = self._batched.setdefault(correction.ladder, [])
         if isinstance(correction, Batched) and correction.batched:
             waiting.append((record, correction))
+            self._note(record, correction, -1)
         elif isinstance(correction, CorrectionsApplied):
             for each in waiting:
-                self._judge_one(*each)
+                self._judge_one(*each, record.offset)
             waiting.clear()
+            self._note(record, correction, record.offset)
         else:
-            self._judge_one(record, correction)
+            self._judge_one(record, correction, record.offset)
 
-    def _judge_one(self, record: Record, correction: Correction) -> None:
+    def _note(self, record: Record, correction: Correction, at: int) -> None:
+        noted = WorkedIn(record.offset, correction, at)
+        self._worked_in.setdefault(correction.ladder, []).append(noted)
+
+    def _judge_one(self, record: Record, correction: Correction, at: int) -> None:
         ledger, place = self._ledgers[correction.ladder], (record.partition, record.offset)
         try:
             ledger.judge(correction, record.received_s, record.offset)
             if isinstance(correction, SeasonStarted):
                 self._starts[place] = correction.ladder, ledger.last_season
+            self._note(record, correction, at)
         except Invalid as invalid:
             invalid.tell(correction.ladder, getattr(correction, "round_id", ""))
             self.refusals[place] = invalid
@@ -134,4 +142,4 @@ class _Corrections:
     def verdicts(self) -> Verdicts:
         """What becomes of all corrections."""
         edits = {ladder: ledger.edits for ladder, ledger in self._ledgers.items()}
-        return Verdicts(edits, self.refusals, self._starts)
+        return Verdicts(edits, self.refusals, self._starts, self._worked_in)

@@ -1,12 +1,23 @@
 """The verdicts on all corrections of a log."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from stream_rater.contract.corrections import Correction
 from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import Season
 from stream_rater.replay.edits import NO_EDITS, Edits
 from stream_rater.rounds.validation import Invalid
+
+
+class WorkedIn(NamedTuple):
+    """A correction that was accepted, or one that waits for `corrections-applied`."""
+
+    offset: int
+    """Of its record."""
+    correction: Correction
+    at: int
+    """The offset at which it was worked in; -1: it waits."""
 
 
 class Verdicts(NamedTuple):
@@ -19,6 +30,9 @@ class Verdicts(NamedTuple):
 
     starts: Mapping[tuple[int, int], tuple[str, Season]] = {}
     """By partition and offset, the ladder on which a season starts there."""
+    worked_in: Mapping[str, Sequence[WorkedIn]] = {}
+    """By ladder, what workers note of its corrections, in that order. A correction that has waited
+    stands there twice."""
 
     @classmethod
     def of_ladder(cls, ladder: str, partition: int, edits: Edits) -> "Verdicts":

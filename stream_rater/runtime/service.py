@@ -20,6 +20,7 @@ from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config import PREFIX, TEMPLATE, BadConfiguration, Ladders, Settings
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.pipeline.endings import NotesOfAnotherLog
 from stream_rater.pipeline.estimator import Estimator
 from stream_rater.pipeline.ladder_history import AtOdds, LadderLog, announce
 from stream_rater.pipeline.ladder_history import notes as noted
@@ -103,7 +104,8 @@ def removed(ladders: Ladders, ladder_log: LadderLog) -> str:
 
 
 def check_ladders(ladders: Ladders, notes: LadderNotes, ends: Callable[[], Sequence[int]]) -> None:
-    """Refuse a ladders file at odds with the notes in the log; have its changes confirmed."""
+    """Refuse a ladders file at odds with the notes in the log, and notes at odds with the log of
+    rounds; have the file's changes confirmed."""
     own = {each: ladders.history(each) for each in ladders.ladders if each != TEMPLATE}
     if TEMPLATE not in ladders.ladders and (gone := removed(ladders, notes.read())):
         raise BadConfiguration(gone)
@@ -112,6 +114,10 @@ def check_ladders(ladders: Ladders, notes: LadderNotes, ends: Callable[[], Seque
         found = ends()
         return found[partition_of(ladder, len(found))]
 
+    for ladder, noted_ in notes.read().corrections.items():
+        last = max((max(each.place) for each in noted_), default=-1)
+        if last >= end_of(ladder):
+            raise BadConfiguration(str(NotesOfAnotherLog(ladder, last)))
     try:
         if own:
             announce(own, notes, end_of, uuid.uuid4().hex)

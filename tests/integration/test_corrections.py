@@ -10,7 +10,8 @@ from random import Random
 
 import pytest
 
-from stream_rater.adapters.topics import Topics
+from stream_rater.adapters.generations import delete_topics
+from stream_rater.adapters.topics import Admin, Topics
 from stream_rater.config import Settings
 from stream_rater.contract.events import RatingChanged, header, joined, rating_changed_from_json
 from tests import real, rounds
@@ -237,6 +238,31 @@ def test_a_rebuilt_store_goes_on(
         assert last == before[RANKED, player][-1]
         assert (new.round_id, new.previous_mu) == ("r801", last.mu)
     play_on(at, 1000)
+
+
+def test_a_rebuild_notes_the_corrections_again(
+    settings: real.SettingsFactory, worker_process: Start, tmp_path: Path
+) -> None:
+    """The topic of the notes was deleted. Who was removed or merged stays so, a season goes on, and
+    what waits is applied."""
+    at = settings()
+    worker = worker_process(at)
+    rated(at, *season(0, 60))
+    kinds(at, tmp_path)
+    correct(at, "void", RANKED, "r17", "--batched")
+    worker.terminate()
+    worker.wait()
+    wait_until(gone(at), "it has left")
+    notes = Topics.of(at).notes
+    delete_topics(at, [notes])
+    wait_until(lambda: notes not in Admin(at).partitions(), "it is deleted")
+    done = rebuild(at, "--replace")
+    assert done.returncode == 0, done.stderr
+    worker_process(at)
+    play_on(at, 1000)
+    assert corrections(at, correct(at, "apply", RANKED))
+    assert last_round(at, "p1").season == 2
+    play_on(at, 2000)
 
 
 def test_a_worker_dies_while_it_works_a_correction_in(

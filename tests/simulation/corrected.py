@@ -169,6 +169,43 @@ def store_is_rebuilt_after_what_was_not_told(stage: Stage) -> None:
     stage.round(A0, A1)
 
 
+@catches("rebuilt-without-notes")
+def notes_are_lost_and_the_store_is_rebuilt(stage: Stage) -> None:
+    """A player is removed, another merged, and a correction waits. The topic of the notes is
+    deleted, and the store is rebuilt. The players play on, and the correction is applied."""
+    estimator, updater = _corrected(stage, "player-removed", player=A0)
+    stage.correct("player-merged", player=A2, into=A1)
+    stage.correct("round-voided", round_id="round-2", batched=True)
+    stage.turns(estimator)
+    stage.turns(updater)
+    stage.log.notes.clear()
+    stage.rebuild()
+    estimator = stage.estimator()
+    stage.updater()
+    stage.round(A0, A1, B0)
+    stage.round(A2, B0)
+    stage.turns(estimator)
+    stage.correct("corrections-applied")
+
+
+@catches("rebuilt-beside-other-notes")
+def notes_that_are_newer_than_the_log(stage: Stage) -> None:
+    """A player is removed. Then the log comes back from an older copy, and the notes do not. An
+    operator rebuilds the store, and the player plays on."""
+    stage.round(A0, B0)
+    stage.rated(A0, A1)
+    older = stage.copy_of_the_log()
+    stage.correct("player-removed", player=A0)
+    stage.turns(stage.actors[0])
+    older.notes[:] = stage.log.notes
+    stage.restore_log(older)
+    stage.rebuild()
+    stage.round(A1, B0)
+    stage.estimator()
+    stage.updater()
+    stage.round(A0, A1, B0)
+
+
 @catches("checkpoint-after-an-edit")
 def store_goes_back_to_an_older_checkpoint(stage: Stage) -> None:
     """A checkpoint does not know that an earlier round was voided: Redis lost what had replaced

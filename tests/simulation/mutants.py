@@ -54,6 +54,12 @@ class ReachesUntold(Cutoff):
     knows_told = False
 
 
+class RestatesNothing(Cutoff):
+    """Leaves what is noted of corrections as it is."""
+
+    restates = False
+
+
 class ReachesWhatWasSentAgain(Cutoff):
     """Goes by the parts that are left, whatever subscribers were told."""
 
@@ -197,6 +203,12 @@ MUTANTS = {
     ),
     "reaches-what-was-sent-again": Mutant(
         "rebuild by what was told", Machines(reach=ReachesWhatWasSentAgain)
+    ),
+    "rebuilt-without-notes": Mutant(
+        "rebuild that notes the corrections", Machines(reach=RestatesNothing)
+    ),
+    "rebuilt-beside-other-notes": Mutant(
+        "rebuild that drops notes of another log", Machines(reach=RestatesNothing)
     ),
     "rebuilt-without-told": Mutant("rebuild with what was told", Machines(reach=ReachesUntold)),
     "misplaced-taken": Mutant(

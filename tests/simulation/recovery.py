@@ -11,13 +11,14 @@ from stream_rater.adapters.memory_servers import Log
 from stream_rater.config import Ladders
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.record import Player, Record
-from stream_rater.lab.corrected_rebuild import Marks, editions, last_told
+from stream_rater.lab.corrected_rebuild import Marks, editions, last_told, to_restate
 from stream_rater.lab.cutoff import Cutoff
 from stream_rater.lab.rebuild import Rebuild, Rebuilds, fill, passed, tails_at
 from stream_rater.parts import corrections, schema
 from stream_rater.parts.schema import NotAPart
-from stream_rater.pipeline.ladder_history import notes
+from stream_rater.pipeline.ladder_history import notes, restated_corrections
 from stream_rater.pipeline.ports import UNFINISHED, Application, Position
+from stream_rater.replay.corrected import judged
 
 from .actors import NEXT_KERNEL
 from .game import PARTITION_OF
@@ -69,7 +70,7 @@ def rebuild(
     ]  # fmt: skip
     for records, one in itertools.product(log.rounds, works):
         one.feed(records)
-    work = Rebuilds(works)
+    work = Rebuilds(works, found[0].verdicts)
 
     step()
     marks = {shard: log.append_part(shard, schema.mark(shards)) for shard in range(shards)}
@@ -83,6 +84,10 @@ def rebuild(
         store.positions[shard] = Position(UNFINISHED, UNFINISHED, epoch=epoch)
     fill(work.beliefs(), applied, marks, tails_at(marks, moved, reach), epoch, write)
     log.write(notes("restated", {ladder: ladders.history(ladder) for ladder in work.ladders}))
+    if getattr(reach, "restates", True):
+        judge_all = partial(judged, again, ladders, window, len(log.rounds))
+        noted = log.read().corrections
+        log.write(restated_corrections(to_restate(work.verdicts, noted, judge_all)))
     for number, shard in enumerate(log.parts):
         store.forget_before(number, shard.start)
 

@@ -6,7 +6,15 @@ from typing import Any
 import pytest
 
 from stream_rater.config import TEMPLATE, BadConfiguration, Ladder, Ladders
-from stream_rater.pipeline.ladder_history import LadderLog, notes, objection
+from stream_rater.contract.corrections import SeasonStarted
+from stream_rater.pipeline.ladder_history import (
+    LadderLog,
+    correction_notes,
+    notes,
+    objection,
+    restated_corrections,
+)
+from stream_rater.pipeline.noting import note_of
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.runtime.service import check_ladders
 
@@ -76,3 +84,16 @@ def test_other_parameters_are_told_with_the_way_out() -> None:
     told = objection("a", ("0:x",), ("0:y",))
     assert "rebuild --replace" in told
     assert "in development" in told and "another STREAM_RATER_TOPIC_PREFIX" in told
+
+
+def test_notes_of_corrections_that_the_log_does_not_reach() -> None:
+    """They are newer than the log of rounds, which ends at offset 0: no worker starts, until a
+    rebuild has restated them."""
+    log = Notes()
+    rated(log, "a")
+    season = SeasonStarted(ladder="a", season=1, keep=0.5, sigma=10.0)
+    log.write(correction_notes({"a": [note_of(0, season, 0)]}))
+    with pytest.raises(BadConfiguration, match=r"of ladder 'a' at offset 0 .* rebuild --replace"):
+        start(log, "a")
+    log.write(restated_corrections({"a": []}))
+    start(log, "a")

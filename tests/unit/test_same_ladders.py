@@ -62,15 +62,17 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> None:
     admin: Any = SimpleNamespace(
         topics=Topics.of(Settings()),
         partitions_of=lambda *names: (1,) * len(names),
+        all_ends=lambda _: [0],
         create_topics=lambda: None,
         check_topics=dict,
         members=lambda _: 0,
-        all_ends=lambda _: [1],
     )
     layout = SimpleNamespace(
-        begun_by=lambda kernel: kernel, check_rebuildable=lambda _: None, is_empty=lambda: True,
+        begun_by=lambda kernel: kernel,
+        check_rebuildable=lambda _: None,
+        is_empty=lambda: True,
         check_window=lambda _: None,
-    )  # fmt: skip
+    )
     record = SimpleNamespace(records=[b""])
     store = SimpleNamespace(layout=layout, prepare=lambda: None, read=lambda _: {0: record})
     log = SimpleNamespace(read=lambda: noted(FILE, "blitz"), close=lambda: None)

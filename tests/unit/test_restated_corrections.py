@@ -1,0 +1,181 @@
+"""The corrections of a ladder, restated by a rebuild: what holds of them, and what is written."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from stream_rater.config import ANY_LADDER
+from stream_rater.contract.corrections import (
+    EVENT_TYPE,
+    Correction,
+    CorrectionsApplied,
+    PlayerRemoved,
+    RoundVoided,
+)
+from stream_rater.contract.record import Record
+from stream_rater.contract.sizes import MOST_BYTES
+from stream_rater.lab.corrected_rebuild import to_restate
+from stream_rater.pipeline.correction_ports import NotedCorrection
+from stream_rater.pipeline.edits_in_force import EditsOfLadders
+from stream_rater.pipeline.endings import NotesOfAnotherLog
+from stream_rater.pipeline.hearing import Hearing
+from stream_rater.pipeline.judged_log import Judged, Proposed
+from stream_rater.pipeline.ladder_history import (
+    AT_ONCE,
+    LadderLog,
+    correction_notes,
+    notes,
+    restated_corrections,
+)
+from stream_rater.pipeline.noting import note_of
+from stream_rater.replay.verdicts import Verdicts, WorkedIn
+from stream_rater.rounds.decoder import RoundDecoder
+
+
+def removed(offset: int, player: str = "") -> NotedCorrection:
+    return note_of(offset, PlayerRemoved(ladder="l", player=player or f"p{offset}"), offset)
+
+
+OLD, NEW = [removed(1), removed(2)], [removed(1), removed(3)]
+MANY = [removed(offset) for offset in range(2 * AT_ONCE + 1)]
+
+
+def log_of(*messages: bytes) -> LadderLog:
+    found = LadderLog()
+    for each in messages:
+        found.read(each)
+    return found
+
+
+def test_they_replace_what_was_noted() -> None:
+    """Of this ladder, and not of others. What is noted later comes behind them."""
+    before = correction_notes({"l": OLD, "m": OLD})
+    restated = restated_corrections({"l": NEW})
+    log = log_of(*before, *restated, *correction_notes({"l": [OLD[0], removed(9)]}))
+    assert log.corrections == {"l": [*NEW, removed(9)], "m": OLD}
+    assert log_of(*before, *restated_corrections({"l": []})).corrections == {"m": OLD}
+
+
+def test_a_history_alone_leaves_them() -> None:
+    """As older releases restate it."""
+    log = log_of(*correction_notes({"l": OLD}), *notes("restated", {"l": ("0:x",)}))
+    assert log.corrections == {"l": OLD}
+
+
+def test_none_counts_before_all_are_read() -> None:
+    """Many are several messages. A reader between them holds what was noted before."""
+    messages = restated_corrections({"l": MANY})
+    assert len(messages) == 3
+    assert max(map(len, messages)) <= MOST_BYTES
+    log = log_of(*correction_notes({"l": OLD}))
+    for each in messages:
+        assert log.corrections == {"l": OLD}
+        log.read(each)
+    assert log.corrections == {"l": MANY}
+
+
+@pytest.mark.parametrize("order", [(0, 0, 1, 1, 2, 2), (0, 1, 0, 1, 2), (2, 1, 0, 1, 2)])
+def test_messages_that_come_again(order: Sequence[int]) -> None:
+    """From a client that repeats them, or a rebuild that begins anew."""
+    messages = restated_corrections({"l": MANY})
+    log = log_of(*correction_notes({"l": OLD}), *(messages[i] for i in order))
+    assert log.corrections == {"l": MANY}
+
+
+def test_a_message_that_is_missing() -> None:
+    """Then what was noted before holds."""
+    first, _, last = restated_corrections({"l": MANY})
+    assert log_of(*correction_notes({"l": OLD}), first, last).corrections == {"l": OLD}
+
+
+def test_who_reads_again_and_again_sees_them() -> None:
+    """Also if there are as many as before."""
+    held, log = EditsOfLadders(), log_of(*correction_notes({"l": OLD}))
+    assert list(held.of("l", log.corrections).last.fates) == ["p1", "p2"]
+    log.read(*restated_corrections({"l": NEW}))
+    assert list(held.of("l", log.corrections).last.fates) == ["p1", "p3"]
+    log.read(*restated_corrections({"l": []}))
+    assert not held.of("l", log.corrections).last.fates
+
+
+# --- what a rebuild writes ------------------------------------------------------------------------
+
+
+def found(*worked_in: WorkedIn) -> Verdicts:
+    return Verdicts({}, {}, {}, {"l": worked_in} if worked_in else {})
+
+
+def worked_in(offset: int, at: int | None = None) -> WorkedIn:
+    correction = PlayerRemoved(ladder="l", player=f"p{offset}")
+    return WorkedIn(offset, correction, offset if at is None else at)
+
+
+def never() -> Verdicts:
+    raise AssertionError("the notes have none that the log lacks")
+
+
+def test_nothing_is_written_where_the_notes_are_right() -> None:
+    """So the topic does not grow with each rebuild."""
+    assert to_restate(found(worked_in(1), worked_in(2)), {"l": OLD}, never) == {}
+    assert to_restate(found(), {}, never) == {}
+
+
+def test_what_the_notes_lack_is_written() -> None:
+    """All of the ladder's, also those that have waited."""
+    every = found(worked_in(1, -1), worked_in(1, 4), worked_in(7, -1))
+    restated = to_restate(every, {}, never)
+    assert [each.place for each in restated["l"]] == [(1, -1), (1, 4), (7, -1)]
+
+
+def test_what_the_log_lacks_goes() -> None:
+    """Also where it has none at all."""
+    assert to_restate(found(worked_in(1)), {"l": OLD}, lambda: found(worked_in(1))) == {
+        "l": OLD[:1]
+    }
+    assert to_restate(found(), {"l": OLD}, found) == {"l": []}
+
+
+def test_what_is_in_progress_stays() -> None:
+    """If the log has it. What nobody has noted yet is left to the workers."""
+    done, every = found(worked_in(1)), found(*map(worked_in, range(1, 4)))
+    assert to_restate(done, {"l": OLD}, lambda: every) == {}
+    restated = to_restate(done, {"l": [*OLD, removed(5)]}, lambda: every)
+    assert restated == {"l": OLD}
+
+
+# --- notes of another log -------------------------------------------------------------------------
+
+
+VOIDED = RoundVoided(ladder="l", round_id="r0")
+
+
+def a_correction(offset: int, of: Correction = VOIDED) -> Record:
+    noted = note_of(offset, of, offset)
+    return Record(0, offset, bytes(noted.correction), [(EVENT_TYPE, noted.event_type.encode())])
+
+
+def hear(*records: Record) -> None:
+    """A pass that comes to these corrections, after one at offset 1 was worked in at offset 2."""
+    before = [note_of(1, VOIDED, 2), note_of(2, CorrectionsApplied(ladder="l"), 2)]
+    decoder = RoundDecoder(ANY_LADDER)
+    hearing = Hearing(Judged(ANY_LADDER, 10, 1), 0, decoder, before, [VOIDED])
+    for each in records:
+        for _ in hearing.meet(each):
+            pass
+    for _ in hearing.judge(Proposed(a_correction(5), VOIDED)):
+        pass
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [a_correction(2)],
+        [],
+        [a_correction(1, PlayerRemoved(ladder="l", player="p")), a_correction(2)],
+        [Record(0, 1, b"litter", [(EVENT_TYPE, b"round-voided")]), a_correction(2)],
+    ],
+)
+def test_notes_of_another_log_have_a_name(records: Sequence[Record]) -> None:
+    """The log has no such correction, or another one."""
+    with pytest.raises(NotesOfAnotherLog, match=r"of ladder 'l' at offset 1 of round-completed"):
+        hear(*records)
