@@ -160,7 +160,7 @@ def _unpacked(data: Bytes, ends: Ints) -> tuple[PartBatch, Ints]:
     most_rounds, most = 1 + len(data) // LEAST_ROUND, 1 + len(data) // LEAST_ROW
     rounds, rows = np.empty((ROUND, most_rounds), np.int64), np.empty((ROW, most), np.int64)
     evidence, fingerprints = np.empty((most, schema.EVIDENCE_COLUMNS)), np.empty(most, np.uint64)
-    seen = evidence.view(np.uint8).ravel()
+    seen = evidence.view(np.int64)
     found = unpacking.unpack(data, ends, rounds, rows, seen, fingerprints, SECRET_KEY)
     last_round, last = found[-1, [unpacking.ROUNDS, unpacking.ROWS]].tolist()
     rounds, rows = rounds[:, :last_round].copy(), rows[:, :last].copy()

@@ -205,7 +205,10 @@ def _put_message(
         at = put(out, at, place, PLACE_BYTES * i, PLACE_BYTES * (i + 1))
     at = _put_bytes_head(out, at, width * len(rows))
     for i in rows:
-        at = put(out, at, evidence, width * i, width * (i + 1))
+        own = width * i
+        at = put(out, at, evidence, own, own + SHORT_EVIDENCE)
+        if width > SHORT_EVIDENCE:
+            at = put(out, at, evidence, own + SHORT_EVIDENCE, own + EVIDENCE_BYTES)
     at = _put_list_head(out, at, len(rows))
     for i in rows:
         at = _put_head(out, at, ends[i] - starts[i], SHORT_TEXT, 31, LONG_TEXT)
@@ -256,7 +259,7 @@ def encode_pieces(part: Part, rows: Ints, cuts: Sequence[int]) -> list[bytes]:
     opening = bytes([SHORT_LIST | len(_Message.__struct_fields__)]) + _encode(VERSION)
     heads, names = StringColumn.of_bytes([_encode(each) for each in part.rounds]), part.names
     evidence = part.evidence
-    if np.isnan(evidence[:, BEGAN:]).all():
+    if evidence.shape[1] > BEGAN and np.isnan(evidence[:, BEGAN]).all():
         evidence = evidence[:, :BEGAN]
     out, ends = _messages(
         rows, np.array(cuts, np.int64), np.frombuffer(opening + _encode(part.rules), np.uint8),

@@ -123,3 +123,18 @@ def test_a_part_tells_it_where_there_is_something_to_tell() -> None:
     with pytest.raises(UnknownPart):
         schema.decode(msgspec.msgpack.encode(elements))
     assert decoder.read_all([msgspec.msgpack.encode(elements)]) == [None]
+
+
+def test_short_and_long_messages_are_read_together_to_the_bit() -> None:
+    """Whatever the bits are: NaN of every kind, infinities, denormals. Short ones get NaN."""
+    bits = np.random.default_rng(7).integers(-(2**63), 2**63 - 1, (6, 4))
+    bits[:2] = [[0, -1, -(2**63), 2**63 - 1], [0x7FF0 << 48, 1, 0x7FF8 << 48, 0x7FF0 << 48 | 1]]
+    long = bits.view(np.float64)
+    nothing = np.full(6, np.nan)
+    for parts in ((long, long[:, :3]), (long[:, :3], long), (long, long)):
+        messages = [schema.encode(replace(part((7, "abcdef")), evidence=each)) for each in parts]
+        for each, view in zip(parts, decoder.read_all(messages), strict=True):
+            assert view is not None
+            found = view.part_batch.evidence[view.first : view.last]
+            assert found[:, :3].tobytes() == each[:, :3].tobytes()
+            assert found[:, 3].tobytes() == (each[:, 3] if each.shape[1] > 3 else nothing).tobytes()
