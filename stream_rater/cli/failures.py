@@ -8,7 +8,7 @@ from stream_rater.adapters.store_metadata import LayoutMismatch
 from stream_rater.adapters.topics import TopicMismatch
 from stream_rater.cli.terminal import Failed
 from stream_rater.config import BadConfiguration
-from stream_rater.pipeline.ports import Denied, Trouble
+from stream_rater.pipeline.ports import CannotGoOn, Denied, Trouble
 from stream_rater.runtime.other_bits import OtherBits
 
 
@@ -21,5 +21,5 @@ def named_failures() -> Iterator[None]:
         raise BadConfiguration(str(error)) from None
     except BrokenPipeError:
         raise  # whoever read our output has enough
-    except (Trouble, Denied, OSError, OtherBits) as error:
+    except (Trouble, CannotGoOn, Denied, OSError, OtherBits) as error:
         raise Failed(str(error)) from None
