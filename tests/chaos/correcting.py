@@ -17,7 +17,6 @@ KILLS, GUST = 30, 10
 FIRST = 12_000
 """The rounds that are rated before the first correction: enough for the work on one to take some
 tenths of a second."""
-"""Within this time somebody begins with a correction, however many workers were just killed."""
 AHEAD = 30
 """The most rounds that are sent behind a correction."""
 LADDERS_FILE = "".join(

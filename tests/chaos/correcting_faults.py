@@ -38,11 +38,15 @@ def a_corrected_scene(
         yield scene, scene.season
 
 
-def during(scene: Scene, season: CorrectedSeason, breaks: Callable[[], object]) -> None:
-    """Break something while corrections are worked in, with rounds behind them that wait."""
+def during(
+    scene: Scene, season: CorrectedSeason, breaks: Callable[[], object], *, begun: bool = True
+) -> None:
+    """Break something while corrections are worked in, with rounds behind them that wait. Without
+    `begun` they may still wait for earlier rounds, or be done."""
     work = Work(scene, season.correct(AT_ONCE))
     season.play(AHEAD)
-    work.begun()
+    if begun:
+        work.begun()
     time.sleep(scene.random.uniform(0.0, 0.5))  # the fault comes early or late in the work
     scene.inject()
     breaks()
@@ -79,14 +83,19 @@ def corrections_hard_lone_broker(name: str, folder: Path, quick: bool) -> Freed:
 
 def corrections_upgrade(name: str, folder: Path, quick: bool) -> Outcome:
     """Replace workers by workers of another kernel version while corrections are worked in: killed
-    in the midst of one, or asked to end. The successor does it again by the newer kernels."""
+    in the midst of one, or asked to end. The successor does it again by the newer kernels.
+
+    Once a worker is newer, shards of the older ones may wait, and corrections behind their rounds.
+    So only the first fault is sure to hit the work on one.
+    """
     with a_corrected_scene(name, folder, quick) as (scene, season):
         scene.crew.module = NEXT_KERNEL
         for number, worker in enumerate(list(scene.crew.workers)):
-            during(scene, season, worker.terminate if number == 1 else worker.kill)
+            breaks = worker.terminate if number == 1 else worker.kill
+            during(scene, season, breaks, begun=number == 0)
             worker.wait()
             newer = scene.crew.replace(worker)
             wait_until(lambda newer=newer: newer.metric("stream_rater_owned") > 0, "it has a share")
-            during(scene, season, lambda: None)
+            during(scene, season, lambda: None, begun=False)
         scene.recover()  # no sooner: older workers leave the newer ones' parts alone
         return scene.outcome()
