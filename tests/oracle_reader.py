@@ -86,7 +86,7 @@ def _decoded(record: Record, limits: Limits) -> RoundCompleted:
 
 def _advice(mistake: str) -> str:
     """What to do about an id that is a number."""
-    got_number = "got `int`" in mistake or "got `float`" in mistake
+    got_number = re.match(r"Expected `str[^`]*`, got `(int|float)`", mistake) is not None
     place = mistake.rpartition(" at ")[2].rstrip("`").rpartition(".")[2].partition("[")[0]
     is_id = place in ("round_id", "ladder", "player", "team")
     return ": ids are texts, so quote it" if got_number and is_id else ""

@@ -65,7 +65,8 @@ class Invalid(Exception):
 
 
 _NUMBER = re.compile(
-    r"got `(int|float)` - at `\$.*\.(round_id|ladder|player|into|team|fixed)(\[[\d.]*\])?`"
+    r"Expected `str( \| null)?`, got `(int|float)` - at "
+    r"`\$.*\.(round_id|ladder|players?|into|team|fixed)(\[[\d.]*\])?`"
 )
 
 

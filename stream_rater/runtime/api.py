@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from stream_rater.config import Settings
 from stream_rater.contract.events import to_json
 from stream_rater.pipeline.ports import Denied, StoreTrouble
+from stream_rater.rounds.validation import with_cure
 from stream_rater.runtime.api_beliefs import BeliefQuestions
 from stream_rater.runtime.api_feed import Hub
 from stream_rater.runtime.api_metrics import ApiMetrics
@@ -183,8 +184,9 @@ class Api:
         try:
             return self._decoders[name].decode(body)
         except msgspec.ValidationError as error:
-            what, _, place = str(error).partition(" - at `$")
-            raise Refused("invalid", what, "body" + place.rstrip("`")) from None
+            what, _, rest = with_cure(str(error)).partition(" - at `$")
+            place, _, cure = rest.partition("`")
+            raise Refused("invalid", what + cure, "body" + place) from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Refused("bad-request", f"no JSON: {error}", "body") from None
 

@@ -106,7 +106,18 @@ WRONG = {
     "too many ids": (
         LOOKUP, of_players(*map(str, range(1001))), "invalid", "body.players", "length <= 1000",
     ),
-    "a number": (LOOKUP, of_players("a", 7), "invalid", "body.players[", "str"),
+    "a number": (LOOKUP, of_players("a", 7), "invalid", "body.players[1]", "so quote it"),
+    "a number in a side": (
+        PREDICT, of_sides(["a"], [7.5]), "invalid", "body.sides[1].players[0]", "so quote it",
+    ),
+    "a number in a what-if": (
+        WHAT_IF, of_sides(["a"], [7]) | {"ranks": [1, 2]}, "invalid", "body.sides[1].players[0]",
+        "`int`: ids are texts, so quote it",
+    ),
+    "a number in teams": (
+        BALANCE, {"players": [7, "a"]}, "invalid", "body.players[0]", "so quote it",
+    ),
+    "a number for a list": (LOOKUP, {"players": 7}, "invalid", "body.players", "`array`"),
     "a long id": (LOOKUP, of_players("a" * 129), "invalid", "body.players[", "<= 128"),
     "unknown field": (LOOKUP, {"players": ["a"], "ids": []}, "invalid", "body", "`ids`"),
     "large body": (

@@ -167,8 +167,7 @@ def test_no_result_makes_anybody_less_known(count: int, seed: int, spread: float
 def test_a_tie_of_equals_lowers_both() -> None:
     """It is a little below a usual day. Both by as much."""
     both = systems.estimate(TwoMoment(), wave((1, 1), np.full(2, 1500.0), np.full(2, 100.0)))
-    both = both[:, :BEGAN]
-    assert both[0].tolist() == both[1].tolist()
+    assert both[0].tobytes() == both[1].tobytes()
     assert 1490.0 < both[0, 1] < 1500.0
 
 
@@ -228,11 +227,37 @@ def test_whatever_ratings_are_the_new_ones_are_numbers(seed: int) -> None:
     )  # fmt: skip
     found = systems.estimate(config, given_wave)
     assert np.isfinite(found[:, :BEGAN]).all()
-    began = given_wave.rounds[~np.isnan(found[:, BEGAN])]
-    assert (began == 0).all(), "newcomers alone have a beginning"
+    assert (np.isnan(found[:, BEGAN]) == (given_wave.rounds > 0)).all()
     assert (found[:, 2] > 0.0).all()
     grid = two_moment._grid.py_func(mu, sigma * sigma, np.full(players, config.beta**2))
     assert grid.columns <= two_moment.MOST_COLUMNS and grid.points <= two_moment.MOST_POINTS
+
+
+@pytest.mark.parametrize(
+    ("sigma", "days", "after"),
+    [(60.0, 0, 60.0), (60.0, -90, 60.0), (60.0, 90, math.hypot(60.0, 300.0)), (300.0, 90, 350.0),
+     (350.0, 90, 350.0), (500.0, 90, 500.0), (500.0, 0, 500.0)],
+)  # fmt: skip
+def test_days_raise_sigma_up_to_the_initial_one(sigma: float, days: int, after: float) -> None:
+    """A larger one, as a season may draw it, stays. A clock that went back changes nothing. The
+    noise is so great that the result tells nothing."""
+    config = TwoMoment(beta=1e6, sigma_drift=0.0, drift_per_day=1000.0, initial_sigma=350.0)
+    given_wave = wave((1, 2), np.full(2, 1500.0), np.full(2, sigma))
+    given_wave.time[:] = 100 * 86400
+    given_wave.last_time[:] = (100 - days) * 86400
+    assert systems.estimate(config, given_wave)[:, 2] == pytest.approx(after, rel=1e-4)
+
+
+@pytest.mark.parametrize("ceiling", [900.0, 1400.0, 1600.0])
+def test_no_performance_is_above_the_ceiling(ceiling: float) -> None:
+    """On days of either kind. One that all are above is the performance of all."""
+    given_wave = wave((1, 2, 2, 4), np.array([2500.0, 2400.0, 2300.0, 2200.0]), np.full(4, 200.0))
+    given_wave.ceiling[:] = ceiling
+    found = systems.estimate(TwoMoment(), given_wave)
+    assert found[:, 0] == pytest.approx(ceiling)
+    lower = wave((1, 2, 2, 4), np.array([1700.0, 1600.0, 1500.0, 1400.0]), np.full(4, 200.0))
+    lower.ceiling[:] = ceiling
+    assert (systems.estimate(TwoMoment(), lower)[:, 0] < ceiling + 1e-6).all()
 
 
 def test_another_field_is_another_beginning() -> None:

@@ -12,7 +12,7 @@ from stream_rater.contract.events import JSON, MAX_RANK, MSGPACK, parse_time
 from stream_rater.rating.model import DID_NOT_FINISH, newcomers
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.rounds.batch import Standings, wave_of
-from stream_rater.rounds.validation import Invalid
+from stream_rater.rounds.validation import QUOTE_IT, Invalid, with_cure
 from tests.rounds import Reader, as_json, as_msgpack, event
 
 LIMITS = Limits(max_entries=5)
@@ -343,3 +343,17 @@ def test_a_wave_joins_its_rounds() -> None:
     assert wave.share.tolist() == [1.0, 1.0, 1.0, 0.5, 1.0]
     assert ([2.0, 1.0], [math.inf, 9.0]) == (wave.weight.tolist(), wave.ceiling.tolist())
     assert wave.mu.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
+
+
+def test_only_a_number_for_an_id_is_to_be_quoted() -> None:
+    """Not one that stands for a list or for another field, and no other value."""
+    for place in ("round_id", "standings[1].player", "players[7]", "sides[1].players[0]"):
+        mistake = f"Expected `str`, got `int` - at `$.{place}`"
+        assert with_cure(mistake) == f"{mistake}: {QUOTE_IT}"
+    for other in (
+        "Expected `array`, got `int` - at `$.players`",
+        "Expected `array | null`, got `int` - at `$.standings[0].team`",
+        "Expected `str`, got `int` - at `$.completed_at`",
+        "Expected `str`, got `bool` - at `$.round_id`",
+    ):
+        assert with_cure(other) == other
