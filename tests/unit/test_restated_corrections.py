@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from stream_rater.cli.failures import named_failures
+from stream_rater.cli.terminal import Failed
 from stream_rater.config import ANY_LADDER
 from stream_rater.contract.corrections import (
     EVENT_TYPE,
@@ -179,3 +181,11 @@ def test_notes_of_another_log_have_a_name(records: Sequence[Record]) -> None:
     """The log has no such correction, or another one."""
     with pytest.raises(NotesOfAnotherLog, match=r"of ladder 'l' at offset 1 of round-completed"):
         hear(*records)
+
+
+def test_a_command_tells_it_in_one_line() -> None:
+    """As a worker does: `stream-rater checkpoint` meets such notes, too."""
+    with pytest.raises(Failed) as told, named_failures():
+        raise NotesOfAnotherLog("duel", 7)
+    assert "ladders-noted" in str(told.value)
+    assert len(str(told.value).splitlines()) == 1
