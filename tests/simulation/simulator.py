@@ -63,7 +63,7 @@ class Simulation:
             Log(PARTITIONS, self.once),
             StoreWithPast(self.rng, self.weather.stale),
         )
-        self.store.unkept = 0.2 if seed % 3 == 0 else 0.0
+        self.store.unkept, self.store.luck = 0.2 if seed % 3 == 0 else 0.0, random.Random(seed)
         self.faults: Faults = self.store.faults
         self.to_submit = submissions(self.rng, self.weather)[::-1]
         self.patience = Patience(self.rng, self.weather.patience)

@@ -59,7 +59,8 @@ class StoreWithPast(Store):
         self.stale = stale
         self.unkept = 0.0
         """The probability that a checkpoint is not read, written or deleted."""
-        self._luck = random.Random(0)
+        self.luck = random.Random(0)
+        """Decides when: not what else happens by chance, which is as without this fault."""
         self.vanishing = False
         """Whether beliefs vanish within the next call that changes some."""
         self.faults: Counter[str] = Counter()
@@ -95,7 +96,7 @@ class StoreWithPast(Store):
 
     def keeps_nothing(self) -> bool:
         """Whether an effect on a checkpoint fails, as where the store is full."""
-        fails = self._luck.random() < self.unkept
+        fails = self.luck.random() < self.unkept
         self.faults["unkept"] += fails
         return fails
 

@@ -337,6 +337,8 @@ def test_servers_are_stopped_and_removed_after_a_signal(
     script = """
 import signal
 from local.servers import servers
+for each, way in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    signal.signal(each, way)  # who started the tests may have had them ignore it
 with servers() as at:
     print(at.redis, flush=True)
     signal.pause()
