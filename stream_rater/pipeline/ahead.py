@@ -49,7 +49,7 @@ class Queue(NamedTuple):
 class Ahead:
     """Judges the corrections of a queue, in a pass through the log that is made for one of them.
 
-    The verdict on each is that of the log before it, so whoever comes to it later says the same.
+    The verdict on each is that of the log before it, so it is the same whenever it is given.
     Only refusals are of use: what is accepted must be worked in, by a pass of its own.
     """
 

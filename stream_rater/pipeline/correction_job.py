@@ -75,7 +75,7 @@ class CorrectionJob:
         self.accepted: list[Proposed] = []
         """And the others."""
         self.ahead: dict[int, Refusals | None] = {}
-        """Of corrections that wait, by offset, what was found of them (`ahead.Ahead`)."""
+        """What was found of corrections that wait, by their offset (`ahead.Ahead`)."""
         self.deleted_before = 0
         """Where the log starts, if that is not its first record: then nothing is worked in."""
         self.made: int | None = None

@@ -48,7 +48,7 @@ HEADS = 10
 
 
 TOGETHER_BYTES = 2**18
-"""Of corrections that are finished together: they are noted in one message."""
+"""The most bytes of corrections that are finished together: one message notes them all."""
 
 
 class How(NamedTuple):

@@ -25,13 +25,11 @@ GROUPS = [(0, ENOUGH), *pairwise([*range(ENOUGH, SEEDS, 2 * ENOUGH), SEEDS])]
 """The first seed of a group, and the one behind its last: some kinds of fault are rare."""
 
 
-def from_each(step: int) -> list[Any]:
-    """The first seed of each step. Beyond the first ENOUGH, they are slow."""
-    slow = pytest.mark.slow
-    return [
-        pytest.param(first, marks=slow) if first >= ENOUGH else first
-        for first in range(0, SEEDS, step)
-    ]
+CASES: list[Any] = [
+    pytest.param(first, marks=pytest.mark.slow) if first >= ENOUGH else first
+    for first in range(0, SEEDS, AT_ONCE)
+]
+"""The first seed of each case. Beyond the first ENOUGH, they are slow."""
 
 
 @cache
@@ -46,7 +44,7 @@ def played(first: int) -> tuple[dict[int, list[str]], Faults]:
     return failing, faults
 
 
-@pytest.mark.parametrize("first", from_each(AT_ONCE))
+@pytest.mark.parametrize("first", CASES)
 def test_seeds(first: int) -> None:
     """Beliefs are byte-equal, every event and rejection comes exactly once and in order, and
     nothing is stuck."""
